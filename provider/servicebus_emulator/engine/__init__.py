@@ -1,0 +1,1 @@
+"""The broker itself: entities and messages, without any wire."""
