@@ -1,0 +1,44 @@
+# Everything here sets the project up first, by itself, and does that once: see .ci/setup.
+#
+#   make demo           an outage survived, end to end; KEEP=1 leaves everything running
+#   make demo-stop      stops what `make demo KEEP=1` left running
+#   make test           the tests; ARGS="tests/core -k envelope" chooses among them
+#   make check          lint, types and contracts
+#   make constraints    resolves constraints.txt anew, for every supported Python that is found
+#   make clean          removes all that was made here
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo demo-stop test check lint types contracts constraints clean
+
+help:
+	@sed -n 's/^#   //p' Makefile
+
+setup:
+	@.ci/setup
+
+demo: setup
+	@.ci/within python -m tests.system.demo $(if $(KEEP),--keep)
+
+demo-stop: setup
+	@.ci/within python -m tests.system.demo --stop
+
+test: setup
+	@.ci/within pytest $(ARGS)
+
+check: lint types contracts
+
+lint: setup
+	@.ci/within ruff check .
+	@.ci/within ruff format --check .
+
+types: setup
+	@.ci/within mypy
+
+contracts: setup
+	@.ci/within lint-imports
+
+constraints: setup
+	@.ci/within python .ci/constraints.py
+
+clean: demo-stop
+	rm -rf .venv .demo build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info provider/*.egg-info
