@@ -1,0 +1,111 @@
+"""The elements of which the administration API's descriptions consist."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from servicebus_emulator.engine.descriptions import (
+    QueueDescription,
+    SubscriptionDescription,
+    TopicDescription,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["ELEMENTS", "READ_ONLY"]
+
+ELEMENTS: Final[Mapping[type[QueueDescription | TopicDescription | SubscriptionDescription], tuple[str, ...]]] = {
+    QueueDescription: (
+        "LockDuration",
+        "MaxSizeInMegabytes",
+        "RequiresDuplicateDetection",
+        "RequiresSession",
+        "DefaultMessageTimeToLive",
+        "DeadLetteringOnMessageExpiration",
+        "DuplicateDetectionHistoryTimeWindow",
+        "MaxDeliveryCount",
+        "EnableBatchedOperations",
+        "SizeInBytes",
+        "MessageCount",
+        "IsAnonymousAccessible",
+        "AuthorizationRules",
+        "Status",
+        "ForwardTo",
+        "UserMetadata",
+        "CreatedAt",
+        "UpdatedAt",
+        "AccessedAt",
+        "SupportOrdering",
+        "CountDetails",
+        "AutoDeleteOnIdle",
+        "EnablePartitioning",
+        "EntityAvailabilityStatus",
+        "EnableExpress",
+        "ForwardDeadLetteredMessagesTo",
+        "MaxMessageSizeInKilobytes",
+    ),
+    TopicDescription: (
+        "DefaultMessageTimeToLive",
+        "MaxSizeInMegabytes",
+        "RequiresDuplicateDetection",
+        "DuplicateDetectionHistoryTimeWindow",
+        "EnableBatchedOperations",
+        "SizeInBytes",
+        "FilteringMessagesBeforePublishing",
+        "IsAnonymousAccessible",
+        "AuthorizationRules",
+        "Status",
+        "UserMetadata",
+        "CreatedAt",
+        "UpdatedAt",
+        "AccessedAt",
+        "SupportOrdering",
+        "CountDetails",
+        "SubscriptionCount",
+        "AutoDeleteOnIdle",
+        "EnablePartitioning",
+        "EntityAvailabilityStatus",
+        "EnableSubscriptionPartitioning",
+        "EnableExpress",
+        "MaxMessageSizeInKilobytes",
+    ),
+    SubscriptionDescription: (
+        "LockDuration",
+        "RequiresSession",
+        "DefaultMessageTimeToLive",
+        "DeadLetteringOnMessageExpiration",
+        "DeadLetteringOnFilterEvaluationExceptions",
+        "MessageCount",
+        "MaxDeliveryCount",
+        "EnableBatchedOperations",
+        "Status",
+        "ForwardTo",
+        "CreatedAt",
+        "UpdatedAt",
+        "AccessedAt",
+        "CountDetails",
+        "UserMetadata",
+        "ForwardDeadLetteredMessagesTo",
+        "AutoDeleteOnIdle",
+        "EntityAvailabilityStatus",
+    ),
+}
+"""The elements of each description, in the order in which the service writes them."""
+
+READ_ONLY: Final = frozenset(
+    [
+        "SizeInBytes",
+        "MessageCount",
+        "CreatedAt",
+        "UpdatedAt",
+        "AccessedAt",
+        "CountDetails",
+        "MessageCountDetails",
+        "SubscriptionCount",
+        "SqlFilterCount",
+        "CorrelationFilterCount",
+        "EntityAvailabilityStatus",
+    ]
+)
+"""What only the service sets. Clients send it back when they update an entity; it is passed over."""

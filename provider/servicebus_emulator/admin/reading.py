@@ -1,0 +1,165 @@
+"""Descriptions read from a namespace, as Atom documents."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from servicebus_emulator.admin.atom import Entry, entry_document, feed_document, namespace_content
+from servicebus_emulator.admin.fields import Description, Runtime, encode
+from servicebus_emulator.admin.requests import Page, Request
+from servicebus_emulator.admin.resources import (
+    Entity,
+    EntityList,
+    NamespaceInfo,
+    Resource,
+    Rule,
+    RuleList,
+    Subscription,
+    SubscriptionList,
+    url_path,
+)
+from servicebus_emulator.admin.rules import encode_rule
+from servicebus_emulator.engine.descriptions import (
+    QueueDescription,
+    SubscriptionDescription,
+    TopicDescription,
+)
+from servicebus_emulator.engine.errors import EntityNotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from servicebus_emulator.engine.clock import Clock
+    from servicebus_emulator.engine.namespace import Namespace
+
+__all__ = ["Reader"]
+
+
+class Reader:
+    """Writes what a namespace holds as Atom documents.
+
+    :param namespace: the namespace that is described.
+    :param clock: what time it is.
+    """
+
+    def __init__(self, namespace: Namespace, *, clock: Clock) -> None:
+        self._namespace: Final = namespace
+        self._clock: Final = clock
+        self._started: Final = self._now()
+
+    def read(self, resource: Resource, *, request: Request) -> bytes:
+        """Return the document of a resource: an entry, or one page of a list.
+
+        :raises EntityNotFound: when there is no such resource.
+        :raises InvalidArgument: when the page is out of range.
+        """
+        match resource:
+            case NamespaceInfo():
+                entry = self._namespace_entry(request)
+            case Entity(path):
+                return self.entry_of(self.queue_or_topic(path), request=request)
+            case Subscription(topic, name):
+                return self.entry_of(self._namespace.get_subscription(topic, name), request=request)
+            case Rule():
+                entry = self._rule(resource, request=request)
+            case _:
+                return self._list(resource, request=request)
+        return entry_document(entry, author=self._namespace.name)
+
+    def entry_of(self, description: Description, *, request: Request) -> bytes:
+        """Return the document of one entity's description with its runtime properties."""
+        return entry_document(self._entity(description, request=request), author=self._namespace.name)
+
+    def queue_or_topic(self, path: str) -> QueueDescription | TopicDescription:
+        """Return what is at a path.
+
+        :raises EntityNotFound: when neither a queue nor a topic is there.
+        """
+        description = self._namespace.get_entity(path)
+        if isinstance(description, SubscriptionDescription):
+            raise EntityNotFound(f"no queue or topic is named {path!r}")
+        return description
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._clock.now() / 1000, tz=UTC)
+
+    def _list(self, resource: Resource, *, request: Request) -> bytes:
+        listed: Sequence[Description | Rule]
+        match resource:
+            case EntityList("queues"):
+                title, listed = "Queues", self._namespace.list_queues()
+            case EntityList("topics"):
+                title, listed = "Topics", self._namespace.list_topics()
+            case SubscriptionList(topic):
+                title, listed = "Subscriptions", self._namespace.list_subscriptions(topic)
+            case RuleList(topic, name):
+                rules = self._namespace.get_subscription(topic, name).rules
+                title, listed = "Rules", [Rule(topic, name, rule.name) for rule in rules]
+            case _:
+                raise EntityNotFound(f"nothing to list is at {url_path(resource)!r}")
+        page = request.page
+        end = page.skip + page.top
+        following = Page(skip=end, top=page.top) if end < len(listed) else None
+        return feed_document(
+            [self._entry(item, request=request) for item in listed[page.skip : end]],
+            title=title,
+            address=request.address(resource, page=page),
+            next_address=None if following is None else request.address(resource, page=following),
+            updated=self._now(),
+            author=self._namespace.name,
+        )
+
+    def _entry(self, listed: Description | Rule, *, request: Request) -> Entry:
+        return (
+            self._rule(listed, request=request) if isinstance(listed, Rule) else self._entity(listed, request=request)
+        )
+
+    def _entity(self, description: Description, *, request: Request) -> Entry:
+        runtime = self._runtime(description)
+        resource: Entity | Subscription
+        if isinstance(description, SubscriptionDescription):
+            title, resource = description.name, Subscription(description.topic_path, description.name)
+        else:
+            title, resource = description.path, Entity(description.path)
+        return Entry(
+            title=title,
+            address=request.address(resource),
+            published=runtime.times.created,
+            updated=runtime.times.updated,
+            content=encode(description, runtime=runtime),
+        )
+
+    def _runtime(self, description: Description) -> Runtime:
+        path = description.path
+        of_topic = isinstance(description, TopicDescription)
+        return Runtime(
+            counts=self._namespace.counts(path),
+            times=self._namespace.times(path),
+            size_in_bytes=self._namespace.size_in_bytes(path),
+            subscription_count=len(self._namespace.list_subscriptions(path)) if of_topic else 0,
+        )
+
+    def _rule(self, resource: Rule, *, request: Request) -> Entry:
+        subscription = self._namespace.get_subscription(resource.topic, resource.subscription)
+        wanted = resource.name.casefold()
+        rule = next((rule for rule in subscription.rules if rule.name.casefold() == wanted), None)
+        if rule is None:
+            raise EntityNotFound(f"subscription {subscription.path!r} has no rule {resource.name!r}")
+        created = self._namespace.times(subscription.path).created
+        return Entry(
+            title=rule.name,
+            address=request.address(resource),
+            published=created,
+            updated=created,
+            content=encode_rule(rule, created=created),
+        )
+
+    def _namespace_entry(self, request: Request) -> Entry:
+        return Entry(
+            title=self._namespace.name,
+            address=request.address(NamespaceInfo()),
+            published=self._started,
+            updated=self._started,
+            content=namespace_content(self._namespace.name, created=self._started),
+        )

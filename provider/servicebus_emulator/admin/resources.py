@@ -1,0 +1,150 @@
+"""What an administration URL points at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+from urllib.parse import quote, unquote
+
+__all__ = [
+    "Entity",
+    "EntityList",
+    "NamespaceInfo",
+    "Resource",
+    "Rule",
+    "RuleList",
+    "Subscription",
+    "SubscriptionList",
+    "Unknown",
+    "resource_at",
+    "url_path",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceInfo:
+    """The namespace itself: ``/$namespaceinfo``."""
+
+
+@dataclass(frozen=True, slots=True)
+class EntityList:
+    """All queues or all topics: ``/$Resources/queues``."""
+
+    kind: Literal["queues", "topics"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """A queue or a topic; which of them, the URL does not say."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionList:
+    """The subscriptions of a topic."""
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """One subscription."""
+
+    topic: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class RuleList:
+    """The rules of a subscription."""
+
+    topic: str
+    subscription: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule."""
+
+    topic: str
+    subscription: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Nothing that the API knows."""
+
+    path: str
+
+
+Resource = NamespaceInfo | EntityList | Entity | SubscriptionList | Subscription | RuleList | Rule | Unknown
+
+_SUBSCRIPTIONS: Final = "subscriptions"
+_RULES: Final = "rules"
+
+
+def resource_at(raw_path: str) -> Resource:
+    """Return what a URL's path points at.
+
+    A ``/`` of an entity's path may come as it is or as ``%2F``. The segment ``subscriptions`` ends a
+    topic's path: no entity path may contain it (see ``check_entity_path``). Fixed words are read without case.
+
+    :param raw_path: the path as it came, percent-encoded once.
+    """
+    path = unquote(raw_path).removeprefix("/")
+    segments = path.split("/")
+    words = [segment.casefold() for segment in segments]
+    if path.startswith("$"):
+        return _service_resource(words, path=path)
+    if _SUBSCRIPTIONS not in words:
+        return Entity(path)
+    end = words.index(_SUBSCRIPTIONS)
+    topic = "/".join(segments[:end])
+    match segments[end + 1 :], words[end + 2 :]:
+        case [], _:
+            return SubscriptionList(topic)
+        case [name], _:
+            return Subscription(topic, name)
+        case [name, _], [word] if word == _RULES:
+            return RuleList(topic, name)
+        case [name, _, rule], [word, _] if word == _RULES:
+            return Rule(topic, name, rule)
+        case _:
+            return Unknown(path)
+
+
+def url_path(resource: Resource) -> str:
+    """Return the URL path of a resource, each of its names encoded as one segment."""
+    return "/" + "/".join(quote(name, safe="$") for name in _names(resource))
+
+
+def _names(resource: Resource) -> list[str]:
+    match resource:
+        case NamespaceInfo():
+            return ["$namespaceinfo"]
+        case EntityList(kind):
+            return ["$Resources", kind]
+        case SubscriptionList(topic):
+            return [topic, _SUBSCRIPTIONS]
+        case Subscription(topic, name):
+            return [topic, _SUBSCRIPTIONS, name]
+        case RuleList(topic, subscription):
+            return [topic, _SUBSCRIPTIONS, subscription, _RULES]
+        case Rule(topic, subscription, name):
+            return [topic, _SUBSCRIPTIONS, subscription, _RULES, name]
+        case Entity(path) | Unknown(path):
+            return [path]
+
+
+def _service_resource(words: list[str], *, path: str) -> Resource:
+    match words:
+        case ["$namespaceinfo"]:
+            return NamespaceInfo()
+        case ["$resources", "queues"]:
+            return EntityList("queues")
+        case ["$resources", "topics"]:
+            return EntityList("topics")
+        case _:
+            return Unknown(path)

@@ -1,0 +1,121 @@
+"""The HTTP server of the administration API."""
+
+from __future__ import annotations
+
+import logging
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
+
+from aiohttp import web
+
+from servicebus_emulator.admin.operations import Administration, refusal
+from servicebus_emulator.admin.requests import Answer, Request
+from servicebus_emulator.engine.clock import Clock, SystemClock
+
+if TYPE_CHECKING:
+    from servicebus_emulator.engine.namespace import Namespace
+
+__all__ = ["AdminServer", "build_application"]
+
+_MAX_BODY: Final = 1024 * 1024
+_DEFAULT_CLOCK: Final = SystemClock()
+
+_log = logging.getLogger(__name__)
+
+
+def build_application(namespace: Namespace, *, clock: Clock = _DEFAULT_CLOCK) -> web.Application:
+    """Build the administration API of one namespace, with ``GET /health`` beside it.
+
+    Tokens are accepted unchecked, and neither read nor logged. A queue may be named ``health``: requests for
+    entities carry ``api-version``, the question for health does not.
+
+    :param namespace: the namespace that is described and changed.
+    :param clock: what time it is.
+    """
+    administration = Administration(namespace, clock=clock)
+
+    async def administer(request: web.Request) -> web.Response:
+        return _response(await _answer(administration, request=request))
+
+    async def health(request: web.Request) -> web.Response:
+        if "api-version" in request.query:
+            return await administer(request)
+        return web.json_response(
+            {
+                "status": "ok",
+                "namespace": namespace.name,
+                "queues": len(namespace.list_queues()),
+                "topics": len(namespace.list_topics()),
+            }
+        )
+
+    application = web.Application(client_max_size=_MAX_BODY)
+    application.router.add_get("/health", health)
+    application.router.add_route("*", "/{path:.*}", administer)
+    return application
+
+
+class AdminServer:
+    """Serves the administration API of one namespace over plain HTTP in the running event loop.
+
+    :param namespace: the namespace that is described and changed.
+    :param host: the address to listen on.
+    :param port: the TCP port; 0 lets the system choose.
+    :param clock: what time it is.
+    """
+
+    def __init__(self, namespace: Namespace, *, host: str, port: int, clock: Clock = _DEFAULT_CLOCK) -> None:
+        self._namespace: Final = namespace
+        self._host: Final = host
+        self._wanted: Final = port
+        self._runner: Final = web.AppRunner(build_application(namespace, clock=clock), access_log=None)
+
+    @property
+    def port(self) -> int:
+        """The TCP port that is listened on.
+
+        :raises RuntimeError: when the server is not started.
+        """
+        if len(self._runner.addresses) == 0:
+            raise RuntimeError(f"administration of namespace {self._namespace.name!r} has no port; start() it first")
+        port: int = self._runner.addresses[0][1]
+        return port
+
+    async def start(self) -> None:
+        """Listen.
+
+        :raises OSError: when the port is taken or the address is not of this machine.
+        """
+        await self._runner.setup()
+        try:
+            await web.TCPSite(self._runner, self._host, self._wanted).start()
+        except OSError:
+            await self._runner.cleanup()
+            raise
+        _log.info("namespace %s: administration on http://%s:%d", self._namespace.name, self._host, self.port)
+
+    async def stop(self) -> None:
+        """Stop listening and let requests in flight finish. Stopping twice, or unstarted, does nothing."""
+        await self._runner.cleanup()
+
+
+async def _answer(administration: Administration, *, request: web.Request) -> Answer:
+    try:
+        body = await request.read()
+    except web.HTTPRequestEntityTooLarge:
+        return refusal(413, reason=f"the body is too large; allowed: {_MAX_BODY} bytes")
+    return administration.answer(
+        Request(
+            method=request.method,
+            origin=f"{request.scheme}://{request.host}",
+            raw_path=request.rel_url.raw_path,
+            query=request.query,
+            update="If-Match" in request.headers,
+            body=body,
+        )
+    )
+
+
+def _response(answer: Answer) -> web.Response:
+    content_type = "application/atom+xml" if answer.status < HTTPStatus.MULTIPLE_CHOICES else "application/xml"
+    return web.Response(status=answer.status, body=answer.document, content_type=content_type, charset="utf-8")

@@ -1,0 +1,152 @@
+"""Entities created, updated and deleted as a client asks."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from servicebus_emulator.admin.atom import content_of
+from servicebus_emulator.admin.fields import Description, decode
+from servicebus_emulator.admin.markup import SCHEMA_INSTANCE, SERVICE_BUS, parse
+from servicebus_emulator.admin.resources import Entity, Subscription
+from servicebus_emulator.engine.descriptions import (
+    DEFAULT_RULE,
+    DEFAULT_RULE_NAME,
+    DescriptionError,
+    QueueDescription,
+    RuleDescription,
+    SubscriptionDescription,
+    TopicDescription,
+    check_update,
+)
+from servicebus_emulator.engine.errors import OperationNotSupported
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
+
+    from servicebus_emulator.engine.namespace import Namespace
+
+__all__ = ["Writer"]
+
+_FIXED_AT_CREATION: Final = ("requires_session", "requires_duplicate_detection", "enable_partitioning")
+
+_log = logging.getLogger(__name__)
+
+
+class Writer:
+    """Changes a namespace; every change leaves one log line.
+
+    :param namespace: the namespace that is changed.
+    """
+
+    def __init__(self, namespace: Namespace) -> None:
+        self._namespace: Final = namespace
+
+    def create(self, resource: Entity | Subscription, *, document: bytes) -> Description:
+        """Create what a document describes, and return it with the service's defaults filled in.
+
+        :raises MarkupError: when the document is no Atom entry.
+        :raises DescriptionError: naming the property, its value and what is allowed.
+        :raises BrokerError: what the namespace refuses: a path that is taken, a topic that is missing.
+        """
+        element = content_of(parse(document))
+        created: Description
+        match resource:
+            case Subscription(topic, name):
+                _expect(element, SubscriptionDescription)
+                rules = (_default_rule(element),)
+                given = {"topic_path": self._namespace.get_topic(topic).path, "name": name, "rules": rules}
+                created = self._namespace.create_subscription(
+                    decode(element, kind=SubscriptionDescription, given=given)
+                )
+            case Entity(path) if _expect(element, QueueDescription, TopicDescription) is QueueDescription:
+                created = self._namespace.create_queue(decode(element, kind=QueueDescription, given={"path": path}))
+            case Entity(path):
+                created = self._namespace.create_topic(decode(element, kind=TopicDescription, given={"path": path}))
+        _log.info("namespace %s: created %s", self._namespace.name, _label(created))
+        return created
+
+    def update(self, resource: Entity | Subscription, *, document: bytes) -> Description:
+        """Describe an entity anew, and return it.
+
+        A property that the document leaves out returns to its default, as forwarding must to be ended;
+        only what is fixed at creation, and the rules of a subscription, stay.
+
+        :raises MarkupError: when the document is no Atom entry.
+        :raises DescriptionError: naming the property, its value and what is allowed.
+        :raises EntityNotFound: when the entity does not exist.
+        """
+        element = content_of(parse(document))
+        updated: Description
+        match resource:
+            case Subscription(topic, name):
+                _expect(element, SubscriptionDescription)
+                subscription = self._namespace.get_subscription(topic, name)
+                kept = {"topic_path": subscription.topic_path, "name": subscription.name, "rules": subscription.rules}
+                proposed = decode(element, kind=SubscriptionDescription, given={**kept, **_fixed(subscription)})
+                check_update(subscription, proposed=proposed)
+                updated = self._namespace.update_subscription(proposed)
+            case Entity(path) if _expect(element, QueueDescription, TopicDescription) is QueueDescription:
+                queue = self._namespace.get_queue(path)
+                wanted = decode(element, kind=QueueDescription, given={"path": queue.path, **_fixed(queue)})
+                check_update(queue, proposed=wanted)
+                updated = self._namespace.update_queue(wanted)
+            case Entity(path):
+                topic_now = self._namespace.get_topic(path)
+                described = decode(element, kind=TopicDescription, given={"path": topic_now.path, **_fixed(topic_now)})
+                check_update(topic_now, proposed=described)
+                updated = self._namespace.update_topic(described)
+        _log.info("namespace %s: updated %s", self._namespace.name, _label(updated))
+        return updated
+
+    def delete(self, resource: Entity | Subscription) -> None:
+        """Delete an entity with all that it holds.
+
+        :raises EntityNotFound: when the entity does not exist.
+        """
+        doomed: Description
+        match resource:
+            case Subscription(topic, name):
+                doomed = self._namespace.get_subscription(topic, name)
+                self._namespace.delete_subscription(topic, name)
+            case Entity(path):
+                doomed = self._namespace.get_entity(path)
+                if isinstance(doomed, QueueDescription):
+                    self._namespace.delete_queue(path)
+                else:
+                    self._namespace.delete_topic(path)
+        _log.info("namespace %s: deleted %s", self._namespace.name, _label(doomed))
+
+
+def _label(description: Description) -> str:
+    return f"{type(description).__name__.removesuffix('Description').lower()} {description.path}"
+
+
+def _expect(element: Element, *kinds: type[Description]) -> type[Description]:
+    for kind in kinds:
+        if element.tag == f"{{{SERVICE_BUS}}}{kind.__name__}":
+            return kind
+    allowed = " or ".join(f"{{{SERVICE_BUS}}}{kind.__name__}" for kind in kinds)
+    raise DescriptionError("content", value=element.tag, allowed=allowed)
+
+
+def _fixed(current: Description) -> dict[str, Any]:
+    return {name: getattr(current, name) for name in _FIXED_AT_CREATION if hasattr(current, name)}
+
+
+def _default_rule(element: Element) -> RuleDescription:
+    """Take the rule that a subscription begins with out of its description."""
+    described = element.find(f"{{{SERVICE_BUS}}}DefaultRuleDescription")
+    if described is None:
+        return DEFAULT_RULE
+    element.remove(described)
+    kinds = [
+        None if part is None else part.get(f"{{{SCHEMA_INSTANCE}}}type")
+        for part in (described.find(f"{{{SERVICE_BUS}}}{name}") for name in ("Filter", "Action"))
+    ]
+    if kinds[0] not in {None, "TrueFilter"} or kinds[1] not in {None, "EmptyRuleAction"}:
+        raise OperationNotSupported(
+            f"DefaultRuleDescription has filter {kinds[0]} and action {kinds[1]};"
+            " allowed: TrueFilter and EmptyRuleAction, because subscriptions receive every message so far"
+        )
+    return RuleDescription(described.findtext(f"{{{SERVICE_BUS}}}Name", DEFAULT_RULE_NAME))
