@@ -1,0 +1,50 @@
+"""What every part of one namespace shares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from servicebus_emulator.engine.clock import Clock
+from servicebus_emulator.engine.effects import Effects
+from servicebus_emulator.engine.journal import Journal
+
+__all__ = ["Context", "Sequence"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """The surroundings of a queue.
+
+    :ivar random_bytes: returns as many random bytes as asked for; lock tokens are cut from them.
+    :ivar rows: yields journal keys that were never used before.
+    """
+
+    clock: Clock
+    journal: Journal
+    effects: Effects
+    random_bytes: Callable[[int], bytes]
+    rows: Iterator[int]
+
+
+class Sequence:
+    """The sequence numbers of one entity, shared by its queue and sub-queues; never used twice."""
+
+    __slots__ = ("_context", "_entity", "accessed", "last")
+
+    def __init__(self, entity: int, *, context: Context, last: int, accessed: int) -> None:
+        self._entity = entity
+        self._context = context
+        self.last = last
+        self.accessed = accessed
+
+    def next(self) -> int:
+        """Return a new number, one higher than the last."""
+        self.last += 1
+        self.touch()
+        return self.last
+
+    def touch(self) -> None:
+        """Note that the entity is in use."""
+        self.accessed = self._context.clock.now()
+        self._context.journal.use_entity(self._entity, last_number=self.last, accessed=self.accessed)

@@ -1,0 +1,296 @@
+"""Queues, subscriptions and topics: what stands behind a path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from collections.abc import Sequence as Several
+from dataclasses import replace
+from enum import IntEnum
+
+from servicebus_emulator.engine.admission import admit
+from servicebus_emulator.engine.context import Context, Sequence
+from servicebus_emulator.engine.descriptions import (
+    MessageCounts,
+    QueueDescription,
+    SubscriptionDescription,
+    TopicDescription,
+)
+from servicebus_emulator.engine.journal import Description, EntityRecord
+from servicebus_emulator.engine.message import Content, DeadLetterMark, Message
+from servicebus_emulator.engine.queue import MessageQueue
+from servicebus_emulator.engine.schedule import Schedule
+from servicebus_emulator.engine.settings import QueueSettings, milliseconds, shortest
+from servicebus_emulator.engine.shelf import Shelf
+
+__all__ = ["Entity", "QueueEntity", "SubQueue", "SubscriptionEntity", "TopicEntity", "locate_queue"]
+
+
+class SubQueue(IntEnum):
+    """The parts of a queue or subscription; the value is the part's place in the journal key."""
+
+    MAIN = 0
+    DEAD_LETTER = 1
+    TRANSFER_DEAD_LETTER = 2
+
+
+_PARTS_PER_ENTITY = 4
+
+
+def locate_queue(key: int) -> tuple[int, SubQueue]:
+    """Return the entity's key and the part that a queue's key in the journal stands for."""
+    entity, part = divmod(key, _PARTS_PER_ENTITY)
+    return entity, SubQueue(part)
+
+
+_NO_SESSION = DeadLetterMark(
+    "Session ID is null", "Session enabled entity doesn't allow a message whose session identifier is null."
+)
+
+
+class Entity:
+    """What all entities have.
+
+    :ivar key: the entity's key in the journal.
+    :ivar deleted: whether the entity is gone; who still refers to it must let go.
+    """
+
+    def __init__(self, record: EntityRecord, *, context: Context) -> None:
+        self.key = record.key
+        self.created = record.created
+        self.updated = record.updated
+        self.deleted = False
+        self.sequence = Sequence(record.key, context=context, last=record.last_number, accessed=record.accessed)
+        self._context = context
+
+    def record(self, description: Description) -> EntityRecord:
+        """Return the entity as the journal keeps it."""
+        return EntityRecord(
+            key=self.key,
+            description=description,
+            created=self.created,
+            updated=self.updated,
+            accessed=self.sequence.accessed,
+            last_number=self.sequence.last,
+        )
+
+    def queue_key(self, part: SubQueue) -> int:
+        """Return the key of one of the entity's queues in the journal."""
+        return self.key * _PARTS_PER_ENTITY + part
+
+
+class _Receivable(Entity):
+    """A queue with its dead-letter queues."""
+
+    def __init__(self, record: EntityRecord, *, settings: QueueSettings, context: Context) -> None:
+        super().__init__(record, context=context)
+        self._dead = {
+            part: MessageQueue(
+                self.queue_key(part),
+                settings=_of_dead_letters(settings),
+                context=context,
+                sequence=self.sequence,
+                dead_letters=None,
+            )
+            for part in (SubQueue.DEAD_LETTER, SubQueue.TRANSFER_DEAD_LETTER)
+        }
+        self.main = MessageQueue(
+            self.queue_key(SubQueue.MAIN),
+            settings=settings,
+            context=context,
+            sequence=self.sequence,
+            dead_letters=self._dead[SubQueue.DEAD_LETTER],
+        )
+
+    def part(self, part: SubQueue) -> MessageQueue:
+        """Return the queue itself or one of its sub-queues."""
+        return self.main if part is SubQueue.MAIN else self._dead[part]
+
+    def parts(self) -> tuple[MessageQueue, ...]:
+        """Return the queue and its sub-queues."""
+        return (self.main, *self._dead.values())
+
+    @property
+    def size_in_bytes(self) -> int:
+        """Bytes of all messages."""
+        return sum(queue.size_in_bytes for queue in self.parts())
+
+    def counts(self) -> MessageCounts:
+        """Return how many messages there are, by where they wait."""
+        return MessageCounts(
+            active=self.main.active_count,
+            scheduled=self.main.scheduled_count,
+            dead_lettered=self._dead[SubQueue.DEAD_LETTER].active_count,
+            transfer_dead_lettered=self._dead[SubQueue.TRANSFER_DEAD_LETTER].active_count,
+        )
+
+    def _apply(self, settings: QueueSettings) -> None:
+        self.main.settings = settings
+        for queue in self._dead.values():
+            queue.settings = _of_dead_letters(settings)
+
+
+class QueueEntity(_Receivable):
+    """A queue."""
+
+    def __init__(self, record: EntityRecord, *, description: QueueDescription, context: Context) -> None:
+        super().__init__(record, settings=QueueSettings.of(description), context=context)
+        self.description = description
+
+    def describe(self, description: QueueDescription) -> None:
+        """Take on a new description."""
+        self.description = description
+        self._apply(QueueSettings.of(description))
+
+    def send(self, contents: Several[Content]) -> None:
+        """Take in messages, all or none. Pings are checked and not stored.
+
+        :raises EntityDisabled, OperationNotAllowed, QuotaExceeded: see :func:`admit`.
+        """
+        admit(contents, description=self.description, size_in_bytes=self.size_in_bytes)
+        now = self._context.clock.now()
+        self.sequence.touch()
+        for content in contents:
+            if content.ping:
+                continue
+            if content.scheduled_for is not None and content.scheduled_for > now:
+                self.main.schedule(content, due=content.scheduled_for)
+            else:
+                self.main.add(content, number=self.sequence.next(), time_to_live=content.time_to_live)
+
+    def schedule(self, contents: Several[Content]) -> list[int]:
+        """Take in messages for later, all or none; return the numbers by which they can be cancelled.
+
+        :raises EntityDisabled, OperationNotAllowed, QuotaExceeded: see :func:`admit`.
+        """
+        admit(contents, description=self.description, size_in_bytes=self.size_in_bytes)
+        now = self._context.clock.now()
+        return [self.main.schedule(content, due=_due(content, now=now)) for content in contents]
+
+    def cancel(self, numbers: Iterable[int]) -> None:
+        """Remove scheduled messages, all or none.
+
+        :raises MessageNotFound: when one of them is not scheduled (any more).
+        """
+        self.main.cancel(numbers)
+
+
+class SubscriptionEntity(_Receivable):
+    """A subscription of a topic."""
+
+    def __init__(self, record: EntityRecord, *, description: SubscriptionDescription, context: Context) -> None:
+        super().__init__(record, settings=QueueSettings.of(description), context=context)
+        self.description = description
+
+    def describe(self, description: SubscriptionDescription) -> None:
+        """Take on a new description."""
+        self.description = description
+        self._apply(QueueSettings.of(description))
+
+    def deliver(self, content: Content, *, origin: int, time_to_live: int | None) -> None:
+        """Store a message that the topic passes on, unless the subscription's status forbids it."""
+        if not self.description.status.accepts_sends:
+            return
+        number = self.sequence.next()
+        if self.description.requires_session and content.session_id is None:
+            self.part(SubQueue.DEAD_LETTER).add(
+                content, number=number, time_to_live=None, origin=origin, dead_letter=_NO_SESSION
+            )
+        else:
+            self.main.add(content, number=number, time_to_live=time_to_live, origin=origin)
+
+
+class TopicEntity(Entity):
+    """A topic: passes each message on to all of its subscriptions.
+
+    :ivar subscriptions: by case-folded name.
+    """
+
+    def __init__(self, record: EntityRecord, *, description: TopicDescription, context: Context) -> None:
+        super().__init__(record, context=context)
+        self.description = description
+        self.subscriptions: dict[str, SubscriptionEntity] = {}
+        self._shelf = Shelf()
+        self._schedule = Schedule(
+            self.queue_key(SubQueue.MAIN), shelf=self._shelf, context=context, sequence=self.sequence
+        )
+
+    def describe(self, description: TopicDescription) -> None:
+        """Take on a new description."""
+        self.description = description
+
+    @property
+    def size_in_bytes(self) -> int:
+        """Bytes of all messages, those of the subscriptions included."""
+        return self._shelf.size_in_bytes + sum(each.size_in_bytes for each in self.subscriptions.values())
+
+    def counts(self) -> MessageCounts:
+        """Return how many messages there are; a topic itself holds scheduled ones only."""
+        return MessageCounts(scheduled=len(self._schedule))
+
+    def send(self, contents: Several[Content]) -> None:
+        """Take in messages, all or none. Pings are checked and not stored.
+
+        :raises EntityDisabled, QuotaExceeded: see :func:`admit`.
+        """
+        admit(contents, description=self.description, size_in_bytes=self.size_in_bytes)
+        now = self._context.clock.now()
+        self.sequence.touch()
+        for content in contents:
+            if content.ping:
+                continue
+            if content.scheduled_for is not None and content.scheduled_for > now:
+                self._keep(content, due=content.scheduled_for)
+            else:
+                self._pass_on(content, origin=self.sequence.next())
+
+    def schedule(self, contents: Several[Content]) -> list[int]:
+        """Take in messages for later, all or none; return the numbers by which they can be cancelled.
+
+        :raises EntityDisabled, QuotaExceeded: see :func:`admit`.
+        """
+        admit(contents, description=self.description, size_in_bytes=self.size_in_bytes)
+        now = self._context.clock.now()
+        return [self._keep(content, due=_due(content, now=now)) for content in contents]
+
+    def cancel(self, numbers: Iterable[int]) -> None:
+        """Remove scheduled messages, all or none.
+
+        :raises MessageNotFound: when one of them is not scheduled (any more).
+        """
+        self.advance()
+        self._schedule.cancel(numbers)
+        self._context.effects.changed(self)
+
+    def next_due(self) -> int | None:
+        """Return when the next scheduled message is to be passed on."""
+        return self._schedule.next_due()
+
+    def advance(self) -> None:
+        """Pass on the messages whose time has come."""
+        for message in self._schedule.activate(self._context.clock.now()):
+            self._shelf.remove(message)
+            self._context.journal.remove(message)
+            self._pass_on(message.content, origin=message.number)
+
+    def restore(self, message: Message) -> None:
+        """Take back a scheduled message after a restart."""
+        self._shelf.add(message)
+        self._schedule.restore(message)
+        self._context.effects.changed(self)
+
+    def _keep(self, content: Content, *, due: int) -> int:
+        self._context.effects.changed(self)
+        return self._schedule.add(content, due=due)
+
+    def _pass_on(self, content: Content, *, origin: int) -> None:
+        time_to_live = shortest(content.time_to_live, milliseconds(self.description.default_message_time_to_live))
+        for subscription in self.subscriptions.values():
+            subscription.deliver(content, origin=origin, time_to_live=time_to_live)
+
+
+def _of_dead_letters(settings: QueueSettings) -> QueueSettings:
+    return replace(settings, time_to_live=None, dead_letter_on_expiry=False, requires_session=False)
+
+
+def _due(content: Content, *, now: int) -> int:
+    return now if content.scheduled_for is None else content.scheduled_for

@@ -1,0 +1,117 @@
+"""What the broker tells its memory on disk, and what it hears from it after a restart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from servicebus_emulator.engine.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
+from servicebus_emulator.engine.message import Message
+
+__all__ = ["Description", "EntityRecord", "Journal", "JournalError", "MemoryJournal", "Snapshot"]
+
+Description = QueueDescription | TopicDescription | SubscriptionDescription
+
+
+class JournalError(Exception):
+    """The state cannot be written or read; what was not yet confirmed must not be confirmed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntityRecord:
+    """An entity as it is kept. Times in milliseconds since 1970.
+
+    :ivar last_number: the last sequence number given out.
+    """
+
+    key: int
+    description: Description
+    created: int
+    updated: int
+    accessed: int
+    last_number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """All that a journal remembers of a namespace.
+
+    :ivar messages: pairs of queue key and message, by queue and sequence number.
+    :ivar session_states: triples of queue key, session id and state.
+    """
+
+    entities: tuple[EntityRecord, ...] = ()
+    messages: Iterable[tuple[int, Message]] = field(default=())
+    session_states: Iterable[tuple[int, str, bytes]] = field(default=())
+    last_row: int = 0
+
+
+class Journal(Protocol):
+    """Takes note of changes and makes them last when asked to.
+
+    Nothing is durable before :meth:`commit` has returned; a commit is all or nothing.
+    """
+
+    def add(self, queue: int, message: Message) -> None:
+        """Note a new message of a queue."""
+        ...
+
+    def change(self, queue: int, message: Message) -> None:
+        """Note that a message changed, or that it is in this queue now."""
+        ...
+
+    def remove(self, message: Message) -> None:
+        """Note that a message is gone."""
+        ...
+
+    def set_session_state(self, queue: int, session_id: str, state: bytes | None) -> None:
+        """Note the state of a session; None removes it."""
+        ...
+
+    def save_entity(self, record: EntityRecord) -> None:
+        """Note a new or changed entity."""
+        ...
+
+    def drop_entity(self, key: int, *, queues: Iterable[int]) -> None:
+        """Note that an entity is gone, with all messages of its queues."""
+        ...
+
+    def use_entity(self, key: int, *, last_number: int, accessed: int) -> None:
+        """Note the last sequence number given out and the time of use."""
+        ...
+
+    def commit(self) -> None:
+        """Make lasting what was noted.
+
+        :raises JournalError: when that failed; then nothing of it lasts.
+        """
+        ...
+
+
+class MemoryJournal:
+    """The journal of a namespace that lives in memory only: it keeps nothing."""
+
+    def add(self, queue: int, message: Message) -> None:
+        """Keep nothing."""
+
+    def change(self, queue: int, message: Message) -> None:
+        """Keep nothing."""
+
+    def remove(self, message: Message) -> None:
+        """Keep nothing."""
+
+    def set_session_state(self, queue: int, session_id: str, state: bytes | None) -> None:
+        """Keep nothing."""
+
+    def save_entity(self, record: EntityRecord) -> None:
+        """Keep nothing."""
+
+    def drop_entity(self, key: int, *, queues: Iterable[int]) -> None:
+        """Keep nothing."""
+
+    def use_entity(self, key: int, *, last_number: int, accessed: int) -> None:
+        """Keep nothing."""
+
+    def commit(self) -> None:
+        """Do nothing."""

@@ -1,0 +1,392 @@
+"""A namespace: the directory of its entities, and the door to each."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import count
+
+
+from servicebus_emulator.engine.agenda import Agenda
+from servicebus_emulator.engine.clock import Clock, SystemClock
+from servicebus_emulator.engine.context import Context
+from servicebus_emulator.engine.descriptions import (
+    DescriptionError,
+    MessageCounts,
+    QueueDescription,
+    SubscriptionDescription,
+    TopicDescription,
+    check_update,
+)
+from servicebus_emulator.engine.effects import Effects, Happened, Timed
+from servicebus_emulator.engine.entities import (
+    Entity,
+    QueueEntity,
+    SubQueue,
+    SubscriptionEntity,
+    TopicEntity,
+    locate_queue,
+)
+from servicebus_emulator.engine.errors import EntityExists, EntityNotFound, InvalidArgument
+from servicebus_emulator.engine.journal import Description, EntityRecord, Journal, MemoryJournal, Snapshot
+
+__all__ = ["AnyEntity", "EntityTimes", "Namespace"]
+
+AnyEntity = QueueEntity | TopicEntity | SubscriptionEntity
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SUBSCRIPTIONS = "/subscriptions/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntityTimes:
+    """When an entity was created, last described anew, and last used (UTC, aware)."""
+
+    created: datetime
+    updated: datetime
+    accessed: datetime
+
+
+class Namespace:
+    """Entities by path. Paths are compared without case and keep their first spelling.
+
+    Single-threaded and free of I/O, but for the journal. What changes a description is durable when
+    the method returns; what moves messages is durable after the next :meth:`commit`, before which
+    nobody may be told about it.
+
+    :param name: the namespace's name: the first label of its host name.
+    :param clock: tells the time.
+    :param journal: keeps the state; by default it is kept in memory only.
+    :param snapshot: what the journal remembers.
+    :param random_bytes: returns as many random bytes as asked for.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        clock: Clock | None = None,
+        journal: Journal | None = None,
+        snapshot: Snapshot | None = None,
+        random_bytes: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        remembered = Snapshot() if snapshot is None else snapshot
+        self.name = name
+        self._effects = Effects()
+        self._context = Context(
+            clock=SystemClock() if clock is None else clock,
+            journal=MemoryJournal() if journal is None else journal,
+            effects=self._effects,
+            random_bytes=random_bytes,
+            rows=count(remembered.last_row + 1),
+        )
+        self._queues: dict[str, QueueEntity] = {}
+        self._topics: dict[str, TopicEntity] = {}
+        self._agenda: Agenda[Timed] = Agenda()
+        self._keys = count(max((record.key for record in remembered.entities), default=0) + 1)
+        self._restore(remembered)
+
+    # Entities, described
+
+    def create_queue(self, description: QueueDescription) -> QueueDescription:
+        """Create a queue.
+
+        :raises EntityExists: when a queue or topic has the path.
+        """
+        self._check_free(description.path)
+        self._adopt(self._new_record(description))
+        return description
+
+    def create_topic(self, description: TopicDescription) -> TopicDescription:
+        """Create a topic.
+
+        :raises EntityExists: when a queue or topic has the path.
+        """
+        self._check_free(description.path)
+        self._adopt(self._new_record(description))
+        return description
+
+    def create_subscription(self, description: SubscriptionDescription) -> SubscriptionDescription:
+        """Create a subscription.
+
+        :raises EntityNotFound: when there is no such topic.
+        :raises EntityExists: when the topic has a subscription of that name.
+        """
+        if description.name.casefold() in self._topic(description.topic_path).subscriptions:
+            raise EntityExists(
+                f"topic {description.topic_path!r} has a subscription {description.name!r} already; choose another name"
+            )
+        self._adopt(self._new_record(description))
+        return description
+
+    def update_queue(self, description: QueueDescription) -> QueueDescription:
+        """Describe a queue anew.
+
+        :raises EntityNotFound: when there is no such queue.
+        :raises InvalidArgument: when a field differs that is fixed at creation.
+        """
+        entity = self._queue(description.path)
+        _check_change(entity.description, proposed=description)
+        entity.describe(description)
+        self._note_update(entity)
+        return description
+
+    def update_topic(self, description: TopicDescription) -> TopicDescription:
+        """Describe a topic anew.
+
+        :raises EntityNotFound: when there is no such topic.
+        :raises InvalidArgument: when a field differs that is fixed at creation.
+        """
+        entity = self._topic(description.path)
+        _check_change(entity.description, proposed=description)
+        entity.describe(description)
+        self._note_update(entity)
+        return description
+
+    def update_subscription(self, description: SubscriptionDescription) -> SubscriptionDescription:
+        """Describe a subscription anew.
+
+        :raises EntityNotFound: when there is no such topic or subscription.
+        :raises InvalidArgument: when a field differs that is fixed at creation.
+        """
+        entity = self._subscription(description.topic_path, description.name)
+        _check_change(entity.description, proposed=description)
+        entity.describe(description)
+        self._note_update(entity)
+        return description
+
+    def get_queue(self, path: str) -> QueueDescription:
+        """Return a queue's description.
+
+        :raises EntityNotFound: when there is no such queue.
+        """
+        return self._queue(path).description
+
+    def get_topic(self, path: str) -> TopicDescription:
+        """Return a topic's description.
+
+        :raises EntityNotFound: when there is no such topic.
+        """
+        return self._topic(path).description
+
+    def get_subscription(self, topic: str, name: str) -> SubscriptionDescription:
+        """Return a subscription's description.
+
+        :raises EntityNotFound: when there is no such topic or subscription.
+        """
+        return self._subscription(topic, name).description
+
+    def get_entity(self, path: str) -> Description:
+        """Return the description of what has the path: a queue, a topic, or ``topic/Subscriptions/name``.
+
+        :raises EntityNotFound: when nothing has it.
+        """
+        return self.find(path).description
+
+    def list_queues(self) -> tuple[QueueDescription, ...]:
+        """Return all queues, sorted by path."""
+        return tuple(self._queues[path].description for path in sorted(self._queues))
+
+    def list_topics(self) -> tuple[TopicDescription, ...]:
+        """Return all topics, sorted by path."""
+        return tuple(self._topics[path].description for path in sorted(self._topics))
+
+    def list_subscriptions(self, topic: str) -> tuple[SubscriptionDescription, ...]:
+        """Return all subscriptions of a topic, sorted by name.
+
+        :raises EntityNotFound: when there is no such topic.
+        """
+        subscriptions = self._topic(topic).subscriptions
+        return tuple(subscriptions[name].description for name in sorted(subscriptions))
+
+    def delete_queue(self, path: str) -> None:
+        """Delete a queue with its messages.
+
+        :raises EntityNotFound: when there is no such queue.
+        """
+        entity = self._queue(path)
+        del self._queues[path.casefold()]
+        self._drop(entity)
+
+    def delete_topic(self, path: str) -> None:
+        """Delete a topic with its subscriptions and their messages.
+
+        :raises EntityNotFound: when there is no such topic.
+        """
+        entity = self._topic(path)
+        del self._topics[path.casefold()]
+        for subscription in entity.subscriptions.values():
+            self._drop(subscription)
+        self._drop(entity)
+
+    def delete_subscription(self, topic: str, name: str) -> None:
+        """Delete a subscription with its messages.
+
+        :raises EntityNotFound: when there is no such topic or subscription.
+        """
+        entity = self._subscription(topic, name)
+        del self._topic(topic).subscriptions[name.casefold()]
+        self._drop(entity)
+
+    def counts(self, path: str) -> MessageCounts:
+        """Return how many messages an entity holds; a subscription's path is ``topic/Subscriptions/name``.
+
+        :raises EntityNotFound: when nothing has the path.
+        """
+        self.advance()
+        return self.find(path).counts()
+
+    def size_in_bytes(self, path: str) -> int:
+        """Return how many bytes of messages an entity holds.
+
+        :raises EntityNotFound: when nothing has the path.
+        """
+        return self.find(path).size_in_bytes
+
+    def times(self, path: str) -> EntityTimes:
+        """Return when an entity was created, described and used.
+
+        :raises EntityNotFound: when nothing has the path.
+        """
+        entity = self.find(path)
+        return EntityTimes(
+            created=_moment(entity.created),
+            updated=_moment(entity.updated),
+            accessed=_moment(entity.sequence.accessed),
+        )
+
+    # Entities, at work
+
+    def find(self, path: str) -> AnyEntity:
+        """Return what has the path: a queue, a topic, or ``topic/Subscriptions/name``.
+
+        :raises EntityNotFound: when nothing has it.
+        """
+        key = path.casefold()
+        topic, separator, name = key.rpartition(_SUBSCRIPTIONS)
+        if separator != "":
+            return self._subscription(topic, name)
+        entity = self._queues.get(key) or self._topics.get(key)
+        if entity is None:
+            raise EntityNotFound(f"no queue or topic has the path {path!r} in namespace {self.name!r}; create it first")
+        return entity
+
+    def advance(self) -> None:
+        """Let happen what has fallen due in any entity."""
+        for timed in self._agenda.pop_due(self._context.clock.now()):
+            timed.advance()
+            self._effects.changed(timed)
+
+    def next_due(self) -> int | None:
+        """Return when :meth:`advance` next has something to do (milliseconds since 1970), or None."""
+        return self._agenda.next_due()
+
+    def commit(self) -> None:
+        """Make durable what happened so far.
+
+        :raises JournalError: when that failed; then the namespace must not be used any longer.
+        """
+        self._context.journal.commit()
+
+    def on_effects(self, callback: Callable[[], None]) -> None:
+        """Have `callback` called when something happens after :meth:`take_effects`."""
+        self._effects.on_first = callback
+
+    def take_effects(self) -> Happened:
+        """Return what happened since the last call."""
+        happened = self._effects.take()
+        for timed in happened.changed:
+            due = timed.next_due()
+            if due is None:
+                self._agenda.discard(timed)
+            else:
+                self._agenda.set(timed, due)
+        return happened
+
+    # Steps
+
+    def _queue(self, path: str) -> QueueEntity:
+        entity = self._queues.get(path.casefold())
+        if entity is None:
+            raise EntityNotFound(f"no queue has the path {path!r} in namespace {self.name!r}; create it first")
+        return entity
+
+    def _topic(self, path: str) -> TopicEntity:
+        entity = self._topics.get(path.casefold())
+        if entity is None:
+            raise EntityNotFound(f"no topic has the path {path!r} in namespace {self.name!r}; create it first")
+        return entity
+
+    def _subscription(self, topic: str, name: str) -> SubscriptionEntity:
+        entity = self._topic(topic).subscriptions.get(name.casefold())
+        if entity is None:
+            raise EntityNotFound(f"topic {topic!r} has no subscription {name!r}; create it first")
+        return entity
+
+    def _check_free(self, path: str) -> None:
+        taken = self._queues.get(path.casefold()) or self._topics.get(path.casefold())
+        if taken is not None:
+            raise EntityExists(f"{taken.description.path!r} exists already in namespace {self.name!r}")
+
+    def _new_record(self, description: Description) -> EntityRecord:
+        now = self._context.clock.now()
+        record = EntityRecord(
+            key=next(self._keys), description=description, created=now, updated=now, accessed=now, last_number=0
+        )
+        self._context.journal.save_entity(record)
+        self._context.journal.commit()
+        return record
+
+    def _adopt(self, record: EntityRecord) -> AnyEntity:
+        description = record.description
+        if isinstance(description, QueueDescription):
+            queue = QueueEntity(record, description=description, context=self._context)
+            return self._queues.setdefault(description.path.casefold(), queue)
+        if isinstance(description, TopicDescription):
+            topic = TopicEntity(record, description=description, context=self._context)
+            return self._topics.setdefault(description.path.casefold(), topic)
+        subscription = SubscriptionEntity(record, description=description, context=self._context)
+        subscriptions = self._topic(description.topic_path).subscriptions
+        return subscriptions.setdefault(description.name.casefold(), subscription)
+
+    def _note_update(self, entity: AnyEntity) -> None:
+        entity.updated = self._context.clock.now()
+        self._context.journal.save_entity(entity.record(entity.description))
+        self._context.journal.commit()
+        self._effects.gone(entity.key)
+
+    def _drop(self, entity: Entity) -> None:
+        entity.deleted = True
+        self._context.journal.drop_entity(entity.key, queues=[entity.queue_key(part) for part in SubQueue])
+        self._context.journal.commit()
+        self._effects.gone(entity.key)
+
+    def _restore(self, snapshot: Snapshot) -> None:
+        subscriptions_last = sorted(
+            snapshot.entities, key=lambda record: isinstance(record.description, SubscriptionDescription)
+        )
+        entities = {record.key: self._adopt(record) for record in subscriptions_last}
+        for key, message in snapshot.messages:
+            owner, part = locate_queue(key)
+            entity = entities[owner]
+            if isinstance(entity, TopicEntity):
+                entity.restore(message)
+            else:
+                entity.part(part).restore(message)
+        for key, session_id, state in snapshot.session_states:
+            entity = entities[locate_queue(key)[0]]
+            if not isinstance(entity, TopicEntity):
+                entity.main.restore_session_state(session_id, state)
+
+
+def _check_change(current: Description, *, proposed: Description) -> None:
+    try:
+        check_update(current, proposed=proposed)
+    except DescriptionError as error:
+        raise InvalidArgument(str(error)) from error
+
+
+def _moment(milliseconds: int) -> datetime:
+    return _EPOCH + timedelta(milliseconds=milliseconds)

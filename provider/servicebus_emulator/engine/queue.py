@@ -1,0 +1,448 @@
+"""The life of messages in one queue or sub-queue.
+
+::
+
+    scheduled --due--> waiting --take--> locked --complete--> (gone)
+        |                 ^  |              |---abandon, lock expired--> waiting, one delivery counted
+      cancel              |  |              |---release----------------> waiting
+        v                 |  |              |---defer------------------> deferred --receive by number--> locked
+      (gone)              |  |              `---dead-letter------------> dead-letter queue
+                          |  `--time to live over----------------------> dead-letter queue or (gone)
+                          `--delivery count reaches its maximum: dead-letter queue instead
+
+A locked message does not expire; when its lock ends, a time to live that is over takes effect. A
+deferred message whose lock ends is deferred again. Messages of a session hang on the session's lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+
+from servicebus_emulator.engine.agenda import Agenda
+from servicebus_emulator.engine.context import Context, Sequence
+from servicebus_emulator.engine.errors import MessageLockLost, MessageNotFound, OperationNotAllowed, SessionLockLost
+from servicebus_emulator.engine.lines import Line, SessionLines
+from servicebus_emulator.engine.message import Content, DeadLetterMark, Lock, Message, MessageState
+from servicebus_emulator.engine.schedule import Schedule
+from servicebus_emulator.engine.sessions import SessionHold, SessionTable
+from servicebus_emulator.engine.settings import QueueSettings, shortest
+from servicebus_emulator.engine.shelf import Shelf
+
+__all__ = ["MessageQueue"]
+
+_TOKEN_BYTES = 16
+
+
+class MessageQueue:
+    """Messages of one queue or sub-queue. Every operation first does what has fallen due.
+
+    :ivar key: the queue's key in the journal.
+    :ivar settings: may be replaced at any time, except `requires_session`.
+    :param dead_letters: where dead messages go; None for a dead-letter queue, whose messages neither
+        expire nor run out of deliveries.
+    """
+
+    def __init__(
+        self,
+        key: int,
+        *,
+        settings: QueueSettings,
+        context: Context,
+        sequence: Sequence,
+        dead_letters: MessageQueue | None,
+    ) -> None:
+        self.key = key
+        self.settings = settings
+        self._context = context
+        self._dead_letters = dead_letters
+        self._shelf = Shelf()
+        self._schedule = Schedule(key, shelf=self._shelf, context=context, sequence=sequence)
+        self._line = Line()
+        self._session_lines = SessionLines() if settings.requires_session else None
+        self._sessions = SessionTable()
+        self._locked: dict[bytes, Message] = {}
+        self._lock_expiry: Agenda[bytes] = Agenda()
+        self._expiry: Agenda[int] = Agenda()
+
+    # What it holds
+
+    @property
+    def size_in_bytes(self) -> int:
+        """Bytes of all messages."""
+        return self._shelf.size_in_bytes
+
+    @property
+    def scheduled_count(self) -> int:
+        """How many messages wait for their time."""
+        return len(self._schedule)
+
+    @property
+    def active_count(self) -> int:
+        """How many messages are waiting, locked or deferred."""
+        return len(self._shelf) - len(self._schedule)
+
+    def waiting_count(self, *, hold: SessionHold | None = None) -> int:
+        """Return how many messages could be taken now, of one session or of the queue."""
+        if hold is not None and self._session_lines is not None:
+            return self._session_lines.waiting(hold.session_id)
+        return len(self._line)
+
+    def next_due(self) -> int | None:
+        """Return when the queue next needs :meth:`advance` (milliseconds since 1970), or None."""
+        return shortest(
+            self._schedule.next_due(), self._lock_expiry.next_due(), self._expiry.next_due(), self._sessions.next_due()
+        )
+
+    def peek(self, number: int, *, limit: int, session_id: str | None = None) -> list[Message]:
+        """Return up to `limit` messages from sequence number `number` on, in whatever state, changing nothing."""
+        self.advance()
+        found = self._shelf.starting_at(number)
+        if session_id is not None:
+            found = (message for message in found if message.content.session_id == session_id)
+        return list(islice(found, limit))
+
+    # How messages come in
+
+    def add(
+        self,
+        content: Content,
+        *,
+        number: int,
+        time_to_live: int | None,
+        origin: int = 0,
+        dead_letter: DeadLetterMark | None = None,
+    ) -> None:
+        """Store a message that is ready to be received.
+
+        :param time_to_live: the sender's, in milliseconds; the queue's own applies when shorter.
+        :param dead_letter: why the message is stored in this dead-letter queue at once.
+        """
+        message = Message(
+            row=next(self._context.rows),
+            number=number,
+            content=content,
+            enqueued_at=self._context.clock.now(),
+            origin=origin,
+            dead_letter=dead_letter,
+        )
+        self._context.journal.add(self.key, message)
+        self._start_life(message, time_to_live=time_to_live)
+        self._shelf.add(message)
+        self._wait(message)
+
+    def schedule(self, content: Content, *, due: int) -> int:
+        """Store a message that becomes active at `due`; return its sequence number until then."""
+        number = self._schedule.add(content, due=due)
+        self._context.effects.changed(self)
+        return number
+
+    def cancel(self, numbers: Iterable[int]) -> None:
+        """Remove scheduled messages, all or none.
+
+        :raises MessageNotFound: when one of them is not scheduled (any more).
+        """
+        self.advance()
+        self._schedule.cancel(numbers)
+        self._context.effects.changed(self)
+
+    def restore(self, message: Message) -> None:
+        """Take back a message after a restart; nobody holds it now."""
+        self._shelf.add(message)
+        self._context.effects.changed(self)
+        if message.state is MessageState.SCHEDULED:
+            self._schedule.restore(message)
+            return
+        if message.expires_at is not None:
+            self._expiry.set(message.number, message.expires_at)
+        if message.state is MessageState.ACTIVE:
+            self._wait(message)
+
+    # How messages are received
+
+    def take(self, limit: int, *, hold: SessionHold | None = None, delete: bool = False) -> list[Message]:
+        """Receive up to `limit` messages, oldest first.
+
+        :param hold: the session to take from; required when the queue requires sessions.
+        :param delete: remove them at once instead of locking them.
+        :raises SessionLockLost: when the hold is over.
+        """
+        self.advance()
+        if hold is not None and not self._sessions.is_current(hold):
+            raise SessionLockLost(f"the lock on session {hold.session_id!r} has expired; accept it again")
+        messages = []
+        for _ in range(limit):
+            number = self._line.pop() if hold is None else self._pop_of(hold)
+            message = None if number is None else self._shelf.get(number)
+            if message is None:
+                break
+            messages.append(message)
+        self._hand_out(messages, hold=hold, delete=delete)
+        return messages
+
+    def take_deferred(self, numbers: Iterable[int], *, session_id: str | None, delete: bool = False) -> list[Message]:
+        """Receive deferred messages by sequence number, all or none.
+
+        :raises MessageNotFound: when one of them is not deferred, or is in someone's hands.
+        :raises SessionLockLost: when the queue requires sessions and this one is not locked.
+        """
+        self.advance()
+        hold = self._sessions.held(session_id or "") if self.settings.requires_session else None
+        messages = []
+        for number in dict.fromkeys(numbers):
+            message = self._shelf.get(number)
+            if message is None or message.state is not MessageState.DEFERRED or message.lock is not None:
+                raise MessageNotFound(f"no deferred message with sequence number {number} is free to be received")
+            if hold is not None and message.content.session_id != hold.session_id:
+                raise MessageNotFound(f"message {number} does not belong to session {hold.session_id!r}")
+            messages.append(message)
+        self._hand_out(messages, hold=hold, delete=delete)
+        return messages
+
+    def renew(self, token: bytes) -> int:
+        """Let a lock last for the lock duration from now; return until when.
+
+        :raises MessageLockLost: when the lock is over.
+        :raises OperationNotAllowed: when the message hangs on a session's lock.
+        """
+        self.advance()
+        message, lock = self._holding(token)
+        if lock.session_id is not None:
+            raise OperationNotAllowed("messages of a session have no lock of their own; renew the session's lock")
+        until = self._context.clock.now() + self.settings.lock_duration
+        message.lock = lock._replace(until=until)
+        self._lock_expiry.set(token, until)
+        self._context.effects.changed(self)
+        return until
+
+    # How messages are settled; each of these raises MessageLockLost when the lock is over
+
+    def complete(self, token: bytes) -> None:
+        """Remove a locked message: it is done with."""
+        self.advance()
+        self._remove(self._unlock(token))
+
+    def abandon(self, token: bytes) -> None:
+        """Give a locked message back, counting a delivery."""
+        self.advance()
+        self._give_back(self._unlock(token), counted=True)
+
+    def release(self, token: bytes) -> None:
+        """Give a locked message back as if it had not been delivered."""
+        self.advance()
+        self._give_back(self._unlock(token), counted=False)
+
+    def defer(self, token: bytes) -> None:
+        """Set a locked message aside; from now on it is received by sequence number only."""
+        self.advance()
+        message = self._unlock(token)
+        message.state = MessageState.DEFERRED
+        self._context.journal.change(self.key, message)
+
+    def dead_letter(self, token: bytes, *, reason: str | None, description: str | None) -> None:
+        """Move a locked message to the dead-letter queue.
+
+        :raises OperationNotAllowed: in a dead-letter queue.
+        """
+        self.advance()
+        if self._dead_letters is None:
+            raise OperationNotAllowed("a message of a dead-letter queue cannot be dead-lettered; complete or abandon it")
+        self._bury(self._unlock(token), mark=DeadLetterMark(reason, description))
+
+    # Sessions
+
+    def accept_session(self, session_id: str | None) -> SessionHold | None:
+        """Give a session to a receiver: the one named, or the one that has waited longest (None = no session waits).
+
+        :raises SessionCannotBeLocked: when another receiver has the named session.
+        """
+        self.advance()
+        lines = self._lines_of_sessions()
+        chosen = lines.next_unheld() if session_id is None else session_id
+        if chosen is None:
+            return None
+        hold = self._sessions.hold(chosen, until=self._context.clock.now() + self.settings.lock_duration)
+        lines.hold(chosen)
+        self._context.effects.changed(self)
+        return hold
+
+    def renew_session(self, session_id: str) -> int:
+        """Let a session's lock last for the lock duration from now; return until when.
+
+        :raises SessionLockLost: when it is over.
+        """
+        self.advance()
+        hold = self._sessions.held(session_id)
+        self._sessions.extend(hold, until=self._context.clock.now() + self.settings.lock_duration)
+        self._context.effects.changed(self)
+        return hold.until
+
+    def close_session(self, hold: SessionHold) -> None:
+        """Free a session; unsettled messages wait again, no delivery counted. A hold that is over is left alone."""
+        self.advance()
+        if self._sessions.is_current(hold):
+            self._end_session(hold, counted=False)
+
+    def session_state(self, session_id: str) -> bytes | None:
+        """Return the state kept with a session that is locked.
+
+        :raises SessionLockLost: when it is not locked.
+        """
+        self.advance()
+        return self._sessions.state(self._sessions.held(session_id).session_id)
+
+    def set_session_state(self, session_id: str, state: bytes | None) -> None:
+        """Keep a state with a session that is locked; None removes it.
+
+        :raises SessionLockLost: when it is not locked.
+        """
+        self.advance()
+        self._sessions.held(session_id)
+        self.restore_session_state(session_id, state)
+        self._context.journal.set_session_state(self.key, session_id, state)
+        self._context.effects.changed(self)
+
+    def restore_session_state(self, session_id: str, state: bytes | None) -> None:
+        """Take back a session's state after a restart."""
+        self._sessions.set_state(session_id, state)
+
+    # What happens by itself
+
+    def advance(self) -> None:
+        """Do all that has fallen due: activate, unlock, expire."""
+        now = self._context.clock.now()
+        due = self.next_due()
+        if due is None or due > now:
+            return
+        for message in self._schedule.activate(now):
+            self._start_life(message, time_to_live=message.content.time_to_live)
+            self._wait(message)
+        for token in self._lock_expiry.pop_due(now):
+            self._give_back(self._unlock(token), counted=True)
+        for hold in self._sessions.expired(now):
+            self._end_session(hold, counted=True)
+            self._context.effects.lost(hold)
+        for number in self._expiry.pop_due(now):
+            message_or_none = self._shelf.get(number)
+            if message_or_none is not None and message_or_none.lock is None:
+                self._leave_line(message_or_none)
+                self._expire(message_or_none)
+        self._context.effects.changed(self)
+
+    # Steps
+
+    def _start_life(self, message: Message, *, time_to_live: int | None) -> None:
+        lifetime = shortest(time_to_live, self.settings.time_to_live)
+        if lifetime is not None:
+            message.expires_at = message.enqueued_at + lifetime
+            self._expiry.set(message.number, message.expires_at)
+
+    def _wait(self, message: Message) -> None:
+        if self._session_lines is None:
+            self._line.push(message.number)
+        else:
+            self._session_lines.push(message.number, session_id=_session_of(message))
+        self._context.effects.changed(self)
+
+    def _leave_line(self, message: Message) -> None:
+        if message.state is not MessageState.ACTIVE:
+            return
+        if self._session_lines is None:
+            self._line.discard(message.number)
+        else:
+            self._session_lines.discard(message.number, session_id=_session_of(message))
+
+    def _pop_of(self, hold: SessionHold) -> int | None:
+        return self._lines_of_sessions().pop(hold.session_id)
+
+    def _hand_out(self, messages: list[Message], *, hold: SessionHold | None, delete: bool) -> None:
+        if delete:
+            for message in messages:
+                self._remove(message)
+            return
+        until = self._context.clock.now() + self.settings.lock_duration if hold is None else hold.until
+        session_id = None if hold is None else hold.session_id
+        random = self._context.random_bytes(_TOKEN_BYTES * len(messages))
+        for position, message in enumerate(messages):
+            token = random[_TOKEN_BYTES * position : _TOKEN_BYTES * (position + 1)]
+            message.lock = Lock(token, until, session_id)
+            self._locked[token] = message
+            if hold is None:
+                self._lock_expiry.set(token, until)
+            else:
+                hold.tokens.add(token)
+        self._context.effects.changed(self)
+
+    def _holding(self, token: bytes) -> tuple[Message, Lock]:
+        message = self._locked.get(token)
+        if message is None or message.lock is None:
+            raise MessageLockLost("the lock has expired or the message is settled already; receive it again")
+        return message, message.lock
+
+    def _unlock(self, token: bytes) -> Message:
+        message, lock = self._holding(token)
+        del self._locked[token]
+        message.lock = None
+        self._lock_expiry.discard(token)
+        if lock.session_id is not None:
+            self._sessions.held(lock.session_id).tokens.discard(token)
+        self._context.effects.changed(self)
+        return message
+
+    def _give_back(self, message: Message, *, counted: bool) -> None:
+        if counted:
+            message.delivery_count += 1
+            self._context.journal.change(self.key, message)
+        if self._dead_letters is not None and message.delivery_count >= self.settings.max_delivery_count:
+            description = f"Message could not be consumed after {message.delivery_count} delivery attempts."
+            self._bury(message, mark=DeadLetterMark("MaxDeliveryCountExceeded", description))
+        elif message.expires_at is not None and message.expires_at <= self._context.clock.now():
+            self._expire(message)
+        elif message.state is MessageState.ACTIVE:
+            self._wait(message)
+
+    def _expire(self, message: Message) -> None:
+        if self.settings.dead_letter_on_expiry and self._dead_letters is not None:
+            mark = DeadLetterMark("TTLExpiredException", "The message expired and was dead lettered.")
+            self._bury(message, mark=mark)
+        else:
+            self._remove(message)
+
+    def _bury(self, message: Message, *, mark: DeadLetterMark) -> None:
+        assert self._dead_letters is not None
+        self._shelf.remove(message)
+        self._expiry.discard(message.number)
+        message.dead_letter = mark
+        self._dead_letters.receive_dead(message)
+
+    def receive_dead(self, message: Message) -> None:
+        """Take over a message that died in the queue this dead-letter queue belongs to."""
+        message.state = MessageState.ACTIVE
+        message.expires_at = None
+        self._context.journal.change(self.key, message)
+        self._shelf.add(message)
+        self._wait(message)
+
+    def _remove(self, message: Message) -> None:
+        self._shelf.remove(message)
+        self._expiry.discard(message.number)
+        self._context.journal.remove(message)
+        self._context.effects.changed(self)
+
+    def _end_session(self, hold: SessionHold, *, counted: bool) -> None:
+        for token in tuple(hold.tokens):
+            self._give_back(self._unlock(token), counted=counted)
+        self._sessions.drop(hold)
+        self._lines_of_sessions().unhold(hold.session_id)
+        self._context.effects.changed(self)
+
+    def _lines_of_sessions(self) -> SessionLines:
+        if self._session_lines is None:
+            raise OperationNotAllowed("the entity does not require sessions; open a receiver without a session filter")
+        return self._session_lines
+
+
+def _session_of(message: Message) -> str:
+    # Admission refuses messages without a session id; a queue cannot begin to require one later.
+    assert message.content.session_id is not None
+    return message.content.session_id
