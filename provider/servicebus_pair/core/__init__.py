@@ -1,0 +1,54 @@
+"""The core of paired namespaces: it knows neither Airflow nor Spark.
+
+Names are imported when first used, so that parsing a DAG file does not load the Azure SDK.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from servicebus_pair.core.blocking import Bridge
+    from servicebus_pair.core.configuration import PairSettings, read_pair
+    from servicebus_pair.core.health import EntityHealth, State
+    from servicebus_pair.core.ledger import Ledger
+    from servicebus_pair.core.options import Endpoint, PairOptions
+    from servicebus_pair.core.pair import NamespacePair
+    from servicebus_pair.core.results import DrainReport, ProvisionReport, SendResult
+
+__all__ = [
+    "Bridge",
+    "DrainReport",
+    "Endpoint",
+    "EntityHealth",
+    "Ledger",
+    "NamespacePair",
+    "PairOptions",
+    "PairSettings",
+    "ProvisionReport",
+    "SendResult",
+    "State",
+    "read_pair",
+]
+
+_HOMES: Final = {
+    "Bridge": "blocking",
+    "DrainReport": "results",
+    "Endpoint": "options",
+    "EntityHealth": "health",
+    "Ledger": "ledger",
+    "NamespacePair": "pair",
+    "PairOptions": "options",
+    "PairSettings": "configuration",
+    "ProvisionReport": "results",
+    "SendResult": "results",
+    "State": "health",
+    "read_pair": "configuration",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,0 +1,174 @@
+"""Managing a namespace's queues through the data-plane administration client (SPEC section 3)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Protocol, TypeVar
+
+from azure.core.exceptions import HttpResponseError, ResourceExistsError
+from azure.core.pipeline.transport import AioHttpTransport
+from azure.servicebus.aio.management import ServiceBusAdministrationClient
+from azure.servicebus.management import QueueProperties
+
+from servicebus_pair.core.backlog import MAX_TIME_SPAN, QueueShape
+from servicebus_pair.core.durations import format_duration
+from servicebus_pair.core.errors import AuthenticationError, AuthorizationError, ServerBusyError, ServiceError
+from servicebus_pair.core.failures import classify
+from servicebus_pair.core.options import Endpoint
+
+__all__ = ["Administration", "QueueDepth", "QueueExistsError", "ServiceBusAdministration"]
+
+_CALL_SECONDS: Final = 30.0
+ResultT = TypeVar("ResultT")
+
+
+class QueueExistsError(ServiceError):
+    """The queue to be created exists: a concurrent run made it."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDepth:
+    """How much one queue holds."""
+
+    path: str
+    active: int
+    scheduled: int
+    dead_lettered: int
+    size_bytes: int
+
+
+class Administration(Protocol):
+    """What provisioning and monitoring need from a namespace's management interface."""
+
+    async def queues(self) -> dict[str, QueueShape]:
+        """Answer the shape of every queue, by path. :raises ServiceError: classified."""
+
+    async def create_queue(self, path: str, shape: QueueShape) -> None:
+        """Create one queue. :raises QueueExistsError: it is there already."""
+
+    async def depths(self, prefix: str) -> list[QueueDepth]:
+        """Answer the depth of every queue whose path begins with ``prefix``."""
+
+
+class ServiceBusAdministration:
+    """An :class:`Administration` over ``ServiceBusAdministrationClient``; an async context manager.
+
+    Needs the Manage right. Every call ends within 30 s.
+    """
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._namespace = endpoint.namespace
+        self._client = _sdk_client(endpoint)
+
+    async def __aenter__(self) -> ServiceBusAdministration:
+        await self._client.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._client.close()
+
+    async def queues(self) -> dict[str, QueueShape]:
+        async def read() -> dict[str, QueueShape]:
+            return {queue.name: _shape(queue) async for queue in self._client.list_queues()}
+
+        return await self._bounded("list queues", read())
+
+    async def create_queue(self, path: str, shape: QueueShape) -> None:
+        creation = self._client.create_queue(
+            path,
+            max_size_in_megabytes=shape.max_size_in_megabytes,
+            max_delivery_count=shape.max_delivery_count,
+            default_message_time_to_live=shape.default_message_time_to_live,
+            auto_delete_on_idle=shape.auto_delete_on_idle,
+            lock_duration=shape.lock_duration,
+            dead_lettering_on_message_expiration=shape.dead_lettering_on_message_expiration,
+            enable_batched_operations=shape.enable_batched_operations,
+        )
+        await self._bounded(f"create queue {path}", creation)
+
+    async def depths(self, prefix: str) -> list[QueueDepth]:
+        async def read() -> list[QueueDepth]:
+            folded = prefix.casefold()
+            return [
+                QueueDepth(
+                    path=queue.name,
+                    active=queue.active_message_count or 0,
+                    scheduled=queue.scheduled_message_count or 0,
+                    dead_lettered=queue.dead_letter_message_count or 0,
+                    size_bytes=queue.size_in_bytes or 0,
+                )
+                async for queue in self._client.list_queues_runtime_properties()
+                if queue.name.casefold().startswith(folded)
+            ]
+
+        return await self._bounded("read the depth of queues", read())
+
+    async def _bounded(self, doing: str, call: Awaitable[ResultT]) -> ResultT:
+        try:
+            return await asyncio.wait_for(call, _CALL_SECONDS)
+        except Exception as failure:
+            raise _classified(failure, f"{doing} on {self._namespace}") from failure
+
+
+_BY_STATUS: Final[dict[int | None, type[ServiceError]]] = {
+    401: AuthenticationError,
+    403: AuthorizationError,
+    429: ServerBusyError,
+    503: ServerBusyError,
+}
+
+
+def _classified(failure: Exception, where: str) -> ServiceError:
+    if isinstance(failure, ResourceExistsError):
+        return QueueExistsError(f"{where}: it exists")
+    if isinstance(failure, HttpResponseError) and failure.status_code in _BY_STATUS:
+        return _BY_STATUS[failure.status_code](f"{where}: HTTP {failure.status_code}")
+    return classify(failure, where=where, authenticated=False)
+
+
+def _sdk_client(endpoint: Endpoint) -> ServiceBusAdministrationClient:
+    transport: dict[str, Any] = {"transport": _PlainHttpTransport()} if endpoint.emulator else {}
+    # Retrying is ours: a slow answer must not become four.
+    settings: dict[str, Any] = {**transport, "retry_total": 0}
+    if endpoint.connection_string is None:
+        return ServiceBusAdministrationClient(endpoint.administration, endpoint.credential, **settings)
+    text = endpoint.connection_string.reveal().replace(endpoint.host, endpoint.administration, 1)
+    return ServiceBusAdministrationClient.from_connection_string(text, **settings)
+
+
+class _PlainHttpTransport(AioHttpTransport):
+    """The administration client always writes https; the embedded namespace serves http."""
+
+    async def send(self, request: Any, **settings: Any) -> Any:
+        request.url = request.url.replace("https://", "http://", 1)
+        return await super().send(request, **settings)
+
+
+def _shape(queue: QueueProperties) -> QueueShape:
+    return QueueShape(
+        max_size_in_megabytes=queue.max_size_in_megabytes or 0,
+        max_delivery_count=queue.max_delivery_count or 0,
+        default_message_time_to_live=_duration(queue.default_message_time_to_live),
+        auto_delete_on_idle=_duration(queue.auto_delete_on_idle),
+        lock_duration=_duration(queue.lock_duration),
+        dead_lettering_on_message_expiration=bool(queue.dead_lettering_on_message_expiration),
+        enable_batched_operations=bool(queue.enable_batched_operations),
+    )
+
+
+def _duration(value: Any) -> str:
+    """ISO 8601; the SDK gives a timedelta, which rounds TimeSpan.MaxValue to a microsecond."""
+    if isinstance(value, str):
+        return value
+    return MAX_TIME_SPAN if value.days >= _MAX_TIME_SPAN_DAYS else format_duration(value)
+
+
+_MAX_TIME_SPAN_DAYS: Final = 10_675_199

@@ -1,0 +1,140 @@
+"""The health of all entities of a pair in this process: applies decisions and tells everybody."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from servicebus_pair.core.events import Event, HealthChanged, Observer
+from servicebus_pair.core.health import (
+    HEALTHY,
+    Action,
+    EntityHealth,
+    HealthEvent,
+    decide,
+)
+from servicebus_pair.core.options import PairOptions
+from servicebus_pair.core.ports import Clock, HealthStore
+
+__all__ = ["HealthBoard"]
+
+_log = logging.getLogger(__name__)
+_STORE_SECONDS: Final = 5.0
+
+
+class HealthBoard:
+    """Keeps one health per entity, in memory and through the store (SPEC section 4).
+
+    Entity paths are compared without regard to case.
+
+    :param on_failed_over: called with the entity when its pings must start.
+    :param on_recovered: called with the entity when its pings must stop.
+    """
+
+    def __init__(
+        self,
+        options: PairOptions,
+        *,
+        store: HealthStore,
+        observers: Sequence[Observer],
+        clock: Clock,
+    ) -> None:
+        self._interval = options.failover_interval.total_seconds()
+        self._store = store
+        self._observers = tuple(observers)
+        self._clock = clock
+        self._health: dict[str, EntityHealth] = {}
+        self._changed: dict[str, asyncio.Event] = {}
+        self._saving: dict[str, asyncio.Task[None]] = {}
+        self.on_failed_over: Callable[[str], None] = lambda entity: None
+        self.on_recovered: Callable[[str], None] = lambda entity: None
+
+    def current(self, entity: str) -> EntityHealth:
+        """Answer what this process knows of ``entity``; healthy when it knows nothing."""
+        return self._health.get(entity.casefold(), HEALTHY)
+
+    def apply(self, entity: str, event: HealthEvent) -> EntityHealth:
+        """Let ``event`` happen to ``entity``: decide, remember, share, tell observers."""
+        before = self.current(entity)
+        now = self._clock.now()
+        decision = decide(before, event, now=now, failover_interval=self._interval)
+        self._set(entity, before, decision.health, now)
+        if Action.PUBLISH in decision.actions:
+            self._share(entity, decision.health)
+        if Action.START_PING in decision.actions:
+            self.on_failed_over(entity)
+        if Action.STOP_PING in decision.actions:
+            self.on_recovered(entity)
+        return decision.health
+
+    async def refresh(self, entity: str) -> EntityHealth:
+        """Take over what other processes know of ``entity``, if it is news to this one."""
+        shared = await asyncio.wait_for(self._store.load(entity), _STORE_SECONDS)
+        before = self.current(entity)
+        if shared is None or shared.since <= before.since:
+            return before
+        self._set(entity, before, shared, self._clock.now())
+        if shared.failed_over and not before.failed_over:
+            self.on_failed_over(entity)
+        if before.failed_over and not shared.failed_over:
+            self.on_recovered(entity)
+        return shared
+
+    def entities(self) -> dict[str, EntityHealth]:
+        """Answer every entity this process knows, by folded path."""
+        return dict(self._health)
+
+    async def wait_for_change(self, entity: str, *, seconds: float) -> None:
+        """Wait until the state of ``entity`` changes, at most ``seconds``."""
+        changed = self._changed.setdefault(entity.casefold(), asyncio.Event())
+        waiting = asyncio.ensure_future(changed.wait())
+        pause = asyncio.ensure_future(self._clock.sleep(seconds))
+        try:
+            await asyncio.wait({waiting, pause}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+            pause.cancel()
+
+    def tell(self, event: Event) -> None:
+        """Hand ``event`` to every observer, in order."""
+        for observer in self._observers:
+            observer.observe(event)
+
+    async def flush(self) -> None:
+        """Wait until what was shared so far is in the store, at most 5 s."""
+        pending = set(self._saving.values())
+        if pending:
+            await asyncio.wait(pending, timeout=_STORE_SECONDS)
+
+    def _set(self, entity: str, before: EntityHealth, after: EntityHealth, now: float) -> None:
+        self._health[entity.casefold()] = after
+        if after.state is before.state:
+            return
+        _log.warning(
+            "entity=%s health=%s before=%s by=%s reason=%s",
+            entity,
+            after.state.value,
+            before.state.value,
+            after.by,
+            after.reason,
+        )
+        self.tell(HealthChanged(entity, before, after, now))
+        changed = self._changed.pop(entity.casefold(), None)
+        if changed is not None:
+            changed.set()
+
+    def _share(self, entity: str, health: EntityHealth) -> None:
+        # One save at a time per entity, in order: the store keeps the last writer.
+        earlier = self._saving.get(entity.casefold())
+        task = asyncio.get_running_loop().create_task(self._save(entity, health, earlier))
+        self._saving[entity.casefold()] = task
+
+    async def _save(self, entity: str, health: EntityHealth, earlier: asyncio.Task[None] | None) -> None:
+        if earlier is not None:
+            await asyncio.wait({earlier})
+        try:
+            await asyncio.wait_for(self._store.save(entity, health), _STORE_SECONDS)
+        except Exception:  # soft state: sending goes on, and the next change shares again
+            _log.exception("entity=%s: sharing its health failed; other processes find out by themselves", entity)

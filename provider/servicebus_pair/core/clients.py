@@ -1,0 +1,310 @@
+"""The two namespaces as the rest of the core sees them: links that send, receive, peek and settle.
+
+Every call is bounded twice, by the SDK's own timeout and by an outer wait, since some faults
+(a frozen peer, an unexpected outcome) hang the SDK even with a timeout. After the outer bound the
+link is thrown away and opened anew by the next call. Retrying is off: when to try again is decided
+by the sender, the prober and the syphon. One link is used by one coroutine at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, Protocol, TypeVar
+
+from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch, ServiceBusReceivedMessage, ServiceBusSubQueue
+from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
+from azure.servicebus.amqp import AmqpAnnotatedMessage
+from azure.servicebus.exceptions import MessageSizeExceededError
+
+from servicebus_pair.core.errors import MessageTooLargeError, PairClosedError, ServiceError
+from servicebus_pair.core.events import MessageRef
+from servicebus_pair.core.failures import classify
+from servicebus_pair.core.options import Endpoint
+
+__all__ = ["NamespaceClient", "ReceiveLink", "SendLink", "WireBatch"]
+
+_log = logging.getLogger(__name__)
+_OUTER_GRACE: Final = 0.5
+_CLOSE_SECONDS: Final = 2.0
+_SETTLEMENTS_IN_FLIGHT: Final = 32
+
+ResultT = TypeVar("ResultT")
+
+
+class _Handler(Protocol):
+    async def close(self) -> None: ...
+
+
+class WireBatch:
+    """A batch in the SDK's encoding; implements ``batching.Batch``.
+
+    :param limit: most bytes, from the link.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._batch = ServiceBusMessageBatch(max_size_in_bytes=limit)
+        self.messages: list[AmqpAnnotatedMessage] = []
+        self.refs: list[MessageRef] = []
+
+    def try_add(self, message: AmqpAnnotatedMessage) -> bool:
+        before = self._batch.size_in_bytes
+        try:
+            self._batch.add_message(message)
+        except MessageSizeExceededError as error:
+            if not self.messages:
+                raise MessageTooLargeError(
+                    f"message {_message_id(message)!r} does not fit an empty batch of "
+                    f"{self._batch.max_size_in_bytes} bytes, the limit of the link"
+                ) from error
+            return False
+        self.messages.append(message)
+        self.refs.append(MessageRef(_message_id(message), self._batch.size_in_bytes - before))
+        return True
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+    @property
+    def wire(self) -> ServiceBusMessageBatch:
+        """The SDK's batch."""
+        return self._batch
+
+
+def _message_id(message: AmqpAnnotatedMessage) -> str:
+    value = None if message.properties is None else message.properties.message_id
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+class _Link:
+    """What a send link and a receive link share: opening late, bounded calls, throwing away."""
+
+    def __init__(self, client: NamespaceClient, path: str, make: Callable[[], Any]) -> None:
+        self.path = path
+        self._client = client
+        self._make = make
+        self._handler: Any = None
+        self._lock = asyncio.Lock()
+
+    async def _call(self, doing: str, operation: Callable[[Any], Awaitable[ResultT]], *, timeout: float) -> ResultT:
+        """Run ``operation`` on the open handler within ``timeout`` seconds.
+
+        :raises ServiceError: classified; the handler is thrown away unless the error is the message's.
+        """
+        where = f"{doing} {self.path} on {self._client.namespace}"
+        async with self._lock:
+            self._client.check_open()
+            if self._handler is None:
+                self._handler = self._make()
+            try:
+                answer = await asyncio.wait_for(operation(self._handler), timeout + _OUTER_GRACE)
+            except asyncio.CancelledError:
+                # The handler may be in the middle of a frame: never use it again.
+                self._discard()
+                raise
+            except Exception as failure:
+                error = classify(failure, where=where, authenticated=self._client.authenticated)
+                if error.retriable or error.fails_over:
+                    self._discard()
+                raise error from failure
+        self._client.authenticated = True
+        return answer
+
+    def _discard(self) -> None:
+        handler, self._handler = self._handler, None
+        if handler is not None:
+            self._client.close_soon(handler)
+
+    async def close(self) -> None:
+        """Detach; buffered messages of a receiver are released by the SDK. Bounded to 2 s."""
+        handler, self._handler = self._handler, None
+        if handler is not None:
+            await _close(handler)
+
+
+class SendLink(_Link):
+    """A sender of one entity of one namespace, shared by everything in this process."""
+
+    _limit = 0
+
+    async def open(self, *, timeout: float) -> int:
+        """Attach if needed and answer the most bytes of a batch.
+
+        :param timeout: seconds.
+        :raises ServiceError: classified.
+        """
+
+        async def attach(sender: ServiceBusSender) -> int:
+            batch = await sender.create_message_batch()
+            return batch.max_size_in_bytes
+
+        if self._handler is None or not self._limit:
+            self._limit = await self._call("open a link to", attach, timeout=timeout)
+        return self._limit
+
+    @property
+    def attached(self) -> bool:
+        """True when the last call left a working link."""
+        return self._handler is not None
+
+    async def send(self, batch: WireBatch, *, timeout: float) -> None:
+        """Send one batch and wait for its acceptance. At least once: after an error it may be stored.
+
+        :param timeout: seconds.
+        :raises ServiceError: classified.
+        """
+        await self._call(
+            "send to",
+            lambda sender: sender.send_messages(batch.wire, timeout=timeout),
+            timeout=timeout,
+        )
+
+    async def send_one(self, message: ServiceBusMessage, *, timeout: float) -> None:
+        """Send a single message outside any batch, as a ping is sent."""
+        await self._call("send to", lambda sender: sender.send_messages(message, timeout=timeout), timeout=timeout)
+
+
+class ReceiveLink(_Link):
+    """A peek-lock receiver of one queue."""
+
+    async def receive(self, *, most: int, wait: float, timeout: float) -> list[ServiceBusReceivedMessage]:
+        """Receive up to ``most`` messages, waiting up to ``wait`` seconds for the first.
+
+        An empty answer is no sign of health: a frozen peer gives one too.
+        """
+        return await self._call(
+            "receive from",
+            lambda receiver: receiver.receive_messages(max_message_count=most, max_wait_time=wait),
+            timeout=max(wait, timeout),
+        )
+
+    async def peek(self, *, most: int, timeout: float, after: int = 0) -> list[ServiceBusReceivedMessage]:
+        """Look at up to ``most`` messages from sequence number ``after`` on without locking them."""
+        return await self._call(
+            "peek at",
+            lambda receiver: receiver.peek_messages(max_message_count=most, sequence_number=after, timeout=timeout),
+            timeout=timeout,
+        )
+
+    async def complete(
+        self, messages: Sequence[ServiceBusReceivedMessage], *, timeout: float
+    ) -> list[ServiceError | None]:
+        """Complete messages, many at a time; answer for each its failure or ``None``."""
+        return await self._settle(messages, lambda receiver, message: receiver.complete_message(message), timeout)
+
+    async def abandon(
+        self, messages: Sequence[ServiceBusReceivedMessage], *, timeout: float
+    ) -> list[ServiceError | None]:
+        """Release messages to the queue, many at a time; answer for each its failure or ``None``."""
+        return await self._settle(messages, lambda receiver, message: receiver.abandon_message(message), timeout)
+
+    async def dead_letter(
+        self, message: ServiceBusReceivedMessage, *, reason: str, description: str, timeout: float
+    ) -> ServiceError | None:
+        """Move one message to the dead-letter queue; answer the failure or ``None``."""
+
+        def settle(receiver: ServiceBusReceiver, received: ServiceBusReceivedMessage) -> Awaitable[None]:
+            return receiver.dead_letter_message(received, reason=reason, error_description=description)
+
+        return (await self._settle([message], settle, timeout))[0]
+
+    async def _settle(
+        self,
+        messages: Sequence[ServiceBusReceivedMessage],
+        settle: Callable[[ServiceBusReceiver, ServiceBusReceivedMessage], Awaitable[None]],
+        timeout: float,
+    ) -> list[ServiceError | None]:
+        slots = asyncio.Semaphore(_SETTLEMENTS_IN_FLIGHT)
+
+        async def one(receiver: ServiceBusReceiver, message: ServiceBusReceivedMessage) -> ServiceError | None:
+            async with slots:
+                try:
+                    await asyncio.wait_for(settle(receiver, message), timeout)
+                except Exception as failure:  # each becomes an answer, none is lost
+                    return classify(
+                        failure,
+                        where=f"settle on {self.path} on {self._client.namespace}",
+                        authenticated=self._client.authenticated,
+                    )
+            return None
+
+        async def every(receiver: ServiceBusReceiver) -> list[ServiceError | None]:
+            return list(await asyncio.gather(*(one(receiver, message) for message in messages)))
+
+        rounds = 1 + len(messages) // _SETTLEMENTS_IN_FLIGHT
+        return await self._call("settle on", every, timeout=timeout * rounds)
+
+
+class NamespaceClient:
+    """One namespace and process: one SDK client, its links, and what was learned about the credential.
+
+    :param endpoint: the namespace and its credential.
+    """
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.namespace = endpoint.namespace
+        self.authenticated = False
+        self._client = _sdk_client(endpoint)
+        self._send_links: dict[str, SendLink] = {}
+        self._receive_links: list[ReceiveLink] = []
+        self._closing: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    def send_link(self, path: str) -> SendLink:
+        """Answer the sender of ``path``, the same one for everybody; it opens at the first call."""
+        link = self._send_links.get(path.casefold())
+        if link is None:
+            link = SendLink(self, path, lambda: self._client.get_queue_sender(path))
+            self._send_links[path.casefold()] = link
+        return link
+
+    def receive_link(self, path: str, *, prefetch: int = 0, dead_letter: bool = False) -> ReceiveLink:
+        """Answer a new receiver of the queue ``path``; the caller closes it.
+
+        :param prefetch: messages the link may buffer.
+        :param dead_letter: receive from its dead-letter queue.
+        """
+        sub_queue = ServiceBusSubQueue.DEAD_LETTER if dead_letter else None
+        link = ReceiveLink(
+            self,
+            path,
+            lambda: self._client.get_queue_receiver(path, prefetch_count=prefetch, sub_queue=sub_queue),
+        )
+        self._receive_links.append(link)
+        return link
+
+    def check_open(self) -> None:
+        """:raises PairClosedError: the client was closed."""
+        if self._closed:
+            raise PairClosedError(f"the client of namespace {self.namespace} is closed: open a new pair")
+
+    def close_soon(self, handler: _Handler) -> None:
+        """Close a thrown-away handler in the background, bounded to 2 s."""
+        task = asyncio.get_running_loop().create_task(_close(handler))
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+    async def close(self) -> None:
+        """Close every link and the client, each bounded to 2 s. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        links = [*self._send_links.values(), *self._receive_links]
+        await asyncio.gather(*(link.close() for link in links))
+        if self._closing:
+            await asyncio.wait(set(self._closing), timeout=_CLOSE_SECONDS)
+        await _close(self._client)
+
+
+def _sdk_client(endpoint: Endpoint) -> ServiceBusClient:
+    if endpoint.connection_string is not None:
+        return ServiceBusClient.from_connection_string(endpoint.connection_string.reveal(), retry_total=0)
+    return ServiceBusClient(endpoint.host, endpoint.credential, retry_total=0)
+
+
+async def _close(handler: _Handler) -> None:
+    try:
+        await asyncio.wait_for(handler.close(), _CLOSE_SECONDS)
+    except Exception as failure:  # closing what is already broken; nothing depends on it
+        _log.debug("closing a handler ended with %s", type(failure).__name__)

@@ -1,0 +1,184 @@
+"""The one error tree.
+
+::
+
+    PairError
+    |-- ConfigurationError        an option, connection or argument is wrong
+    |-- UndeliverableError        a backlog message that can never be delivered
+    |-- PairClosedError           the pair was used after it was closed
+    |-- ProvisionError            no usable backlog queue exists
+    |-- SendError                 a send ended without acceptance; carries the unsent messages
+    |   `-- NoBacklogQueueError   primary and every backlog queue refused
+    `-- ServiceError              one failure of the service, classified (see ``failures``)
+        |-- UnreachableError      no connection, connection or link lost        retriable, fails over
+        |-- TimedOutError         no answer in time                             retriable, fails over
+        |-- ServiceFaultError     internal, unknown or unclassified             retriable, fails over
+        |-- AuthenticationSuspectError  refused where it had worked before      retriable, fails over
+        |-- ServerBusyError       throttled                                     retriable
+        |-- AuthenticationError   refused from the start
+        |-- AuthorizationError    a right is missing
+        |-- EntityNotFoundError
+        |-- EntityDisabledError
+        |-- QuotaExceededError
+        |-- MessageTooLargeError
+        |-- InvalidMessageError
+        `-- LockLostError         the lock ended before the settlement
+
+Two class attributes answer the only questions a caller asks: ``retriable`` (may the same call
+succeed later?) and ``fails_over`` (does it count against the health of the entity, SPEC section 4?).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from servicebus_pair.core.results import SendResult
+
+__all__ = [
+    "AuthenticationError",
+    "AuthenticationSuspectError",
+    "AuthorizationError",
+    "ConfigurationError",
+    "EntityDisabledError",
+    "EntityNotFoundError",
+    "InvalidMessageError",
+    "LockLostError",
+    "MessageTooLargeError",
+    "NoBacklogQueueError",
+    "PairClosedError",
+    "PairError",
+    "ProvisionError",
+    "QuotaExceededError",
+    "SendError",
+    "ServerBusyError",
+    "ServiceError",
+    "ServiceFaultError",
+    "TimedOutError",
+    "UndeliverableError",
+    "UnreachableError",
+]
+
+
+class PairError(Exception):
+    """Root of everything this package raises on purpose."""
+
+    retriable: ClassVar[bool] = False
+    fails_over: ClassVar[bool] = False
+
+
+class ConfigurationError(PairError, ValueError):
+    """A setting is wrong: the message names the field, the value and what is allowed."""
+
+
+class PairClosedError(PairError):
+    """The pair, or a sender of it, was used before it was opened or after it was closed."""
+
+
+class ProvisionError(PairError):
+    """Provisioning ended without one usable backlog queue, or was not authorized."""
+
+
+class UndeliverableError(PairError):
+    """A message in a backlog queue that no retry can deliver (SPEC section 6).
+
+    :param reason: short code, used as the dead-letter reason.
+    :param description: one sentence for people, used as the dead-letter description.
+    """
+
+    def __init__(self, reason: str, description: str) -> None:
+        super().__init__(f"{reason}: {description}")
+        self.reason = reason
+        self.description = description
+
+
+class ServiceError(PairError):
+    """One failure of the service or the way to it, classified from the SDK's exception."""
+
+
+class UnreachableError(ServiceError):
+    """No connection, or a connection or link that was lost."""
+
+    retriable = True
+    fails_over = True
+
+
+class TimedOutError(ServiceError):
+    """No answer within the time allowed; the message may or may not have been stored."""
+
+    retriable = True
+    fails_over = True
+
+
+class ServiceFaultError(ServiceError):
+    """An internal, unknown or unclassified failure, connection races of the SDK included."""
+
+    retriable = True
+    fails_over = True
+
+
+class AuthenticationSuspectError(ServiceError):
+    """Authentication failed on a client that had authenticated before: wrong key or outage."""
+
+    retriable = True
+    fails_over = True
+
+
+class ServerBusyError(ServiceError):
+    """The service throttles; wait ``server_busy_delay`` and send again."""
+
+    retriable = True
+
+
+class AuthenticationError(ServiceError):
+    """The credential was refused and never worked on this client."""
+
+
+class AuthorizationError(ServiceError):
+    """The credential lacks the right (Send, Listen or Manage) for this operation."""
+
+
+class EntityNotFoundError(ServiceError):
+    """The queue, topic or subscription does not exist."""
+
+
+class EntityDisabledError(ServiceError):
+    """The entity is disabled for this operation."""
+
+
+class QuotaExceededError(ServiceError):
+    """The entity is full, or a limit of the namespace was reached."""
+
+
+class MessageTooLargeError(ServiceError):
+    """The message, or its backlog copy, does not fit the link's maximum size."""
+
+
+class InvalidMessageError(ServiceError, ValueError):
+    """The SDK refused the message or an argument before sending."""
+
+
+class LockLostError(ServiceError):
+    """The message's lock ended before it was settled: it will be delivered again."""
+
+
+class SendError(PairError):
+    """A send that did not end in acceptance of every message.
+
+    Nothing is lost: what was accepted is in ``result``, what was not is in ``unsent``, in order.
+
+    :param cause: the failure that ended the send.
+    :param result: what was accepted before.
+    :param unsent: the messages that the caller still owns.
+    """
+
+    def __init__(self, message: str, *, cause: PairError, result: SendResult, unsent: Sequence[Any]) -> None:
+        super().__init__(message)
+        self.cause = cause
+        self.result = result
+        self.unsent = tuple(unsent)
+
+
+class NoBacklogQueueError(SendError):
+    """The entity is failed over and no backlog queue took the messages; both failures are named."""

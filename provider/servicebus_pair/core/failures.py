@@ -1,0 +1,75 @@
+"""SDK exception -> our error, by class and never by message text.
+
+The table restates what each fault was measured to look like to a client of azure-servicebus 7.15:
+
+=====================================================  ==========================
+exception                                              error
+=====================================================  ==========================
+``ServiceBusConnectionError``, ``...Communication``,   ``UnreachableError``
+``OSError``, ``azure.core`` request errors
+``OperationTimeoutError``, ``TimeoutError``            ``TimedOutError``
+``ServiceBusServerBusyError``                          ``ServerBusyError``
+``ServiceBusAuthenticationError``, credential errors   ``AuthenticationError``, or
+                                                       ``AuthenticationSuspectError``
+                                                       once the client had worked
+``ServiceBusAuthorizationError``                       ``AuthorizationError``
+``MessagingEntityNotFoundError``                       ``EntityNotFoundError``
+``MessagingEntityDisabledError``                       ``EntityDisabledError``
+``ServiceBusQuotaExceededError``                       ``QuotaExceededError``
+``MessageSizeExceededError``                           ``MessageTooLargeError``
+``MessageLockLostError``, ``SessionLockLostError``     ``LockLostError``
+``ValueError``, ``TypeError``                          ``InvalidMessageError``
+any other                                              ``ServiceFaultError``
+=====================================================  ==========================
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from azure.core import exceptions as azure
+from azure.servicebus import exceptions as sdk
+
+from servicebus_pair.core import errors
+
+__all__ = ["classify"]
+
+# The first match wins: subclasses stand before their bases.
+_TABLE: Final[tuple[tuple[type[BaseException], type[errors.ServiceError]], ...]] = (
+    (sdk.MessageSizeExceededError, errors.MessageTooLargeError),
+    (sdk.ServiceBusQuotaExceededError, errors.QuotaExceededError),
+    (sdk.ServiceBusServerBusyError, errors.ServerBusyError),
+    (sdk.MessagingEntityDisabledError, errors.EntityDisabledError),
+    (sdk.MessagingEntityNotFoundError, errors.EntityNotFoundError),
+    (sdk.ServiceBusAuthorizationError, errors.AuthorizationError),
+    (sdk.ServiceBusAuthenticationError, errors.AuthenticationError),
+    (sdk.OperationTimeoutError, errors.TimedOutError),
+    (sdk.ServiceBusConnectionError, errors.UnreachableError),
+    (sdk.ServiceBusCommunicationError, errors.UnreachableError),
+    (sdk.MessageLockLostError, errors.LockLostError),
+    (sdk.SessionLockLostError, errors.LockLostError),
+    (sdk.ServiceBusError, errors.ServiceFaultError),
+    (azure.ClientAuthenticationError, errors.AuthenticationError),
+    (azure.ResourceNotFoundError, errors.EntityNotFoundError),
+    (azure.ServiceRequestError, errors.UnreachableError),
+    (azure.ServiceResponseError, errors.UnreachableError),
+    (TimeoutError, errors.TimedOutError),
+    (OSError, errors.UnreachableError),
+    (ValueError, errors.InvalidMessageError),
+    (TypeError, errors.InvalidMessageError),
+)
+_SHOWN_CHARACTERS: Final = 300
+
+
+def classify(failure: BaseException, *, where: str, authenticated: bool) -> errors.ServiceError:
+    """Answer the error that stands for ``failure``.
+
+    :param where: what was being done, such as ``send to flights on contoso``.
+    :param authenticated: whether this client had authenticated before; then a refused credential is
+        a suspicion, since the SDK reports every failure of the token exchange alike.
+    """
+    kind = next((ours for theirs, ours in _TABLE if isinstance(failure, theirs)), errors.ServiceFaultError)
+    if kind is errors.AuthenticationError and authenticated:
+        kind = errors.AuthenticationSuspectError
+    shown = " ".join(str(failure).split())[:_SHOWN_CHARACTERS]
+    return kind(f"{where}: {type(failure).__name__}: {shown}")

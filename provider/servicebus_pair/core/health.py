@@ -1,0 +1,197 @@
+"""Health of one entity: a pure state machine (SPEC section 4).
+
+::
+
+    healthy --failure that counts--> suspect --failover_interval without a success--> failed over
+    failed over --ping success or mark_healthy--> healthy;  any success while suspect --> healthy
+
+:func:`decide` takes a health, what happened and the time, and answers the new health and what the
+shells must do. It does no I/O, reads no clock and never raises.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum, StrEnum, auto
+from typing import Any, TypeAlias
+
+__all__ = [
+    "HEALTHY",
+    "Action",
+    "Decision",
+    "EntityHealth",
+    "FailOver",
+    "HealthEvent",
+    "MarkHealthy",
+    "PingFailed",
+    "PingSucceeded",
+    "SendFailed",
+    "SendSucceeded",
+    "State",
+    "decide",
+]
+
+
+class State(StrEnum):
+    """The three states of an entity."""
+
+    HEALTHY = "healthy"
+    SUSPECT = "suspect"
+    FAILED_OVER = "failed_over"
+
+
+class Action(Enum):
+    """What the shells do after a decision."""
+
+    START_PING = auto()
+    STOP_PING = auto()
+    PUBLISH = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class EntityHealth:
+    """Health of one entity. Times are seconds since the Unix epoch.
+
+    :param since: when the state was taken; for ``suspect``, when the first failing call began.
+    :param last_ping: when the last ping ended, on this or another process.
+    :param reason: why the state was taken.
+    :param by: who or what took it (``send``, ``ping``, or the name given to a manual call).
+    """
+
+    state: State = State.HEALTHY
+    since: float = 0.0
+    last_ping: float | None = None
+    reason: str = ""
+    by: str = ""
+
+    @property
+    def failed_over(self) -> bool:
+        """True when sends go to the backlog."""
+        return self.state is State.FAILED_OVER
+
+    def to_json(self) -> dict[str, Any]:
+        """The form in which it is shared between processes."""
+        return {
+            "state": self.state.value,
+            "since": self.since,
+            "last_ping": -1.0 if self.last_ping is None else self.last_ping,
+            "reason": self.reason,
+            "by": self.by,
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> EntityHealth:
+        """Read what :meth:`to_json` wrote. :raises ValueError: it is not such a value."""
+        try:
+            ping = float(value["last_ping"])
+            return cls(
+                state=State(value["state"]),
+                since=float(value["since"]),
+                last_ping=None if ping < 0 else ping,
+                reason=str(value["reason"]),
+                by=str(value["by"]),
+            )
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"not a health record, {type(error).__name__}: {error}") from error
+
+
+HEALTHY = EntityHealth()
+
+
+@dataclass(frozen=True, slots=True)
+class SendSucceeded:
+    """The primary entity accepted a send."""
+
+
+@dataclass(frozen=True, slots=True)
+class SendFailed:
+    """A send to the primary entity failed in a way that counts; ``began`` is when that call began."""
+
+    reason: str
+    began: float
+
+
+@dataclass(frozen=True, slots=True)
+class PingSucceeded:
+    """The primary entity accepted a ping."""
+
+
+@dataclass(frozen=True, slots=True)
+class PingFailed:
+    """A ping failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailOver:
+    """Failover by hand, as for a drill."""
+
+    reason: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class MarkHealthy:
+    """Failback by hand."""
+
+    reason: str
+    by: str
+
+
+HealthEvent: TypeAlias = SendSucceeded | SendFailed | PingSucceeded | PingFailed | FailOver | MarkHealthy
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The new health and what follows from it."""
+
+    health: EntityHealth
+    actions: frozenset[Action] = frozenset()
+
+
+_FAIL_OVER = frozenset({Action.START_PING, Action.PUBLISH})
+_RECOVER = frozenset({Action.STOP_PING, Action.PUBLISH})
+_TELL = frozenset({Action.PUBLISH})
+
+
+def decide(health: EntityHealth, event: HealthEvent, *, now: float, failover_interval: float) -> Decision:
+    """Answer what ``event`` at ``now`` makes of ``health``.
+
+    :param now: seconds since the Unix epoch.
+    :param failover_interval: seconds of failure that are accepted; 0 fails over at once.
+    """
+    match event:
+        case SendSucceeded():
+            # A late success of a send that began before the failover does not end it: only a ping does.
+            if health.state is State.SUSPECT:
+                return Decision(_healthy(health, now, "a send succeeded", "send"))
+            return Decision(health)
+        case SendFailed():
+            return _failed(health, event, now, failover_interval)
+        case PingSucceeded():
+            seen = replace(health, last_ping=now)
+            if health.failed_over:
+                return Decision(_healthy(seen, now, "a ping was answered", "ping"), _RECOVER)
+            return Decision(seen)
+        case PingFailed():
+            return Decision(replace(health, last_ping=now), _TELL if health.failed_over else frozenset())
+        case FailOver():
+            if health.failed_over:
+                return Decision(health)
+            taken = EntityHealth(State.FAILED_OVER, now, health.last_ping, event.reason, event.by)
+            return Decision(taken, _FAIL_OVER)
+        case MarkHealthy():
+            return Decision(_healthy(health, now, event.reason, event.by), _RECOVER)
+
+
+def _healthy(health: EntityHealth, now: float, reason: str, by: str) -> EntityHealth:
+    return EntityHealth(State.HEALTHY, now, health.last_ping, reason, by)
+
+
+def _failed(health: EntityHealth, event: SendFailed, now: float, failover_interval: float) -> Decision:
+    if health.failed_over:
+        return Decision(health)
+    since = health.since if health.state is State.SUSPECT else event.began
+    if now - since >= failover_interval:
+        taken = EntityHealth(State.FAILED_OVER, now, health.last_ping, event.reason, "send")
+        return Decision(taken, _FAIL_OVER)
+    return Decision(EntityHealth(State.SUSPECT, since, health.last_ping, event.reason, "send"))

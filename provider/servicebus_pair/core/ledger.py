@@ -1,0 +1,88 @@
+"""The ledger (SPEC section 9): one JSON line per accepted and per syphoned message.
+
+A record is handed to the operating system before the send that caused it returns, so it survives
+the death of the process. Bodies are never recorded. One file per process and run, so that writers
+never share one; Spark reads the folder.
+
+Line: ``{"v":1,"kind":"sent"|"syphoned","id":...,"entity":...,"route":"primary"|"backlog",
+"queue":null|...,"bytes":...,"at":unix seconds,"run":...}``
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+from servicebus_pair.core.events import Event, MessageRef, MessagesAccepted, MessagesSyphoned, Route
+
+__all__ = ["LEDGER_VERSION", "Ledger"]
+
+LEDGER_VERSION: Final = 1
+
+
+class Ledger:
+    """An observer that writes the ledger of one process; a context manager.
+
+    :param folder: directory of the ledger's files; it is made when missing.
+    :param run: what this run is called in the records, such as an Airflow run id.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], *, run: str) -> None:
+        self._run = run
+        directory = Path(folder)
+        directory.mkdir(parents=True, exist_ok=True)
+        self.path = directory / f"{uuid.uuid4().hex}.jsonl"
+        # Unbuffered: one write call per batch, complete lines only.
+        self._file = self.path.open("ab", buffering=0)
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def observe(self, event: Event) -> None:
+        """Record accepted and syphoned messages; other events are not the ledger's."""
+        match event:
+            case MessagesAccepted():
+                self._write("sent", event.entity, event.route, event.queue, event.messages, event.at)
+            case MessagesSyphoned():
+                self._write("syphoned", event.entity, Route.PRIMARY, event.queue, event.messages, event.at)
+
+    def close(self) -> None:
+        """Close the file; records written before stay."""
+        self._file.close()
+
+    def _write(
+        self,
+        kind: str,
+        entity: str,
+        route: Route,
+        queue: str | None,
+        messages: tuple[MessageRef, ...],
+        at: float,
+    ) -> None:
+        common: dict[str, Any] = {"v": LEDGER_VERSION, "kind": kind}
+        tail = {
+            "entity": entity,
+            "route": route.value,
+            "queue": queue,
+            "at": round(at, 6),
+            "run": self._run,
+        }
+        lines = [
+            json.dumps({**common, "id": ref.message_id, "bytes": ref.size_bytes, **tail}, separators=(",", ":"))
+            for ref in messages
+        ]
+        data = memoryview(("\n".join(lines) + "\n").encode())
+        while data:
+            data = data[self._file.write(data) :]

@@ -1,0 +1,204 @@
+"""Settings as frozen values: :class:`PairOptions` and :class:`Endpoint`.
+
+Durations are :class:`datetime.timedelta` (``pendulum.duration`` is one). Defaults and ranges are
+those of SPEC section 2, which restates the documented options of the original feature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from datetime import timedelta
+from typing import Any, Final
+
+from servicebus_pair.core.errors import ConfigurationError
+
+__all__ = ["Endpoint", "PairOptions", "Secret"]
+
+_SECOND: Final = timedelta(seconds=1)
+_MINUTE: Final = timedelta(minutes=1)
+
+
+class Secret:
+    """A text that shows itself only to :meth:`reveal`: not in ``repr``, ``str`` or a pickle's dump of fields."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        """Return the secret text; call it only where it is handed to a client."""
+        return self._text
+
+    def __repr__(self) -> str:
+        return "Secret('***')"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._text == self._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """Allowed closed range of one option; ``None`` leaves that side open."""
+
+    low: int | timedelta
+    high: int | timedelta | None = None
+
+    def __str__(self) -> str:
+        return f">= {self.low}" if self.high is None else f"{self.low} .. {self.high}"
+
+    def holds(self, value: Any) -> bool:
+        return bool(value >= self.low and (self.high is None or value <= self.high))
+
+
+_RANGES: Final[Mapping[str, _Range]] = {
+    "backlog_queue_count": _Range(1),
+    "failover_interval": _Range(timedelta(0), timedelta(minutes=60)),
+    "ping_primary_interval": _Range(_SECOND, timedelta(minutes=30)),
+    "ping_timeout": _Range(timedelta(milliseconds=1)),
+    "syphon_retry_interval": _Range(_SECOND, timedelta(minutes=2)),
+    "syphon_batch_size": _Range(1, 4500),
+    "syphon_long_poll": _Range(_SECOND),
+    "close_grace": _Range(timedelta(0)),
+    "server_busy_delay": _Range(timedelta(0)),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairOptions:
+    """How a pair behaves (SPEC section 2).
+
+    :param backlog_queue_count: backlog queues on the secondary, at least 1.
+    :param failover_interval: how long failures of one entity are accepted before its sends go to
+        the backlog; 0 to 60 minutes, 0 diverts at the first failure that counts.
+    :param ping_primary_interval: pause between two pings of a failed-over entity, 1 s to 30 min.
+    :param ping_timeout: longest wait for the answer to one ping.
+    :param enable_syphon: run a continuous syphon in this process while the pair is open.
+    :param syphon_retry_interval: rest of a destination that refused, 1 s to 2 min; it doubles up to 2 min.
+    :param syphon_batch_size: most messages the syphon holds per backlog queue at a time (also its prefetch).
+    :param syphon_long_poll: longest wait of one receive of a continuous syphon.
+    :param close_grace: how long closing waits for sends in flight and for the partner client.
+    :param server_busy_delay: pause before a send is tried again after "server busy".
+    :raises ConfigurationError: naming option, value and range.
+    """
+
+    backlog_queue_count: int = 10
+    failover_interval: timedelta = _MINUTE
+    ping_primary_interval: timedelta = _MINUTE
+    ping_timeout: timedelta = timedelta(minutes=2)
+    enable_syphon: bool = False
+    syphon_retry_interval: timedelta = _SECOND
+    syphon_batch_size: int = 100
+    syphon_long_poll: timedelta = timedelta(minutes=15)
+    close_grace: timedelta = timedelta(seconds=5)
+    server_busy_delay: timedelta = timedelta(seconds=10)
+
+    def __post_init__(self) -> None:
+        for option in fields(self):
+            _check(option.name, getattr(self, option.name))
+
+
+def _check(name: str, value: object) -> None:
+    if name == "enable_syphon":
+        if not isinstance(value, bool):
+            raise ConfigurationError(f"{name} is {value!r}: allowed are True and False")
+        return
+    allowed = _RANGES[name]
+    kind = timedelta if isinstance(allowed.low, timedelta) else int
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise ConfigurationError(f"{name} is {value!r}: it must be a {kind.__name__} in {allowed}")
+    if not allowed.holds(value):
+        raise ConfigurationError(f"{name} is {value}: allowed is {allowed}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """One Service Bus namespace and how to authenticate to it; its ``repr`` holds no secret.
+
+    Build it with :meth:`from_connection_string` or :meth:`from_credential`.
+
+    :param host: host, with a port for a local embedded namespace (``127.0.0.1:5672``).
+    :param namespace: name of the namespace, the first label of the host unless given.
+    :param administration: ``host:port`` of the administration endpoint where it differs from ``host``.
+    :param emulator: plain TCP and plain HTTP, as ``UseDevelopmentEmulator=true`` asks for.
+    """
+
+    host: str
+    namespace: str
+    administration: str
+    emulator: bool = False
+    connection_string: Secret | None = field(default=None, repr=False)
+    credential: Any = field(default=None, repr=False)
+
+    @classmethod
+    def from_connection_string(
+        cls, text: str, *, namespace: str | None = None, administration: str | None = None
+    ) -> Endpoint:
+        """Read a Service Bus connection string.
+
+        :param text: ``Endpoint=sb://host/;SharedAccessKeyName=...;SharedAccessKey=...``.
+        :param namespace: name of the namespace; needed when the host is an address.
+        :param administration: ``host:port`` of the administration endpoint if it is another one.
+        :raises ConfigurationError: a part is missing; the text itself is never quoted.
+        """
+        parts = _parse_connection_string(text)
+        host = parts["endpoint"].removeprefix("sb://").strip("/")
+        emulator = parts.get("usedevelopmentemulator", "").lower() == "true"
+        return cls(
+            host=host,
+            namespace=_namespace_of(host) if namespace is None else namespace,
+            administration=host if administration is None else administration,
+            emulator=emulator,
+            connection_string=Secret(text),
+        )
+
+    @classmethod
+    def from_credential(
+        cls,
+        host: str,
+        credential: Any,
+        *,
+        namespace: str | None = None,
+        administration: str | None = None,
+    ) -> Endpoint:
+        """Use a Microsoft Entra ID credential (an asynchronous ``azure-identity`` credential).
+
+        :param host: fully qualified host, such as ``contoso.servicebus.windows.net``.
+        :param credential: object with an asynchronous ``get_token``.
+        """
+        if not host:
+            raise ConfigurationError("host is '': it must be the namespace's fully qualified host name")
+        return cls(
+            host=host,
+            namespace=_namespace_of(host) if namespace is None else namespace,
+            administration=host if administration is None else administration,
+            credential=credential,
+        )
+
+
+def _namespace_of(host: str) -> str:
+    name = host.partition(":")[0]
+    if name.replace(".", "").isdigit() or "." not in name:
+        raise ConfigurationError(
+            f"namespace is not given and the host {host!r} does not contain it: pass namespace='name'"
+        )
+    return name.partition(".")[0]
+
+
+def _parse_connection_string(text: str) -> dict[str, str]:
+    parts: dict[str, str] = {}
+    for item in text.strip().strip(";").split(";"):
+        key, separator, value = item.partition("=")
+        if separator:
+            parts[key.strip().lower()] = value.strip()
+    if not parts.get("endpoint", "").startswith("sb://"):
+        raise ConfigurationError("connection string: Endpoint is missing or does not start with sb://")
+    signed = "sharedaccesssignature" in parts
+    for needed in () if signed else ("SharedAccessKeyName", "SharedAccessKey"):
+        if not parts.get(needed.lower()):
+            raise ConfigurationError(f"connection string: {needed} is missing")
+    return parts

@@ -1,0 +1,184 @@
+"""``NamespacePair``: the public face of the core."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from types import TracebackType
+
+from servicebus_pair.core.administration import QueueDepth, ServiceBusAdministration
+from servicebus_pair.core.backlog import BacklogPlan, backlog_prefix, backlog_queues
+from servicebus_pair.core.board import HealthBoard
+from servicebus_pair.core.clients import NamespaceClient
+from servicebus_pair.core.errors import ConfigurationError, PairClosedError
+from servicebus_pair.core.events import Observer
+from servicebus_pair.core.health import EntityHealth, FailOver, MarkHealthy
+from servicebus_pair.core.options import Endpoint, PairOptions
+from servicebus_pair.core.ports import Clock, HealthStore, InMemoryHealthStore, SystemClock
+from servicebus_pair.core.prober import Prober
+from servicebus_pair.core.provisioner import Provisioner
+from servicebus_pair.core.results import ProvisionReport
+from servicebus_pair.core.rotation import BacklogRotation
+from servicebus_pair.core.sender import PairSender
+from servicebus_pair.core.shared import Shared
+from servicebus_pair.core.syphon import Syphon
+
+__all__ = ["NamespacePair"]
+
+
+class NamespacePair:
+    """A primary and a secondary namespace; an asynchronous context manager.
+
+    Guarantee: send availability, at least once. A message for which ``send`` returned is on the
+    primary or in a backlog queue, and leaves the backlog only after the primary has confirmed it.
+
+    :param primary: where the application's entities live.
+    :param secondary: holds only backlog queues.
+    :param options: intervals and counts.
+    :param store: health shared with other processes; in memory when not given.
+    :param observers: told every decision as an event, in order.
+    :param clock: time, injected by tests.
+    :param random_source: source of the choice of backlog queues, injected by tests.
+    :raises ConfigurationError: both endpoints are the same namespace.
+    """
+
+    def __init__(
+        self,
+        primary: Endpoint,
+        secondary: Endpoint,
+        options: PairOptions | None = None,
+        *,
+        store: HealthStore | None = None,
+        observers: Sequence[Observer] = (),
+        clock: Clock | None = None,
+        random_source: random.Random | None = None,
+    ) -> None:
+        if primary.host.casefold() == secondary.host.casefold():
+            raise ConfigurationError(f"primary and secondary are both {primary.host!r}: they must be two namespaces")
+        self.primary = primary
+        self.secondary = secondary
+        self.options = PairOptions() if options is None else options
+        self._clock = SystemClock() if clock is None else clock
+        self._queues = backlog_queues(primary.namespace, self.options.backlog_queue_count)
+        self._rotation = BacklogRotation(
+            self._queues, random=random.Random() if random_source is None else random_source
+        )
+        self._board = HealthBoard(
+            self.options,
+            store=InMemoryHealthStore() if store is None else store,
+            observers=observers,
+            clock=self._clock,
+        )
+        self._shared: Shared | None = None
+        self._running_syphon: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> NamespacePair:
+        primary, secondary = NamespaceClient(self.primary), NamespaceClient(self.secondary)
+        prober = Prober(primary, self._board, self.options, clock=self._clock)
+        self._board.on_failed_over, self._board.on_recovered = prober.start, prober.stop
+        self._shared = Shared(
+            options=self.options,
+            primary=primary,
+            secondary=secondary,
+            board=self._board,
+            prober=prober,
+            rotation=self._rotation,
+            clock=self._clock,
+        )
+        if self.options.enable_syphon:
+            self._running_syphon = asyncio.create_task(self.syphon().run(), name="syphon")
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop the syphon and the pings, share health, close both clients. Idempotent, bounded."""
+        shared, self._shared = self._shared, None
+        if shared is None:
+            return
+        if self._running_syphon is not None:
+            self._running_syphon.cancel()
+            await asyncio.wait({self._running_syphon})
+        await shared.prober.close()
+        await self._board.flush()
+        await asyncio.gather(shared.primary.close(), shared.secondary.close())
+
+    async def provision(self) -> ProvisionReport:
+        """Create the backlog queues that are missing on the secondary (SPEC section 3). Idempotent.
+
+        :raises ProvisionError: not authorized, or no queue is usable.
+        :raises ServiceError: the secondary's administration cannot be reached.
+        """
+        async with ServiceBusAdministration(self.secondary) as administration:
+            return await self._provisioner(administration).provision()
+
+    async def plan(self) -> BacklogPlan:
+        """Answer what :meth:`provision` would do. :raises ServiceError: as there."""
+        async with ServiceBusAdministration(self.secondary) as administration:
+            return await self._provisioner(administration).plan()
+
+    async def backlog_depths(self) -> list[QueueDepth]:
+        """Answer how much each backlog queue holds; one listing of the secondary.
+
+        :raises ServiceError: the secondary's administration cannot be reached.
+        """
+        async with ServiceBusAdministration(self.secondary) as administration:
+            return await administration.depths(backlog_prefix(self.primary.namespace))
+
+    def sender(self, entity: str) -> PairSender:
+        """Answer a sender for a queue or topic path of the primary; enter it before sending."""
+        return PairSender(entity, self._open())
+
+    async def ping(self, entity: str) -> bool:
+        """Ping ``entity`` on the primary once; True when it accepted, and it is healthy from then on."""
+        return await self._open().prober.ping(entity)
+
+    def syphon(self, queues: Sequence[str] | None = None) -> Syphon:
+        """Answer a syphon over all backlog queues, or over ``queues`` of them.
+
+        :raises ConfigurationError: a queue is not a backlog queue of this pair.
+        """
+        chosen = self._queues if queues is None else tuple(queues)
+        prefix = backlog_prefix(self.primary.namespace).casefold()
+        for queue in chosen:
+            if not queue.casefold().startswith(prefix):
+                raise ConfigurationError(f"queue {queue!r} is not a backlog queue: they begin with {prefix!r}")
+        return Syphon(self._open(), chosen)
+
+    def fail_over(self, entity: str, *, reason: str, by: str = "caller") -> EntityHealth:
+        """Send ``entity`` to the backlog from now on, until a ping succeeds or it is marked healthy."""
+        self._open()
+        return self._board.apply(entity, FailOver(reason, by))
+
+    def mark_healthy(self, entity: str, *, reason: str = "marked healthy", by: str = "caller") -> EntityHealth:
+        """Send ``entity`` to the primary from now on."""
+        self._open()
+        return self._board.apply(entity, MarkHealthy(reason, by))
+
+    def health(self, entity: str) -> EntityHealth:
+        """Answer what this process knows of the health of ``entity``."""
+        return self._board.current(entity)
+
+    def health_of_all(self) -> dict[str, EntityHealth]:
+        """Answer the health of every entity this process has dealt with, by folded path."""
+        return self._board.entities()
+
+    def _open(self) -> Shared:
+        if self._shared is None:
+            raise PairClosedError("the pair is not open: use it inside 'async with NamespacePair(...) as pair'")
+        return self._shared
+
+    def _provisioner(self, administration: ServiceBusAdministration) -> Provisioner:
+        return Provisioner(
+            administration,
+            namespace=self.primary.namespace,
+            count=self.options.backlog_queue_count,
+            clock=self._clock,
+        )

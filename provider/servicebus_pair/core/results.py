@@ -1,0 +1,106 @@
+"""What the pair's operations answer: frozen values, small enough for a log line or an XCom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+__all__ = ["DrainReport", "Drift", "ProvisionReport", "SendResult"]
+
+
+@dataclass(frozen=True, slots=True)
+class SendResult:
+    """What one send did: every id in ``message_ids`` was accepted by the primary or a backlog queue.
+
+    :param primary: messages accepted by the entity itself.
+    :param diverted: messages accepted by backlog queues.
+    :param backlog_queues: the backlog queues used, in the order of first use.
+    :param message_ids: ids in the order of sending.
+    """
+
+    primary: int = 0
+    diverted: int = 0
+    backlog_queues: tuple[str, ...] = ()
+    message_ids: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def sent(self) -> int:
+        """Messages accepted on either route."""
+        return self.primary + self.diverted
+
+    def __add__(self, other: SendResult) -> SendResult:
+        return SendResult(
+            primary=self.primary + other.primary,
+            diverted=self.diverted + other.diverted,
+            backlog_queues=tuple(dict.fromkeys(self.backlog_queues + other.backlog_queues)),
+            message_ids=self.message_ids + other.message_ids,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """One field of an existing backlog queue that differs from the description of SPEC section 3."""
+
+    queue: str
+    field: str
+    expected: str
+    actual: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProvisionReport:
+    """What provisioning saw and did; ``found`` and ``created`` together are the usable queues.
+
+    :param found: existed before, with the right description or not.
+    :param created: made by this call, or by a concurrent one.
+    :param drifted: differing fields of existing queues, which are used as they are.
+    :param extra: queues with an index beyond the count; left alone and unused.
+    :param failed: queues that could not be created, with the last error.
+    """
+
+    found: tuple[str, ...] = ()
+    created: tuple[str, ...] = ()
+    drifted: tuple[Drift, ...] = ()
+    extra: tuple[str, ...] = ()
+    failed: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DrainReport:
+    """What one drain did.
+
+    :param moved: messages confirmed by the primary, by entity.
+    :param dead_lettered: messages that can never be delivered, by reason.
+    :param left: messages known to be still in a backlog queue (resting destination, locked elsewhere).
+    :param duplicates_possible: moved messages whose completion was not confirmed; they may come again.
+    :param failures: last failure of each destination or queue that is not empty, by name.
+    """
+
+    moved: Mapping[str, int] = field(default_factory=dict)
+    dead_lettered: Mapping[str, int] = field(default_factory=dict)
+    left: int = 0
+    duplicates_possible: int = 0
+    failures: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def moved_total(self) -> int:
+        """Messages confirmed by the primary, over all entities."""
+        return sum(self.moved.values())
+
+    @property
+    def empty(self) -> bool:
+        """True when nothing is known to be left in the drained queues."""
+        return self.left == 0 and not self.failures
+
+    def __add__(self, other: DrainReport) -> DrainReport:
+        return DrainReport(
+            moved=_sum(self.moved, other.moved),
+            dead_lettered=_sum(self.dead_lettered, other.dead_lettered),
+            left=self.left + other.left,
+            duplicates_possible=self.duplicates_possible + other.duplicates_possible,
+            failures={**self.failures, **other.failures},
+        )
+
+
+def _sum(one: Mapping[str, int], two: Mapping[str, int]) -> dict[str, int]:
+    return {key: one.get(key, 0) + two.get(key, 0) for key in {**one, **two}}

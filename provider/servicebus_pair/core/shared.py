@@ -1,0 +1,32 @@
+"""What all senders of a pair in one process share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from servicebus_pair.core.board import HealthBoard
+from servicebus_pair.core.clients import NamespaceClient
+from servicebus_pair.core.options import PairOptions
+from servicebus_pair.core.ports import Clock
+from servicebus_pair.core.prober import Prober
+from servicebus_pair.core.rotation import BacklogRotation
+
+__all__ = ["Shared"]
+
+# Packing begins before any link answered only when the primary is down; this fits every tier.
+_SMALLEST_LIMIT: Final = 262_144
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """Clients, health, pings and the rotation of backlog queues of one pair."""
+
+    options: PairOptions
+    primary: NamespaceClient
+    secondary: NamespaceClient
+    board: HealthBoard
+    prober: Prober
+    rotation: BacklogRotation
+    clock: Clock
+    known_limit: int = _SMALLEST_LIMIT
