@@ -1,0 +1,150 @@
+"""A real Airflow: its four components as processes of ours, on loopback, with SQLite and the LocalExecutor."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import secrets
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tests.system.demo.layout import PROJECT
+from tests.system.demo.namespaces import PRIMARY, SECONDARY
+from tests.system.demo.ports import HOST, next_free_port
+from tests.system.demo.rest import AirflowApi
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.system.demo.layout import Home
+    from tests.system.demo.namespaces import Namespace
+    from tests.system.demo.processes import Processes
+
+__all__ = ["AirflowService", "pair_connection"]
+
+COMPONENTS = {
+    "api-server": ["--host", HOST, "--workers", "1"],
+    "scheduler": ["--skip-serve-logs"],  # its log server would listen on every interface
+    "dag-processor": [],
+    "triggerer": ["--skip-serve-logs"],
+}
+FIRST_PORT = 8080
+HEALTHY_SECONDS = 120.0
+USER = "admin"
+
+
+def new_password() -> str:
+    """Return a password that can be typed."""
+    return secrets.token_hex(4)
+
+
+@dataclass(frozen=True, slots=True)
+class AirflowService:
+    """The Airflow of one demo."""
+
+    home: Home
+    dags: Path
+    connections: dict[str, str]
+    port: int = field(default_factory=lambda: next_free_port(FIRST_PORT))
+    password: str = field(default_factory=new_password, repr=False)
+
+    @property
+    def url(self) -> str:
+        """The address of the UI and the API."""
+        return f"http://{HOST}:{self.port}"
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment of every component and so of every task."""
+        home = self.home.airflow
+        options = {
+            "API__BASE_URL": self.url,
+            "API__PORT": str(self.port),
+            "API_AUTH__JWT_SECRET": secrets.token_hex(32),
+            "CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
+            "CORE__DAGS_FOLDER": str(self.dags),
+            "CORE__EXECUTION_API_SERVER_URL": f"{self.url}/execution/",
+            "CORE__EXECUTOR": "LocalExecutor",
+            "CORE__FERNET_KEY": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
+            "CORE__LOAD_EXAMPLES": "False",
+            "CORE__PARALLELISM": "4",
+            "CORE__PLUGINS_FOLDER": str(home / "plugins"),
+            "CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(home / "passwords.json"),
+            "CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin,viewer:viewer",
+            "DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}",
+            "SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.5",
+            "USAGE_DATA_COLLECTION__ENABLED": "False",
+            # A deferred task that resumes before the executor has seen it leave is failed by the scheduler (measured
+            # with Airflow 3.3.2: up to half of six parallel tasks; none with this interval).
+            "WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
+        }
+        environment = dict(os.environ)
+        environment |= {f"AIRFLOW__{name}": value for name, value in options.items()}
+        environment |= {f"AIRFLOW_CONN_{name.upper()}": value for name, value in self.connections.items()}
+        environment |= {
+            "AIRFLOW_HOME": str(home),
+            "NO_PROXY": f"{HOST},localhost",
+            "PYTHONUNBUFFERED": "1",
+            "SERVICEBUS_PAIR_HOME": str(self.home.root),
+        }
+        return environment
+
+    def start(self, processes: Processes) -> AirflowApi:
+        """Create the database, start the components, wait until all are healthy, and sign in."""
+        self._write_passwords()
+        environment = self.environment()
+        command = [sys.executable, "-m", "airflow"]
+        processes.run("airflow-db", [*command, "db", "migrate"], env=environment, cwd=PROJECT)
+        for component, arguments in COMPONENTS.items():
+            processes.start(f"airflow-{component}", [*command, component, *arguments], env=environment, cwd=PROJECT)
+        api = AirflowApi(self.url, user=USER, password=self.password)
+        self._wait_until_healthy(api, processes)
+        api.sign_in()
+        return api
+
+    def check(self, processes: Processes) -> None:
+        """Raise StartError when a component has ended."""
+        for component in COMPONENTS:
+            processes.check(f"airflow-{component}")
+
+    def _write_passwords(self) -> None:
+        passwords = self.home.airflow / "passwords.json"
+        passwords.touch(mode=0o600)
+        passwords.write_text(json.dumps({USER: self.password, "viewer": new_password()}))
+
+    def _wait_until_healthy(self, api: AirflowApi, processes: Processes) -> None:
+        deadline = time.monotonic() + HEALTHY_SECONDS
+        while sick := api.sick_components():
+            self.check(processes)
+            if time.monotonic() > deadline:
+                logs = self.home.logs
+                raise TimeoutError(f"not healthy after {HEALTHY_SECONDS:.0f} s: {', '.join(sick)}; see {logs}")
+            time.sleep(0.5)
+
+
+def pair_connection(
+    primary: Namespace, secondary: Namespace, *, failover_interval: float, ping_primary_interval: float
+) -> str:
+    """Return the pair of namespaces as an Airflow connection in JSON; the intervals in seconds."""
+    return json.dumps(
+        {
+            "conn_type": "servicebus_pair",
+            "extra": {
+                "primary_connection_string": primary.connection_string,
+                "primary_namespace": PRIMARY,
+                "primary_administration": primary.administration,
+                "secondary_connection_string": secondary.connection_string,
+                "secondary_namespace": SECONDARY,
+                "secondary_administration": secondary.administration,
+                "failover_interval": failover_interval,
+                "ping_primary_interval": ping_primary_interval,
+            },
+        }
+    )
+
+
+def spark_connection() -> str:
+    """Return Spark in this machine's two cores as an Airflow connection in JSON."""
+    return json.dumps({"conn_type": "spark", "host": "local[2]", "extra": {"deploy-mode": "client"}})

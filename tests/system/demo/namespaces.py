@@ -1,0 +1,91 @@
+"""The two embedded Service Bus namespaces, one process each, so that one can be killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tests.system.demo.layout import PROJECT
+from tests.system.demo.ports import HOST, free_port
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.system.demo.processes import Processes
+
+__all__ = ["PRIMARY", "SECONDARY", "Namespace", "configuration"]
+
+PRIMARY = "contoso"
+SECONDARY = "contoso-dr"
+READY_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """An embedded namespace: where it listens, and how to start, kill and start it again."""
+
+    name: str
+    home: Path
+    amqp_port: int
+    admin_port: int
+
+    @classmethod
+    def on_free_ports(cls, name: str, *, home: Path) -> Namespace:
+        """Choose the ports; they stay the same when the namespace is started again."""
+        return cls(name, home, free_port(), free_port())
+
+    @property
+    def connection_string(self) -> str:
+        """What a client of the Azure SDK is given; the key opens nothing but this loopback port."""
+        key = "SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=demo"
+        return f"Endpoint=sb://{HOST}:{self.amqp_port};{key};UseDevelopmentEmulator=true;"
+
+    @property
+    def administration(self) -> str:
+        """Where the administration API listens, as host:port."""
+        return f"{HOST}:{self.admin_port}"
+
+    @property
+    def process(self) -> str:
+        """The name of its process."""
+        return f"servicebus-{self.name}"
+
+    def start(self, processes: Processes) -> None:
+        """Start the process and wait until it is ready."""
+        config = self.home / "emulator.json"
+        config.write_text(json.dumps(configuration(), indent=2))
+        log = processes.log(self.process)
+        seen = log.stat().st_size if log.exists() else 0
+        arguments = {
+            "--config": str(config),
+            "--namespace": self.name,
+            "--host": HOST,
+            "--amqp-port": str(self.amqp_port),
+            "--admin-port": str(self.admin_port),
+            "--data": str(self.home / self.name),
+        }
+        command = [sys.executable, "-u", "-m", "servicebus_emulator"]
+        command += [word for option in arguments.items() for word in option]
+        processes.start(self.process, command, env=os.environ, cwd=PROJECT)
+        processes.wait_for_line(self.process, "ready", after=seen, seconds=READY_SECONDS)
+
+
+def configuration() -> dict[str, object]:
+    """Return both namespaces in the shape of the configuration of Microsoft's own emulator."""
+    return {
+        "UserConfig": {
+            "Namespaces": [
+                {
+                    "Name": PRIMARY,
+                    "Queues": [{"Name": "flights", "Properties": {}}, {"Name": "briefings", "Properties": {}}],
+                    "Topics": [
+                        {"Name": "delays", "Properties": {}, "Subscriptions": [{"Name": "all", "Properties": {}}]},
+                    ],
+                },
+                {"Name": SECONDARY, "Queues": [], "Topics": []},
+            ],
+        },
+    }

@@ -1,0 +1,104 @@
+"""What the demo asks of Airflow's REST API."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+__all__ = ["AirflowApi", "DagRun"]
+
+FINISHED = frozenset({"success", "failed"})
+
+
+@dataclass(frozen=True, slots=True)
+class DagRun:
+    """One run of a DAG."""
+
+    dag_id: str
+    run_id: str
+    state: str
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run has come to its end, good or bad."""
+        return self.state in FINISHED
+
+
+class AirflowApi:
+    """A signed-in client of the stable REST API (v2) of one Airflow."""
+
+    def __init__(self, base_url: str, *, user: str, password: str) -> None:
+        self._http = httpx.Client(base_url=base_url, timeout=60)
+        self._user = user
+        self._password = password
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._http.close()
+
+    def sign_in(self) -> None:
+        """Get a token for all later requests."""
+        credentials = {"username": self._user, "password": self._password}
+        answer = self._http.post("/auth/token", json=credentials).raise_for_status()
+        self._http.headers["Authorization"] = f"Bearer {answer.json()['access_token']}"
+
+    def sick_components(self) -> list[str]:
+        """Return the names of Airflow's components that do not report healthy; all of them before it answers."""
+        everything = ["metadatabase", "scheduler", "triggerer", "dag_processor"]
+        try:
+            answer = self._http.get("/api/v2/monitor/health")
+        except httpx.TransportError:
+            return ["api_server", *everything]
+        if answer.status_code != httpx.codes.OK:
+            return ["api_server", *everything]
+        health = answer.json()
+        return [name for name in everything if (health.get(name) or {}).get("status") != "healthy"]
+
+    def has_dag(self, dag_id: str) -> bool:
+        """Tell whether the DAG has been parsed; raise when its file has errors."""
+        answer = self._http.get(f"/api/v2/dags/{dag_id}")
+        if answer.status_code == httpx.codes.OK:
+            return True
+        errors = self._get("/api/v2/importErrors")["import_errors"]
+        if errors:
+            raise RuntimeError(f"Airflow cannot read {errors[0]['filename']}:\n{errors[0]['stack_trace']}")
+        return False
+
+    def wait_for_dag(self, dag_id: str, *, seconds: float) -> None:
+        """Wait until the DAG has been parsed."""
+        deadline = time.monotonic() + seconds
+        while not self.has_dag(dag_id):
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"Airflow has not read the DAG {dag_id!r} within {seconds:.0f} s")
+            time.sleep(0.5)
+
+    def trigger(self, dag_id: str, *, conf: dict[str, Any]) -> DagRun:
+        """Start a run of a DAG with a configuration."""
+        body = {"logical_date": None, "conf": conf}
+        answer = self._http.post(f"/api/v2/dags/{dag_id}/dagRuns", json=body).raise_for_status()
+        return run_of(answer.json())
+
+    def run(self, run: DagRun) -> DagRun:
+        """Return the run as it is now."""
+        return run_of(self._get(f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}"))
+
+    def runs(self, dag_id: str) -> list[DagRun]:
+        """Return all runs of a DAG, the newest first."""
+        answer = self._get(f"/api/v2/dags/{dag_id}/dagRuns", order_by="-id")
+        return [run_of(item) for item in answer["dag_runs"]]
+
+    def tasks(self, run: DagRun) -> dict[str, str]:
+        """Return the state of each task of a run; a task that has none yet reads ``waiting``."""
+        answer = self._get(f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances")
+        return {item["task_id"]: item["state"] or "waiting" for item in answer["task_instances"]}
+
+    def _get(self, path: str, **parameters: str) -> Any:  # noqa: ANN401  what JSON holds
+        return self._http.get(path, params=parameters).raise_for_status().json()
+
+
+def run_of(item: dict[str, Any]) -> DagRun:
+    """Return the run that an item of the API describes."""
+    return DagRun(item["dag_id"], item["dag_run_id"], item["state"])
