@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, Self, TypeVar
 
 from azure.core.exceptions import HttpResponseError, ResourceExistsError
 from azure.core.pipeline.transport import AioHttpTransport
@@ -63,7 +63,7 @@ class ServiceBusAdministration:
         self._namespace = endpoint.namespace
         self._client = _sdk_client(endpoint)
 
-    async def __aenter__(self) -> ServiceBusAdministration:
+    async def __aenter__(self) -> Self:
         await self._client.__aenter__()
         return self
 
@@ -76,12 +76,15 @@ class ServiceBusAdministration:
         await self._client.close()
 
     async def queues(self) -> dict[str, QueueShape]:
+        """Answer the shape of every queue, by path. :raises ServiceError: classified."""
+
         async def read() -> dict[str, QueueShape]:
             return {queue.name: _shape(queue) async for queue in self._client.list_queues()}
 
         return await self._bounded("list queues", read())
 
     async def create_queue(self, path: str, shape: QueueShape) -> None:
+        """Create one queue. :raises QueueExistsError: it is there already."""
         creation = self._client.create_queue(
             path,
             max_size_in_megabytes=shape.max_size_in_megabytes,
@@ -95,6 +98,8 @@ class ServiceBusAdministration:
         await self._bounded(f"create queue {path}", creation)
 
     async def depths(self, prefix: str) -> list[QueueDepth]:
+        """Answer the depth of every queue whose path begins with ``prefix``."""
+
         async def read() -> list[QueueDepth]:
             folded = prefix.casefold()
             return [
@@ -144,7 +149,7 @@ def _sdk_client(endpoint: Endpoint) -> ServiceBusAdministrationClient:
     return ServiceBusAdministrationClient.from_connection_string(text, **settings)
 
 
-class _PlainHttpTransport(AioHttpTransport):
+class _PlainHttpTransport(AioHttpTransport):  # type: ignore[misc]  # exported as Any by azure.core
     """The administration client always writes https; the embedded namespace serves http."""
 
     async def send(self, request: Any, **settings: Any) -> Any:

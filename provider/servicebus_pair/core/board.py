@@ -48,8 +48,8 @@ class HealthBoard:
         self._health: dict[str, EntityHealth] = {}
         self._changed: dict[str, asyncio.Event] = {}
         self._saving: dict[str, asyncio.Task[None]] = {}
-        self.on_failed_over: Callable[[str], None] = lambda entity: None
-        self.on_recovered: Callable[[str], None] = lambda entity: None
+        self.on_failed_over: Callable[[str], None] = _nothing
+        self.on_recovered: Callable[[str], None] = _nothing
 
     def current(self, entity: str) -> EntityHealth:
         """Answer what this process knows of ``entity``; healthy when it knows nothing."""
@@ -71,8 +71,12 @@ class HealthBoard:
 
     async def refresh(self, entity: str) -> EntityHealth:
         """Take over what other processes know of ``entity``, if it is news to this one."""
-        shared = await asyncio.wait_for(self._store.load(entity), _STORE_SECONDS)
         before = self.current(entity)
+        try:
+            shared = await asyncio.wait_for(self._store.load(entity), _STORE_SECONDS)
+        except Exception:  # noqa: BLE001 - a store is anybody's code; without it this process finds out by itself
+            _log.exception("entity=%s: shared health could not be read", entity)
+            return before
         if shared is None or shared.since <= before.since:
             return before
         self._set(entity, before, shared, self._clock.now())
@@ -136,5 +140,9 @@ class HealthBoard:
             await asyncio.wait({earlier})
         try:
             await asyncio.wait_for(self._store.save(entity, health), _STORE_SECONDS)
-        except Exception:  # soft state: sending goes on, and the next change shares again
+        except Exception:  # noqa: BLE001 - a store is anybody's code; it is soft state, the next change shares again
             _log.exception("entity=%s: sharing its health failed; other processes find out by themselves", entity)
+
+
+def _nothing(entity: str) -> None:
+    """Stand in until a prober is there."""

@@ -49,6 +49,7 @@ class WireBatch:
         self.refs: list[MessageRef] = []
 
     def try_add(self, message: AmqpAnnotatedMessage) -> bool:
+        """Add ``message`` unless the batch is full. :raises MessageTooLargeError: it fits no batch."""
         before = self._batch.size_in_bytes
         try:
             self._batch.add_message(message)
@@ -221,7 +222,7 @@ class ReceiveLink(_Link):
             async with slots:
                 try:
                     await asyncio.wait_for(settle(receiver, message), timeout)
-                except Exception as failure:  # each becomes an answer, none is lost
+                except Exception as failure:  # noqa: BLE001 - each failure becomes an answer, none is lost
                     return classify(
                         failure,
                         where=f"settle on {self.path} on {self._client.namespace}",
@@ -306,5 +307,5 @@ def _sdk_client(endpoint: Endpoint) -> ServiceBusClient:
 async def _close(handler: _Handler) -> None:
     try:
         await asyncio.wait_for(handler.close(), _CLOSE_SECONDS)
-    except Exception as failure:  # closing what is already broken; nothing depends on it
+    except Exception as failure:  # noqa: BLE001 - closing what is already broken; nothing depends on it
         _log.debug("closing a handler ended with %s", type(failure).__name__)

@@ -8,7 +8,7 @@ from typing import Final
 
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
-from servicebus_pair.core.batching import Packer
+from servicebus_pair.core.batching import Packer, partition_key
 from servicebus_pair.core.clients import WireBatch
 from servicebus_pair.core.envelope import wrap
 from servicebus_pair.core.errors import (
@@ -53,28 +53,28 @@ class Divert:
         :raises SendError: a copy does not fit the backlog, or the SDK refused it.
         """
         waiting = {id(copy := wrap(message, entity=self._entity)): (copy, message) for message in messages}
-        result = SendResult()
+        parts: list[SendResult] = []
         tried: set[str] = set()
         last: ServiceError | None = None
         while waiting:
             queue = self._shared.rotation.choose(self._queue, without=tried)
             if queue is None:
-                raise self._exhausted(because, last, result, waiting)
+                raise self._exhausted(because, last, parts, waiting)
             self._queue = queue
             tried.add(queue)
             try:
                 for batch in await self._pack(queue, waiting, deadline):
-                    result += await self._send(queue, batch, deadline)
+                    parts.append(await self._send(queue, batch, deadline))
                     for copy in batch.messages:
                         del waiting[id(copy)]
             except (MessageTooLargeError, InvalidMessageError) as error:
-                raise self._failed(error, result, waiting) from error
+                raise self._failed(error, parts, waiting) from error
             except ServiceError as error:
                 if deadline is not None and self._shared.clock.now() >= deadline:
-                    raise self._failed(error, result, waiting) from error
+                    raise self._failed(error, parts, waiting) from error
                 last = error
                 self._pull(queue, error)
-        return result
+        return SendResult.total(parts)
 
     async def _pack(
         self,
@@ -83,7 +83,7 @@ class Divert:
         deadline: float | None,
     ) -> list[WireBatch]:
         limit = await self._shared.secondary.send_link(queue).open(timeout=self._seconds(deadline))
-        packer: Packer[WireBatch] = Packer(lambda: WireBatch(limit), key=lambda message: None)
+        packer: Packer[WireBatch] = Packer(lambda: WireBatch(limit), key=partition_key)
         full = [packer.add(copy) for copy, _ in waiting.values()]
         return [*(batch for batch in full if batch is not None), *packer.rest()]
 
@@ -110,13 +110,13 @@ class Divert:
     def _failed(
         self,
         error: ServiceError,
-        result: SendResult,
+        parts: list[SendResult],
         waiting: dict[int, tuple[AmqpAnnotatedMessage, AmqpAnnotatedMessage]],
     ) -> SendError:
         return SendError(
             f"diverting {self._entity} ended with {len(waiting)} messages unsent: {error}",
             cause=error,
-            result=result,
+            result=SendResult.total(parts),
             unsent=[message for _, message in waiting.values()],
         )
 
@@ -124,7 +124,7 @@ class Divert:
         self,
         because: ServiceError | None,
         last: ServiceError | None,
-        result: SendResult,
+        parts: list[SendResult],
         waiting: dict[int, tuple[AmqpAnnotatedMessage, AmqpAnnotatedMessage]],
     ) -> NoBacklogQueueError:
         health = self._shared.board.current(self._entity)
@@ -134,6 +134,6 @@ class Divert:
             f"{self._entity} is failed over ({primary}) and no backlog queue took the "
             f"{len(waiting)} messages ({last}): they are in .unsent; provision the backlog or try again",
             cause=TimedOutError("no backlog queue is configured") if cause is None else cause,
-            result=result,
+            result=SendResult.total(parts),
             unsent=[message for _, message in waiting.values()],
         )

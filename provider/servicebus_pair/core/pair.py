@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Sequence
+from random import Random, SystemRandom
 from types import TracebackType
+from typing import Self
 
 from servicebus_pair.core.administration import QueueDepth, ServiceBusAdministration
 from servicebus_pair.core.backlog import BacklogPlan, backlog_prefix, backlog_queues
@@ -52,7 +53,7 @@ class NamespacePair:
         store: HealthStore | None = None,
         observers: Sequence[Observer] = (),
         clock: Clock | None = None,
-        random_source: random.Random | None = None,
+        random_source: Random | None = None,
     ) -> None:
         if primary.host.casefold() == secondary.host.casefold():
             raise ConfigurationError(f"primary and secondary are both {primary.host!r}: they must be two namespaces")
@@ -62,7 +63,7 @@ class NamespacePair:
         self._clock = SystemClock() if clock is None else clock
         self._queues = backlog_queues(primary.namespace, self.options.backlog_queue_count)
         self._rotation = BacklogRotation(
-            self._queues, random=random.Random() if random_source is None else random_source
+            self._queues, random=SystemRandom() if random_source is None else random_source
         )
         self._board = HealthBoard(
             self.options,
@@ -73,7 +74,7 @@ class NamespacePair:
         self._shared: Shared | None = None
         self._running_syphon: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> NamespacePair:
+    async def __aenter__(self) -> Self:
         primary, secondary = NamespaceClient(self.primary), NamespaceClient(self.secondary)
         prober = Prober(primary, self._board, self.options, clock=self._clock)
         self._board.on_failed_over, self._board.on_recovered = prober.start, prober.stop

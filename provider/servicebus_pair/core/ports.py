@@ -22,23 +22,28 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's time, taken once and carried on by the monotonic clock, so that a clock
-    that is set during an outage does not shorten or lengthen it.
+    """The machine's time, taken once and carried on by the monotonic clock.
+
+    A clock that is set during an outage does not shorten or lengthen it.
     """
 
     def __init__(self) -> None:
         self._offset = time.time() - time.monotonic()
 
     def now(self) -> float:
+        """Seconds since the Unix epoch."""
         return self._offset + time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
+        """Wait."""
         await asyncio.sleep(seconds)
 
 
 class HealthStore(Protocol):
-    """Health shared with other processes. Soft state: a wrong value heals itself, since a ping
-    corrects "failed over" and a failing send corrects "healthy".
+    """Health shared with other processes.
+
+    Soft state: a wrong value heals itself, since a ping corrects "failed over" and a failing send
+    corrects "healthy".
     """
 
     async def load(self, entity: str) -> EntityHealth | None:
@@ -58,7 +63,9 @@ class InMemoryHealthStore:
         self.known: dict[str, EntityHealth] = {} if known is None else dict(known)
 
     async def load(self, entity: str) -> EntityHealth | None:
+        """Return what is known of ``entity``, or ``None``."""
         return self.known.get(entity)
 
     async def save(self, entity: str, health: EntityHealth) -> None:
+        """Keep the health of ``entity``."""
         self.known[entity] = health

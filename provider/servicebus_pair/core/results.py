@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 __all__ = ["DrainReport", "Drift", "ProvisionReport", "SendResult"]
 
@@ -28,12 +29,15 @@ class SendResult:
         """Messages accepted on either route."""
         return self.primary + self.diverted
 
-    def __add__(self, other: SendResult) -> SendResult:
-        return SendResult(
-            primary=self.primary + other.primary,
-            diverted=self.diverted + other.diverted,
-            backlog_queues=tuple(dict.fromkeys(self.backlog_queues + other.backlog_queues)),
-            message_ids=self.message_ids + other.message_ids,
+    @classmethod
+    def total(cls, parts: Sequence[SendResult]) -> SendResult:
+        """Answer what several parts of one send did together, in their order."""
+        queues = chain.from_iterable(part.backlog_queues for part in parts)
+        return cls(
+            primary=sum(part.primary for part in parts),
+            diverted=sum(part.diverted for part in parts),
+            backlog_queues=tuple(dict.fromkeys(queues)),
+            message_ids=tuple(chain.from_iterable(part.message_ids for part in parts)),
         )
 
 

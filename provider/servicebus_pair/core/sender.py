@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
 from types import TracebackType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageProperties
@@ -25,7 +25,7 @@ from servicebus_pair.core.errors import (
 from servicebus_pair.core.events import MessagesAccepted, Route
 from servicebus_pair.core.health import SendFailed, SendSucceeded, State
 from servicebus_pair.core.results import SendResult
-from servicebus_pair.core.shared import Shared
+from servicebus_pair.core.shared import SMALLEST_BATCH_LIMIT, Shared
 
 __all__ = ["Message", "PairSender"]
 
@@ -51,8 +51,9 @@ class PairSender:
         self._clock = shared.clock
         self._link = shared.primary.send_link(entity)
         self._divert = Divert(entity, shared)
+        self._batch_limit = SMALLEST_BATCH_LIMIT
 
-    async def __aenter__(self) -> PairSender:
+    async def __aenter__(self) -> Self:
         await self._learn()
         return self
 
@@ -76,37 +77,40 @@ class PairSender:
         :raises SendError: not everything was accepted; it carries what was, and the unsent messages.
         """
         deadline = None if timeout is None else self._clock.now() + timeout
-        result = SendResult()
-        packer: Packer[WireBatch] | None = None
+        parts: list[SendResult] = []
+        # The link's limit is asked for when the first batch is opened.
+        packer = Packer(lambda: WireBatch(self._batch_limit), key=partition_key)
         in_hand: list[AmqpAnnotatedMessage] = []
         source = _stream(messages)
         try:
             async for message in source:
                 in_hand = [_outgoing(message)]
-                if packer is None:
-                    packer = self._packer(await self._limit(deadline))
+                if not packer.open_batches():
+                    await self._learn_limit(deadline)
                 full = packer.add(in_hand[0])
-                in_hand = []
+                in_hand = [] if full is None else full.messages
                 if full is not None:
-                    in_hand = full.messages
-                    result += await self._deliver(full, deadline)
-                    in_hand = []
-            for batch in () if packer is None else packer.rest():
+                    parts.append(await self._deliver(full, deadline))
+            for batch in packer.rest():
                 in_hand = batch.messages
-                result += await self._deliver(batch, deadline)
-                in_hand = []
+                parts.append(await self._deliver(batch, deadline))
         except SendError as error:
             # The divert knows best what part of its batch was accepted.
-            raise _rebased(error, result, packer, await _remaining(messages, source)) from error.cause
+            rest = [*error.unsent, *_packed(packer), *await _remaining(messages, source)]
+            parts.append(error.result)
+            raise type(error)(
+                str(error), cause=error.cause, result=SendResult.total(parts), unsent=rest
+            ) from error.cause
         except PairError as error:
             rest = [*in_hand, *_packed(packer), *await _remaining(messages, source)]
+            result = SendResult.total(parts)
             raise SendError(
                 f"sending to {self.entity} ended after {result.sent} messages, {len(rest)} unsent: {error}",
                 cause=error,
                 result=result,
                 unsent=rest,
             ) from error
-        return result
+        return SendResult.total(parts)
 
     async def _learn(self) -> None:
         """Take over shared health; a stale "failed over" is pinged once before it is believed."""
@@ -117,18 +121,17 @@ class PairSender:
         if self._clock.now() - seen >= self._shared.options.ping_primary_interval.total_seconds():
             await self._shared.prober.ping(self.entity)
 
-    def _packer(self, limit: int) -> Packer[WireBatch]:
-        return Packer(lambda: WireBatch(limit), key=partition_key)
-
-    async def _limit(self, deadline: float | None) -> int:
-        """The link's batch limit; while the primary cannot be asked, the backlog queue's."""
-        if not self._board.current(self.entity).failed_over:
-            try:
-                return await self._link.open(timeout=self._attempt_seconds(self._clock.now(), deadline))
-            except ServiceError as error:
-                if not (error.fails_over or error.retriable):
-                    raise
-        return self._shared.known_limit
+    async def _learn_limit(self, deadline: float | None) -> None:
+        """Ask the link for its batch limit, unless the primary cannot be asked now."""
+        if self._link.attached or self._board.current(self.entity).failed_over:
+            return
+        began = self._clock.now()
+        try:
+            self._batch_limit = await self._link.open(timeout=self._attempt_seconds(began, deadline))
+        except ServiceError as error:
+            self._raise_if_final(error, deadline)
+            if error.fails_over:
+                self._board.apply(self.entity, SendFailed(str(error), began))
 
     async def _deliver(self, batch: WireBatch, deadline: float | None) -> SendResult:
         """Bring one batch to the primary or, once the entity is failed over, to the backlog."""
@@ -180,8 +183,9 @@ class PairSender:
         return max(0.0, health.since + interval - self._clock.now())
 
     def _attempt_seconds(self, began: float, deadline: float | None) -> float:
-        """One attempt may last to the end of the failover interval, within bounds: a frozen
-        primary must not delay the failover by more than the shortest attempt.
+        """How long one attempt may take: to the end of the failover interval, within bounds.
+
+        A frozen primary must not delay the failover by more than the shortest attempt.
         """
         suspect = self._board.current(self.entity).state is State.SUSPECT
         interval = self._shared.options.failover_interval.total_seconds()
@@ -217,16 +221,15 @@ def _outgoing(message: Any) -> AmqpAnnotatedMessage:
             raise InvalidMessageError(
                 f"a message is {type(message).__name__}: allowed are ServiceBusMessage and AmqpAnnotatedMessage"
             )
-    if outgoing.properties is None:
-        outgoing.properties = AmqpMessageProperties()
-    if outgoing.properties.message_id is None:
-        outgoing.properties.message_id = uuid.uuid4().hex
+    properties = AmqpMessageProperties() if outgoing.properties is None else outgoing.properties
+    if properties.message_id is None:
+        properties.message_id = uuid.uuid4().hex
+    outgoing.properties = properties
     return outgoing
 
 
-def _packed(packer: Packer[WireBatch] | None) -> list[AmqpAnnotatedMessage]:
-    batches = () if packer is None else packer.open_batches()
-    return [message for batch in batches for message in batch.messages]
+def _packed(packer: Packer[WireBatch]) -> list[AmqpAnnotatedMessage]:
+    return [message for batch in packer.open_batches() for message in batch.messages]
 
 
 async def _remaining(messages: Messages, source: AsyncIterator[Message]) -> list[Any]:
@@ -234,13 +237,3 @@ async def _remaining(messages: Messages, source: AsyncIterator[Message]) -> list
     if isinstance(messages, Sequence):
         return [message async for message in source]
     return []
-
-
-def _rebased(error: SendError, before: SendResult, packer: Packer[WireBatch] | None, rest: list[Any]) -> SendError:
-    """The divert's error, with what the whole send had accepted before and still holds."""
-    return type(error)(
-        str(error),
-        cause=error.cause,
-        result=before + error.result,
-        unsent=[*error.unsent, *_packed(packer), *rest],
-    )

@@ -12,10 +12,10 @@ from servicebus_pair.core.ports import Clock
 from servicebus_pair.core.prober import Prober
 from servicebus_pair.core.rotation import BacklogRotation
 
-__all__ = ["Shared"]
+__all__ = ["SMALLEST_BATCH_LIMIT", "Shared"]
 
-# Packing begins before any link answered only when the primary is down; this fits every tier.
-_SMALLEST_LIMIT: Final = 262_144
+# Bytes; used only while no link could be asked. It is the Standard tier's, which every tier takes.
+SMALLEST_BATCH_LIMIT: Final = 262_144
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,4 +29,3 @@ class Shared:
     prober: Prober
     rotation: BacklogRotation
     clock: Clock
-    known_limit: int = _SMALLEST_LIMIT
