@@ -197,6 +197,13 @@ def _integer(text: str) -> int:
     return int(text)
 
 
+def _duration(text: str) -> TimeSpan:
+    try:
+        return TimeSpan.parse(text)
+    except ValueError as error:
+        raise ValueError(f"an ISO 8601 duration such as PT1M, at most {TimeSpan.MAX}") from error
+
+
 def _status(text: str) -> EntityStatus:
     if text not in {status.value for status in EntityStatus}:
         raise ValueError(", ".join(status.value for status in EntityStatus))
@@ -210,7 +217,7 @@ def _optional(text: str) -> str | None:
 _READERS: Final[Mapping[object, Callable[[str], object]]] = {
     bool: _boolean,
     int: _integer,
-    TimeSpan: TimeSpan.parse,
+    TimeSpan: _duration,
     EntityStatus: _status,
     str | None: _optional,
 }

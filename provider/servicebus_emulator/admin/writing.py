@@ -17,7 +17,6 @@ from servicebus_emulator.engine.descriptions import (
     RuleDescription,
     SubscriptionDescription,
     TopicDescription,
-    check_update,
 )
 from servicebus_emulator.engine.errors import OperationNotSupported
 
@@ -75,6 +74,7 @@ class Writer:
         :raises MarkupError: when the document is no Atom entry.
         :raises DescriptionError: naming the property, its value and what is allowed.
         :raises EntityNotFound: when the entity does not exist.
+        :raises InvalidArgument: when what is fixed at creation differs.
         """
         element = content_of(parse(document))
         updated: Description
@@ -83,19 +83,18 @@ class Writer:
                 _expect(element, SubscriptionDescription)
                 subscription = self._namespace.get_subscription(topic, name)
                 kept = {"topic_path": subscription.topic_path, "name": subscription.name, "rules": subscription.rules}
-                proposed = decode(element, kind=SubscriptionDescription, given={**kept, **_fixed(subscription)})
-                check_update(subscription, proposed=proposed)
-                updated = self._namespace.update_subscription(proposed)
+                given = {**kept, **_fixed(subscription)}
+                updated = self._namespace.update_subscription(
+                    decode(element, kind=SubscriptionDescription, given=given)
+                )
             case Entity(path) if _expect(element, QueueDescription, TopicDescription) is QueueDescription:
                 queue = self._namespace.get_queue(path)
-                wanted = decode(element, kind=QueueDescription, given={"path": queue.path, **_fixed(queue)})
-                check_update(queue, proposed=wanted)
-                updated = self._namespace.update_queue(wanted)
+                given = {"path": queue.path, **_fixed(queue)}
+                updated = self._namespace.update_queue(decode(element, kind=QueueDescription, given=given))
             case Entity(path):
-                topic_now = self._namespace.get_topic(path)
-                described = decode(element, kind=TopicDescription, given={"path": topic_now.path, **_fixed(topic_now)})
-                check_update(topic_now, proposed=described)
-                updated = self._namespace.update_topic(described)
+                described = self._namespace.get_topic(path)
+                given = {"path": described.path, **_fixed(described)}
+                updated = self._namespace.update_topic(decode(element, kind=TopicDescription, given=given))
         _log.info("namespace %s: updated %s", self._namespace.name, _label(updated))
         return updated
 
