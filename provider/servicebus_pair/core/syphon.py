@@ -22,6 +22,9 @@ _log = logging.getLogger(__name__)
 _DRAIN_WAIT_SECONDS: Final = 2.0
 _LONGEST_REST_SECONDS: Final = 120.0
 _FAILURES_BEFORE_GIVING_UP: Final = 5
+# What is left but not received is locked by another syphon; a dead one's locks end within the
+# minute of the queue's LockDuration.
+_PATIENCE_SECONDS: Final = 65.0
 
 
 class Syphon:
@@ -38,7 +41,8 @@ class Syphon:
         """Move messages until every queue is empty or has failed five times in a row.
 
         Empty is believed only when a receive brings nothing *and* a peek answers that nothing is
-        there, since a frozen service answers a receive with nothing too. A destination or queue
+        there, since a frozen service answers a receive with nothing too. Messages that another
+        syphon has locked are waited for, up to 65 s without progress. A destination or queue
         that fails rests for ``syphon_retry_interval``, doubling, before it is tried again.
 
         :param progress: called after each step with the sum so far.
@@ -70,24 +74,29 @@ class Syphon:
 
     async def _drain_queue(self, mover: Mover, tell: Callable[[], None]) -> None:
         failed = 0
+        moved_at = self._shared.clock.now()
         try:
-            while True:
+            while failed < _FAILURES_BEFORE_GIVING_UP:
                 mover.tally.failures.clear()
                 try:
-                    more = await mover.step(wait=_DRAIN_WAIT_SECONDS)
-                    if not more and not mover.tally.failures:
-                        mover.tally.left = await mover.remaining()
+                    if await mover.step(wait=_DRAIN_WAIT_SECONDS):
+                        moved_at = self._shared.clock.now()
+                    elif await self._finished(mover, moved_at):
                         return
                 except ServiceError as error:
                     mover.tally.failures[mover.queue] = str(error)
                 tell()
                 failed = failed + 1 if mover.tally.failures else 0
-                if failed == _FAILURES_BEFORE_GIVING_UP:
-                    return
                 if failed:
                     await self._shared.clock.sleep(self._rest(failed))
         finally:
             await mover.close()
+
+    async def _finished(self, mover: Mover, moved_at: float) -> bool:
+        """Answer whether an empty receive was the end: nothing is left, or not within patience."""
+        mover.tally.left = await mover.remaining()
+        idle = self._shared.clock.now() - moved_at
+        return mover.tally.left == 0 or idle > _PATIENCE_SECONDS
 
     async def _run_queue(self, queue: str) -> None:
         wait = self._shared.options.syphon_long_poll.total_seconds()
