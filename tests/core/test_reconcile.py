@@ -1,4 +1,4 @@
-"""SPEC section 9: ledger and queues prove, per message, that nothing is lost, what came twice and how long it waited."""
+"""SPEC section 9: ledger and queues prove per message that nothing is lost, what came twice, how long it waited."""
 
 from __future__ import annotations
 

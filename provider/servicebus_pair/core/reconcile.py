@@ -231,8 +231,9 @@ def _wait(history: History) -> float | None:
 class Totals:
     """Verdicts in numbers, which add up.
 
-    All count messages, except ``duplicates`` (extra copies) and the waits (seconds). It always holds that ``sent == primary + diverted == delivered + waiting + dead_lettered + lost``
-    and ``messages == sent + unrecorded``.
+    All count messages, except ``duplicates`` (extra copies) and the waits (seconds). It always
+    holds that ``sent == primary + diverted == delivered + waiting + dead_lettered + lost`` and
+    ``messages == sent + unrecorded``.
 
     :param sent: messages that the ledger knows.
     :param primary: those whose first acceptance was by the entity itself.
