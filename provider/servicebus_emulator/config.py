@@ -252,11 +252,10 @@ def _filter(node: _Node, *, properties: Mapping[str, _Node]) -> RuleFilter:
     kind = properties["FilterType"]
     if kind.value not in ("Sql", "Correlation"):
         kind.refuse("Sql, Correlation")
-    described = properties.get(f"{kind.value}Filter")
+    member = f"{kind.value}Filter"
+    described = properties.get(member)
     if described is None:
-        raise ConfigError(
-            f"{node.path}.{kind.value}Filter", value="missing", allowed=f"the filter, of type {kind.value}"
-        )
+        raise ConfigError(node.below(member), value="missing", allowed=f"a filter, because FilterType is {kind.value}")
     if kind.value == "Sql":
         return SqlFilter(expression=_expression(described))
     return _correlation(described)
