@@ -115,8 +115,10 @@ class Processes:
         child.wait()
 
     def stop(self) -> None:
-        """Stop everything that was started, the last one first."""
-        stop(reversed(self._leaders))
+        """Stop everything that was started, the last one first, also what an interrupt kept from being noted."""
+        known = {leader.pid for leader in self._leaders}
+        own = [child for child in psutil.Process().children() if child.pid not in known]
+        stop([*reversed(self._leaders), *(Leader("unnoted", child.pid, child.create_time()) for child in own)])
         for child in self._children.values():
             child.wait()
         self._record.unlink(missing_ok=True)

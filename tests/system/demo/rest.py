@@ -95,7 +95,7 @@ class AirflowApi:
         answer = self._get(f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances")
         return {item["task_id"]: item["state"] or "waiting" for item in answer["task_instances"]}
 
-    def _get(self, path: str, **parameters: str) -> Any:  # noqa: ANN401  what JSON holds
+    def _get(self, path: str, **parameters: str) -> Any:
         return self._http.get(path, params=parameters).raise_for_status().json()
 
 

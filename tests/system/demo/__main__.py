@@ -1,0 +1,86 @@
+"""``make demo``: an outage survived, end to end, on real data.
+
+Exit status: 0 when nothing is lost and every message arrived as it was sent; 1 when not; 2 when the demo itself could
+not run; 130 and 143 when it was interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+from tests.system.demo.flights import expected_messages
+from tests.system.demo.layout import PROJECT, Home
+from tests.system.demo.processes import StartError, stop_recorded
+from tests.system.demo.report import report
+from tests.system.demo.stack import Stack
+from tests.system.demo.story import Story, StoryError
+from tests.system.demo.terminal import Terminal
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+MONTH = 1
+RATE = 400  # messages per second, so that an outage of half a minute falls into publishing
+STOPPED_BY = {signal.SIGINT: 130, signal.SIGTERM: 143}
+
+
+def main() -> int:
+    """Run the demo, or stop what an earlier one left running."""
+    parser = argparse.ArgumentParser(prog="python -m tests.system.demo", description=__doc__)
+    parser.add_argument("--keep", action="store_true", help="leave everything running at the end")
+    parser.add_argument("--stop", action="store_true", help="stop what a run with --keep left running")
+    arguments = parser.parse_args()
+    home = Home()
+    if arguments.stop:
+        names = stop_recorded(home.processes)
+        print(f"stopped: {', '.join(names)}" if names else "nothing was running")
+        return 0
+    for number in STOPPED_BY:
+        signal.signal(number, leave)
+    return run(home, keep=arguments.keep)
+
+
+def leave(number: int, _frame: FrameType | None) -> NoReturn:
+    """End the demo, once: while it stops what it started, further signals change nothing."""
+    for other in STOPPED_BY:
+        signal.signal(other, signal.SIG_IGN)
+    raise SystemExit(STOPPED_BY[signal.Signals(number)])
+
+
+def run(home: Home, *, keep: bool) -> int:
+    """Play the demo and report; stop everything at the end unless it is to be kept."""
+    terminal = Terminal()
+    stack = Stack.lay(home, dags=PROJECT / "dags")
+    keeping = False
+    try:
+        status = play(stack, terminal)
+        keeping = keep
+    except (StartError, StoryError, TimeoutError) as error:
+        print(f"the demo could not go on: {error}", file=sys.stderr)
+        status = 2
+    finally:
+        if not keeping:
+            terminal.say("stopping everything that was started")
+            stack.processes.stop()
+    if keeping:
+        terminal.say(f"left running: {stack.airflow.url}, user admin, password {stack.airflow.password}")
+        terminal.say("stop it with: make demo-stop")
+    return status
+
+
+def play(stack: Stack, terminal: Terminal) -> int:
+    """Start the stack, play the story, compare, and return the exit status."""
+    terminal.say("starting two Service Bus namespaces (contoso, contoso-dr) and Airflow ...")
+    api = stack.start()
+    terminal.say(f"Airflow: {stack.airflow.url}  user admin  password {stack.airflow.password}")
+    expected = expected_messages(month=MONTH)
+    story = Story(stack, api, terminal, expected=len(expected))
+    played = story.play({"month": MONTH, "rate": RATE})
+    return report(stack, expected, story.ledger.records, played, terminal)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,62 @@
+"""Everything that the demo runs: two namespaces and an Airflow."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tests.system.demo.airflow_service import AirflowService, pair_connection, spark_connection
+from tests.system.demo.namespaces import PRIMARY, SECONDARY, Namespace
+from tests.system.demo.processes import Processes, stop_recorded
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.system.demo.layout import Home
+    from tests.system.demo.rest import AirflowApi
+
+__all__ = ["Stack"]
+
+FAILOVER_SECONDS = 5.0
+PING_SECONDS = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """The parts of one demo."""
+
+    home: Home
+    processes: Processes
+    primary: Namespace
+    secondary: Namespace
+    airflow: AirflowService
+
+    @classmethod
+    def lay(cls, home: Home, *, dags: Path) -> Stack:
+        """Remove what an earlier run left, its processes first, and choose the ports of a new one."""
+        stop_recorded(home.processes)
+        if home.root.exists():
+            shutil.rmtree(home.root)
+        home.make()
+        primary = Namespace.on_free_ports(PRIMARY, home=home.root)
+        secondary = Namespace.on_free_ports(SECONDARY, home=home.root)
+        connections = {
+            "contoso_pair": pair_connection(
+                primary, secondary, failover_interval=FAILOVER_SECONDS, ping_primary_interval=PING_SECONDS
+            ),
+            "spark_default": spark_connection(),
+        }
+        processes = Processes(record=home.processes, logs=home.logs)
+        return cls(home, processes, primary, secondary, AirflowService(home, dags, connections))
+
+    def start(self) -> AirflowApi:
+        """Start everything and return the API of a healthy Airflow."""
+        for namespace in (self.primary, self.secondary):
+            namespace.start(self.processes)
+        return self.airflow.start(self.processes)
+
+    def check(self) -> None:
+        """Raise StartError when something has ended that should run."""
+        self.airflow.check(self.processes)
+        self.processes.check(self.secondary.process)

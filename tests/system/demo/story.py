@@ -1,0 +1,136 @@
+"""What happens in the demo, from the first message to the end of the recovery."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from tests.system.demo.ledger import DIVERTED, PRIMARY, SYPHONED, LedgerReader
+from tests.system.demo.outage import KILL_AT, restart_is_due
+from tests.system.demo.picture import Outage
+
+if TYPE_CHECKING:
+    from tests.system.demo.rest import AirflowApi, DagRun
+    from tests.system.demo.stack import Stack
+    from tests.system.demo.terminal import Terminal
+
+__all__ = ["Played", "Story", "StoryError"]
+
+PIPELINE = "flights_pipeline"
+PUBLISH = "publish_flights"
+RECOVERY = "servicebus_pair_recovery"
+WAITING = "wait_for_primary"
+
+PARSED_SECONDS = 60.0
+PUBLISHED_SECONDS = 180.0  # until a third is accepted
+FINISHED_SECONDS = 300.0  # from the primary's return to the end of both DAGs
+TICK = 0.5
+ACTIVE = frozenset({"running", "deferred", "up_for_retry"})
+
+
+class StoryError(RuntimeError):
+    """The demo did not go as it should; the message says where, and which log to read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What happened, for the report."""
+
+    outage: Outage
+    published_at_restart: float  # the part of all messages that was accepted by then
+
+
+class Story:
+    """Plays the demo on a started stack.
+
+    :param expected: how many messages the pipeline is to send.
+    """
+
+    def __init__(self, stack: Stack, api: AirflowApi, terminal: Terminal, *, expected: int) -> None:
+        self._stack = stack
+        self._api = api
+        self._terminal = terminal
+        self._expected = expected
+        self._pipeline: DagRun | None = None
+        self.ledger = LedgerReader(stack.home.ledger)
+
+    def play(self, conf: dict[str, Any]) -> Played:
+        """Run the pipeline, kill the primary in the middle, bring it back, and wait for the recovery."""
+        self._api.wait_for_dag(RECOVERY, seconds=PARSED_SECONDS)
+        self._api.wait_for_dag(PIPELINE, seconds=PARSED_SECONDS)
+        self._pipeline = self._api.trigger(PIPELINE, conf=conf)
+        self._terminal.say(f"triggered the DAG {PIPELINE}: provision, then publish {self._expected:,} messages")
+        self._wait_for_a_third()
+        outage = self._break_the_primary()
+        published = self._accepted() / self._expected
+        self._wait_for_the_end()
+        return Played(outage, published)
+
+    def _wait_for_a_third(self) -> None:
+        deadline = time.monotonic() + PUBLISHED_SECONDS
+        while self._accepted() < self._expected * KILL_AT:
+            self._look(deadline, what=f"a third of {self._expected:,} messages is accepted")
+
+    def _break_the_primary(self) -> Outage:
+        primary = self._stack.primary
+        self._stack.processes.kill(primary.process)
+        began = time.time()
+        self._terminal.say(f"killed the primary's process (SIGKILL) after {self._accepted():,} messages")
+        while not restart_is_due(dead_for=time.time() - began, recovery_waits=self._recovery_waits()):
+            self._look(None, what="the outage lasts")
+        primary.start(self._stack.processes)
+        ended = time.time()
+        noticed = "the recovery DAG waits for it" if self._recovery_waits() else "the recovery DAG has not noticed yet"
+        self._terminal.say(f"started the primary again on the same data after {ended - began:.0f} s; {noticed}")
+        return Outage(began, ended)
+
+    def _wait_for_the_end(self) -> None:
+        deadline = time.monotonic() + FINISHED_SECONDS
+        while not self._all_finished():
+            self._look(deadline, what="both DAGs have finished")
+        self.ledger.read()
+
+    def _all_finished(self) -> bool:
+        recoveries = self._api.runs(RECOVERY)
+        for run in recoveries:
+            self._fail_with(run)
+        return self._current().finished and bool(recoveries) and all(run.finished for run in recoveries)
+
+    def _recovery_waits(self) -> bool:
+        return any(self._api.tasks(run).get(WAITING) == "deferred" for run in self._api.runs(RECOVERY))
+
+    def _look(self, deadline: float | None, *, what: str) -> None:
+        """Say how far things are, make sure that all still runs, and wait for a moment."""
+        self._stack.check()
+        run = self._current()
+        self._fail_with(run)
+        self._terminal.progress(self._progress(run))
+        if deadline is not None and time.monotonic() > deadline:
+            raise StoryError(f"given up waiting until {what}: {self._progress(run)}; see {self._stack.home.logs}")
+        time.sleep(TICK)
+
+    def _progress(self, run: DagRun) -> str:
+        self.ledger.read()
+        counts = {way: self.ledger.count(way) for way in (PRIMARY, DIVERTED, SYPHONED)}
+        tasks = {name: state for item in self._api.runs(RECOVERY) for name, state in self._api.tasks(item).items()}
+        tasks |= self._api.tasks(run)
+        active = [f"{name} {state}" for name, state in tasks.items() if state in ACTIVE]
+        figures = ", ".join(f"{count:,} {way}" for way, count in counts.items())
+        return f"{figures} of {self._expected:,}" + (f"; {', '.join(active)}" if active else "")
+
+    def _current(self) -> DagRun:
+        if self._pipeline is None:
+            raise StoryError("the pipeline has not been triggered yet")
+        self._pipeline = self._api.run(self._pipeline)
+        return replace(self._pipeline)
+
+    def _accepted(self) -> int:
+        self.ledger.read()
+        return self.ledger.count(PRIMARY, DIVERTED)
+
+    def _fail_with(self, run: DagRun) -> None:
+        if run.state == "failed":
+            failed = sorted(name for name, state in self._api.tasks(run).items() if state == "failed")
+            logs = self._stack.home.airflow / "logs" / f"dag_id={run.dag_id}" / f"run_id={run.run_id}"
+            raise StoryError(f"the DAG {run.dag_id} failed in {', '.join(failed)}; see {logs}")

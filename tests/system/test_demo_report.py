@@ -1,0 +1,137 @@
+"""The demo's ledger figures, its verdict, its picture and the moment when the outage ends."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from matplotlib import image
+
+from tests.system.demo.ledger import DIVERTED, PRIMARY, SYPHONED, Figures, LedgerReader, Record, figures
+from tests.system.demo.outage import restart_is_due
+from tests.system.demo.picture import Outage, draw
+from tests.system.demo.summary import Summary, table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GOOD = Summary(
+    sent=36_000,
+    primary=20_000,
+    diverted=16_000,
+    syphoned=16_000,
+    delivered=36_000,
+    duplicates=3,
+    lost=0,
+    seconds=200.0,
+    expected=36_000,
+    differing_fields=0,
+    stranded=0,
+    strangers=0,
+    longest_wait=61.5,
+    outage_seconds=40.0,
+    published_at_restart=0.7,
+    delivered_by_entity={},
+)
+
+
+def line(kind: str, message_id: str, *, route: str = "primary", at: float = 0.0) -> str:
+    """Return one line of a ledger."""
+    record = {"v": 1, "kind": kind, "id": message_id, "entity": "Flights", "route": route, "queue": None, "bytes": 9}
+    return json.dumps(record | {"at": at, "run": "r"}) + "\n"
+
+
+def test_a_growing_ledger_is_read_line_by_line_and_a_half_written_line_waits(tmp_path: Path):
+    reader = LedgerReader(tmp_path)
+    file = tmp_path / "driver.jsonl"
+    whole, rest = line("sent", "a"), line("sent", "b")
+    file.write_text(whole + rest[:20])
+    reader.read()
+    assert [record.message_id for record in reader.records] == ["a"]
+    with file.open("a") as more:
+        more.write(rest[20:])
+    reader.read()
+    reader.read()
+    assert [record.message_id for record in reader.records] == ["a", "b"]
+    assert reader.count(PRIMARY) == 2
+
+
+def test_figures_count_messages_by_way_and_find_the_longest_wait(tmp_path: Path):
+    (tmp_path / "one.jsonl").write_text(
+        line("sent", "a", at=10.0)
+        + line("sent", "b", route="backlog", at=11.0)
+        + line("sent", "c", route="backlog", at=12.0)
+        + line("syphoned", "b", at=71.0)
+        + line("syphoned", "c", at=70.0)
+    )
+    reader = LedgerReader(tmp_path)
+    reader.read()
+    assert figures(reader.records) == Figures(sent=3, primary=1, diverted=2, syphoned=2, longest_wait=60.0)
+
+
+def test_a_message_that_a_retried_task_sent_again_is_one_message(tmp_path: Path):
+    (tmp_path / "one.jsonl").write_text(line("sent", "a") * 2 + line("sent", "a", route="backlog"))
+    reader = LedgerReader(tmp_path)
+    reader.read()
+    assert figures(reader.records) == Figures(sent=1, primary=1, diverted=1, syphoned=0, longest_wait=0.0)
+
+
+def test_a_run_succeeds_with_duplicates_because_delivery_is_at_least_once():
+    assert GOOD.failures == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ({"lost": 1}, "lost"),
+        ({"stranded": 1}, "have not arrived"),
+        ({"strangers": 1}, "never to be sent"),
+        ({"differing_fields": 1}, "not as they were sent"),
+        ({"sent": 35_999}, "35,999 messages were accepted of 36,000"),
+        ({"diverted": 0}, "nothing was proven"),
+    ],
+)
+def test_a_run_fails_by_a_single_fault(fault: dict[str, int], words: str):
+    (reason,) = replace(GOOD, **fault).failures  # type: ignore[arg-type]
+    assert words in reason
+
+
+def test_the_table_shows_the_eight_figures():
+    rows = [row.rsplit("   ", 1) for row in table(GOOD).splitlines()[1:-1]]
+    assert {name.strip(): value.strip() for name, value in rows} == {
+        "sent": "36,000",
+        "straight to the primary": "20,000",
+        "diverted": "16,000",
+        "syphoned": "16,000",
+        "delivered": "36,000",
+        "duplicates": "3",
+        "lost": "0",
+        "longest wait": "61.5 s",
+    }
+
+
+@pytest.mark.parametrize(
+    ("dead_for", "recovery_waits", "due"),
+    [(29.9, True, False), (30.0, False, False), (30.0, True, True), (59.9, False, False), (60.0, False, True)],
+)
+def test_the_outage_lasts_until_the_recovery_waits_within_half_a_minute_and_a_minute(
+    dead_for: float, recovery_waits: bool, due: bool
+):
+    assert restart_is_due(dead_for=dead_for, recovery_waits=recovery_waits) is due
+
+
+def test_the_picture_shows_every_way_and_the_outage_in_its_colour(tmp_path: Path):
+    ways = [(PRIMARY, 0), (DIVERTED, 10), (SYPHONED, 20)]
+    records = [
+        Record(way, "flights", f"{way}-{second}-{number}", 1_700_000_000.0 + start + second)
+        for way, start in ways
+        for second in range(8)
+        for number in range(50)
+    ]
+    path = tmp_path / "flow.png"
+    draw(records, Outage(1_700_000_010.0, 1_700_000_018.0), title="A title", subtitle="A subtitle", path=path)
+    pixels = (image.imread(path)[:, :, :3].reshape(-1, 3) * 255).round().astype("uint8")
+    colours = set(map(bytes, pixels))
+    assert {bytes.fromhex(colour) for colour in ("2f6db5", "e08a1e", "3aa07c", "f3dfdc")} <= colours
