@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
@@ -43,6 +44,7 @@ T = TypeVar("T")
 _NOT_IN_FILES: Final = frozenset({"AuthorizationRules"})
 _LOGGING_TYPES: Final = ("File", "Console", "File,Console", "Console,File")
 
+_NOT_IN_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _LONGEST_SHOWN: Final = 100
 
 _log = logging.getLogger(__name__)
@@ -150,6 +152,8 @@ class _Node:
     def text(self) -> str:
         if not isinstance(self.value, str):
             self.refuse("a string")
+        if _NOT_IN_XML.search(self.value) is not None:
+            self.refuse("a string of characters that XML can carry, as the administration API must")
         return self.value
 
 

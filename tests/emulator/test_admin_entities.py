@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,6 +26,8 @@ from servicebus_emulator.engine.descriptions import (
     SubscriptionDescription,
     TopicDescription,
 )
+from servicebus_emulator.engine.entities import QueueEntity
+from servicebus_emulator.engine.message import Content
 from servicebus_emulator.engine.namespace import Namespace
 from servicebus_emulator.engine.timespan import TimeSpan
 
@@ -34,12 +37,36 @@ if TYPE_CHECKING:
     from azure.core.rest import HttpRequest
 
 BACKLOG = "contoso/x-servicebus-transfer/0"
+FAR = 4_000_000_000_000
 FOR_EVER = timedelta(days=10675199, hours=2, minutes=48, seconds=5.477581)
 
 
 def plain(request: HttpRequest) -> HttpRequest:
     request.url = request.url.replace("https://", "http://", 1)
     return request
+
+
+class TickingClock:
+    """A clock on which a millisecond passes whenever somebody looks."""
+
+    def __init__(self) -> None:
+        self._moments = count(1_790_000_000_000)
+
+    def now(self) -> int:
+        return next(self._moments)
+
+
+def message(*, scheduled_for: int | None = None) -> Content:
+    return Content(
+        header=b"",
+        annotations=b"",
+        annotation_count=0,
+        sections=b"a flight",
+        time_to_live=None,
+        scheduled_for=scheduled_for,
+        session_id=None,
+        ping=False,
+    )
 
 
 class PlainTransport(AioHttpTransport):
@@ -54,7 +81,7 @@ class BlockingPlainTransport(RequestsTransport):
 
 @pytest.fixture
 def namespace() -> Namespace:
-    return Namespace("contoso")
+    return Namespace("contoso", clock=TickingClock())
 
 
 @pytest.fixture
@@ -350,18 +377,33 @@ async def test_topics_and_subscriptions_are_listed_with_their_runtime_properties
     assert (subscription.name, subscription.total_message_count) == ("of-b", 0)
 
 
-async def test_runtime_properties_tell_times_and_counts(client: ServiceBusAdministrationClient):
+async def test_runtime_properties_tell_when_a_queue_was_created_and_updated(client: ServiceBusAdministrationClient):
     await client.create_queue("q")
     before = await client.get_queue_runtime_properties("q")
-    await asyncio.sleep(0.002)
     await client.update_queue(await client.get_queue("q"), max_delivery_count=5)
     after = await client.get_queue_runtime_properties("q")
 
     assert before.created_at_utc == before.updated_at_utc == after.created_at_utc < after.updated_at_utc
     assert after.accessed_at_utc >= after.created_at_utc
+
+
+async def test_runtime_properties_count_messages_by_where_they_wait(
+    client: ServiceBusAdministrationClient, namespace: Namespace
+):
+    await client.create_queue("q")
+    queue = namespace.find("q")
+    assert isinstance(queue, QueueEntity)
+    queue.send([message() for _ in range(5)])
+    queue.schedule([message(scheduled_for=FAR)])
+    (taken,) = queue.main.take(1)
+    assert taken.lock is not None
+    queue.main.dead_letter(taken.lock.token, reason="bad", description="test")
+
+    seen = await client.get_queue_runtime_properties("q")
+
     counts = ("active", "scheduled", "dead_letter", "transfer", "transfer_dead_letter", "total")
-    assert [getattr(after, f"{name}_message_count") for name in counts] == [0] * 6
-    assert after.size_in_bytes == 0
+    assert [getattr(seen, f"{name}_message_count") for name in counts] == [4, 1, 1, 0, 0, 6]
+    assert seen.size_in_bytes == 6 * len(message().sections)
 
 
 async def test_a_new_subscription_has_the_default_rule_that_lets_all_pass(client: ServiceBusAdministrationClient):

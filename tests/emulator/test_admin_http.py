@@ -12,7 +12,7 @@ import pytest
 from aiohttp import ClientSession
 
 from servicebus_emulator.admin.server import AdminServer
-from servicebus_emulator.engine.descriptions import EntityStatus, QueueDescription, TopicDescription
+from servicebus_emulator.engine.descriptions import EntityStatus, QueueDescription, RuleDescription, TopicDescription
 from servicebus_emulator.engine.namespace import Namespace
 from servicebus_emulator.engine.timespan import TimeSpan
 
@@ -161,6 +161,8 @@ async def test_a_document_too_deep_or_too_long_is_refused(http: ClientSession):
     [
         (b"", "not well-formed"),
         (b"<entry", "not well-formed"),
+        (b"<?xml version='1.0' encoding='unheard-of'?><entry/>", "unknown encoding"),
+        (b"<?xml version='1.0' encoding='utf-7'?><entry/>", "encodings are not supported"),
         (b"<entry xmlns='http://www.w3.org/2005/Atom'/>", "an Atom entry"),
         (b"<QueueDescription/>", "an Atom entry"),
         (entry(kind="EventHubDescription"), "EventHubDescription"),
@@ -176,6 +178,41 @@ async def test_a_document_that_describes_no_queue_is_refused_with_the_reason(
 ):
     assert re.search(reason, await refused(http, body)) is not None
     assert namespace.list_queues() == ()
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        (
+            "<Filter i:type='TrueFilter'><SqlExpression>1=1</SqlExpression></Filter>"
+            "<Action i:type='EmptyRuleAction'/><Name>first</Name>"
+        ),
+        "<Name>first</Name>",
+    ],
+)
+async def test_a_subscription_may_name_the_rule_that_lets_all_pass(
+    http: ClientSession, namespace: Namespace, rule: str
+):
+    namespace.create_topic(TopicDescription("t"))
+    body = entry(f"<DefaultRuleDescription>{rule}</DefaultRuleDescription>", kind="SubscriptionDescription")
+
+    async with http.put(f"/t/Subscriptions/s?{VERSION}", data=body) as response:
+        assert response.status == 201
+
+    assert namespace.get_subscription("t", "s").rules == (RuleDescription("first"),)
+
+
+async def test_a_subscription_that_would_filter_is_refused_as_long_as_nothing_filters(
+    http: ClientSession, namespace: Namespace
+):
+    namespace.create_topic(TopicDescription("t"))
+    rule = "<DefaultRuleDescription><Filter i:type='SqlFilter'/></DefaultRuleDescription>"
+
+    async with http.put(f"/t/Subscriptions/s?{VERSION}", data=entry(rule, kind="SubscriptionDescription")) as response:
+        assert response.status == 501
+        assert "filter SqlFilter" in await response.text()
+
+    assert namespace.list_subscriptions("t") == ()
 
 
 @pytest.mark.parametrize(
@@ -198,7 +235,8 @@ async def test_a_request_the_api_does_not_know_gets_an_atom_error(
 
 
 async def test_health_answers_json_and_a_queue_may_still_be_named_health(http: ClientSession, namespace: Namespace):
-    namespace.create_queue(QueueDescription("health"))
+    async with http.put(f"/health?{VERSION}", data=entry()) as response:
+        assert namespace.get_queue("health").path == "health"
 
     async with http.get("/health") as response:
         assert await response.json() == {"status": "ok", "namespace": "contoso", "queues": 1, "topics": 0}

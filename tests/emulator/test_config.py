@@ -227,6 +227,8 @@ RULE = f"{SUBSCRIPTION}.Rules.0.Properties"
         (f"{QUEUE}.Properties.RequiresSession", "true", r"RequiresSession is 'true'; allowed: true, false"),
         (f"{QUEUE}.Properties.Status", "On", r"Status is 'On'; allowed: Active, Disabled"),
         (f"{QUEUE}.Properties.ForwardTo", "else", r"Properties.ForwardTo is 'else'; allowed: none on an entity"),
+        (f"{QUEUE}.Properties.UserMetadata", "a\x01b", r"UserMetadata is 'a.*b'; allowed: .*characters that XML"),
+        (f"{QUEUE}.Properties.UserMetadata", "\ud800", r"UserMetadata is .*; allowed: .*characters that XML"),
         (
             f"{QUEUE}.Properties.Lockduration",
             "PT1M",

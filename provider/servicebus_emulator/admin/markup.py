@@ -71,7 +71,9 @@ def parse(document: bytes) -> Element:
     parser.StartDoctypeDeclHandler = refuse_document_type
     try:
         parser.Parse(document, True)  # noqa: FBT003 - expat takes "this is all" by position only
-    except expat.ExpatError as error:
+    except MarkupError:
+        raise
+    except (expat.ExpatError, LookupError, ValueError) as error:  # the last two: an encoding that expat cannot read
         raise MarkupError(f"the document is not well-formed XML: {error}") from error
     return builder.close()
 
