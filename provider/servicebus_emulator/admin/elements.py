@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from servicebus_emulator.engine.descriptions import (
+    Description,
     QueueDescription,
     SubscriptionDescription,
     TopicDescription,
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ELEMENTS", "READ_ONLY"]
 
-ELEMENTS: Final[Mapping[type[QueueDescription | TopicDescription | SubscriptionDescription], tuple[str, ...]]] = {
+ELEMENTS: Final[Mapping[type[Description], tuple[str, ...]]] = {
     QueueDescription: (
         "LockDuration",
         "MaxSizeInMegabytes",

@@ -16,6 +16,7 @@ from servicebus_emulator.admin.markup import COUNTS, SCHEMA_INSTANCE, SERVICE_BU
 from servicebus_emulator.engine.descriptions import (
     AccessRight,
     AuthorizationRule,
+    Description,
     DescriptionError,
     EntityStatus,
     MessageCounts,
@@ -30,9 +31,8 @@ if TYPE_CHECKING:
 
     from servicebus_emulator.engine.namespace import EntityTimes
 
-__all__ = ["Description", "Runtime", "decode", "encode", "format_time", "property_name", "property_types"]
+__all__ = ["Runtime", "decode", "encode", "format_time", "property_name", "property_types"]
 
-Description = QueueDescription | TopicDescription | SubscriptionDescription
 D = TypeVar("D", QueueDescription, TopicDescription, SubscriptionDescription)
 
 

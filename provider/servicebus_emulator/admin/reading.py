@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from servicebus_emulator.admin.atom import Entry, entry_document, feed_document, namespace_content
-from servicebus_emulator.admin.fields import Description, Runtime, encode
+from servicebus_emulator.admin.fields import Runtime, encode
 from servicebus_emulator.admin.requests import Page, Request
 from servicebus_emulator.admin.resources import (
     Entity,
@@ -21,6 +21,7 @@ from servicebus_emulator.admin.resources import (
 )
 from servicebus_emulator.admin.rules import encode_rule
 from servicebus_emulator.engine.descriptions import (
+    Description,
     QueueDescription,
     SubscriptionDescription,
     TopicDescription,

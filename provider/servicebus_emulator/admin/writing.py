@@ -6,12 +6,13 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from servicebus_emulator.admin.atom import content_of
-from servicebus_emulator.admin.fields import Description, decode
+from servicebus_emulator.admin.fields import decode
 from servicebus_emulator.admin.markup import SCHEMA_INSTANCE, SERVICE_BUS, parse
 from servicebus_emulator.admin.resources import Entity, Subscription
 from servicebus_emulator.engine.descriptions import (
     DEFAULT_RULE,
     DEFAULT_RULE_NAME,
+    Description,
     DescriptionError,
     QueueDescription,
     RuleDescription,

@@ -24,6 +24,7 @@ __all__ = [
     "AccessRight",
     "AuthorizationRule",
     "CorrelationFilter",
+    "Description",
     "DescriptionError",
     "EntityStatus",
     "FilterValue",
@@ -304,6 +305,9 @@ class SubscriptionDescription:
         return f"{self.topic_path}/Subscriptions/{self.name}"
 
 
+Description = QueueDescription | TopicDescription | SubscriptionDescription
+"""What stands behind a path."""
+
 _MAX_PATH: Final = 260
 _MAX_NAME: Final = 50
 _MAX_METADATA: Final = 1024
@@ -353,9 +357,9 @@ def entity_path_of(address: str) -> str:
 
 
 def check_update(
-    current: QueueDescription | TopicDescription | SubscriptionDescription,
+    current: Description,
     *,
-    proposed: QueueDescription | TopicDescription | SubscriptionDescription,
+    proposed: Description,
 ) -> None:
     """Check that an update leaves alone what is fixed when an entity is created.
 
@@ -378,7 +382,7 @@ def _check_number(field: str, *, value: int, least: int, most: int) -> None:
         raise DescriptionError(field, value=value, allowed=f"{least} .. {most}")
 
 
-def _check_lifetime(entity: QueueDescription | TopicDescription | SubscriptionDescription) -> None:
+def _check_lifetime(entity: Description) -> None:
     _check_span(
         "default_message_time_to_live",
         value=entity.default_message_time_to_live,
