@@ -89,11 +89,10 @@ class ServiceBusAdministration:
             path,
             max_size_in_megabytes=shape.max_size_in_megabytes,
             max_delivery_count=shape.max_delivery_count,
-            default_message_time_to_live=shape.default_message_time_to_live,
-            auto_delete_on_idle=shape.auto_delete_on_idle,
             lock_duration=shape.lock_duration,
             dead_lettering_on_message_expiration=shape.dead_lettering_on_message_expiration,
             enable_batched_operations=shape.enable_batched_operations,
+            **_bounded_durations(shape),
         )
         await self._bounded(f"create queue {path}", creation)
 
@@ -155,6 +154,15 @@ class _PlainHttpTransport(AioHttpTransport):  # type: ignore[misc]  # exported a
     async def send(self, request: Any, **settings: Any) -> Any:
         request.url = request.url.replace("https://", "http://", 1)
         return await super().send(request, **settings)
+
+
+def _bounded_durations(shape: QueueShape) -> dict[str, str]:
+    """Leave out what is unbounded: it is the service's default, and the SDK (7.15) would round it up beyond it."""
+    durations = {
+        "default_message_time_to_live": shape.default_message_time_to_live,
+        "auto_delete_on_idle": shape.auto_delete_on_idle,
+    }
+    return {name: value for name, value in durations.items() if value != MAX_TIME_SPAN}
 
 
 def _shape(queue: QueueProperties) -> QueueShape:
