@@ -156,7 +156,7 @@ class _PlainHttpTransport(AioHttpTransport):  # type: ignore[misc]  # exported a
         return await super().send(request, **settings)
 
 
-def _bounded_durations(shape: QueueShape) -> dict[str, str]:
+def _bounded_durations(shape: QueueShape) -> dict[str, Any]:
     """Leave out what is unbounded: it is the service's default, and the SDK (7.15) would round it up beyond it."""
     durations = {
         "default_message_time_to_live": shape.default_message_time_to_live,
