@@ -356,6 +356,8 @@ class MessageQueue:
         return self._lines_of_sessions().pop(hold.session_id)
 
     def _hand_out(self, messages: list[Message], *, hold: SessionHold | None, delete: bool) -> None:
+        if len(messages) == 0:
+            return
         if delete:
             for message in messages:
                 self._remove(message)

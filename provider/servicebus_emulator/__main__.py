@@ -1,0 +1,127 @@
+"""The command line: ``python -m servicebus_emulator``."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from servicebus_emulator.config import ConfigError, NamespaceConfig, load_config
+from servicebus_emulator.engine.journal import JournalError
+from servicebus_emulator.hosting import Emulator
+
+__all__ = ["main"]
+
+_DEFAULT_NAME: Final = "sbemulatorns"
+_AMQP_PORT: Final = 5672
+_ADMIN_PORT: Final = 5300
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Serve namespaces until SIGTERM or SIGINT; return the exit status.
+
+    One line per namespace on standard output says when it is ready:
+    ``ready namespace=contoso amqp=127.0.0.1:5672 admin=127.0.0.1:5300``. The log is on standard error.
+    """
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    logging.basicConfig(level=options.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        configs = () if options.config is None else load_config(options.config)
+        emulator = Emulator(
+            _names(options.namespace, configs=configs),
+            host=options.host,
+            amqp_port=options.amqp_port,
+            admin_port=options.admin_port,
+            data=options.data,
+            configs=configs,
+        )
+    except (ConfigError, ValueError) as error:
+        parser.error(str(error))
+    except OSError as error:
+        parser.error(f"--config cannot be read: {error}")
+    return asyncio.run(_serve(emulator))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="servicebus-emulator",
+        description="An embedded Service Bus: AMQP 1.0 and the administration API, for tests and demonstrations.",
+        epilog="Whoever reaches its ports is let in: bind a loopback address.",
+    )
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE", help="entities to begin with, in the shape of Microsoft's emulator"
+    )
+    parser.add_argument(
+        "--namespace",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help=f"a namespace to serve; repeatable (default: those of --config, else {_DEFAULT_NAME})",
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: %(default)s)")
+    parser.add_argument(
+        "--amqp-port",
+        type=int,
+        default=_AMQP_PORT,
+        metavar="N",
+        help="AMQP port of the first namespace, counted up for the next; 0 = any (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--admin-port",
+        type=int,
+        default=_ADMIN_PORT,
+        metavar="N",
+        help="administration port of the first namespace, counted up for the next; 0 = any (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--data", type=Path, metavar="DIR", help="the folder in which the state is kept (default: in memory only)"
+    )
+    parser.add_argument(
+        "--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"], help="(default: %(default)s)"
+    )
+    return parser
+
+
+def _names(wanted: Sequence[str], *, configs: Sequence[NamespaceConfig]) -> list[str]:
+    if len(wanted) > 0:
+        return list(wanted)
+    return [config.name for config in configs] or [_DEFAULT_NAME]
+
+
+async def _serve(emulator: Emulator) -> int:
+    loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    try:
+        async with emulator:
+            for each in emulator.namespaces:
+                print(  # noqa: T201 - the line that whoever started the process waits for
+                    f"ready namespace={each.name} amqp={each.host}:{each.amqp_port} admin={each.host}:{each.admin_port}",
+                    flush=True,
+                )
+            return await _until(stopped, emulator=emulator)
+    except (OSError, JournalError) as error:
+        print(f"servicebus-emulator: error: {error}", file=sys.stderr)  # noqa: T201 - the command's last word
+        return 1
+
+
+async def _until(stopped: asyncio.Event, *, emulator: Emulator) -> int:
+    failure = asyncio.ensure_future(emulator.wait_for_failure())
+    stop = asyncio.ensure_future(stopped.wait())
+    done, pending = await asyncio.wait([failure, stop], return_when=asyncio.FIRST_COMPLETED)
+    for task in pending:
+        task.cancel()
+    for task in done:
+        task.result()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,45 @@
+"""Where a link leads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from servicebus_emulator.engine.entities import SubQueue
+
+__all__ = ["CBS", "Address"]
+
+CBS = "$cbs"
+
+_MANAGEMENT = "/$management"
+_SUB_QUEUES = (
+    ("/$transfer/$deadletterqueue", SubQueue.TRANSFER_DEAD_LETTER),
+    ("/$deadletterqueue", SubQueue.DEAD_LETTER),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """An address of a source or target, taken apart.
+
+    :ivar path: the path of the entity, as the client spells it.
+    :ivar part: the entity's queue or one of its sub-queues.
+    :ivar management: whether the link carries requests about the entity instead of messages.
+    """
+
+    path: str
+    part: SubQueue = SubQueue.MAIN
+    management: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """Take an address apart: a path, or a URL such as ``amqps://host:port/path`` of which the path counts."""
+        path = urlsplit(text).path if "://" in text else text
+        path = path.strip("/")
+        management = path.casefold().endswith(_MANAGEMENT)
+        if management:
+            path = path[: -len(_MANAGEMENT)]
+        for suffix, part in _SUB_QUEUES:
+            if path.casefold().endswith(suffix):
+                return cls(path[: -len(suffix)], part, management)
+        return cls(path, SubQueue.MAIN, management)

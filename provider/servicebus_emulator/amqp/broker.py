@@ -1,0 +1,307 @@
+"""One namespace at work: everything of one turn of the event loop is made durable together, then answered.
+
+A turn (:meth:`Broker._turn`) runs once after any number of arrivals: time-outs take effect, receivers
+get what is waiting for them, one commit makes it all durable, then the answers are given and the bytes
+leave. So a batch, or many single sends at once, cost one transaction, and nobody hears of anything that
+a crash could take back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from servicebus_emulator.engine.clock import Clock
+from servicebus_emulator.engine.effects import Happened, Timed
+from servicebus_emulator.engine.errors import BrokerError, SessionLockLost
+from servicebus_emulator.engine.journal import JournalError
+from servicebus_emulator.engine.namespace import AnyEntity, Namespace
+from servicebus_emulator.engine.queue import MessageQueue
+from servicebus_emulator.engine.sessions import SessionHold
+
+__all__ = ["Attached", "Broker", "Carrier", "Receiver", "SessionWaiter"]
+
+_log = logging.getLogger(__name__)
+
+
+class Carrier(Protocol):
+    """A connection, as the broker sees it."""
+
+    closed: bool
+
+    def flush(self) -> None:
+        """Send the bytes that are ready."""
+        ...
+
+    def close(self) -> None:
+        """Close in good order."""
+        ...
+
+    def abort(self) -> None:
+        """Drop the connection and what is ready to be sent on it."""
+        ...
+
+
+class Attached(Protocol):
+    """A link to an entity."""
+
+    @property
+    def entity(self) -> AnyEntity:
+        """The entity to which the link leads."""
+        ...
+
+    def obstacle(self) -> BrokerError | None:
+        """Return why the link cannot go on, if its entity was deleted or changed its status."""
+        ...
+
+    def refuse(self, error: BrokerError) -> None:
+        """Detach the link with an error."""
+        ...
+
+
+class Receiver(Attached, Protocol):
+    """A link on which messages of one queue leave."""
+
+    queue: MessageQueue
+    hold: SessionHold | None
+
+    @property
+    def demand(self) -> int:
+        """How many messages the peer is ready to take."""
+        ...
+
+    def give(self, limit: int) -> None:
+        """Take up to `limit` messages from the queue and send them."""
+        ...
+
+    def finish_drain(self) -> None:
+        """Answer a drain, now that what was waiting has been sent."""
+        ...
+
+
+class SessionWaiter(Protocol):
+    """A receiver that waits for any session of a queue."""
+
+    queue: MessageQueue
+
+    def try_session(self) -> bool:
+        """Try to attach to a session; return whether the wait is over, and the waiter forgotten."""
+        ...
+
+
+class Broker:
+    """Drives one namespace in the running event loop.
+
+    :param namespace: the entities.
+    :param clock: the clock that the namespace runs on.
+    :param on_failure: called when the state can no longer be made durable; nothing was answered that was not.
+    """
+
+    def __init__(self, namespace: Namespace, *, clock: Clock, on_failure: Callable[[JournalError], None]) -> None:
+        self.namespace = namespace
+        self._clock = clock
+        self._on_failure = on_failure
+        self._loop = asyncio.get_running_loop()
+        self._turn_due = False
+        self._in_turn = False
+        self._stopped = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due: int | None = None
+        self._asked: set[MessageQueue] = set()
+        self._answers: list[tuple[Carrier, Callable[[], None]]] = []
+        self._carriers: set[Carrier] = set()
+        self._dirty: set[Carrier] = set()
+        self._links: set[Attached] = set()
+        self._receivers: dict[Timed, deque[Receiver]] = {}
+        self._waiters: dict[Timed, deque[SessionWaiter]] = {}
+        self._by_hold: dict[SessionHold, Receiver] = {}
+        namespace.on_effects(self.wake)
+        self.wake()
+
+    def stop(self) -> None:
+        """Make durable and answer what happened, close the connections and stop working."""
+        self._turn()
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for carrier in tuple(self._carriers):
+            carrier.close()
+
+    def wake(self) -> None:
+        """Have a turn run soon."""
+        if not self._turn_due and not self._stopped:
+            self._turn_due = True
+            self._loop.call_soon(self._turn)
+
+    def answer(self, carrier: Carrier, action: Callable[[], None]) -> None:
+        """Run `action`, which answers a peer, once what happened so far is durable."""
+        self._answers.append((carrier, action))
+        self.wake()
+
+    def call_later(self, milliseconds: int, action: Callable[[], None]) -> asyncio.TimerHandle:
+        """Run `action` after a while."""
+        return self._loop.call_later(milliseconds / 1000, action)
+
+    def mark_dirty(self, carrier: Carrier) -> None:
+        """Have the carrier's bytes sent at the end of the turn."""
+        self._dirty.add(carrier)
+        if not self._in_turn:
+            self.wake()
+
+    # Connections and links
+
+    def opened(self, carrier: Carrier) -> None:
+        """Register a connection."""
+        self._carriers.add(carrier)
+
+    def left(self, carrier: Carrier) -> None:
+        """Forget a connection."""
+        self._carriers.discard(carrier)
+        self._dirty.discard(carrier)
+
+    def add(self, link: Attached) -> None:
+        """Register a link, to be detached when its entity goes."""
+        self._links.add(link)
+
+    def remove(self, link: Attached) -> None:
+        """Forget a link."""
+        self._links.discard(link)
+
+    def add_receiver(self, receiver: Receiver) -> None:
+        """Register a receiver for what its queue holds."""
+        self.add(receiver)
+        self._receivers.setdefault(receiver.queue, deque()).append(receiver)
+        if receiver.hold is not None:
+            self._by_hold[receiver.hold] = receiver
+
+    def remove_receiver(self, receiver: Receiver) -> None:
+        """Forget a receiver."""
+        self.remove(receiver)
+        _remove_from(self._receivers, key=receiver.queue, item=receiver)
+        if receiver.hold is not None:
+            self._by_hold.pop(receiver.hold, None)
+
+    def add_waiter(self, waiter: SessionWaiter) -> None:
+        """Register a receiver that waits for a session, first come first served."""
+        self._waiters.setdefault(waiter.queue, deque()).append(waiter)
+
+    def remove_waiter(self, waiter: SessionWaiter) -> None:
+        """Forget a receiver that waits for a session."""
+        _remove_from(self._waiters, key=waiter.queue, item=waiter)
+
+    def ask(self, queue: MessageQueue) -> None:
+        """Have the queue's receivers served in the next turn: one of them can take more."""
+        self._asked.add(queue)
+        self.wake()
+
+    # A turn
+
+    def _turn(self) -> None:
+        self._turn_due = False
+        if self._stopped:
+            return
+        self._in_turn = True
+        try:
+            self._act()
+        finally:
+            self._in_turn = False
+
+    def _act(self) -> None:
+        self.namespace.advance()
+        self._spread(self.namespace.take_effects())
+        try:
+            self.namespace.commit()
+        except JournalError as error:
+            self._fail(error)
+            return
+        answers, self._answers = self._answers, []
+        for carrier, action in answers:
+            if not carrier.closed:
+                self._give_answer(carrier, action)
+        dirty, self._dirty = self._dirty, set()
+        for carrier in dirty:
+            carrier.flush()
+        self._set_timer()
+
+    def _give_answer(self, carrier: Carrier, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except Exception:
+            # One client's trouble must not keep the others from their answers.
+            _log.exception("namespace %s: an answer failed, its connection is dropped", self.namespace.name)
+            carrier.abort()
+        else:
+            self._dirty.add(carrier)
+
+    def _spread(self, happened: Happened) -> None:
+        for hold in happened.lost:
+            receiver = self._by_hold.get(hold)
+            if receiver is not None:
+                receiver.refuse(SessionLockLost(f"the lock on session {hold.session_id!r} has expired"))
+        if len(happened.gone) > 0:
+            self._refuse_unusable(happened.gone)
+        for queue in happened.changed:
+            for waiter in tuple(self._waiters.get(queue, ())):
+                if not waiter.try_session():
+                    break
+            if isinstance(queue, MessageQueue):
+                self._asked.add(queue)
+        asked, self._asked = self._asked, set()
+        for each in asked:
+            self._serve(each)
+
+    def _serve(self, queue: MessageQueue) -> None:
+        receivers = self._receivers.get(queue)
+        if receivers is None:
+            return
+        hungry = [receiver for receiver in receivers if receiver.demand > 0]
+        share = -(-queue.waiting_count() // max(1, len(hungry)))
+        for receiver in hungry:
+            waiting = share if receiver.hold is None else queue.waiting_count(hold=receiver.hold)
+            if waiting > 0:
+                receiver.give(min(waiting, receiver.demand))
+        for receiver in tuple(receivers):
+            receiver.finish_drain()
+        # Who was served first is served last the next time.
+        receivers.rotate(-1)
+
+    def _refuse_unusable(self, keys: frozenset[int]) -> None:
+        for link in [link for link in self._links if link.entity.key in keys]:
+            error = link.obstacle()
+            if error is not None:
+                link.refuse(error)
+
+    def _set_timer(self) -> None:
+        due = self.namespace.next_due()
+        if due == self._timer_due:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._timer_due = due
+        if due is not None:
+            # A millisecond late rather than early: waking early would only mean waking twice.
+            self._timer = self.call_later(max(0, due - self._clock.now()) + 1, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._timer_due = None
+        self.wake()
+
+    def _fail(self, error: JournalError) -> None:
+        self._stopped = True
+        _log.critical("namespace %s: cannot store its state and stops: %s", self.namespace.name, error)
+        for carrier in tuple(self._carriers):
+            carrier.abort()
+        self._on_failure(error)
+
+
+def _remove_from(lines: dict[Timed, deque[Any]], *, key: Timed, item: object) -> None:
+    line = lines.get(key)
+    if line is not None and item in line:
+        line.remove(item)
+        if len(line) == 0:
+            del lines[key]

@@ -1,0 +1,292 @@
+"""One AMQP connection: bytes in, Proton's events to the links, bytes out.
+
+Qpid Proton's engine (Connection, Transport, Collector) is driven by an asyncio protocol. Bytes leave at
+two moments only: when bytes came in (for what opens, closes and keeps alive), and at the end of a turn of
+the broker, when what they tell is durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from cproton import ffi, lib
+from proton import Collector, Connection, Link, Session, Transport
+
+from servicebus_emulator.amqp import proton
+from servicebus_emulator.amqp.broker import Broker
+from servicebus_emulator.amqp.requests import AnswerEnd
+from servicebus_emulator.engine.errors import BrokerError
+
+__all__ = ["AmqpConnection", "LinkEnd"]
+
+_MAX_FRAME_SIZE: Final = 64 * 1024
+
+_log = logging.getLogger(__name__)
+
+
+class LinkEnd(Protocol):
+    """This side of a link."""
+
+    def opened(self) -> None:
+        """Note that the link is attached on both sides."""
+        ...
+
+    def delivered(self, delivery: proton.Handle) -> None:
+        """Note that a delivery arrived, or that the peer changed one."""
+        ...
+
+    def flowed(self) -> None:
+        """Note that the peer's credit changed."""
+        ...
+
+    def closed(self) -> None:
+        """Note that the link is gone."""
+        ...
+
+
+class AmqpConnection(asyncio.Protocol):
+    """Serves one client.
+
+    :param broker: the namespace at work.
+    :param attach: makes this side of a link that the client attaches, or raises why not; None when the
+        answer comes later, by :meth:`complete_attach` or :meth:`refuse_attach`.
+    :ivar congested: whether the client reads more slowly than it is sent to.
+    :ivar closed: whether the connection is gone.
+    :ivar answer_ends: the links on which the client receives answers to requests.
+    """
+
+    def __init__(self, broker: Broker, *, attach: Callable[[AmqpConnection, Link], LinkEnd | None]) -> None:
+        self.broker = broker
+        self.congested = False
+        self.closed = False
+        self.answer_ends: list[AnswerEnd] = []
+        self._attach = attach
+        self._ends: dict[int, LinkEnd] = {}
+        self._sessions: dict[int, int] = {}
+        self._socket: asyncio.Transport | None = None
+        self._heartbeat: asyncio.TimerHandle | None = None
+        self._collector = Collector()
+        self._connection = Connection()
+        self._connection.collect(self._collector)
+        self._transport = Transport(Transport.SERVER)
+        self._transport.max_frame_size = _MAX_FRAME_SIZE
+        sasl = self._transport.sasl()
+        sasl.allowed_mechs("ANONYMOUS")
+        self._transport.bind(self._connection)
+        self._raw_transport = self._transport._impl  # noqa: SLF001 - the only door to what Proton wraps
+        self._raw_collector = self._collector._impl  # noqa: SLF001
+        self._handlers = self._by_event_type()
+
+    # asyncio's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin to serve."""
+        assert isinstance(transport, asyncio.Transport)
+        self._socket = transport
+        self.broker.opened(self)
+        self.flush()
+
+    def data_received(self, data: bytes) -> None:
+        """Feed Proton and hand out what it makes of it."""
+        view = memoryview(data)
+        while len(view) > 0 and not self.closed:
+            capacity = lib.pn_transport_capacity(self._raw_transport)
+            if capacity <= 0:
+                break
+            size = min(capacity, len(view))
+            lib.pn_transport_push(self._raw_transport, ffi.from_buffer(view[:size]), size)
+            view = view[size:]
+            self._handle_events()
+        self.flush()
+
+    def eof_received(self) -> bool:
+        """Close: a client that sends no more is gone."""
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Let go of everything the client held."""
+        self.closed = True
+        if exc is not None:
+            _log.debug("connection lost: %s", exc)
+        if self._heartbeat is not None:
+            self._heartbeat.cancel()
+        ends, self._ends = self._ends, {}
+        for end in ends.values():
+            end.closed()
+        self.broker.left(self)
+
+    def pause_writing(self) -> None:
+        """Stop handing out messages until the client has read what is on its way."""
+        self.congested = True
+
+    def resume_writing(self) -> None:
+        """Go on handing out messages."""
+        self.congested = False
+        for end in tuple(self._ends.values()):
+            end.flowed()
+
+    # The broker's side
+
+    def flush(self) -> None:
+        """Send the bytes that Proton has ready."""
+        socket = self._socket
+        if socket is None or self.closed:
+            return
+        transport = self._raw_transport
+        pending = lib.pn_transport_pending(transport)
+        while pending > 0:
+            buffer = bytearray(pending)
+            size = lib.pn_transport_peek(transport, ffi.from_buffer(buffer), pending)
+            if size <= 0:
+                break
+            socket.write(bytes(buffer[:size]))
+            lib.pn_transport_pop(transport, size)
+            pending = lib.pn_transport_pending(transport)
+        if pending < 0:
+            socket.close()
+
+    def abort(self) -> None:
+        """Drop the connection and what is ready to be sent on it."""
+        self.closed = True
+        if self._socket is not None:
+            self._socket.abort()
+
+    def close(self) -> None:
+        """Close in good order, if the client lets us."""
+        self._connection.close()
+        self.flush()
+        if self._socket is not None:
+            self._socket.close()
+
+    # The links' side
+
+    def detach(self, link: Link, *, error: BrokerError) -> None:
+        """End a link with an error."""
+        self._end_link(proton.identity(link._impl))  # noqa: SLF001
+        link.condition = proton.condition_of(error)
+        link.close()
+        self.broker.mark_dirty(self)
+
+    def complete_attach(self, link: Link, end: LinkEnd) -> None:
+        """Answer an attach: the link is open."""
+        self.hold_attach(link, end)
+        link.open()
+        end.opened()
+        self.broker.mark_dirty(self)
+
+    def refuse_attach(self, link: Link, *, error: BrokerError) -> None:
+        """Answer an attach with a refusal: source and target null, then a detach that says why."""
+        self._end_link(proton.identity(link._impl))  # noqa: SLF001
+        link.source.type = link.source.UNSPECIFIED
+        link.target.type = link.target.UNSPECIFIED
+        link.open()
+        link.condition = proton.condition_of(error)
+        link.close()
+        self.broker.mark_dirty(self)
+
+    def hold_attach(self, link: Link, end: LinkEnd) -> None:
+        """Keep an attach open that is answered later."""
+        handle = link._impl  # noqa: SLF001
+        self._ends[proton.identity(handle)] = end
+        self._sessions[proton.identity(handle)] = proton.identity(lib.pn_link_session(handle))
+
+    # Proton's side
+
+    def _by_event_type(self) -> dict[int, Callable[[Any], None]]:
+        return {
+            lib.PN_DELIVERY: self._on_delivery,
+            lib.PN_LINK_FLOW: self._on_flow,
+            lib.PN_CONNECTION_REMOTE_OPEN: self._on_connection_open,
+            lib.PN_SESSION_REMOTE_OPEN: self._on_session_open,
+            lib.PN_LINK_REMOTE_OPEN: self._on_link_open,
+            lib.PN_LINK_REMOTE_CLOSE: self._on_link_close,
+            lib.PN_LINK_REMOTE_DETACH: self._on_link_close,
+            lib.PN_SESSION_REMOTE_CLOSE: self._on_session_close,
+            lib.PN_CONNECTION_REMOTE_CLOSE: self._on_connection_close,
+            lib.PN_TRANSPORT_ERROR: self._on_transport_error,
+        }
+
+    def _handle_events(self) -> None:
+        collector, handlers = self._raw_collector, self._handlers
+        event = lib.pn_collector_peek(collector)
+        while event != ffi.NULL:
+            handler = handlers.get(lib.pn_event_type(event))
+            if handler is not None:
+                handler(event)
+            lib.pn_collector_pop(collector)
+            event = lib.pn_collector_peek(collector)
+
+    def _on_delivery(self, event: Any) -> None:
+        delivery = lib.pn_event_delivery(event)
+        end = self._ends.get(proton.identity(lib.pn_delivery_link(delivery)))
+        if end is not None:
+            end.delivered(delivery)
+
+    def _on_flow(self, event: Any) -> None:
+        end = self._ends.get(proton.identity(lib.pn_event_link(event)))
+        if end is not None:
+            end.flowed()
+
+    def _on_connection_open(self, event: Any) -> None:  # noqa: ARG002 - there is but one connection
+        self._connection.container = self.broker.namespace.name
+        self._connection.open()
+        self._tick()
+
+    def _on_session_open(self, event: Any) -> None:
+        lib.pn_session_open(lib.pn_event_session(event))
+
+    def _on_link_open(self, event: Any) -> None:
+        link = Link.wrap(lib.pn_event_link(event))  # type: ignore[no-untyped-call]
+        try:
+            end = self._attach(self, link)
+        except BrokerError as error:
+            self.refuse_attach(link, error=error)
+            return
+        if end is not None:
+            self.complete_attach(link, end)
+
+    def _on_link_close(self, event: Any) -> None:
+        handle = lib.pn_event_link(event)
+        self._end_link(proton.identity(handle))
+        link = Link.wrap(handle)  # type: ignore[no-untyped-call]
+        link.close()
+        # Freed after the answers that are under way, which may still point to its deliveries.
+        self.broker.answer(self, link.free)
+
+    def _on_session_close(self, event: Any) -> None:
+        session = Session.wrap(lib.pn_event_session(event))  # type: ignore[no-untyped-call]
+        mine = proton.identity(session._impl)  # noqa: SLF001
+        for key in [key for key, owner in self._sessions.items() if owner == mine]:
+            self._end_link(key)
+        session.close()
+        self.broker.answer(self, session.free)
+
+    def _on_connection_close(self, event: Any) -> None:  # noqa: ARG002 - there is but one connection
+        for key in tuple(self._ends):
+            self._end_link(key)
+        self._connection.close()
+
+    def _on_transport_error(self, event: Any) -> None:  # noqa: ARG002 - there is but one transport
+        condition = self._transport.condition
+        reason = "unknown error" if condition is None else f"{condition.name}: {condition.description}"
+        _log.warning("namespace %s: connection dropped: %s", self.broker.namespace.name, reason)
+
+    def _end_link(self, key: int) -> None:
+        self._sessions.pop(key, None)
+        end = self._ends.pop(key, None)
+        if end is not None:
+            end.closed()
+
+    def _tick(self) -> None:
+        """Let Proton keep the connection alive as often as the peer asked for."""
+        loop = asyncio.get_running_loop()
+        deadline = self._transport.tick(loop.time())
+        if deadline > 0:
+            self._heartbeat = loop.call_at(deadline, self._beat)
+
+    def _beat(self) -> None:
+        self._tick()
+        self.flush()

@@ -1,0 +1,168 @@
+"""Encoded AMQP values, walked by their constructors without being decoded.
+
+AMQP 1.0 part 1, section 1.2: the high half of a constructor byte tells how long the value is, so
+that values of any type, known or not, can be skipped, kept and put together again byte for byte.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+__all__ = [
+    "NULL",
+    "MalformedValueError",
+    "compound_items",
+    "decode_integer",
+    "decode_text",
+    "encode_compound",
+    "encode_long",
+    "encode_string",
+    "encode_symbol",
+    "encode_timestamp",
+    "encode_uint",
+    "value_end",
+]
+
+NULL = b"\x40"
+
+_DESCRIBED = 0x00
+_FIXED_WIDTH = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
+_ONE_BYTE_SIZE = frozenset({0xA, 0xC, 0xE})
+_FOUR_BYTE_SIZE = frozenset({0xB, 0xD, 0xF})
+_MAX_DESCRIPTORS = 8
+_EMPTY_LIST = 0x45
+_SMALL_COMPOUND = {0xC0: True, 0xC1: True, 0xD0: False, 0xD1: False}
+_TEXT_WIDTH = {0xA1: 1, 0xA3: 1, 0xB1: 4, 0xB3: 4}
+_UNSIGNED = {0x50: 1, 0x52: 1, 0x53: 1, 0x60: 2, 0x70: 4, 0x80: 8}
+_SIGNED = {0x51: 1, 0x54: 1, 0x55: 1, 0x61: 2, 0x71: 4, 0x81: 8, 0x83: 8}
+_ZERO = frozenset({0x43, 0x44})
+_BYTE_LIMIT = 256
+
+_long = Struct(">Bq").pack
+_uint = Struct(">BI").pack
+_sizes = Struct(">BII").pack
+_size = Struct(">BI").pack
+
+
+class MalformedValueError(ValueError):
+    """Bytes that are no AMQP value, or end before it does."""
+
+
+def value_end(data: bytes, position: int) -> int:
+    """Return where the value that begins at `position` ends.
+
+    :raises MalformedValueError: when it is of no AMQP type or runs over the end.
+    """
+    try:
+        for _ in range(_MAX_DESCRIPTORS):
+            if data[position] != _DESCRIBED:
+                break
+            position = _plain_end(data, position + 1)
+        end = _plain_end(data, position)
+    except IndexError:
+        raise MalformedValueError(f"the value at byte {position} is cut off") from None
+    if end > len(data):
+        raise MalformedValueError(f"the value at byte {position} runs {end - len(data)} bytes over the end")
+    return end
+
+
+def _plain_end(data: bytes, position: int) -> int:
+    constructor = data[position]
+    width = constructor >> 4
+    if width in _FIXED_WIDTH and constructor != _DESCRIBED:
+        return position + 1 + _FIXED_WIDTH[width]
+    if width in _ONE_BYTE_SIZE:
+        return position + 2 + data[position + 1]
+    if width in _FOUR_BYTE_SIZE:
+        return position + 5 + int.from_bytes(data[position + 1 : position + 5], "big")
+    raise MalformedValueError(f"constructor 0x{constructor:02x} at byte {position} is of no AMQP type")
+
+
+def compound_items(data: bytes) -> list[bytes]:
+    """Return the encoded items of an encoded list or map (keys and values in turn).
+
+    :raises MalformedValueError: when it is neither, or its count and content disagree.
+    """
+    if data[0] == _EMPTY_LIST:
+        return []
+    small = _SMALL_COMPOUND.get(data[0])
+    if small is None:
+        raise MalformedValueError(f"constructor 0x{data[0]:02x} where a list or map is expected")
+    position = 3 if small else 9
+    if len(data) < position:
+        raise MalformedValueError("a list or map without a count")
+    count = data[2] if small else int.from_bytes(data[5:9], "big")
+    items: list[bytes] = []
+    while position < len(data):
+        end = value_end(data, position)
+        items.append(data[position:end])
+        position = end
+    if len(items) != count:
+        raise MalformedValueError(f"a list or map announces {count} items and holds {len(items)}")
+    return items
+
+
+def decode_text(data: bytes) -> str | None:
+    """Return the text of an encoded string or symbol; None for any other type.
+
+    :raises MalformedValueError: when it is not UTF-8.
+    """
+    width = _TEXT_WIDTH.get(data[0])
+    if width is None:
+        return None
+    try:
+        return data[1 + width :].decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise MalformedValueError(f"a string is not UTF-8: {error.reason} at byte {error.start}") from None
+
+
+def decode_integer(data: bytes) -> int | None:
+    """Return the number of an encoded integer or timestamp; None for any other type."""
+    constructor = data[0]
+    if constructor in _ZERO:
+        return 0
+    if constructor in _UNSIGNED:
+        return int.from_bytes(data[1:], "big")
+    if constructor in _SIGNED:
+        return int.from_bytes(data[1:], "big", signed=True)
+    return None
+
+
+def encode_compound(constructor: int, *, body: bytes, count: int) -> bytes:
+    """Encode a list (constructor 0xc0) or map (0xc1) of `count` encoded items, in four bytes of size when one is too few."""
+    if len(body) + 1 < _BYTE_LIMIT and count < _BYTE_LIMIT:
+        return bytes((constructor, len(body) + 1, count)) + body
+    return _sizes(constructor + 0x10, len(body) + 4, count) + body
+
+
+def encode_string(text: str) -> bytes:
+    """Encode a string."""
+    return _variable(0xA1, content=text.encode("utf-8"))
+
+
+def encode_symbol(text: str) -> bytes:
+    """Encode a symbol."""
+    return _variable(0xA3, content=text.encode("ascii"))
+
+
+def encode_long(value: int) -> bytes:
+    """Encode a long."""
+    return _long(0x81, value)
+
+
+def encode_timestamp(milliseconds: int) -> bytes:
+    """Encode a timestamp."""
+    return _long(0x83, milliseconds)
+
+
+def encode_uint(value: int) -> bytes:
+    """Encode an unsigned int in its shortest form."""
+    if value == 0:
+        return b"\x43"
+    return bytes((0x52, value)) if value < _BYTE_LIMIT else _uint(0x70, value)
+
+
+def _variable(constructor: int, *, content: bytes) -> bytes:
+    if len(content) < _BYTE_LIMIT:
+        return bytes((constructor, len(content))) + content
+    return _size(constructor + 0x10, len(content)) + content

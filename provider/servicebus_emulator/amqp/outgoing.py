@@ -1,0 +1,92 @@
+"""A stored message as it goes to a receiver: the sender's bytes with the broker's marks on them."""
+
+from __future__ import annotations
+
+from servicebus_emulator.amqp.encoding import (
+    NULL,
+    compound_items,
+    decode_text,
+    encode_compound,
+    encode_long,
+    encode_string,
+    encode_symbol,
+    encode_timestamp,
+    encode_uint,
+)
+from servicebus_emulator.amqp.sections import Code, sections
+from servicebus_emulator.engine.message import DeadLetterMark, Message, MessageState
+
+__all__ = ["encode_delivery"]
+
+_LIST, _MAP = 0xC0, 0xC1
+_HEADER = b"\x00\x53\x70"
+_ANNOTATIONS = b"\x00\x53\x72"
+_APPLICATION_PROPERTIES = b"\x00\x53\x74"
+_NO_HEADER = NULL * 4
+_INT = 0x71
+
+_NUMBER = encode_symbol("x-opt-sequence-number")
+_ENQUEUED = encode_symbol("x-opt-enqueued-time")
+_ORIGIN = encode_symbol("x-opt-enqueue-sequence-number")
+_LOCKED_UNTIL = encode_symbol("x-opt-locked-until")
+_STATE = encode_symbol("x-opt-message-state")
+
+_REASON = "DeadLetterReason"
+_DESCRIPTION = "DeadLetterErrorDescription"
+
+
+def encode_delivery(message: Message) -> bytes:
+    """Encode a message for its receiver.
+
+    The header keeps the sender's durable, priority and ttl; the annotations keep the sender's own;
+    everything from the properties on is what was sent, but for the reason of a dead letter.
+    """
+    content = message.content
+    header = (content.header or _NO_HEADER) + encode_uint(message.delivery_count)
+    marks = [
+        content.annotations,
+        _NUMBER,
+        encode_long(message.number),
+        _ENQUEUED,
+        encode_timestamp(message.enqueued_at),
+        _ORIGIN,
+        encode_long(message.origin),
+    ]
+    count = content.annotation_count + 6
+    if message.lock is not None:
+        marks += (_LOCKED_UNTIL, encode_timestamp(message.lock.until))
+        count += 2
+    if message.state is not MessageState.ACTIVE:
+        marks += (_STATE, bytes((_INT, 0, 0, 0, message.state)))
+        count += 2
+    mark = message.dead_letter
+    return b"".join(
+        (
+            _HEADER,
+            encode_compound(_LIST, body=header, count=5),
+            _ANNOTATIONS,
+            encode_compound(_MAP, body=b"".join(marks), count=count),
+            content.sections if mark is None else _with_dead_letter_mark(content.sections, mark=mark),
+        )
+    )
+
+
+def _with_dead_letter_mark(data: bytes, *, mark: DeadLetterMark) -> bytes:
+    """Write the reason of a dead letter into the application properties, as the service does."""
+    before, after, items = 0, 0, list[bytes]()
+    for section in sections(data):
+        if section.code == Code.PROPERTIES:
+            before = after = section.end
+        elif section.code == Code.APPLICATION_PROPERTIES:
+            items = compound_items(data[section.value : section.end])
+            before, after = section.start, section.end
+    kept: list[bytes] = []
+    # strict=False: a key without a value, which no client sends, must not make the message undeliverable.
+    for key, value in zip(items[::2], items[1::2], strict=False):
+        if decode_text(key) not in {_REASON, _DESCRIPTION}:
+            kept += (key, value)
+    for name, text in ((_REASON, mark.reason), (_DESCRIPTION, mark.description)):
+        if text is not None:
+            kept += (encode_string(name), encode_string(text))
+    properties = _APPLICATION_PROPERTIES + encode_compound(_MAP, body=b"".join(kept), count=len(kept))
+    return data[:before] + properties + data[after:]

@@ -1,0 +1,152 @@
+"""A link on which the messages of a queue leave for a client, and on which the client settles them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
+
+from servicebus_emulator.amqp import proton
+from servicebus_emulator.amqp.outgoing import encode_delivery
+from servicebus_emulator.engine.errors import BrokerError, EntityDisabled, EntityNotFound, SessionLockLost
+
+if TYPE_CHECKING:
+    from proton import Link
+
+    from servicebus_emulator.amqp.connection import AmqpConnection
+    from servicebus_emulator.engine.entities import QueueEntity, SubQueue, SubscriptionEntity
+    from servicebus_emulator.engine.sessions import SessionHold
+
+__all__ = ["Outlet"]
+
+_PER_TURN: Final = 500
+_REASON: Final = "DeadLetterReason"
+_DESCRIPTION: Final = "DeadLetterErrorDescription"
+
+
+class Outlet:
+    """Sends messages as the client's credit allows, and carries out its settlements.
+
+    Delivery guarantee: in peek-lock a message stays in the queue until its settlement is durable, and
+    only then the client hears of it; in receive-and-delete it is removed for good before it is sent.
+
+    :param settled: whether the client receives and deletes.
+    :param hold: the session to which the link is bound.
+    """
+
+    def __init__(
+        self,
+        connection: AmqpConnection,
+        link: Link,
+        *,
+        entity: QueueEntity | SubscriptionEntity,
+        part: SubQueue,
+        settled: bool,
+        hold: SessionHold | None,
+    ) -> None:
+        self.entity = entity
+        self.queue = entity.part(part)
+        self.hold = hold
+        self._connection = connection
+        self._broker = connection.broker
+        self._link = link
+        self._handle = link._impl  # noqa: SLF001 - the only door from Proton's wrapper to what it wraps
+        self._settled = settled
+        self._open = True
+        self._broker.add_receiver(self)
+
+    @property
+    def demand(self) -> int:
+        """How many messages the client is ready to take now."""
+        if not self._open or self._connection.congested:
+            return 0
+        return min(proton.credit(self._handle), _PER_TURN)
+
+    def give(self, limit: int) -> None:
+        """Take up to `limit` messages from the queue and send them."""
+        try:
+            messages = self.queue.take(limit, hold=self.hold, delete=self._settled)
+        except SessionLockLost as error:
+            self.refuse(error)
+            return
+        for message in messages:
+            tag = uuid4().bytes if message.lock is None else message.lock.token
+            proton.send(self._handle, tag=tag, data=encode_delivery(message), settled=self._settled)
+        if len(messages) > 0:
+            self._broker.mark_dirty(self._connection)
+
+    def finish_drain(self) -> None:
+        """Answer a drain, now that what was waiting has been sent."""
+        if self._open and not self._connection.congested and proton.drained(self._handle):
+            self._broker.mark_dirty(self._connection)
+
+    def opened(self) -> None:
+        """Nothing: the client's credit says when to begin."""
+
+    def flowed(self) -> None:
+        """Have the link served: its credit changed, or it is to be drained."""
+        self._broker.ask(self.queue)
+
+    def delivered(self, delivery: proton.Handle) -> None:
+        """Carry out the client's settlement of a delivery, and answer it once it is durable."""
+        if not proton.is_updated(delivery):
+            return
+        state = proton.outcome(delivery)
+        if state == 0 and not proton.settled_by_peer(delivery):
+            return
+        try:
+            answer = self._carry_out(delivery, state=state)
+        except BrokerError as error:
+            answer = partial(proton.reject, delivery, error=error)
+        self._broker.answer(self._connection, answer)
+
+    def closed(self) -> None:
+        """Forget the link. A session is freed; single messages stay locked until their lock expires."""
+        self._open = False
+        self._broker.remove_receiver(self)
+        if self.hold is not None:
+            self.queue.close_session(self.hold)
+
+    def obstacle(self) -> BrokerError | None:
+        """Return why the link cannot go on."""
+        path = self.entity.description.path
+        if self.entity.deleted:
+            return EntityNotFound(f"{path!r} was deleted")
+        status = self.entity.description.status
+        if not status.accepts_receives:
+            return EntityDisabled(f"{path!r} has status {status.value} and gives out no messages; set it to Active")
+        return None
+
+    def refuse(self, error: BrokerError) -> None:
+        """Detach the link with an error."""
+        self._connection.detach(self._link, error=error)
+
+    def _carry_out(self, delivery: proton.Handle, *, state: int) -> partial[None]:
+        token = proton.delivery_tag(delivery)
+        if state == proton.ACCEPTED:
+            self.queue.complete(token)
+        elif state == proton.MODIFIED:
+            return self._modify(delivery, token=token)
+        elif state == proton.REJECTED:
+            info = proton.why_rejected(delivery)
+            self.queue.dead_letter(
+                token, reason=_text(info.get(_REASON)), description=_text(info.get(_DESCRIPTION))
+            )
+        else:
+            # Released, or settled without any state: given back as if never delivered.
+            self.queue.release(token)
+        return partial(proton.settle, delivery, state=None if proton.settled_by_peer(delivery) else state)
+
+    def _modify(self, delivery: proton.Handle, *, token: bytes) -> partial[None]:
+        failed, undeliverable = proton.how_modified(delivery)
+        if undeliverable:
+            self.queue.defer(token)
+        elif failed:
+            self.queue.abandon(token)
+        else:
+            self.queue.release(token)
+        return partial(proton.settle_modified, delivery, failed=failed, undeliverable=undeliverable)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

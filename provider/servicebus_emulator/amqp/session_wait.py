@@ -1,0 +1,73 @@
+"""A client's receiver that waits for any session of a queue."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from servicebus_emulator.engine.errors import OperationTimedOut
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from proton import Link
+
+    from servicebus_emulator.amqp import proton
+    from servicebus_emulator.amqp.connection import AmqpConnection
+    from servicebus_emulator.amqp.outlet import Outlet
+    from servicebus_emulator.engine.queue import MessageQueue
+    from servicebus_emulator.engine.sessions import SessionHold
+
+__all__ = ["SessionWait"]
+
+
+class SessionWait:
+    """An attach without an answer yet: a session turns up, the client's time ends, or the client goes.
+
+    :param timeout: how long the client waits, in milliseconds. It is answered with an error then; a
+        client without any answer would wait for minutes.
+    :param make_outlet: makes this side of the link for the session that was granted.
+    """
+
+    def __init__(
+        self,
+        connection: AmqpConnection,
+        link: Link,
+        *,
+        queue: MessageQueue,
+        timeout: int,
+        make_outlet: Callable[[SessionHold], Outlet],
+    ) -> None:
+        self.queue = queue
+        self._connection = connection
+        self._link = link
+        self._make_outlet = make_outlet
+        self._timer = connection.broker.call_later(timeout, self._give_up)
+        connection.broker.add_waiter(self)
+
+    def try_session(self) -> bool:
+        """Try to attach to a session; return whether the wait is over."""
+        hold = self.queue.accept_session(None)
+        if hold is None:
+            return False
+        self.closed()
+        self._connection.complete_attach(self._link, self._make_outlet(hold))
+        return True
+
+    def opened(self) -> None:
+        """Nothing: the link is not open while this end stands for it."""
+
+    def delivered(self, delivery: proton.Handle) -> None:
+        """Nothing: nothing was delivered."""
+
+    def flowed(self) -> None:
+        """Nothing: credit counts once a session is found."""
+
+    def closed(self) -> None:
+        """Stop waiting."""
+        self._timer.cancel()
+        self._connection.broker.remove_waiter(self)
+
+    def _give_up(self) -> None:
+        self._connection.refuse_attach(
+            self._link, error=OperationTimedOut("no session had messages in the time the client was ready to wait")
+        )

@@ -1,0 +1,267 @@
+"""Namespaces in the running event loop, each on its own pair of ports."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from servicebus_emulator.admin.server import AdminServer
+from servicebus_emulator.amqp.attach import attach
+from servicebus_emulator.amqp.broker import Broker
+from servicebus_emulator.amqp.connection import AmqpConnection
+from servicebus_emulator.config import NamespaceConfig
+from servicebus_emulator.engine.clock import Clock, SystemClock
+from servicebus_emulator.engine.errors import EntityExists
+from servicebus_emulator.engine.journal import JournalError
+from servicebus_emulator.engine.namespace import Namespace
+from servicebus_emulator.store.sqlite import SqliteJournal
+
+__all__ = ["Emulator", "HostedNamespace", "connection_string"]
+
+_BACKLOG: Final = 512
+_MAX_PORT: Final = 65_535
+_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,49}")
+
+_log = logging.getLogger(__name__)
+
+
+def connection_string(host: str, *, port: int) -> str:
+    """Return a connection string that the Azure SDKs take for a namespace at `host` and `port`.
+
+    The key is none: the embedded Service Bus lets in whoever reaches its port.
+    """
+    return (
+        f"Endpoint=sb://{host}:{port};SharedAccessKeyName=RootManageSharedAccessKey;"
+        "SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true;"
+    )
+
+
+class HostedNamespace:
+    """One namespace, served.
+
+    :param name: 1 to 50 letters, digits and hyphens, beginning with a letter.
+    :param host: the address to listen on.
+    :param amqp_port: TCP port for AMQP; 0 = any.
+    :param admin_port: TCP port for the administration API over HTTP; 0 = any.
+    :param data: the folder in which the state is kept; None = in memory only.
+    :param config: entities that are created if they do not exist.
+    :raises ValueError: when the name is none.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        host: str,
+        amqp_port: int,
+        admin_port: int,
+        data: Path | None,
+        config: NamespaceConfig | None,
+        clock: Clock,
+    ) -> None:
+        if _NAME.fullmatch(name) is None:
+            raise ValueError(f"namespace is {name!r}; allowed: 1 to 50 letters, digits and hyphens, a letter first")
+        self.name = name
+        self.host = host
+        self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._clock = clock
+        self._wanted_port = amqp_port
+        self._journal = None if data is None else SqliteJournal(data / f"{name}.sqlite")
+        self.namespace = Namespace(
+            name,
+            clock=clock,
+            journal=self._journal,
+            snapshot=None if self._journal is None else self._journal.snapshot(),
+        )
+        if config is not None:
+            _create_entities(self.namespace, config=config)
+        self._broker = Broker(self.namespace, clock=clock, on_failure=self._fail)
+        self._admin = AdminServer(self.namespace, host=host, port=admin_port, clock=clock)
+        self._server: asyncio.Server | None = None
+
+    @property
+    def amqp_port(self) -> int:
+        """The TCP port of the AMQP listener.
+
+        :raises RuntimeError: when it is not started.
+        """
+        if self._server is None:
+            raise RuntimeError(f"namespace {self.name!r} has no AMQP port; start() it first")
+        return int(self._server.sockets[0].getsockname()[1])
+
+    @property
+    def admin_port(self) -> int:
+        """The TCP port of the administration API.
+
+        :raises RuntimeError: when it is not started.
+        """
+        return self._admin.port
+
+    @property
+    def connection_string(self) -> str:
+        """What clients of messages connect with."""
+        return connection_string(self.host, port=self.amqp_port)
+
+    @property
+    def admin_connection_string(self) -> str:
+        """What administration clients connect with."""
+        return connection_string(self.host, port=self.admin_port)
+
+    async def start(self) -> None:
+        """Listen.
+
+        :raises OSError: when a port is taken or the host is not of this machine.
+        """
+        self._server = await asyncio.get_running_loop().create_server(
+            lambda: AmqpConnection(self._broker, attach=attach),
+            self.host,
+            self._wanted_port,
+            backlog=_BACKLOG,
+        )
+        await self._admin.start()
+        _log.info("namespace %s: AMQP on %s:%d", self.name, self.host, self.amqp_port)
+
+    async def stop(self) -> None:
+        """Make durable and answer what has arrived, close all connections, stop listening."""
+        if self._server is not None:
+            self._server.close()
+        self._broker.stop()
+        await self._admin.stop()
+        if self._journal is not None:
+            self._journal.close()
+
+    def _fail(self, error: JournalError) -> None:
+        if not self.failure.done():
+            self.failure.set_exception(error)
+
+
+class Emulator:
+    """Several namespaces, served in the running event loop while the context is open.
+
+    :param names: the namespaces.
+    :param host: the address to listen on; anything but a loopback address lets in the network, unchecked.
+    :param amqp_port: AMQP port of the first namespace, counted up for the next; 0 = any.
+    :param admin_port: administration port of the first namespace, counted up for the next; 0 = any.
+    :param data: the folder in which each namespace keeps a file; None = in memory only.
+    :param configs: entities to begin with, by namespace; what is on disk already is kept as it is.
+    :param clock: what time it is.
+    :raises ValueError: when a name is none or is there twice, or a port is out of range.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        *,
+        host: str = "127.0.0.1",
+        amqp_port: int = 0,
+        admin_port: int = 0,
+        data: Path | None = None,
+        configs: Sequence[NamespaceConfig] = (),
+        clock: Clock | None = None,
+    ) -> None:
+        folded = [name.casefold() for name in names]
+        if len(folded) == 0 or len(set(folded)) != len(folded):
+            raise ValueError(f"namespaces are {list(names)}; allowed: at least one, each once")
+        _check_ports(amqp=amqp_port, admin=admin_port, count=len(names))
+        self._names = tuple(names)
+        self._host = host
+        self._amqp_port = amqp_port
+        self._admin_port = admin_port
+        self._data = data
+        self._configs: Mapping[str, NamespaceConfig] = {config.name.casefold(): config for config in configs}
+        self._clock = SystemClock() if clock is None else clock
+        self._hosted: dict[str, HostedNamespace] = {}
+
+    def __getitem__(self, name: str) -> HostedNamespace:
+        """Return a namespace that is served."""
+        return self._hosted[name]
+
+    @property
+    def namespaces(self) -> tuple[HostedNamespace, ...]:
+        """The namespaces that are served, in the order of their names as given."""
+        return tuple(self._hosted.values())
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Serve all namespaces, or none.
+
+        :raises OSError: when a port is taken or the host is not of this machine.
+        :raises JournalError: when a file cannot be opened or is in use.
+        """
+        try:
+            for position, name in enumerate(self._names):
+                hosted = HostedNamespace(
+                    name,
+                    host=self._host,
+                    amqp_port=_counted(self._amqp_port, position=position),
+                    admin_port=_counted(self._admin_port, position=position),
+                    data=self._data,
+                    config=self._configs.get(name.casefold()),
+                    clock=self._clock,
+                )
+                self._hosted[name] = hosted
+                await hosted.start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Stop serving. What was answered is kept."""
+        hosted, self._hosted = self._hosted, {}
+        for each in hosted.values():
+            await each.stop()
+
+    async def wait_for_failure(self) -> None:
+        """Wait until a namespace cannot keep its state any longer.
+
+        :raises JournalError: then.
+        """
+        done, _ = await asyncio.wait(
+            [each.failure for each in self._hosted.values()], return_when=asyncio.FIRST_COMPLETED
+        )
+        for each in done:
+            each.result()
+
+
+def _create_entities(namespace: Namespace, *, config: NamespaceConfig) -> None:
+    steps: list[Callable[[], object]] = [
+        *(partial(namespace.create_queue, queue) for queue in config.queues),
+        *(partial(namespace.create_topic, topic) for topic in config.topics),
+        *(partial(namespace.create_subscription, subscription) for subscription in config.subscriptions),
+    ]
+    kept = 0
+    for create in steps:
+        try:
+            create()
+        except EntityExists:
+            kept += 1
+    _log.info("namespace %s: %d entities created, %d kept as they were", namespace.name, len(steps) - kept, kept)
+
+
+def _check_ports(*, amqp: int, admin: int, count: int) -> None:
+    for option, port in (("amqp_port", amqp), ("admin_port", admin)):
+        if port < 0 or port + count - 1 > _MAX_PORT:
+            raise ValueError(f"{option} is {port} for {count} namespaces; allowed: 0 .. {_MAX_PORT - count + 1}")
+    if amqp != 0 and admin != 0 and abs(amqp - admin) < count:
+        raise ValueError(
+            f"amqp_port {amqp} and admin_port {admin} overlap when counted up for {count} namespaces;"
+            f" allowed: at least {count} apart"
+        )
+
+
+def _counted(port: int, *, position: int) -> int:
+    return 0 if port == 0 else port + position

@@ -1,0 +1,3 @@
+"""The broker's memory on disk."""
+
+from __future__ import annotations
