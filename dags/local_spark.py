@@ -1,0 +1,48 @@
+"""Spark in this machine, as the example DAGs submit to it."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+
+__all__ = ["package_folder", "submit"]
+
+
+def package_folder(package: str) -> Path:
+    """Return where ``package`` is installed, without importing it: a DAG file is parsed every few seconds."""
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise ModuleNotFoundError(f"package {package!r} is not installed: these DAGs need the extra 'spark'")
+    return Path(spec.submodule_search_locations[0])
+
+
+# [START local_spark]
+def submit(task_id: str, application: Path, arguments: list[str]) -> SparkSubmitOperator:
+    """Return a task that runs ``application`` with the installed pyspark.
+
+    ``arguments`` are templates and shown in the UI: they name the environment variable of a
+    connection, never its content. The process inherits the environment.
+    """
+    home = package_folder("pyspark")
+    return SparkSubmitOperator(
+        task_id=task_id,
+        conn_id="spark_default",
+        application=str(application),
+        application_args=arguments,
+        spark_binary=str(home / "bin" / "spark-submit"),
+        # Without PYSPARK_PYTHON another Python of the machine would run silently.
+        env_vars={"SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable},
+        conf={
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.ui.enabled": "false",
+            # A task that runs twice sends twice.
+            "spark.speculation": "false",
+        },
+    )
+
+
+# [END local_spark]

@@ -1,0 +1,3 @@
+"""Airflow's only doors to the core: the connection, the shared state and the assets."""
+
+from __future__ import annotations

@@ -1,0 +1,71 @@
+"""The state of an asset, in tasks and in triggers.
+
+The only place that uses Airflow's ``AssetStateStoreAccessor``, which is not public: the public form,
+``context["asset_state_store"]``, needs the asset among the task's inlets and does not exist in the
+triggers of deferred tasks (read in Airflow 3.3.2).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from airflow.sdk import Asset
+
+__all__ = ["AssetState"]
+
+_log = logging.getLogger(__name__)
+
+
+class AssetState:
+    """Small JSON values that survive runs, kept with an asset.
+
+    What is kept is soft: a failing read answers ``None`` and a failing write is logged, because a
+    send must not fail for want of a note. The store keeps the last writer and has no
+    compare-and-set. The asset must be referenced by a DAG that Airflow has read.
+
+    Where no store can be reached (a trigger that ``dag.test`` runs in its own process, a hook used
+    outside any task) values live in this object only.
+
+    :param asset: the asset; only its name is used.
+    """
+
+    def __init__(self, asset: Asset) -> None:
+        self._name = asset.name
+        self._alone: dict[str, Any] = {}
+
+    async def get(self, key: str) -> Any:
+        """Return the value of ``key``, or ``None``."""
+        if not _connected():
+            return self._alone.get(key)
+        from airflow.sdk.exceptions import AirflowRuntimeError
+
+        try:
+            return await self._accessor().aget(key)
+        except AirflowRuntimeError as error:
+            _log.warning("asset=%s key=%s: its state cannot be read: %s", self._name, key, error)
+            return None
+
+    async def set(self, key: str, value: Any) -> None:
+        """Keep ``value``, which is JSON without null, under ``key``."""
+        if not _connected():
+            self._alone[key] = value
+            return
+        from airflow.sdk.exceptions import AirflowRuntimeError
+
+        try:
+            await self._accessor().aset(key, value)
+        except AirflowRuntimeError as error:
+            _log.warning("asset=%s key=%s: its state cannot be kept: %s", self._name, key, error)
+
+    def _accessor(self) -> Any:
+        from airflow.sdk.execution_time.context import AssetStateStoreAccessor
+
+        return AssetStateStoreAccessor(name=self._name)
+
+
+def _connected() -> bool:
+    """Whether this process has a supervisor to ask: a task, or a trigger in the triggerer."""
+    from airflow.sdk.execution_time import task_runner
+
+    return getattr(task_runner, "SUPERVISOR_COMMS", None) is not None

@@ -1,0 +1,3 @@
+"""Operators, one module each: ``provision``, ``send``, ``syphon`` and ``record``."""
+
+from __future__ import annotations

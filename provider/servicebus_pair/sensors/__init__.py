@@ -1,0 +1,3 @@
+"""Sensors: ``servicebus_pair``."""
+
+from __future__ import annotations

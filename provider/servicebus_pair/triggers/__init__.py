@@ -1,0 +1,3 @@
+"""Triggers only wait: ``primary_health`` for a primary that answers, ``backlog`` for messages to drain."""
+
+from __future__ import annotations

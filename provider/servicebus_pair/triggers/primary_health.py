@@ -1,0 +1,70 @@
+"""``PrimaryHealthTrigger``: waits, off the worker, until entities of the primary answer."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Final
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from servicebus_pair.core.errors import ConfigurationError
+from servicebus_pair.hooks.news import HealthNews
+from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
+from servicebus_pair.hooks.waiting import PrimaryWait
+
+__all__ = ["PrimaryHealthTrigger", "check_event"]
+
+# A task that resumes before the executor has seen it leave is failed by the scheduler (measured, Airflow 3.3.2).
+_SHORTEST_SECONDS: Final = 3.0
+
+
+class PrimaryHealthTrigger(BaseTrigger):
+    """Pings entities until each has answered, then fires once. It never moves a message.
+
+    The event is ``{"answered": [...], "refused": {entity: error class}, "recovered": {entity: health}}``,
+    or ``{"error": ...}`` when the connection cannot be read. It comes no earlier than after 3 s.
+    Nothing needs to be undone when it is cancelled.
+
+    :param conn_id: the connection; its secrets are read where the trigger runs.
+    :param entities: paths of queues and topics.
+    :param interval: seconds between two pings of an entity that is not known to be failed over; one
+        that is, is pinged every ``ping_primary_interval``.
+    """
+
+    def __init__(self, *, conn_id: str, entities: Sequence[str], interval: float) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.conn_id = conn_id
+        self.entities = list(entities)
+        self.interval = interval
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return what recreates this trigger elsewhere: no secrets."""
+        return (
+            f"{type(self).__module__}.{type(self).__qualname__}",
+            {"conn_id": self.conn_id, "entities": self.entities, "interval": self.interval},
+        )
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Wait, then fire."""
+        began = time.monotonic()
+        try:
+            found = await self._wait()
+        except ConfigurationError as error:
+            found = {"error": str(error)}
+        await asyncio.sleep(max(0.0, began + _SHORTEST_SECONDS - time.monotonic()))
+        yield TriggerEvent(found)  # type: ignore[no-untyped-call]
+
+    async def _wait(self) -> dict[str, Any]:
+        waiting, news = PrimaryWait(self.entities), HealthNews()
+        async with ServiceBusPairHook(self.conn_id).pair(observers=[waiting, news]) as pair:
+            await waiting.wait(pair, interval=self.interval)
+        recovered = {entity: health.to_json() for entity, health in news.recovered.items()}
+        return {"answered": sorted(waiting.answered), "refused": waiting.refused, "recovered": recovered}
+
+
+def check_event(event: Mapping[str, Any]) -> None:
+    """Raise what the trigger reported. :raises ConfigurationError: the connection cannot be used."""
+    if "error" in event:
+        raise ConfigurationError(event["error"])

@@ -1,0 +1,3 @@
+"""A page and an API on Airflow's API server, served by the plugin."""
+
+from __future__ import annotations
