@@ -18,6 +18,7 @@ from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBu
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 from azure.servicebus.exceptions import MessageSizeExceededError
 
+from servicebus_pair.core.batching import partition_key
 from servicebus_pair.core.errors import MessageTooLargeError, PairClosedError, ServiceError
 from servicebus_pair.core.events import MessageRef
 from servicebus_pair.core.failures import classify
@@ -29,6 +30,8 @@ _log = logging.getLogger(__name__)
 _OUTER_GRACE: Final = 0.5
 _CLOSE_SECONDS: Final = 2.0
 _SETTLEMENTS_IN_FLIGHT: Final = 32
+# Two sections with their descriptors, the annotation's name, and the longest headers of three strings.
+_ENVELOPE_BYTES: Final = 80
 
 ResultT = TypeVar("ResultT")
 
@@ -40,16 +43,22 @@ class _Handler(Protocol):
 class WireBatch:
     """A batch in the SDK's encoding; implements ``batching.Batch``.
 
+    The SDK copies id, session id and partition key of the first message to the batch's envelope
+    and does not count them: without room for them a full batch is refused for its size.
+
     :param limit: most bytes, from the link.
     """
 
     def __init__(self, limit: int) -> None:
+        self._limit = limit
         self._batch = ServiceBusMessageBatch(max_size_in_bytes=limit)
         self.messages: list[AmqpAnnotatedMessage] = []
         self.refs: list[MessageRef] = []
 
     def try_add(self, message: AmqpAnnotatedMessage) -> bool:
         """Add ``message`` unless the batch is full. :raises MessageTooLargeError: it fits no batch."""
+        if not self.messages:
+            self._batch = ServiceBusMessageBatch(max_size_in_bytes=self._limit - _envelope_bytes(message))
         before = self._batch.size_in_bytes
         try:
             self._batch.add_message(message)
@@ -57,7 +66,7 @@ class WireBatch:
             if not self.messages:
                 raise MessageTooLargeError(
                     f"message {_message_id(message)!r} does not fit an empty batch of "
-                    f"{self._batch.max_size_in_bytes} bytes, the limit of the link"
+                    f"{self._limit} bytes, the limit of the link"
                 ) from error
             return False
         self.messages.append(message)
@@ -71,6 +80,13 @@ class WireBatch:
     def wire(self) -> ServiceBusMessageBatch:
         """The SDK's batch."""
         return self._batch
+
+
+def _envelope_bytes(message: AmqpAnnotatedMessage) -> int:
+    """At most how many bytes the batch's envelope takes up when ``message`` is the first one."""
+    properties = message.properties
+    ids = () if properties is None else (properties.message_id, properties.group_id)
+    return _ENVELOPE_BYTES + sum(len(str(each).encode()) for each in (*ids, partition_key(message)) if each is not None)
 
 
 def _message_id(message: AmqpAnnotatedMessage) -> str:
