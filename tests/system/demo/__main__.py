@@ -7,23 +7,24 @@ not run; 130 and 143 when it was interrupted.
 from __future__ import annotations
 
 import argparse
+import json
 import signal
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
-from tests.system.demo.flights import expected_messages
+from tests.system.demo.flights import expected_messages, message_count, read_flights
 from tests.system.demo.layout import PROJECT, Home
 from tests.system.demo.processes import StartError, stop_recorded
 from tests.system.demo.report import report
 from tests.system.demo.stack import Stack
-from tests.system.demo.story import Story, StoryError
+from tests.system.demo.story import Story, StoryError, trigger_pipeline
 from tests.system.demo.terminal import Terminal
 
 if TYPE_CHECKING:
     from types import FrameType
 
 MONTH = 1
-RATE = 400  # messages per second, so that an outage of half a minute falls into publishing
+RATE = 300  # messages per second, so that an outage of half a minute falls into publishing
 STOPPED_BY = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 
@@ -76,10 +77,21 @@ def play(stack: Stack, terminal: Terminal) -> int:
     terminal.say("starting two Service Bus namespaces (contoso, contoso-dr) and Airflow ...")
     api = stack.start()
     terminal.say(f"Airflow: {stack.airflow.url}  user admin  password {stack.airflow.password}")
-    expected = expected_messages(month=MONTH)
-    story = Story(stack, api, terminal, expected=len(expected))
-    played = story.play({"month": MONTH, "rate": RATE})
+    flights = read_flights(month=MONTH)
+    pipeline = trigger_pipeline(api, {"month": MONTH, "rate": RATE})
+    count = message_count(flights)
+    terminal.say(f"triggered the DAG {pipeline.dag_id}; {count:,} messages are to be sent, {RATE} a second")
+    story = Story(stack, api, terminal, pipeline=pipeline, expected=count)
+    played = story.play()
+    base = scheduled_base(home=stack.home)
+    expected = expected_messages(flights, month=MONTH, run_id=pipeline.run_id, scheduled_base=base)
     return report(stack, expected, story.ledger.records, played, terminal)
+
+
+def scheduled_base(*, home: Home) -> int:
+    """Return the moment from which the run counted its scheduled times, in seconds since the epoch."""
+    (manifest,) = home.output.glob("*/manifest.json")
+    return int(json.loads(manifest.read_text())["scheduled_base"])
 
 
 if __name__ == "__main__":

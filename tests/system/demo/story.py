@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tests.system.demo.ledger import DIVERTED, PRIMARY, SYPHONED, LedgerReader
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tests.system.demo.stack import Stack
     from tests.system.demo.terminal import Terminal
 
-__all__ = ["Played", "Story", "StoryError"]
+__all__ = ["Played", "Story", "StoryError", "trigger_pipeline"]
 
 PIPELINE = "flights_pipeline"
 PUBLISH = "publish_flights"
@@ -33,6 +33,13 @@ class StoryError(RuntimeError):
     """The demo did not go as it should; the message says where, and which log to read."""
 
 
+def trigger_pipeline(api: AirflowApi, conf: dict[str, Any]) -> DagRun:
+    """Wait until Airflow has read both DAGs, and start a run of the pipeline."""
+    for dag_id in (RECOVERY, PIPELINE):
+        api.wait_for_dag(dag_id, seconds=PARSED_SECONDS)
+    return api.trigger(PIPELINE, conf=conf)
+
+
 @dataclass(frozen=True, slots=True)
 class Played:
     """What happened, for the report."""
@@ -42,25 +49,21 @@ class Played:
 
 
 class Story:
-    """Plays the demo on a started stack.
+    """Plays the demo on a started stack, around one run of the pipeline.
 
     :param expected: how many messages the pipeline is to send.
     """
 
-    def __init__(self, stack: Stack, api: AirflowApi, terminal: Terminal, *, expected: int) -> None:
+    def __init__(self, stack: Stack, api: AirflowApi, terminal: Terminal, *, pipeline: DagRun, expected: int) -> None:
         self._stack = stack
         self._api = api
         self._terminal = terminal
+        self._pipeline = pipeline
         self._expected = expected
-        self._pipeline: DagRun | None = None
         self.ledger = LedgerReader(stack.home.ledger)
 
-    def play(self, conf: dict[str, Any]) -> Played:
-        """Run the pipeline, kill the primary in the middle, bring it back, and wait for the recovery."""
-        self._api.wait_for_dag(RECOVERY, seconds=PARSED_SECONDS)
-        self._api.wait_for_dag(PIPELINE, seconds=PARSED_SECONDS)
-        self._pipeline = self._api.trigger(PIPELINE, conf=conf)
-        self._terminal.say(f"triggered the DAG {PIPELINE}: provision, then publish {self._expected:,} messages")
+    def play(self) -> Played:
+        """Kill the primary in the middle of publishing, bring it back, and wait for the recovery."""
         self._wait_for_a_third()
         outage = self._break_the_primary()
         published = self._accepted() / self._expected
@@ -120,10 +123,7 @@ class Story:
         return f"{figures} of {self._expected:,}" + (f"; {', '.join(active)}" if active else "")
 
     def _current(self) -> DagRun:
-        if self._pipeline is None:
-            raise StoryError("the pipeline has not been triggered yet")
-        self._pipeline = self._api.run(self._pipeline)
-        return replace(self._pipeline)
+        return self._api.run(self._pipeline)
 
     def _accepted(self) -> int:
         self.ledger.read()
