@@ -3,6 +3,20 @@
 A divertible message is copied; what would act on the backlog queue (session, time to live,
 schedule) travels as application property and is put back by :func:`unwrap`. Names are those of the
 original .NET feature, so that either side can drain what the other left. Pure: nothing is sent here.
+
+What :func:`unwrap` gives back is, sent with the Python SDK, byte for byte what the message itself
+would have been, apart from times that the SDK derives from the time to live while sending. Limits,
+all of them the SDK's:
+
+- It never sends a value body that is false (0, "", False, empty), neither directly nor through the
+  backlog. Left behind by another sender, such a body is sent all the same, except False: that, and
+  a whole value body of a type that the SDK cannot send (a 64-bit integer), is undeliverable.
+- It does not tell what type a property of another sender had. Then bytes that are UTF-8 become a
+  string, and an integer the narrowest type that holds it.
+- It cannot receive a decimal or a described list. Our decimals travel as text; another such message
+  never gets as far as here.
+- It cannot send a time to live of more than 2**32 - 1 ms (49.7 days), so a longer one is cut to
+  that, and .NET's ``TimeSpan.MaxValue`` means none.
 """
 
 from __future__ import annotations
@@ -15,9 +29,9 @@ from typing import Any, Final
 
 from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageBodyType
 
-from servicebus_pair.core.amqp_types import describe, restore, text, texts, typed
+from servicebus_pair.core.amqp_types import bare, describe, describe_bare, portable, restore, text, texts, typed
 from servicebus_pair.core.durations import format_duration, parse_duration
-from servicebus_pair.core.errors import UndeliverableError
+from servicebus_pair.core.errors import InvalidMessageError, UndeliverableError
 
 __all__ = ["Unwrapped", "unwrap", "wrap"]
 
@@ -38,12 +52,16 @@ _BROKER_ANNOTATIONS: Final = frozenset(
         "x-opt-enqueued-time",
         "x-opt-locked-until",
         "x-opt-enqueue-sequence-number",
+        "x-opt-partition-id",
         "x-opt-deadletter-source",
         "x-opt-message-state",
         "x-opt-lock-token",
         _SCHEDULED_ANNOTATION,
     }
 )
+# The same in header and properties; the service ignores an expiry time that it is sent.
+_BROKER_HEADER: Final = ("delivery_count", "first_acquirer", "time_to_live")
+_EXPIRY: Final = "absolute_expiry_time"
 _TEXT_PROPERTIES: Final = (
     "to",
     "subject",
@@ -56,6 +74,8 @@ _TEXT_PROPERTIES: Final = (
 _ID_PROPERTIES: Final = ("message_id", "correlation_id")
 _TICKS_PER_MILLISECOND: Final = 10_000
 _MILLISECOND: Final = timedelta(milliseconds=1)
+_MAX_TIME_SPAN_MILLISECONDS: Final = 922_337_203_685_477
+_MAX_HEADER_MILLISECONDS: Final = 2**32 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +86,22 @@ class Unwrapped:
     message: AmqpAnnotatedMessage
 
 
+@dataclass(frozen=True, slots=True)
+class _Notes:
+    """The types that travel beside a message, by section and name."""
+
+    properties: Mapping[str, Any]
+    annotations: Mapping[str, Any]
+    footer: Mapping[str, Any]
+    ids: Mapping[str, Any]
+    body: Any
+
+    def to_json(self) -> str | None:
+        """Answer the notes as text, or ``None`` when there are none."""
+        given = {name: value for name in self.__slots__ if (value := getattr(self, name))}
+        return json.dumps(given, separators=(",", ":")) if given else None
+
+
 def wrap(message: AmqpAnnotatedMessage, *, entity: str) -> AmqpAnnotatedMessage:
     """Return the copy of ``message`` that goes to a backlog queue.
 
@@ -74,34 +110,41 @@ def wrap(message: AmqpAnnotatedMessage, *, entity: str) -> AmqpAnnotatedMessage:
 
     :param message: the message as it would be sent to ``entity``.
     :param entity: path of the queue or topic on the primary.
+    :raises InvalidMessageError: a session id that is no text, or a negative time to live.
     """
     own = texts(message.application_properties)
-    notes = {name: note for name, value in own.items() if (note := describe(value)) is not None}
-    carried = {(OWN + name if name in _ALIASES else name): value for name, value in own.items()}
-    carried[PATH] = entity
-    properties = dict(message.properties.items()) if message.properties is not None else {}
-    if properties.get("group_id") is not None:
-        carried[SESSION_ID] = _as_text(properties["group_id"])
-        properties["group_id"] = None
-    header = dict(message.header.items()) if message.header is not None else {}
-    if header.get("time_to_live"):
-        carried[TIME_TO_LIVE] = format_duration(header["time_to_live"] * _MILLISECOND)
-        header["time_to_live"] = None
-        # The SDK derives both from the time to live when it sends.
-        properties["absolute_expiry_time"] = properties["creation_time"] = None
     annotations = texts(message.annotations)
+    properties = dict(message.properties.items()) if message.properties is not None else {}
+    header = dict(message.header.items()) if message.header is not None else {}
     scheduled = annotations.pop(_SCHEDULED_ANNOTATION, None)
+    body, body_note = _body_to_carry(message)
+    notes = _Notes(
+        # The SDK sends bytes as string here, and only here.
+        properties=_describe_each({name: value for name, value in own.items() if not isinstance(value, bytes)}),
+        annotations=_describe_each(annotations),
+        footer=_describe_each(texts(message.footer)),
+        ids=_describe_each({name: properties.get(name) for name in _ID_PROPERTIES}),
+        body=body_note,
+    ).to_json()
+    carried = {(OWN + name if _needs_own(name) else name): value for name, value in portable(own).items()}
+    carried[PATH] = entity
+    if properties.get("group_id") is not None:
+        carried[SESSION_ID] = _session_to_carry(properties["group_id"])
+        properties["group_id"] = None
+    if header.get("time_to_live") is not None:
+        carried[TIME_TO_LIVE] = _time_to_live_to_carry(header["time_to_live"])
+        header["time_to_live"] = None
+    properties[_EXPIRY] = None
     if scheduled is not None:
         carried[SCHEDULED] = typed("TIMESTAMP", _value_of(scheduled))
-    body, body_note = _body_to_carry(message)
-    if notes or body_note is not None:
-        carried[TYPES] = json.dumps({"properties": notes, "body": body_note}, separators=(",", ":"))
+    if notes is not None:
+        carried[TYPES] = notes
     return AmqpAnnotatedMessage(
         header=header or None,
-        properties=properties or None,
+        properties=properties,
         application_properties=carried,
-        annotations=annotations or None,
-        footer=message.footer,
+        annotations=portable(annotations) or None,
+        footer=portable(message.footer),
         **body,
     )
 
@@ -112,71 +155,112 @@ def unwrap(message: AmqpAnnotatedMessage) -> Unwrapped:
     Reads our own form and that of the .NET original, which stored the time to live as ticks of
     100 ns (``com.microsoft:timespan``) and the scheduled time as an AMQP timestamp.
 
-    :raises UndeliverableError: no or non-text path, or an alias that cannot be read.
+    :raises UndeliverableError: no or non-text path, an alias that cannot be read, or a body that
+        the SDK cannot send.
     """
     carried = texts(message.application_properties)
     entity = _path(carried)
     notes = _notes(carried)
-    properties = _text_properties(dict(message.properties.items()) if message.properties else {})
+    try:
+        restored = _restored(message, carried, notes)
+    except ValueError as error:
+        raise UndeliverableError("Unreadable", f"the message for {entity} cannot be restored: {error}") from error
+    return Unwrapped(entity=entity, message=restored)
+
+
+def _restored(message: AmqpAnnotatedMessage, carried: Mapping[str, Any], notes: _Notes) -> AmqpAnnotatedMessage:
+    properties = _text_properties(dict(message.properties.items()) if message.properties else {}, notes)
     header = dict(message.header.items()) if message.header is not None else {}
-    header["delivery_count"] = header["first_acquirer"] = None
-    annotations = {
-        name: restore(value, None)
-        for name, value in texts(message.annotations).items()
-        if name not in _BROKER_ANNOTATIONS
-    }
+    header.update(dict.fromkeys(_BROKER_HEADER))
+    received = {name: value for name, value in texts(message.annotations).items() if name not in _BROKER_ANNOTATIONS}
+    annotations = _restore_each(received, notes.annotations)
+    own = {name.removeprefix(OWN): value for name, value in carried.items() if name not in _ALIASES}
     if SESSION_ID in carried:
         properties["group_id"] = _text_alias(carried, SESSION_ID)
     if TIME_TO_LIVE in carried:
-        header["time_to_live"] = _time_to_live(carried[TIME_TO_LIVE]) // _MILLISECOND
+        header["time_to_live"] = _time_to_live(carried[TIME_TO_LIVE])
     if SCHEDULED in carried:
         annotations[_SCHEDULED_ANNOTATION] = typed("TIMESTAMP", _scheduled(carried[SCHEDULED]))
-    own = {
-        name.removeprefix(OWN): restore(value, notes["properties"].get(name.removeprefix(OWN)))
-        for name, value in carried.items()
-        if name not in _ALIASES
-    }
-    restored = AmqpAnnotatedMessage(
-        header=header or None,
-        properties=properties or None,
-        application_properties=own or None,
+    return AmqpAnnotatedMessage(
+        header=header,
+        properties=properties,
+        application_properties=_restore_each(own, notes.properties) or None,
         annotations=annotations or None,
-        footer=message.footer,
-        **_body_restored(message, notes["body"]),
+        footer=_restore_each(texts(message.footer), notes.footer) or None,
+        **_body_restored(message, notes.body),
     )
-    return Unwrapped(entity=entity, message=restored)
+
+
+def _describe_each(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: note for name, value in values.items() if (note := describe(value)) is not None}
+
+
+def _restore_each(values: Mapping[str, Any], notes: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: restore(value, notes.get(name)) for name, value in values.items()}
+
+
+def _needs_own(name: str) -> bool:
+    return name in _ALIASES or name.startswith(OWN)
 
 
 def _body_to_carry(message: AmqpAnnotatedMessage) -> tuple[dict[str, Any], Any]:
     body = message.body
     match message.body_type:
         case AmqpMessageBodyType.VALUE:
-            return {"value_body": body}, describe(body)
+            return {"value_body": _value_to_carry(body)}, describe_bare(body)
         case AmqpMessageBodyType.SEQUENCE:
             rows = [list(row) for row in body]
-            return {"sequence_body": rows}, describe(rows)
+            return {"sequence_body": portable(rows)}, describe(rows)
     return {"data_body": list(body)}, None
+
+
+def _value_to_carry(body: Any) -> Any:
+    if isinstance(body, dict):
+        # Here, and only here, the SDK takes a typed value for a map.
+        return {portable(key): portable(item) for key, item in body.items()}
+    # The SDK leaves out a body that is false; it must not travel as a text that is not.
+    return portable(body) if body else body
 
 
 def _body_restored(message: AmqpAnnotatedMessage, note: Any) -> dict[str, Any]:
     body = message.body
     match message.body_type:
         case AmqpMessageBodyType.VALUE:
-            return {"value_body": restore(body, note)}
+            return {"value_body": bare(restore(body, note))}
         case AmqpMessageBodyType.SEQUENCE:
             return {"sequence_body": restore([list(row) for row in body], note)}
     return {"data_body": list(body)}
 
 
-def _text_properties(properties: dict[str, Any]) -> dict[str, Any]:
+def _session_to_carry(session: Any) -> str:
+    try:
+        return text(session)
+    except UnicodeDecodeError as error:
+        raise InvalidMessageError(f"session id is {session!r}: it must be text") from error
+
+
+def _time_to_live_to_carry(milliseconds: int) -> str:
+    try:
+        return format_duration(milliseconds * _MILLISECOND)
+    except (ValueError, OverflowError) as error:
+        raise InvalidMessageError(f"time to live is {milliseconds} ms: it must be 0 ms or more") from error
+
+
+def _text_properties(properties: dict[str, Any], notes: _Notes) -> dict[str, Any]:
+    binary = {name for name, note in notes.ids.items() if note == "BINARY"}
     for name in _TEXT_PROPERTIES + _ID_PROPERTIES:
-        if isinstance(properties.get(name), bytes):
-            properties[name] = _as_text(properties[name])
+        value = properties.get(name)
+        if isinstance(value, bytes) and name not in binary:
+            properties[name] = _text_or_same(value)
+    properties[_EXPIRY] = None
     return properties
 
 
-def _as_text(value: Any) -> str:
-    return text(value)
+def _text_or_same(value: bytes) -> str | bytes:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value
 
 
 def _value_of(value: Any) -> Any:
@@ -204,26 +288,35 @@ def _text_alias(carried: Mapping[str, Any], name: str) -> str:
     raise UndeliverableError("BadAlias", f"application property {name} is {type(value).__name__}: it must be text")
 
 
-def _time_to_live(value: Any) -> timedelta:
-    if isinstance(value, int):
-        return (value // _TICKS_PER_MILLISECOND) * _MILLISECOND
+def _time_to_live(value: Any) -> int | None:
+    """Milliseconds as the header takes them; ``None`` for the longest TimeSpan, which means no limit."""
     try:
-        return parse_duration(value.decode() if isinstance(value, bytes) else value)
-    except (ValueError, AttributeError, TypeError) as error:
+        if isinstance(value, int) and not isinstance(value, bool):
+            milliseconds = value // _TICKS_PER_MILLISECOND
+        else:
+            milliseconds = parse_duration(text(value)) // _MILLISECOND
+    except ValueError as error:
         raise UndeliverableError("BadAlias", f"application property {TIME_TO_LIVE} is {value!r}: {error}") from error
+    if milliseconds < 0:
+        raise UndeliverableError(
+            "BadAlias", f"application property {TIME_TO_LIVE} is {value!r}: it must not be negative"
+        )
+    if milliseconds >= _MAX_TIME_SPAN_MILLISECONDS:
+        return None
+    return min(milliseconds, _MAX_HEADER_MILLISECONDS)
 
 
 def _scheduled(value: Any) -> int:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return int(value)
+    # A described integer is no timestamp: .NET's DateTimeOffset counts ticks from the year 1.
+    if type(value) is int:
+        return value
     raise UndeliverableError("BadAlias", f"application property {SCHEDULED} is {value!r}: it must be a timestamp")
 
 
-def _notes(carried: Mapping[str, Any]) -> dict[str, Any]:
-    if TYPES not in carried:
-        return {"properties": {}, "body": None}
+def _notes(carried: Mapping[str, Any]) -> _Notes:
     try:
-        notes = json.loads(_text_alias(carried, TYPES))
-        return {"properties": dict(notes["properties"]), "body": notes["body"]}
-    except (ValueError, KeyError, TypeError) as error:
+        notes = json.loads(_text_alias(carried, TYPES)) if TYPES in carried else {}
+        sections = {name: dict(notes.get(name, {})) for name in ("properties", "annotations", "footer", "ids")}
+        return _Notes(**sections, body=notes.get("body"))
+    except (ValueError, AttributeError, TypeError) as error:
         raise UndeliverableError("BadAlias", f"application property {TYPES} cannot be read: {error}") from error
