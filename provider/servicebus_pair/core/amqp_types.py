@@ -152,8 +152,8 @@ def restore(value: Any, note: TypeNote | None) -> Any:
             return _guess(value)
         case str() if note in _SCALARS:
             return typed(note, value)
-        case ["DECIMAL128", str(exact)]:
-            return typed("DECIMAL128", Decimal(exact))
+        case ["DECIMAL128", str(digits)]:
+            return typed("DECIMAL128", Decimal(digits))
         case ["LIST", *notes] if isinstance(value, list):
             return _restore_each(value, notes)
         case ["ARRAY", *notes] if isinstance(value, list):
@@ -161,8 +161,9 @@ def restore(value: Any, note: TypeNote | None) -> Any:
         case ["MAP", *notes] if isinstance(value, dict):
             items = _restore_each([item for pair in value.items() for item in pair], notes)
             return typed("MAP", dict(zip(items[::2], items[1::2], strict=True)))
-        case ["DESCRIBED", str(kind), descriptor, inner] if not isinstance(inner, int):
-            return typed(kind, descriptor), restore(_undescribed(value), inner)
+        case ["DESCRIBED", str(kind), (str() | int()) as descriptor, inner] if not isinstance(inner, int):
+            exact = descriptor.encode() if isinstance(descriptor, str) else descriptor
+            return typed(kind, exact), restore(_undescribed(value), inner)
     raise ValueError(f"the type note {note!r} does not fit a received {type(value).__name__}")
 
 

@@ -6,10 +6,10 @@ refuses one with several partition keys. Order is kept within a partition key.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from servicebus_pair.core.amqp_types import texts
+from servicebus_pair.core.amqp_types import text, texts
 
 __all__ = ["MAX_MESSAGES_PER_BATCH", "Batch", "Packer", "partition_key"]
 
@@ -74,6 +74,9 @@ class Packer(Generic[BatchT]):
         return tuple(self._open.values())
 
 
-def partition_key(message: Any) -> Any:
+def partition_key(message: Any) -> str | None:
     """Answer the partition key of an AMQP message, or ``None``."""
-    return texts(message.annotations).get("x-opt-partition-key")
+    key = texts(message.annotations).get("x-opt-partition-key")
+    if isinstance(key, Mapping):
+        key = key["VALUE"]
+    return None if key is None else text(key)
