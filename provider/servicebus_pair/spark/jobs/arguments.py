@@ -1,0 +1,76 @@
+"""Command-line arguments that publishing programs share, and the session they run in."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from servicebus_pair.core.errors import ConfigurationError
+from servicebus_pair.core.health import EntityHealth
+from servicebus_pair.spark.manifest import PublishManifest
+from servicebus_pair.spark.publish import publish
+
+__all__ = ["PublishArguments", "session"]
+
+
+@dataclass(frozen=True, slots=True)
+class PublishArguments:
+    """Where and how a program publishes.
+
+    :param rate: messages per second over all tasks; ``None`` is as fast as it goes.
+    :param manifest: file that the manifest is written to.
+    :param health: what is known of entities before, by path.
+    """
+
+    pair: str
+    ledger: str
+    run: str
+    rate: float | None
+    manifest: str | None
+    health: dict[str, EntityHealth]
+
+    @staticmethod
+    def add_to(parser: argparse.ArgumentParser) -> None:
+        """Declare the arguments."""
+        parser.add_argument("--pair", required=True, help="where the pair's settings are: env:NAME or file:PATH")
+        parser.add_argument("--ledger", required=True, help="folder of the ledger")
+        parser.add_argument("--run", required=True, help="what this run is called in the ledger")
+        parser.add_argument("--rate", type=float, help="messages per second over all tasks; default: no limit")
+        parser.add_argument("--manifest", help="file that the manifest is written to, as JSON")
+        parser.add_argument("--health", default="{}", help="JSON: health records by entity")
+
+    @classmethod
+    def of(cls, given: argparse.Namespace) -> PublishArguments:
+        """Take the arguments out of what was parsed. :raises ConfigurationError: the health is not valid."""
+        health = _read_health(given.health)
+        return cls(given.pair, given.ledger, given.run, given.rate, given.manifest, health)
+
+    def publish(self, df: DataFrame, **notes: Any) -> PublishManifest:
+        """Publish ``df`` and write the manifest, with ``notes`` at its top level."""
+        manifest = publish(
+            df, pair_reference=self.pair, ledger=self.ledger, run=self.run, rate=self.rate, health=self.health
+        )
+        if self.manifest is not None:
+            manifest.write(self.manifest, **notes)
+        return manifest
+
+
+def _read_health(text: str) -> dict[str, EntityHealth]:
+    try:
+        return {entity: EntityHealth.from_json(value) for entity, value in json.loads(text).items()}
+    except (ValueError, AttributeError) as error:
+        raise ConfigurationError(f"health is not a JSON object of health records by entity: {error}") from error
+
+
+def session(name: str) -> SparkSession:
+    """Answer the session of the program; speculation is off, since a speculative task sends twice."""
+    return (
+        SparkSession.builder.appName(name)
+        .config("spark.speculation", "false")
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )

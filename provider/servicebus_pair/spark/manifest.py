@@ -1,0 +1,115 @@
+"""What a publish did, small enough for Airflow to read: counts by route and the health found."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from servicebus_pair.core.health import EntityHealth
+
+__all__ = ["EntityManifest", "PublishManifest"]
+
+_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class EntityManifest:
+    """What happened to the messages of one entity, in one task or in all.
+
+    :param primary: messages accepted by the entity.
+    :param diverted: messages accepted by backlog queues.
+    :param health: as the task left it; ``since`` is 0 when nothing but success was seen.
+    """
+
+    primary: int
+    diverted: int
+    health: EntityHealth
+
+    def __add__(self, other: EntityManifest) -> EntityManifest:
+        newest = other.health if other.health.since > self.health.since else self.health
+        return EntityManifest(self.primary + other.primary, self.diverted + other.diverted, newest)
+
+    def to_json(self) -> dict[str, Any]:
+        """The form in the manifest."""
+        return {"primary": self.primary, "diverted": self.diverted, "health": self.health.to_json()}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> EntityManifest:
+        """Read what :meth:`to_json` wrote. :raises ValueError: not such a value."""
+        try:
+            return cls(int(value["primary"]), int(value["diverted"]), EntityHealth.from_json(value["health"]))
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"not an entity of a manifest, {type(error).__name__}: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class PublishManifest:
+    """What one publish did: every message counted was accepted by its entity or a backlog queue.
+
+    :param bytes: encoded size of all accepted messages.
+    :param seconds: from the first task's start to the last one's end, as the driver saw it.
+    """
+
+    run: str
+    entities: Mapping[str, EntityManifest]
+    bytes: int
+    seconds: float
+
+    @classmethod
+    def merge(
+        cls, parts: Iterable[tuple[str, EntityManifest]], *, run: str, size_bytes: int, seconds: float
+    ) -> PublishManifest:
+        """Add up the tasks' parts, by entity; of their health the newest stands."""
+        entities: dict[str, EntityManifest] = {}
+        for entity, part in parts:
+            entities[entity] = entities[entity] + part if entity in entities else part
+        return cls(run, dict(sorted(entities.items())), size_bytes, round(seconds, 3))
+
+    @property
+    def primary(self) -> int:
+        """Messages that went straight to their entity."""
+        return sum(entity.primary for entity in self.entities.values())
+
+    @property
+    def diverted(self) -> int:
+        """Messages that went to the backlog."""
+        return sum(entity.diverted for entity in self.entities.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """The form that is written and that Airflow reads."""
+        return {
+            "version": _VERSION,
+            "run": self.run,
+            "entities": {path: entity.to_json() for path, entity in self.entities.items()},
+            "bytes": self.bytes,
+            "seconds": self.seconds,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> PublishManifest:
+        """Read what :meth:`to_json` wrote; other keys are left alone.
+
+        :raises ValueError: not a manifest, or of another version.
+        """
+        if value.get("version") != _VERSION:
+            raise ValueError(f"the manifest's version is {value.get('version')!r}: this reads {_VERSION}")
+        try:
+            entities = {path: EntityManifest.from_json(entity) for path, entity in value["entities"].items()}
+            return cls(str(value["run"]), entities, int(value["bytes"]), float(value["seconds"]))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"not a manifest, {type(error).__name__}: {error}") from error
+
+    def write(self, path: str | os.PathLike[str], **notes: Any) -> None:
+        """Write the manifest as JSON, whole or not at all.
+
+        :param notes: what the program adds at the top level, for those who read its manifest.
+        """
+        target = Path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        fresh = target.with_name(f".{target.name}.{os.getpid()}")
+        fresh.write_text(json.dumps({**self.to_json(), **notes}, indent=2) + "\n", encoding="utf-8")
+        fresh.replace(target)

@@ -1,0 +1,148 @@
+"""Looking into queues from Spark tasks: every message of the places and of the backlog, by peek.
+
+Nothing is received, locked or settled. A cursor walks by sequence number, so memory is bounded by
+one page. The tasks share the queues among themselves by number, so that the driver need not know
+the pair's settings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+from azure.servicebus import ServiceBusMessageState, ServiceBusReceivedMessage
+
+from servicebus_pair.core.amqp_types import text, texts
+from servicebus_pair.core.backlog import backlog_queues
+from servicebus_pair.core.blocking import Bridge
+from servicebus_pair.core.clients import NamespaceClient, ReceiveLink
+from servicebus_pair.core.configuration import PairSettings
+from servicebus_pair.core.envelope import PATH
+from servicebus_pair.core.errors import EntityNotFoundError, ServiceError
+from servicebus_pair.core.prober import PING_CONTENT_TYPE
+from servicebus_pair.core.reconcile import Location
+from servicebus_pair.spark.places import Place
+from servicebus_pair.spark.redaction import Redaction, secret_free
+from servicebus_pair.spark.references import PairReference
+from servicebus_pair.spark.shape import Shape
+
+__all__ = ["ABSENT", "PEEKED", "PING", "peek_task"]
+
+PEEKED: Final = Shape({"entity": "string", "id": "string", "place": "string", "location": "string"})
+# What stands in the column location beside the values of ``Location``.
+ABSENT: Final = "absent"
+PING: Final = "ping"
+
+_PAGE: Final = 500
+_CALL_SECONDS: Final = 30.0
+_TRIES: Final = 3
+_PAUSE_SECONDS: Final = 1.0
+_STATES: Final = {
+    ServiceBusMessageState.ACTIVE: Location.ACTIVE,
+    ServiceBusMessageState.SCHEDULED: Location.SCHEDULED,
+    ServiceBusMessageState.DEFERRED: Location.DEFERRED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """One queue, subscription or dead-letter queue; ``entity`` is ``None`` for the backlog."""
+
+    path: str
+    entity: str | None
+    dead_letter: bool
+
+
+def peek_task(reference: PairReference, places: Sequence[Place], share: int, *, of: int) -> Iterator[pa.RecordBatch]:
+    """Yield one row per message held by this task's share of the queues.
+
+    A row with the location :data:`ABSENT` stands for a backlog queue that does not exist, one with
+    :data:`PING` for a ping that the service keeps.
+
+    :param share: number of this task, from 0, among ``of``.
+    :raises SparkTaskError: a place does not exist or cannot be read; without secrets.
+    """
+    redaction = Redaction()
+    with secret_free(redaction):
+        settings = reference.resolve(redaction)
+        targets = _targets(settings, places)[share::of]
+        with Bridge() as bridge:
+            pages = _pages(settings, targets)
+            while (page := bridge.run(_next(pages))) is not None:
+                yield PEEKED.batch(page)
+
+
+async def _next(pages: AsyncIterator[list[dict[str, Any]]]) -> list[dict[str, Any]] | None:
+    return await anext(pages, None)
+
+
+def _targets(settings: PairSettings, places: Sequence[Place]) -> list[_Target]:
+    queues = backlog_queues(settings.primary.namespace, settings.options.backlog_queue_count)
+    paths: list[tuple[str, str | None]] = [(place.path, place.entity) for place in places]
+    paths += [(queue, None) for queue in queues]
+    return [_Target(path, entity, dead_letter) for dead_letter in (False, True) for path, entity in paths]
+
+
+async def _pages(settings: PairSettings, targets: Sequence[_Target]) -> AsyncIterator[list[dict[str, Any]]]:
+    primary, secondary = NamespaceClient(settings.primary), NamespaceClient(settings.secondary)
+    try:
+        for target in targets:
+            client = secondary if target.entity is None else primary
+            link = client.receive_link(target.path, dead_letter=target.dead_letter)
+            try:
+                async for page in _walk(link):
+                    yield [_row(target, message) for message in page]
+            except EntityNotFoundError:
+                if target.entity is not None:
+                    raise
+                yield [{"entity": "", "id": None, "place": target.path, "location": ABSENT}]
+            finally:
+                await link.close()
+    finally:
+        await asyncio.gather(primary.close(), secondary.close())
+
+
+async def _walk(link: ReceiveLink) -> AsyncIterator[list[ServiceBusReceivedMessage]]:
+    cursor = 1
+    while page := await _peek(link, cursor):
+        yield page
+        cursor = max(message.sequence_number or 0 for message in page) + 1
+
+
+async def _peek(link: ReceiveLink, cursor: int) -> list[ServiceBusReceivedMessage]:
+    for attempt in range(1, _TRIES):
+        try:
+            return await link.peek(most=_PAGE, timeout=_CALL_SECONDS, after=cursor)
+        except ServiceError as error:
+            if not error.retriable:
+                raise
+        await asyncio.sleep(_PAUSE_SECONDS * attempt)
+    return await link.peek(most=_PAGE, timeout=_CALL_SECONDS, after=cursor)
+
+
+def _row(target: _Target, message: ServiceBusReceivedMessage) -> dict[str, Any]:
+    location: str
+    if message.content_type == PING_CONTENT_TYPE:
+        location = PING
+    elif target.entity is None:
+        location = Location.BACKLOG_DEAD_LETTER if target.dead_letter else Location.BACKLOG
+    else:
+        location = Location.DEAD_LETTER if target.dead_letter else _STATES[message.state]
+    return {
+        "entity": _destination(message) if target.entity is None else target.entity,
+        "id": str(message.message_id),
+        "place": target.path,
+        "location": str(location),
+    }
+
+
+def _destination(message: ServiceBusReceivedMessage) -> str:
+    """Where a backlog message belongs; empty when it does not say."""
+    path = texts(message.raw_amqp_message.application_properties).get(PATH)
+    try:
+        return "" if path is None else text(path)
+    except UnicodeDecodeError:
+        return ""

@@ -1,0 +1,60 @@
+"""Keeping secrets out of what leaves an executor.
+
+Spark copies the text of a Python exception into the driver's error, its logs and the event log, so
+every error of a task passes through :func:`secret_free`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from servicebus_pair.core.errors import PairError
+
+__all__ = ["Redaction", "SparkTaskError", "secret_free"]
+
+_MASK: Final = "***"
+_SHOWN_AS_SECRET: Final = re.compile(
+    r"((?:SharedAccessKey|SharedAccessSignature|sig)\s*=\s*)[^;&\s'\"]+", re.IGNORECASE
+)
+# The parts of a connection string that are secrets; the endpoint and the key's name are not.
+_SECRET_PARTS: Final = ("sharedaccesskey", "sharedaccesssignature")
+
+
+class SparkTaskError(PairError):
+    """A Spark task failed; the message names the cause and holds no secret."""
+
+
+class Redaction:
+    """Replaces known secrets, and whatever looks like one, by ``***``."""
+
+    def __init__(self) -> None:
+        self._secrets: set[str] = set()
+
+    def learn(self, connection_string: str) -> None:
+        """Remember the secret parts of a connection string, and the whole of it."""
+        self._secrets.add(connection_string)
+        for part in connection_string.split(";"):
+            name, _, value = part.partition("=")
+            if name.strip().lower() in _SECRET_PARTS and value.strip():
+                self._secrets.add(value.strip())
+
+    def clean(self, text: str) -> str:
+        """Answer ``text`` without secrets."""
+        for secret in sorted(self._secrets, key=len, reverse=True):
+            text = text.replace(secret, _MASK)
+        return _SHOWN_AS_SECRET.sub(rf"\1{_MASK}", text)
+
+
+@contextmanager
+def secret_free(redaction: Redaction) -> Iterator[None]:
+    """Replace every error by a :class:`SparkTaskError` without secrets and without its chain.
+
+    The chain is cut because Python prints the text of each link of it.
+    """
+    try:
+        yield
+    except Exception as failure:  # noqa: BLE001  every error goes on, in other words
+        raise SparkTaskError(redaction.clean(f"{type(failure).__name__}: {failure}")) from None
