@@ -69,12 +69,14 @@ def _option(name: str, value: Any) -> Any:
     default = getattr(PairOptions(), name)
     if isinstance(default, bool):
         return _boolean(name, value)
+    if isinstance(value, bool):
+        raise ConfigurationError(f"setting {name} is {value!r}: it must be a number")
     try:
         number = float(value)
-    except (TypeError, ValueError) as error:
+        if isinstance(default, timedelta):
+            return timedelta(seconds=number)
+    except (TypeError, ValueError, OverflowError) as error:
         raise ConfigurationError(f"setting {name} is {value!r}: it must be a number") from error
-    if isinstance(default, timedelta):
-        return timedelta(seconds=number)
     if not number.is_integer():
         raise ConfigurationError(f"setting {name} is {value!r}: it must be a whole number")
     return int(number)

@@ -161,24 +161,15 @@ def decide(health: EntityHealth, event: HealthEvent, *, now: float, failover_int
     """
     match event:
         case SendSucceeded():
-            # A late success of a send that began before the failover does not end it: only a ping does.
-            if health.state is State.SUSPECT:
-                return Decision(_healthy(health, now, "a send succeeded", "send"))
-            return Decision(health)
+            return _sent(health, now)
         case SendFailed():
             return _failed(health, event, now, failover_interval)
         case PingSucceeded():
-            seen = replace(health, last_ping=now)
-            if health.failed_over:
-                return Decision(_healthy(seen, now, "a ping was answered", "ping"), _RECOVER)
-            return Decision(seen)
+            return _answered(replace(health, last_ping=now), now)
         case PingFailed():
             return Decision(replace(health, last_ping=now), _TELL if health.failed_over else frozenset())
         case FailOver():
-            if health.failed_over:
-                return Decision(health)
-            taken = EntityHealth(State.FAILED_OVER, now, health.last_ping, event.reason, event.by)
-            return Decision(taken, _FAIL_OVER)
+            return _failed_over(health, now, event.reason, event.by)
         case MarkHealthy():
             return Decision(_healthy(health, now, event.reason, event.by), _RECOVER)
 
@@ -187,11 +178,32 @@ def _healthy(health: EntityHealth, now: float, reason: str, by: str) -> EntityHe
     return EntityHealth(State.HEALTHY, now, health.last_ping, reason, by)
 
 
+def _sent(health: EntityHealth, now: float) -> Decision:
+    # A late success of a send that began before the failover does not end it: only a ping does.
+    if health.state is State.SUSPECT:
+        return Decision(_healthy(health, now, "a send succeeded", "send"))
+    return Decision(health)
+
+
+def _answered(health: EntityHealth, now: float) -> Decision:
+    if health.state is State.HEALTHY:
+        return Decision(health)
+    return Decision(
+        _healthy(health, now, "a ping was answered", "ping"), _RECOVER if health.failed_over else frozenset()
+    )
+
+
+def _failed_over(health: EntityHealth, now: float, reason: str, by: str) -> Decision:
+    if health.failed_over:
+        return Decision(health)
+    return Decision(EntityHealth(State.FAILED_OVER, now, health.last_ping, reason, by), _FAIL_OVER)
+
+
 def _failed(health: EntityHealth, event: SendFailed, now: float, failover_interval: float) -> Decision:
     if health.failed_over:
         return Decision(health)
-    since = health.since if health.state is State.SUSPECT else event.began
+    # A call that began before the entity was last taken for healthy proves nothing about the time before.
+    since = health.since if health.state is State.SUSPECT else max(event.began, health.since)
     if now - since >= failover_interval:
-        taken = EntityHealth(State.FAILED_OVER, now, health.last_ping, event.reason, "send")
-        return Decision(taken, _FAIL_OVER)
+        return _failed_over(health, now, event.reason, "send")
     return Decision(EntityHealth(State.SUSPECT, since, health.last_ping, event.reason, "send"))

@@ -20,7 +20,10 @@ _MINUTE: Final = timedelta(minutes=1)
 
 
 class Secret:
-    """A text that shows itself only to :meth:`reveal`: not in ``repr``, ``str`` or a pickle's dump of fields."""
+    """A text that shows itself only to :meth:`reveal`, never in ``repr``, ``str`` or a format.
+
+    A pickle carries it, so that Spark executors can connect: keep pickles of endpoints out of files.
+    """
 
     __slots__ = ("_text",)
 
@@ -146,7 +149,7 @@ class Endpoint:
         :raises ConfigurationError: a part is missing; the text itself is never quoted.
         """
         parts = _parse_connection_string(text)
-        host = parts["endpoint"].removeprefix("sb://").strip("/")
+        host = _checked_host(parts["endpoint"].removeprefix("sb://").strip("/"))
         emulator = parts.get("usedevelopmentemulator", "").lower() == "true"
         return cls(
             host=host,
@@ -169,15 +172,22 @@ class Endpoint:
 
         :param host: fully qualified host, such as ``contoso.servicebus.windows.net``.
         :param credential: object with an asynchronous ``get_token``.
+        :raises ConfigurationError: the host or the credential is missing.
         """
-        if not host:
-            raise ConfigurationError("host is '': it must be the namespace's fully qualified host name")
+        if credential is None:
+            raise ConfigurationError("credential is None: it must be a credential of azure-identity")
         return cls(
-            host=host,
+            host=_checked_host(host),
             namespace=_namespace_of(host) if namespace is None else namespace,
             administration=host if administration is None else administration,
             credential=credential,
         )
+
+
+def _checked_host(host: str) -> str:
+    if not host:
+        raise ConfigurationError("host is '': it must be the namespace's fully qualified host name")
+    return host
 
 
 def _namespace_of(host: str) -> str:
@@ -197,6 +207,8 @@ def _parse_connection_string(text: str) -> dict[str, str]:
             parts[key.strip().lower()] = value.strip()
     if not parts.get("endpoint", "").startswith("sb://"):
         raise ConfigurationError("connection string: Endpoint is missing or does not start with sb://")
+    if "entitypath" in parts:
+        raise ConfigurationError("connection string: EntityPath is given: use one of the whole namespace")
     signed = "sharedaccesssignature" in parts
     for needed in () if signed else ("SharedAccessKeyName", "SharedAccessKey"):
         if not parts.get(needed.lower()):

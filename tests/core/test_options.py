@@ -1,0 +1,209 @@
+"""SPEC section 2: options, whose errors name option, value and range; and endpoints, which show no secret."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import traceback
+from dataclasses import FrozenInstanceError, asdict, fields, replace
+from datetime import timedelta
+from typing import Any
+
+import pendulum
+import pytest
+
+from servicebus_pair.core.errors import ConfigurationError
+from servicebus_pair.core.options import Endpoint, PairOptions, Secret
+
+KEY = "c2VjcmV0LWtleS1vZi10aGUtdGVzdHM="
+TEXT = f"Endpoint=sb://contoso.servicebus.windows.net/;SharedAccessKeyName=send;SharedAccessKey={KEY}"
+SECOND = timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+
+
+def test_section_2_defaults_are_those_of_the_specification() -> None:
+    assert asdict(PairOptions()) == {
+        "backlog_queue_count": 10,
+        "failover_interval": MINUTE,
+        "ping_primary_interval": MINUTE,
+        "ping_timeout": 2 * MINUTE,
+        "enable_syphon": False,
+        "syphon_retry_interval": SECOND,
+        "syphon_batch_size": 100,
+        "syphon_long_poll": 15 * MINUTE,
+        "close_grace": 5 * SECOND,
+        "server_busy_delay": 10 * SECOND,
+    }
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "allowed"),
+    [
+        ("backlog_queue_count", 0, ">= 1"),
+        ("backlog_queue_count", -1, ">= 1"),
+        ("failover_interval", timedelta(microseconds=-1), "0:00:00 .. 1:00:00"),
+        ("failover_interval", 60 * MINUTE + timedelta(microseconds=1), "0:00:00 .. 1:00:00"),
+        ("ping_primary_interval", timedelta(milliseconds=999), "0:00:01 .. 0:30:00"),
+        ("ping_primary_interval", 30 * MINUTE + SECOND, "0:00:01 .. 0:30:00"),
+        ("ping_timeout", timedelta(0), ">= 0:00:00.001000"),
+        ("syphon_retry_interval", timedelta(0), "0:00:01 .. 0:02:00"),
+        ("syphon_retry_interval", 2 * MINUTE + SECOND, "0:00:01 .. 0:02:00"),
+        ("syphon_batch_size", 0, "1 .. 4500"),
+        ("syphon_batch_size", 4501, "1 .. 4500"),
+        ("syphon_long_poll", timedelta(0), ">= 0:00:01"),
+        ("close_grace", -SECOND, ">= 0:00:00"),
+        ("server_busy_delay", -SECOND, ">= 0:00:00"),
+    ],
+)
+def test_section_2_out_of_range_is_an_error_that_names_option_value_and_range(
+    option: str, value: Any, allowed: str
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        replace(PairOptions(), **{option: value})
+    assert str(caught.value) == f"{option} is {value}: allowed is {allowed}"
+
+
+@pytest.mark.parametrize(
+    ("option", "low", "high"),
+    [
+        ("backlog_queue_count", 1, 1_000_000),
+        ("failover_interval", timedelta(0), 60 * MINUTE),
+        ("ping_primary_interval", SECOND, 30 * MINUTE),
+        ("ping_timeout", timedelta(milliseconds=1), timedelta.max),
+        ("syphon_retry_interval", SECOND, 2 * MINUTE),
+        ("syphon_batch_size", 1, 4500),
+        ("syphon_long_poll", SECOND, timedelta.max),
+        ("close_grace", timedelta(0), timedelta.max),
+        ("server_busy_delay", timedelta(0), timedelta.max),
+    ],
+)
+def test_section_2_both_ends_of_a_range_are_allowed(option: str, low: Any, high: Any) -> None:
+    for value in (low, high):
+        assert getattr(replace(PairOptions(), **{option: value}), option) == value
+
+
+@pytest.mark.parametrize("option", [field.name for field in fields(PairOptions)])
+@pytest.mark.parametrize("value", [None, "5", 1.5, [], object()], ids=["none", "text", "float", "list", "object"])
+def test_section_2_a_value_of_the_wrong_kind_is_an_error_that_names_option_and_value(option: str, value: Any) -> None:
+    with pytest.raises(ConfigurationError, match=f"^{option} is "):
+        replace(PairOptions(), **{option: value})
+
+
+def test_section_2_a_boolean_is_no_number_and_a_number_is_no_boolean() -> None:
+    with pytest.raises(ConfigurationError, match="backlog_queue_count is True: it must be a int"):
+        PairOptions(backlog_queue_count=True)
+    with pytest.raises(ConfigurationError, match="enable_syphon is 1: allowed are True and False"):
+        PairOptions(enable_syphon=1)  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="failover_interval is 60"):
+        PairOptions(failover_interval=60)  # type: ignore[arg-type]
+
+
+def test_section_2_options_are_a_frozen_value() -> None:
+    options = PairOptions()
+    with pytest.raises(FrozenInstanceError):
+        options.backlog_queue_count = 3  # type: ignore[misc]
+    assert options == PairOptions()
+    assert hash(options) == hash(PairOptions())
+    assert pickle.loads(pickle.dumps(options)) == options  # noqa: S301 - our own bytes
+
+
+def test_a_duration_of_pendulum_is_a_duration() -> None:
+    assert PairOptions(failover_interval=pendulum.duration(seconds=5)).failover_interval == 5 * SECOND
+
+
+def test_a_connection_string_gives_host_namespace_and_administration() -> None:
+    endpoint = Endpoint.from_connection_string(TEXT)
+    assert (endpoint.host, endpoint.namespace) == ("contoso.servicebus.windows.net", "contoso")
+    assert endpoint.administration == endpoint.host
+    assert endpoint.emulator is False
+    assert endpoint.credential is None
+    assert endpoint.connection_string is not None
+    assert endpoint.connection_string.reveal() == TEXT
+
+
+def test_a_local_namespace_is_named_by_the_caller() -> None:
+    text = f"Endpoint=sb://127.0.0.1:5673;SharedAccessKeyName=a;SharedAccessKey={KEY};UseDevelopmentEmulator=true;"
+    endpoint = Endpoint.from_connection_string(text, namespace="contoso", administration="127.0.0.1:5300")
+    assert (endpoint.host, endpoint.namespace, endpoint.administration) == (
+        "127.0.0.1:5673",
+        "contoso",
+        "127.0.0.1:5300",
+    )
+    assert endpoint.emulator is True
+
+
+def test_a_shared_access_signature_needs_no_key() -> None:
+    text = "Endpoint=sb://contoso.servicebus.windows.net/;SharedAccessSignature=SharedAccessSignature sr=x&sig=y"
+    assert Endpoint.from_connection_string(text).namespace == "contoso"
+
+
+def test_a_credential_stands_in_place_of_a_connection_string() -> None:
+    credential = object()
+    endpoint = Endpoint.from_credential("contoso.servicebus.windows.net", credential)
+    assert endpoint.namespace == "contoso"
+    assert endpoint.credential is credential
+    assert endpoint.connection_string is None
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("", "Endpoint is missing"),
+        (KEY, "Endpoint is missing"),
+        (f"Endpoint=https://contoso/;SharedAccessKeyName=a;SharedAccessKey={KEY}", "does not start with sb://"),
+        (f"Endpoint=sb://;SharedAccessKeyName=a;SharedAccessKey={KEY}", "host is ''"),
+        (f"Endpoint=sb://c.servicebus.windows.net;SharedAccessKey={KEY}", "SharedAccessKeyName is missing"),
+        (f"Endpoint=sb://c.servicebus.windows.net;SharedAccessKeyName={KEY}", "SharedAccessKey is missing"),
+        (f"Endpoint=sb://c.x.net;SharedAccessKeyName={KEY};SharedAccessKey=", "SharedAccessKey is missing"),
+        (f"{TEXT};EntityPath=flights", "EntityPath is given"),
+        (TEXT.replace("contoso.servicebus.windows.net", "127.0.0.1:5672"), "namespace is not given"),
+        (TEXT.replace("contoso.servicebus.windows.net", "localhost"), "namespace is not given"),
+    ],
+)
+def test_a_bad_connection_string_is_refused_by_part_and_never_quoted(text: str, named: str) -> None:
+    with pytest.raises(ConfigurationError, match=named) as caught:
+        Endpoint.from_connection_string(text)
+    assert KEY not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("host", "credential", "named"),
+    [
+        ("", object(), "host is ''"),
+        ("contoso.servicebus.windows.net", None, "credential is None"),
+        ("localhost", object(), "namespace is not given"),
+    ],
+)
+def test_a_bad_host_or_credential_is_refused_by_name(host: str, credential: Any, named: str) -> None:
+    with pytest.raises(ConfigurationError, match=named):
+        Endpoint.from_credential(host, credential)
+
+
+def test_no_way_of_showing_an_endpoint_shows_its_secret() -> None:
+    endpoint = Endpoint.from_connection_string(TEXT)
+    secret = endpoint.connection_string
+    shown = [
+        *(repr(endpoint), str(endpoint), f"{endpoint}", f"{endpoint!r}"),
+        *(repr(secret), str(secret), f"{secret}", "%s" % secret),  # noqa: UP031 - how logging formats
+        *(repr(asdict(endpoint)), repr([endpoint]), repr(copy.deepcopy(endpoint)), repr(ConfigurationError(endpoint))),
+    ]
+    assert not [text for text in shown if KEY in text]
+    assert "contoso" in repr(endpoint)
+
+
+def test_a_credential_is_not_shown_either() -> None:
+    assert KEY not in repr(Endpoint.from_credential("contoso.servicebus.windows.net", KEY))
+
+
+def test_an_endpoint_travels_to_executors_in_a_pickle() -> None:
+    endpoint = Endpoint.from_connection_string(TEXT)
+    travelled = pickle.loads(pickle.dumps(endpoint))  # noqa: S301 - our own bytes
+    assert travelled == endpoint
+    assert travelled.connection_string.reveal() == TEXT
+
+
+def test_secrets_are_equal_by_their_text() -> None:
+    assert Secret("a") == Secret("a")
+    assert Secret("a") != Secret("b")
+    assert Secret("a") != "a"
+    assert len({Secret("a"), Secret("a")}) == 1
