@@ -1,0 +1,70 @@
+"""EMULATOR 1 and 2: what the broker refuses reaches the client as its own exception, at once."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+from azure.servicebus import ServiceBusMessage
+from azure.servicebus.exceptions import (
+    MessagingEntityDisabledError,
+    MessagingEntityNotFoundError,
+    ServiceBusError,
+    ServiceBusQuotaExceededError,
+)
+
+from servicebus_emulator import HostedNamespace
+from servicebus_emulator.engine.descriptions import EntityStatus, QueueDescription, TopicDescription
+from tests.emulator.talk import Talk, open_link
+
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+async def test_a_link_to_an_unknown_entity_is_refused(sdk: Talk):
+    handlers = [sdk.client.get_queue_sender("nowhere"), sdk.client.get_queue_receiver("nowhere")]
+    refusals = await asyncio.gather(*map(open_link, handlers), return_exceptions=True)
+    assert [type(refusal) for refusal in refusals] == [MessagingEntityNotFoundError] * 2
+
+
+async def test_a_topic_is_no_place_to_receive_from(contoso: HostedNamespace, sdk: Talk):
+    contoso.namespace.create_topic(TopicDescription("delays"))
+    with pytest.raises(ServiceBusError, match="receive from one of its subscriptions"):
+        await open_link(sdk.client.get_queue_receiver("delays"))
+
+
+async def test_an_entity_is_usable_as_soon_as_it_exists_and_gone_when_it_is_deleted(
+    contoso: HostedNamespace, sdk: Talk
+):
+    contoso.namespace.create_queue(QueueDescription("brief"))
+    async with sdk.queue("brief") as (sender, receiver):
+        await sender.send_messages(ServiceBusMessage("x"))
+        contoso.namespace.delete_queue("brief")
+        with pytest.raises(ServiceBusError):
+            await sender.send_messages(ServiceBusMessage("y"))
+        with pytest.raises(MessagingEntityNotFoundError):
+            await open_link(receiver)
+            await receiver.receive_messages(1, max_wait_time=1)
+            await receiver.receive_messages(1, max_wait_time=1)
+
+
+async def test_a_disabled_entity_refuses_what_its_status_forbids(contoso: HostedNamespace, sdk: Talk):
+    description = contoso.namespace.create_queue(QueueDescription("q"))
+    async with sdk.opened(sdk.client.get_queue_sender("q")) as (sender,):
+        contoso.namespace.update_queue(replace(description, status=EntityStatus.SEND_DISABLED))
+        with pytest.raises(MessagingEntityDisabledError, match="SendDisabled"):
+            await sender.send_messages(ServiceBusMessage("x"))
+    contoso.namespace.update_queue(replace(description, status=EntityStatus.RECEIVE_DISABLED))
+    with pytest.raises(MessagingEntityDisabledError, match="ReceiveDisabled"):
+        await open_link(sdk.client.get_queue_receiver("q"))
+
+
+async def test_a_full_entity_refuses_messages(contoso: HostedNamespace, sdk: Talk):
+    contoso.namespace.create_queue(QueueDescription("small", max_size_in_megabytes=1))
+    async with sdk.opened(sdk.client.get_queue_sender("small")) as (sender,):
+        for _ in range(4):
+            await sender.send_messages(ServiceBusMessage(b"x" * 250_000))
+        with pytest.raises(ServiceBusQuotaExceededError, match="allowed: 1048576"):
+            await sender.send_messages(ServiceBusMessage(b"x" * 250_000))
+    assert contoso.namespace.counts("small").active == 4

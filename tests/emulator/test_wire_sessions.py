@@ -1,0 +1,93 @@
+"""EMULATOR 1: sessions, through the unmodified asynchronous client."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from itertools import count
+
+import pytest
+from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusMessage
+from azure.servicebus.exceptions import (
+    OperationTimeoutError,
+    ServiceBusError,
+    SessionCannotBeLockedError,
+    SessionLockLostError,
+)
+
+from servicebus_emulator import HostedNamespace
+from servicebus_emulator.engine.descriptions import QueueDescription
+from servicebus_emulator.engine.timespan import TimeSpan
+from tests.emulator.talk import Talk, bodies, open_link
+
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+_numbers = count(1)
+
+
+@pytest.fixture
+def queue(contoso: HostedNamespace) -> str:
+    return contoso.namespace.create_queue(QueueDescription(f"tails/{next(_numbers)}", requires_session=True)).path
+
+
+def message(text: str, session_id: str) -> ServiceBusMessage:
+    return ServiceBusMessage(text, session_id=session_id)
+
+
+async def test_one_session_is_received_by_its_id(contoso: HostedNamespace, sdk: Talk, queue: str):
+    async with sdk.queue(queue, session_id="N1") as (sender, receiver):
+        await sender.send_messages([message("a", "N1"), message("x", "N2"), message("b", "N1")])
+        received = await receiver.receive_messages(2, max_wait_time=2)
+        assert bodies(received) == ["a", "b"]
+        await receiver.session.set_state(b"half way")
+        assert bytes(await receiver.session.get_state()) == b"half way"
+        until = receiver.session.locked_until_utc
+        await asyncio.sleep(0.01)
+        assert await receiver.session.renew_lock() > until
+        for each in received:
+            await receiver.complete_message(each)
+        assert contoso.namespace.counts(queue).active == 1
+        other = sdk.client.get_queue_receiver(queue, session_id="N1")
+        with pytest.raises(SessionCannotBeLockedError):
+            await open_link(other)
+
+
+async def test_the_next_available_session_is_given_when_there_is_one(sdk: Talk, queue: str):
+    sender = sdk.client.get_queue_sender(queue)
+    receiver = sdk.client.get_queue_receiver(queue, session_id=NEXT_AVAILABLE_SESSION, max_wait_time=10)
+    async with sdk.opened(sender):
+        waiting = asyncio.create_task(open_link(receiver))
+        await sender.send_messages(message("a", "N7"))
+        await waiting
+        assert receiver.session.session_id == "N7"
+        assert bodies(await receiver.receive_messages(1, max_wait_time=2)) == ["a"]
+        await receiver.close()
+
+
+async def test_a_wait_for_any_session_ends_with_the_clients_time(sdk: Talk, queue: str):
+    receiver = sdk.client.get_queue_receiver(queue, session_id=NEXT_AVAILABLE_SESSION, max_wait_time=1)
+    with pytest.raises(OperationTimeoutError):
+        await open_link(receiver)
+
+
+async def test_a_session_is_lost_when_its_lock_expires(contoso: HostedNamespace, sdk: Talk):
+    second = TimeSpan.of(timedelta(seconds=1))
+    contoso.namespace.create_queue(QueueDescription("short", requires_session=True, lock_duration=second))
+    async with sdk.queue("short", session_id="N1") as (sender, receiver):
+        await sender.send_messages(message("a", "N1"))
+        (received,) = await receiver.receive_messages(1, max_wait_time=0.5)
+        with pytest.raises(SessionLockLostError):
+            await receiver.receive_messages(1, max_wait_time=2)
+        with pytest.raises(SessionLockLostError):
+            await receiver.complete_message(received)
+    assert contoso.namespace.find("short").main.peek(1, limit=1)[0].delivery_count == 1
+
+
+async def test_sessions_and_receivers_must_fit_each_other(contoso: HostedNamespace, sdk: Talk, queue: str):
+    contoso.namespace.create_queue(QueueDescription("plain"))
+    receivers = [sdk.client.get_queue_receiver(queue), sdk.client.get_queue_receiver("plain", session_id="s")]
+    refusals = await asyncio.gather(*map(open_link, receivers), return_exceptions=True)
+    assert [("amqp:not-allowed" in str(refusal), type(refusal)) for refusal in refusals] == [(True, ServiceBusError)] * 2
+    async with sdk.opened(sdk.client.get_queue_sender(queue)) as (sender,):
+        with pytest.raises(ServiceBusError, match="has no session id"):
+            await sender.send_messages(ServiceBusMessage("x"))
