@@ -31,6 +31,7 @@ DANGER = "#a8362a"
 # Told apart by people with any colour vision, and in grey by their lightness.
 COLOURS = {PRIMARY: "#2f6db5", DIVERTED: "#e08a1e", SYPHONED: "#3aa07c"}
 LABELS = {PRIMARY: "straight to the primary", DIVERTED: "diverted to the backlog", SYPHONED: "syphoned to the primary"}
+MARGIN = 2  # seconds before the flow begins
 STYLE: dict[RcKeyType, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 10.5,
@@ -58,12 +59,13 @@ def draw(records: Sequence[Record], outage: Outage, *, title: str, subtitle: str
     :param records: the ledger; at least one record.
     :param path: a PNG file, replaced when it exists.
     """
-    start = int(min(record.at for record in records))
+    start = beginning(records)
     seconds = range(int(max(record.at for record in records)) - start + 2)
     rates = {way: per_second(records, way, start=start) for way in COLOURS}
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(11, 5.6), dpi=150, facecolor="white")
         axes = figure.add_axes((0.075, 0.125, 0.895, 0.655))
+        counts = {way: sum(record.way == way for record in records) for way in COLOURS}
         heights = [[rates[way][second] for second in seconds] for way in COLOURS]
         axes.stackplot(seconds, heights, colors=COLOURS.values(), step="post", linewidth=0, zorder=3)
         tallest = max(sum(column) for column in zip(*heights, strict=True))
@@ -71,8 +73,18 @@ def draw(records: Sequence[Record], outage: Outage, *, title: str, subtitle: str
         dress(axes, seconds=len(seconds), tallest=tallest)
         figure.text(0.075, 0.93, title, fontsize=16, fontweight="bold")
         figure.text(0.075, 0.875, subtitle, fontsize=11, color=INK)
-        legend(figure, {way: sum(rates[way].values()) for way in COLOURS})
+        legend(figure, counts)
         figure.savefig(path)
+
+
+def beginning(records: Sequence[Record]) -> int:
+    """Return the second in which the flow begins, in seconds since the epoch.
+
+    That is a moment before the first percent of all records: a few messages come from a task that is done long before
+    Spark has started, and the silence between says nothing.
+    """
+    moments = sorted(record.at for record in records)
+    return int(moments[len(moments) // 100]) - MARGIN
 
 
 def per_second(records: Sequence[Record], way: str, *, start: int) -> Counter[int]:
@@ -101,7 +113,7 @@ def dress(axes: Axes, *, seconds: int, tallest: float) -> None:
     """Set limits, labels and lines."""
     axes.set_xlim(0, seconds)
     axes.set_ylim(0, tallest * 1.24)
-    axes.set_xlabel("seconds since the first message")
+    axes.set_xlabel("seconds")
     axes.set_ylabel("messages per second")
     axes.xaxis.set_major_locator(MaxNLocator(nbins=12, integer=True, steps=[1, 2, 3, 5, 10]))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
