@@ -196,11 +196,14 @@ class ReceiveLink(_Link):
             timeout=max(wait, timeout),
         )
 
-    async def peek(self, *, most: int, timeout: float, after: int = 0) -> list[ServiceBusReceivedMessage]:
-        """Look at up to ``most`` messages from sequence number ``after`` on without locking them."""
+    async def peek(self, *, most: int, timeout: float, first: int = 1) -> list[ServiceBusReceivedMessage]:
+        """Look at up to ``most`` messages from sequence number ``first`` on, without locking them.
+
+        The SDK takes 0 for "where I was": the default is the true beginning.
+        """
         return await self._call(
             "peek at",
-            lambda receiver: receiver.peek_messages(max_message_count=most, sequence_number=after, timeout=timeout),
+            lambda receiver: receiver.peek_messages(max_message_count=most, sequence_number=first, timeout=timeout),
             timeout=timeout,
         )
 

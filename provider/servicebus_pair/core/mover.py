@@ -78,17 +78,17 @@ class Mover:
         self._most = shared.options.syphon_batch_size
         self._link = shared.secondary.receive_link(queue, prefetch=self._most)
 
-    async def step(self, *, wait: float) -> bool:
+    async def step(self, *, wait: float) -> int:
         """Receive once and settle everything received; failures of destinations go to the tally.
 
         :param wait: seconds to wait for the first message.
-        :returns: False when nothing came, which is no proof that nothing is there.
+        :returns: how many were received; 0 is no proof that nothing is there.
         :raises ServiceError: the backlog queue itself cannot be read.
         """
         received = await self._link.receive(most=self._most, wait=wait, timeout=_CALL_SECONDS)
         for entity, held in (await self._sort(received)).items():
             await self._move(entity, held)
-        return bool(received)
+        return len(received)
 
     async def remaining(self) -> int:
         """Answer how many messages a peek still sees, at most one batch.

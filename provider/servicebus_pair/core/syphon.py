@@ -40,9 +40,9 @@ class Syphon:
     async def drain(self, *, progress: Callable[[DrainReport], None] | None = None) -> DrainReport:
         """Move messages until every queue is empty or has failed five times in a row.
 
-        Empty is believed only when a receive brings nothing *and* a peek answers that nothing is
-        there, since a frozen service answers a receive with nothing too. Messages that another
-        syphon has locked are waited for, up to 65 s without progress. A destination or queue
+        Empty is believed only when a peek answers that nothing is there, since a frozen service
+        answers a receive with nothing too. Messages that another syphon has locked are waited
+        for, up to 65 s without progress. A destination or queue
         that fails rests for ``syphon_retry_interval``, doubling, before it is tried again.
 
         :param progress: called after each step with the sum so far.
@@ -73,27 +73,32 @@ class Syphon:
         await asyncio.gather(*(self._run_queue(queue) for queue in self._queues))
 
     async def _drain_queue(self, mover: Mover, tell: Callable[[], None]) -> None:
-        failed = 0
+        most = self._shared.options.syphon_batch_size
+        failed, taken = 0, 0
         moved_at = self._shared.clock.now()
         try:
-            while failed < _FAILURES_BEFORE_GIVING_UP:
+            while True:
                 mover.tally.failures.clear()
                 try:
-                    if await mover.step(wait=_DRAIN_WAIT_SECONDS):
-                        moved_at = self._shared.clock.now()
-                    elif await self._finished(mover, moved_at):
+                    # After a full batch there is more; otherwise a peek tells, in one round trip.
+                    if taken < most and await self._finished(mover, moved_at):
                         return
+                    taken = await mover.step(wait=_DRAIN_WAIT_SECONDS)
                 except ServiceError as error:
                     mover.tally.failures[mover.queue] = str(error)
                 tell()
-                failed = failed + 1 if mover.tally.failures else 0
-                if failed:
+                if taken and not mover.tally.failures:
+                    failed, moved_at = 0, self._shared.clock.now()
+                if mover.tally.failures:
+                    failed += 1
+                    if failed == _FAILURES_BEFORE_GIVING_UP:
+                        return
                     await self._shared.clock.sleep(self._rest(failed))
         finally:
             await mover.close()
 
     async def _finished(self, mover: Mover, moved_at: float) -> bool:
-        """Answer whether an empty receive was the end: nothing is left, or not within patience."""
+        """Answer whether nothing is left, or nothing that could be had within patience."""
         mover.tally.left = await mover.remaining()
         idle = self._shared.clock.now() - moved_at
         return mover.tally.left == 0 or idle > _PATIENCE_SECONDS

@@ -56,6 +56,15 @@ class _Target:
     dead_letter: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A target with an open link and its first page; ``None`` when the queue does not exist."""
+
+    target: _Target
+    link: ReceiveLink
+    page: Sequence[ServiceBusReceivedMessage] | None
+
+
 def peek_task(reference: PairReference, places: Sequence[Place], share: int, *, of: int) -> Iterator[pa.RecordBatch]:
     """Yield one row per message held by this task's share of the queues.
 
@@ -88,39 +97,44 @@ def _targets(settings: PairSettings, places: Sequence[Place]) -> list[_Target]:
 
 async def _pages(settings: PairSettings, targets: Sequence[_Target]) -> AsyncIterator[list[dict[str, Any]]]:
     primary, secondary = NamespaceClient(settings.primary), NamespaceClient(settings.secondary)
+
+    async def first_page(target: _Target) -> _Look:
+        client = secondary if target.entity is None else primary
+        link = client.receive_link(target.path, dead_letter=target.dead_letter)
+        try:
+            return _Look(target, link, await _peek(link, 1))
+        except EntityNotFoundError:
+            if target.entity is not None:
+                raise
+            return _Look(target, link, None)
+
     try:
-        for target in targets:
-            client = secondary if target.entity is None else primary
-            link = client.receive_link(target.path, dead_letter=target.dead_letter)
-            try:
-                async for page in _walk(link):
-                    yield [_row(target, message) for message in page]
-            except EntityNotFoundError:
-                if target.entity is not None:
-                    raise
-                yield [{"entity": "", "id": None, "place": target.path, "location": ABSENT}]
-            finally:
-                await link.close()
+        # Opening and closing a link takes half a second each, so all are opened and closed at once.
+        for look in await asyncio.gather(*(first_page(target) for target in targets)):
+            async for page in _rows(look):
+                yield page
     finally:
         await asyncio.gather(primary.close(), secondary.close())
 
 
-async def _walk(link: ReceiveLink) -> AsyncIterator[list[ServiceBusReceivedMessage]]:
-    cursor = 1
-    while page := await _peek(link, cursor):
-        yield page
-        cursor = max(message.sequence_number or 0 for message in page) + 1
+async def _rows(look: _Look) -> AsyncIterator[list[dict[str, Any]]]:
+    if look.page is None:
+        yield [{"entity": "", "id": None, "place": look.target.path, "location": ABSENT}]
+    page = look.page
+    while page:
+        yield [_row(look.target, message) for message in page]
+        page = await _peek(look.link, 1 + max(message.sequence_number or 0 for message in page))
 
 
 async def _peek(link: ReceiveLink, cursor: int) -> list[ServiceBusReceivedMessage]:
     for attempt in range(1, _TRIES):
         try:
-            return await link.peek(most=_PAGE, timeout=_CALL_SECONDS, after=cursor)
+            return await link.peek(most=_PAGE, timeout=_CALL_SECONDS, first=cursor)
         except ServiceError as error:
             if not error.retriable:
                 raise
         await asyncio.sleep(_PAUSE_SECONDS * attempt)
-    return await link.peek(most=_PAGE, timeout=_CALL_SECONDS, after=cursor)
+    return await link.peek(most=_PAGE, timeout=_CALL_SECONDS, first=cursor)
 
 
 def _row(target: _Target, message: ServiceBusReceivedMessage) -> dict[str, Any]:

@@ -1,0 +1,67 @@
+"""Two embedded namespaces as processes of their own, for tests that break one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from servicebus_pair.core import Endpoint, NamespacePair, PairOptions
+from tests.system.demo.namespaces import PRIMARY, SECONDARY, Namespace
+from tests.system.demo.processes import Processes
+
+
+@dataclass(frozen=True)
+class TwoNamespaces:
+    """The primary ``contoso`` and the secondary ``contoso-dr``, running."""
+
+    primary: Namespace
+    secondary: Namespace
+    processes: Processes
+
+    def endpoint(self, namespace: Namespace) -> Endpoint:
+        return Endpoint.from_connection_string(
+            namespace.connection_string,
+            namespace=namespace.name,
+            administration=namespace.administration,
+        )
+
+    def pair(self, options: PairOptions | None = None, **more: Any) -> NamespacePair:
+        """A pair with short intervals, so that a test does not wait for the defaults."""
+        quick = PairOptions(
+            failover_interval=timedelta(seconds=2),
+            ping_primary_interval=timedelta(seconds=1),
+            backlog_queue_count=3,
+        )
+        return NamespacePair(
+            self.endpoint(self.primary),
+            self.endpoint(self.secondary),
+            quick if options is None else options,
+            **more,
+        )
+
+    def kill(self, namespace: Namespace) -> None:
+        self.processes.kill(namespace.process)
+
+    def start(self, namespace: Namespace) -> None:
+        namespace.start(self.processes)
+
+
+@pytest.fixture
+def namespaces(tmp_path: Path) -> Iterator[TwoNamespaces]:
+    processes = Processes(record=tmp_path / "pids.json", logs=tmp_path)
+    try:
+        both = TwoNamespaces(
+            Namespace.on_free_ports(PRIMARY, home=tmp_path),
+            Namespace.on_free_ports(SECONDARY, home=tmp_path),
+            processes,
+        )
+        both.start(both.primary)
+        both.start(both.secondary)
+        yield both
+    finally:
+        processes.stop()
