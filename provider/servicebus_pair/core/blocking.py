@@ -9,7 +9,9 @@ import asyncio
 import threading
 from collections.abc import Coroutine
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
+
+from servicebus_pair.core.errors import PairClosedError
 
 __all__ = ["Bridge"]
 
@@ -26,7 +28,7 @@ class Bridge:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="servicebus-pair", daemon=True)
 
-    def __enter__(self) -> Bridge:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -45,7 +47,12 @@ class Bridge:
         """Run ``call`` to its end and answer its result, or raise what it raised.
 
         An interruption of the caller (Ctrl-C, a task's time limit) cancels the call first.
+
+        :raises PairClosedError: the bridge is not open; the call was not started.
         """
+        if not self._thread.is_alive():
+            call.close()
+            raise PairClosedError("the bridge is not open: run calls inside `with Bridge() as bridge:`")
         future = asyncio.run_coroutine_threadsafe(call, self._loop)
         try:
             return future.result()

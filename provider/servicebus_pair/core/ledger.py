@@ -15,9 +15,9 @@ import os
 import uuid
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Final, Self
 
-from servicebus_pair.core.events import Event, MessageRef, MessagesAccepted, MessagesSyphoned, Route
+from servicebus_pair.core.events import Event, MessagesAccepted, MessagesSyphoned, Route
 
 __all__ = ["LEDGER_VERSION", "Ledger"]
 
@@ -39,7 +39,7 @@ class Ledger:
         # Unbuffered: one write call per batch, complete lines only.
         self._file = self.path.open("ab", buffering=0)
 
-    def __enter__(self) -> Ledger:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -54,35 +54,27 @@ class Ledger:
         """Record accepted and syphoned messages; other events are not the ledger's."""
         match event:
             case MessagesAccepted():
-                self._write("sent", event.entity, event.route, event.queue, event.messages, event.at)
+                self._write("sent", event, event.route)
             case MessagesSyphoned():
-                self._write("syphoned", event.entity, Route.PRIMARY, event.queue, event.messages, event.at)
+                self._write("syphoned", event, Route.PRIMARY)
 
     def close(self) -> None:
         """Close the file; records written before stay."""
         self._file.close()
 
-    def _write(
-        self,
-        kind: str,
-        entity: str,
-        route: Route,
-        queue: str | None,
-        messages: tuple[MessageRef, ...],
-        at: float,
-    ) -> None:
-        common: dict[str, Any] = {"v": LEDGER_VERSION, "kind": kind}
+    def _write(self, kind: str, event: MessagesAccepted | MessagesSyphoned, route: Route) -> None:
+        common = {"v": LEDGER_VERSION, "kind": kind}
         tail = {
-            "entity": entity,
+            "entity": event.entity,
             "route": route.value,
-            "queue": queue,
-            "at": round(at, 6),
+            "queue": event.queue,
+            "at": round(event.at, 6),
             "run": self._run,
         }
         lines = [
-            json.dumps({**common, "id": ref.message_id, "bytes": ref.size_bytes, **tail}, separators=(",", ":"))
-            for ref in messages
+            json.dumps({**common, "id": ref.message_id, "bytes": ref.size_bytes, **tail}, separators=(",", ":")) + "\n"
+            for ref in event.messages
         ]
-        data = memoryview(("\n".join(lines) + "\n").encode())
+        data = memoryview("".join(lines).encode())
         while data:
             data = data[self._file.write(data) :]

@@ -1,0 +1,181 @@
+"""SPEC section 9: one record for each accepted and each syphoned message, that survives the death of its process."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from servicebus_pair.core.events import (
+    DeadLettered,
+    Event,
+    MessageRef,
+    MessagesAccepted,
+    MessagesSyphoned,
+    Pinged,
+    QueuePulled,
+    Route,
+)
+from servicebus_pair.core.ledger import LEDGER_VERSION, Ledger
+
+AT = 1_357_041_600.1234567
+TWO = (MessageRef("m-1", 250), MessageRef("m-2", 300))
+DIVERTED = MessagesAccepted("flights", Route.BACKLOG, "contoso/x-servicebus-transfer/3", TWO, AT)
+
+RECORD_AND_WAIT = """
+import signal, sys
+from servicebus_pair.core.events import MessageRef, MessagesAccepted, Route
+from servicebus_pair.core.ledger import Ledger
+
+ledger = Ledger(sys.argv[1], run="killed")
+for number in range(200):
+    messages = tuple(MessageRef(f"m-{number}-{part}", 100) for part in range(100))
+    ledger.observe(MessagesAccepted("flights", Route.PRIMARY, None, messages, 0.0))
+    print(number, flush=True)
+signal.pause()
+"""
+
+
+class CountedFile:
+    """A file that takes at most some bytes at a time, as the operating system may."""
+
+    def __init__(self, at_most: int) -> None:
+        self.at_most = at_most
+        self.pieces: list[bytes] = []
+
+    def write(self, data: memoryview) -> int:
+        self.pieces.append(bytes(data[: self.at_most]))
+        return len(self.pieces[-1])
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def records(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for path in sorted(folder.glob("*.jsonl")) for line in path.read_text().splitlines()]
+
+
+def test_section_9_an_accepted_message_leaves_id_entity_route_queue_bytes_time_and_run(tmp_path: Path) -> None:
+    with Ledger(tmp_path, run="run-7") as ledger:
+        ledger.observe(DIVERTED)
+    assert records(tmp_path) == [
+        {
+            "v": LEDGER_VERSION,
+            "kind": "sent",
+            "id": name,
+            "bytes": size,
+            "entity": "flights",
+            "route": "backlog",
+            "queue": "contoso/x-servicebus-transfer/3",
+            "at": 1_357_041_600.123457,
+            "run": "run-7",
+        }
+        for name, size in (("m-1", 250), ("m-2", 300))
+    ]
+
+
+def test_section_9_a_message_sent_straight_to_the_primary_has_no_queue(tmp_path: Path) -> None:
+    with Ledger(tmp_path, run="r") as ledger:
+        ledger.observe(MessagesAccepted("flights", Route.PRIMARY, None, TWO, AT))
+    assert [(record["route"], record["queue"]) for record in records(tmp_path)] == [("primary", None)] * 2
+
+
+def test_section_9_a_syphoned_message_leaves_another_record_which_names_its_backlog_queue(tmp_path: Path) -> None:
+    with Ledger(tmp_path, run="r") as ledger:
+        ledger.observe(MessagesSyphoned("flights", "contoso/x-servicebus-transfer/3", TWO[:1], AT))
+    [record] = records(tmp_path)
+    assert (record["kind"], record["route"], record["queue"]) == (
+        "syphoned",
+        "primary",
+        "contoso/x-servicebus-transfer/3",
+    )
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        DeadLettered("q", "m", "NoPath", AT),
+        Pinged("flights", succeeded=True, seconds=0.1, error=None, at=AT),
+        QueuePulled("q", "no connection", AT),
+        MessagesAccepted("flights", Route.PRIMARY, None, (), AT),
+    ],
+    ids=lambda event: type(event).__name__,
+)
+def test_section_9_what_accepts_no_message_leaves_no_record(tmp_path: Path, event: Event) -> None:
+    with Ledger(tmp_path, run="r") as ledger:
+        ledger.observe(event)
+        assert ledger.path.read_bytes() == b""
+
+
+def test_section_9_a_record_is_in_the_file_before_the_send_returns(tmp_path: Path) -> None:
+    with Ledger(tmp_path, run="r") as ledger:
+        ledger.observe(DIVERTED)
+        assert [record["id"] for record in records(tmp_path)] == ["m-1", "m-2"]
+
+
+def test_section_9_a_batch_is_written_at_once_in_whole_lines(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path, run="r")
+    ledger._file.close()
+    file = CountedFile(at_most=10**9)
+    ledger._file = file  # type: ignore[assignment]
+    ledger.observe(DIVERTED)
+    [written] = file.pieces
+    assert written.endswith(b"}\n")
+    assert written.count(b"\n") == 2
+
+
+def test_section_9_what_the_operating_system_did_not_take_at_once_is_written_after_it(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path, run="r")
+    ledger._file.close()
+    file = CountedFile(at_most=7)
+    ledger._file = file  # type: ignore[assignment]
+    ledger.observe(DIVERTED)
+    assert [json.loads(line)["id"] for line in b"".join(file.pieces).splitlines()] == ["m-1", "m-2"]
+
+
+def test_section_9_names_of_any_text_stay_on_their_line(tmp_path: Path) -> None:
+    odd = 'a\n"b"\u2028\ud800ä'
+    with Ledger(tmp_path, run=odd) as ledger:
+        ledger.observe(MessagesAccepted(odd, Route.PRIMARY, None, (MessageRef(odd, 1),), AT))
+    assert ledger.path.read_bytes().count(b"\n") == 1
+    [record] = records(tmp_path)
+    assert (record["id"], record["entity"], record["run"]) == (odd, odd, odd)
+
+
+def test_section_9_writers_never_share_a_file_and_make_their_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "ledger"
+    with Ledger(folder, run="r") as one, Ledger(folder, run="r") as two:
+        one.observe(DIVERTED)
+        two.observe(DIVERTED)
+    assert one.path != two.path
+    assert len(records(folder)) == 4
+
+
+def test_section_9_a_closed_ledger_refuses_a_record_and_never_swallows_it(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path, run="r")
+    ledger.close()
+    with pytest.raises(ValueError, match="closed file"):
+        ledger.observe(DIVERTED)
+
+
+def test_section_9_records_survive_the_kill_of_their_process(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", RECORD_AND_WAIT, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    ) as process:
+        assert process.stdout is not None
+        told = -1
+        while told < 20:
+            told = int(process.stdout.readline())
+        process.send_signal(signal.SIGKILL)
+        told = max([told, *(int(line) for line in process.stdout.read().splitlines())])
+    assert process.returncode == -signal.SIGKILL
+    found = {record["id"] for record in records(tmp_path)}
+    assert {f"m-{number}-{part}" for number in range(told + 1) for part in range(100)} <= found

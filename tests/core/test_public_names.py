@@ -1,0 +1,90 @@
+"""DESIGN section 5, rule 2: public names are few, listed in ``__all__``, and guarded here."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import pkgutil
+from pathlib import Path
+
+import pytest
+
+import servicebus_pair.core
+
+MODULES = sorted(
+    f"servicebus_pair.core.{module.name}" for module in pkgutil.iter_modules(servicebus_pair.core.__path__)
+)
+
+
+def test_the_public_face_of_core_is_exactly_this() -> None:
+    assert servicebus_pair.core.__all__ == [
+        "Bridge",
+        "DrainReport",
+        "Endpoint",
+        "EntityHealth",
+        "Ledger",
+        "NamespacePair",
+        "PairOptions",
+        "PairSettings",
+        "ProvisionReport",
+        "SendResult",
+        "State",
+        "read_pair",
+    ]
+
+
+@pytest.mark.parametrize("name", servicebus_pair.core.__all__)
+def test_each_public_name_is_there_and_says_what_it_is(name: str) -> None:
+    public = getattr(servicebus_pair.core, name)
+    assert public.__name__ == name
+    assert public.__module__.startswith("servicebus_pair.core.")
+    assert inspect.getdoc(public)
+
+
+def test_the_names_known_to_type_checkers_are_the_names_found_when_running() -> None:
+    path = inspect.getsourcefile(servicebus_pair.core)
+    assert path is not None
+    imported = {
+        (alias.name, node.module)
+        for node in ast.walk(ast.parse(Path(path).read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("servicebus_pair.core.")
+        for alias in node.names
+    }
+    assert {name for name, _ in imported} == set(servicebus_pair.core.__all__)
+    for name, module in imported:
+        assert getattr(importlib.import_module(str(module)), name) is getattr(servicebus_pair.core, name)
+
+
+def test_an_unknown_name_is_an_attribute_error_that_names_it() -> None:
+    with pytest.raises(AttributeError, match=r"'servicebus_pair.core' has no attribute 'Syphoon'"):
+        servicebus_pair.core.Syphoon  # noqa: B018 - the access is the test
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_module_lists_its_public_names_in_order_and_has_them(module: str) -> None:
+    loaded = importlib.import_module(module)
+    names = loaded.__all__
+    assert names
+    assert len(set(names)) == len(names)
+    assert [name for name in names if not hasattr(loaded, name)] == []
+    assert loaded.__doc__
+
+
+def _is_code(member: object) -> bool:
+    return inspect.isroutine(member) or isinstance(member, property)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_public_class_function_and_method_says_what_it_does(module: str) -> None:
+    loaded = importlib.import_module(module)
+    public = [getattr(loaded, name) for name in loaded.__all__]
+    silent = [item.__name__ for item in public if inspect.isroutine(item) and not item.__doc__]
+    for item in (item for item in public if inspect.isclass(item)):
+        silent += [] if item.__doc__ else [item.__name__]
+        silent += [
+            f"{item.__name__}.{name}"
+            for name, member in vars(item).items()
+            if not name.startswith("_") and _is_code(member) and not inspect.getdoc(member)
+        ]
+    assert silent == []
