@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from servicebus_pair.spark.manifest import EntityManifest, PublishManifest
     from servicebus_pair.spark.places import Place
-    from servicebus_pair.spark.publish import publish
+    from servicebus_pair.spark.publishing import publish
     from servicebus_pair.spark.reconciling import Reconciliation, reconcile
     from servicebus_pair.spark.redaction import SparkTaskError
     from servicebus_pair.spark.references import PairReference
@@ -34,7 +34,7 @@ _HOMES: Final = {
     "PublishManifest": "manifest",
     "Reconciliation": "reconciling",
     "SparkTaskError": "redaction",
-    "publish": "publish",
+    "publish": "publishing",
     "reconcile": "reconciling",
 }
 

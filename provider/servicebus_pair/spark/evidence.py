@@ -25,7 +25,7 @@ __all__ = ["FOUND", "LedgerFigures", "evidence", "ledger_figures", "peeked", "re
 FOUND: Final = "found"
 _RECORD: Final = "v int, kind string, id string, entity string, route string, queue string, at double, run string"
 _KINDS: Final = ("sent", "syphoned")
-_PEEK_TASKS: Final = 8
+_PEEK_TASKS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ def judged(facts: DataFrame, *, places: Mapping[str, tuple[str, ...]], run: str 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             verdicts = (judge(_history(row), places=places[row["entity"]]) for row in batch.to_pylist())
-            yield VERDICT.batch(asdict(verdict) for verdict in verdicts)
+            yield VERDICT.batch({name: getattr(verdict, name) for name in VERDICT.columns} for verdict in verdicts)
 
     return histories.mapInArrow(task, VERDICT.ddl)
 

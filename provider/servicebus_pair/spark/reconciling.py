@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own documentation uses
 
 from servicebus_pair.core.ports import Clock, SystemClock
@@ -31,12 +31,14 @@ from servicebus_pair.spark.peeking import ABSENT, PING
 from servicebus_pair.spark.places import Place, by_entity
 from servicebus_pair.spark.references import PairReference
 from servicebus_pair.spark.report import Flow, render
+from servicebus_pair.spark.shape import Shape
 
 __all__ = ["Reconciliation", "Waits", "reconcile"]
 
 _log = logging.getLogger(__name__)
 _VERSION: Final = 1
 _EXAMPLES: Final = 20
+_TWICE: Final = "duplicates"
 _FLOW_STEPS: Final = 240
 
 
@@ -109,6 +111,9 @@ def reconcile(
 ) -> Reconciliation:
     """Judge every message and write the output folder. Reads queues by peek alone; idempotent.
 
+    Run it while nobody sends, receives or drains: a message that moves while the queues are looked
+    at, one after the other, can seem to be nowhere, or in two places.
+
     :param pair_reference: where executors find the pair's settings: ``env:NAME`` or ``file:PATH``.
     :param ledger: folder of the ledger.
     :param places: queues and subscriptions of the primary; for a topic, all that should hold its messages.
@@ -119,14 +124,15 @@ def reconcile(
     """
     timer = SystemClock() if clock is None else clock
     began = timer.now()
+    records = read_ledger(spark, ledger)
+    found = peeked(spark, PairReference.parse(pair_reference), places)
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "summary.json").unlink(missing_ok=True)
-    reference = PairReference.parse(pair_reference)
-    records = read_ledger(spark, ledger)
-    figures = ledger_figures(records)
-    found = peeked(spark, reference, places).persist()
+    records.persist()
+    found.persist()
     try:
+        figures = ledger_figures(records)
         facts, paths = evidence(records, found), by_entity(places)
         judged(facts, places=paths, run=run).write.mode("overwrite").parquet(str(folder / "verdicts"))
         verdicts = spark.read.parquet(str(folder / "verdicts"))
@@ -147,6 +153,7 @@ def reconcile(
         _write_summary(spark, result, folder)
         (folder / "report.html").write_text(render(result.to_json(), _flow(records)), encoding="utf-8")
     finally:
+        records.unpersist()
         found.unpersist()
     _finish(folder / "summary.json", result)
     return result
@@ -164,13 +171,20 @@ def _waits(verdicts: DataFrame, *, entities: Sequence[str]) -> dict[str, Waits]:
 
 
 def _examples(verdicts: DataFrame) -> dict[str, tuple[str, ...]]:
-    def some(rows: DataFrame) -> tuple[str, ...]:
-        chosen: list[Row] = rows.orderBy("entity", "message_id").limit(_EXAMPLES).collect()
-        return tuple(f"{row['entity']} {row['message_id']}" for row in chosen)
-
-    asking = [outcome for outcome in Outcome if outcome is not Outcome.DELIVERED]
-    examples = {str(outcome): some(verdicts.where(F.col("outcome") == str(outcome))) for outcome in asking}
-    return {**examples, "duplicates": some(verdicts.where("duplicates > 0"))}
+    asking = [str(outcome) for outcome in Outcome if outcome is not Outcome.DELIVERED]
+    kinds = F.array(F.when(F.col("outcome").isin(asking), F.col("outcome")), F.when(F.col("duplicates") > 0, _TWICE))
+    rank = F.row_number().over(Window.partitionBy("kind").orderBy("entity", "message_id"))
+    rows = (
+        verdicts.select("entity", "message_id", F.explode(F.array_compact(kinds)).alias("kind"))
+        .withColumn("rank", rank)
+        .where(F.col("rank") <= _EXAMPLES)
+        .orderBy("kind", "rank")
+        .collect()
+    )
+    return {
+        kind: tuple(f"{row['entity']} {row['message_id']}" for row in rows if row["kind"] == kind)
+        for kind in (*asking, _TWICE)
+    }
 
 
 def _flow(ledger: DataFrame) -> Flow:
@@ -195,9 +209,9 @@ def _flow(ledger: DataFrame) -> Flow:
 
 def _write_summary(spark: SparkSession, result: Reconciliation, folder: Path) -> None:
     rows = [{"entity": entity, **values} for entity, values in result.to_json()["entities"].items()]
-    kinds = {name: "double" if name.endswith("seconds") else "bigint" for name in rows[0]} | {"entity": "string"}
-    schema = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
-    spark.createDataFrame(rows, schema).coalesce(1).write.mode("overwrite").parquet(str(folder / "summary"))
+    kinds = {name: "double" if name.endswith("seconds") else "bigint" for name in rows[0]}
+    table = Shape(kinds | {"entity": "string"}).table(rows)
+    spark.createDataFrame(table).coalesce(1).write.mode("overwrite").parquet(str(folder / "summary"))
 
 
 def _finish(path: Path, result: Reconciliation) -> None:

@@ -26,5 +26,11 @@ class Shape:
 
     def batch(self, rows: Iterable[Mapping[str, Any]]) -> pa.RecordBatch:
         """Answer rows as one Arrow batch."""
-        schema = pa.schema([(name, _ARROW[kind]) for name, kind in self.columns.items()])
-        return pa.RecordBatch.from_pylist(list(rows), schema=schema)
+        return pa.RecordBatch.from_pylist(list(rows), schema=self._schema())
+
+    def table(self, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
+        """Answer rows as an Arrow table."""
+        return pa.Table.from_pylist(list(rows), schema=self._schema())
+
+    def _schema(self) -> pa.Schema:
+        return pa.schema([(name, _ARROW[kind]) for name, kind in self.columns.items()])

@@ -94,5 +94,5 @@ def _check(df: DataFrame, *, rate: float | None, partitions: int) -> None:
         raise ConfigurationError(f"rate is {rate}: it must be more than 0 messages per second")
     if partitions < 1:
         raise ConfigurationError(f"partitions is {partitions}: it must be at least 1")
-    if str(df.sparkSession.conf.get("spark.speculation", "false")).lower() == "true":
+    if df.sparkSession.sparkContext.getConf().get("spark.speculation", "false").lower() == "true":
         raise ConfigurationError("spark.speculation is true: set it to false, a speculative task would send twice")

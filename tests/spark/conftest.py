@@ -1,0 +1,157 @@
+"""A real Spark session, and two embedded namespaces as processes, shared by all tests of this folder."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from servicebus_pair.core import Bridge, NamespacePair, read_pair
+from servicebus_pair.core.administration import ServiceBusAdministration
+from servicebus_pair.core.backlog import BACKLOG_QUEUE, backlog_queues
+from tests.system.demo.compare import Found
+from tests.system.demo.namespaces import PRIMARY, SECONDARY, Namespace
+from tests.system.demo.peek import peek_backlog_queues, peek_everything
+from tests.system.demo.processes import Processes
+
+CANARY = "canary-4f1d0c6be2"
+BACKLOG_QUEUES = 2
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.spark)
+            # PySpark 4.2 warns about the pandas that the environment pins, and leaves its sockets to the collector.
+            item.add_marker(pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas"))
+            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The primary ``contoso`` and the secondary ``contoso-dr``, running, and a file with their settings."""
+
+    primary: Namespace
+    secondary: Namespace
+    processes: Processes
+    file: Path
+
+    @property
+    def reference(self) -> str:
+        return f"file:{self.file}"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        settings: dict[str, Any] = json.loads(self.file.read_text())
+        return settings
+
+    def open(self) -> NamespacePair:
+        read = read_pair(self.settings)
+        return NamespacePair(read.primary, read.secondary, read.options)
+
+    def fresh_queue(self) -> str:
+        """Create a queue of the primary that no other test uses."""
+        name = f"q-{uuid.uuid4().hex[:8]}"
+
+        async def create() -> None:
+            async with ServiceBusAdministration(read_pair(self.settings).primary) as administration:
+                await administration.create_queue(name, BACKLOG_QUEUE)
+
+        with Bridge() as bridge:
+            bridge.run(create())
+        return name
+
+    def held(self, *places: str) -> list[Found]:
+        """Return all messages of queues and subscriptions of the primary, dead letters too."""
+        return list(peek_everything(self.primary.connection_string, places))
+
+    def held_by_backlog(self) -> list[Found]:
+        """Return all messages of the backlog queues, dead letters too."""
+        return list(peek_backlog_queues(self.secondary.connection_string, backlog_queues(PRIMARY, BACKLOG_QUEUES)))
+
+
+@pytest.fixture(scope="session")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    home = tmp_path_factory.mktemp("namespaces")
+    processes = Processes(record=home / "pids.json", logs=home)
+    try:
+        primary = Namespace.on_free_ports(PRIMARY, home=home)
+        secondary = Namespace.on_free_ports(SECONDARY, home=home)
+        primary.start(processes)
+        secondary.start(processes)
+        settings = {
+            "primary_connection_string": with_canary(primary),
+            "primary_namespace": PRIMARY,
+            "primary_administration": primary.administration,
+            "secondary_connection_string": with_canary(secondary),
+            "secondary_namespace": SECONDARY,
+            "secondary_administration": secondary.administration,
+            "failover_interval": 1,
+            "ping_primary_interval": 1,
+            "backlog_queue_count": BACKLOG_QUEUES,
+        }
+        file = home / "pair.json"
+        file.touch(mode=0o600)
+        file.write_text(json.dumps(settings))
+        both = Pair(primary, secondary, processes, file)
+        asyncio.run(provision(both))
+        yield both
+    finally:
+        processes.stop()
+
+
+def with_canary(namespace: Namespace) -> str:
+    return namespace.connection_string.replace("SharedAccessKey=demo", f"SharedAccessKey={CANARY}")
+
+
+async def provision(both: Pair) -> None:
+    async with both.open() as opened:
+        await opened.provision()
+
+
+@dataclass(frozen=True)
+class Session:
+    """A Spark session with an event log."""
+
+    spark: SparkSession
+    events: Path
+
+    def event_log(self) -> str:
+        """Return what the event log holds so far."""
+        return "".join(file.read_text() for file in self.events.rglob("*") if file.is_file() and file.suffix != ".crc")
+
+
+@pytest.fixture(scope="session")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    events = tmp_path_factory.mktemp("events")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .appName("tests")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "4")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.eventLog.enabled", "true")
+        .config("spark.eventLog.dir", events.as_uri())
+        .config("spark.eventLog.compress", "false")
+        .config("spark.eventLog.rolling.enabled", "false")
+        .getOrCreate()
+    )
+    yield Session(spark, events)
+    spark.stop()
+
+
+@pytest.fixture(scope="session")
+def spark(session: Session) -> SparkSession:
+    return session.spark

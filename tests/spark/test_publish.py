@@ -1,0 +1,193 @@
+"""A table is published through failover-aware sends (SPEC sections 4 and 9), and never half-checked."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PythonException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own documentation uses
+
+from servicebus_pair.core import EntityHealth, State
+from servicebus_pair.core.errors import ConfigurationError
+from servicebus_pair.spark import Place, PublishManifest, publish, reconcile
+from tests.spark.conftest import CANARY, Pair, Session
+from tests.system.demo.ledger import LedgerReader
+
+LATER = datetime(2040, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
+
+
+def numbered(spark: SparkSession, count: int, *, to: str) -> DataFrame:
+    return spark.range(count).select(
+        F.lit(to).alias("destination"),
+        F.format_string("body %d", "id").alias("body"),
+        F.format_string("m-%05d", "id").alias("messageId"),
+    )
+
+
+def test_every_column_arrives_in_the_message_with_its_type(spark: SparkSession, pair: Pair, tmp_path: Path):
+    queue = pair.fresh_queue()
+    properties = {"origin": "EWR", "distance": 2**40, "delay": 2.0, "cancelled": False, "absent": None}
+    rows = [
+        (queue, b"\x00\xff", "m-1", "s-1", "UA", "c-1", "text/plain", 3600, LATER, json.dumps(properties)),
+        (queue, "é".encode(), "m-2", None, None, None, None, None, None, None),
+    ]
+    columns = (
+        "destination string, body binary, messageId string, sessionId string, subject string, correlationId string, "
+        "contentType string, timeToLive int, scheduledEnqueueTime timestamp, applicationProperties string"
+    )
+    manifest = publish(
+        spark.createDataFrame(rows, columns), pair_reference=pair.reference, ledger=str(tmp_path), run="r", partitions=1
+    )
+    assert (manifest.primary, manifest.diverted) == (2, 0)
+    full, bare = (found.content for found in sorted(pair.held(queue), key=lambda found: found.key))
+    assert (full.body, full.session_id, full.subject, full.correlation_id) == (b"\x00\xff", "s-1", "UA", "c-1")
+    assert (full.content_type, full.time_to_live, full.scheduled_for) == ("text/plain", timedelta(hours=1), LATER)
+    assert full.properties == {"origin": "EWR", "distance": 2**40, "delay": 2.0, "cancelled": False}
+    assert {name: type(value) for name, value in full.properties.items()} == {
+        "origin": str,
+        "distance": int,
+        "delay": float,
+        "cancelled": bool,
+    }
+    assert (bare.body, bare.session_id, bare.time_to_live, bare.properties) == ("é".encode(), None, None, {})
+
+
+def test_an_outage_in_the_middle_diverts_and_loses_nothing(spark: SparkSession, pair: Pair, tmp_path: Path):
+    flights, briefings = pair.fresh_queue(), pair.fresh_queue()
+    table = numbered(spark, 1600, to=flights).unionByName(numbered(spark, 400, to=briefings))
+    ledger = LedgerReader(tmp_path / "ledger")
+    with ThreadPoolExecutor(1) as thread:
+        publishing = thread.submit(
+            publish,
+            table,
+            pair_reference=pair.reference,
+            ledger=str(tmp_path / "ledger"),
+            run="outage",
+            rate=250.0,
+            partitions=4,
+        )
+        wait_for(ledger, 500, "primary", publishing)
+        pair.processes.kill(pair.primary.process)
+        wait_for(ledger, 300, "diverted", publishing)
+        pair.primary.start(pair.processes)
+        manifest = publishing.result(timeout=60)
+    assert manifest.primary + manifest.diverted == 2000
+    assert manifest.diverted >= 300
+    assert manifest.entities[flights].health.since > 0, "what was found about health comes back"
+    waiting = reconcile(
+        spark,
+        pair_reference=pair.reference,
+        ledger=str(tmp_path / "ledger"),
+        places=[Place.parse(flights), Place.parse(briefings)],
+        output=str(tmp_path / "proof"),
+    )
+    assert (waiting.totals.sent, waiting.totals.lost) == (2000, 0)
+    assert waiting.totals.waiting + waiting.totals.delivered == 2000
+    assert waiting.totals.waiting >= 300
+
+
+def wait_for(ledger: LedgerReader, count: int, way: str, publishing: Future[PublishManifest]) -> None:
+    """Wait until the executors have recorded so many messages; they are other processes."""
+    deadline = time.monotonic() + 60
+    while ledger.count(way) < count:
+        assert not publishing.done(), publishing.result()
+        assert time.monotonic() < deadline, f"{ledger.count(way)} of {count} {way}"
+        time.sleep(0.1)
+        ledger.read()
+
+
+def test_health_that_is_handed_in_is_heeded_and_comes_back(spark: SparkSession, pair: Pair, tmp_path: Path):
+    queue = pair.fresh_queue()
+    known = EntityHealth(State.FAILED_OVER, time.time(), None, "an operator says so", "drill")
+    manifest = publish(
+        numbered(spark, 20, to=queue),
+        pair_reference=pair.reference,
+        ledger=str(tmp_path),
+        run="r",
+        health={queue: known},
+        partitions=1,
+    )
+    assert (manifest.primary, manifest.diverted) == (0, 20)
+    assert manifest.entities[queue].health.failed_over
+    assert pair.held(queue) == []
+    assert PublishManifest.from_json(json.loads(json.dumps(manifest.to_json()))) == manifest
+
+
+def test_a_rate_is_kept_over_all_tasks(spark: SparkSession, pair: Pair, tmp_path: Path):
+    manifest = publish(
+        numbered(spark, 600, to=pair.fresh_queue()),
+        pair_reference=pair.reference,
+        ledger=str(tmp_path),
+        run="r",
+        rate=200.0,
+        partitions=4,
+    )
+    assert manifest.seconds >= 3.0
+    assert Counter(json.loads(line)["run"] for file in tmp_path.iterdir() for line in file.open()) == {"r": 600}
+
+
+REFUSED = {
+    "column messageId is missing": lambda table: table.drop("messageId"),
+    "column destination is missing": lambda table: table.drop("destination"),
+    "column colour is unknown: allowed are destination, body,": lambda table: table.withColumn("colour", F.lit("red")),
+    "column body is array<int>: allowed is binary or string": lambda table: table.withColumn("body", F.array(F.lit(1))),
+    "column scheduledEnqueueTime is string: allowed is timestamp": lambda table: table.withColumn(
+        "scheduledEnqueueTime", F.lit("now")
+    ),
+    "column applicationProperties is map<int,string>": lambda table: table.withColumn(
+        "applicationProperties", F.create_map(F.lit(1), F.lit("x"))
+    ),
+    "column body is wrong in 1 rows: it must not be null": lambda table: table.withColumn(
+        "body", F.when(F.col("messageId") != "m-00003", F.col("body"))
+    ),
+    "column destination is wrong in 10 rows": lambda table: table.withColumn("destination", F.lit(" ")),
+    "column messageId is wrong in 10 rows: it must have at most 128": lambda table: table.withColumn(
+        "messageId", F.repeat(F.lit("x"), 129)
+    ),
+    "column timeToLive is wrong in 10 rows: it must be whole seconds from 1": lambda table: table.withColumn(
+        "timeToLive", F.lit(1.5)
+    ),
+    "column applicationProperties is wrong in 10 rows: it must be a JSON object of plain": lambda table: (
+        table.withColumn("applicationProperties", F.lit('{"a": {"b": 1}}'))
+    ),
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_a_wrong_table_is_refused_before_anything_is_sent(
+    message: str, spark: SparkSession, pair: Pair, tmp_path: Path
+):
+    table = REFUSED[message](numbered(spark, 10, to="flights"))
+    with pytest.raises(ConfigurationError) as caught:
+        publish(table, pair_reference=pair.reference, ledger=str(tmp_path / "ledger"), run="r")
+    assert str(caught.value).startswith(message)
+    assert not (tmp_path / "ledger").exists()
+
+
+def test_speculation_is_refused_since_it_sends_twice(spark: SparkSession, pair: Pair, tmp_path: Path):
+    configured = spark.sparkContext._conf
+    configured.set("spark.speculation", "true")
+    try:
+        with pytest.raises(ConfigurationError, match="would send twice"):
+            publish(numbered(spark, 1, to="flights"), pair_reference=pair.reference, ledger=str(tmp_path), run="r")
+    finally:
+        configured.set("spark.speculation", "false")
+
+
+def test_no_secret_is_in_the_plan_the_event_log_or_the_error(session: Session, pair: Pair, tmp_path: Path):
+    table = numbered(session.spark, 10, to="no-such-queue")
+    with pytest.raises(PythonException) as caught:
+        publish(table, pair_reference=pair.reference, ledger=str(tmp_path), run="secret-run")
+    assert "EntityNotFoundError" in str(caught.value)
+    assert CANARY not in f"{caught.value!r} {caught.value}"
+    log = session.event_log()
+    assert "no-such-queue" in log
+    assert CANARY not in log
+    assert CANARY in pair.file.read_text(), "the canary is what executors read"
