@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Leader", "Processes", "StartError", "stop_recorded"]
 
 CLOCK_SLACK = 3.0  # seconds; the start time is derived from the boot time, which moves when the clock is set
-GRACE = 10.0  # seconds between asking and killing
+GRACE = 5.0  # seconds between asking and killing; nothing of the demo is kept, so nobody needs longer
 
 
 class StartError(RuntimeError):
