@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageBodyType
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from servicebus_pair.core.amqp_types import typed
@@ -156,6 +156,7 @@ def left_behind(properties: Mapping[str, Any], **sections: Any) -> AmqpAnnotated
 
 
 @settings(max_examples=300, deadline=None)
+@example(message=AmqpAnnotatedMessage(value_body=Decimal(0)))
 @given(message=messages())
 def test_section_4_a_message_leaves_the_backlog_byte_for_byte_as_it_would_have_been_sent_to_its_entity(
     message: AmqpAnnotatedMessage,

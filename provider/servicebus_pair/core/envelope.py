@@ -206,6 +206,9 @@ def _needs_own(name: str) -> bool:
 def _body_to_carry(message: AmqpAnnotatedMessage) -> tuple[dict[str, Any], Any]:
     body = message.body
     match message.body_type:
+        case AmqpMessageBodyType.VALUE if not body:
+            # The SDK will leave it out: nothing to note, and it must not travel as a text that is not false.
+            return {"value_body": body}, None
         case AmqpMessageBodyType.VALUE:
             return {"value_body": _value_to_carry(body)}, describe_bare(body)
         case AmqpMessageBodyType.SEQUENCE:
@@ -218,8 +221,7 @@ def _value_to_carry(body: Any) -> Any:
     if isinstance(body, dict):
         # Here, and only here, the SDK takes a typed value for a map.
         return {portable(key): portable(item) for key, item in body.items()}
-    # The SDK leaves out a body that is false; it must not travel as a text that is not.
-    return portable(body) if body else body
+    return portable(body)
 
 
 def _body_restored(message: AmqpAnnotatedMessage, note: Any) -> dict[str, Any]:
