@@ -21,6 +21,7 @@ from airflow.sdk import Asset, AssetAlias, AssetWatcher
 from servicebus_pair.core.errors import ConfigurationError
 
 __all__ = [
+    "ASSET_NAME_PREFIX",
     "backlog_asset",
     "check_conn_id",
     "conn_id_of",
@@ -31,7 +32,7 @@ __all__ = [
 ]
 
 _GROUP: Final = "servicebus_pair"
-_PREFIX: Final = "servicebus_pair."
+ASSET_NAME_PREFIX: Final = "servicebus_pair."
 _CONN_ID: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -73,17 +74,17 @@ def backlog_asset(conn_id: str, *, watchers: Sequence[AssetWatcher] = ()) -> Ass
 
 def health_alias(conn_id: str) -> AssetAlias:
     """Return the alias through which tasks send the events of both health assets."""
-    return AssetAlias(f"{_PREFIX}{check_conn_id(conn_id)}.health", group=_GROUP)
+    return AssetAlias(f"{ASSET_NAME_PREFIX}{check_conn_id(conn_id)}.health", group=_GROUP)
 
 
 def conn_id_of(asset_name: str) -> str | None:
     """Return the connection whose pair asset has this name, or ``None`` for any other asset."""
-    conn_id = asset_name.removeprefix(_PREFIX)
-    return conn_id if asset_name.startswith(_PREFIX) and _CONN_ID.fullmatch(conn_id) is not None else None
+    conn_id = asset_name.removeprefix(ASSET_NAME_PREFIX)
+    return conn_id if asset_name.startswith(ASSET_NAME_PREFIX) and _CONN_ID.fullmatch(conn_id) is not None else None
 
 
 def _asset(conn_id: str, part: str, watchers: Sequence[AssetWatcher] = ()) -> Asset:
-    name, uri = f"{_PREFIX}{check_conn_id(conn_id)}", f"servicebus-pair://{conn_id}"
+    name, uri = f"{ASSET_NAME_PREFIX}{check_conn_id(conn_id)}", f"servicebus-pair://{conn_id}"
     if part:
         name, uri = f"{name}.{part}", f"{uri}/{part}"
     return Asset(name=name, uri=uri, group=_GROUP, watchers=list(watchers))

@@ -20,7 +20,7 @@ class AirflowHealthStore:
     """The health of the entities of one pair, one key each, in the state of ``servicebus-pair://CONN_ID``.
 
     Soft state: a wrong value heals itself, since a ping corrects "failed over" and a failing send
-    corrects "healthy". In a trigger that ``dag.test`` runs, it remembers for that trigger only.
+    corrects "healthy". Outside tasks and triggers it remembers for itself only.
 
     :param conn_id: the connection that the state belongs to.
     """

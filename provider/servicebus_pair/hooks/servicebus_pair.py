@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
@@ -74,11 +76,11 @@ class ServiceBusPairHook(BaseHook):
         :param observers: told every event of the pair.
         :raises ConfigurationError: as in :meth:`get_settings`.
         """
-        from servicebus_pair.core.pair import NamespacePair
-
+        # Importing the SDK takes a third of a second: a triggerer must not stand still for that.
+        core = await asyncio.to_thread(import_module, "servicebus_pair.core.pair")
         settings = await self.aget_settings()
         shared = AirflowHealthStore(self.conn_id) if store is None else store
-        async with NamespacePair(
+        async with core.NamespacePair(
             settings.primary, settings.secondary, settings.options, store=shared, observers=observers
         ) as pair:
             yield pair
@@ -106,10 +108,18 @@ class ServiceBusPairHook(BaseHook):
         return extra
 
     def _read(self, extra: Mapping[str, Any]) -> PairSettings:
+        _quiet_sdk()
         try:
             return read_pair(extra)
         except ConfigurationError as error:
             raise ConfigurationError(f"connection {self.conn_id}: {error}") from error
+
+
+def _quiet_sdk() -> None:
+    """Keep the SDK's account of every frame out of task logs, unless somebody chose its level."""
+    logger = logging.getLogger("azure")
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.WARNING)
 
 
 def _secrets(extra: Mapping[str, Any]) -> Iterator[str]:

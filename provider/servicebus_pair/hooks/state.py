@@ -7,6 +7,7 @@ triggers of deferred tasks (read in Airflow 3.3.2).
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any
 
@@ -24,8 +25,8 @@ class AssetState:
     send must not fail for want of a note. The store keeps the last writer and has no
     compare-and-set. The asset must be referenced by a DAG that Airflow has read.
 
-    Where no store can be reached (a trigger that ``dag.test`` runs in its own process, a hook used
-    outside any task) values live in this object only.
+    Where no store can be reached, as with a hook that is used outside any task, values live in this
+    object only.
 
     :param asset: the asset; only its name is used.
     """
@@ -36,26 +37,31 @@ class AssetState:
 
     async def get(self, key: str) -> Any:
         """Return the value of ``key``, or ``None``."""
-        if not _connected():
+        comms = _supervisor()
+        if comms is None:
             return self._alone.get(key)
-        from airflow.sdk.exceptions import AirflowRuntimeError
-
+        accessor = self._accessor()
         try:
-            return await self._accessor().aget(key)
-        except AirflowRuntimeError as error:
+            if hasattr(comms, "asend"):
+                return await accessor.aget(key)
+            return await asyncio.to_thread(accessor.get, key)
+        except Exception as error:  # noqa: BLE001  soft, and what fails differs between task, triggerer and dag.test
             _log.warning("asset=%s key=%s: its state cannot be read: %s", self._name, key, error)
             return None
 
     async def set(self, key: str, value: Any) -> None:
         """Keep ``value``, which is JSON without null, under ``key``."""
-        if not _connected():
+        comms = _supervisor()
+        if comms is None:
             self._alone[key] = value
             return
-        from airflow.sdk.exceptions import AirflowRuntimeError
-
+        accessor = self._accessor()
         try:
-            await self._accessor().aset(key, value)
-        except AirflowRuntimeError as error:
+            if hasattr(comms, "asend"):
+                await accessor.aset(key, value)
+            else:
+                await asyncio.to_thread(accessor.set, key, value)
+        except Exception as error:  # noqa: BLE001  as above
             _log.warning("asset=%s key=%s: its state cannot be kept: %s", self._name, key, error)
 
     def _accessor(self) -> Any:
@@ -64,8 +70,8 @@ class AssetState:
         return AssetStateStoreAccessor(name=self._name)
 
 
-def _connected() -> bool:
-    """Whether this process has a supervisor to ask: a task, or a trigger in the triggerer."""
+def _supervisor() -> Any:
+    """What a task, or a trigger in the triggerer, asks; the one of ``dag.test`` has no asynchronous form."""
     from airflow.sdk.execution_time import task_runner
 
-    return getattr(task_runner, "SUPERVISOR_COMMS", None) is not None
+    return getattr(task_runner, "SUPERVISOR_COMMS", None)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from servicebus_pair.core import errors
+from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.events import Event, Pinged
 
 if TYPE_CHECKING:
     from servicebus_pair.core.pair import NamespacePair
 
-__all__ = ["PrimaryWait", "check_interval"]
+__all__ = ["PrimaryWait", "check_interval", "check_names"]
 
 _log = logging.getLogger(__name__)
 _ANSWERED: Final = "answered"
@@ -31,6 +33,7 @@ class PrimaryWait:
     def __init__(self, entities: Iterable[str]) -> None:
         self._missing = {entity.casefold() for entity in entities}
         self._progress = asyncio.Event()
+        self._unanswered: Counter[str] = Counter()
         self.answered: list[str] = []
         self.refused: dict[str, str] = {}
 
@@ -49,11 +52,18 @@ class PrimaryWait:
         elif _final(event.error):
             self.refused[entity] = event.error
         else:
-            _log.info("entity=%s: no answer to a ping, %s after %.1f s", entity, event.error, event.seconds)
+            self._unanswered[entity] += 1
+            self._tell(entity, event)
             return
         _log.info("entity=%s: the primary answers (%s)", entity, event.error or _ANSWERED)
         self._missing.discard(entity)
         self._progress.set()
+
+    def _tell(self, entity: str, event: Pinged) -> None:
+        count = self._unanswered[entity]
+        # Ever rarer: pings 1, 2, 4, 8 and so on, since an outage may last for hours.
+        level = logging.INFO if count & (count - 1) == 0 else logging.DEBUG
+        _log.log(level, "entity=%s: no answer to ping %d, %s after %.1f s", entity, count, event.error, event.seconds)
 
     async def begin(self, pair: NamespacePair) -> None:
         """Learn what is shared of each entity and ping each once, all at the same time.
@@ -89,8 +99,18 @@ def check_interval(name: str, seconds: float) -> float:
     :raises ConfigurationError: naming the parameter, its value and what is allowed.
     """
     if not 1 <= seconds <= 3600:  # noqa: PLR2004  said in the message
-        raise errors.ConfigurationError(f"{name} is {seconds!r}: allowed are 1 to 3600 seconds")
+        raise ConfigurationError(f"{name} is {seconds!r}: allowed are 1 to 3600 seconds")
     return float(seconds)
+
+
+def check_names(name: str, values: object) -> Sequence[str]:
+    """Return ``values`` if it is a list of paths, as a rendered template may not be.
+
+    :raises ConfigurationError: naming the parameter, its value and what is allowed.
+    """
+    if not isinstance(values, list | tuple) or not all(isinstance(value, str) and value for value in values):
+        raise ConfigurationError(f"{name} is {values!r}: it must be a list of paths of at least one character")
+    return values
 
 
 def _final(error: str) -> bool:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from airflow.sdk import Context
 
 from servicebus_pair.core.errors import ConfigurationError
-from servicebus_pair.core.health import EntityHealth
+from servicebus_pair.core.health import EntityHealth, State
 from servicebus_pair.hooks.health import AirflowHealthStore
 from servicebus_pair.hooks.news import announce_failover
 from servicebus_pair.operators.base import PairOperator
-from servicebus_pair.spark.manifest import PublishManifest
+from servicebus_pair.spark.manifest import EntityManifest, PublishManifest
 
 __all__ = ["ServiceBusPairRecordOperator", "read_manifest"]
 
@@ -64,7 +65,7 @@ class ServiceBusPairRecordOperator(PairOperator):
         recorded = [entity for entity, each in found.items() if await _record(store, entity, each.health)]
         diverted = {entity: each for entity, each in found.items() if each.diverted}
         for entity, each in diverted.items():
-            announce_failover(context, self.conn_id, entity, each.health)
+            announce_failover(context, self.conn_id, entity, _failure(each, manifest.run))
             self.log.info("entity=%s diverted=%d health=%s", entity, each.diverted, each.health.state.value)
         return {
             "primary": manifest.primary,
@@ -72,6 +73,14 @@ class ServiceBusPairRecordOperator(PairOperator):
             "failed_over": sorted(diverted),
             "recorded": sorted(recorded),
         }
+
+
+def _failure(published: EntityManifest, run: str) -> EntityHealth:
+    """The failover to announce: a job that saw the recovery too has only its counts to tell of it."""
+    if published.health.failed_over:
+        return published.health
+    reason = f"{published.diverted} messages were diverted in {run}"
+    return replace(published.health, state=State.FAILED_OVER, reason=reason, by="publish")
 
 
 async def _record(store: AirflowHealthStore, entity: str, health: EntityHealth) -> bool:

@@ -16,7 +16,7 @@ from servicebus_pair.core.ledger import Ledger
 from servicebus_pair.core.results import DrainReport
 from servicebus_pair.hooks.entities import entities_in_question
 from servicebus_pair.hooks.news import HealthNews, announce_recovery
-from servicebus_pair.hooks.waiting import PrimaryWait, check_interval
+from servicebus_pair.hooks.waiting import PrimaryWait, check_interval, check_names
 from servicebus_pair.operators.base import PairOperator
 from servicebus_pair.triggers.backlog import rearm
 from servicebus_pair.triggers.primary_health import PrimaryHealthTrigger, check_event
@@ -77,7 +77,9 @@ class ServiceBusPairSyphonOperator(PairOperator):
 
     async def aexecute(self, context: Context) -> dict[str, Any]:
         """Ping, and drain or defer."""
-        entities = await entities_in_question(self.conn_id, context) if self.entities is None else self.entities
+        if self.queues is not None:
+            check_names("queues", self.queues)
+        entities = await self._entities(context)
         waiting, news = PrimaryWait(entities), HealthNews()
         async with self.hook.pair(observers=[waiting, news]) as pair:
             if self.deferrable:
@@ -101,6 +103,11 @@ class ServiceBusPairSyphonOperator(PairOperator):
         for entity, health in event["recovered"].items():
             announce_recovery(context, self.conn_id, entity, EntityHealth.from_json(health))
         return self.run_async(self._drain(context))
+
+    async def _entities(self, context: Context) -> Sequence[str]:
+        if self.entities is not None:
+            return check_names("entities", self.entities)
+        return await entities_in_question(self.conn_id, context)
 
     async def _drain(self, context: Context) -> dict[str, Any]:
         news = HealthNews()

@@ -14,7 +14,7 @@ from servicebus_pair.hooks.entities import entities_in_question
 from servicebus_pair.hooks.news import HealthNews, announce_recovery
 from servicebus_pair.hooks.running import CancellableRun
 from servicebus_pair.hooks.servicebus_pair import DEFAULT_CONN_ID, ServiceBusPairHook
-from servicebus_pair.hooks.waiting import PrimaryWait, check_interval
+from servicebus_pair.hooks.waiting import PrimaryWait, check_interval, check_names
 from servicebus_pair.triggers.primary_health import PrimaryHealthTrigger, check_event
 
 __all__ = ["EntityRefusedError", "ServiceBusPrimaryHealthSensor"]
@@ -96,7 +96,9 @@ class ServiceBusPrimaryHealthSensor(BaseSensorOperator):
         self._run.cancel()
 
     async def _entities(self, context: Context) -> Sequence[str]:
-        return await entities_in_question(self.conn_id, context) if self.entities is None else self.entities
+        if self.entities is not None:
+            return check_names("entities", self.entities)
+        return await entities_in_question(self.conn_id, context)
 
     async def _ping(self, entities: Sequence[str], context: Context) -> PokeReturnValue:
         waiting, news = PrimaryWait(entities), HealthNews()

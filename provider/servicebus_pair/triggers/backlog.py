@@ -5,23 +5,25 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
-from servicebus_pair.core.configuration import PairSettings
 from servicebus_pair.core.errors import PairError
-from servicebus_pair.hooks.assets import backlog_asset
+from servicebus_pair.hooks.assets import pair_asset
 from servicebus_pair.hooks.entities import backlog_destinations
 from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
 from servicebus_pair.hooks.state import AssetState
 
+if TYPE_CHECKING:
+    from servicebus_pair.core.administration import QueueDepth
+
 __all__ = ["BacklogTrigger", "Depth", "due", "rearm"]
 
 _log = logging.getLogger(__name__)
-_STATE_KEY: Final = "announced"
+_STATE_KEY: Final = "backlog/announced"
 _REPEAT_SECONDS: Final = 3600.0
 _ARMED: Final = 0.0
 
@@ -45,7 +47,7 @@ def due(depth: Depth, *, announced: float, now: float, repeat: float) -> bool:
 
 async def rearm(conn_id: str) -> None:
     """Let the next look at a backlog that holds messages announce it: called by whoever drained it."""
-    await AssetState(backlog_asset(conn_id)).set(_STATE_KEY, _ARMED)
+    await AssetState(pair_asset(conn_id)).set(_STATE_KEY, _ARMED)
 
 
 class BacklogTrigger(BaseEventTrigger):
@@ -79,7 +81,7 @@ class BacklogTrigger(BaseEventTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Look for ever."""
-        state = AssetState(backlog_asset(self.conn_id))
+        state = AssetState(pair_asset(self.conn_id))
         while True:
             event: dict[str, Any] | None = None
             try:
@@ -95,21 +97,18 @@ class BacklogTrigger(BaseEventTrigger):
             await asyncio.sleep(self.interval)
 
     async def _look(self, state: AssetState) -> dict[str, Any] | None:
-        settings = await ServiceBusPairHook(self.conn_id).aget_settings()
-        depth = await _depth(settings)
+        async with ServiceBusPairHook(self.conn_id).pair() as pair:
+            depth = _total(await pair.backlog_depths())
         announced = float(await state.get(_STATE_KEY) or _ARMED)
         if depth.messages == 0 and announced != _ARMED:
             await state.set(_STATE_KEY, _ARMED)
         if not due(depth, announced=announced, now=time.time(), repeat=self.repeat):
             return None
-        entities = await backlog_destinations(settings)
+        entities = await backlog_destinations(await ServiceBusPairHook(self.conn_id).aget_settings())
         _log.info("conn_id=%s backlog messages=%d queues=%d", self.conn_id, depth.messages, depth.queues)
         return {"messages": depth.messages, "queues": depth.queues, "entities": list(entities)}
 
 
-async def _depth(settings: PairSettings) -> Depth:
-    from servicebus_pair.core.pair import NamespacePair
-
-    pair = NamespacePair(settings.primary, settings.secondary, settings.options)
-    holding = [queue for queue in await pair.backlog_depths() if queue.active > 0]
-    return Depth(queues=len(holding), messages=sum(queue.active for queue in holding))
+def _total(queues: Iterable[QueueDepth]) -> Depth:
+    holding = [queue.active for queue in queues if queue.active > 0]
+    return Depth(queues=len(holding), messages=sum(holding))

@@ -9,10 +9,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from airflow.sdk.exceptions import AirflowException
+
 from servicebus_pair.core.configuration import PairSettings
 from servicebus_pair.core.errors import PairError
 from servicebus_pair.core.health import EntityHealth
-from servicebus_pair.hooks.assets import conn_id_of, pair_asset
+from servicebus_pair.hooks.assets import ASSET_NAME_PREFIX, conn_id_of
 from servicebus_pair.hooks.health import HEALTH_KEY_PREFIX
 from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
 
@@ -97,8 +99,6 @@ def _entities(state: Mapping[str, str]) -> Iterable[EntityView]:
 
 def _settings(conn_id: str) -> PairSettings | str:
     """The pair's settings, or why they cannot be read."""
-    from airflow.sdk.exceptions import AirflowException
-
     try:
         return ServiceBusPairHook(conn_id).get_settings()
     except (PairError, AirflowException) as error:
@@ -135,12 +135,13 @@ def _connections_in_environment() -> list[str]:
 
 
 def _is_pair(conn_id: str) -> bool:
-    from airflow.sdk.exceptions import AirflowException
+    from airflow.secrets.environment_variables import EnvironmentVariablesBackend
 
     try:
-        return ServiceBusPairHook.get_connection(conn_id).conn_type == ServiceBusPairHook.conn_type
+        connection = EnvironmentVariablesBackend().get_connection(conn_id)
     except (AirflowException, ValueError):  # not ours to report: somebody else's connection cannot be read
         return False
+    return connection is not None and connection.conn_type == ServiceBusPairHook.conn_type
 
 
 def _connections_in_database() -> list[str]:
@@ -165,7 +166,8 @@ def _states() -> dict[str, dict[str, str]]:
     )
     states: dict[str, dict[str, str]] = {}
     with create_session() as session:
-        for name, key, value in session.execute(rows.where(AssetModel.group == pair_asset("any").group)):
+        ours = rows.where(AssetModel.name.startswith(ASSET_NAME_PREFIX, autoescape=True))
+        for name, key, value in session.execute(ours):
             conn_id = conn_id_of(name)
             if conn_id is not None:
                 states.setdefault(conn_id, {})[key] = value

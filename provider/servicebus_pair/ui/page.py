@@ -24,7 +24,7 @@ _FRAME: Final = """<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="refresh" content="5">
+<meta http-equiv="refresh" content="10">
 <title>Service Bus pairs</title>
 <style>{style}</style>
 </head>
@@ -37,7 +37,7 @@ _FRAME: Final = """<!doctype html>
 
 
 def render(pairs: Sequence[PairView]) -> str:
-    """Return the page; it loads itself again every 5 s."""
+    """Return the page; it loads itself again every 10 s."""
     body = "\n".join(_pair(pair) for pair in pairs)
     if not pairs:
         body = "<p>No connection of type <code>servicebus_pair</code> is known here.</p>"

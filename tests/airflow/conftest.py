@@ -1,0 +1,195 @@
+"""A real Airflow in a temporary folder, and two embedded namespaces as processes that can be killed.
+
+Airflow reads its settings when it is first imported, so they are set here, before any test module.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pytest
+
+from servicebus_emulator import EmulatorProcess
+
+if TYPE_CHECKING:
+    from airflow.models.dagrun import DagRun
+    from airflow.sdk import DAG
+
+    from servicebus_emulator.process import ServedNamespace
+
+RunDag: TypeAlias = "Callable[[DAG], DagRun]"
+RestartSoon: TypeAlias = Callable[[EmulatorProcess], None]
+
+CONN_ID = "contoso_pair"
+KEY = "canary-6f1d2c9ab4"  # stands for the secret: it must appear nowhere
+HERE = Path(__file__).parent
+PROJECT = HERE.parents[1]
+
+AIRFLOW_HOME = Path(tempfile.mkdtemp(prefix="servicebus-pair-airflow-"))
+(AIRFLOW_HOME / "dags").mkdir()
+os.environ |= {
+    "AIRFLOW_HOME": str(AIRFLOW_HOME),
+    "AIRFLOW__CORE__DAGS_FOLDER": str(AIRFLOW_HOME / "dags"),
+    "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+    "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "admin:admin,vic:viewer",
+    "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(AIRFLOW_HOME / "passwords.json"),
+    "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{AIRFLOW_HOME / 'airflow.db'}",
+    "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Airflow's own parts warn about each other; ours still may not."""
+    for item in items:
+        if HERE in item.path.parents:
+            for text in ("ignore", "error:::servicebus_pair"):
+                item.add_marker(pytest.mark.filterwarnings(text))
+
+
+@pytest.fixture(scope="session")
+def airflow_db() -> Iterator[Path]:
+    """The folder of an Airflow whose database is ready."""
+    from airflow.dag_processing.bundles.manager import DagBundlesManager
+    from airflow.utils.db import initdb
+
+    initdb()
+    DagBundlesManager().sync_bundles_to_db()
+    yield AIRFLOW_HOME
+    shutil.rmtree(AIRFLOW_HOME)
+
+
+@pytest.fixture
+def fresh_state(airflow_db: Path) -> None:  # noqa: ARG001  the tables must exist
+    """Forget the health, the events and the announcements that earlier tests left."""
+    from airflow.models.asset import AssetEvent
+    from airflow.models.asset_state_store import AssetStateStoreModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import delete
+
+    with create_session() as session:
+        session.execute(delete(AssetStateStoreModel))
+        session.execute(delete(AssetEvent))
+
+
+@dataclass
+class Pair:
+    """The two namespaces and the connection that describes them."""
+
+    primary: EmulatorProcess
+    secondary: EmulatorProcess
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def extra(self) -> dict[str, Any]:
+        return {
+            **self._endpoint("primary", self.primary["contoso"]),
+            **self._endpoint("secondary", self.secondary["contoso-dr"]),
+            "failover_interval": 1,
+            "ping_primary_interval": 1,
+            "backlog_queue_count": 2,
+            **self.settings,
+        }
+
+    def connection(self) -> str:
+        return json.dumps({"conn_type": "servicebus_pair", "extra": self.extra()})
+
+    def _endpoint(self, side: str, served: ServedNamespace) -> dict[str, Any]:
+        return {
+            f"{side}_connection_string": served.connection_string.replace("SAS_KEY_VALUE", KEY),
+            f"{side}_namespace": served.name,
+            f"{side}_administration": f"{served.host}:{served.admin_port}",
+        }
+
+
+@pytest.fixture
+def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh_state: None) -> Iterator[Pair]:  # noqa: ARG001  order
+    """Both namespaces, running, and the environment variable of the connection ``contoso_pair``."""
+    config = tmp_path / "emulator.json"
+    queues = [{"Name": "flights", "Properties": {}}, {"Name": "briefings", "Properties": {}}]
+    namespaces = [{"Name": "contoso", "Queues": queues}, {"Name": "contoso-dr"}]
+    config.write_text(json.dumps({"UserConfig": {"Namespaces": namespaces}}))
+    with (
+        EmulatorProcess(["contoso"], data=tmp_path / "primary", config=config) as primary,
+        EmulatorProcess(["contoso-dr"], data=tmp_path / "secondary", config=config) as secondary,
+    ):
+        both = Pair(primary, secondary)
+        monkeypatch.setenv(f"AIRFLOW_CONN_{CONN_ID.upper()}", both.connection())
+        yield both
+
+
+@pytest.fixture
+def restart_soon() -> Iterator[RestartSoon]:
+    """Start a killed process again in two seconds, while the test waits for something else."""
+    timers: list[threading.Timer] = []
+
+    def plan(process: EmulatorProcess) -> None:
+        timers.append(threading.Timer(2, process.start))
+        timers[-1].start()
+
+    yield plan
+    for timer in timers:
+        timer.join()
+
+
+@pytest.fixture
+def run_dag(airflow_db: Path) -> RunDag:  # noqa: ARG001  the tables must exist
+    """Run a DAG in this process, with its triggers, as ``dag.test`` does."""
+    from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
+
+    def run(dag: DAG) -> DagRun:
+        bag = DagBag(os.devnull)
+        dag.fileloc = dag.relative_fileloc = __file__
+        bag.bag_dag(dag)
+        sync_bag_to_db(bag, "dags-folder", None)
+        return dag.test()
+
+    return run
+
+
+def run_task(run_dag: RunDag, *tasks: Callable[[], object]) -> dict[str, Any]:
+    """Run a DAG of these tasks, one after the other; their results, when all have succeeded."""
+    from airflow.sdk import DAG, chain
+
+    with DAG("tasks", schedule=None) as dag:
+        chain(*(make() for make in tasks))
+    run = run_dag(dag)
+    assert set(states(run).values()) == {"success"}, states(run)
+    return results(run)
+
+
+def events(asset_name: str) -> list[dict[str, Any]]:
+    """The extras of all events of an asset, the oldest first."""
+    from airflow.models.asset import AssetEvent, AssetModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    found = select(AssetEvent.extra).join(AssetModel, AssetModel.id == AssetEvent.asset_id)
+    with create_session() as session:
+        return list(session.scalars(found.where(AssetModel.name == asset_name).order_by(AssetEvent.id)))
+
+
+def results(run: DagRun) -> dict[str, Any]:
+    """The result of each task of a run, by task id."""
+    from airflow.models.xcom import XComModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    with create_session() as session:
+        rows = session.execute(
+            select(XComModel.task_id, XComModel.value).where(
+                XComModel.run_id == run.run_id, XComModel.dag_id == run.dag_id, XComModel.key == "return_value"
+            )
+        )
+        return {task_id: json.loads(value) if isinstance(value, str) else value for task_id, value in rows}
+
+
+def states(run: DagRun) -> dict[str, str]:
+    """The state of each task of a run."""
+    return {instance.task_id: str(instance.state) for instance in run.get_task_instances()}

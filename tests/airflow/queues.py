@@ -1,0 +1,76 @@
+"""What queues of an embedded namespace hold, seen by peeking with the SDK."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from servicebus_emulator.process import ServedNamespace
+
+__all__ = ["Peeked", "contents", "queue_names"]
+
+
+@dataclass(frozen=True, slots=True)
+class Peeked:
+    """A message of a queue; the time to live in seconds."""
+
+    body: str
+    message_id: str
+    session_id: str | None
+    subject: str | None
+    content_type: str | None
+    correlation_id: str | None
+    time_to_live: float | None
+    properties: dict[str, Any]
+
+
+def contents(served: ServedNamespace, queue: str) -> list[Peeked]:
+    """Every message of a queue that is no ping, in order."""
+    from azure.servicebus import ServiceBusClient
+
+    from servicebus_pair.core.prober import PING_CONTENT_TYPE
+
+    with (
+        ServiceBusClient.from_connection_string(served.connection_string) as client,
+        client.get_queue_receiver(queue) as receiver,
+    ):
+        peeked = receiver.peek_messages(max_message_count=100)
+    return [_peeked(message) for message in peeked if message.content_type != PING_CONTENT_TYPE]
+
+
+def queue_names(served: ServedNamespace) -> list[str]:
+    """The names of all queues."""
+    import asyncio
+
+    from servicebus_pair.core import Endpoint
+    from servicebus_pair.core.administration import ServiceBusAdministration
+
+    endpoint = Endpoint.from_connection_string(
+        served.connection_string, namespace=served.name, administration=f"{served.host}:{served.admin_port}"
+    )
+
+    async def read() -> list[str]:
+        async with ServiceBusAdministration(endpoint) as administration:
+            return sorted(await administration.queues())
+
+    return asyncio.run(read())
+
+
+def _peeked(message: Any) -> Peeked:
+    properties = message.application_properties or {}
+    life = message.time_to_live
+    return Peeked(
+        body=b"".join(message.body).decode(),
+        message_id=message.message_id,
+        session_id=message.session_id,
+        subject=message.subject,
+        content_type=message.content_type,
+        correlation_id=message.correlation_id,
+        time_to_live=None if life is None else life.total_seconds(),
+        properties={_text(name): _text(value) for name, value in properties.items()},
+    )
+
+
+def _text(value: Any) -> Any:
+    return value.decode() if isinstance(value, bytes) else value
