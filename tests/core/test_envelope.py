@@ -257,7 +257,12 @@ def test_section_4_what_the_broker_adds_to_a_delivered_message_is_not_sent_on() 
 
 
 def test_section_4_application_properties_named_like_an_alias_belong_to_the_message() -> None:
-    own: dict[Any, Any] = {"x-ms-path": "mine", "x-ms-timetolive": 5, "x-servicebus-pair-types": "{", "x-servicebus-pair-own:a": True}
+    own: dict[Any, Any] = {
+        "x-ms-path": "mine",
+        "x-ms-timetolive": 5,
+        "x-servicebus-pair-types": "{",
+        "x-servicebus-pair-own:a": True,
+    }
     message = ServiceBusMessage("x", session_id="s", application_properties=own)
     back = through_the_backlog(message.raw_amqp_message)
     assert back.entity == ENTITY

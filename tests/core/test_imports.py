@@ -8,8 +8,6 @@ import pkgutil
 import subprocess
 import sys
 
-import pytest
-
 import servicebus_pair.core
 
 MODULES = sorted(
@@ -39,44 +37,49 @@ for name in sys.argv[1:]:
     importlib.import_module(name)
 print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
 """
+LAZY = """
+import json, sys
+import servicebus_pair.core
+before = "azure" in sys.modules
+servicebus_pair.core.NamespacePair
+print(json.dumps([before, "azure" in sys.modules]))
+"""
+EACH_FIRST = """
+import importlib, json, sys
+first = []
+for name in sys.argv[1:]:
+    for loaded in [loaded for loaded in sys.modules if loaded.partition(".")[0] == "servicebus_pair"]:
+        del sys.modules[loaded]
+    first.append(importlib.import_module(name).__name__)
+print(json.dumps(first))
+"""
 
 
-def loaded_by(*modules: str, program: str = TELL) -> set[str]:
-    """The top-level packages that a fresh interpreter holds after importing ``modules``."""
-    told = subprocess.run(
-        [sys.executable, "-c", program, *modules],
+def told_by(program: str, *arguments: str) -> list[object]:
+    """What a fresh interpreter tells."""
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
         check=True,
-        capture_output=True,
+        stdout=subprocess.PIPE,
         text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
     )
-    return set(json.loads(told.stdout))
+    return list(json.loads(done.stdout))
 
 
 def test_what_a_dag_file_reaches_loads_no_sdk() -> None:
-    assert loaded_by(*LIGHT) & {"aiohttp", "airflow", "azure", "numpy", "pandas", "pyspark"} == set()
+    assert set(told_by(TELL, *LIGHT)) & {"aiohttp", "airflow", "azure", "numpy", "pandas", "pyspark"} == set()
 
 
 def test_all_of_core_together_loads_neither_airflow_nor_spark_nor_a_sister() -> None:
-    loaded = loaded_by(*MODULES)
+    loaded = set(told_by(TELL, *MODULES))
     assert "azure" in loaded
     assert loaded & {"airflow", "proton", "pyspark", "pyspark_servicebus", "servicebus_emulator"} == set()
 
 
 def test_a_public_name_loads_the_sdk_only_when_it_is_used() -> None:
-    program = TELL + "from servicebus_pair.core import NamespacePair\n"
-    program = program.replace("print(", "before = 'azure' in sys.modules\nprint(", 1)
-    program += "print(json.dumps([str(before), str('azure' in sys.modules)]))\n"
-    told = subprocess.run(
-        [sys.executable, "-c", program, "servicebus_pair.core"],
-        check=True,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-    )
-    assert json.loads(told.stdout.splitlines()[-1]) == ["False", "True"]
+    assert told_by(LAZY) == [False, True]
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_a_module_of_core_can_be_imported_first(module: str) -> None:
-    assert "servicebus_pair" in loaded_by(module)
+def test_each_module_of_core_can_be_imported_first() -> None:
+    assert told_by(EACH_FIRST, *MODULES) == MODULES
