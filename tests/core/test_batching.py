@@ -102,6 +102,18 @@ def test_section_4_the_oldest_batch_is_handed_out_when_too_many_are_open() -> No
     assert handed.parcels == [Parcel(0, 0, 1)]
 
 
+def test_section_4_a_batch_that_replaced_a_full_one_is_young() -> None:
+    packer = packer_of_boxes()
+    for key in (0, 1):
+        packer.add(Parcel(key, key, LIMIT))
+    assert packer.add(Parcel(2, 0, LIMIT)) is not None
+    for key in range(2, MOST_OPEN):
+        assert packer.add(Parcel(key + 1, key, 1)) is None
+    handed = packer.add(Parcel(MOST_OPEN + 1, MOST_OPEN, 1))
+    assert handed is not None
+    assert handed.parcels == [Parcel(1, 1, LIMIT)]
+
+
 def test_the_service_refuses_more_than_4500_messages_so_a_batch_ends_there() -> None:
     boxes = fill(packer_of_boxes(), [Parcel(number, None, 0) for number in range(4501)])
     assert [len(box) for box in boxes] == [4500, 1]
