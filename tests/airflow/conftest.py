@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
 import tempfile
 import threading
@@ -24,12 +25,13 @@ if TYPE_CHECKING:
     from airflow.sdk import DAG
 
     from servicebus_emulator.process import ServedNamespace
+    from servicebus_pair.core.health import EntityHealth
 
 RunDag: TypeAlias = "Callable[[DAG], DagRun]"
 RestartSoon: TypeAlias = Callable[[EmulatorProcess], None]
 
 CONN_ID = "contoso_pair"
-KEY = "canary-6f1d2c9ab4"  # stands for the secret: it must appear nowhere
+KEY = f"canary-{secrets.token_hex(8)}"  # stands for the secret: it must appear nowhere
 HERE = Path(__file__).parent
 PROJECT = HERE.parents[1]
 
@@ -37,6 +39,7 @@ AIRFLOW_HOME = Path(tempfile.mkdtemp(prefix="servicebus-pair-airflow-"))
 (AIRFLOW_HOME / "dags").mkdir()
 os.environ |= {
     "AIRFLOW_HOME": str(AIRFLOW_HOME),
+    "AIRFLOW__API_AUTH__JWT_SECRET": secrets.token_hex(32),
     "AIRFLOW__CORE__DAGS_FOLDER": str(AIRFLOW_HOME / "dags"),
     "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
     "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "admin:admin,vic:viewer",
@@ -173,6 +176,19 @@ def events(asset_name: str) -> list[dict[str, Any]]:
     found = select(AssetEvent.extra).join(AssetModel, AssetModel.id == AssetEvent.asset_id)
     with create_session() as session:
         return list(session.scalars(found.where(AssetModel.name == asset_name).order_by(AssetEvent.id)))
+
+
+def shared_health(entity: str) -> EntityHealth:
+    """What tasks have shared of an entity, as the database holds it."""
+    from airflow.models.asset_state_store import AssetStateStoreModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    from servicebus_pair.core.health import EntityHealth
+
+    with create_session() as session:
+        key = AssetStateStoreModel.key == f"health/{entity}"
+        return EntityHealth.from_json(json.loads(session.scalars(select(AssetStateStoreModel.value).where(key)).one()))
 
 
 def results(run: DagRun) -> dict[str, Any]:

@@ -1,0 +1,73 @@
+"""The watcher's trigger: a backlog is announced once, and again after it was drained."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from servicebus_pair.core import Endpoint, NamespacePair, PairOptions
+from servicebus_pair.triggers.backlog import BacklogTrigger, Depth, due
+from tests.airflow.conftest import CONN_ID, Pair
+
+
+@pytest.mark.parametrize(
+    ("messages", "announced", "expected"),
+    [
+        (0, 0.0, False),
+        (5, 0.0, True),  # armed
+        (5, 990.0, False),  # announced a moment ago
+        (5, 400.0, True),  # announced long ago, and nobody drained
+        (0, 400.0, False),
+    ],
+)
+def test_a_backlog_is_due_when_it_holds_messages_that_were_not_announced_lately(
+    messages: int, announced: float, expected: bool
+):
+    assert due(Depth(1, messages), announced=announced, now=1000.0, repeat=600.0) is expected
+
+
+async def test_the_trigger_fires_once_per_backlog_and_survives_the_secondary(pair: Pair):
+    await _divert_three(pair)
+    pair.secondary.kill()
+    events = BacklogTrigger(conn_id=CONN_ID, interval=0.2).run()
+    first = asyncio.ensure_future(anext(events))
+    done, _ = await asyncio.wait({first}, timeout=1)
+    assert not done  # it cannot see the backlog, and goes on
+
+    pair.secondary.start()
+    event = await asyncio.wait_for(first, 20)
+    second = asyncio.ensure_future(anext(events))
+    done, _ = await asyncio.wait({second}, timeout=1)
+    second.cancel()
+    await asyncio.wait({second})
+
+    assert event.payload == {"messages": 3, "queues": 1, "entities": ["flights"]}
+    assert not done
+
+
+def test_the_trigger_is_recreated_from_what_it_serializes():
+    """Airflow knows a watcher by these: they must not change from parse to parse."""
+    path, arguments = BacklogTrigger(conn_id=CONN_ID, interval=3.0).serialize()
+
+    assert path == "servicebus_pair.triggers.backlog.BacklogTrigger"
+    assert BacklogTrigger(**arguments).serialize() == (path, arguments)
+
+
+async def _divert_three(pair: Pair) -> None:
+    from azure.servicebus import ServiceBusMessage
+
+    primary, secondary = (_endpoint(pair.extra(), side) for side in ("primary", "secondary"))
+    async with NamespacePair(primary, secondary, PairOptions(backlog_queue_count=2)) as opened:
+        await opened.provision()
+        opened.fail_over("flights", reason="drill")
+        async with opened.sender("flights") as sender:
+            await sender.send([ServiceBusMessage(str(number)) for number in range(3)])
+
+
+def _endpoint(extra: dict[str, str], side: str) -> Endpoint:
+    return Endpoint.from_connection_string(
+        extra[f"{side}_connection_string"],
+        namespace=extra[f"{side}_namespace"],
+        administration=extra[f"{side}_administration"],
+    )

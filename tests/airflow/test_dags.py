@@ -1,0 +1,104 @@
+"""The example DAGs: what they are made of, what starts them, and that they run."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.airflow.conftest import CONN_ID, PROJECT, Pair, RunDag, results, states
+from tests.airflow.queues import contents
+
+if TYPE_CHECKING:
+    from airflow.sdk import DAG
+
+
+@pytest.fixture
+def example(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Import an example DAG as Airflow does, with its folder on the path."""
+    monkeypatch.syspath_prepend(str(PROJECT / "dags"))
+
+    def load(name: str) -> DAG:
+        from airflow.dag_processing.dagbag import DagBag
+
+        bag = DagBag(str(PROJECT / "dags" / f"{name}.py"))
+        assert bag.import_errors == {}
+        return bag.dags[name]
+
+    return load
+
+
+def test_the_pipeline_provisions_then_publishes_and_sends_then_records(example: Any):
+    pipeline = example("flights_pipeline")
+
+    assert {task.task_id: sorted(task.downstream_task_ids) for task in pipeline.tasks} == {
+        "provision": ["known_health", "send_briefing"],
+        "known_health": ["publish_flights"],
+        "publish_flights": ["record_health"],
+        "send_briefing": ["record_health"],
+        "record_health": [],
+    }
+    assert all(task.retries >= 2 for task in pipeline.tasks)
+    assert pipeline.doc_md
+
+
+def test_the_pipelines_form_knows_its_ranges(example: Any):
+    schemas = {name: example("flights_pipeline").params.get_param(name).schema for name in ("month", "rate")}
+
+    assert (schemas["month"]["minimum"], schemas["month"]["maximum"]) == (1, 12)
+    assert schemas["rate"]["minimum"] == 1
+
+
+def test_the_spark_job_is_told_where_the_connection_is_and_never_what_it_holds(example: Any):
+    publish = example("flights_pipeline").get_task("publish_flights")
+
+    assert publish.application_args[:2] == ["--pair", "env:AIRFLOW_CONN_CONTOSO_PAIR"]
+    assert set(publish.env_vars) == {"SPARK_HOME", "PYSPARK_PYTHON"}
+    assert publish.conf["spark.speculation"] == "false"
+
+
+def test_the_recovery_is_started_by_a_failover_or_by_the_watched_backlog_one_run_at_a_time(example: Any):
+    from airflow.sdk import AssetAny
+
+    from servicebus_pair.triggers.backlog import BacklogTrigger
+
+    recovery = example("servicebus_pair_recovery")
+    condition = recovery.timetable.asset_condition
+    assets = {asset.uri: asset for asset in condition.objects}
+
+    assert isinstance(condition, AssetAny)
+    assert set(assets) == {f"servicebus-pair://{CONN_ID}/failover", f"servicebus-pair://{CONN_ID}/backlog"}
+    (watcher,) = assets[f"servicebus-pair://{CONN_ID}/backlog"].watchers
+    assert isinstance(watcher.trigger, BacklogTrigger)
+    assert recovery.max_active_runs == 1
+    assert [task.task_id for task in recovery.topological_sort()] == ["wait_for_primary", "drain", "reconcile"]
+
+
+def test_the_first_dag_of_the_readme_sends(pair: Pair, run_dag: RunDag, example: Any):
+    run = run_dag(example("first_send"))
+
+    assert states(run) == {"send": "success"}
+    assert results(run)["send"]["primary"] == 2
+    assert [message.body for message in contents(pair.primary["contoso"], "briefings")] == [
+        "Runway 22L is closed.",
+        "Runway 22L is open.",
+    ]
+
+
+@pytest.mark.parametrize("file", sorted((PROJECT / "dags").glob("*.py")), ids=lambda file: file.stem)
+def test_every_snippet_that_begins_also_ends(file: Any):
+    text = file.read_text()
+
+    starts = re.findall(r"# \[START (\w+)\]", text)
+    assert starts == re.findall(r"# \[END (\w+)\]", text)
+    assert len(set(starts)) == len(starts) > 0
+
+
+def test_the_plugin_of_the_folder_adds_nothing_where_the_distribution_is_installed(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(str(PROJECT / "plugins"))
+
+    shim = importlib.import_module("servicebus_pair_plugin")
+
+    assert not hasattr(shim, "ServiceBusPairPlugin")

@@ -1,0 +1,64 @@
+"""Recording what a publishing job found out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from servicebus_pair.core.errors import ConfigurationError
+from servicebus_pair.core.health import EntityHealth, State
+from servicebus_pair.operators.record import ServiceBusPairRecordOperator, read_manifest
+from servicebus_pair.spark.manifest import EntityManifest, PublishManifest
+from tests.airflow.conftest import CONN_ID, RunDag, events, run_task, shared_health
+
+OUT = EntityHealth(State.FAILED_OVER, since=2000.0, reason="connection refused", by="send")
+BACK = EntityHealth(State.HEALTHY, since=3000.0, reason="a ping was answered", by="ping")
+
+
+def write(path: Path, **entities: EntityManifest) -> str:
+    PublishManifest(run="r", entities=entities, bytes=1, seconds=1.0).write(path)
+    return str(path)
+
+
+@pytest.mark.usefixtures("fresh_state")
+def test_health_is_shared_and_failovers_are_announced_and_newer_knowledge_stays(run_dag: RunDag, tmp_path: Path):
+    def record(**entities: EntityManifest) -> dict[str, object]:
+        manifest = write(tmp_path / "manifest.json", **entities)
+        return run_task(
+            run_dag, lambda: ServiceBusPairRecordOperator(task_id="record", conn_id=CONN_ID, manifest=manifest)
+        )["record"]
+
+    first = record(flights=EntityManifest(10, 5, OUT), delays=EntityManifest(3, 0, EntityHealth()))
+    second = record(flights=EntityManifest(10, 5, BACK))
+    third = record(flights=EntityManifest(10, 5, OUT))
+
+    assert first == {"primary": 13, "diverted": 5, "failed_over": ["flights"], "recorded": ["delays", "flights"]}
+    assert second["recorded"] == ["flights"]
+    assert third["recorded"] == []  # what it found is older than what is known
+    assert shared_health("flights") == BACK
+    announced = events(f"servicebus_pair.{CONN_ID}.failover")
+    assert [(extra["entity"], extra["reason"]) for extra in announced] == [
+        ("flights", "connection refused"),
+        ("flights", "5 messages were diverted in r"),
+        ("flights", "connection refused"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (None, "does not exist: the job that writes it must end first"),
+        ("{", "cannot be read"),
+        ("[]", "is list: it must be a JSON object"),
+        ('{"version": 2}', "version is 2"),
+        ('{"version": 1, "entities": {"a": {}}}', "cannot be read"),
+    ],
+)
+def test_a_manifest_that_cannot_be_read_is_an_error_that_says_why(tmp_path: Path, content: str | None, told: str):
+    path = tmp_path / "manifest.json"
+    if content is not None:
+        path.write_text(content)
+
+    with pytest.raises(ConfigurationError, match=told):
+        read_manifest(path)
