@@ -9,6 +9,7 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from tests.system.demo.namespaces import PRIMARY, SECONDARY, Namespace
 from tests.system.demo.peek import peek_everything, queue_names
+from tests.system.demo.ports import PortReservation
 from tests.system.demo.processes import Processes
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def send(namespace: Namespace, entity: str, *, count: int) -> None:
 
 
 def test_accepted_messages_are_there_after_a_kill(processes: Processes, tmp_path: Path):
-    primary = Namespace.on_free_ports(PRIMARY, home=tmp_path)
+    primary = Namespace.on_free_ports(PRIMARY, home=tmp_path, ports=PortReservation())
     primary.start(processes)
     send(primary, "flights", count=300)
     send(primary, "delays", count=20)
@@ -45,6 +46,12 @@ def test_accepted_messages_are_there_after_a_kill(processes: Processes, tmp_path
 
 
 def test_the_secondary_begins_without_a_queue(processes: Processes, tmp_path: Path):
-    secondary = Namespace.on_free_ports(SECONDARY, home=tmp_path)
+    secondary = Namespace.on_free_ports(SECONDARY, home=tmp_path, ports=PortReservation())
     secondary.start(processes)
     assert queue_names(secondary.administration) == []
+
+
+def test_two_demos_never_choose_the_same_ports():
+    one, other = PortReservation(), PortReservation()
+    chosen = [one.next_free(25672), other.next_free(25672), one.next_free(25672)]
+    assert len(set(chosen)) == 3

@@ -12,6 +12,8 @@ import signal
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
+import httpx
+
 from tests.system.demo.flights import expected_messages, message_count, read_flights
 from tests.system.demo.layout import PROJECT, Home
 from tests.system.demo.processes import StartError, stop_recorded
@@ -59,7 +61,7 @@ def run(home: Home, *, keep: bool) -> int:
     try:
         status = play(stack, terminal)
         keeping = keep
-    except (StartError, StoryError, TimeoutError) as error:
+    except (StartError, StoryError, TimeoutError, httpx.HTTPError) as error:
         print(f"the demo could not go on: {error}", file=sys.stderr)
         status = 2
     finally:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tests.system.demo.layout import PROJECT
 from tests.system.demo.namespaces import PRIMARY, SECONDARY
-from tests.system.demo.ports import HOST, next_free_port
+from tests.system.demo.ports import HOST
 from tests.system.demo.rest import AirflowApi
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.system.demo.namespaces import Namespace
     from tests.system.demo.processes import Processes
 
-__all__ = ["AirflowService", "pair_connection"]
+__all__ = ["AirflowService", "pair_connection", "spark_connection"]
 
 COMPONENTS = {
     "api-server": ["--host", HOST, "--workers", "1"],
@@ -31,7 +31,6 @@ COMPONENTS = {
     "dag-processor": [],
     "triggerer": ["--skip-serve-logs"],
 }
-FIRST_PORT = 8080
 HEALTHY_SECONDS = 120.0
 USER = "admin"
 
@@ -48,7 +47,7 @@ class AirflowService:
     home: Home
     dags: Path
     connections: dict[str, str]
-    port: int = field(default_factory=lambda: next_free_port(FIRST_PORT))
+    port: int
     password: str = field(default_factory=new_password, repr=False)
 
     @property

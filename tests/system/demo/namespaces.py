@@ -9,17 +9,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tests.system.demo.layout import PROJECT
-from tests.system.demo.ports import HOST, free_port
+from tests.system.demo.ports import HOST
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from tests.system.demo.ports import PortReservation
     from tests.system.demo.processes import Processes
 
 __all__ = ["PRIMARY", "SECONDARY", "Namespace", "configuration"]
 
 PRIMARY = "contoso"
 SECONDARY = "contoso-dr"
+FIRST_AMQP_PORT = 25672
+FIRST_ADMIN_PORT = 25300
 READY_SECONDS = 20.0
 
 
@@ -33,9 +36,9 @@ class Namespace:
     admin_port: int
 
     @classmethod
-    def on_free_ports(cls, name: str, *, home: Path) -> Namespace:
+    def on_free_ports(cls, name: str, *, home: Path, ports: PortReservation) -> Namespace:
         """Choose the ports; they stay the same when the namespace is started again."""
-        return cls(name, home, free_port(), free_port())
+        return cls(name, home, ports.next_free(FIRST_AMQP_PORT), ports.next_free(FIRST_ADMIN_PORT))
 
     @property
     def connection_string(self) -> str:

@@ -1,29 +1,53 @@
-"""Free ports on loopback."""
+"""Free ports on loopback, below those that the system gives to outgoing connections.
+
+A port that is in neither range cannot be taken while the primary is dead: not by another program's connection, nor by
+a client that keeps connecting to it and, one time in some ten thousand, meets itself.
+"""
 
 from __future__ import annotations
 
+import fcntl
+import os
 import socket
+import tempfile
+from pathlib import Path
 
-__all__ = ["HOST", "free_port", "next_free_port"]
+__all__ = ["HOST", "PortReservation"]
 
 HOST = "127.0.0.1"
+TRIES = 200
 
 
-def free_port() -> int:
-    """Return a port that nobody listens on now."""
+class PortReservation:
+    """Ports that no other demo on this machine chooses, as long as this process lives."""
+
+    def __init__(self) -> None:
+        self._locks: dict[int, int] = {}  # file descriptors, left to the end of the process
+
+    def next_free(self, first: int) -> int:
+        """Return the first port from here on that nobody listens on and no other demo is about to."""
+        for port in range(first, first + TRIES):
+            if port not in self._locks and is_free(port) and self._lock(port):
+                return port
+        raise OSError(f"no free port from {first} to {first + TRIES - 1}; stop what listens there")
+
+    def _lock(self, port: int) -> bool:
+        path = Path(tempfile.gettempdir()) / f"servicebus-pair-demo-{port}.lock"
+        try:
+            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:  # another demo holds it, or it belongs to another user's
+            return False
+        self._locks[port] = lock
+        return True
+
+
+def is_free(port: int) -> bool:
+    """Tell whether nobody listens on a port."""
     with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
-
-
-def next_free_port(first: int) -> int:
-    """Return the first port from here on that nobody listens on."""
-    for port in range(first, first + 100):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((HOST, port))
-            except OSError:
-                continue
-            return port
-    raise OSError(f"no free port from {first} to {first + 99}; stop what listens there")
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+        return True

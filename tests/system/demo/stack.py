@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tests.system.demo.airflow_service import AirflowService, pair_connection, spark_connection
 from tests.system.demo.namespaces import PRIMARY, SECONDARY, Namespace
+from tests.system.demo.ports import PortReservation
 from tests.system.demo.processes import Processes, stop_recorded
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Stack"]
 
+FIRST_AIRFLOW_PORT = 8080
 FAILOVER_SECONDS = 5.0
 PING_SECONDS = 3.0
 
@@ -27,6 +29,7 @@ class Stack:
     """The parts of one demo."""
 
     home: Home
+    ports: PortReservation
     processes: Processes
     primary: Namespace
     secondary: Namespace
@@ -39,8 +42,9 @@ class Stack:
         if home.root.exists():
             shutil.rmtree(home.root)
         home.make()
-        primary = Namespace.on_free_ports(PRIMARY, home=home.root)
-        secondary = Namespace.on_free_ports(SECONDARY, home=home.root)
+        ports = PortReservation()
+        primary = Namespace.on_free_ports(PRIMARY, home=home.root, ports=ports)
+        secondary = Namespace.on_free_ports(SECONDARY, home=home.root, ports=ports)
         connections = {
             "contoso_pair": pair_connection(
                 primary, secondary, failover_interval=FAILOVER_SECONDS, ping_primary_interval=PING_SECONDS
@@ -48,7 +52,8 @@ class Stack:
             "spark_default": spark_connection(),
         }
         processes = Processes(record=home.processes, logs=home.logs)
-        return cls(home, processes, primary, secondary, AirflowService(home, dags, connections))
+        airflow = AirflowService(home, dags, connections, port=ports.next_free(FIRST_AIRFLOW_PORT))
+        return cls(home, ports, processes, primary, secondary, airflow)
 
     def start(self) -> AirflowApi:
         """Start everything and return the API of a healthy Airflow."""
