@@ -1,6 +1,7 @@
 # Everything here sets the project up first, by itself, and does that once: see .ci/setup.
 #
 #   make demo           an outage survived, end to end; KEEP=1 leaves everything running
+#                       KILL=driver, KILL=task or KILL=syphon lets that die too
 #   make demo-stop      stops what `make demo KEEP=1` left running
 #   make test           the tests; ARGS="tests/core -k envelope" chooses among them
 #   make check          lint, types and contracts
@@ -17,7 +18,7 @@ setup:
 	@.ci/setup
 
 demo: setup
-	@.ci/within python -m tests.system.demo $(if $(KEEP),--keep)
+	@.ci/within python -m tests.system.demo $(if $(KEEP),--keep) $(if $(KILL),--kill $(KILL))
 
 demo-stop: setup
 	@.ci/within python -m tests.system.demo --stop

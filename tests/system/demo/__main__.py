@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 import httpx
 
 from tests.system.demo.flights import expected_messages, message_count, read_flights
+from tests.system.demo.killing import VICTIMS
 from tests.system.demo.layout import PROJECT, Home
 from tests.system.demo.processes import StartError, stop_recorded
 from tests.system.demo.report import report
@@ -35,6 +36,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.system.demo", description=__doc__)
     parser.add_argument("--keep", action="store_true", help="leave everything running at the end")
     parser.add_argument("--stop", action="store_true", help="stop what a run with --keep left running")
+    parser.add_argument("--kill", choices=VICTIMS, help="let something else die besides the primary")
     arguments = parser.parse_args()
     home = Home()
     if arguments.stop:
@@ -43,7 +45,7 @@ def main() -> int:
         return 0
     for number in STOPPED_BY:
         signal.signal(number, leave)
-    return run(home, keep=arguments.keep)
+    return run(home, keep=arguments.keep, victim=arguments.kill)
 
 
 def leave(number: int, _frame: FrameType | None) -> NoReturn:
@@ -53,13 +55,13 @@ def leave(number: int, _frame: FrameType | None) -> NoReturn:
     raise SystemExit(STOPPED_BY[signal.Signals(number)])
 
 
-def run(home: Home, *, keep: bool) -> int:
+def run(home: Home, *, keep: bool, victim: str | None) -> int:
     """Play the demo and report; stop everything at the end unless it is to be kept."""
     terminal = Terminal()
     stack = Stack.lay(home, dags=PROJECT / "dags")
     keeping = False
     try:
-        status = play(stack, terminal)
+        status = play(stack, terminal, victim=victim)
         keeping = keep
     except (StartError, StoryError, TimeoutError, httpx.HTTPError) as error:
         print(f"the demo could not go on: {error}", file=sys.stderr)
@@ -74,7 +76,7 @@ def run(home: Home, *, keep: bool) -> int:
     return status
 
 
-def play(stack: Stack, terminal: Terminal) -> int:
+def play(stack: Stack, terminal: Terminal, *, victim: str | None) -> int:
     """Start the stack, play the story, compare, and return the exit status."""
     terminal.say("starting two Service Bus namespaces (contoso, contoso-dr) and Airflow ...")
     api = stack.start()
@@ -83,7 +85,7 @@ def play(stack: Stack, terminal: Terminal) -> int:
     pipeline = trigger_pipeline(api, {"month": MONTH, "rate": RATE})
     count = message_count(flights)
     terminal.say(f"triggered the DAG {pipeline.dag_id}; {count:,} messages are to be sent, {RATE} a second")
-    story = Story(stack, api, terminal, pipeline=pipeline, expected=count)
+    story = Story(stack, api, terminal, pipeline=pipeline, expected=count, victim=victim)
     played = story.play()
     base = scheduled_base(home=stack.home)
     expected = expected_messages(flights, month=MONTH, run_id=pipeline.run_id, scheduled_base=base)

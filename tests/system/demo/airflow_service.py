@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from tests.system.demo.namespaces import Namespace
     from tests.system.demo.processes import Processes
 
-__all__ = ["AirflowService", "pair_connection", "spark_connection"]
+__all__ = ["SCHEDULER", "AirflowService", "pair_connection", "spark_connection"]
 
+SCHEDULER = "airflow-scheduler"
 COMPONENTS = {
     "api-server": ["--host", HOST, "--workers", "1"],
     "scheduler": ["--skip-serve-logs"],  # its log server would listen on every interface

@@ -62,10 +62,6 @@ class LedgerReader:
             self._offsets[path] += len(complete)
             self.records.extend(record_of(line) for line in complete.splitlines())
 
-    def count(self, *ways: str) -> int:
-        """Return how many records have come by these ways so far."""
-        return sum(record.way in ways for record in self.records)
-
 
 def record_of(line: bytes) -> Record:
     """Return what a line of the ledger says."""

@@ -35,8 +35,12 @@ class PortReservation:
         path = Path(tempfile.gettempdir()) / f"servicebus-pair-demo-{port}.lock"
         try:
             lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except PermissionError:  # another user's demo
+            return False
+        try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:  # another demo holds it, or it belongs to another user's
+        except BlockingIOError:  # another demo
+            os.close(lock)
             return False
         self._locks[port] = lock
         return True

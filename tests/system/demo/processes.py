@@ -114,6 +114,10 @@ class Processes:
         os.killpg(child.pid, signal.SIGKILL)
         child.wait()
 
+    def members(self, name: str) -> list[psutil.Process]:
+        """Return the living processes of the session that a process leads."""
+        return [member for leader in self._leaders if leader.name == name for member in leader.session()]
+
     def stop(self) -> None:
         """Stop everything that was started, the last one first, also what an interrupt kept from being noted."""
         known = {leader.pid for leader in self._leaders}

@@ -95,6 +95,10 @@ class AirflowApi:
         answer = self._get(f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances")
         return {item["task_id"]: item["state"] or "waiting" for item in answer["task_instances"]}
 
+    def instance(self, run: DagRun, task_id: str) -> str:
+        """Return the id of the present try of a task."""
+        return str(self._get(f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances/{task_id}")["id"])
+
     def _get(self, path: str, **parameters: str) -> Any:
         return self._http.get(path, params=parameters).raise_for_status().json()
 

@@ -6,13 +6,15 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tests.system.demo.airflow_service import AirflowService, pair_connection, spark_connection
+from tests.system.demo.airflow_service import SCHEDULER, AirflowService, pair_connection, spark_connection
 from tests.system.demo.namespaces import PRIMARY, SECONDARY, Namespace
 from tests.system.demo.ports import PortReservation
 from tests.system.demo.processes import Processes, stop_recorded
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import psutil
 
     from tests.system.demo.layout import Home
     from tests.system.demo.rest import AirflowApi
@@ -65,3 +67,7 @@ class Stack:
         """Raise StartError when something has ended that should run."""
         self.airflow.check(self.processes)
         self.processes.check(self.secondary.process)
+
+    def task_processes(self) -> list[psutil.Process]:
+        """Return the processes of the scheduler, of its tasks and of what these started."""
+        return self.processes.members(SCHEDULER)

@@ -6,7 +6,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tests.system.demo.ledger import DIVERTED, PRIMARY, SYPHONED, LedgerReader
+from tests.system.demo.killing import VICTIMS, find_victim, is_due, task_of
+from tests.system.demo.ledger import LedgerReader, figures
 from tests.system.demo.outage import KILL_AT, restart_is_due
 from tests.system.demo.picture import Outage
 
@@ -24,7 +25,7 @@ WAITING = "wait_for_primary"
 
 PARSED_SECONDS = 60.0
 PUBLISHED_SECONDS = 180.0  # until a third is accepted
-FINISHED_SECONDS = 300.0  # from the primary's return to the end of both DAGs
+FINISHED_SECONDS = 600.0  # from the primary's return to the end of both DAGs
 TICK = 0.5
 ACTIVE = frozenset({"running", "deferred", "up_for_retry"})
 
@@ -52,14 +53,25 @@ class Story:
     """Plays the demo on a started stack, around one run of the pipeline.
 
     :param expected: how many messages the pipeline is to send.
+    :param victim: what is killed besides the primary: a key of VICTIMS, or nothing.
     """
 
-    def __init__(self, stack: Stack, api: AirflowApi, terminal: Terminal, *, pipeline: DagRun, expected: int) -> None:
+    def __init__(
+        self,
+        stack: Stack,
+        api: AirflowApi,
+        terminal: Terminal,
+        *,
+        pipeline: DagRun,
+        expected: int,
+        victim: str | None = None,
+    ) -> None:
         self._stack = stack
         self._api = api
         self._terminal = terminal
         self._pipeline = pipeline
         self._expected = expected
+        self._victim = victim
         self.ledger = LedgerReader(stack.home.ledger)
 
     def play(self) -> Played:
@@ -68,6 +80,8 @@ class Story:
         outage = self._break_the_primary()
         published = self._accepted() / self._expected
         self._wait_for_the_end()
+        if self._victim is not None:
+            raise StoryError(f"{VICTIMS[self._victim]} was to be killed, and the moment for it never came")
         return Played(outage, published)
 
     def _wait_for_a_third(self) -> None:
@@ -108,26 +122,42 @@ class Story:
         self._stack.check()
         run = self._current()
         self._fail_with(run)
+        self._strike(run)
         self._terminal.progress(self._progress(run))
         if deadline is not None and time.monotonic() > deadline:
             raise StoryError(f"given up waiting until {what}: {self._progress(run)}; see {self._stack.home.logs}")
         time.sleep(TICK)
 
+    def _strike(self, pipeline: DagRun) -> None:
+        """Kill the victim when its moment has come and it runs."""
+        if self._victim is None or not is_due(self._victim, figures(self.ledger.records)):
+            return
+        task = task_of(self._victim)
+        for run in (pipeline, *self._api.runs(RECOVERY)):
+            if self._api.tasks(run).get(task) != "running":
+                continue
+            process = find_victim(self._victim, self._api.instance(run, task), self._stack.task_processes())
+            if process is not None:
+                process.kill()
+                self._terminal.say(f"killed (SIGKILL) {VICTIMS[self._victim]}")
+                self._victim = None
+                return
+
     def _progress(self, run: DagRun) -> str:
         self.ledger.read()
-        counts = {way: self.ledger.count(way) for way in (PRIMARY, DIVERTED, SYPHONED)}
+        now = figures(self.ledger.records)
         tasks = {name: state for item in self._api.runs(RECOVERY) for name, state in self._api.tasks(item).items()}
         tasks |= self._api.tasks(run)
         active = [f"{name} {state}" for name, state in tasks.items() if state in ACTIVE]
-        figures = ", ".join(f"{count:,} {way}" for way, count in counts.items())
-        return f"{figures} of {self._expected:,}" + (f"; {', '.join(active)}" if active else "")
+        counts = f"{now.primary:,} primary, {now.diverted:,} diverted, {now.syphoned:,} syphoned of {self._expected:,}"
+        return counts + (f"; {', '.join(active)}" if active else "")
 
     def _current(self) -> DagRun:
         return self._api.run(self._pipeline)
 
     def _accepted(self) -> int:
         self.ledger.read()
-        return self.ledger.count(PRIMARY, DIVERTED)
+        return figures(self.ledger.records).sent
 
     def _fail_with(self, run: DagRun) -> None:
         if run.state == "failed":
