@@ -63,6 +63,7 @@ FLAGS: dict[type[errors.ServiceError], tuple[bool, bool]] = {
     errors.AuthorizationError: (False, False),
     errors.EntityNotFoundError: (False, False),
     errors.EntityDisabledError: (False, False),
+    errors.EntityExistsError: (False, False),
     errors.QuotaExceededError: (False, False),
     errors.MessageTooLargeError: (False, False),
     errors.InvalidMessageError: (False, False),

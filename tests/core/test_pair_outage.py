@@ -11,7 +11,7 @@ from azure.servicebus import ServiceBusMessage
 
 from servicebus_pair.core import EntityHealth, Ledger, State
 from servicebus_pair.core.backlog import backlog_queue
-from servicebus_pair.core.errors import EntityNotFoundError, NoBacklogQueueError, SendError
+from servicebus_pair.core.errors import EntityNotFoundError, InvalidMessageError, NoBacklogQueueError, SendError
 from servicebus_pair.core.events import Event, HealthChanged, Pinged, QueuePulled
 from servicebus_pair.core.ports import InMemoryHealthStore, SystemClock
 from tests.core.conftest import TwoNamespaces
@@ -23,9 +23,12 @@ class Recorder:
 
     def __init__(self) -> None:
         self.events: list[Event] = []
+        self.healthy_again = asyncio.Event()
 
     def observe(self, event: Event) -> None:
         self.events.append(event)
+        if isinstance(event, HealthChanged) and event.before.failed_over:
+            self.healthy_again.set()
 
     def states(self) -> list[State]:
         return [event.after.state for event in self.events if isinstance(event, HealthChanged)]
@@ -76,8 +79,7 @@ async def test_section_4_the_send_that_finds_the_outage_is_diverted_and_does_not
         assert took < 2 + 2
         assert pair.health("flights").failed_over
         namespaces.start(namespaces.primary)
-        while pair.health("flights").failed_over:
-            await asyncio.sleep(0.05)
+        await recorder.healthy_again.wait()
         back = await sender.send(numbered(10, start=20))
         assert (back.primary, back.diverted) == (10, 0)
         drained = await pair.syphon().drain()
@@ -149,6 +151,18 @@ async def test_section_4_a_missing_entity_is_raised_at_once_with_the_unsent_mess
         assert isinstance(caught.value.cause, EntityNotFoundError)
         assert len(caught.value.unsent) == 3
         assert not pair.health("no-such-queue").failed_over
+
+
+async def test_section_4_a_message_that_cannot_be_encoded_is_raised_and_named_as_unsent(
+    namespaces: TwoNamespaces,
+) -> None:
+    bad = ServiceBusMessage("bad", message_id="bad", application_properties={"count": 2**40})
+    async with namespaces.pair() as pair, pair.sender("flights") as sender:
+        with pytest.raises(SendError, match="'bad' cannot be encoded") as caught:
+            await sender.send([*numbered(2), bad, *numbered(2, start=2)])
+    unsent = [message.properties.message_id for message in caught.value.unsent]
+    assert isinstance(caught.value.cause, InvalidMessageError)
+    assert sorted(unsent) == ["bad", "m0", "m1", "m2", "m3"]
 
 
 async def test_section_4_with_no_backlog_queue_usable_both_failures_are_named_and_nothing_is_lost(

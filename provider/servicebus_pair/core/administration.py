@@ -15,18 +15,20 @@ from azure.servicebus.management import QueueProperties
 
 from servicebus_pair.core.backlog import MAX_TIME_SPAN, QueueShape
 from servicebus_pair.core.durations import format_duration
-from servicebus_pair.core.errors import AuthenticationError, AuthorizationError, ServerBusyError, ServiceError
+from servicebus_pair.core.errors import (
+    AuthenticationError,
+    AuthorizationError,
+    EntityExistsError,
+    ServerBusyError,
+    ServiceError,
+)
 from servicebus_pair.core.failures import classify
 from servicebus_pair.core.options import Endpoint
 
-__all__ = ["Administration", "QueueDepth", "QueueExistsError", "ServiceBusAdministration"]
+__all__ = ["Administration", "QueueDepth", "ServiceBusAdministration"]
 
 _CALL_SECONDS: Final = 30.0
 ResultT = TypeVar("ResultT")
-
-
-class QueueExistsError(ServiceError):
-    """The queue to be created exists: a concurrent run made it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class Administration(Protocol):
         """Answer the shape of every queue, by path. :raises ServiceError: classified."""
 
     async def create_queue(self, path: str, shape: QueueShape) -> None:
-        """Create one queue. :raises QueueExistsError: it is there already."""
+        """Create one queue. :raises EntityExistsError: it is there already."""
 
     async def depths(self, prefix: str) -> list[QueueDepth]:
         """Answer the depth of every queue whose path begins with ``prefix``."""
@@ -84,7 +86,7 @@ class ServiceBusAdministration:
         return await self._bounded("list queues", read())
 
     async def create_queue(self, path: str, shape: QueueShape) -> None:
-        """Create one queue. :raises QueueExistsError: it is there already."""
+        """Create one queue. :raises EntityExistsError: it is there already."""
         creation = self._client.create_queue(
             path,
             max_size_in_megabytes=shape.max_size_in_megabytes,
@@ -132,7 +134,7 @@ _BY_STATUS: Final[dict[int | None, type[ServiceError]]] = {
 
 def _classified(failure: Exception, where: str) -> ServiceError:
     if isinstance(failure, ResourceExistsError):
-        return QueueExistsError(f"{where}: it exists")
+        return EntityExistsError(f"{where}: it exists")
     if isinstance(failure, HttpResponseError) and failure.status_code in _BY_STATUS:
         return _BY_STATUS[failure.status_code](f"{where}: HTTP {failure.status_code}")
     return classify(failure, where=where, authenticated=False)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import struct
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
@@ -19,7 +20,7 @@ from azure.servicebus.amqp import AmqpAnnotatedMessage
 from azure.servicebus.exceptions import MessageSizeExceededError
 
 from servicebus_pair.core.batching import partition_key
-from servicebus_pair.core.errors import MessageTooLargeError, PairClosedError, ServiceError
+from servicebus_pair.core.errors import InvalidMessageError, MessageTooLargeError, PairClosedError, ServiceError
 from servicebus_pair.core.events import MessageRef
 from servicebus_pair.core.failures import classify
 from servicebus_pair.core.options import Endpoint
@@ -30,6 +31,8 @@ _log = logging.getLogger(__name__)
 _OUTER_GRACE: Final = 0.5
 _CLOSE_SECONDS: Final = 2.0
 _SETTLEMENTS_IN_FLIGHT: Final = 32
+# What the SDK's encoder raises for a value that AMQP, or the SDK, has no form for.
+_UNENCODABLE: Final = (ValueError, TypeError, OverflowError, struct.error)
 # Two sections with their descriptors, the annotation's name, and the longest headers of three strings.
 _ENVELOPE_BYTES: Final = 80
 
@@ -56,7 +59,11 @@ class WireBatch:
         self.refs: list[MessageRef] = []
 
     def try_add(self, message: AmqpAnnotatedMessage) -> bool:
-        """Add ``message`` unless the batch is full. :raises MessageTooLargeError: it fits no batch."""
+        """Add ``message`` unless the batch is full.
+
+        :raises MessageTooLargeError: it fits no batch.
+        :raises InvalidMessageError: a value of it has no AMQP encoding.
+        """
         if not self.messages:
             self._batch = ServiceBusMessageBatch(max_size_in_bytes=self._limit - _envelope_bytes(message))
         before = self._batch.size_in_bytes
@@ -69,6 +76,10 @@ class WireBatch:
                     f"{self._limit} bytes, the limit of the link"
                 ) from error
             return False
+        except _UNENCODABLE as error:
+            raise InvalidMessageError(
+                f"message {_message_id(message)!r} cannot be encoded, {type(error).__name__}: {error}"
+            ) from error
         self.messages.append(message)
         self.refs.append(MessageRef(_message_id(message), self._batch.size_in_bytes - before))
         return True
@@ -91,7 +102,7 @@ def _envelope_bytes(message: AmqpAnnotatedMessage) -> int:
 
 def _message_id(message: AmqpAnnotatedMessage) -> str:
     value = None if message.properties is None else message.properties.message_id
-    return value.decode() if isinstance(value, bytes) else str(value)
+    return value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
 
 
 class _Link:

@@ -18,6 +18,7 @@
         |-- AuthenticationError   refused from the start
         |-- AuthorizationError    a right is missing
         |-- EntityNotFoundError
+        |-- EntityExistsError
         |-- EntityDisabledError
         |-- QuotaExceededError
         |-- MessageTooLargeError
@@ -42,6 +43,7 @@ __all__ = [
     "AuthorizationError",
     "ConfigurationError",
     "EntityDisabledError",
+    "EntityExistsError",
     "EntityNotFoundError",
     "InvalidMessageError",
     "LockLostError",
@@ -141,6 +143,10 @@ class AuthorizationError(ServiceError):
 
 class EntityNotFoundError(ServiceError):
     """The queue, topic or subscription does not exist."""
+
+
+class EntityExistsError(ServiceError):
+    """What was to be created exists: a concurrent run made it."""
 
 
 class EntityDisabledError(ServiceError):

@@ -121,9 +121,8 @@ class Mover:
                 await self._shared.primary.send_link(entity).send(batch, timeout=_CALL_SECONDS)
                 await self._confirmed(entity, batch, waiting)
         except (EntityNotFoundError, InvalidMessageError) as error:
-            reason = type(error).__name__.removesuffix("Error")
             for each in waiting.values():
-                await self._bury(each.received, UndeliverableError(reason, str(error)))
+                await self._bury(each.received, UndeliverableError(_reason(error), str(error)))
         except ServiceError as error:
             self.tally.failures[entity] = str(error)
             await self._release([each.received for each in waiting.values()])
@@ -135,9 +134,9 @@ class Mover:
         for key, each in list(waiting.items()):
             try:
                 full.append(packer.add(each.message))
-            except MessageTooLargeError as error:
+            except (MessageTooLargeError, InvalidMessageError) as error:
                 del waiting[key]
-                await self._bury(each.received, UndeliverableError("TooLarge", str(error)))
+                await self._bury(each.received, UndeliverableError(_reason(error), str(error)))
         return [*(batch for batch in full if batch is not None), *packer.rest()]
 
     async def _confirmed(self, entity: str, batch: WireBatch, waiting: dict[int, _Held]) -> None:
@@ -175,3 +174,8 @@ class Mover:
         self.tally.dead_lettered[error.reason] += 1
         at = self._shared.clock.now()
         self._shared.board.tell(DeadLettered(self.queue, str(received.message_id), error.reason, at))
+
+
+def _reason(error: ServiceError) -> str:
+    """The dead-letter reason: the error's name, such as ``EntityNotFound``."""
+    return type(error).__name__.removesuffix("Error")

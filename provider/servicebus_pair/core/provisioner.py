@@ -5,9 +5,15 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from servicebus_pair.core.administration import Administration, QueueExistsError
+from servicebus_pair.core.administration import Administration
 from servicebus_pair.core.backlog import BACKLOG_QUEUE, BacklogPlan, plan_backlog
-from servicebus_pair.core.errors import AuthenticationError, AuthorizationError, ProvisionError, ServiceError
+from servicebus_pair.core.errors import (
+    AuthenticationError,
+    AuthorizationError,
+    EntityExistsError,
+    ProvisionError,
+    ServiceError,
+)
 from servicebus_pair.core.ports import Clock
 from servicebus_pair.core.results import ProvisionReport
 
@@ -71,7 +77,7 @@ class Provisioner:
         for attempt in range(1, _TRIES + 1):
             try:
                 await self._administration.create_queue(path, BACKLOG_QUEUE)
-            except QueueExistsError:
+            except EntityExistsError:
                 return None
             except (AuthenticationError, AuthorizationError) as error:
                 raise ProvisionError(f"creating {path} is not allowed, the Manage right is needed: {error}") from error
