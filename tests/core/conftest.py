@@ -12,6 +12,7 @@ import pytest
 
 from servicebus_pair.core import Endpoint, NamespacePair, PairOptions
 from tests.system.demo.namespaces import PRIMARY, SECONDARY, Namespace
+from tests.system.demo.ports import PortReservation
 from tests.system.demo.processes import Processes
 
 
@@ -51,13 +52,18 @@ class TwoNamespaces:
         namespace.start(self.processes)
 
 
+@pytest.fixture(scope="session")
+def ports() -> PortReservation:
+    return PortReservation()
+
+
 @pytest.fixture
-def namespaces(tmp_path: Path) -> Iterator[TwoNamespaces]:
+def namespaces(tmp_path: Path, ports: PortReservation) -> Iterator[TwoNamespaces]:
     processes = Processes(record=tmp_path / "pids.json", logs=tmp_path)
     try:
         both = TwoNamespaces(
-            Namespace.on_free_ports(PRIMARY, home=tmp_path),
-            Namespace.on_free_ports(SECONDARY, home=tmp_path),
+            Namespace.on_free_ports(PRIMARY, home=tmp_path, ports=ports),
+            Namespace.on_free_ports(SECONDARY, home=tmp_path, ports=ports),
             processes,
         )
         both.start(both.primary)
