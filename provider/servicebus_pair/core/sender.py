@@ -235,5 +235,7 @@ def _packed(packer: Packer[WireBatch]) -> list[AmqpAnnotatedMessage]:
 async def _remaining(messages: Messages, source: AsyncIterator[Message]) -> list[Any]:
     """What the source still holds; a stream that the caller owns is left where it stands."""
     if isinstance(messages, Sequence):
-        return [message async for message in source]
+        return [
+            message.raw_amqp_message if isinstance(message, ServiceBusMessage) else message async for message in source
+        ]
     return []
