@@ -1,0 +1,95 @@
+"""The README tells the truth: its snippets are the example DAGs', and what it shows is run here."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from servicebus_pair.core import read_pair
+from tests.system.demo.layout import PROJECT
+from tests.system.demo.namespaces import PRIMARY, SECONDARY, Namespace
+from tests.system.demo.ports import PortReservation
+from tests.system.demo.processes import Processes
+
+README = (PROJECT / "README.md").read_text()
+BLOCKS = re.findall(r"(?:<!-- from (\S+): (\w+) -->\n)?```(\w+)\n(.*?)```", README, flags=re.DOTALL)
+
+
+def blocks(language: str, *, quoted: bool) -> list[tuple[str, str, str]]:
+    return [(source, name, text) for source, name, kind, text in BLOCKS if kind == language and bool(source) is quoted]
+
+
+@pytest.fixture
+def processes(tmp_path: Path) -> Iterator[Processes]:
+    started = Processes(record=tmp_path / "pids.json", logs=tmp_path)
+    try:
+        yield started
+    finally:
+        started.stop()
+
+
+@pytest.mark.parametrize(("source", "name", "text"), blocks("python", quoted=True))
+def test_a_quoted_snippet_is_the_example_dags(source: str, name: str, text: str) -> None:
+    whole = (PROJECT / source).read_text()
+    marked = re.search(rf"# \[START {name}\]\n(.*?)# \[END {name}\]", whole, flags=re.DOTALL)
+    assert marked is not None, f"{source} has no snippet {name}"
+    assert text == marked[1]
+
+
+def test_the_library_snippet_runs_as_it_stands(processes: Processes, tmp_path: Path) -> None:
+    ports = PortReservation()
+    primary = Namespace.on_free_ports(PRIMARY, home=tmp_path, ports=ports)
+    secondary = Namespace.on_free_ports(SECONDARY, home=tmp_path, ports=ports)
+    primary.start(processes)
+    secondary.start(processes)
+    environment = {
+        "PRIMARY": primary.connection_string,
+        "SECONDARY": secondary.connection_string,
+        "SECONDARY_ADMINISTRATION": secondary.administration,
+    }
+    [(_, _, text)] = blocks("python", quoted=False)
+    done = subprocess.run(
+        [sys.executable, "-c", text], env={**os.environ, **environment}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "SendResult(primary=1, diverted=0" in done.stdout
+    assert "True" in done.stdout.splitlines()
+
+
+def test_the_connection_shown_is_one() -> None:
+    [(_, _, text)] = blocks("json", quoted=False)
+    settings = read_pair(json.loads(text)["extra"])
+    assert (settings.primary.namespace, settings.secondary.administration) == ("contoso", "127.0.0.1:5301")
+
+
+def test_the_embedded_service_bus_starts_as_shown(processes: Processes) -> None:
+    [command] = [text.split() for _, _, text in blocks("console", quoted=False) if "emulator" in text]
+    ports = PortReservation()
+    free = ["--amqp-port", str(ports.next_free(26672)), "--admin-port", str(ports.next_free(26300))]
+    executable = Path(sys.executable).parent / command[0]
+    processes.start("emulator", [str(executable), *command[1:], *free], env=os.environ, cwd=PROJECT)
+    processes.wait_for_line("emulator", "ready namespace=contoso-dr", after=0, seconds=20)
+
+
+def test_every_make_target_named_exists_and_the_two_commands_are_what_ci_runs() -> None:
+    for target in sorted(set(re.findall(r"\bmake ([a-z][a-z-]*)", README))):
+        command = ["make", "--dry-run", target]
+        found = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
+        assert found.returncode == 0, f"make {target}: {found.stderr}"
+    ci = (PROJECT / ".ci" / "run").read_text().split("\n")
+    assert {"make test", "make demo"} <= set(ci)
+
+
+def test_every_file_named_is_there() -> None:
+    named = re.findall(r"`((?:dags|provider|tests|plugins)/[\w./-]+)`", README) + re.findall(
+        r"\]\(([\w./-]+)\)", README
+    )
+    assert named
+    assert [name for name in named if not (PROJECT / name).exists()] == []
