@@ -102,10 +102,9 @@ async def _serve(emulator: Emulator) -> int:
     try:
         async with emulator:
             for each in emulator.namespaces:
-                print(  # noqa: T201 - the line that whoever started the process waits for
-                    f"ready namespace={each.name} amqp={each.host}:{each.amqp_port} admin={each.host}:{each.admin_port}",
-                    flush=True,
-                )
+                amqp, admin = f"{each.host}:{each.amqp_port}", f"{each.host}:{each.admin_port}"
+                # Whoever started the process waits for this line.
+                print(f"ready namespace={each.name} amqp={amqp} admin={admin}", flush=True)  # noqa: T201
             return await _until(stopped, emulator=emulator)
     except (OSError, JournalError) as error:
         print(f"servicebus-emulator: error: {error}", file=sys.stderr)  # noqa: T201 - the command's last word

@@ -45,13 +45,12 @@ def connection_string(host: str, *, port: int) -> str:
 class HostedNamespace:
     """One namespace, served.
 
-    :param name: 1 to 50 letters, digits and hyphens, beginning with a letter.
+    :param name: its name.
     :param host: the address to listen on.
     :param amqp_port: TCP port for AMQP; 0 = any.
     :param admin_port: TCP port for the administration API over HTTP; 0 = any.
     :param data: the folder in which the state is kept; None = in memory only.
     :param config: entities that are created if they do not exist.
-    :raises ValueError: when the name is none.
     """
 
     def __init__(
@@ -65,8 +64,6 @@ class HostedNamespace:
         config: NamespaceConfig | None,
         clock: Clock,
     ) -> None:
-        if _NAME.fullmatch(name) is None:
-            raise ValueError(f"namespace is {name!r}; allowed: 1 to 50 letters, digits and hyphens, a letter first")
         self.name = name
         self.host = host
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -144,7 +141,7 @@ class HostedNamespace:
 class Emulator:
     """Several namespaces, served in the running event loop while the context is open.
 
-    :param names: the namespaces.
+    :param names: the namespaces: each 1 to 50 letters, digits and hyphens, beginning with a letter.
     :param host: the address to listen on; anything but a loopback address lets in the network, unchecked.
     :param amqp_port: AMQP port of the first namespace, counted up for the next; 0 = any.
     :param admin_port: administration port of the first namespace, counted up for the next; 0 = any.
@@ -165,9 +162,7 @@ class Emulator:
         configs: Sequence[NamespaceConfig] = (),
         clock: Clock | None = None,
     ) -> None:
-        folded = [name.casefold() for name in names]
-        if len(folded) == 0 or len(set(folded)) != len(folded):
-            raise ValueError(f"namespaces are {list(names)}; allowed: at least one, each once")
+        _check_names(names)
         _check_ports(amqp=amqp_port, admin=admin_port, count=len(names))
         self._names = tuple(names)
         self._host = host
@@ -250,6 +245,15 @@ def _create_entities(namespace: Namespace, *, config: NamespaceConfig) -> None:
         except EntityExists:
             kept += 1
     _log.info("namespace %s: %d entities created, %d kept as they were", namespace.name, len(steps) - kept, kept)
+
+
+def _check_names(names: Sequence[str]) -> None:
+    for name in names:
+        if _NAME.fullmatch(name) is None:
+            raise ValueError(f"namespace is {name!r}; allowed: 1 to 50 letters, digits and hyphens, a letter first")
+    folded = {name.casefold() for name in names}
+    if len(names) == 0 or len(folded) != len(names):
+        raise ValueError(f"namespaces are {list(names)}; allowed: at least one, each once")
 
 
 def _check_ports(*, amqp: int, admin: int, count: int) -> None:

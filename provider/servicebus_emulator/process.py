@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, Queue
 from types import TracebackType
-from typing import IO, Final, Self
+from typing import IO, Final, Self, cast
 
 from servicebus_emulator.hosting import connection_string
 
@@ -104,10 +104,9 @@ class EmulatorProcess:
         process = subprocess.Popen(  # noqa: S603 - our own command
             self._command(), stdout=subprocess.PIPE, text=True, start_new_session=True
         )
-        assert process.stdout is not None
         self._process = process
         lines: Queue[str] = Queue()
-        threading.Thread(target=_forward, args=(process.stdout, lines), daemon=True).start()
+        threading.Thread(target=_forward, args=(cast("IO[str]", process.stdout), lines), daemon=True).start()
         try:
             for _ in self._names:
                 self._note(lines.get(timeout=timeout))
@@ -159,9 +158,7 @@ class EmulatorProcess:
         if match is None:
             raise ValueError(f"unexpected output {line!r}")
         name, host, amqp_port, admin_port = match.groups()
-        self._served[name] = ServedNamespace(
-            name=name, host=host, amqp_port=int(amqp_port), admin_port=int(admin_port)
-        )
+        self._served[name] = ServedNamespace(name=name, host=host, amqp_port=int(amqp_port), admin_port=int(admin_port))
 
     def _command(self) -> list[str]:
         if len(self._served) == 0:

@@ -19,13 +19,13 @@ def bench() -> Bench:
     return Bench()
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def contoso() -> AsyncIterator[HostedNamespace]:
     async with Emulator(["contoso"]) as emulator:
         yield emulator["contoso"]
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def sdk(contoso: HostedNamespace) -> AsyncIterator[Talk]:
     async with talk(contoso) as opened:
         yield opened

@@ -1,7 +1,7 @@
 """The official client over real sockets, without its waiting.
 
 Closing a link of the asynchronous client takes up to a second, in which it waits for its own keep-alive
-task. Links are therefore closed beside the tests that follow, and all are closed when the module ends.
+task. Links are therefore closed beside the tests that follow, and all are closed when the session of tests ends.
 """
 
 from __future__ import annotations

@@ -69,7 +69,9 @@ def test_times_tell_creation_update_and_use(bench: Bench):
     bench.go_on(1)
     entity.send([content("x")])
     times = bench.namespace.times("q")
-    assert [round(moment.timestamp() * 1000) - created for moment in (times.created, times.updated, times.accessed)] == [
+    assert [
+        round(moment.timestamp() * 1000) - created for moment in (times.created, times.updated, times.accessed)
+    ] == [
         0,
         1000,
         2000,

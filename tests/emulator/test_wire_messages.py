@@ -16,7 +16,7 @@ from servicebus_emulator.engine.descriptions import QueueDescription, Subscripti
 from servicebus_emulator.engine.timespan import TimeSpan
 from tests.emulator.talk import Talk, bodies
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 DEAD_LETTER = ServiceBusSubQueue.DEAD_LETTER
 
 
@@ -25,7 +25,9 @@ async def test_single_messages_and_batches_arrive_in_order(sdk: Talk, queue: str
         await sender.send_messages(ServiceBusMessage("first"))
         batch = await sender.create_message_batch()
         for number in range(50):
-            batch.add_message(ServiceBusMessage(f"b{number}", session_id="s", partition_key="s", message_id=f"id{number}"))
+            batch.add_message(
+                ServiceBusMessage(f"b{number}", session_id="s", partition_key="s", message_id=f"id{number}")
+            )
         await sender.send_messages(batch)
         received = await receiver.receive_messages(100, max_wait_time=2)
         assert bodies(received) == ["first", *(f"b{number}" for number in range(50))]
@@ -133,8 +135,10 @@ async def test_scheduled_messages_wait_for_their_time_or_are_cancelled(sdk: Talk
         assert bodies(await receiver.peek_messages(10)) == ["soon"]
         (message,) = await receiver.receive_messages(1, max_wait_time=5)
         assert str(message) == "soon"
-        assert message.enqueued_time_utc >= message.scheduled_enqueue_time_utc == soon.replace(
-            microsecond=soon.microsecond // 1000 * 1000
+        assert (
+            message.enqueued_time_utc
+            >= message.scheduled_enqueue_time_utc
+            == soon.replace(microsecond=soon.microsecond // 1000 * 1000)
         )
 
 
@@ -149,7 +153,9 @@ async def test_messages_expire_while_nobody_looks(contoso: HostedNamespace, sdk:
 
 async def test_a_ping_is_accepted_and_never_delivered(contoso: HostedNamespace, sdk: Talk, queue: str):
     async with sdk.opened(sdk.client.get_queue_sender(queue)) as (sender,):
-        await sender.send_messages(ServiceBusMessage(b"", content_type="application/vnd.ms-servicebus-ping", session_id="r"))
+        await sender.send_messages(
+            ServiceBusMessage(b"", content_type="application/vnd.ms-servicebus-ping", session_id="r")
+        )
         assert contoso.namespace.counts(queue).total == 0
 
 

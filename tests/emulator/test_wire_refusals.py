@@ -18,8 +18,7 @@ from servicebus_emulator import HostedNamespace
 from servicebus_emulator.engine.descriptions import EntityStatus, QueueDescription, TopicDescription
 from tests.emulator.talk import Talk, open_link
 
-
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 async def test_a_link_to_an_unknown_entity_is_refused(sdk: Talk):
@@ -29,35 +28,33 @@ async def test_a_link_to_an_unknown_entity_is_refused(sdk: Talk):
 
 
 async def test_a_topic_is_no_place_to_receive_from(contoso: HostedNamespace, sdk: Talk):
-    contoso.namespace.create_topic(TopicDescription("delays"))
+    contoso.namespace.create_topic(TopicDescription("no-queue"))
     with pytest.raises(ServiceBusError, match="receive from one of its subscriptions"):
-        await open_link(sdk.client.get_queue_receiver("delays"))
+        await open_link(sdk.client.get_queue_receiver("no-queue"))
 
 
 async def test_an_entity_is_usable_as_soon_as_it_exists_and_gone_when_it_is_deleted(
     contoso: HostedNamespace, sdk: Talk
 ):
-    contoso.namespace.create_queue(QueueDescription("brief"))
-    async with sdk.queue("brief") as (sender, receiver):
+    contoso.namespace.create_queue(QueueDescription("deleted"))
+    async with sdk.queue("deleted") as (sender, receiver):
         await sender.send_messages(ServiceBusMessage("x"))
-        contoso.namespace.delete_queue("brief")
+        contoso.namespace.delete_queue("deleted")
         with pytest.raises(ServiceBusError):
             await sender.send_messages(ServiceBusMessage("y"))
         with pytest.raises(MessagingEntityNotFoundError):
-            await open_link(receiver)
-            await receiver.receive_messages(1, max_wait_time=1)
             await receiver.receive_messages(1, max_wait_time=1)
 
 
 async def test_a_disabled_entity_refuses_what_its_status_forbids(contoso: HostedNamespace, sdk: Talk):
-    description = contoso.namespace.create_queue(QueueDescription("q"))
-    async with sdk.opened(sdk.client.get_queue_sender("q")) as (sender,):
+    description = contoso.namespace.create_queue(QueueDescription("disabled"))
+    async with sdk.opened(sdk.client.get_queue_sender("disabled")) as (sender,):
         contoso.namespace.update_queue(replace(description, status=EntityStatus.SEND_DISABLED))
         with pytest.raises(MessagingEntityDisabledError, match="SendDisabled"):
             await sender.send_messages(ServiceBusMessage("x"))
     contoso.namespace.update_queue(replace(description, status=EntityStatus.RECEIVE_DISABLED))
     with pytest.raises(MessagingEntityDisabledError, match="ReceiveDisabled"):
-        await open_link(sdk.client.get_queue_receiver("q"))
+        await open_link(sdk.client.get_queue_receiver("disabled"))
 
 
 async def test_a_full_entity_refuses_messages(contoso: HostedNamespace, sdk: Talk):

@@ -20,8 +20,7 @@ from servicebus_emulator.engine.descriptions import QueueDescription
 from servicebus_emulator.engine.timespan import TimeSpan
 from tests.emulator.talk import Talk, bodies, open_link
 
-
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 _numbers = count(1)
 
 
@@ -72,22 +71,24 @@ async def test_a_wait_for_any_session_ends_with_the_clients_time(sdk: Talk, queu
 
 async def test_a_session_is_lost_when_its_lock_expires(contoso: HostedNamespace, sdk: Talk):
     second = TimeSpan.of(timedelta(seconds=1))
-    contoso.namespace.create_queue(QueueDescription("short", requires_session=True, lock_duration=second))
-    async with sdk.queue("short", session_id="N1") as (sender, receiver):
+    contoso.namespace.create_queue(QueueDescription("short-sessions", requires_session=True, lock_duration=second))
+    async with sdk.queue("short-sessions", session_id="N1") as (sender, receiver):
         await sender.send_messages(message("a", "N1"))
         (received,) = await receiver.receive_messages(1, max_wait_time=0.5)
         with pytest.raises(SessionLockLostError):
             await receiver.receive_messages(1, max_wait_time=2)
         with pytest.raises(SessionLockLostError):
             await receiver.complete_message(received)
-    assert contoso.namespace.find("short").main.peek(1, limit=1)[0].delivery_count == 1
+    assert contoso.namespace.find("short-sessions").main.peek(1, limit=1)[0].delivery_count == 1
 
 
 async def test_sessions_and_receivers_must_fit_each_other(contoso: HostedNamespace, sdk: Talk, queue: str):
-    contoso.namespace.create_queue(QueueDescription("plain"))
-    receivers = [sdk.client.get_queue_receiver(queue), sdk.client.get_queue_receiver("plain", session_id="s")]
+    contoso.namespace.create_queue(QueueDescription("no-sessions"))
+    receivers = [sdk.client.get_queue_receiver(queue), sdk.client.get_queue_receiver("no-sessions", session_id="s")]
     refusals = await asyncio.gather(*map(open_link, receivers), return_exceptions=True)
-    assert [("amqp:not-allowed" in str(refusal), type(refusal)) for refusal in refusals] == [(True, ServiceBusError)] * 2
+    assert [("amqp:not-allowed" in str(refusal), type(refusal)) for refusal in refusals] == [
+        (True, ServiceBusError)
+    ] * 2
     async with sdk.opened(sdk.client.get_queue_sender(queue)) as (sender,):
         with pytest.raises(ServiceBusError, match="has no session id"):
             await sender.send_messages(ServiceBusMessage("x"))

@@ -80,9 +80,7 @@ def _attach_outlet(connection: AmqpConnection, link: Link, *, address: Address) 
         raise OperationNotAllowed(f"{address.path!r} is a topic; receive from one of its subscriptions")
     status = entity.description.status
     if not status.accepts_receives:
-        raise EntityDisabled(
-            f"{address.path!r} has status {status.value} and gives out no messages; set it to Active"
-        )
+        raise EntityDisabled(f"{address.path!r} has status {status.value} and gives out no messages; set it to Active")
     by_session, session_id = session_wanted(link)
     if by_session != entity.part(address.part).settings.requires_session:
         required = "requires sessions" if not by_session else "does not require sessions"
@@ -100,9 +98,7 @@ def _attach_to_session(
     hold = entity.main.accept_session(session_id)
     if hold is not None:
         return make_outlet(hold)
-    wait = SessionWait(
-        connection, link, queue=entity.main, timeout=session_timeout(link), make_outlet=make_outlet
-    )
+    wait = SessionWait(connection, link, queue=entity.main, timeout=session_timeout(link), make_outlet=make_outlet)
     connection.hold_attach(link, wait)
     return None
 

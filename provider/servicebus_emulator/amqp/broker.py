@@ -32,6 +32,10 @@ class Carrier(Protocol):
 
     closed: bool
 
+    def frame(self) -> None:
+        """Have the frames written of what was answered so far."""
+        ...
+
     def flush(self) -> None:
         """Send the bytes that are ready."""
         ...
@@ -229,8 +233,8 @@ class Broker:
     def _give_answer(self, carrier: Carrier, action: Callable[[], None]) -> None:
         try:
             action()
-        except Exception:
-            # One client's trouble must not keep the others from their answers.
+            carrier.frame()
+        except Exception:  # noqa: BLE001 - one client's trouble must not keep the others from their answers
             _log.exception("namespace %s: an answer failed, its connection is dropped", self.namespace.name)
             carrier.abort()
         else:

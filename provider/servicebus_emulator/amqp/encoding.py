@@ -129,7 +129,7 @@ def decode_integer(data: bytes) -> int | None:
 
 
 def encode_compound(constructor: int, *, body: bytes, count: int) -> bytes:
-    """Encode a list (constructor 0xc0) or map (0xc1) of `count` encoded items, in four bytes of size when one is too few."""
+    """Encode a list (constructor 0xc0) or map (0xc1) of `count` encoded items, in the short form if they fit."""
     if len(body) + 1 < _BYTE_LIMIT and count < _BYTE_LIMIT:
         return bytes((constructor, len(body) + 1, count)) + body
     return _sizes(constructor + 0x10, len(body) + 4, count) + body

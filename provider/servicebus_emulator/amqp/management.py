@@ -17,7 +17,7 @@ from servicebus_emulator.amqp.outgoing import encode_delivery
 from servicebus_emulator.amqp.requests import Answer, Request
 from servicebus_emulator.amqp.values import Array, Int, Symbol, Timestamp, Value
 from servicebus_emulator.engine.admission import check_transfer_size
-from servicebus_emulator.engine.entities import QueueEntity, SubQueue, SubscriptionEntity, TopicEntity
+from servicebus_emulator.engine.entities import SubQueue, SubscriptionEntity, TopicEntity
 from servicebus_emulator.engine.errors import (
     BrokerError,
     EntityDisabled,
@@ -103,7 +103,9 @@ class Management:
 
     def _schedule(self, fields: _Fields) -> Answer:
         if isinstance(self._entity, SubscriptionEntity) or self._part is not SubQueue.MAIN:
-            raise OperationNotAllowed(f"messages are sent to queues and topics, not to {self._entity.description.path!r}")
+            raise OperationNotAllowed(
+                f"messages are sent to queues and topics, not to {self._entity.description.path!r}"
+            )
         description = self._entity.description
         contents: list[Content] = []
         for position, entry in enumerate(fields.items("messages")):
@@ -172,7 +174,9 @@ class Management:
     def _check_receiving(self) -> None:
         status = self._entity.description.status
         if not status.accepts_receives:
-            raise EntityDisabled(f"{self._entity.description.path!r} has status {status.value} and gives out no messages")
+            raise EntityDisabled(
+                f"{self._entity.description.path!r} has status {status.value} and gives out no messages"
+            )
 
 
 def refuse_request(error: BrokerError) -> Answer:

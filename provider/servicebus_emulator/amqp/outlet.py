@@ -129,9 +129,7 @@ class Outlet:
             return self._modify(delivery, token=token)
         elif state == proton.REJECTED:
             info = proton.why_rejected(delivery)
-            self.queue.dead_letter(
-                token, reason=_text(info.get(_REASON)), description=_text(info.get(_DESCRIPTION))
-            )
+            self.queue.dead_letter(token, reason=_text(info.get(_REASON)), description=_text(info.get(_DESCRIPTION)))
         else:
             # Released, or settled without any state: given back as if never delivered.
             self.queue.release(token)

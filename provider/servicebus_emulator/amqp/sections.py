@@ -39,6 +39,7 @@ class Section(NamedTuple):
 
 _SMALL_ULONG = 0x53
 _DESCRIPTOR_BYTES = 3
+_SHORT_BINARY, _BINARY = 0xA0, 0xB0
 
 
 def sections(data: bytes) -> Iterator[Section]:
@@ -69,8 +70,8 @@ def body_of_data(data: bytes, section: Section) -> bytes:
     :raises MalformedValueError: when it does not hold binary.
     """
     constructor = data[section.value]
-    if constructor == 0xA0:
+    if constructor == _SHORT_BINARY:
         return data[section.value + 2 : section.end]
-    if constructor == 0xB0:
+    if constructor == _BINARY:
         return data[section.value + 5 : section.end]
     raise MalformedValueError(f"a data section holds constructor 0x{constructor:02x}; allowed: binary")

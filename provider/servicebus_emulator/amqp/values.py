@@ -56,6 +56,7 @@ _MAX_DEPTH = 16
 _LISTS = frozenset({0x45, 0xC0, 0xD0})
 _MAPS = frozenset({0xC1, 0xD1})
 _BOOLEANS = {0x41: True, 0x42: False}
+_BOOLEAN = 0x56
 _BINARY_HEAD = {0xA0: 2, 0xB0: 5}
 _SMALL_ARRAY, _ARRAY = 0xE0, 0xF0
 _UUID, _TIMESTAMP, _LONG, _LIST, _MAP = 0x98, 0x83, 0x81, 0xC0, 0xC1
@@ -134,7 +135,7 @@ def _decode_array(data: bytes, *, depth: int) -> list[Value]:
     return [decode(constructor + body[at : at + width], depth=depth + 1) for at in range(0, len(body), width)]
 
 
-def _decode_scalar(data: bytes) -> None | bool | int | str | bytes | UUID:
+def _decode_scalar(data: bytes) -> bool | int | str | bytes | UUID | None:
     constructor = data[0]
     if constructor in _BOOLEANS:
         return _BOOLEANS[constructor]
@@ -144,7 +145,7 @@ def _decode_scalar(data: bytes) -> None | bool | int | str | bytes | UUID:
         return UUID(bytes=data[1:])
     if constructor in _BINARY_HEAD:
         return data[_BINARY_HEAD[constructor] :]
-    if constructor == 0x56:
+    if constructor == _BOOLEAN:
         return data[1] != 0
     number = decode_integer(data)
     return decode_text(data) if number is None else number

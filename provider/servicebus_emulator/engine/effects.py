@@ -29,8 +29,8 @@ class Timed(Protocol):
 class Happened:
     """Effects since they were last taken.
 
-    :ivar changed: queues (and schedules of topics) that were touched: receivers may be waiting for what they hold now, and
-        the time at which they next need attention may have changed.
+    :ivar changed: queues and topics that were touched: receivers may be waiting for what they hold now,
+        and the time at which they next need attention may have changed.
     :ivar gone: entities that were deleted, or whose status changed, by key.
     :ivar lost: sessions whose lock expired under their receiver.
     """

@@ -1,3 +1,4 @@
+# ruff: noqa: N818 - a refusal is named for what was refused; their common base ends in Error
 """What the broker refuses, and the symbol under which each refusal goes out on the wires.
 
 The tree::

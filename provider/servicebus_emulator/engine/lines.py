@@ -41,7 +41,7 @@ class Line:
 class SessionLines:
     """One line per session, and the sessions that wait for a receiver, first come first served."""
 
-    __slots__ = ("_lines", "_unheld", "_held")
+    __slots__ = ("_held", "_lines", "_unheld")
 
     def __init__(self) -> None:
         self._lines: dict[str, Line] = {}

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import count
 
-
 from servicebus_emulator.engine.agenda import Agenda
 from servicebus_emulator.engine.clock import Clock, SystemClock
 from servicebus_emulator.engine.context import Context

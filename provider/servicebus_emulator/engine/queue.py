@@ -246,8 +246,10 @@ class MessageQueue:
         """
         self.advance()
         if self._dead_letters is None:
-            raise OperationNotAllowed("a message of a dead-letter queue cannot be dead-lettered; complete or abandon it")
-        self._bury(self._unlock(token), mark=DeadLetterMark(reason, description))
+            raise OperationNotAllowed(
+                "messages of a dead-letter queue cannot be dead-lettered; complete or abandon them"
+            )
+        self._bury(self._unlock(token), mark=DeadLetterMark(reason, description), grave=self._dead_letters)
 
     # Sessions
 
@@ -397,7 +399,8 @@ class MessageQueue:
             self._context.journal.change(self.key, message)
         if self._dead_letters is not None and message.delivery_count >= self.settings.max_delivery_count:
             description = f"Message could not be consumed after {message.delivery_count} delivery attempts."
-            self._bury(message, mark=DeadLetterMark("MaxDeliveryCountExceeded", description))
+            mark = DeadLetterMark("MaxDeliveryCountExceeded", description)
+            self._bury(message, mark=mark, grave=self._dead_letters)
         elif message.expires_at is not None and message.expires_at <= self._context.clock.now():
             self._expire(message)
         elif message.state is MessageState.ACTIVE:
@@ -406,16 +409,15 @@ class MessageQueue:
     def _expire(self, message: Message) -> None:
         if self.settings.dead_letter_on_expiry and self._dead_letters is not None:
             mark = DeadLetterMark("TTLExpiredException", "The message expired and was dead lettered.")
-            self._bury(message, mark=mark)
+            self._bury(message, mark=mark, grave=self._dead_letters)
         else:
             self._remove(message)
 
-    def _bury(self, message: Message, *, mark: DeadLetterMark) -> None:
-        assert self._dead_letters is not None
+    def _bury(self, message: Message, *, mark: DeadLetterMark, grave: MessageQueue) -> None:
         self._shelf.remove(message)
         self._expiry.discard(message.number)
         message.dead_letter = mark
-        self._dead_letters.receive_dead(message)
+        grave.receive_dead(message)
 
     def receive_dead(self, message: Message) -> None:
         """Take over a message that died in the queue this dead-letter queue belongs to."""
@@ -445,6 +447,8 @@ class MessageQueue:
 
 
 def _session_of(message: Message) -> str:
-    # Admission refuses messages without a session id; a queue cannot begin to require one later.
-    assert message.content.session_id is not None
-    return message.content.session_id
+    session_id = message.content.session_id
+    if session_id is None:
+        # Admission refuses such messages, and a queue cannot begin to require sessions later.
+        raise ValueError(f"message {message.number} has no session id, in a queue that requires sessions")
+    return session_id

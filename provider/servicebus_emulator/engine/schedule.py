@@ -54,8 +54,7 @@ class Schedule:
 
     def restore(self, message: Message) -> None:
         """Take back a message that is on the shelf already."""
-        assert message.due is not None
-        self._agenda.set(message.number, message.due)
+        self._agenda.set(message.number, message.enqueued_at if message.due is None else message.due)
 
     def cancel(self, numbers: Iterable[int]) -> None:
         """Remove messages, all or none.
@@ -77,9 +76,7 @@ class Schedule:
         """Return the messages that are due, active under new numbers and on the shelf."""
         messages = []
         for number in self._agenda.pop_due(now):
-            message = self._shelf.get(number)
-            assert message is not None
-            self._shelf.remove(message)
+            message = self._shelf.take(number)
             message.number = self._sequence.next()
             message.enqueued_at = now
             message.due = None

@@ -40,6 +40,15 @@ class Shelf:
         """Return the message with this sequence number, or None."""
         return self._by_number.get(number)
 
+    def take(self, number: int) -> Message:
+        """Remove and return the message with this sequence number.
+
+        :raises KeyError: when there is none.
+        """
+        message = self._by_number[number]
+        self.remove(message)
+        return message
+
     def remove(self, message: Message) -> None:
         """Give up a message that is on the shelf."""
         del self._by_number[message.number]

@@ -14,7 +14,7 @@ from servicebus_emulator.engine.timespan import TimeSpan
 
 __all__ = ["dump_description", "load_description"]
 
-_TYPE: Final = "type"
+_TYPE: Final = "$type"
 _TYPES: Final[dict[str, type[Any]]] = {
     each.__name__: each
     for each in (
