@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from signal import SIGCONT, SIGSTOP
 from typing import Any
 
 import pytest
@@ -47,6 +48,13 @@ class TwoNamespaces:
 
     def kill(self, namespace: Namespace) -> None:
         self.processes.kill(namespace.process)
+
+    def freeze(self, namespace: Namespace) -> None:
+        """Its kernel still answers, the process does not."""
+        self.processes.signal(namespace.process, SIGSTOP)
+
+    def thaw(self, namespace: Namespace) -> None:
+        self.processes.signal(namespace.process, SIGCONT)
 
     def start(self, namespace: Namespace) -> None:
         namespace.start(self.processes)

@@ -114,6 +114,10 @@ class Processes:
         os.killpg(child.pid, signal.SIGKILL)
         child.wait()
 
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """Send a signal to a process, such as SIGSTOP to freeze it."""
+        self._children[name].send_signal(number)
+
     def members(self, name: str) -> list[psutil.Process]:
         """Return the living processes of the session that a process leads."""
         return [member for leader in self._leaders if leader.name == name for member in leader.session()]
