@@ -60,6 +60,6 @@ def report(
 
 def read(stack: Stack) -> list[Found]:
     """Return all messages of the primary's entities and of the secondary's backlog queues."""
-    found = list(peek_everything(stack.primary.connection_string, list(DESTINATIONS.values())))
+    found = peek_everything(stack.primary.connection_string, list(DESTINATIONS.values()))
     queues = queue_names(stack.secondary.administration)
-    return found + list(peek_backlog_queues(stack.secondary.connection_string, queues))
+    return found + peek_backlog_queues(stack.secondary.connection_string, queues)

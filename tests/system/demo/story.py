@@ -146,9 +146,9 @@ class Story:
     def _progress(self, run: DagRun) -> str:
         self.ledger.read()
         now = figures(self.ledger.records)
-        tasks = {name: state for item in self._api.runs(RECOVERY) for name, state in self._api.tasks(item).items()}
-        tasks |= self._api.tasks(run)
-        active = [f"{name} {state}" for name, state in tasks.items() if state in ACTIVE]
+        runs = (run, *self._api.runs(RECOVERY))
+        tasks = [task for item in runs if not item.finished for task in self._api.tasks(item).items()]
+        active = [f"{name} {state}" for name, state in tasks if state in ACTIVE]
         counts = f"{now.primary:,} primary, {now.diverted:,} diverted, {now.syphoned:,} syphoned of {self._expected:,}"
         return counts + (f"; {', '.join(active)}" if active else "")
 
