@@ -21,6 +21,7 @@ from servicebus_pair.core.backlog import BACKLOG_QUEUE, backlog_queues
 from tests.system.demo.compare import Found
 from tests.system.demo.namespaces import PRIMARY, SECONDARY, Namespace
 from tests.system.demo.peek import peek_backlog_queues, peek_everything
+from tests.system.demo.ports import PortReservation
 from tests.system.demo.processes import Processes
 
 CANARY = "canary-4f1d0c6be2"
@@ -84,8 +85,9 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     home = tmp_path_factory.mktemp("namespaces")
     processes = Processes(record=home / "pids.json", logs=home)
     try:
-        primary = Namespace.on_free_ports(PRIMARY, home=home)
-        secondary = Namespace.on_free_ports(SECONDARY, home=home)
+        ports = PortReservation()
+        primary = Namespace.on_free_ports(PRIMARY, home=home, ports=ports)
+        secondary = Namespace.on_free_ports(SECONDARY, home=home, ports=ports)
         primary.start(processes)
         secondary.start(processes)
         settings = {
@@ -140,6 +142,8 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.ui.enabled", "false")
+        # Short programs on few cores spend most of their time in the optimising compiler.
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
         .config("spark.sql.shuffle.partitions", "4")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.eventLog.enabled", "true")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from servicebus_pair.core import EntityHealth, State
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.spark import Place, PublishManifest, publish, reconcile
 from tests.spark.conftest import CANARY, Pair, Session
-from tests.system.demo.ledger import LedgerReader
+from tests.spark.recorded import wait_for_records
 
 LATER = datetime(2040, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
 
@@ -62,7 +62,7 @@ def test_every_column_arrives_in_the_message_with_its_type(spark: SparkSession, 
 def test_an_outage_in_the_middle_diverts_and_loses_nothing(spark: SparkSession, pair: Pair, tmp_path: Path):
     flights, briefings = pair.fresh_queue(), pair.fresh_queue()
     table = numbered(spark, 1600, to=flights).unionByName(numbered(spark, 400, to=briefings))
-    ledger = LedgerReader(tmp_path / "ledger")
+    ledger = tmp_path / "ledger"
     with ThreadPoolExecutor(1) as thread:
         publishing = thread.submit(
             publish,
@@ -73,9 +73,9 @@ def test_an_outage_in_the_middle_diverts_and_loses_nothing(spark: SparkSession, 
             rate=250.0,
             partitions=4,
         )
-        wait_for(ledger, 500, "primary", publishing)
+        wait_for_records(ledger, 500, "primary", ended=publishing.done)
         pair.processes.kill(pair.primary.process)
-        wait_for(ledger, 300, "diverted", publishing)
+        wait_for_records(ledger, 300, "backlog", ended=publishing.done)
         pair.primary.start(pair.processes)
         manifest = publishing.result(timeout=60)
     assert manifest.primary + manifest.diverted == 2000
@@ -91,16 +91,6 @@ def test_an_outage_in_the_middle_diverts_and_loses_nothing(spark: SparkSession, 
     assert (waiting.totals.sent, waiting.totals.lost) == (2000, 0)
     assert waiting.totals.waiting + waiting.totals.delivered == 2000
     assert waiting.totals.waiting >= 300
-
-
-def wait_for(ledger: LedgerReader, count: int, way: str, publishing: Future[PublishManifest]) -> None:
-    """Wait until the executors have recorded so many messages; they are other processes."""
-    deadline = time.monotonic() + 60
-    while ledger.count(way) < count:
-        assert not publishing.done(), publishing.result()
-        assert time.monotonic() < deadline, f"{ledger.count(way)} of {count} {way}"
-        time.sleep(0.1)
-        ledger.read()
 
 
 def test_health_that_is_handed_in_is_heeded_and_comes_back(spark: SparkSession, pair: Pair, tmp_path: Path):
@@ -153,6 +143,9 @@ REFUSED = {
     ),
     "column timeToLive is wrong in 10 rows: it must be whole seconds from 1": lambda table: table.withColumn(
         "timeToLive", F.lit(1.5)
+    ),
+    "column scheduledEnqueueTime is wrong in 10 rows: it must not be before 1970": lambda table: table.withColumn(
+        "scheduledEnqueueTime", F.timestamp_seconds(F.lit(-1))
     ),
     "column applicationProperties is wrong in 10 rows: it must be a JSON object of plain": lambda table: (
         table.withColumn("applicationProperties", F.lit('{"a": {"b": 1}}'))

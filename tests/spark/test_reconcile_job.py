@@ -50,8 +50,9 @@ async def test_planted_losses_duplicates_and_strays_are_found(
     assert summary["ledger"]["torn"] == 1
     assert summary["totals"]["lost"] == 2
     table = spark.read.parquet(str(tmp_path / "proof" / "verdicts"))
-    lost = {row["message_id"] for row in table.where("outcome = 'lost'").collect()}
-    assert (table.count(), lost) == (54, {"m-2", "m-3"})
+    verdicts = {row["message_id"]: row["outcome"] for row in table.where(table.entity == queue).collect()}
+    assert len(verdicts) == 44
+    assert {message for message, outcome in verdicts.items() if outcome == "lost"} == {"m-2", "m-3"}
     page = (tmp_path / "proof" / "report.html").read_text()
     assert "2 messages are lost" in page
     assert "<polyline" in page
@@ -59,7 +60,7 @@ async def test_planted_losses_duplicates_and_strays_are_found(
     assert job.main(arguments(pair, tmp_path, queue, "--run", "two")) == 0, "run two lost nothing; the job writes anew"
     again = json.loads((tmp_path / "proof" / "summary.json").read_text())
     assert (again["totals"]["sent"], again["totals"]["lost"], again["totals"]["duplicates_predicted"]) == (2, 0, 2)
-    assert set(again["unexamined"]) == {TOPIC}
+    assert again["unexamined"][TOPIC] > 0
 
 
 def message(number: int) -> ServiceBusMessage:

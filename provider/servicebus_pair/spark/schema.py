@@ -111,6 +111,11 @@ def _wrong_rows(df: DataFrame) -> list[tuple[str, str, Column]]:
             "it must be whole seconds from 1",
             (F.col("timeToLive") < 1) | (F.col("timeToLive") != F.floor("timeToLive")),
         ),
+        (
+            "scheduledEnqueueTime",
+            "it must not be before 1970",
+            F.col("scheduledEnqueueTime") < F.timestamp_seconds(F.lit(0)),
+        ),
     ]
     if "applicationProperties" in df.columns and isinstance(df.schema["applicationProperties"].dataType, StringType):
         rules.append(("applicationProperties", "it must be a JSON object of plain values", _wrong_json()))

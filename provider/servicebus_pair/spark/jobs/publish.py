@@ -19,9 +19,9 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own documentation uses
-from pyspark.sql.types import StringType, StructType
+from pyspark.sql.types import StructField, StructType
 
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.spark.jobs.arguments import PublishArguments, session
@@ -62,15 +62,26 @@ def _format(path: str) -> str:
 def _read(spark: SparkSession, path: str, kind: str) -> DataFrame:
     if kind == "parquet":
         return spark.read.parquet(path)
-    table = spark.read.csv(path, header=True) if kind == "csv" else spark.read.json(path)
-    for field in table.schema:
-        if isinstance(field.dataType, StructType):
-            table = table.withColumn(field.name, F.to_json(field.name))
-        elif field.name in _CASTS:
-            table = table.withColumn(field.name, F.col(field.name).cast(_CASTS[field.name]))
-        elif not isinstance(field.dataType, StringType):
-            table = table.withColumn(field.name, F.col(field.name).cast("string"))
-    return table
+    # A quote within quotes is doubled, as RFC 4180 has it; Spark's own habit is a backslash.
+    table = spark.read.csv(path, header=True, escape='"') if kind == "csv" else spark.read.json(path)
+    _check_casts(table)
+    return table.select(*(_typed(field) for field in table.schema))
+
+
+def _typed(field: StructField) -> Column:
+    column = F.col(field.name)
+    if isinstance(field.dataType, StructType):
+        return F.to_json(column).alias(field.name)
+    return column.cast(_CASTS.get(field.name, "string")).alias(field.name)
+
+
+def _check_casts(table: DataFrame) -> None:
+    for name, kind in _CASTS.items():
+        if name not in table.columns:
+            continue
+        wrong = table.where(F.col(name).isNotNull() & F.col(name).try_cast(kind).isNull()).select(name).first()
+        if wrong is not None:
+            raise ConfigurationError(f"column {name} holds {wrong[0]!r}: it must be a {kind}; nothing was sent")
 
 
 def _addressed(table: DataFrame, entity: str | None) -> DataFrame:

@@ -1,0 +1,76 @@
+"""The program that publishes any table: CSV, JSON lines and Parquet become the same messages."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from servicebus_pair.spark.jobs import publish as job
+from tests.spark.conftest import Pair
+
+CSV = """messageId,body,sessionId,timeToLive,scheduledEnqueueTime,applicationProperties
+m-1,hello,7,60,2040-01-02T03:04:05Z,"{""distance"": 5, ""delay"": 2.0}"
+m-2,bare,,,,
+"""
+JSON_LINES = """
+{"messageId": "m-1", "body": "hello", "sessionId": 7, "timeToLive": 60, "scheduledEnqueueTime": "2040-01-02T03:04:05Z",
+ "applicationProperties": {"distance": 5, "delay": 2.0}}
+{"messageId": "m-2", "body": "bare"}
+""".replace(",\n ", ", ").lstrip()
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize(("suffix", "text"), [("csv", CSV), ("jsonl", JSON_LINES)])
+def test_a_text_table_is_read_as_the_types_that_messages_need(suffix: str, text: str, pair: Pair, tmp_path: Path):
+    table, queue = tmp_path / f"table.{suffix}", pair.fresh_queue()
+    table.write_text(text)
+    assert job.main(arguments(pair, tmp_path, table, "--entity", queue)) == 0
+    full, bare = (found.content for found in sorted(pair.held(queue), key=lambda found: found.key))
+    assert (full.body, full.session_id, full.time_to_live) == (b"hello", "7", timedelta(minutes=1))
+    assert full.scheduled_for == datetime(2040, 1, 2, 3, 4, 5, tzinfo=UTC)
+    assert full.properties == {"distance": 5, "delay": 2.0}
+    assert isinstance(full.properties["delay"], float)
+    assert (bare.body, bare.session_id, bare.time_to_live, bare.properties) == (b"bare", None, None, {})
+    assert json.loads((tmp_path / "manifest.json").read_text())["entities"][queue]["primary"] == 2
+
+
+def test_a_parquet_table_says_where_each_message_goes(spark: SparkSession, pair: Pair, tmp_path: Path):
+    queue = pair.fresh_queue()
+    rows = spark.createDataFrame([(queue, "m-1", b"hello")], "destination string, messageId string, body binary")
+    rows.write.parquet(str(tmp_path / "table.parquet"))
+    assert job.main(arguments(pair, tmp_path, tmp_path / "table.parquet")) == 0
+    assert [found.content.body for found in pair.held(queue)] == [b"hello"]
+
+
+WRONG = {
+    "has no known suffix: give --format": ("table.xml", ()),
+    "column destination is missing": ("table.csv", ()),
+    "health is not a JSON object of health records": ("table.csv", ("--entity", "flights", "--health", "{")),
+    "column scheduledEnqueueTime holds 'tomorrow': it must be a timestamp": ("late.csv", ("--entity", "flights")),
+    "rate is 0.0: it must be more than 0": ("table.csv", ("--entity", "flights", "--rate", "0")),
+}
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("says", WRONG)
+def test_a_wrong_argument_is_named(says: str, pair: Pair, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    name, more = WRONG[says]
+    (tmp_path / name).write_text(CSV)
+    (tmp_path / "late.csv").write_text(CSV.replace("2040-01-02T03:04:05Z", "tomorrow"))
+    assert job.main(arguments(pair, tmp_path, tmp_path / name, *more)) == 2
+    assert says in capsys.readouterr().err
+
+
+def arguments(pair: Pair, home: Path, table: Path, *more: str) -> list[str]:
+    given = {
+        "--pair": pair.reference,
+        "--table": str(table),
+        "--ledger": str(home / "ledger"),
+        "--run": "r",
+        "--manifest": str(home / "manifest.json"),
+    }
+    return [*(word for option in given.items() for word in option), *more]
