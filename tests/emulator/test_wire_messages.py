@@ -224,6 +224,22 @@ async def test_what_is_larger_than_the_limit_of_the_link_is_refused(contoso: Hos
     assert contoso.namespace.counts(queue).active == 2
 
 
+async def test_a_batch_has_a_limit_of_its_own_where_messages_may_be_large(contoso: HostedNamespace, sdk: Talk):
+    contoso.namespace.create_queue(QueueDescription("premium", max_message_size_in_kilobytes=102_400))
+    async with sdk.queue("premium") as (sender, receiver):
+        batch = await sender.create_message_batch()
+        assert batch.max_size_in_bytes == 1024 * 1024
+        await sender.send_messages(ServiceBusMessage(b"x" * 3 * 1024 * 1024))
+        (message,) = await receiver.receive_messages(1, max_wait_time=5)
+        assert b"".join(message.body) == b"x" * 3 * 1024 * 1024
+        oversized = await sender.create_message_batch(max_size_in_bytes=1024 * 1024)
+        oversized._max_size_in_bytes = 2 * 1024 * 1024
+        for _ in range(3):
+            oversized.add_message(ServiceBusMessage(b"x" * 500_000))
+        with pytest.raises(MessageSizeExceededError, match="a batch of"):
+            await sender.send_messages(oversized)
+
+
 async def test_a_topic_serves_each_subscription(contoso: HostedNamespace, sdk: Talk):
     contoso.namespace.create_topic(TopicDescription("delays"))
     for name in ("one", "two"):

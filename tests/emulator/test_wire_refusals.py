@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from random import Random
 
 import pytest
 from azure.servicebus import ServiceBusMessage
@@ -55,6 +56,19 @@ async def test_a_disabled_entity_refuses_what_its_status_forbids(contoso: Hosted
     contoso.namespace.update_queue(replace(description, status=EntityStatus.RECEIVE_DISABLED))
     with pytest.raises(MessagingEntityDisabledError, match="ReceiveDisabled"):
         await open_link(sdk.client.get_queue_receiver("disabled"))
+
+
+async def test_rubbish_on_the_port_harms_nobody_else(contoso: HostedNamespace, sdk: Talk):
+    contoso.namespace.create_queue(QueueDescription("calm"))
+    random = Random(1)  # noqa: S311 - rubbish that is the same each time
+    beginnings = (b"", b"AMQP\x00\x01\x00\x00", b"AMQP\x03\x01\x00\x00", b"GET / HTTP/1.1\r\n\r\n")
+    async with sdk.opened(sdk.client.get_queue_sender("calm")) as (sender,):
+        for number in range(100):
+            _, writer = await asyncio.open_connection(contoso.host, contoso.amqp_port)
+            writer.write(beginnings[number % 4] + random.randbytes(random.randrange(2000)))
+            writer.close()
+        await sender.send_messages(ServiceBusMessage("x"))
+    assert contoso.namespace.counts("calm").active == 1
 
 
 async def test_a_full_entity_refuses_messages(contoso: HostedNamespace, sdk: Talk):

@@ -12,9 +12,10 @@ from servicebus_emulator.amqp.cbs import put_token, refuse_token
 from servicebus_emulator.amqp.intake import Intake
 from servicebus_emulator.amqp.management import Management, refuse_request
 from servicebus_emulator.amqp.outlet import Outlet
-from servicebus_emulator.amqp.requests import AnswerEnd, RequestEnd
+from servicebus_emulator.amqp.requests import Answer, AnswerEnd, Request, RequestEnd
 from servicebus_emulator.amqp.session_wait import SessionWait
 from servicebus_emulator.amqp.terms import grant, grant_session, grant_sizes, session_timeout, session_wanted
+from servicebus_emulator.engine.admission import batch_limit, message_limit
 from servicebus_emulator.engine.entities import QueueEntity, SubQueue, SubscriptionEntity, TopicEntity
 from servicebus_emulator.engine.errors import EntityDisabled, OperationNotAllowed, OperationNotSupported
 
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from servicebus_emulator.engine.sessions import SessionHold
 
 __all__ = ["attach"]
-
-_KILOBYTE = 1024
 
 
 def attach(connection: AmqpConnection, link: Link) -> LinkEnd | None:
@@ -53,13 +52,18 @@ def _attach_cbs(connection: AmqpConnection, link: Link) -> LinkEnd:
 
 
 def _attach_management(connection: AmqpConnection, link: Link, *, address: Address) -> LinkEnd:
-    entity = connection.broker.namespace.find(address.path)
+    namespace = connection.broker.namespace
+    namespace.find(address.path)
     node = f"{address.path.casefold()} {address.part.name}"
     grant(link)
     if link.is_sender:
         return AnswerEnd(connection, link, node=node)
-    management = Management(entity, part=address.part)
-    return RequestEnd(connection, link, node=node, carry_out=management.carry_out, refusal=refuse_request)
+
+    def manage(request: Request) -> Answer:
+        # Found anew each time: the entity may have been deleted, and created again.
+        return Management(namespace.find(address.path), part=address.part).carry_out(request)
+
+    return RequestEnd(connection, link, node=node, carry_out=manage, refusal=refuse_request)
 
 
 def _attach_intake(connection: AmqpConnection, link: Link, *, address: Address) -> LinkEnd:
@@ -70,7 +74,7 @@ def _attach_intake(connection: AmqpConnection, link: Link, *, address: Address) 
     if not status.accepts_sends:
         raise EntityDisabled(f"{address.path!r} has status {status.value} and accepts no messages; set it to Active")
     grant(link)
-    grant_sizes(link, limit=entity.description.max_message_size_in_kilobytes * _KILOBYTE)
+    grant_sizes(link, message=message_limit(entity.description), batch=batch_limit(entity.description))
     return Intake(connection, link, entity=entity)
 
 

@@ -9,7 +9,7 @@ from uuid import uuid4
 from servicebus_emulator.amqp import proton
 from servicebus_emulator.amqp.encoding import MalformedValueError
 from servicebus_emulator.amqp.incoming import read_transfer
-from servicebus_emulator.engine.admission import check_transfer_size
+from servicebus_emulator.engine.admission import check_size, message_limit
 from servicebus_emulator.engine.errors import BrokerError, EntityNotFound, InvalidArgument
 
 if TYPE_CHECKING:
@@ -65,8 +65,7 @@ class Intake:
         self._credit -= 1
         self._replenish()
         try:
-            check_transfer_size(size, description=self.entity.description)
-            self._store(data)
+            self._store(data, size=size)
         except BrokerError as error:
             self._broker.answer(self._connection, partial(proton.reject, delivery, error=error))
         else:
@@ -89,13 +88,16 @@ class Intake:
         """Detach the link with an error."""
         self._connection.detach(self._link, error=error)
 
-    def _store(self, data: bytes) -> None:
+    def _store(self, data: bytes, *, size: int) -> None:
+        # Before it is read: what is too large may have been dropped in part.
+        check_size(size, messages=1, description=self.entity.description)
         if self.entity.deleted:
             raise EntityNotFound(f"{self.entity.description.path!r} was deleted")
         try:
             contents = read_transfer(data, new_id=new_message_id)
         except MalformedValueError as error:
             raise InvalidArgument(f"a delivery of {len(data)} bytes is no AMQP message: {error}") from error
+        check_size(size, messages=len(contents), description=self.entity.description)
         self.entity.send(contents)
 
     def _give_up(self, delivery: proton.Handle) -> None:
@@ -107,8 +109,7 @@ class Intake:
     def _drop_oversize(self, delivery: proton.Handle) -> None:
         # What is too large already is not kept while the rest arrives.
         pending = proton.pending_bytes(delivery)
-        limit = self.entity.description.max_message_size_in_kilobytes * 1024
-        if pending > 0 and self._discarded + pending > limit + _READ_AHEAD:
+        if pending > 0 and self._discarded + pending > message_limit(self.entity.description) + _READ_AHEAD:
             self._discarded += len(proton.read(self._handle, delivery))
 
     def _replenish(self) -> None:

@@ -16,12 +16,11 @@ from servicebus_emulator.amqp.intake import new_message_id
 from servicebus_emulator.amqp.outgoing import encode_delivery
 from servicebus_emulator.amqp.requests import Answer, Request
 from servicebus_emulator.amqp.values import Array, Int, Symbol, Timestamp, Value
-from servicebus_emulator.engine.admission import check_transfer_size
+from servicebus_emulator.engine.admission import check_size
 from servicebus_emulator.engine.entities import SubQueue, SubscriptionEntity, TopicEntity
 from servicebus_emulator.engine.errors import (
     BrokerError,
     EntityDisabled,
-    EntityNotFound,
     InvalidArgument,
     OperationNotAllowed,
     OperationNotSupported,
@@ -64,8 +63,6 @@ class Management:
 
         :raises BrokerError: when it is refused.
         """
-        if self._entity.deleted:
-            raise EntityNotFound(f"{self._entity.description.path!r} was deleted")
         name = request.properties.get("operation")
         operation = self._operations.get(name.removeprefix(_PREFIX)) if isinstance(name, str) else None
         if operation is None:
@@ -112,7 +109,7 @@ class Management:
             encoded = entry.get("message") if isinstance(entry, dict) else None
             if not isinstance(encoded, bytes):
                 raise InvalidArgument(f"messages[{position}] has no encoded message; allowed: binary under 'message'")
-            check_transfer_size(len(encoded), description=description)
+            check_size(len(encoded), messages=1, description=description)
             contents.append(_read(encoded, position=position))
         return _done({"sequence-numbers": Array(tuple(self._entity.schedule(contents)))})
 

@@ -51,10 +51,10 @@ def grant(link: Link) -> None:
     link.rcv_settle_mode = link.remote_rcv_settle_mode
 
 
-def grant_sizes(link: Link, *, limit: int) -> None:
+def grant_sizes(link: Link, *, message: int, batch: int) -> None:
     """Say how large a message and a batch may be, in bytes."""
-    link.max_message_size = limit
-    link.properties = {_MAX_BATCH_SIZE: ulong(limit)}
+    link.max_message_size = message
+    link.properties = {_MAX_BATCH_SIZE: ulong(batch)}
 
 
 def grant_session(link: Link, *, session_id: str, until: int) -> None:

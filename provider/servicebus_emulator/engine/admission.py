@@ -8,22 +8,31 @@ from servicebus_emulator.engine.descriptions import QueueDescription, TopicDescr
 from servicebus_emulator.engine.errors import EntityDisabled, MessageTooLarge, OperationNotAllowed, QuotaExceeded
 from servicebus_emulator.engine.message import Content
 
-__all__ = ["admit", "check_transfer_size"]
+__all__ = ["admit", "batch_limit", "check_size", "message_limit"]
 
 _KILOBYTE = 1024
 _MEGABYTE = 1024 * 1024
 
 
-def check_transfer_size(size: int, *, description: QueueDescription | TopicDescription) -> None:
-    """Check the encoded size of a message or batch.
+def message_limit(description: QueueDescription | TopicDescription) -> int:
+    """Return how large an encoded message may be, in bytes."""
+    return description.max_message_size_in_kilobytes * _KILOBYTE
 
+
+def batch_limit(description: QueueDescription | TopicDescription) -> int:
+    """Return how large an encoded batch may be, in bytes: 1 MB at most, however large a single message may be."""
+    return min(message_limit(description), _MEGABYTE)
+
+
+def check_size(size: int, *, messages: int, description: QueueDescription | TopicDescription) -> None:
+    """Check the encoded size of what one transfer holds.
+
+    :param messages: how many messages it holds.
     :raises MessageTooLarge: when it exceeds the entity's limit.
     """
-    limit = description.max_message_size_in_kilobytes * _KILOBYTE
+    kind, limit = ("batch", batch_limit(description)) if messages > 1 else ("message", message_limit(description))
     if size > limit:
-        raise MessageTooLarge(
-            f"a message or batch of {size} bytes was sent to {description.path!r}; allowed: {limit} bytes"
-        )
+        raise MessageTooLarge(f"a {kind} of {size} bytes was sent to {description.path!r}; allowed: {limit} bytes")
 
 
 def admit(contents: Sequence[Content], *, description: QueueDescription | TopicDescription, size_in_bytes: int) -> None:

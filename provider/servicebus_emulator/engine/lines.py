@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 __all__ = ["Line", "SessionLines"]
+
+_SLACK = 1024
 
 
 class Line:
@@ -36,6 +38,10 @@ class Line:
     def discard(self, number: int) -> None:
         """Take out a message that waits, wherever it stands."""
         self._gone.add(number)
+        if len(self._gone) > len(self._heap) // 2 + _SLACK:
+            self._heap = [each for each in self._heap if each not in self._gone]
+            heapify(self._heap)
+            self._gone.clear()
 
 
 class SessionLines:
