@@ -107,10 +107,10 @@ class QueueModel(RuleBasedStateMachine):
             return
         assert held is not None
         name, home = held
-        if how in {"abandon", "release"}:
-            self._give_back(name, home, counted=how == "abandon")
+        if how in {"abandon", "release", "defer"}:
+            self._give_back(name, "deferred" if how == "defer" else home, counted=how == "abandon")
         else:
-            self.place[name] = {"complete": "gone", "defer": "deferred", "dead-letter": "dead"}[how]
+            self.place[name] = {"complete": "gone", "dead-letter": "dead"}[how]
 
     @rule(token=tokens)
     def renew(self, token: bytes) -> None:

@@ -236,11 +236,12 @@ def test_an_expired_message_is_dead_lettered_where_the_entity_says_so(bench: Ben
 
 
 def test_a_locked_message_expires_only_when_its_lock_ends(bench: Bench, entity: QueueEntity):
-    entity.send([content("x", time_to_live=1000), content("y", time_to_live=1000)])
-    settled, given_back = entity.main.take(2)
+    entity.send([content(text, time_to_live=1000) for text in ("x", "y", "z")])
+    settled, given_back, deferred = entity.main.take(3)
     bench.go_on(2)
     entity.main.complete(token_of(settled))
     entity.main.abandon(token_of(given_back))
+    entity.main.defer(token_of(deferred))
     assert entity.counts().total == 0
 
 

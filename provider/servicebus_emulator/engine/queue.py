@@ -238,6 +238,8 @@ class MessageQueue:
         message = self._unlock(token)
         message.state = MessageState.DEFERRED
         self._context.journal.change(self.key, message)
+        if self._is_expired(message):
+            self._expire(message)
 
     def dead_letter(self, token: bytes, *, reason: str | None, description: str | None) -> None:
         """Move a locked message to the dead-letter queue.
@@ -401,10 +403,13 @@ class MessageQueue:
             description = f"Message could not be consumed after {message.delivery_count} delivery attempts."
             mark = DeadLetterMark("MaxDeliveryCountExceeded", description)
             self._bury(message, mark=mark, grave=self._dead_letters)
-        elif message.expires_at is not None and message.expires_at <= self._context.clock.now():
+        elif self._is_expired(message):
             self._expire(message)
         elif message.state is MessageState.ACTIVE:
             self._wait(message)
+
+    def _is_expired(self, message: Message) -> bool:
+        return message.expires_at is not None and message.expires_at <= self._context.clock.now()
 
     def _expire(self, message: Message) -> None:
         if self.settings.dead_letter_on_expiry and self._dead_letters is not None:
