@@ -64,10 +64,12 @@ def ledger_figures(ledger: DataFrame) -> LedgerFigures:
     return LedgerFigures(records, broken)
 
 
-def peeked(spark: SparkSession, reference: PairReference, places: Sequence[Place]) -> DataFrame:
-    """Answer one row per message that the places, the backlog and their dead-letter queues hold.
+def peeked(spark: SparkSession, reference: PairReference, places: Sequence[Place] | None) -> DataFrame:
+    """Answer one row per message that queues and their dead-letter queues hold.
 
     Each action looks again, and queues change: persist it.
+
+    :param places: where to look; ``None`` is the pair's backlog queues.
     """
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -8,7 +8,7 @@ the pair's settings.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from servicebus_pair.core.clients import NamespaceClient, ReceiveLink
 from servicebus_pair.core.configuration import PairSettings
 from servicebus_pair.core.envelope import PATH
 from servicebus_pair.core.errors import EntityNotFoundError, ServiceError
+from servicebus_pair.core.options import Endpoint
 from servicebus_pair.core.prober import PING_CONTENT_TYPE
 from servicebus_pair.core.reconcile import Location
 from servicebus_pair.spark.places import Place
@@ -65,21 +66,25 @@ class _Look:
     page: Sequence[ServiceBusReceivedMessage] | None
 
 
-def peek_task(reference: PairReference, places: Sequence[Place], share: int, *, of: int) -> Iterator[pa.RecordBatch]:
+def peek_task(
+    reference: PairReference, places: Sequence[Place] | None, share: int, *, of: int
+) -> Iterator[pa.RecordBatch]:
     """Yield one row per message held by this task's share of the queues.
 
     A row with the location :data:`ABSENT` stands for a backlog queue that does not exist, one with
     :data:`PING` for a ping that the service keeps.
 
+    :param places: where to look; ``None`` is the pair's backlog queues.
     :param share: number of this task, from 0, among ``of``.
     :raises SparkTaskError: a place does not exist or cannot be read; without secrets.
     """
     redaction = Redaction()
     with secret_free(redaction):
         settings = reference.resolve(redaction)
-        targets = _targets(settings, places)[share::of]
+        endpoint = settings.secondary if places is None else settings.primary
+        targets = _backlog(settings) if places is None else _targets((place.path, place.entity) for place in places)
         with Bridge() as bridge:
-            pages = _pages(settings, targets)
+            pages = _pages(endpoint, targets[share::of])
             while (page := bridge.run(_next(pages))) is not None:
                 yield PEEKED.batch(page)
 
@@ -88,18 +93,19 @@ async def _next(pages: AsyncIterator[list[dict[str, Any]]]) -> list[dict[str, An
     return await anext(pages, None)
 
 
-def _targets(settings: PairSettings, places: Sequence[Place]) -> list[_Target]:
+def _backlog(settings: PairSettings) -> list[_Target]:
     queues = backlog_queues(settings.primary.namespace, settings.options.backlog_queue_count)
-    paths: list[tuple[str, str | None]] = [(place.path, place.entity) for place in places]
-    paths += [(queue, None) for queue in queues]
-    return [_Target(path, entity, dead_letter) for dead_letter in (False, True) for path, entity in paths]
+    return _targets((queue, None) for queue in queues)
 
 
-async def _pages(settings: PairSettings, targets: Sequence[_Target]) -> AsyncIterator[list[dict[str, Any]]]:
-    primary, secondary = NamespaceClient(settings.primary), NamespaceClient(settings.secondary)
+def _targets(paths: Iterable[tuple[str, str | None]]) -> list[_Target]:
+    return [_Target(path, entity, dead_letter) for path, entity in paths for dead_letter in (False, True)]
+
+
+async def _pages(endpoint: Endpoint, targets: Sequence[_Target]) -> AsyncIterator[list[dict[str, Any]]]:
+    client = NamespaceClient(endpoint)
 
     async def first_page(target: _Target) -> _Look:
-        client = secondary if target.entity is None else primary
         link = client.receive_link(target.path, dead_letter=target.dead_letter)
         try:
             return _Look(target, link, await _peek(link, 1))
@@ -114,7 +120,7 @@ async def _pages(settings: PairSettings, targets: Sequence[_Target]) -> AsyncIte
             async for page in _rows(look):
                 yield page
     finally:
-        await asyncio.gather(primary.close(), secondary.close())
+        await client.close()
 
 
 async def _rows(look: _Look) -> AsyncIterator[list[dict[str, Any]]]:
