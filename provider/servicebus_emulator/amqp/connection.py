@@ -17,10 +17,9 @@ from proton import Collector, Connection, Link, Session, Transport
 
 from servicebus_emulator.amqp import proton
 from servicebus_emulator.amqp.broker import Broker
-from servicebus_emulator.amqp.requests import AnswerEnd
 from servicebus_emulator.engine.errors import BrokerError
 
-__all__ = ["AmqpConnection", "LinkEnd"]
+__all__ = ["AmqpConnection", "AnsweringEnd", "LinkEnd"]
 
 _MAX_FRAME_SIZE: Final = 64 * 1024
 
@@ -47,6 +46,21 @@ class LinkEnd(Protocol):
         ...
 
 
+class AnsweringEnd(LinkEnd, Protocol):
+    """This side of a link on which the client receives answers of a node.
+
+    :ivar node: the node that answers.
+    :ivar address: what requests name as the place to answer to.
+    """
+
+    node: str
+    address: str | None
+
+    def send(self, data: bytes) -> None:
+        """Send an encoded answer."""
+        ...
+
+
 class AmqpConnection(asyncio.Protocol):
     """Serves one client.
 
@@ -62,7 +76,7 @@ class AmqpConnection(asyncio.Protocol):
         self.broker = broker
         self.congested = False
         self.closed = False
-        self.answer_ends: list[AnswerEnd] = []
+        self.answer_ends: list[AnsweringEnd] = []
         self._attach = attach
         self._ends: dict[int, LinkEnd] = {}
         self._sessions: dict[int, int] = {}

@@ -17,7 +17,7 @@ from servicebus_emulator.engine.errors import BrokerError, InvalidArgument
 if TYPE_CHECKING:
     from proton import Link
 
-    from servicebus_emulator.amqp.connection import AmqpConnection
+    from servicebus_emulator.amqp.connection import AmqpConnection, AnsweringEnd
 
 __all__ = ["Answer", "AnswerEnd", "Request", "RequestEnd", "read_request"]
 
@@ -182,7 +182,7 @@ class RequestEnd:
         if end is not None:
             end.send(encoded)
 
-    def _end_for(self, reply_to: str | None) -> AnswerEnd | None:
+    def _end_for(self, reply_to: str | None) -> AnsweringEnd | None:
         of_node = [end for end in self._connection.answer_ends if end.node == self._node]
         addressed = [end for end in of_node if end.address == reply_to]
         # The newest one: a client that reconnected its links may have left an older one behind.
