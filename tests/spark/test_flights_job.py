@@ -28,7 +28,7 @@ HEADER = (
     "carrier,flight,tailnum,origin,dest,air_time,distance,hour,minute,time_hour"
 )
 TEXTS = {"carrier", "tailnum", "origin", "dest", "time_hour"}
-COUNT = 800
+COUNT = 400
 DESTINATIONS = {"flights": "flights", "delays": "delays/Subscriptions/all"}
 
 

@@ -1,0 +1,52 @@
+"""What tasks did adds up, and what they found about health comes back as the newest of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from servicebus_pair.core.health import EntityHealth, State
+from servicebus_pair.spark.manifest import EntityManifest, PublishManifest
+
+NOTHING = EntityHealth()
+DOWN = EntityHealth(State.FAILED_OVER, 100.0, None, "refused", "send")
+UP = EntityHealth(State.HEALTHY, 130.0, 130.0, "a ping was answered", "ping")
+
+
+def merged(*parts: tuple[str, EntityManifest]) -> PublishManifest:
+    return PublishManifest.merge(parts, run="r", size_bytes=7, seconds=1.5)
+
+
+@pytest.mark.parametrize("order", [(NOTHING, DOWN, UP), (UP, DOWN, NOTHING), (DOWN, UP, NOTHING)])
+def test_the_newest_health_stands_in_whatever_order_tasks_end(order: tuple[EntityHealth, ...]):
+    manifest = merged(*(("flights", EntityManifest(2, 1, health)) for health in order))
+    assert manifest.entities == {"flights": EntityManifest(6, 3, UP)}
+
+
+def test_entities_are_kept_apart_and_counted_together():
+    manifest = merged(("flights", EntityManifest(5, 0, NOTHING)), ("delays", EntityManifest(1, 2, DOWN)))
+    assert (list(manifest.entities), manifest.primary, manifest.diverted) == (["delays", "flights"], 6, 2)
+
+
+def test_a_written_manifest_is_read_again_and_holds_the_programs_notes(tmp_path: Path):
+    manifest = merged(("flights", EntityManifest(5, 1, DOWN)))
+    manifest.write(tmp_path / "new" / "manifest.json", scheduled_base=60)
+    written = json.loads((tmp_path / "new" / "manifest.json").read_text())
+    assert written["scheduled_base"] == 60
+    assert PublishManifest.from_json(written) == manifest
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["manifest.json"]
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ({"version": 2}, "version is 2: this reads 1"),
+        ({"version": 1, "run": "r"}, "not a manifest, KeyError"),
+        ({"version": 1, "run": "r", "entities": {"flights": {}}, "bytes": 0, "seconds": 0}, "not an entity"),
+    ],
+)
+def test_what_is_no_manifest_is_refused(value: dict[str, object], says: str):
+    with pytest.raises(ValueError, match=says):
+        PublishManifest.from_json(value)
