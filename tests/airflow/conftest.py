@@ -12,6 +12,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -118,13 +119,18 @@ def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh_state: None) -> 
     queues = [{"Name": "flights", "Properties": {}}, {"Name": "briefings", "Properties": {}}]
     namespaces = [{"Name": "contoso", "Queues": queues}, {"Name": "contoso-dr"}]
     config.write_text(json.dumps({"UserConfig": {"Namespaces": namespaces}}))
-    with (
-        EmulatorProcess(["contoso"], data=tmp_path / "primary", config=config) as primary,
-        EmulatorProcess(["contoso-dr"], data=tmp_path / "secondary", config=config) as secondary,
-    ):
-        both = Pair(primary, secondary)
-        monkeypatch.setenv(f"AIRFLOW_CONN_{CONN_ID.upper()}", both.connection())
-        yield both
+    primary = EmulatorProcess(["contoso"], data=tmp_path / "primary", config=config)
+    secondary = EmulatorProcess(["contoso-dr"], data=tmp_path / "secondary", config=config)
+    with ThreadPoolExecutor() as together:
+        try:
+            for started in [together.submit(each.start) for each in (primary, secondary)]:
+                started.result()
+            both = Pair(primary, secondary)
+            monkeypatch.setenv(f"AIRFLOW_CONN_{CONN_ID.upper()}", both.connection())
+            yield both
+        finally:
+            for stopped in [together.submit(each.stop) for each in (primary, secondary)]:
+                stopped.result()
 
 
 @pytest.fixture

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from airflow.sdk import task
 
 from servicebus_pair.core import Endpoint, NamespacePair, PairOptions
+from servicebus_pair.operators.syphon import ServiceBusPairSyphonOperator
 from servicebus_pair.triggers.backlog import BacklogTrigger, Depth, due
-from tests.airflow.conftest import CONN_ID, Pair
+from tests.airflow.conftest import CONN_ID, Pair, RunDag, run_task
 
 
 @pytest.mark.parametrize(
@@ -44,6 +46,34 @@ async def test_the_trigger_fires_once_per_backlog_and_survives_the_secondary(pai
 
     assert event.payload == {"messages": 3, "queues": 1, "entities": ["flights"]}
     assert not done
+
+
+def test_a_backlog_stays_announced_over_a_restart_and_is_announced_anew_after_a_drain(pair: Pair, run_dag: RunDag):
+    """Messages that arrive behind a drain must not wait for an empty backlog that nobody saw."""
+
+    @task
+    async def look() -> int | None:
+        """What a new triggerer finds: the messages announced, or nothing within three seconds."""
+        events = BacklogTrigger(conn_id=CONN_ID, interval=0.2).run()
+        try:
+            event = await asyncio.wait_for(anext(events), 3)
+        except TimeoutError:
+            return None
+        following = asyncio.ensure_future(anext(events))  # what fired is noted when the next is asked for
+        await asyncio.wait({following}, timeout=0.5)
+        following.cancel()
+        return event.payload["messages"]
+
+    def drain() -> ServiceBusPairSyphonOperator:
+        return ServiceBusPairSyphonOperator(task_id="drain", conn_id=CONN_ID)
+
+    asyncio.run(_divert_three(pair))
+    before = run_task(run_dag, look, look, drain)
+    asyncio.run(_divert_three(pair))
+    after = run_task(run_dag, look)
+
+    assert (before["look"], "look__1" in before) == (3, False)
+    assert after["look"] == 3
 
 
 def test_the_trigger_is_recreated_from_what_it_serializes():
