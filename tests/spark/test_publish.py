@@ -117,7 +117,7 @@ def test_a_rate_is_kept_over_all_tasks(spark: SparkSession, pair: Pair, tmp_path
         ledger=str(tmp_path),
         run="r",
         rate=200.0,
-        partitions=4,
+        partitions=2,
     )
     assert manifest.seconds >= 2.0
     assert Counter(json.loads(line)["run"] for file in tmp_path.iterdir() for line in file.open()) == {"r": 400}

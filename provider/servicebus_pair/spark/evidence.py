@@ -25,7 +25,7 @@ __all__ = ["FOUND", "LedgerFigures", "evidence", "ledger_figures", "peeked", "re
 FOUND: Final = "found"
 _RECORD: Final = "v int, kind string, id string, entity string, route string, queue string, at double, run string"
 _KINDS: Final = ("sent", "syphoned")
-_PEEK_TASKS: Final = 4
+_MOST_PEEK_TASKS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +71,15 @@ def peeked(spark: SparkSession, reference: PairReference, places: Sequence[Place
 
     :param places: where to look; ``None`` is the pair's backlog queues.
     """
+    # A task opens and closes its links at once: one wave of tasks costs less than several.
+    tasks = min(_MOST_PEEK_TASKS, spark.sparkContext.defaultParallelism)
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for share in batch.column("id").to_pylist():
-                yield from peek_task(reference, places, share, of=_PEEK_TASKS)
+                yield from peek_task(reference, places, share, of=tasks)
 
-    return spark.range(0, _PEEK_TASKS, 1, _PEEK_TASKS).mapInArrow(task, PEEKED.ddl)
+    return spark.range(0, tasks, 1, tasks).mapInArrow(task, PEEKED.ddl)
 
 
 def evidence(ledger: DataFrame, found: DataFrame) -> DataFrame:
