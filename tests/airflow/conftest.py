@@ -5,6 +5,7 @@ Airflow reads its settings when it is first imported, so they are set here, befo
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import secrets
@@ -37,6 +38,7 @@ HERE = Path(__file__).parent
 PROJECT = HERE.parents[1]
 
 AIRFLOW_HOME = Path(tempfile.mkdtemp(prefix="servicebus-pair-airflow-"))
+atexit.register(shutil.rmtree, AIRFLOW_HOME, ignore_errors=True)
 (AIRFLOW_HOME / "dags").mkdir()
 os.environ |= {
     "AIRFLOW_HOME": str(AIRFLOW_HOME),
@@ -59,15 +61,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def airflow_db() -> Iterator[Path]:
+def airflow_db() -> Path:
     """The folder of an Airflow whose database is ready."""
     from airflow.dag_processing.bundles.manager import DagBundlesManager
     from airflow.utils.db import initdb
 
     initdb()
     DagBundlesManager().sync_bundles_to_db()
-    yield AIRFLOW_HOME
-    shutil.rmtree(AIRFLOW_HOME)
+    return AIRFLOW_HOME
 
 
 @pytest.fixture
