@@ -72,6 +72,8 @@ with DAG(
             *("--ledger", LEDGER),
             *("--output", OUTPUT),
             *("--run", "{{ run_id }}"),
+            # Fixed per run: a retried task must send the same messages.
+            *("--scheduled-base", "{{ dag_run.run_after.int_timestamp }}"),
             *("--manifest", MANIFEST),
             *("--health", "{{ ti.xcom_pull(task_ids='known_health') }}"),
         ],

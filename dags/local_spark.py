@@ -39,6 +39,8 @@ def submit(task_id: str, application: Path, arguments: list[str]) -> SparkSubmit
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.ui.enabled": "false",
+            # Short jobs: code is compiled fast rather than well, which saves several seconds at the start.
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
             # A task that runs twice sends twice.
             "spark.speculation": "false",
         },
