@@ -8,8 +8,8 @@ import pytest
 
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.health import EntityHealth, State
+from servicebus_pair.core.manifest import EntityManifest, PublishManifest
 from servicebus_pair.operators.record import ServiceBusPairRecordOperator, read_manifest
-from servicebus_pair.spark.manifest import EntityManifest, PublishManifest
 from tests.airflow.conftest import CONN_ID, RunDag, events, run_task, shared_health
 
 OUT = EntityHealth(State.FAILED_OVER, since=2000.0, reason="connection refused", by="send")

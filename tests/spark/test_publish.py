@@ -16,7 +16,8 @@ from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own 
 
 from servicebus_pair.core import EntityHealth, State
 from servicebus_pair.core.errors import ConfigurationError
-from servicebus_pair.spark import Place, PublishManifest, publish, reconcile
+from servicebus_pair.core.manifest import PublishManifest
+from servicebus_pair.spark import Place, publish, reconcile
 from tests.spark.conftest import CANARY, Pair, Session
 from tests.spark.recorded import wait_for_records
 

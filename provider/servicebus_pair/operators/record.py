@@ -12,10 +12,10 @@ from airflow.sdk import Context
 
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.health import EntityHealth, State
+from servicebus_pair.core.manifest import EntityManifest, PublishManifest
 from servicebus_pair.hooks.health import AirflowHealthStore
 from servicebus_pair.hooks.news import announce_failover
 from servicebus_pair.operators.base import PairOperator
-from servicebus_pair.spark.manifest import EntityManifest, PublishManifest
 
 __all__ = ["ServiceBusPairRecordOperator", "read_manifest"]
 

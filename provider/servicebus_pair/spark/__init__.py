@@ -9,7 +9,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from servicebus_pair.spark.manifest import EntityManifest, PublishManifest
     from servicebus_pair.spark.places import Place
     from servicebus_pair.spark.publishing import publish
     from servicebus_pair.spark.reconciling import Reconciliation, reconcile
@@ -17,10 +16,8 @@ if TYPE_CHECKING:
     from servicebus_pair.spark.references import PairReference
 
 __all__ = [
-    "EntityManifest",
     "PairReference",
     "Place",
-    "PublishManifest",
     "Reconciliation",
     "SparkTaskError",
     "publish",
@@ -28,10 +25,8 @@ __all__ = [
 ]
 
 _HOMES: Final = {
-    "EntityManifest": "manifest",
     "PairReference": "references",
     "Place": "places",
-    "PublishManifest": "manifest",
     "Reconciliation": "reconciling",
     "SparkTaskError": "redaction",
     "publish": "publishing",

@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame
 
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.health import EntityHealth
+from servicebus_pair.core.manifest import EntityManifest, PublishManifest
 from servicebus_pair.core.ports import Clock, SystemClock
-from servicebus_pair.spark.manifest import EntityManifest, PublishManifest
 from servicebus_pair.spark.references import PairReference
 from servicebus_pair.spark.schema import check_columns, check_rows
 from servicebus_pair.spark.task import SUMMARY, PublishOrder, run_task

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.health import EntityHealth
-from servicebus_pair.spark.manifest import PublishManifest
+from servicebus_pair.core.manifest import PublishManifest
 from servicebus_pair.spark.publishing import publish
 
 __all__ = ["PublishArguments", "session"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from servicebus_pair.core.health import EntityHealth, State
-from servicebus_pair.spark.manifest import EntityManifest, PublishManifest
+from servicebus_pair.core.manifest import EntityManifest, PublishManifest
 
 NOTHING = EntityHealth()
 DOWN = EntityHealth(State.FAILED_OVER, 100.0, None, "refused", "send")
