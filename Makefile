@@ -23,8 +23,9 @@ demo: setup
 demo-stop: setup
 	@.ci/within python -m tests.system.demo --stop
 
+# Four at a time on two cores: most tests wait for links to open, locks to end and time to pass.
 test: setup
-	@.ci/within pytest $(ARGS)
+	@.ci/within pytest --numprocesses 4 --dist loadfile $(ARGS)
 
 check: lint types contracts
 

@@ -49,6 +49,7 @@ def test_testing_the_connection_reaches_both_namespaces(pair: Pair):
         ),
         (json.dumps({"failover_intervall": 5}), "setting 'failover_intervall' is unknown: allowed are"),
     ],
+    ids=["no json", "a list", "empty", "no endpoint", "unknown setting"],
 )
 def test_a_wrong_connection_is_told_by_field_and_never_quoted(monkeypatch: pytest.MonkeyPatch, extra: str, told: str):
     monkeypatch.setenv(VARIABLE, json.dumps({"conn_type": "servicebus_pair", "extra": extra}))

@@ -112,6 +112,15 @@ property_sections = st.none() | st.fixed_dictionaries(
 )
 
 
+def encodable(body: Any) -> bool:
+    """A typed value as a whole body is sent as a map of its parts, of which the SDK cannot write every integer."""
+    try:
+        sent(AmqpAnnotatedMessage(value_body=body))
+    except ValueError:
+        return False
+    return True
+
+
 @st.composite
 def messages(draw: st.DrawFn) -> AmqpAnnotatedMessage:
     """Any message that the SDK agrees to send."""
@@ -123,7 +132,7 @@ def messages(draw: st.DrawFn) -> AmqpAnnotatedMessage:
     body: dict[str, Any] = draw(
         st.one_of(
             st.fixed_dictionaries({"data_body": st.lists(st.binary(max_size=12), max_size=3)}),
-            st.fixed_dictionaries({"value_body": values}),
+            st.fixed_dictionaries({"value_body": values.filter(encodable)}),
             st.fixed_dictionaries({"sequence_body": st.lists(st.lists(values, max_size=3), max_size=3)}),
         )
     )
