@@ -43,7 +43,7 @@ class Namespace:
     @property
     def connection_string(self) -> str:
         """What a client of the Azure SDK is given; the key opens nothing but this loopback port."""
-        key = "SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=demo"
+        key = "SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=loopback-only"
         return f"Endpoint=sb://{HOST}:{self.amqp_port};{key};UseDevelopmentEmulator=true;"
 
     @property
