@@ -19,7 +19,7 @@ from servicebus_pair.core import Bridge, NamespacePair, read_pair
 from servicebus_pair.core.administration import ServiceBusAdministration
 from servicebus_pair.core.backlog import BACKLOG_QUEUE, backlog_queues
 from tests.system.demo.compare import Found
-from tests.system.demo.namespaces import PRIMARY, SECONDARY, Namespace
+from tests.system.demo.namespaces import KEY, PRIMARY, SECONDARY, Namespace
 from tests.system.demo.peek import peek_backlog_queues, peek_everything
 from tests.system.demo.ports import PortReservation
 from tests.system.demo.processes import Processes
@@ -112,7 +112,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
 
 
 def with_canary(namespace: Namespace) -> str:
-    return namespace.connection_string.replace("SharedAccessKey=demo", f"SharedAccessKey={CANARY}")
+    return namespace.connection_string.replace(KEY, CANARY)
 
 
 async def provision(both: Pair) -> None:

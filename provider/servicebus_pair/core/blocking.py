@@ -9,7 +9,7 @@ import asyncio
 import threading
 from collections.abc import Coroutine
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from servicebus_pair.core.errors import PairClosedError
 
@@ -53,11 +53,12 @@ class Bridge:
         if not self._thread.is_alive():
             call.close()
             raise PairClosedError("the bridge is not open: run calls inside `with Bridge() as bridge:`")
-        future = asyncio.run_coroutine_threadsafe(call, self._loop)
+        running = _Running(call)
         try:
-            return future.result()
+            return asyncio.run_coroutine_threadsafe(running.watched(), self._loop).result()
         except BaseException:
-            future.cancel()
+            # Through the loop, not the future: an interruption may come before there is one.
+            self._loop.call_soon_threadsafe(running.cancel)
             raise
 
     async def _cancel_rest(self) -> None:
@@ -66,3 +67,24 @@ class Bridge:
             task.cancel()
         await asyncio.gather(*rest, return_exceptions=True)
         await self._loop.shutdown_asyncgens()
+
+
+class _Running(Generic[ResultT]):
+    """One call on the loop; both methods run in the loop's thread."""
+
+    def __init__(self, call: Coroutine[Any, Any, ResultT]) -> None:
+        self._call = call
+        self._task: asyncio.Task[Any] | None = None
+        self._cancelled = False
+
+    async def watched(self) -> ResultT:
+        self._task = asyncio.current_task()
+        if self._cancelled:
+            self._call.close()
+            raise asyncio.CancelledError
+        return await self._call
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        if self._task is not None:
+            self._task.cancel()

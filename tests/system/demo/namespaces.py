@@ -17,12 +17,13 @@ if TYPE_CHECKING:
     from tests.system.demo.ports import PortReservation
     from tests.system.demo.processes import Processes
 
-__all__ = ["PRIMARY", "SECONDARY", "Namespace", "configuration"]
+__all__ = ["KEY", "PRIMARY", "SECONDARY", "Namespace", "configuration"]
 
 PRIMARY = "contoso"
 SECONDARY = "contoso-dr"
 FIRST_AMQP_PORT = 25672
 FIRST_ADMIN_PORT = 25300
+KEY = "loopback-only"
 READY_SECONDS = 20.0
 
 
@@ -43,7 +44,7 @@ class Namespace:
     @property
     def connection_string(self) -> str:
         """What a client of the Azure SDK is given; the key opens nothing but this loopback port."""
-        key = "SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=loopback-only"
+        key = f"SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey={KEY}"
         return f"Endpoint=sb://{HOST}:{self.amqp_port};{key};UseDevelopmentEmulator=true;"
 
     @property
