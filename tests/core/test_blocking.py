@@ -13,14 +13,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from servicebus_pair.core.blocking import Bridge
+from servicebus_pair.core.blocking import Bridge, _Running
 from servicebus_pair.core.errors import PairClosedError
 
 SECONDS = 10.0
 
 INTERRUPTED = """
 import asyncio, signal, threading
-from servicebus_pair.core.blocking import Bridge
+from servicebus_pair.core.blocking import Bridge, _Running
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 ended = threading.Event()
@@ -167,3 +167,12 @@ def test_a_bridge_that_is_not_open_refuses_a_call_instead_of_waiting_for_ever(op
     assert inspect.getcoroutinestate(call) == inspect.CORO_CLOSED
     if not opened:
         bridge._loop.close()
+
+
+async def test_a_call_whose_caller_was_interrupted_before_it_began_never_begins() -> None:
+    call = answer()
+    running = _Running(call)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running.watched()
+    assert inspect.getcoroutinestate(call) == inspect.CORO_CLOSED
