@@ -73,7 +73,7 @@ with DAG(
             *("--output", OUTPUT),
             *("--run", "{{ run_id }}"),
             # Fixed per run: a retried task must send the same messages.
-            *("--scheduled-base", "{{ dag_run.run_after.int_timestamp }}"),
+            *("--scheduled-base", "{{ dag_run.run_after.timestamp() | int }}"),
             *("--manifest", MANIFEST),
             *("--health", "{{ ti.xcom_pull(task_ids='known_health') }}"),
         ],
