@@ -122,8 +122,8 @@ class PairSender:
             await self._shared.prober.ping(self.entity)
 
     async def _learn_limit(self, deadline: float | None) -> None:
-        """Ask the link for its batch limit, unless the primary cannot be asked now."""
-        if self._link.attached or self._board.current(self.entity).failed_over:
+        """Ask the link for its batch limit, which an attached one knows, unless the primary cannot be asked now."""
+        if self._board.current(self.entity).failed_over:
             return
         began = self._clock.now()
         try:
