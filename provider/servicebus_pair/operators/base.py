@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -44,9 +45,9 @@ class PairOperator(BaseOperator):
         """Run :meth:`aexecute` to its end."""
         return self.run_async(self.aexecute(context))
 
+    @abstractmethod
     async def aexecute(self, context: Context) -> Any:
         """Do the operator's work."""
-        raise NotImplementedError
 
     def run_async(self, call: Coroutine[Any, Any, ResultT]) -> ResultT:
         """Run ``call`` to its end; a kill or a time limit cancels it and closes the pair first."""
