@@ -93,3 +93,25 @@ def test_a_process_that_ends_too_early_is_reported_with_what_it_printed(processe
     processes.start("servicebus", [sys.executable, "-c", code], env=os.environ, cwd=tmp_path)
     with pytest.raises(StartError, match=r"servicebus ended with status 3(?s:.*)port 5672 is taken"):
         processes.wait_for_line("servicebus", "ready", after=0, seconds=10)
+
+
+def test_stopping_one_leaves_what_the_same_program_started_otherwise(
+    processes: Processes, stranger: subprocess.Popen[bytes], tmp_path: Path
+):
+    other = Processes(record=tmp_path / "other.json", logs=tmp_path)
+    try:
+        start(processes, "mine", DEAF, tmp_path)
+        start(other, "theirs", DEAF, tmp_path)
+        processes.stop()
+        other.check("theirs")
+        assert stranger.poll() is None
+    finally:
+        other.stop()
+
+
+def test_what_an_interrupt_kept_from_being_noted_is_stopped_too(processes: Processes, tmp_path: Path):
+    start(processes, "unnoted", DEAF, tmp_path)
+    [leader] = processes.members("unnoted")
+    processes._leaders.clear()
+    processes.stop()
+    assert not leader.is_running()

@@ -13,6 +13,7 @@ import os
 import signal
 import subprocess
 import time
+import uuid
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Leader", "Processes", "StartError", "stop_recorded"]
 
 CLOCK_SLACK = 3.0  # seconds; the start time is derived from the boot time, which moves when the clock is set
+MARK = "SERVICEBUS_PAIR_DEMO"  # in the environment of what is started: tells it from others' processes
 GRACE = 5.0  # seconds between asking and killing; nothing of the demo is kept, so nobody needs longer
 
 
@@ -63,6 +65,7 @@ class Processes:
         self._logs = logs
         self._leaders: list[Leader] = []
         self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._mark = uuid.uuid4().hex
 
     def start(self, name: str, command: Sequence[str], *, env: Mapping[str, str], cwd: Path) -> Path:
         """Start a process in a session of its own and return the log file that its output is added to."""
@@ -73,7 +76,7 @@ class Processes:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env=dict(env),
+                env={**env, MARK: self._mark},
                 cwd=cwd,
                 start_new_session=True,
             )
@@ -124,12 +127,20 @@ class Processes:
 
     def stop(self) -> None:
         """Stop everything that was started, the last one first, also what an interrupt kept from being noted."""
-        known = {leader.pid for leader in self._leaders}
-        own = [child for child in psutil.Process().children() if child.pid not in known]
-        stop([*reversed(self._leaders), *(Leader("unnoted", child.pid, child.create_time()) for child in own)])
+        stop([*reversed(self._leaders), *self._unnoted()])
         for child in self._children.values():
             child.wait()
         self._record.unlink(missing_ok=True)
+
+    def _unnoted(self) -> list[Leader]:
+        """Return what was started here and not written down, and nothing that somebody else started."""
+        known = {leader.pid for leader in self._leaders}
+        found = []
+        for child in psutil.Process().children():
+            with contextlib.suppress(psutil.Error):  # it has ended meanwhile
+                if child.pid not in known and child.environ().get(MARK) == self._mark:
+                    found.append(Leader("unnoted", child.pid, child.create_time()))
+        return found
 
 
 def stop_recorded(record: Path) -> list[str]:
