@@ -11,7 +11,7 @@ import pytest
 from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceNotFoundError
 from azure.core.pipeline.transport import AioHttpTransport, RequestsTransport
 from azure.servicebus.aio.management import ServiceBusAdministrationClient
-from azure.servicebus.management import AuthorizationRule, SqlRuleFilter, TrueRuleFilter
+from azure.servicebus.management import AuthorizationRule, TrueRuleFilter
 from azure.servicebus.management import ServiceBusAdministrationClient as BlockingAdministrationClient
 
 from servicebus_emulator.admin.server import AdminServer
@@ -415,16 +415,6 @@ async def test_a_new_subscription_has_the_default_rule_that_lets_all_pass(client
     assert isinstance((await client.get_rule("t", "s", "$default")).filter, TrueRuleFilter)
     with pytest.raises(ResourceNotFoundError):
         await client.get_rule("t", "s", "other")
-
-
-async def test_rules_cannot_be_written_yet_and_the_answer_says_so(client: ServiceBusAdministrationClient):
-    await client.create_topic("t")
-    await client.create_subscription("t", "s")
-
-    with pytest.raises(HttpResponseError, match="cannot be changed") as refused:
-        await client.create_rule("t", "s", "r", filter=SqlRuleFilter("a = 1"))
-
-    assert refused.value.status_code == 501
 
 
 async def test_rules_of_every_kind_are_read_with_their_values(

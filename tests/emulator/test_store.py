@@ -81,7 +81,7 @@ def test_every_field_of_every_description_is_kept(disk: Disk):
         rules=(
             RuleDescription(
                 "sql",
-                SqlFilter(expression="a = @b", parameters=(("b", TimeSpan(5)),)),
+                SqlFilter(expression="a = @b", parameters=(("@b", TimeSpan(5)),)),
                 SqlAction(expression="SET c = 1"),
             ),
             RuleDescription("correlation", CorrelationFilter(label="x", properties=(("n", 1.5), ("t", True)))),
