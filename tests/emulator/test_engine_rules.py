@@ -223,7 +223,7 @@ def test_a_message_that_a_filter_cannot_be_evaluated_for_is_dead_lettered_with_t
     (dead,) = fanout.received(SubQueue.DEAD_LETTER)
     assert dead.body == "zero"
     assert dead.properties["DeadLetterReason"] == "FilterEvaluationException"
-    assert dead.properties["DeadLetterErrorDescription"] == "an integer is divided by zero"
+    assert dead.properties["DeadLetterErrorDescription"] == "rule 'r': an integer is divided by zero"
 
 
 def test_without_dead_lettering_of_filter_errors_such_a_message_is_passed_over():

@@ -122,9 +122,19 @@ class RuleSet:
         """
         if self.passes_all:
             return [message.content]
-        matching = [rule for rule in self._rules if rule.matches(message.properties)]
-        plain = [message.content] if any(len(rule.action) == 0 for rule in matching) else []
-        return plain + [self._acted(rule, message) for rule in matching if len(rule.action) > 0]
+        plain: list[Content] = []
+        changed: list[Content] = []
+        for rule in self._rules:
+            try:
+                if not rule.matches(message.properties):
+                    continue
+                if len(rule.action) == 0:
+                    plain = [message.content]
+                else:
+                    changed.append(self._acted(rule, message))
+            except SqlEvaluationError as error:
+                raise SqlEvaluationError(f"rule {rule.name!r}: {error}") from error
+        return plain + changed
 
     def _acted(self, rule: _Rule, message: Examined) -> Content:
         named = message.properties.with_user(RULE_NAME, rule.name)
@@ -134,7 +144,7 @@ class RuleSet:
         try:
             return _Rule(rule.name, self._condition(rule), _statements(rule))
         except SqlSyntaxError as error:
-            return _Rule(rule.name, partial(_fail, f"rule {rule.name!r} cannot be read: {error}"), ())
+            return _Rule(rule.name, partial(_fail, f"the rule cannot be read: {error}"), ())
 
     def _condition(self, rule: RuleDescription) -> _Matches:
         if isinstance(rule.filter, CorrelationFilter):
