@@ -246,13 +246,14 @@ def test_no_message_is_decoded_for_subscriptions_that_receive_everything_or_noth
     namespace.create_subscription(SubscriptionDescription("t", "all"))
     namespace.create_subscription(SubscriptionDescription("t", "or", rules=(DEFAULT_RULE, sql("r", "n = 1"))))
     namespace.create_subscription(SubscriptionDescription("t", "none", rules=()))
+    namespace.create_subscription(SubscriptionDescription("t", "false", rules=(sql("r", "1=0", "SET n = 1"),)))
     topic = namespace.find("t")
     assert isinstance(topic, TopicEntity)
 
     topic.send([message("x")])
 
-    counts = {name: namespace.counts(f"t/Subscriptions/{name}").active for name in ("all", "or", "none")}
-    assert counts == {"all": 1, "or": 1, "none": 0}
+    counts = {name: namespace.counts(f"t/Subscriptions/{name}").active for name in ("all", "or", "none", "false")}
+    assert counts == {"all": 1, "or": 1, "none": 0, "false": 0}
 
 
 def test_a_rule_is_added_once_updated_in_its_place_and_removed_by_name():

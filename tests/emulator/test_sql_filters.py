@@ -235,6 +235,28 @@ def test_an_escaped_pattern_matches_exactly_its_text(text: str, more: str):
     assert like(text + more, pattern=pattern + "%", escape="~")
 
 
+TABLES = {
+    "AND": {"TT": "T", "TF": "F", "TU": "U", "FT": "F", "FF": "F", "FU": "F", "UT": "U", "UF": "F", "UU": "U"},
+    "OR": {"TT": "T", "TF": "T", "TU": "T", "FT": "T", "FF": "F", "FU": "U", "UT": "T", "UF": "U", "UU": "U"},
+}
+
+
+@pytest.mark.parametrize("word", TABLES)
+def test_the_documented_truth_tables_hold(word: str):
+    meaning = {"T": True, "F": False, "U": UNKNOWN}
+
+    for (left, right), expected in TABLES[word].items():
+        assert holds(f"{TRUTH[left]} {word} {TRUTH[right]}") is meaning[expected]
+
+
+@given(st.integers(-(2**62), 2**62), st.integers(-1000, 1000).filter(lambda each: each != 0))
+def test_integers_are_divided_towards_zero_and_the_remainder_fits(dividend: int, divisor: int):
+    message = MessageProperties(user={"a": dividend, "b": divisor})
+
+    assert holds("a / b * b + a % b = a", message)
+    assert holds(f"a / b = {abs(dividend) // abs(divisor) * (1 if (dividend < 0) == (divisor < 0) else -1)}", message)
+
+
 TRUTH = {"T": "1=1", "F": "1=0", "U": "missing=1"}
 conditions = st.recursive(
     st.sampled_from(list(TRUTH.values())),

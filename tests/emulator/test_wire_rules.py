@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -25,7 +26,8 @@ from azure.servicebus.management import (
 )
 from azure.servicebus.management import ServiceBusAdministrationClient as BlockingAdministrationClient
 
-from servicebus_emulator import HostedNamespace
+from servicebus_emulator import Emulator, HostedNamespace
+from servicebus_emulator.config import parse_config
 from servicebus_emulator.engine.descriptions import (
     CorrelationFilter,
     RuleDescription,
@@ -34,7 +36,7 @@ from servicebus_emulator.engine.descriptions import (
     SubscriptionDescription,
     TopicDescription,
 )
-from tests.emulator.talk import Talk, bodies
+from tests.emulator.talk import Talk, bodies, talk
 from tests.emulator.transport import BlockingPlainTransport, PlainTransport
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -169,6 +171,24 @@ async def test_messages_arrive_as_the_rules_select_and_change_them(
     assert [message.subject for message in received] == [None, "late", "late", None]
     names = [(message.application_properties or {}).get(b"RuleName") for message in received]
     assert names == [None, b"late", b"late", None]
+
+
+async def test_rules_of_the_configuration_file_are_at_work():
+    sql = {"FilterType": "Sql", "SqlFilter": {"SqlExpression": "n > 1"}, "Action": {"SqlExpression": "SET n = n * 2"}}
+    correlation = {"FilterType": "Correlation", "CorrelationFilter": {"Label": "late", "Properties": {"n": 1}}}
+    rules = [{"Name": "sql", "Properties": sql}, {"Name": "correlation", "Properties": correlation}]
+    topic = {"Name": "t", "Subscriptions": [{"Name": "s", "Rules": rules}]}
+    configs = parse_config(json.dumps({"UserConfig": {"Namespaces": [{"Name": "contoso", "Topics": [topic]}]}}))
+
+    async with Emulator(["contoso"], configs=configs) as emulator, talk(emulator["contoso"]) as sdk:
+        sender = sdk.client.get_topic_sender("t")
+        receiver = sdk.client.get_subscription_receiver("t", "s", max_wait_time=2)
+        async with sdk.opened(sender, receiver):
+            sent = [ServiceBusMessage("x", subject="late", application_properties={"n": n}) for n in (0, 1, 2)]
+            await sender.send_messages(sent)
+            received = await receiver.receive_messages(10, max_wait_time=2)
+
+    assert [(message.application_properties or {})[b"n"] for message in received] == [1, 4]
 
 
 async def ask(receiver: ServiceBusReceiver, operation: str, body: dict[str, Any]) -> Any:

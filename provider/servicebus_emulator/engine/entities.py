@@ -53,8 +53,6 @@ def locate_queue(key: int) -> tuple[int, SubQueue]:
 _NO_SESSION = DeadLetterMark(
     "Session ID is null", "Session enabled entity doesn't allow a message whose session identifier is null."
 )
-
-
 _FILTER_FAILED = "FilterEvaluationException"
 
 
@@ -261,13 +259,16 @@ class SubscriptionEntity(_Receivable):
             self.main.add(content, number=number, time_to_live=time_to_live, origin=origin)
 
     def _reject(self, content: Content, *, error: SqlEvaluationError, origin: int) -> None:
-        _log.warning("subscription %s: a rule cannot be evaluated: %s", self.description.path, error)
-        if self.description.dead_lettering_on_filter_evaluation_exceptions:
-            mark = DeadLetterMark(_FILTER_FAILED, str(error))
-            number = self.sequence.next()
-            self.part(SubQueue.DEAD_LETTER).add(
-                content, number=number, time_to_live=None, origin=origin, dead_letter=mark
-            )
+        if not self.description.dead_lettering_on_filter_evaluation_exceptions:
+            _log.warning("subscription %s: passed over a message: %s", self.description.path, error)
+            return
+        self.part(SubQueue.DEAD_LETTER).add(
+            content,
+            number=self.sequence.next(),
+            time_to_live=None,
+            origin=origin,
+            dead_letter=DeadLetterMark(_FILTER_FAILED, str(error)),
+        )
 
     def _find_rule(self, name: str) -> RuleDescription | None:
         wanted = name.casefold()

@@ -33,6 +33,8 @@ __all__ = ["RULE_NAME", "Examined", "PropertyCodec", "RuleSet", "UnreadableConte
 
 RULE_NAME: Final = "RuleName"
 
+_FALSE_FILTER: Final = SqlFilter(expression="1=0")
+
 _Matches = Callable[[MessageProperties], bool]
 
 
@@ -113,7 +115,8 @@ class RuleSet:
         self._evaluation = Evaluation(new_uuid=new_uuid)
         acting = any(rule.action is not None for rule in rules)
         self.passes_all: Final = not acting and any(rule.matches_all for rule in rules)
-        self._rules = () if self.passes_all else tuple(self._prepare(rule) for rule in rules)
+        asking = () if self.passes_all else (rule for rule in rules if rule.filter != _FALSE_FILTER)
+        self._rules = tuple(self._prepare(rule) for rule in asking)
 
     def select(self, message: Examined) -> list[Content]:
         """Return what the subscription receives of a message: nothing, the message, changed copies, or both.
