@@ -155,7 +155,7 @@ def test_an_action_changes_what_it_names_and_keeps_all_else_byte_for_byte():
         ("i = 1 AND d = 2.5 AND f < 0.6 AND b = TRUE AND s = 'é'", True),
         ("u = @id OR raw = 'x'", False),
         ("none IS NULL AND EXISTS(none) AND NOT EXISTS(other)", True),
-        ("at > @early", True),
+        ("at > @early AND at > @unzoned", True),
     ],
 )
 def test_properties_of_every_amqp_type_can_be_asked_for(expression: str, matches: bool):
@@ -163,6 +163,7 @@ def test_properties_of_every_amqp_type_can_be_asked_for(expression: str, matches
         ("@ttl", TimeSpan.parse("PT5S")),
         ("@id", "00000000-0000-0000-0000-000000000005"),
         ("@early", datetime(2020, 1, 1, tzinfo=UTC)),
+        ("@unzoned", datetime(2020, 1, 1)),  # noqa: DTZ001 - a time without a zone is in UTC
     )
     fanout = Fanout(RuleDescription("r", SqlFilter(expression=expression, parameters=parameters)))
     properties = {"i": 1, "d": 2.5, "f": 0.5, "b": True, "s": "é", "u": UUID(int=5), "none": None, "raw": b"x"}

@@ -48,6 +48,7 @@ VALUES: dict[str, str | float | bool | datetime | timedelta] = {
     "double": 2.5,
     "flag": True,
     "time": datetime(2026, 11, 20, 12, tzinfo=UTC),
+    "time without a zone": datetime(2026, 11, 20, 12),  # noqa: DTZ001 - as the client's own tests use it
     "span": timedelta(minutes=90),
 }
 _numbers = count(1)

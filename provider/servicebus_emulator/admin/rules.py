@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 from xml.etree.ElementTree import Element
 
@@ -96,7 +96,8 @@ def _typed(value: FilterValue) -> tuple[str, str]:
         case float():
             return "double", repr(value)
         case datetime():
-            return "dateTime", format_time(value)
+            # A time without a zone goes back without one: the official clients compare it with what they sent.
+            return "dateTime", value.isoformat() if value.tzinfo is None else format_time(value)
         case TimeSpan():
             return "duration", str(value)
         case str():
@@ -189,17 +190,12 @@ def _boolean(text: str) -> bool:
     return values[text]
 
 
-def _moment(text: str) -> datetime:
-    moment = datetime.fromisoformat(text.strip())
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
-
-
 _DECODERS: Final[Mapping[str, Callable[[str], FilterValue]]] = {
     "string": str,
     "int": _whole,
     "long": _whole,
     "double": float,
     "boolean": _boolean,
-    "dateTime": _moment,
+    "dateTime": datetime.fromisoformat,
     "duration": TimeSpan.parse,
 }

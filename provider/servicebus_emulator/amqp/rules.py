@@ -21,6 +21,7 @@ from servicebus_emulator.engine.descriptions import (
     SqlFilter,
 )
 from servicebus_emulator.engine.errors import InvalidArgument
+from servicebus_emulator.engine.sql.values import in_utc
 
 __all__ = ["describe_rule", "read_rule"]
 
@@ -74,7 +75,7 @@ def _describe_filter(described: RuleFilter) -> Described:
         constant = _CONSTANT_FILTERS.get(described.expression)
         return Described(_SQL, [described.expression]) if constant is None else Described(constant, [])
     texts: list[Value] = [getattr(described, attribute) for attribute in _TEXTS.values()]
-    properties: dict[Value, Value] = {name: property_value(value) for name, value in described.properties}
+    properties: dict[Value, Value] = {name: property_value(in_utc(value)) for name, value in described.properties}
     return Described(_CORRELATION, [*texts, properties])
 
 

@@ -27,7 +27,7 @@ from servicebus_emulator.engine.sql.evaluation import Evaluation
 from servicebus_emulator.engine.sql.nodes import Statement
 from servicebus_emulator.engine.sql.parser import parse_action, parse_filter
 from servicebus_emulator.engine.sql.properties import MessageProperties
-from servicebus_emulator.engine.sql.values import equal
+from servicebus_emulator.engine.sql.values import SqlValue, equal, in_utc
 
 __all__ = ["RULE_NAME", "Examined", "PropertyCodec", "RuleSet", "UnreadableContents", "check_rule"]
 
@@ -151,8 +151,8 @@ class RuleSet:
 
     def _condition(self, rule: RuleDescription) -> _Matches:
         if isinstance(rule.filter, CorrelationFilter):
-            return partial(_correlates, _expected(rule.filter), rule.filter.properties)
-        predicate = parse_filter(rule.filter.expression, parameters=dict(rule.filter.parameters))
+            return partial(_correlates, _expected(rule.filter), _values(rule.filter.properties))
+        predicate = parse_filter(rule.filter.expression, parameters=_values(rule.filter.parameters))
         return lambda properties: self._evaluation.holds(predicate, properties) is True
 
 
@@ -169,13 +169,15 @@ def check_rule(rule: RuleDescription) -> None:
         _check(
             "sql_filter",
             described.expression,
-            lambda: parse_filter(described.expression, parameters=dict(described.parameters)),
+            lambda: parse_filter(described.expression, parameters=_values(described.parameters)),
         )
     elif described == CorrelationFilter():
         raise DescriptionError("correlation_filter", value="empty", allowed="at least one property to compare")
     action = rule.action
     if action is not None:
-        _check("action", action.expression, lambda: parse_action(action.expression, parameters=dict(action.parameters)))
+        _check(
+            "action", action.expression, lambda: parse_action(action.expression, parameters=_values(action.parameters))
+        )
 
 
 def _texts(rule: RuleDescription) -> Iterator[tuple[str, str]]:
@@ -202,7 +204,7 @@ def _check(field: str, expression: str, parse: Callable[[], object]) -> None:
 def _statements(rule: RuleDescription) -> tuple[Statement, ...]:
     if rule.action is None:
         return ()
-    return parse_action(rule.action.expression, parameters=dict(rule.action.parameters))
+    return parse_action(rule.action.expression, parameters=_values(rule.action.parameters))
 
 
 def _expected(described: CorrelationFilter) -> Mapping[str, str]:
@@ -211,11 +213,13 @@ def _expected(described: CorrelationFilter) -> Mapping[str, str]:
     return {name: value for name, value in named.items() if name != "properties" and value is not None}
 
 
-def _correlates(
-    system: Mapping[str, str], user: tuple[tuple[str, FilterValue], ...], properties: MessageProperties
-) -> bool:
+def _values(pairs: tuple[tuple[str, FilterValue], ...]) -> Mapping[str, SqlValue]:
+    return {name: in_utc(value) for name, value in pairs}
+
+
+def _correlates(system: Mapping[str, str], user: Mapping[str, SqlValue], properties: MessageProperties) -> bool:
     return all(equal(properties.system_value(name), value) for name, value in system.items()) and all(
-        equal(properties.user_value(name), value) for name, value in user
+        equal(properties.user_value(name), value) for name, value in user.items()
     )
 
 

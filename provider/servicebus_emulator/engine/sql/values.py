@@ -15,7 +15,7 @@ from uuid import UUID
 from servicebus_emulator.engine.sql.errors import SqlEvaluationError
 from servicebus_emulator.engine.timespan import TimeSpan
 
-__all__ = ["SqlValue", "calculate", "compare", "equal", "is_number", "negate", "text_of"]
+__all__ = ["SqlValue", "calculate", "compare", "equal", "in_utc", "is_number", "negate", "text_of"]
 
 SqlValue = None | bool | int | float | str | datetime | TimeSpan | UUID | bytes
 """What a property or expression can be; a ``datetime`` is aware."""
@@ -31,6 +31,11 @@ _COMPARISONS: Final[Mapping[str, Callable[..., bool]]] = {
     ">=": operator.ge,
 }
 _EQUALITY: Final = frozenset({"=", "<>"})
+
+
+def in_utc(value: SqlValue) -> SqlValue:
+    """Return a value of a rule as expressions take it: a time without a zone is in UTC."""
+    return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
 
 
 def is_number(value: SqlValue) -> TypeGuard[int | float]:
