@@ -286,6 +286,13 @@ WRONG = RuleDescription("r", SqlFilter(expression="a ="))
         lambda namespace: namespace.create_subscription(SubscriptionDescription("t", "s2", rules=(WRONG,))),
         lambda namespace: namespace.add_rule("t", "s", sql("r", "a = '\x00'")),
         lambda namespace: namespace.add_rule("t", "s", RuleDescription("r", CorrelationFilter())),
+        lambda namespace: namespace.add_rule("t", "s", RuleDescription("r", CorrelationFilter(label="\x01"))),
+        lambda namespace: namespace.add_rule(
+            "t", "s", RuleDescription("r", CorrelationFilter(properties=(("n", 2**63),)))
+        ),
+        lambda namespace: namespace.add_rule(
+            "t", "s", RuleDescription("r", SqlFilter(expression="1=1", parameters=(("@\x00", 1),)))
+        ),
         lambda namespace: namespace.add_rule("t", "s", sql("r", "a = 1", "DROP a")),
     ],
 )

@@ -124,3 +124,12 @@ def test_values_of_every_type_are_read_or_unknown(data: bytes, value: SqlValue):
 def test_a_message_that_cannot_be_read_is_an_error_of_evaluation(data: bytes):
     with pytest.raises(SqlEvaluationError, match="cannot be read"):
         CODEC.read(content(data))
+
+
+@pytest.mark.parametrize("value", [2**64 - 1, "\ud800"])
+def test_a_value_that_amqp_cannot_carry_is_an_error_of_evaluation(value: SqlValue):
+    sent = content(BODY)
+    before = CODEC.read(sent)
+
+    with pytest.raises(SqlEvaluationError, match="a property cannot be set"):
+        CODEC.revise(sent, before=before, after=before.with_user("n", value))

@@ -78,17 +78,13 @@ class AmqpProperties:
     def revise(self, content: Content, *, before: MessageProperties, after: MessageProperties) -> Content:
         """Return a message in which what differs between `before` and `after` was changed, and nothing else.
 
-        :raises SqlEvaluationError: when a new value does not fit into its AMQP type.
+        :raises SqlEvaluationError: when a new value has no form in AMQP.
         """
         fields, pairs, rest = _split(content.sections)
-        for name, at in _FIELDS.items():
-            value = after.system.get(name)
-            if value != before.system.get(name):
-                fields += [NULL] * (at + 1 - len(fields))
-                fields[at] = _field(name, value)
         try:
+            _revise_fields(fields, before=before.system, after=after.system)
             body = _revised_pairs(pairs, before=before.user, after=after.user)
-        except MalformedNumberError as error:
+        except (ValueError, MalformedNumberError) as error:
             raise SqlEvaluationError(f"a property cannot be set: {error}") from error
         written = _PROPERTIES + encode_compound(_LIST, body=b"".join(fields), count=len(fields))
         if len(body) > 0:
@@ -144,6 +140,14 @@ def _named(items: list[bytes]) -> Iterator[tuple[str, bytes]]:
         name = decode_text(key)
         if name is not None:
             yield name, value
+
+
+def _revise_fields(fields: list[bytes], *, before: Mapping[str, SqlValue], after: Mapping[str, SqlValue]) -> None:
+    for name, at in _FIELDS.items():
+        value = after.get(name)
+        if value != before.get(name):
+            fields += [NULL] * (at + 1 - len(fields))
+            fields[at] = _field(name, value)
 
 
 def _revised_pairs(items: list[bytes], *, before: Mapping[str, SqlValue], after: Mapping[str, SqlValue]) -> list[bytes]:

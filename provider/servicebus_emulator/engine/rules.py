@@ -33,6 +33,7 @@ __all__ = ["RULE_NAME", "Examined", "PropertyCodec", "RuleSet", "UnreadableConte
 
 RULE_NAME: Final = "RuleName"
 
+_INT64: Final = 2**63
 _FALSE_FILTER: Final = SqlFilter(expression="1=0")
 
 _Matches = Callable[[MessageProperties], bool]
@@ -161,9 +162,11 @@ def check_rule(rule: RuleDescription) -> None:
 
     :raises DescriptionError: when its filter or action does not follow the language, or asks for nothing.
     """
-    for name, text in _texts(rule):
-        if NOT_IN_XML.search(text) is not None:
-            raise DescriptionError(name, value=text, allowed="characters that XML can carry")
+    for name, value in _given(rule):
+        if isinstance(value, str) and NOT_IN_XML.search(value) is not None:
+            raise DescriptionError(name, value=value, allowed="characters that XML can carry")
+        if isinstance(value, int) and not -_INT64 <= value < _INT64:
+            raise DescriptionError(name, value=value, allowed=f"{-_INT64} .. {_INT64 - 1}")
     described = rule.filter
     if isinstance(described, SqlFilter):
         _check(
@@ -180,18 +183,15 @@ def check_rule(rule: RuleDescription) -> None:
         )
 
 
-def _texts(rule: RuleDescription) -> Iterator[tuple[str, str]]:
-    described = rule.filter
+def _given(rule: RuleDescription) -> Iterator[tuple[str, object]]:
+    """Yield all that a rule says, by the name under which a fault is reported."""
+    described, action = rule.filter, rule.action
+    for part in (described, action):
+        yield from () if part is None else ((field.name, getattr(part, field.name)) for field in fields(part))
     pairs = described.properties if isinstance(described, CorrelationFilter) else described.parameters
-    for part in (described, rule.action):
-        for field in () if part is None else fields(part):
-            value = getattr(part, field.name)
-            if isinstance(value, str):
-                yield field.name, value
-    for name, given in (*pairs, *(() if rule.action is None else rule.action.parameters)):
+    for name, value in (*pairs, *(() if action is None else action.parameters)):
         yield "properties", name
-        if isinstance(given, str):
-            yield name, given
+        yield name, value
 
 
 def _check(field: str, expression: str, parse: Callable[[], object]) -> None:
