@@ -9,8 +9,6 @@ to live and ten deliveries).
 from __future__ import annotations
 
 import json
-import logging
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
@@ -18,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 from servicebus_emulator.admin.fields import property_name, property_types
 from servicebus_emulator.engine.descriptions import (
     DEFAULT_RULE,
+    NOT_IN_XML,
     CorrelationFilter,
     DescriptionError,
     EntityStatus,
@@ -31,6 +30,7 @@ from servicebus_emulator.engine.descriptions import (
     TopicDescription,
     check_name,
 )
+from servicebus_emulator.engine.rules import check_rule
 from servicebus_emulator.engine.timespan import TimeSpan
 
 if TYPE_CHECKING:
@@ -44,10 +44,7 @@ T = TypeVar("T")
 _NOT_IN_FILES: Final = frozenset({"AuthorizationRules"})
 _LOGGING_TYPES: Final = ("File", "Console", "File,Console", "Console,File")
 
-_NOT_IN_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _LONGEST_SHOWN: Final = 100
-
-_log = logging.getLogger(__name__)
 
 
 class ConfigError(ValueError):
@@ -76,24 +73,13 @@ class NamespaceConfig:
 
 
 def load_config(path: Path) -> tuple[NamespaceConfig, ...]:
-    """Read a configuration file and say which of its rules are kept without effect.
+    """Read a configuration file.
 
     :param path: the file, JSON in UTF-8.
     :raises ConfigError: naming the place in the file, the value and what is allowed.
     :raises OSError: when the file cannot be read.
     """
-    namespaces = parse_config(path.read_text(encoding="utf-8"))
-    for namespace in namespaces:
-        for subscription in namespace.subscriptions:
-            for rule in subscription.rules:
-                if not rule.matches_all:
-                    _log.warning(
-                        "namespace %s: rule %s of %s is kept but not applied: subscriptions receive every message",
-                        namespace.name,
-                        rule.name,
-                        subscription.path,
-                    )
-    return namespaces
+    return parse_config(path.read_text(encoding="utf-8"))
 
 
 def parse_config(text: str) -> tuple[NamespaceConfig, ...]:
@@ -152,7 +138,7 @@ class _Node:
     def text(self) -> str:
         if not isinstance(self.value, str):
             self.refuse("a string")
-        if _NOT_IN_XML.search(self.value) is not None:
+        if NOT_IN_XML.search(self.value) is not None:
             self.refuse("a string of characters that XML can carry, as the administration API must")
         return self.value
 
@@ -246,10 +232,17 @@ def _rule(node: _Node) -> RuleDescription:
     chosen = _filter(members["Properties"], properties=properties)
     return _described(
         node,
-        make=lambda: RuleDescription(
-            name, filter=chosen, action=None if expression is None else SqlAction(expression=expression)
+        make=lambda: _checked(
+            RuleDescription(
+                name, filter=chosen, action=None if expression is None else SqlAction(expression=expression)
+            )
         ),
     )
+
+
+def _checked(rule: RuleDescription) -> RuleDescription:
+    check_rule(rule)
+    return rule
 
 
 def _filter(node: _Node, *, properties: Mapping[str, _Node]) -> RuleFilter:

@@ -15,6 +15,7 @@ from servicebus_emulator.admin.server import AdminServer
 from servicebus_emulator.amqp.attach import attach
 from servicebus_emulator.amqp.broker import Broker
 from servicebus_emulator.amqp.connection import AmqpConnection
+from servicebus_emulator.amqp.properties import AmqpProperties
 from servicebus_emulator.config import NamespaceConfig
 from servicebus_emulator.engine.clock import Clock, SystemClock
 from servicebus_emulator.engine.errors import EntityExists
@@ -75,6 +76,7 @@ class HostedNamespace:
             clock=clock,
             journal=self._journal,
             snapshot=None if self._journal is None else self._journal.snapshot(),
+            codec=AmqpProperties(),
         )
         if config is not None:
             _create_entities(self.namespace, config=config)

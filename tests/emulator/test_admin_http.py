@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import io
 import logging
 import re
@@ -12,7 +13,13 @@ import pytest
 from aiohttp import ClientSession
 
 from servicebus_emulator.admin.server import AdminServer
-from servicebus_emulator.engine.descriptions import EntityStatus, QueueDescription, RuleDescription, TopicDescription
+from servicebus_emulator.engine.descriptions import (
+    EntityStatus,
+    QueueDescription,
+    RuleDescription,
+    SubscriptionDescription,
+    TopicDescription,
+)
 from servicebus_emulator.engine.namespace import Namespace
 from servicebus_emulator.engine.timespan import TimeSpan
 
@@ -202,17 +209,35 @@ async def test_a_subscription_may_name_the_rule_that_lets_all_pass(
     assert namespace.get_subscription("t", "s").rules == (RuleDescription("first"),)
 
 
-async def test_a_subscription_that_would_filter_is_refused_as_long_as_nothing_filters(
-    http: ClientSession, namespace: Namespace
+RULE_FAULTS = {
+    "<Filter i:type='SqlFilter'/>": "sql_expression is None; allowed: an expression",
+    "<Filter i:type='SqlFilter'><SqlExpression>a = </SqlExpression></Filter>": "found the end at character 5",
+    "<Filter i:type='CorrelationFilter'/>": "correlation_filter is 'empty'; allowed: at least one property",
+    "<Filter i:type='PrefixFilter'/>": "filter is 'PrefixFilter'; allowed: TrueFilter, FalseFilter",
+    "<Action i:type='SqlRuleAction'><SqlExpression>a = 1</SqlExpression></Action>": "allowed: SET or REMOVE",
+    "<Action i:type='Forward'/>": "action is 'Forward'; allowed: EmptyRuleAction, SqlRuleAction",
+    "<Filter i:type='CorrelationFilter'><Properties><KeyValueOfstringanyType><Key>n</Key>"
+    "<Value i:type='d:int'>one</Value></KeyValueOfstringanyType></Properties></Filter>": "n is 'one'; allowed: a",
+    "<Filter i:type='CorrelationFilter'><Properties><KeyValueOfstringanyType><Key>n</Key>"
+    "<Value i:type='d:decimal'>1</Value></KeyValueOfstringanyType></Properties></Filter>": "n is 'decimal'; allowed: a",
+}
+
+
+@pytest.mark.parametrize(("rule", "reason"), RULE_FAULTS.items())
+async def test_a_rule_that_cannot_work_is_refused_with_the_reason(
+    http: ClientSession, namespace: Namespace, rule: str, reason: str
 ):
     namespace.create_topic(TopicDescription("t"))
-    rule = "<DefaultRuleDescription><Filter i:type='SqlFilter'/></DefaultRuleDescription>"
+    namespace.create_subscription(SubscriptionDescription("t", "kept"))
+    default = entry(f"<DefaultRuleDescription>{rule}</DefaultRuleDescription>", kind="SubscriptionDescription")
+    added = entry(rule, kind="RuleDescription")
 
-    async with http.put(f"/t/Subscriptions/s?{VERSION}", data=entry(rule, kind="SubscriptionDescription")) as response:
-        assert response.status == 501
-        assert "filter SqlFilter" in await response.text()
+    for url, document in (("/t/Subscriptions/s", default), ("/t/Subscriptions/kept/rules/r", added)):
+        async with http.put(f"{url}?{VERSION}", data=document) as response:
+            assert response.status == 400
+            assert reason in html.unescape(await response.text())
 
-    assert namespace.list_subscriptions("t") == ()
+    assert namespace.list_subscriptions("t") == (SubscriptionDescription("t", "kept"),)
 
 
 @pytest.mark.parametrize(

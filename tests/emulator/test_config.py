@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import copy
 import json
-import logging
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from servicebus_emulator.config import ConfigError, load_config, parse_config
+from servicebus_emulator.config import ConfigError, parse_config
 from servicebus_emulator.engine.descriptions import (
     INT_MAX,
     CorrelationFilter,
@@ -23,9 +22,6 @@ from servicebus_emulator.engine.descriptions import (
     TopicDescription,
 )
 from servicebus_emulator.engine.timespan import TimeSpan
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HOUR = TimeSpan.of(timedelta(hours=1))
 WINDOW = TimeSpan.of(timedelta(seconds=20))
@@ -244,6 +240,16 @@ RULE = f"{SUBSCRIPTION}.Rules.0.Properties"
             r"Subscriptions\[0\].Rules is .*; allowed: each rule name once",
         ),
         (f"{SUBSCRIPTION}.Rules.0.Name", "a/b", r"Rules\[0\].Name is 'a/b'; allowed: 1 to 50"),
+        (
+            f"{SUBSCRIPTION}.Rules.1.Properties.SqlFilter.SqlExpression",
+            "minutes >",
+            r"Rules\[1\].Properties.SqlFilter is 'minutes >'; allowed: an expression, but it has found the end at",
+        ),
+        (
+            f"{SUBSCRIPTION}.Rules.1.Properties.Action.SqlExpression",
+            "late = 1",
+            r"Rules\[1\].Properties.Action is 'late = 1'; allowed: .* found 'late' at character 1; allowed: SET or",
+        ),
         (f"{RULE}.FilterType", "Regex", r"Rules\[0\].Properties.FilterType is 'Regex'; allowed: Sql, Correlation"),
         (
             f"{RULE}.FilterType",
@@ -280,17 +286,3 @@ def test_namespaces_have_different_names():
 def test_what_is_no_json_document_of_this_kind_is_refused(text: str, message: str):
     with pytest.raises(ConfigError, match=message):
         parse_config(text)
-
-
-def test_rules_without_effect_are_named_when_a_file_is_loaded(tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    file = tmp_path / "config.json"
-    file.write_text(json.dumps(ORIGINAL), encoding="utf-8")
-
-    with caplog.at_level(logging.WARNING):
-        namespaces = load_config(file)
-
-    assert namespaces == parse_config(json.dumps(ORIGINAL))
-    assert [message.partition(" is kept")[0] for message in caplog.messages] == [
-        "namespace sbemulatorns: rule by-property of delays/Subscriptions/filtered",
-        "namespace sbemulatorns: rule by-sql of delays/Subscriptions/filtered",
-    ]

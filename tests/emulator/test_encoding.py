@@ -117,6 +117,17 @@ def test_a_batch_envelope_holds_messages_of_their_own(bodies: list[bytes]):
     assert [content.sections for content in read_transfer(envelope, new_id=lambda: "given")] == inner
 
 
+def test_a_batch_envelope_may_repeat_the_properties_of_its_first_message_and_no_others():
+    numbered = [section(Code.APPLICATION_PROPERTIES, mapped(encode("n"), encode(number))) for number in (1, 2)]
+    inner = [section(Code.PROPERTIES, listed(encode("id"))) + each + section(Code.VALUE, NULL) for each in numbered]
+    data = b"".join(section(Code.DATA, encode(each)) for each in inner)
+
+    of_first, of_second = (read_transfer(each + data, new_id=lambda: "given") for each in numbered)
+
+    assert [content.sections for content in of_first] == inner
+    assert [content.sections.endswith(numbered[1] + data) for content in of_second] == [True]
+
+
 @pytest.mark.parametrize(
     "body", [b"", b"\x00", b"\x00\x53", b"\x00\x53\x75", b"\x00\x53\x75\xa0\x05x", b"\x00\x53\x01\x40"]
 )
@@ -191,6 +202,7 @@ def test_rubbish_is_refused_by_name(data: bytes):
             st.binary(max_size=300),
             st.uuids(),
             st.integers(0, 2**31 - 1).map(Int),
+            st.floats(allow_nan=False),
         ),
         lambda inner: st.one_of(st.lists(inner, max_size=5), st.dictionaries(st.text(max_size=5), inner, max_size=5)),
         max_leaves=10,

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
 
@@ -22,12 +22,14 @@ from azure.servicebus import ServiceBusClient as SyncClient
 from azure.servicebus import ServiceBusMessage, ServiceBusReceiveMode
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 from azure.servicebus.exceptions import ServiceBusError
+from azure.servicebus.management import ServiceBusAdministrationClient, SqlRuleFilter
 
 from servicebus_emulator import Emulator, EmulatorProcess
 from servicebus_emulator.engine.descriptions import QueueDescription
 from servicebus_emulator.engine.journal import JournalError
 from servicebus_emulator.store.sqlite import SqliteJournal
 from tests.emulator.talk import bodies, talk
+from tests.emulator.transport import BlockingPlainTransport
 
 
 @pytest.fixture(autouse=True)
@@ -202,6 +204,41 @@ async def test_nothing_that_was_answered_is_lost_by_kill_9(config: Path, tmp_pat
     assert set(left) | set(completed.ids) >= {str(i) for i in range(1000)} - {str(len(completed.ids))}
     assert set(left).isdisjoint(completed.ids)
     assert 20 <= len(completed.ids) < 1000
+
+
+def rules_of(process: EmulatorProcess, *, change: Callable[[ServiceBusAdministrationClient], object]) -> list[str]:
+    """Change rules of the subscription "s", and return what its rules are then."""
+    with ServiceBusAdministrationClient.from_connection_string(
+        process["contoso"].admin_connection_string, transport=BlockingPlainTransport()
+    ) as client:
+        change(client)
+        return [f"{rule.name}: {rule.filter.sql_expression}" for rule in client.list_rules("t", "s")]
+
+
+def test_a_change_of_rules_that_was_answered_survives_kill_9(config: Path, tmp_path: Path):
+    def begin(client: ServiceBusAdministrationClient) -> None:
+        client.create_topic("t")
+        client.create_subscription("t", "s")
+        client.create_rule("t", "s", "late", filter=SqlRuleFilter("minutes > @n", parameters={"@n": 60}))
+        client.create_rule("t", "s", "gone", filter=SqlRuleFilter("1=0"))
+
+    def end(client: ServiceBusAdministrationClient) -> None:
+        client.delete_rule("t", "s", "$Default")
+        client.delete_rule("t", "s", "gone")
+
+    process = EmulatorProcess(["contoso"], config=config, data=tmp_path / "data")
+    try:
+        for change, expected in (
+            (begin, ["$Default: 1=1", "late: minutes > @n", "gone: 1=0"]),
+            (lambda _: None, ["$Default: 1=1", "late: minutes > @n", "gone: 1=0"]),
+            (end, ["late: minutes > @n"]),
+            (lambda _: None, ["late: minutes > @n"]),
+        ):
+            process.start()
+            assert rules_of(process, change=change) == expected
+            process.kill()
+    finally:
+        process.stop()
 
 
 async def test_a_namespace_that_cannot_store_answers_nothing_and_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -10,7 +10,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from proton import Message as ProtonMessage
 
+from servicebus_emulator.amqp.incoming import read_message
+from servicebus_emulator.amqp.properties import AmqpProperties
 from servicebus_emulator.engine.descriptions import (
     INT_MAX,
     AccessRight,
@@ -24,7 +27,7 @@ from servicebus_emulator.engine.descriptions import (
     SubscriptionDescription,
     TopicDescription,
 )
-from servicebus_emulator.engine.entities import QueueEntity, SubQueue, SubscriptionEntity
+from servicebus_emulator.engine.entities import QueueEntity, SubQueue, SubscriptionEntity, TopicEntity
 from servicebus_emulator.engine.errors import EntityNotFound
 from servicebus_emulator.engine.journal import JournalError
 from servicebus_emulator.engine.namespace import Namespace
@@ -44,7 +47,9 @@ class Disk:
     @contextmanager
     def namespace(self) -> Iterator[Namespace]:
         with closing(SqliteJournal(self.path)) as journal:
-            yield Namespace("contoso", clock=self.clock, journal=journal, snapshot=journal.snapshot())
+            yield Namespace(
+                "contoso", clock=self.clock, journal=journal, snapshot=journal.snapshot(), codec=AmqpProperties()
+            )
 
 
 @pytest.fixture
@@ -81,7 +86,7 @@ def test_every_field_of_every_description_is_kept(disk: Disk):
         rules=(
             RuleDescription(
                 "sql",
-                SqlFilter(expression="a = @b", parameters=(("b", TimeSpan(5)),)),
+                SqlFilter(expression="a = @b", parameters=(("@b", TimeSpan(5)),)),
                 SqlAction(expression="SET c = 1"),
             ),
             RuleDescription("correlation", CorrelationFilter(label="x", properties=(("n", 1.5), ("t", True)))),
@@ -96,6 +101,27 @@ def test_every_field_of_every_description_is_kept(disk: Disk):
         assert namespace.list_queues() == (queue,)
         assert namespace.list_topics() == (topic,)
         assert namespace.list_subscriptions("delays") == (subscription,)
+
+
+def test_a_stored_rule_that_cannot_be_read_does_not_keep_the_folder_from_opening(disk: Disk):
+    """An older version took rules from its configuration file without reading them."""
+    never_read = SubscriptionDescription("t", "s", rules=(RuleDescription("r", SqlFilter(expression="a ==")),))
+    with disk.namespace() as namespace:
+        namespace.create_topic(TopicDescription("t"))
+        namespace.create_subscription(replace(never_read, rules=()))
+        namespace.update_subscription(never_read)
+    with disk.namespace() as namespace:
+        assert namespace.list_subscriptions("t") == (never_read,)
+        topic = namespace.find("t")
+        assert isinstance(topic, TopicEntity)
+        empty = read_message(bytes(ProtonMessage().encode()), new_id=lambda: "given")
+        topic.send([empty])
+        (dead,) = namespace.find("t/Subscriptions/s").part(SubQueue.DEAD_LETTER).take(1)
+        assert dead.dead_letter is not None
+        assert "rule 'r': the rule cannot be read: found '='" in str(dead.dead_letter.description)
+        namespace.update_rule("t", "s", RuleDescription("r"))
+        topic.send([empty])
+        assert namespace.counts("t/Subscriptions/s").active == 1
 
 
 def test_messages_come_back_in_the_state_they_were_in(disk: Disk):

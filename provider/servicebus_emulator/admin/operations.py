@@ -8,7 +8,7 @@ from servicebus_emulator.admin.atom import error_document
 from servicebus_emulator.admin.markup import MarkupError
 from servicebus_emulator.admin.reading import Reader
 from servicebus_emulator.admin.requests import Answer, Request
-from servicebus_emulator.admin.resources import Entity, Resource, Subscription, Unknown, resource_at, url_path
+from servicebus_emulator.admin.resources import Entity, Resource, Rule, Subscription, Unknown, resource_at, url_path
 from servicebus_emulator.admin.writing import Writer
 from servicebus_emulator.engine.descriptions import DescriptionError
 from servicebus_emulator.engine.errors import BrokerError, EntityNotFound, OperationNotSupported
@@ -52,6 +52,9 @@ class Administration:
         return Answer(200, self._reader.read(resource, request=request))
 
     def _put(self, resource: Resource, request: Request) -> Answer:
+        if isinstance(resource, Rule):
+            self._writer.put_rule(resource, document=request.body, update=request.update)
+            return Answer(200 if request.update else 201, self._reader.read(resource, request=request))
         target = _changeable(resource)
         if request.update:
             description = self._writer.update(target, document=request.body)
@@ -60,7 +63,10 @@ class Administration:
         return Answer(200 if request.update else 201, self._reader.entry_of(description, request=request))
 
     def _delete(self, resource: Resource, _: Request) -> Answer:
-        self._writer.delete(_changeable(resource))
+        if isinstance(resource, Rule):
+            self._writer.delete_rule(resource)
+        else:
+            self._writer.delete(_changeable(resource))
         return Answer(200)
 
 
@@ -76,5 +82,5 @@ def _changeable(resource: Resource) -> Entity | Subscription:
     if isinstance(resource, Entity | Subscription):
         return resource
     raise OperationNotSupported(
-        f"{url_path(resource)!r} cannot be changed; allowed: queues, topics and subscriptions can"
+        f"{url_path(resource)!r} cannot be changed; allowed: queues, topics, subscriptions and rules can"
     )

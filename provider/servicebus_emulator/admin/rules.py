@@ -1,15 +1,18 @@
-"""Rules of subscriptions as XML elements."""
+"""Rules of subscriptions as XML elements, and back."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Final
 from xml.etree.ElementTree import Element
 
 from servicebus_emulator.admin.fields import format_time
-from servicebus_emulator.admin.markup import SCHEMA, SCHEMA_INSTANCE, SERVICE_BUS, leaf
+from servicebus_emulator.admin.markup import SCHEMA, SCHEMA_INSTANCE, SERVICE_BUS, leaf, local_name
 from servicebus_emulator.engine.descriptions import (
+    DEFAULT_RULE,
     CorrelationFilter,
+    DescriptionError,
     FilterValue,
     RuleDescription,
     RuleFilter,
@@ -18,11 +21,22 @@ from servicebus_emulator.engine.descriptions import (
 )
 from servicebus_emulator.engine.timespan import TimeSpan
 
-__all__ = ["encode_rule"]
+__all__ = ["decode_rule", "encode_rule"]
 
 _COMPATIBILITY: Final = "20"
 _CONSTANT_FILTERS: Final = {"1=1": "TrueFilter", "1=0": "FalseFilter"}
 _INT32: Final = 2**31
+_INT64: Final = 2**63
+_TEXTS: Final[Mapping[str, str]] = {
+    "CorrelationId": "correlation_id",
+    "MessageId": "message_id",
+    "To": "to",
+    "ReplyTo": "reply_to",
+    "Label": "label",
+    "SessionId": "session_id",
+    "ReplyToSessionId": "reply_to_session_id",
+    "ContentType": "content_type",
+}
 
 
 def encode_rule(rule: RuleDescription, *, created: datetime) -> Element:
@@ -48,16 +62,8 @@ def _encode_filter(parent: Element, *, value: RuleFilter) -> None:
             _encode_pairs(leaf(element, "Parameters"), pairs=value.parameters)
         case CorrelationFilter():
             element = leaf(parent, "Filter", **{"i:type": "CorrelationFilter"})
-            for name, text in (
-                ("CorrelationId", value.correlation_id),
-                ("MessageId", value.message_id),
-                ("To", value.to),
-                ("ReplyTo", value.reply_to),
-                ("Label", value.label),
-                ("SessionId", value.session_id),
-                ("ReplyToSessionId", value.reply_to_session_id),
-                ("ContentType", value.content_type),
-            ):
+            for name, attribute in _TEXTS.items():
+                text = getattr(value, attribute)
                 if text is not None:
                     leaf(element, name, text=text)
             _encode_pairs(leaf(element, "Properties"), pairs=value.properties)
@@ -90,8 +96,106 @@ def _typed(value: FilterValue) -> tuple[str, str]:
         case float():
             return "double", repr(value)
         case datetime():
-            return "dateTime", format_time(value)
+            # A time without a zone goes back without one: the official clients compare it with what they sent.
+            return "dateTime", value.isoformat() if value.tzinfo is None else format_time(value)
         case TimeSpan():
             return "duration", str(value)
         case str():
             return "string", value
+
+
+def decode_rule(element: Element, *, name: str) -> RuleDescription:
+    """Read a rule.
+
+    :param element: the ``RuleDescription`` or ``DefaultRuleDescription`` element.
+    :param name: the name of the rule; one inside the element is passed over.
+    :raises DescriptionError: naming the part, its value and what is allowed.
+    """
+    return RuleDescription(name, filter=_decode_filter(_part(element, "Filter")), action=_decode_action(element))
+
+
+def _decode_filter(element: Element | None) -> RuleFilter:
+    kind = _kind(element)
+    if element is None or kind in {None, "TrueFilter"}:
+        return DEFAULT_RULE.filter
+    if kind == "FalseFilter":
+        return SqlFilter(expression="1=0")
+    if kind == "SqlFilter":
+        return SqlFilter(expression=_expression(element), parameters=_pairs(_part(element, "Parameters")))
+    if kind == "CorrelationFilter":
+        found = {local_name(child): child.text for child in element}
+        texts = {attribute: found[name] for name, attribute in _TEXTS.items() if found.get(name)}
+        return CorrelationFilter(**texts, properties=_pairs(_part(element, "Properties")))
+    raise DescriptionError("filter", value=kind, allowed="TrueFilter, FalseFilter, SqlFilter, CorrelationFilter")
+
+
+def _decode_action(parent: Element) -> SqlAction | None:
+    element = _part(parent, "Action")
+    kind = _kind(element)
+    if element is None or kind in {None, "EmptyRuleAction"}:
+        return None
+    if kind != "SqlRuleAction":
+        raise DescriptionError("action", value=kind, allowed="EmptyRuleAction, SqlRuleAction")
+    return SqlAction(expression=_expression(element), parameters=_pairs(_part(element, "Parameters")))
+
+
+def _part(parent: Element, name: str) -> Element | None:
+    return parent.find(f"{{{SERVICE_BUS}}}{name}")
+
+
+def _kind(element: Element | None) -> str | None:
+    kind = None if element is None else element.get(f"{{{SCHEMA_INSTANCE}}}type")
+    return None if kind is None else kind.rpartition(":")[2]
+
+
+def _expression(element: Element) -> str:
+    text = element.findtext(f"{{{SERVICE_BUS}}}SqlExpression")
+    if text is None:
+        raise DescriptionError("sql_expression", value=None, allowed="an expression")
+    return text
+
+
+def _pairs(parent: Element | None) -> tuple[tuple[str, FilterValue], ...]:
+    return () if parent is None else tuple(_decode_pairs(parent))
+
+
+def _decode_pairs(parent: Element) -> Iterator[tuple[str, FilterValue]]:
+    for pair in parent:
+        key, value = _part(pair, "Key"), _part(pair, "Value")
+        if key is None or key.text is None or value is None:
+            raise DescriptionError(local_name(parent), value=local_name(pair), allowed="pairs of Key and Value")
+        kind = _kind(value)
+        decoder = _DECODERS.get(kind or "string")
+        if decoder is None:
+            raise DescriptionError(key.text, value=kind, allowed=f"a value of type {', '.join(_DECODERS)}")
+        text = value.text or ""
+        try:
+            decoded = decoder(text)
+        except ValueError as error:
+            raise DescriptionError(key.text, value=text, allowed=f"a value of type {kind}") from error
+        yield key.text, decoded
+
+
+def _whole(text: str) -> int:
+    number = int(text)
+    if not -_INT64 <= number < _INT64:
+        raise ValueError("more than 64 bits")
+    return number
+
+
+def _boolean(text: str) -> bool:
+    values = {"true": True, "1": True, "false": False, "0": False}
+    if text not in values:
+        raise ValueError("no boolean")
+    return values[text]
+
+
+_DECODERS: Final[Mapping[str, Callable[[str], FilterValue]]] = {
+    "string": str,
+    "int": _whole,
+    "long": _whole,
+    "double": float,
+    "boolean": _boolean,
+    "dateTime": datetime.fromisoformat,
+    "duration": TimeSpan.parse,
+}

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from servicebus_emulator.admin.atom import content_of
 from servicebus_emulator.admin.fields import decode
-from servicebus_emulator.admin.markup import SCHEMA_INSTANCE, SERVICE_BUS, parse
-from servicebus_emulator.admin.resources import Entity, Subscription
+from servicebus_emulator.admin.markup import SERVICE_BUS, parse
+from servicebus_emulator.admin.resources import Entity, Rule, Subscription
+from servicebus_emulator.admin.rules import decode_rule
 from servicebus_emulator.engine.descriptions import (
     DEFAULT_RULE,
     DEFAULT_RULE_NAME,
@@ -19,7 +20,6 @@ from servicebus_emulator.engine.descriptions import (
     SubscriptionDescription,
     TopicDescription,
 )
-from servicebus_emulator.engine.errors import OperationNotSupported
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -99,6 +99,34 @@ class Writer:
         _log.info("namespace %s: updated %s", self._namespace.name, _label(updated))
         return updated
 
+    def put_rule(self, resource: Rule, *, document: bytes, update: bool) -> None:
+        """Add a rule to a subscription, or describe one anew.
+
+        :param update: whether the rule must exist already.
+        :raises MarkupError: when the document is no Atom entry.
+        :raises DescriptionError: naming the part, its value and what is allowed.
+        :raises BrokerError: when the subscription is missing, or the rule is there, or not there.
+        """
+        element = content_of(parse(document))
+        if element.tag != f"{{{SERVICE_BUS}}}{RuleDescription.__name__}":
+            raise DescriptionError("content", value=element.tag, allowed=f"{{{SERVICE_BUS}}}RuleDescription")
+        rule = decode_rule(element, name=resource.name)
+        change = self._namespace.update_rule if update else self._namespace.add_rule
+        change(resource.topic, resource.subscription, rule)
+        self._log_rule("updated" if update else "created", resource)
+
+    def delete_rule(self, resource: Rule) -> None:
+        """Delete a rule of a subscription.
+
+        :raises EntityNotFound: when the subscription or the rule does not exist.
+        """
+        self._namespace.remove_rule(resource.topic, resource.subscription, resource.name)
+        self._log_rule("deleted", resource)
+
+    def _log_rule(self, what: str, rule: Rule) -> None:
+        path = f"{rule.topic}/Subscriptions/{rule.subscription}"
+        _log.info("namespace %s: %s rule %s of %s", self._namespace.name, what, rule.name, path)
+
     def delete(self, resource: Entity | Subscription) -> None:
         """Delete an entity with all that it holds.
 
@@ -140,13 +168,4 @@ def _default_rule(element: Element) -> RuleDescription:
     if described is None:
         return DEFAULT_RULE
     element.remove(described)
-    kinds = [
-        None if part is None else part.get(f"{{{SCHEMA_INSTANCE}}}type")
-        for part in (described.find(f"{{{SERVICE_BUS}}}{name}") for name in ("Filter", "Action"))
-    ]
-    if kinds[0] not in {None, "TrueFilter"} or kinds[1] not in {None, "EmptyRuleAction"}:
-        raise OperationNotSupported(
-            f"DefaultRuleDescription has filter {kinds[0]} and action {kinds[1]};"
-            " allowed: TrueFilter and EmptyRuleAction, because subscriptions receive every message so far"
-        )
-    return RuleDescription(described.findtext(f"{{{SERVICE_BUS}}}Name", DEFAULT_RULE_NAME))
+    return decode_rule(described, name=described.findtext(f"{{{SERVICE_BUS}}}Name", DEFAULT_RULE_NAME))

@@ -67,7 +67,7 @@ def read_message(data: bytes, *, new_id: Callable[[], str]) -> Content:
 
 
 def _batch_of(data: bytes, *, found: list[Section]) -> list[tuple[bytes, list[Section]]] | None:
-    messages = []
+    messages: list[tuple[bytes, list[Section]]] = []
     for section in found:
         if section.code == Code.DATA:
             inner = body_of_data(data, section)
@@ -79,9 +79,18 @@ def _batch_of(data: bytes, *, found: list[Section]) -> list[tuple[bytes, list[Se
                 # Not an error: the data of a single message that happens to begin like a section.
                 return None
             messages.append((inner, inner_sections))
-        elif section.code in {Code.SEQUENCE, Code.VALUE, Code.APPLICATION_PROPERTIES}:
+        elif section.code in {Code.SEQUENCE, Code.VALUE}:
             return None
-    return messages or None
+    if len(messages) == 0:
+        return None
+    # The JavaScript client repeats the first message's application properties on the envelope; no other has any.
+    repeated = _application_properties(data, found=found)
+    first, first_sections = messages[0]
+    return messages if repeated in {b"", _application_properties(first, found=first_sections)} else None
+
+
+def _application_properties(data: bytes, *, found: list[Section]) -> bytes:
+    return b"".join(data[each.start : each.end] for each in found if each.code == Code.APPLICATION_PROPERTIES)
 
 
 def _read(data: bytes, *, found: list[Section], new_id: Callable[[], str]) -> Content:

@@ -15,8 +15,10 @@ from servicebus_emulator.amqp.incoming import read_message
 from servicebus_emulator.amqp.intake import new_message_id
 from servicebus_emulator.amqp.outgoing import encode_delivery
 from servicebus_emulator.amqp.requests import Answer, Request
+from servicebus_emulator.amqp.rules import describe_rule, read_rule
 from servicebus_emulator.amqp.values import Array, Int, Symbol, Timestamp, Value
 from servicebus_emulator.engine.admission import check_size
+from servicebus_emulator.engine.descriptions import DescriptionError
 from servicebus_emulator.engine.entities import SubQueue, SubscriptionEntity, TopicEntity
 from servicebus_emulator.engine.errors import (
     BrokerError,
@@ -56,6 +58,9 @@ class Management:
             "renew-session-lock": self._renew_session_lock,
             "get-session-state": self._session_state,
             "set-session-state": self._set_session_state,
+            "add-rule": self._add_rule,
+            "remove-rule": self._remove_rule,
+            "enumerate-rules": self._list_rules,
         }
 
     def carry_out(self, request: Request) -> Answer:
@@ -160,7 +165,32 @@ class Management:
         self._queue().set_session_state(fields.text("session-id"), fields.binary_or_none("session-state"))
         return _done({})
 
+    # Rules
+
+    def _add_rule(self, fields: _Fields) -> Answer:
+        subscription = self._subscription()
+        rule = read_rule(fields.text("rule-name"), fields.value("rule-description"))
+        try:
+            subscription.add_rule(rule)
+        except DescriptionError as error:
+            raise InvalidArgument(str(error)) from error
+        return _done({})
+
+    def _remove_rule(self, fields: _Fields) -> Answer:
+        self._subscription().remove_rule(fields.text("rule-name"))
+        return _done({})
+
+    def _list_rules(self, fields: _Fields) -> Answer:
+        skip, top = max(0, fields.number("skip")), max(0, fields.number("top"))
+        page = self._subscription().description.rules[skip : skip + top]
+        return _done({"rules": [describe_rule(rule) for rule in page]}) if len(page) > 0 else _nothing()
+
     # Steps
+
+    def _subscription(self) -> SubscriptionEntity:
+        if not isinstance(self._entity, SubscriptionEntity):
+            raise OperationNotAllowed(f"{self._entity.description.path!r} has no rules; allowed: a subscription")
+        return self._entity
 
     def _queue(self) -> MessageQueue:
         if isinstance(self._entity, TopicEntity):
@@ -193,6 +223,9 @@ class _Fields:
 
     def __init__(self, fields: dict[Value, Value]) -> None:
         self._fields = fields
+
+    def value(self, name: str) -> Value:
+        return self._fields.get(name)
 
     def number(self, name: str) -> int:
         value = self._fields.get(name)

@@ -22,7 +22,7 @@ from servicebus_emulator.amqp.encoding import (
     encode_timestamp,
 )
 
-__all__ = ["Array", "Int", "Symbol", "Timestamp", "Value", "decode", "encode"]
+__all__ = ["Array", "Described", "Int", "Symbol", "Timestamp", "Value", "decode", "encode"]
 
 
 class Symbol(str):
@@ -50,7 +50,15 @@ class Array:
     items: tuple[UUID, ...] | tuple[Timestamp, ...] | tuple[int, ...]
 
 
-Value = None | bool | int | str | bytes | UUID | Array | list["Value"] | dict["Value", "Value"]
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A value with a descriptor: a number or a symbol."""
+
+    descriptor: int | Symbol
+    value: Value
+
+
+Value = None | bool | int | float | str | bytes | UUID | Array | Described | list["Value"] | dict["Value", "Value"]
 
 _MAX_DEPTH = 16
 _LISTS = frozenset({0x45, 0xC0, 0xD0})
@@ -60,11 +68,15 @@ _BOOLEAN = 0x56
 _BINARY_HEAD = {0xA0: 2, 0xB0: 5}
 _SMALL_ARRAY, _ARRAY = 0xE0, 0xF0
 _UUID, _TIMESTAMP, _LONG, _LIST, _MAP = 0x98, 0x83, 0x81, 0xC0, 0xC1
+_FLOAT, _DOUBLE, _ULONG = 0x72, 0x82, 0x80
 _UUID_BYTES = 16
 
 _array_head = Struct(">BIIB").pack
 _binary_head = Struct(">BI").pack
 _int = Struct(">Bi").pack
+_double = Struct(">Bd").pack
+_ulong = Struct(">BQ").pack
+_FLOATING = {_FLOAT: Struct(">f").unpack, _DOUBLE: Struct(">d").unpack}
 
 
 def decode(data: bytes, *, depth: int = 0) -> Value:
@@ -89,13 +101,14 @@ def encode(value: Value) -> bytes:
 
     :raises TypeError: for a type that has no AMQP form here.
     """
-    if isinstance(value, list):
-        return encode_compound(_LIST, body=b"".join(encode(item) for item in value), count=len(value))
-    if isinstance(value, dict):
-        items = [encode(each) for pair in value.items() for each in pair]
-        return encode_compound(_MAP, body=b"".join(items), count=len(items))
+    if isinstance(value, list | dict):
+        return _encode_compound(value)
     if isinstance(value, Array):
         return _encode_array(value)
+    if isinstance(value, Described):
+        return b"\x00" + _encode_descriptor(value.descriptor) + encode(value.value)
+    if isinstance(value, float):
+        return _double(_DOUBLE, value)
     if isinstance(value, int):
         return _encode_number(value)
     if isinstance(value, str):
@@ -135,8 +148,10 @@ def _decode_array(data: bytes, *, depth: int) -> list[Value]:
     return [decode(constructor + body[at : at + width], depth=depth + 1) for at in range(0, len(body), width)]
 
 
-def _decode_scalar(data: bytes) -> bool | int | str | bytes | UUID | None:
+def _decode_scalar(data: bytes) -> bool | int | float | str | bytes | UUID | None:
     constructor = data[0]
+    if constructor in _FLOATING:
+        return float(_FLOATING[constructor](data[1:])[0])
     if constructor in _BOOLEANS:
         return _BOOLEANS[constructor]
     if constructor == _UUID:
@@ -148,7 +163,20 @@ def _decode_scalar(data: bytes) -> bool | int | str | bytes | UUID | None:
     if constructor == _BOOLEAN:
         return data[1] != 0
     number = decode_integer(data)
-    return decode_text(data) if number is None else number
+    if number is None:
+        return decode_text(data)
+    return Timestamp(number) if constructor == _TIMESTAMP else number
+
+
+def _encode_compound(value: list[Value] | dict[Value, Value]) -> bytes:
+    if isinstance(value, list):
+        return encode_compound(_LIST, body=b"".join(encode(item) for item in value), count=len(value))
+    items = [encode(each) for pair in value.items() for each in pair]
+    return encode_compound(_MAP, body=b"".join(items), count=len(items))
+
+
+def _encode_descriptor(descriptor: int | Symbol) -> bytes:
+    return encode_symbol(descriptor) if isinstance(descriptor, Symbol) else _ulong(_ULONG, descriptor)
 
 
 def _encode_number(value: int) -> bytes:

@@ -21,6 +21,7 @@ __all__ = [
     "DEFAULT_RULE",
     "DEFAULT_RULE_NAME",
     "INT_MAX",
+    "NOT_IN_XML",
     "AccessRight",
     "AuthorizationRule",
     "CorrelationFilter",
@@ -307,6 +308,9 @@ class SubscriptionDescription:
 
 Description = QueueDescription | TopicDescription | SubscriptionDescription
 """What stands behind a path."""
+
+NOT_IN_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""A character that the administration API cannot carry."""
 
 _MAX_PATH: Final = 260
 _MAX_NAME: Final = 50

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from collections.abc import Sequence as Several
 from dataclasses import replace
 from enum import IntEnum
+from uuid import UUID
 
 from servicebus_emulator.engine.admission import admit
 from servicebus_emulator.engine.context import Context, Sequence
 from servicebus_emulator.engine.descriptions import (
     MessageCounts,
     QueueDescription,
+    RuleDescription,
     SubscriptionDescription,
     TopicDescription,
 )
+from servicebus_emulator.engine.errors import EntityExists, EntityNotFound
 from servicebus_emulator.engine.journal import Description, EntityRecord
 from servicebus_emulator.engine.message import Content, DeadLetterMark, Message
 from servicebus_emulator.engine.queue import MessageQueue
+from servicebus_emulator.engine.rules import Examined, RuleSet, check_rule
 from servicebus_emulator.engine.schedule import Schedule
 from servicebus_emulator.engine.settings import QueueSettings, milliseconds, shortest
 from servicebus_emulator.engine.shelf import Shelf
+from servicebus_emulator.engine.sql.errors import SqlEvaluationError
 
 __all__ = ["Entity", "QueueEntity", "SubQueue", "SubscriptionEntity", "TopicEntity", "locate_queue"]
 
@@ -35,6 +41,8 @@ class SubQueue(IntEnum):
 
 _PARTS_PER_ENTITY = 4
 
+_log = logging.getLogger(__name__)
+
 
 def locate_queue(key: int) -> tuple[int, SubQueue]:
     """Return the entity's key and the part that a queue's key in the journal stands for."""
@@ -45,6 +53,7 @@ def locate_queue(key: int) -> tuple[int, SubQueue]:
 _NO_SESSION = DeadLetterMark(
     "Session ID is null", "Session enabled entity doesn't allow a message whose session identifier is null."
 )
+_FILTER_FAILED = "FilterEvaluationException"
 
 
 class Entity:
@@ -180,16 +189,67 @@ class SubscriptionEntity(_Receivable):
     def __init__(self, record: EntityRecord, *, description: SubscriptionDescription, context: Context) -> None:
         super().__init__(record, settings=QueueSettings.of(description), context=context)
         self.description = description
+        self._rules = self._rule_set()
 
     def describe(self, description: SubscriptionDescription) -> None:
         """Take on a new description."""
         self.description = description
+        self._rules = self._rule_set()
         self._apply(QueueSettings.of(description))
 
-    def deliver(self, content: Content, *, origin: int, time_to_live: int | None) -> None:
-        """Store a message that the topic passes on, unless the subscription's status forbids it."""
+    def add_rule(self, rule: RuleDescription) -> None:
+        """Add a rule; it is durable after the next commit, as are the other changes of rules.
+
+        :raises EntityExists: when there is a rule of that name.
+        :raises DescriptionError: when the rule cannot be evaluated.
+        """
+        if self._find_rule(rule.name) is not None:
+            raise EntityExists(f"{self.description.path!r} has a rule {rule.name!r} already; choose another name")
+        check_rule(rule)
+        self._set_rules((*self.description.rules, rule))
+
+    def update_rule(self, rule: RuleDescription) -> None:
+        """Replace the rule of the same name, which keeps its place.
+
+        :raises EntityNotFound: when there is no rule of that name.
+        :raises DescriptionError: when the rule cannot be evaluated.
+        """
+        current = self.get_rule(rule.name)
+        check_rule(rule)
+        renamed = replace(rule, name=current.name)
+        self._set_rules(tuple(renamed if each is current else each for each in self.description.rules))
+
+    def remove_rule(self, name: str) -> None:
+        """Remove a rule; without any, the subscription receives nothing.
+
+        :raises EntityNotFound: when there is no rule of that name.
+        """
+        doomed = self.get_rule(name)
+        self._set_rules(tuple(each for each in self.description.rules if each is not doomed))
+
+    def get_rule(self, name: str) -> RuleDescription:
+        """Return a rule.
+
+        :raises EntityNotFound: when there is no rule of that name.
+        """
+        rule = self._find_rule(name)
+        if rule is None:
+            raise EntityNotFound(f"subscription {self.description.path!r} has no rule {name!r}")
+        return rule
+
+    def receive(self, message: Examined, *, origin: int, time_to_live: int | None) -> None:
+        """Store what the rules make of a message that the topic passes on, unless the status forbids it."""
         if not self.description.status.accepts_sends:
             return
+        try:
+            contents = self._rules.select(message)
+        except SqlEvaluationError as error:
+            self._reject(message.content, error=error, origin=origin)
+            return
+        for content in contents:
+            self._deliver(content, origin=origin, time_to_live=time_to_live)
+
+    def _deliver(self, content: Content, *, origin: int, time_to_live: int | None) -> None:
         number = self.sequence.next()
         if self.description.requires_session and content.session_id is None:
             self.part(SubQueue.DEAD_LETTER).add(
@@ -197,6 +257,31 @@ class SubscriptionEntity(_Receivable):
             )
         else:
             self.main.add(content, number=number, time_to_live=time_to_live, origin=origin)
+
+    def _reject(self, content: Content, *, error: SqlEvaluationError, origin: int) -> None:
+        if not self.description.dead_lettering_on_filter_evaluation_exceptions:
+            _log.warning("subscription %s: passed over a message: %s", self.description.path, error)
+            return
+        self.part(SubQueue.DEAD_LETTER).add(
+            content,
+            number=self.sequence.next(),
+            time_to_live=None,
+            origin=origin,
+            dead_letter=DeadLetterMark(_FILTER_FAILED, str(error)),
+        )
+
+    def _find_rule(self, name: str) -> RuleDescription | None:
+        wanted = name.casefold()
+        return next((rule for rule in self.description.rules if rule.name.casefold() == wanted), None)
+
+    def _set_rules(self, rules: tuple[RuleDescription, ...]) -> None:
+        self.description = replace(self.description, rules=rules)
+        self._rules = self._rule_set()
+        self.updated = self._context.clock.now()
+        self._context.journal.save_entity(self.record(self.description))
+
+    def _rule_set(self) -> RuleSet:
+        return RuleSet(self.description.rules, new_uuid=lambda: UUID(bytes=self._context.random_bytes(16), version=4))
 
 
 class TopicEntity(Entity):
@@ -284,8 +369,9 @@ class TopicEntity(Entity):
 
     def _pass_on(self, content: Content, *, origin: int) -> None:
         time_to_live = shortest(content.time_to_live, milliseconds(self.description.default_message_time_to_live))
+        message = Examined(content, codec=self._context.codec)
         for subscription in self.subscriptions.values():
-            subscription.deliver(content, origin=origin, time_to_live=time_to_live)
+            subscription.receive(message, origin=origin, time_to_live=time_to_live)
 
 
 def _of_dead_letters(settings: QueueSettings) -> QueueSettings:

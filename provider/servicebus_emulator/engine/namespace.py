@@ -15,6 +15,7 @@ from servicebus_emulator.engine.descriptions import (
     DescriptionError,
     MessageCounts,
     QueueDescription,
+    RuleDescription,
     SubscriptionDescription,
     TopicDescription,
     check_update,
@@ -30,6 +31,7 @@ from servicebus_emulator.engine.entities import (
 )
 from servicebus_emulator.engine.errors import EntityExists, EntityNotFound, InvalidArgument
 from servicebus_emulator.engine.journal import Description, EntityRecord, Journal, MemoryJournal, Snapshot
+from servicebus_emulator.engine.rules import PropertyCodec, UnreadableContents, check_rule
 
 __all__ = ["AnyEntity", "EntityTimes", "Namespace"]
 
@@ -60,6 +62,7 @@ class Namespace:
     :param journal: keeps the state; by default it is kept in memory only.
     :param snapshot: what the journal remembers.
     :param random_bytes: returns as many random bytes as asked for.
+    :param codec: reads and changes the properties of messages; without one, rules can let pass all or none.
     """
 
     def __init__(
@@ -70,6 +73,7 @@ class Namespace:
         journal: Journal | None = None,
         snapshot: Snapshot | None = None,
         random_bytes: Callable[[int], bytes] = os.urandom,
+        codec: PropertyCodec | None = None,
     ) -> None:
         remembered = Snapshot() if snapshot is None else snapshot
         self.name = name
@@ -80,6 +84,7 @@ class Namespace:
             effects=self._effects,
             random_bytes=random_bytes,
             rows=count(remembered.last_row + 1),
+            codec=UnreadableContents() if codec is None else codec,
         )
         self._queues: dict[str, QueueEntity] = {}
         self._topics: dict[str, TopicEntity] = {}
@@ -112,7 +117,10 @@ class Namespace:
 
         :raises EntityNotFound: when there is no such topic.
         :raises EntityExists: when the topic has a subscription of that name.
+        :raises DescriptionError: when one of its rules cannot be evaluated.
         """
+        for rule in description.rules:
+            check_rule(rule)
         if description.name.casefold() in self._topic(description.topic_path).subscriptions:
             raise EntityExists(
                 f"topic {description.topic_path!r} has a subscription {description.name!r} already; choose another name"
@@ -155,6 +163,33 @@ class Namespace:
         entity.describe(description)
         self._note_update(entity)
         return description
+
+    def add_rule(self, topic: str, name: str, rule: RuleDescription) -> None:
+        """Add a rule to a subscription.
+
+        :raises EntityNotFound: when there is no such topic or subscription.
+        :raises EntityExists: when the subscription has a rule of that name.
+        :raises DescriptionError: when the rule cannot be evaluated.
+        """
+        self._subscription(topic, name).add_rule(rule)
+        self._context.journal.commit()
+
+    def update_rule(self, topic: str, name: str, rule: RuleDescription) -> None:
+        """Replace the rule of a subscription that has the name of `rule`.
+
+        :raises EntityNotFound: when there is no such topic, subscription or rule.
+        :raises DescriptionError: when the rule cannot be evaluated.
+        """
+        self._subscription(topic, name).update_rule(rule)
+        self._context.journal.commit()
+
+    def remove_rule(self, topic: str, name: str, rule: str) -> None:
+        """Remove a rule from a subscription.
+
+        :raises EntityNotFound: when there is no such topic, subscription or rule.
+        """
+        self._subscription(topic, name).remove_rule(rule)
+        self._context.journal.commit()
 
     def get_queue(self, path: str) -> QueueDescription:
         """Return a queue's description.

@@ -1,0 +1,135 @@
+"""Properties of encoded messages, read and changed for rules."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from servicebus_emulator.amqp.encoding import compound_items, encode_compound, encode_long, encode_symbol
+from servicebus_emulator.amqp.properties import AmqpProperties, decode_property, property_value
+from servicebus_emulator.amqp.sections import Code, sections
+from servicebus_emulator.amqp.values import encode
+from servicebus_emulator.engine.message import Content
+from servicebus_emulator.engine.sql.errors import SqlEvaluationError
+from servicebus_emulator.engine.sql.properties import MessageProperties
+from servicebus_emulator.engine.sql.values import SqlValue
+from servicebus_emulator.engine.timespan import TimeSpan
+
+CODEC = AmqpProperties()
+BODY = b"\x00\x53\x75\xa0\x04body"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+values = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**63), 2**63 - 1),
+    st.floats(allow_nan=False),
+    st.text(max_size=30),
+    st.binary(max_size=300),
+    st.uuids(),
+    st.integers(0, 253_402_300_799_999).map(lambda each: EPOCH + timedelta(milliseconds=each)),
+    st.integers(-(2**63), 2**63 - 1).map(TimeSpan),
+)
+users = st.dictionaries(st.text(max_size=10), values, max_size=6)
+systems = st.dictionaries(st.sampled_from(["label", "to", "replyto", "sessionid", "messageid"]), st.text(max_size=10))
+
+
+def content(data: bytes) -> Content:
+    return Content(
+        header=b"",
+        annotations=b"",
+        annotation_count=0,
+        sections=data,
+        time_to_live=None,
+        scheduled_for=None,
+        session_id=None,
+        ping=False,
+    )
+
+
+def known(properties: MessageProperties) -> tuple[dict[str, SqlValue], dict[str, SqlValue]]:
+    return {name: value for name, value in properties.system.items() if value is not None}, dict(properties.user)
+
+
+@given(users, systems, users, systems)
+def test_what_is_changed_is_read_back_and_the_body_stays(
+    user: dict[str, SqlValue],
+    system: dict[str, SqlValue],
+    new_user: dict[str, SqlValue],
+    new_system: dict[str, SqlValue],
+):
+    empty = content(BODY)
+    first = MessageProperties(system=system, user=user)
+    second = MessageProperties(system=new_system, user=new_user)
+
+    written = CODEC.revise(empty, before=CODEC.read(empty), after=first)
+    assert known(CODEC.read(written)) == (system, user)
+    again = CODEC.revise(written, before=CODEC.read(written), after=second)
+
+    assert known(CODEC.read(again)) == (new_system, new_user)
+    assert again.sections.endswith(BODY)
+    assert again.session_id == new_system.get("sessionid")
+
+
+@given(users, st.text(min_size=1, max_size=5), values)
+def test_an_application_property_that_is_not_changed_keeps_its_bytes(
+    user: dict[str, SqlValue], name: str, value: SqlValue
+):
+    items = [part for key, each in user.items() for part in (encode(key), encode(property_value(each)))]
+    items += [encode("odd"), b"\x74\x00\x00\x00\x05", encode("wide"), b"\x83" + bytes(8)]
+    section = b"\x00\x53\x74" + encode_compound(0xC1, body=b"".join(items), count=len(items))
+    sent = content(section + BODY)
+    before = CODEC.read(sent)
+
+    revised = CODEC.revise(sent, before=before, after=before.with_user(f"new {name}", value))
+
+    (found,) = (each for each in sections(revised.sections) if each.code == Code.APPLICATION_PROPERTIES)
+    kept = compound_items(revised.sections[found.value : found.end])
+    assert kept[: len(items)] == items
+
+
+@pytest.mark.parametrize(
+    ("data", "value"),
+    [
+        (b"\x50\x05", 5),
+        (b"\x44", 0),
+        (b"\x80" + b"\xff" * 8, 2**64 - 1),
+        (b"\x72\x3f\x00\x00\x00", 0.5),
+        (b"\x73\x00\x00\x00\x41", "A"),
+        (b"\xa3\x01x", "x"),
+        (b"\x00" + encode_symbol("com.microsoft:uri") + encode("http://x"), "http://x"),
+        (b"\x00" + encode_symbol("com.microsoft:datetime-offset") + encode_long(621_355_968_000_000_000), EPOCH),
+        (b"\x00" + encode_symbol("of.another:type") + encode("x"), None),
+        (b"\x83" + (2**62).to_bytes(8, "big"), None),
+        (b"\x94" + bytes(16), None),
+        (b"\xc0\x01\x00", None),
+    ],
+)
+def test_values_of_every_type_are_read_or_unknown(data: bytes, value: SqlValue):
+    assert decode_property(data) == value
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x00\x53\x74\xc1\x06\x02\xa1\x01n\x73\x7f",
+        b"\x00\x53\x74\xc1\x09\x02\xa1\x01n\x73\x7f\x00\x00\x00",
+        b"\x00\x53\x73\x40",
+        b"\x00\x53\x74\xc1\x06\x02\xa1\x01\xff\x50\x01",
+    ],
+)
+def test_a_message_that_cannot_be_read_is_an_error_of_evaluation(data: bytes):
+    with pytest.raises(SqlEvaluationError, match="cannot be read"):
+        CODEC.read(content(data))
+
+
+@pytest.mark.parametrize("value", [2**64 - 1, "\ud800"])
+def test_a_value_that_amqp_cannot_carry_is_an_error_of_evaluation(value: SqlValue):
+    sent = content(BODY)
+    before = CODEC.read(sent)
+
+    with pytest.raises(SqlEvaluationError, match="a property cannot be set"):
+        CODEC.revise(sent, before=before, after=before.with_user("n", value))

@@ -1,0 +1,229 @@
+"""Rules of subscriptions with the unmodified clients: created, listed, changed, and at work."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceNotFoundError
+from azure.servicebus import ServiceBusMessage, ServiceBusReceiver
+from azure.servicebus._common.mgmt_handlers import default
+from azure.servicebus.aio.management import ServiceBusAdministrationClient
+from azure.servicebus.exceptions import MessagingEntityAlreadyExistsError, MessagingEntityNotFoundError, ServiceBusError
+from azure.servicebus.management import (
+    CorrelationRuleFilter,
+    FalseRuleFilter,
+    RuleProperties,
+    SqlRuleAction,
+    SqlRuleFilter,
+    TrueRuleFilter,
+)
+from azure.servicebus.management import ServiceBusAdministrationClient as BlockingAdministrationClient
+
+from servicebus_emulator import Emulator, HostedNamespace
+from servicebus_emulator.config import parse_config
+from servicebus_emulator.engine.descriptions import (
+    CorrelationFilter,
+    RuleDescription,
+    SqlAction,
+    SqlFilter,
+    SubscriptionDescription,
+    TopicDescription,
+)
+from tests.emulator.talk import Talk, bodies, talk
+from tests.emulator.transport import BlockingPlainTransport, PlainTransport
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+VALUES: dict[str, str | float | bool | datetime | timedelta] = {
+    "text": "é",
+    "int": 5,
+    "long": 2**40,
+    "double": 2.5,
+    "flag": True,
+    "time": datetime(2026, 11, 20, 12, tzinfo=UTC),
+    "time without a zone": datetime(2026, 11, 20, 12),  # noqa: DTZ001 - as the client's own tests use it
+    "span": timedelta(minutes=90),
+}
+_numbers = count(1)
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def admin(contoso: HostedNamespace) -> AsyncIterator[ServiceBusAdministrationClient]:
+    async with ServiceBusAdministrationClient.from_connection_string(
+        contoso.admin_connection_string, transport=PlainTransport()
+    ) as client:
+        yield client
+
+
+@pytest.fixture
+def topic(contoso: HostedNamespace) -> str:
+    """The path of a new topic with a subscription "s" that has the default rule."""
+    path = contoso.namespace.create_topic(TopicDescription(f"delays/{next(_numbers)}")).path
+    contoso.namespace.create_subscription(SubscriptionDescription(path, "s"))
+    return path
+
+
+async def test_rules_of_every_kind_are_created_and_read_with_typed_values(
+    admin: ServiceBusAdministrationClient, topic: str
+):
+    parameters = {f"@{name}": value for name, value in VALUES.items()}
+    filters: dict[str, Any] = {
+        "true": TrueRuleFilter(),
+        "false": FalseRuleFilter(),
+        "sql": SqlRuleFilter("minutes > @int AND EXISTS(sys.Label)", parameters=parameters),
+        "correlation": CorrelationRuleFilter(
+            correlation_id="c",
+            message_id="m",
+            to="t",
+            reply_to="r",
+            label="l",
+            session_id="s",
+            reply_to_session_id="rs",
+            content_type="ct",
+            properties=VALUES,
+        ),
+    }
+    action = SqlRuleAction("SET x = @text; REMOVE y", parameters=parameters)
+    for name, chosen in filters.items():
+        created = await admin.create_rule(topic, "s", name, filter=chosen, action=action)
+        assert (created.name, type(created.filter)) == (name, type(chosen))
+
+    rules = {rule.name: rule async for rule in admin.list_rules(topic, "s")}
+
+    assert list(rules) == ["$Default", *filters]
+    assert rules["sql"].filter.sql_expression == "minutes > @int AND EXISTS(sys.Label)"
+    assert dict(rules["sql"].filter.parameters) == parameters
+    assert dict(rules["correlation"].filter.properties) == VALUES
+    compared = [name for name in vars(filters["correlation"]) if name != "properties"]
+    for name in compared:
+        assert getattr(rules["correlation"].filter, name) == getattr(filters["correlation"], name)
+    for name in filters:
+        assert rules[name].action.sql_expression == action.sql_expression
+        assert dict(rules[name].action.parameters) == parameters
+
+
+async def test_a_rule_is_updated_and_deleted_and_what_does_not_fit_is_refused(
+    admin: ServiceBusAdministrationClient, topic: str
+):
+    rule = await admin.create_rule(topic, "s", "r", filter=SqlRuleFilter("n = 1"))
+    with pytest.raises(ResourceExistsError):
+        await admin.create_rule(topic, "s", "R", filter=SqlRuleFilter("n = 2"))
+
+    rule.filter = CorrelationRuleFilter(label="late")
+    rule.action = SqlRuleAction("SET n = 2")
+    await admin.update_rule(topic, "s", rule)
+    changed = await admin.get_rule(topic, "s", "r")
+    assert (changed.filter.label, changed.action.sql_expression) == ("late", "SET n = 2")
+
+    rule.filter = SqlRuleFilter("n ==")
+    with pytest.raises(HttpResponseError, match="found '=' at character 4; allowed: a constant") as refused:
+        await admin.update_rule(topic, "s", rule)
+    assert refused.value.status_code == 400
+
+    await admin.delete_rule(topic, "s", "r")
+    for attempt in (admin.delete_rule(topic, "s", "r"), admin.update_rule(topic, "s", rule)):
+        with pytest.raises(ResourceNotFoundError):
+            await attempt
+
+
+async def test_the_blocking_client_administers_rules_too(contoso: HostedNamespace, topic: str):
+    def administer() -> list[str]:
+        with BlockingAdministrationClient.from_connection_string(
+            contoso.admin_connection_string, transport=BlockingPlainTransport()
+        ) as client:
+            client.create_rule(topic, "s", "r", filter=SqlRuleFilter("n = @n", parameters={"@n": 1}))
+            rule: RuleProperties = client.get_rule(topic, "s", "r")
+            rule.action = SqlRuleAction("REMOVE n")
+            client.update_rule(topic, "s", rule)
+            client.delete_rule(topic, "s", "$Default")
+            return [f"{rule.name}: {rule.action.sql_expression}" for rule in client.list_rules(topic, "s")]
+
+    assert await asyncio.to_thread(administer) == ["r: REMOVE n"]
+
+
+async def test_messages_arrive_as_the_rules_select_and_change_them(
+    admin: ServiceBusAdministrationClient, sdk: Talk, topic: str
+):
+    await admin.delete_rule(topic, "s", "$Default")
+    late = SqlRuleFilter("minutes > @limit AND dest LIKE 'J%'", parameters={"@limit": 60})
+    await admin.create_rule(topic, "s", "late", filter=late, action=SqlRuleAction("SET sys.Label = 'late'"))
+    await admin.create_rule(topic, "s", "wanted", filter=CorrelationRuleFilter(properties={"carrier": "UA"}))
+    sender = sdk.client.get_topic_sender(topic)
+    receiver = sdk.client.get_subscription_receiver(topic, "s", max_wait_time=2)
+    flights: list[tuple[str, dict[str | bytes, Any]]] = [
+        ("both", {"minutes": 61, "dest": "JFK", "carrier": "UA"}),
+        ("late", {"minutes": 99.5, "dest": "JFK", "carrier": "AA"}),
+        ("neither", {"minutes": 10, "dest": "JFK", "carrier": "AA"}),
+        ("wanted", {"dest": "SFO", "carrier": "UA"}),
+    ]
+
+    async with sdk.opened(sender, receiver):
+        await sender.send_messages([ServiceBusMessage(body, application_properties=fields) for body, fields in flights])
+        received = await receiver.receive_messages(10, max_wait_time=2)
+
+    assert bodies(received) == ["both", "both", "late", "wanted"]
+    assert [message.subject for message in received] == [None, "late", "late", None]
+    names = [(message.application_properties or {}).get(b"RuleName") for message in received]
+    assert names == [None, b"late", b"late", None]
+
+
+async def test_rules_of_the_configuration_file_are_at_work():
+    sql = {"FilterType": "Sql", "SqlFilter": {"SqlExpression": "n > 1"}, "Action": {"SqlExpression": "SET n = n * 2"}}
+    correlation = {"FilterType": "Correlation", "CorrelationFilter": {"Label": "late", "Properties": {"n": 1}}}
+    rules = [{"Name": "sql", "Properties": sql}, {"Name": "correlation", "Properties": correlation}]
+    topic = {"Name": "t", "Subscriptions": [{"Name": "s", "Rules": rules}]}
+    configs = parse_config(json.dumps({"UserConfig": {"Namespaces": [{"Name": "contoso", "Topics": [topic]}]}}))
+
+    async with Emulator(["contoso"], configs=configs) as emulator, talk(emulator["contoso"]) as sdk:
+        sender = sdk.client.get_topic_sender("t")
+        receiver = sdk.client.get_subscription_receiver("t", "s", max_wait_time=2)
+        async with sdk.opened(sender, receiver):
+            sent = [ServiceBusMessage("x", subject="late", application_properties={"n": n}) for n in (0, 1, 2)]
+            await sender.send_messages(sent)
+            received = await receiver.receive_messages(10, max_wait_time=2)
+
+    assert [(message.application_properties or {})[b"n"] for message in received] == [1, 4]
+
+
+async def ask(receiver: ServiceBusReceiver, operation: str, body: dict[str, Any]) -> Any:
+    """Send a request of another language's client."""
+    return await receiver._mgmt_request_response_with_retry(
+        f"com.microsoft:{operation}".encode(), body, default, timeout=5
+    )
+
+
+async def test_rules_are_added_listed_and_removed_over_amqp_as_other_clients_do(
+    contoso: HostedNamespace, sdk: Talk, topic: str
+):
+    receiver = sdk.client.get_subscription_receiver(topic, "s", max_wait_time=2)
+    correlation = {"correlation-id": None, "label": "late", "properties": {"n": 5, "x": 2.5, "b": True}}
+
+    async with sdk.opened(receiver):
+        sql = {"sql-filter": {"expression": "n = 1"}, "sql-rule-action": {"expression": "SET n = 2"}}
+        await ask(receiver, "add-rule", {"rule-name": "sql", "rule-description": sql})
+        await ask(receiver, "add-rule", {"rule-name": "c", "rule-description": {"correlation-filter": correlation}})
+        listed = await ask(receiver, "enumerate-rules", {"top": 100, "skip": 1})
+        await ask(receiver, "remove-rule", {"rule-name": "$Default"})
+        with pytest.raises(MessagingEntityAlreadyExistsError):
+            await ask(receiver, "add-rule", {"rule-name": "SQL", "rule-description": sql})
+        with pytest.raises(MessagingEntityNotFoundError):
+            await ask(receiver, "remove-rule", {"rule-name": "$Default"})
+        wrong = {"sql-filter": {"expression": "n >"}}
+        with pytest.raises(ServiceBusError, match="found the end at character 4"):
+            await ask(receiver, "add-rule", {"rule-name": "wrong", "rule-description": wrong})
+
+    assert contoso.namespace.get_subscription(topic, "s").rules == (
+        RuleDescription("sql", SqlFilter(expression="n = 1"), SqlAction(expression="SET n = 2")),
+        RuleDescription("c", CorrelationFilter(label="late", properties=(("n", 5), ("x", 2.5), ("b", True)))),
+    )
+    first, second = (entry[b"rule-description"] for entry in listed[b"rules"])
+    assert first == [[b"n = 1"], [b"SET n = 2"], b"sql"]
+    assert second[0] == [None, None, None, None, b"late", None, None, None, {b"n": 5, b"x": 2.5, b"b": True}]
+    assert second[1:] == [[], b"c"]
