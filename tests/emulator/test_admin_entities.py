@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceNotFoundError
-from azure.core.pipeline.transport import AioHttpTransport, RequestsTransport
+from azure.core.pipeline.transport import RequestsTransport
 from azure.servicebus.aio.management import ServiceBusAdministrationClient
 from azure.servicebus.management import AuthorizationRule, SqlRuleFilter, TrueRuleFilter
 from azure.servicebus.management import ServiceBusAdministrationClient as BlockingAdministrationClient
@@ -30,6 +30,7 @@ from servicebus_emulator.engine.entities import QueueEntity
 from servicebus_emulator.engine.message import Content
 from servicebus_emulator.engine.namespace import Namespace
 from servicebus_emulator.engine.timespan import TimeSpan
+from tests.emulator.talk import PlainTransport
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -67,11 +68,6 @@ def message(*, scheduled_for: int | None = None) -> Content:
         session_id=None,
         ping=False,
     )
-
-
-class PlainTransport(AioHttpTransport):
-    async def send(self, request: HttpRequest, **options: Any) -> Any:
-        return await super().send(plain(request), **options)
 
 
 class BlockingPlainTransport(RequestsTransport):

@@ -16,11 +16,10 @@ from servicebus_emulator.amqp.intake import new_message_id
 from servicebus_emulator.amqp.outgoing import encode_delivery
 from servicebus_emulator.amqp.requests import Answer, Request
 from servicebus_emulator.amqp.values import Array, Int, Symbol, Timestamp, Value
-from servicebus_emulator.engine.admission import check_size
+from servicebus_emulator.engine.admission import check_size, receive_obstacle
 from servicebus_emulator.engine.entities import SubQueue, SubscriptionEntity, TopicEntity
 from servicebus_emulator.engine.errors import (
     BrokerError,
-    EntityDisabled,
     InvalidArgument,
     OperationNotAllowed,
     OperationNotSupported,
@@ -76,7 +75,7 @@ class Management:
 
     def _peek(self, fields: _Fields) -> Answer:
         limit = min(fields.number("message-count"), _PEEK_LIMIT)
-        messages = self._queue().peek(
+        messages = self._open_queue().peek(
             fields.number("from-sequence-number"), limit=limit, session_id=fields.text_or_none("session-id")
         )
         entries: list[Value] = []
@@ -90,8 +89,7 @@ class Management:
         return _done({"messages": entries}) if len(entries) > 0 else _nothing()
 
     def _receive(self, fields: _Fields) -> Answer:
-        self._check_receiving()
-        messages = self._queue().take_deferred(
+        messages = self._open_queue().take_deferred(
             fields.numbers("sequence-numbers"),
             session_id=fields.text_or_none("session-id"),
             delete=fields.number("receiver-settle-mode") == _RECEIVE_AND_DELETE,
@@ -168,12 +166,17 @@ class Management:
             raise OperationNotAllowed(f"{path!r} is a topic; its messages are in its subscriptions")
         return self._entity.part(self._part)
 
-    def _check_receiving(self) -> None:
-        status = self._entity.description.status
-        if not status.accepts_receives:
-            raise EntityDisabled(
-                f"{self._entity.description.path!r} has status {status.value} and gives out no messages"
-            )
+    def _open_queue(self) -> MessageQueue:
+        """Return the queue, if its entity's status lets messages be received or browsed.
+
+        What was received before a change of status may still be settled and renewed.
+        """
+        queue = self._queue()
+        if not isinstance(self._entity, TopicEntity):
+            obstacle = receive_obstacle(self._entity.description)
+            if obstacle is not None:
+                raise obstacle
+        return queue
 
 
 def refuse_request(error: BrokerError) -> Answer:

@@ -8,7 +8,8 @@ from uuid import uuid4
 
 from servicebus_emulator.amqp import proton
 from servicebus_emulator.amqp.outgoing import encode_delivery
-from servicebus_emulator.engine.errors import BrokerError, EntityDisabled, EntityNotFound, SessionLockLost
+from servicebus_emulator.engine.admission import receive_obstacle
+from servicebus_emulator.engine.errors import BrokerError, EntityNotFound, SessionLockLost
 
 if TYPE_CHECKING:
     from proton import Link
@@ -109,13 +110,9 @@ class Outlet:
 
     def obstacle(self) -> BrokerError | None:
         """Return why the link cannot go on."""
-        path = self.entity.description.path
         if self.entity.deleted:
-            return EntityNotFound(f"{path!r} was deleted")
-        status = self.entity.description.status
-        if not status.accepts_receives:
-            return EntityDisabled(f"{path!r} has status {status.value} and gives out no messages; set it to Active")
-        return None
+            return EntityNotFound(f"{self.entity.description.path!r} was deleted")
+        return receive_obstacle(self.entity.description)
 
     def refuse(self, error: BrokerError) -> None:
         """Detach the link with an error."""
