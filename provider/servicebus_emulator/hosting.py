@@ -15,6 +15,7 @@ from servicebus_emulator.admin.server import AdminServer
 from servicebus_emulator.amqp.attach import attach
 from servicebus_emulator.amqp.broker import Broker
 from servicebus_emulator.amqp.connection import AmqpConnection
+from servicebus_emulator.amqp.incoming import message_id_of
 from servicebus_emulator.config import NamespaceConfig
 from servicebus_emulator.engine.clock import Clock, SystemClock
 from servicebus_emulator.engine.errors import EntityExists
@@ -74,6 +75,7 @@ class HostedNamespace:
             name,
             clock=clock,
             journal=self._journal,
+            identify=message_id_of,
             snapshot=None if self._journal is None else self._journal.snapshot(),
         )
         if config is not None:

@@ -7,7 +7,6 @@ from collections.abc import Sequence as Several
 from dataclasses import replace
 from enum import IntEnum
 
-from servicebus_emulator.engine.admission import admit
 from servicebus_emulator.engine.context import Context, Sequence
 from servicebus_emulator.engine.descriptions import (
     MessageCounts,
@@ -18,6 +17,7 @@ from servicebus_emulator.engine.descriptions import (
 from servicebus_emulator.engine.journal import Description, EntityRecord
 from servicebus_emulator.engine.message import Content, DeadLetterMark, Message
 from servicebus_emulator.engine.queue import MessageQueue
+from servicebus_emulator.engine.reception import Reception, number_each
 from servicebus_emulator.engine.schedule import Schedule
 from servicebus_emulator.engine.settings import QueueSettings, milliseconds, shortest
 from servicebus_emulator.engine.shelf import Shelf
@@ -135,21 +135,23 @@ class QueueEntity(_Receivable):
     def __init__(self, record: EntityRecord, *, description: QueueDescription, context: Context) -> None:
         super().__init__(record, settings=QueueSettings.of(description), context=context)
         self.description = description
+        self.reception = Reception(record.key, description=description, context=context)
 
     def describe(self, description: QueueDescription) -> None:
         """Take on a new description."""
         self.description = description
+        self.reception.describe(description)
         self._apply(QueueSettings.of(description))
 
     def send(self, contents: Several[Content]) -> None:
-        """Take in messages, all or none. Pings are checked and not stored.
+        """Take in messages, all or none. Pings are checked and not stored, duplicates accepted and dropped.
 
         :raises EntityDisabled, OperationNotAllowed, QuotaExceeded: see :func:`admit`.
         """
-        admit(contents, description=self.description, size_in_bytes=self.size_in_bytes)
+        taken_in = self.reception.take_in(contents, size_in_bytes=self.size_in_bytes)
         now = self._context.clock.now()
         self.sequence.touch()
-        for content in contents:
+        for content in taken_in:
             if content.ping:
                 continue
             if content.scheduled_for is not None and content.scheduled_for > now:
@@ -158,13 +160,17 @@ class QueueEntity(_Receivable):
                 self.main.add(content, number=self.sequence.next(), time_to_live=content.time_to_live)
 
     def schedule(self, contents: Several[Content]) -> list[int]:
-        """Take in messages for later, all or none; return the numbers by which they can be cancelled.
+        """Take in messages for later, all or none; return the numbers by which they can be cancelled (0: a duplicate).
 
         :raises EntityDisabled, OperationNotAllowed, QuotaExceeded: see :func:`admit`.
         """
-        admit(contents, description=self.description, size_in_bytes=self.size_in_bytes)
+        taken_in = self.reception.take_in(contents, size_in_bytes=self.size_in_bytes)
         now = self._context.clock.now()
-        return [self.main.schedule(content, due=_due(content, now=now)) for content in contents]
+        return number_each(
+            contents,
+            taken_in=taken_in,
+            schedule=lambda content: self.main.schedule(content, due=_due(content, now=now)),
+        )
 
     def cancel(self, numbers: Iterable[int]) -> None:
         """Remove scheduled messages, all or none.
@@ -208,6 +214,7 @@ class TopicEntity(Entity):
     def __init__(self, record: EntityRecord, *, description: TopicDescription, context: Context) -> None:
         super().__init__(record, context=context)
         self.description = description
+        self.reception = Reception(record.key, description=description, context=context)
         self.subscriptions: dict[str, SubscriptionEntity] = {}
         self._shelf = Shelf()
         self._schedule = Schedule(
@@ -217,6 +224,7 @@ class TopicEntity(Entity):
     def describe(self, description: TopicDescription) -> None:
         """Take on a new description."""
         self.description = description
+        self.reception.describe(description)
 
     @property
     def size_in_bytes(self) -> int:
@@ -228,14 +236,14 @@ class TopicEntity(Entity):
         return MessageCounts(scheduled=len(self._schedule))
 
     def send(self, contents: Several[Content]) -> None:
-        """Take in messages, all or none. Pings are checked and not stored.
+        """Take in messages, all or none. Pings are checked and not stored, duplicates accepted and dropped.
 
         :raises EntityDisabled, QuotaExceeded: see :func:`admit`.
         """
-        admit(contents, description=self.description, size_in_bytes=self.size_in_bytes)
+        taken_in = self.reception.take_in(contents, size_in_bytes=self.size_in_bytes)
         now = self._context.clock.now()
         self.sequence.touch()
-        for content in contents:
+        for content in taken_in:
             if content.ping:
                 continue
             if content.scheduled_for is not None and content.scheduled_for > now:
@@ -244,13 +252,15 @@ class TopicEntity(Entity):
                 self._pass_on(content, origin=self.sequence.next())
 
     def schedule(self, contents: Several[Content]) -> list[int]:
-        """Take in messages for later, all or none; return the numbers by which they can be cancelled.
+        """Take in messages for later, all or none; return the numbers by which they can be cancelled (0: a duplicate).
 
         :raises EntityDisabled, QuotaExceeded: see :func:`admit`.
         """
-        admit(contents, description=self.description, size_in_bytes=self.size_in_bytes)
+        taken_in = self.reception.take_in(contents, size_in_bytes=self.size_in_bytes)
         now = self._context.clock.now()
-        return [self._keep(content, due=_due(content, now=now)) for content in contents]
+        return number_each(
+            contents, taken_in=taken_in, schedule=lambda content: self._keep(content, due=_due(content, now=now))
+        )
 
     def cancel(self, numbers: Iterable[int]) -> None:
         """Remove scheduled messages, all or none.

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import count
+from operator import attrgetter
 
 from servicebus_emulator.engine.agenda import Agenda
 from servicebus_emulator.engine.clock import Clock, SystemClock
@@ -30,6 +31,7 @@ from servicebus_emulator.engine.entities import (
 )
 from servicebus_emulator.engine.errors import EntityExists, EntityNotFound, InvalidArgument
 from servicebus_emulator.engine.journal import Description, EntityRecord, Journal, MemoryJournal, Snapshot
+from servicebus_emulator.engine.message import Content
 
 __all__ = ["AnyEntity", "EntityTimes", "Namespace"]
 
@@ -59,6 +61,8 @@ class Namespace:
     :param clock: tells the time.
     :param journal: keeps the state; by default it is kept in memory only.
     :param snapshot: what the journal remembers.
+    :param identify: returns what tells one message from another where duplicates are detected: its
+        message id, for who can read one.
     :param random_bytes: returns as many random bytes as asked for.
     """
 
@@ -69,6 +73,7 @@ class Namespace:
         clock: Clock | None = None,
         journal: Journal | None = None,
         snapshot: Snapshot | None = None,
+        identify: Callable[[Content], bytes] = attrgetter("sections"),
         random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
         remembered = Snapshot() if snapshot is None else snapshot
@@ -79,6 +84,7 @@ class Namespace:
             journal=MemoryJournal() if journal is None else journal,
             effects=self._effects,
             random_bytes=random_bytes,
+            identify=identify,
             rows=count(remembered.last_row + 1),
         )
         self._queues: dict[str, QueueEntity] = {}
@@ -374,6 +380,10 @@ class Namespace:
                 entity.restore(message)
             else:
                 entity.part(part).restore(message)
+        for key, identity, seen_at in snapshot.seen:
+            receiving = entities[key]
+            if not isinstance(receiving, SubscriptionEntity) and receiving.reception.history is not None:
+                receiving.reception.history.restore(identity, seen_at=seen_at)
         for key, session_id, state in snapshot.session_states:
             entity = entities[locate_queue(key)[0]]
             if not isinstance(entity, TopicEntity):
