@@ -15,7 +15,7 @@ from servicebus_emulator.amqp.outlet import Outlet
 from servicebus_emulator.amqp.requests import Answer, AnswerEnd, Request, RequestEnd
 from servicebus_emulator.amqp.session_wait import SessionWait
 from servicebus_emulator.amqp.terms import grant, grant_session, grant_sizes, session_timeout, session_wanted
-from servicebus_emulator.engine.admission import batch_limit, message_limit, receive_obstacle
+from servicebus_emulator.engine.admission import batch_limit, link_obstacle, message_limit
 from servicebus_emulator.engine.entities import QueueEntity, SubQueue, SubscriptionEntity, TopicEntity
 from servicebus_emulator.engine.errors import EntityDisabled, OperationNotAllowed, OperationNotSupported
 
@@ -82,7 +82,7 @@ def _attach_outlet(connection: AmqpConnection, link: Link, *, address: Address) 
     entity = connection.broker.namespace.find(address.path)
     if isinstance(entity, TopicEntity):
         raise OperationNotAllowed(f"{address.path!r} is a topic; receive from one of its subscriptions")
-    obstacle = receive_obstacle(entity.description)
+    obstacle = link_obstacle(entity.description, sub_queue=address.part is not SubQueue.MAIN)
     if obstacle is not None:
         raise obstacle
     by_session, session_id = session_wanted(link)

@@ -30,6 +30,7 @@ _OURS = frozenset(
         "x-opt-locked-until",
         "x-opt-lock-token",
         "x-opt-message-state",
+        "x-opt-deadletter-source",
     }
 )
 _LIST, _MAP = 0xC0, 0xC1

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from servicebus_emulator.amqp import proton
 from servicebus_emulator.amqp.outgoing import encode_delivery
-from servicebus_emulator.engine.admission import receive_obstacle
+from servicebus_emulator.engine.admission import link_obstacle
 from servicebus_emulator.engine.errors import BrokerError, EntityNotFound, SessionLockLost
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class Outlet:
         """Return why the link cannot go on."""
         if self.entity.deleted:
             return EntityNotFound(f"{self.entity.description.path!r} was deleted")
-        return receive_obstacle(self.entity.description)
+        return link_obstacle(self.entity.description, sub_queue=self.queue is not self.entity.main)
 
     def refuse(self, error: BrokerError) -> None:
         """Detach the link with an error."""

@@ -14,7 +14,7 @@ from servicebus_emulator.engine.errors import (
 )
 from servicebus_emulator.engine.message import Content
 
-__all__ = ["admit", "batch_limit", "check_size", "message_limit", "receive_obstacle"]
+__all__ = ["admit", "batch_limit", "check_size", "link_obstacle", "message_limit", "receive_obstacle"]
 
 _KILOBYTE = 1024
 _MEGABYTE = 1024 * 1024
@@ -74,3 +74,12 @@ def receive_obstacle(description: QueueDescription | SubscriptionDescription) ->
     return EntityDisabled(
         f"{description.path!r} has status {description.status.value} and gives out no messages; set it to Active"
     )
+
+
+def link_obstacle(description: QueueDescription | SubscriptionDescription, *, sub_queue: bool) -> BrokerError | None:
+    """Return why no receiver can be linked to an entity, or to one of its sub-queues."""
+    if description.forward_to is not None and not sub_queue:
+        return OperationNotAllowed(
+            f"{description.path!r} forwards its messages to {description.forward_to!r}; receive them there"
+        )
+    return receive_obstacle(description)

@@ -15,7 +15,7 @@ from servicebus_emulator.engine.descriptions import (
     TopicDescription,
 )
 from servicebus_emulator.engine.journal import Description, EntityRecord
-from servicebus_emulator.engine.message import Content, DeadLetterMark, Message
+from servicebus_emulator.engine.message import AT_HOME, Content, DeadLetterMark, Journey, Message
 from servicebus_emulator.engine.queue import MessageQueue
 from servicebus_emulator.engine.reception import Reception, number_each
 from servicebus_emulator.engine.schedule import Schedule
@@ -159,6 +159,14 @@ class QueueEntity(_Receivable):
             else:
                 self.main.add(content, number=self.sequence.next(), time_to_live=content.time_to_live)
 
+    def take_over(self, content: Content, *, journey: Journey) -> None:
+        """Take in a message that another entity forwards.
+
+        :raises EntityDisabled, OperationNotAllowed, QuotaExceeded: see :func:`admit`.
+        """
+        for taken in self.reception.take_in([content], size_in_bytes=self.size_in_bytes):
+            self.main.add(taken, number=self.sequence.next(), time_to_live=taken.time_to_live, journey=journey)
+
     def schedule(self, contents: Several[Content]) -> list[int]:
         """Take in messages for later, all or none; return the numbers by which they can be cancelled (0: a duplicate).
 
@@ -192,17 +200,17 @@ class SubscriptionEntity(_Receivable):
         self.description = description
         self._apply(QueueSettings.of(description))
 
-    def deliver(self, content: Content, *, origin: int, time_to_live: int | None) -> None:
+    def deliver(self, content: Content, *, origin: int, time_to_live: int | None, journey: Journey = AT_HOME) -> None:
         """Store a message that the topic passes on, unless the subscription's status forbids it."""
         if not self.description.status.accepts_sends:
             return
         number = self.sequence.next()
         if self.description.requires_session and content.session_id is None:
             self.part(SubQueue.DEAD_LETTER).add(
-                content, number=number, time_to_live=None, origin=origin, dead_letter=_NO_SESSION
+                content, number=number, time_to_live=None, origin=origin, dead_letter=_NO_SESSION, journey=journey
             )
         else:
-            self.main.add(content, number=number, time_to_live=time_to_live, origin=origin)
+            self.main.add(content, number=number, time_to_live=time_to_live, origin=origin, journey=journey)
 
 
 class TopicEntity(Entity):
@@ -251,6 +259,14 @@ class TopicEntity(Entity):
             else:
                 self._pass_on(content, origin=self.sequence.next())
 
+    def take_over(self, content: Content, *, journey: Journey) -> None:
+        """Take in a message that another entity forwards.
+
+        :raises EntityDisabled, QuotaExceeded: see :func:`admit`.
+        """
+        for taken in self.reception.take_in([content], size_in_bytes=self.size_in_bytes):
+            self._pass_on(taken, origin=self.sequence.next(), journey=journey)
+
     def schedule(self, contents: Several[Content]) -> list[int]:
         """Take in messages for later, all or none; return the numbers by which they can be cancelled (0: a duplicate).
 
@@ -292,10 +308,10 @@ class TopicEntity(Entity):
         self._context.effects.changed(self)
         return self._schedule.add(content, due=due)
 
-    def _pass_on(self, content: Content, *, origin: int) -> None:
+    def _pass_on(self, content: Content, *, origin: int, journey: Journey = AT_HOME) -> None:
         time_to_live = shortest(content.time_to_live, milliseconds(self.description.default_message_time_to_live))
         for subscription in self.subscriptions.values():
-            subscription.deliver(content, origin=origin, time_to_live=time_to_live)
+            subscription.deliver(content, origin=origin, time_to_live=time_to_live, journey=journey)
 
 
 def _of_dead_letters(settings: QueueSettings) -> QueueSettings:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-__all__ = ["Content", "DeadLetterMark", "Lock", "Message", "MessageState"]
+__all__ = ["AT_HOME", "Content", "DeadLetterMark", "Journey", "Lock", "Message", "MessageState"]
 
 
 class MessageState(IntEnum):
@@ -54,6 +54,23 @@ class DeadLetterMark(NamedTuple):
     description: str | None
 
 
+class Journey(NamedTuple):
+    """How a message came that was not sent to the entity but forwarded.
+
+    :ivar hops: how often it was forwarded.
+    :ivar dead_letter: why it died, if it did.
+    :ivar died_in: the path of the entity in which it died.
+    """
+
+    hops: int
+    dead_letter: DeadLetterMark | None
+    died_in: str | None
+
+
+AT_HOME: Final = Journey(hops=0, dead_letter=None, died_in=None)
+"""The journey of a message that was sent to the entity."""
+
+
 class Lock(NamedTuple):
     """An exclusive, temporary hold on a message.
 
@@ -77,6 +94,9 @@ class Message:
     :ivar due: when a scheduled message becomes active.
     :ivar origin: the sequence number the message had in its topic; 0 for a message sent to a queue.
     :ivar delivery_count: deliveries that ended without success.
+    :ivar dead_letter: why the message died; it is kept when a dead letter is forwarded.
+    :ivar hops: how often the message was forwarded.
+    :ivar died_in: the path of the entity in which the message died before it was forwarded.
     """
 
     row: int
@@ -90,3 +110,5 @@ class Message:
     delivery_count: int = 0
     lock: Lock | None = None
     dead_letter: DeadLetterMark | None = None
+    hops: int = 0
+    died_in: str | None = None

@@ -22,7 +22,6 @@ from servicebus_emulator.engine.descriptions import (
 )
 from servicebus_emulator.engine.effects import Effects, Happened, Timed
 from servicebus_emulator.engine.entities import (
-    Entity,
     QueueEntity,
     SubQueue,
     SubscriptionEntity,
@@ -30,6 +29,7 @@ from servicebus_emulator.engine.entities import (
     locate_queue,
 )
 from servicebus_emulator.engine.errors import EntityExists, EntityNotFound, InvalidArgument
+from servicebus_emulator.engine.forwarding import Forwarder, targets_of
 from servicebus_emulator.engine.journal import Description, EntityRecord, Journal, MemoryJournal, Snapshot
 from servicebus_emulator.engine.message import Content
 
@@ -91,17 +91,30 @@ class Namespace:
         self._topics: dict[str, TopicEntity] = {}
         self._agenda: Agenda[Timed] = Agenda()
         self._keys = count(max((record.key for record in remembered.entities), default=0) + 1)
+        self._forwarder = Forwarder(self.find, clock=self._context.clock)
         self._restore(remembered)
 
     # Entities, described
+
+    def create(self, description: Description) -> Description:
+        """Create what is described. Raises as the three methods that follow."""
+        match description:
+            case QueueDescription():
+                return self.create_queue(description)
+            case TopicDescription():
+                return self.create_topic(description)
+            case SubscriptionDescription():
+                return self.create_subscription(description)
 
     def create_queue(self, description: QueueDescription) -> QueueDescription:
         """Create a queue.
 
         :raises EntityExists: when a queue or topic has the path.
+        :raises InvalidArgument: when it forwards to what does not exist.
         """
         self._check_free(description.path)
-        self._adopt(self._new_record(description))
+        self._check_targets(description, before=None)
+        self._connect(self._adopt(self._new_record(description)))
         return description
 
     def create_topic(self, description: TopicDescription) -> TopicDescription:
@@ -118,23 +131,28 @@ class Namespace:
 
         :raises EntityNotFound: when there is no such topic.
         :raises EntityExists: when the topic has a subscription of that name.
+        :raises InvalidArgument: when it forwards to what does not exist.
         """
         if description.name.casefold() in self._topic(description.topic_path).subscriptions:
             raise EntityExists(
                 f"topic {description.topic_path!r} has a subscription {description.name!r} already; choose another name"
             )
-        self._adopt(self._new_record(description))
+        self._check_targets(description, before=None)
+        self._connect(self._adopt(self._new_record(description)))
         return description
 
     def update_queue(self, description: QueueDescription) -> QueueDescription:
         """Describe a queue anew.
 
         :raises EntityNotFound: when there is no such queue.
-        :raises InvalidArgument: when a field differs that is fixed at creation.
+        :raises InvalidArgument: when a field differs that is fixed at creation, or it is to forward to what
+            does not exist.
         """
         entity = self._queue(description.path)
         _check_change(entity.description, proposed=description)
+        self._check_targets(description, before=entity.description)
         entity.describe(description)
+        self._connect(entity)
         self._note_update(entity)
         return description
 
@@ -154,11 +172,14 @@ class Namespace:
         """Describe a subscription anew.
 
         :raises EntityNotFound: when there is no such topic or subscription.
-        :raises InvalidArgument: when a field differs that is fixed at creation.
+        :raises InvalidArgument: when a field differs that is fixed at creation, or it is to forward to what
+            does not exist.
         """
         entity = self._subscription(description.topic_path, description.name)
         _check_change(entity.description, proposed=description)
+        self._check_targets(description, before=entity.description)
         entity.describe(description)
+        self._connect(entity)
         self._note_update(entity)
         return description
 
@@ -335,6 +356,20 @@ class Namespace:
         if taken is not None:
             raise EntityExists(f"{taken.description.path!r} exists already in namespace {self.name!r}")
 
+    def _check_targets(self, description: Description, *, before: Description | None) -> None:
+        known = () if before is None else tuple(targets_of(before))
+        for name, path in targets_of(description):
+            key = path.casefold()
+            # What is gone since it was set stays as it is: its messages are dead-lettered.
+            if (name, path) not in known and key not in self._queues and key not in self._topics:
+                raise InvalidArgument(
+                    f"{name} is {path!r}; allowed: a queue or topic of namespace {self.name!r}; create it first"
+                )
+
+    def _connect(self, entity: AnyEntity) -> None:
+        if not isinstance(entity, TopicEntity):
+            self._forwarder.connect(entity)
+
     def _new_record(self, description: Description) -> EntityRecord:
         now = self._context.clock.now()
         record = EntityRecord(
@@ -362,8 +397,11 @@ class Namespace:
         self._context.journal.commit()
         self._effects.gone(entity.key)
 
-    def _drop(self, entity: Entity) -> None:
+    def _drop(self, entity: AnyEntity) -> None:
         entity.deleted = True
+        if not isinstance(entity, TopicEntity):
+            for queue in entity.parts():
+                queue.connect(None)
         self._context.journal.drop_entity(entity.key, queues=[entity.queue_key(part) for part in SubQueue])
         self._context.journal.commit()
         self._effects.gone(entity.key)
@@ -388,6 +426,8 @@ class Namespace:
             entity = entities[locate_queue(key)[0]]
             if not isinstance(entity, TopicEntity):
                 entity.main.restore_session_state(session_id, state)
+        for entity in entities.values():
+            self._connect(entity)
 
 
 def _check_change(current: Description, *, proposed: Description) -> None:

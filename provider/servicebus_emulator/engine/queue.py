@@ -16,14 +16,22 @@ deferred message whose lock ends is deferred again. Messages of a session hang o
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
 
 from servicebus_emulator.engine.agenda import Agenda
 from servicebus_emulator.engine.context import Context, Sequence
 from servicebus_emulator.engine.errors import MessageLockLost, MessageNotFound, OperationNotAllowed, SessionLockLost
 from servicebus_emulator.engine.lines import Line, SessionLines
-from servicebus_emulator.engine.message import Content, DeadLetterMark, Lock, Message, MessageState
+from servicebus_emulator.engine.message import (
+    AT_HOME,
+    Content,
+    DeadLetterMark,
+    Journey,
+    Lock,
+    Message,
+    MessageState,
+)
 from servicebus_emulator.engine.schedule import Schedule
 from servicebus_emulator.engine.sessions import SessionHold, SessionTable
 from servicebus_emulator.engine.settings import QueueSettings, shortest
@@ -64,6 +72,7 @@ class MessageQueue:
         self._locked: dict[bytes, Message] = {}
         self._lock_expiry: Agenda[bytes] = Agenda()
         self._expiry: Agenda[int] = Agenda()
+        self._onward: Callable[[Message], bool] | None = None
 
     # What it holds
 
@@ -112,6 +121,7 @@ class MessageQueue:
         time_to_live: int | None,
         origin: int = 0,
         dead_letter: DeadLetterMark | None = None,
+        journey: Journey = AT_HOME,
     ) -> None:
         """Store a message that is ready to be received.
 
@@ -124,7 +134,9 @@ class MessageQueue:
             content=content,
             enqueued_at=self._context.clock.now(),
             origin=origin,
-            dead_letter=dead_letter,
+            dead_letter=journey.dead_letter if dead_letter is None else dead_letter,
+            hops=journey.hops,
+            died_in=journey.died_in,
         )
         self._context.journal.add(self.key, message)
         self._start_life(message, time_to_live=time_to_live)
@@ -312,6 +324,15 @@ class MessageQueue:
 
     # What happens by itself
 
+    def connect(self, onward: Callable[[Message], bool] | None) -> None:
+        """Have every message that waits, now or later, passed on instead of kept; None ends that.
+
+        :param onward: takes over a message, and returns whether it left the entity. Not for a queue that
+            requires sessions.
+        """
+        self._onward = onward
+        self._pass_on()
+
     def advance(self) -> None:
         """Do all that has fallen due: activate, unlock, expire."""
         now = self._context.clock.now()
@@ -344,9 +365,19 @@ class MessageQueue:
     def _wait(self, message: Message) -> None:
         if self._session_lines is None:
             self._line.push(message.number)
+            if self._onward is not None:
+                self._pass_on()
         else:
             self._session_lines.push(message.number, session_id=_session_of(message))
         self._context.effects.changed(self)
+
+    def _pass_on(self) -> None:
+        # A message may come back here while it is passed on; whoever is first takes the next from the line.
+        while self._onward is not None and (number := self._line.pop()) is not None:
+            message = self._shelf.take(number)
+            self._expiry.discard(number)
+            if self._onward(message):
+                self._context.journal.remove(message)
 
     def _leave_line(self, message: Message) -> None:
         if message.state is not MessageState.ACTIVE:

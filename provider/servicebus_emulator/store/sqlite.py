@@ -46,13 +46,17 @@ _DUPLICATES: Final = """
         entity INTEGER NOT NULL, identity BLOB NOT NULL, seen_at INTEGER NOT NULL, PRIMARY KEY (entity, identity)
     ) STRICT, WITHOUT ROWID;
 """
+_FORWARDING: Final = """
+    ALTER TABLE message ADD COLUMN hops INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE message ADD COLUMN died_in TEXT;
+"""
 # Each step makes the next version of the file, so that older ones can be read; none is ever changed.
-_STEPS: Final = (_FIRST, _DUPLICATES)
+_STEPS: Final = (_FIRST, _DUPLICATES, _FORWARDING)
 _COLUMNS: Final = (
     "id, queue, number, origin, state, delivery_count, enqueued_at, expires_at, due, dead, reason, reason_description,"
-    " header, annotations, annotation_count, sections, time_to_live, scheduled_for, session_id"
+    " hops, died_in, header, annotations, annotation_count, sections, time_to_live, scheduled_for, session_id"
 )
-_INSERT: Final = f"INSERT INTO message ({_COLUMNS}) VALUES ({', '.join('?' * 19)})"  # noqa: S608 - constants
+_INSERT: Final = f"INSERT INTO message ({_COLUMNS}) VALUES ({', '.join('?' * 21)})"  # noqa: S608 - constants
 _UPDATE: Final = (
     "UPDATE message SET queue = ?, number = ?, state = ?, delivery_count = ?, enqueued_at = ?, expires_at = ?, due = ?,"
     " dead = ?, reason = ?, reason_description = ? WHERE id = ?"
@@ -258,6 +262,8 @@ def _row_of(note: tuple[int, Message]) -> tuple[int | str | bytes | None, ...]:
         message.expires_at,
         message.due,
         *_mark_of(message),
+        message.hops,
+        message.died_in,
         content.header,
         content.annotations,
         content.annotation_count,
@@ -290,7 +296,7 @@ def _mark_of(message: Message) -> tuple[int, str | None, str | None]:
 
 def _message_of(row: tuple[Any, ...]) -> tuple[int, Message]:
     key, queue, number, origin, state, delivery_count, enqueued_at, expires_at, due, dead, reason, why, *content = row
-    header, annotations, annotation_count, sections, time_to_live, scheduled_for, session_id = content
+    hops, died_in, header, annotations, annotation_count, sections, time_to_live, scheduled_for, session_id = content
     message = Message(
         row=key,
         number=number,
@@ -311,5 +317,7 @@ def _message_of(row: tuple[Any, ...]) -> tuple[int, Message]:
         state=MessageState(state),
         delivery_count=delivery_count,
         dead_letter=DeadLetterMark(reason, why) if dead == 1 else None,
+        hops=hops,
+        died_in=died_in,
     )
     return queue, message
