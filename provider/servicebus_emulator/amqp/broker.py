@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from servicebus_emulator.engine.clock import Clock
 from servicebus_emulator.engine.effects import Happened, Timed
+from servicebus_emulator.engine.entities import locate_queue
 from servicebus_emulator.engine.errors import BrokerError, SessionLockLost
 from servicebus_emulator.engine.journal import JournalError
 from servicebus_emulator.engine.namespace import AnyEntity, Namespace
@@ -123,6 +124,7 @@ class Broker:
         self._waiters: dict[Timed, deque[SessionWaiter]] = {}
         self._by_hold: dict[SessionHold, Receiver] = {}
         namespace.on_effects(self.wake)
+        namespace.idle.in_use = self._is_received_from
         self.wake()
 
     def stop(self) -> None:
@@ -200,6 +202,10 @@ class Broker:
         """Have the queue's receivers served in the next turn: one of them can take more."""
         self._asked.add(queue)
         self.wake()
+
+    def _is_received_from(self, entity: int) -> bool:
+        queues = [line[0].queue for lines in (self._receivers, self._waiters) for line in lines.values()]
+        return any(locate_queue(queue.key)[0] == entity for queue in queues)
 
     # A turn
 

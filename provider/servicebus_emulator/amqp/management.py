@@ -69,6 +69,7 @@ class Management:
             raise OperationNotSupported(f"operation is {name!r}; allowed: {known}")
         if not isinstance(request.body, dict):
             raise InvalidArgument(f"the body of {name!r} is no map")
+        self._entity.touch()
         return operation(_Fields(request.body))
 
     # Messages

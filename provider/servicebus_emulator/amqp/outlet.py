@@ -104,6 +104,7 @@ class Outlet:
     def closed(self) -> None:
         """Forget the link. A session is freed; single messages stay locked until their lock expires."""
         self._open = False
+        self.entity.touch()
         self._broker.remove_receiver(self)
         if self.hold is not None:
             self.queue.close_session(self.hold)

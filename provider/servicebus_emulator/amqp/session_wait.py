@@ -68,6 +68,7 @@ class SessionWait:
     def closed(self) -> None:
         """Stop waiting."""
         self._timer.cancel()
+        self.entity.touch()
         self._connection.broker.remove_waiter(self)
         self._connection.broker.remove(self)
 

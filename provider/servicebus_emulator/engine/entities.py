@@ -52,6 +52,8 @@ class Entity:
 
     :ivar key: the entity's key in the journal.
     :ivar deleted: whether the entity is gone; who still refers to it must let go.
+    :ivar last_use: when it was last used as :mod:`servicebus_emulator.engine.idle` counts it, in
+        milliseconds since 1970; not kept over a restart.
     """
 
     def __init__(self, record: EntityRecord, *, context: Context) -> None:
@@ -61,6 +63,11 @@ class Entity:
         self.deleted = False
         self.sequence = Sequence(record.key, context=context, last=record.last_number, accessed=record.accessed)
         self._context = context
+        self.last_use = context.clock.now()
+
+    def touch(self) -> None:
+        """Note that the entity is in use."""
+        self.last_use = self._context.clock.now()
 
     def record(self, description: Description) -> EntityRecord:
         """Return the entity as the journal keeps it."""

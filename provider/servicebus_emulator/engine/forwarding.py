@@ -71,6 +71,7 @@ class Forwarder:
         self, message: Message, *, entity: QueueEntity | SubscriptionEntity, target: str, died_in: str | None
     ) -> bool:
         """Return whether the message is at its target now; if not, it is in the transfer dead-letter queue."""
+        entity.touch()
         mark = _TOO_FAR
         if message.hops < _MOST_HOPS:
             source = message.died_in if died_in is None else died_in

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,10 +31,13 @@ from servicebus_emulator.engine.entities import (
 )
 from servicebus_emulator.engine.errors import EntityExists, EntityNotFound, InvalidArgument
 from servicebus_emulator.engine.forwarding import Forwarder, targets_of
+from servicebus_emulator.engine.idle import IdleWatch
 from servicebus_emulator.engine.journal import Description, EntityRecord, Journal, MemoryJournal, Snapshot
 from servicebus_emulator.engine.message import Content
 
 __all__ = ["AnyEntity", "EntityTimes", "Namespace"]
+
+_log = logging.getLogger(__name__)
 
 AnyEntity = QueueEntity | TopicEntity | SubscriptionEntity
 
@@ -92,6 +96,7 @@ class Namespace:
         self._agenda: Agenda[Timed] = Agenda()
         self._keys = count(max((record.key for record in remembered.entities), default=0) + 1)
         self._forwarder = Forwarder(self.find, clock=self._context.clock)
+        self.idle = IdleWatch(clock=self._context.clock, effects=self._effects, delete=self._delete_idle)
         self._restore(remembered)
 
     # Entities, described
@@ -114,7 +119,7 @@ class Namespace:
         """
         self._check_free(description.path)
         self._check_targets(description, before=None)
-        self._connect(self._adopt(self._new_record(description)))
+        self._start(self._adopt(self._new_record(description)))
         return description
 
     def create_topic(self, description: TopicDescription) -> TopicDescription:
@@ -123,7 +128,7 @@ class Namespace:
         :raises EntityExists: when a queue or topic has the path.
         """
         self._check_free(description.path)
-        self._adopt(self._new_record(description))
+        self._start(self._adopt(self._new_record(description)))
         return description
 
     def create_subscription(self, description: SubscriptionDescription) -> SubscriptionDescription:
@@ -138,7 +143,7 @@ class Namespace:
                 f"topic {description.topic_path!r} has a subscription {description.name!r} already; choose another name"
             )
         self._check_targets(description, before=None)
-        self._connect(self._adopt(self._new_record(description)))
+        self._start(self._adopt(self._new_record(description)))
         return description
 
     def update_queue(self, description: QueueDescription) -> QueueDescription:
@@ -152,7 +157,7 @@ class Namespace:
         _check_change(entity.description, proposed=description)
         self._check_targets(description, before=entity.description)
         entity.describe(description)
-        self._connect(entity)
+        self._forwarder.connect(entity)
         self._note_update(entity)
         return description
 
@@ -179,7 +184,7 @@ class Namespace:
         _check_change(entity.description, proposed=description)
         self._check_targets(description, before=entity.description)
         entity.describe(description)
-        self._connect(entity)
+        self._forwarder.connect(entity)
         self._note_update(entity)
         return description
 
@@ -366,9 +371,21 @@ class Namespace:
                     f"{name} is {path!r}; allowed: a queue or topic of namespace {self.name!r}; create it first"
                 )
 
-    def _connect(self, entity: AnyEntity) -> None:
+    def _start(self, entity: AnyEntity) -> None:
+        self.idle.watch(entity)
         if not isinstance(entity, TopicEntity):
             self._forwarder.connect(entity)
+
+    def _delete_idle(self, entity: AnyEntity) -> None:
+        description = entity.description
+        match description:
+            case QueueDescription():
+                self.delete_queue(description.path)
+            case TopicDescription():
+                self.delete_topic(description.path)
+            case SubscriptionDescription():
+                self.delete_subscription(description.topic_path, description.name)
+        _log.info("namespace %s: deleted %s, idle for %s", self.name, description.path, description.auto_delete_on_idle)
 
     def _new_record(self, description: Description) -> EntityRecord:
         now = self._context.clock.now()
@@ -393,12 +410,15 @@ class Namespace:
 
     def _note_update(self, entity: AnyEntity) -> None:
         entity.updated = self._context.clock.now()
+        entity.touch()
+        self.idle.watch(entity)
         self._context.journal.save_entity(entity.record(entity.description))
         self._context.journal.commit()
         self._effects.gone(entity.key)
 
     def _drop(self, entity: AnyEntity) -> None:
         entity.deleted = True
+        self.idle.end(entity)
         if not isinstance(entity, TopicEntity):
             for queue in entity.parts():
                 queue.connect(None)
@@ -427,7 +447,7 @@ class Namespace:
             if not isinstance(entity, TopicEntity):
                 entity.main.restore_session_state(session_id, state)
         for entity in entities.values():
-            self._connect(entity)
+            self._start(entity)
 
 
 def _check_change(current: Description, *, proposed: Description) -> None:
