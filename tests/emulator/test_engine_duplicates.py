@@ -177,9 +177,14 @@ def test_a_deleted_entity_leaves_no_history_behind(disk: Disk):
 def test_a_file_of_the_first_version_still_opens_and_one_of_the_future_does_not(disk: Disk):
     disk.send("a")
     with closing(sqlite3.connect(disk.path)) as database:
-        for change in ("DROP TABLE seen", *(f"ALTER TABLE message DROP COLUMN {name}" for name in ("hops", "died_in"))):
+        for change in (
+            "DROP TABLE seen",
+            "ALTER TABLE message DROP COLUMN hops",
+            "ALTER TABLE message DROP COLUMN died_in",
+            "ALTER TABLE session_state DROP COLUMN set_at",
+            "PRAGMA user_version = 1",
+        ):
             database.execute(change)
-        database.execute("PRAGMA user_version = 1")
     assert disk.send("b") == 2
     with closing(sqlite3.connect(disk.path)) as database:
         database.execute("PRAGMA user_version = 99")

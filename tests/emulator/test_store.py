@@ -175,6 +175,8 @@ def test_topics_and_sessions_come_back(disk: Disk):
         subscription = namespace.find("t/Subscriptions/s")
         hold = subscription.main.accept_session(None)
         assert subscription.main.session_state("a") == b"half way"
+        assert subscription.main.session_ids(state_after=disk.clock.now() - 1001) == ["a"]
+        assert subscription.main.session_ids(state_after=disk.clock.now() - 1000) == []
         assert texts(subscription.main.take(10, hold=hold)) == ["now", "later"]
 
 

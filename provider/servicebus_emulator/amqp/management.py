@@ -37,6 +37,8 @@ _PEEK_LIMIT: Final = 1000
 _PEEK_BYTES: Final = 1024 * 1024
 _RECEIVE_AND_DELETE: Final = 0
 _NO_CONTENT: Final = 204
+# The last millisecond of the year 9999; a client that names a later time asks for sessions of any time.
+_END_OF_CALENDAR: Final = 253_402_300_799_999
 
 
 class Management:
@@ -55,6 +57,7 @@ class Management:
             "renew-session-lock": self._renew_session_lock,
             "get-session-state": self._session_state,
             "set-session-state": self._set_session_state,
+            "get-message-sessions": self._list_sessions,
         }
 
     def carry_out(self, request: Request) -> Answer:
@@ -158,6 +161,14 @@ class Management:
     def _set_session_state(self, fields: _Fields) -> Answer:
         self._queue().set_session_state(fields.text("session-id"), fields.binary_or_none("session-state"))
         return _done({})
+
+    def _list_sessions(self, fields: _Fields) -> Answer:
+        after, skip, top = fields.number("last-updated-time"), fields.number("skip"), fields.number("top")
+        if skip < 0 or top < 0:
+            raise InvalidArgument(f"skip is {skip} and top is {top}; allowed: 0 and more")
+        session_ids = self._open_queue().session_ids(state_after=None if after > _END_OF_CALENDAR else after)
+        page = session_ids[skip : skip + top]
+        return _done({"skip": Int(skip), "sessions-ids": Array(tuple(page))}) if len(page) > 0 else _nothing()
 
     # Steps
 

@@ -112,3 +112,11 @@ class Message:
     dead_letter: DeadLetterMark | None = None
     hops: int = 0
     died_in: str | None = None
+
+    def session(self) -> str:
+        """Return the session id of a message in a queue that requires one."""
+        session_id = self.content.session_id
+        if session_id is None:
+            # Admission refuses such messages, and a queue cannot begin to require sessions later.
+            raise ValueError(f"message {self.number} has no session id, in a queue that requires sessions")
+        return session_id

@@ -442,10 +442,10 @@ class Namespace:
             receiving = entities[key]
             if not isinstance(receiving, SubscriptionEntity) and receiving.reception.history is not None:
                 receiving.reception.history.restore(identity, seen_at=seen_at)
-        for key, session_id, state in snapshot.session_states:
+        for key, session_id, state, at in snapshot.session_states:
             entity = entities[locate_queue(key)[0]]
             if not isinstance(entity, TopicEntity):
-                entity.main.restore_session_state(session_id, state)
+                entity.main.restore_session_state(session_id, state, at=at)
         for entity in entities.values():
             self._start(entity)
 

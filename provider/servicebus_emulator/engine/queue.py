@@ -314,13 +314,24 @@ class MessageQueue:
         """
         self.advance()
         self._sessions.held(session_id)
-        self.restore_session_state(session_id, state)
-        self._context.journal.set_session_state(self.key, session_id, state)
+        now = self._context.clock.now()
+        self._sessions.set_state(session_id, state, at=now)
+        self._context.journal.set_session_state(self.key, session_id, state, at=now)
         self._context.effects.changed(self)
 
-    def restore_session_state(self, session_id: str, state: bytes | None) -> None:
+    def restore_session_state(self, session_id: str, state: bytes, *, at: int) -> None:
         """Take back a session's state after a restart."""
-        self._sessions.set_state(session_id, state)
+        self._sessions.set_state(session_id, state, at=at)
+
+    def session_ids(self, *, state_after: int | None = None) -> list[str]:
+        """Return the sessions with messages or a state, sorted; or only those whose state was set after a time."""
+        self.advance()
+        self._lines_of_sessions()
+        found = self._sessions.with_state(after=state_after)
+        if state_after is None:
+            active = (each for each in self._shelf.starting_at(0) if each.state is not MessageState.SCHEDULED)
+            found.update(message.session() for message in active)
+        return sorted(found)
 
     # What happens by itself
 
@@ -368,7 +379,7 @@ class MessageQueue:
             if self._onward is not None:
                 self._pass_on()
         else:
-            self._session_lines.push(message.number, session_id=_session_of(message))
+            self._session_lines.push(message.number, session_id=message.session())
         self._context.effects.changed(self)
 
     def _pass_on(self) -> None:
@@ -385,7 +396,7 @@ class MessageQueue:
         if self._session_lines is None:
             self._line.discard(message.number)
         else:
-            self._session_lines.discard(message.number, session_id=_session_of(message))
+            self._session_lines.discard(message.number, session_id=message.session())
 
     def _pop_of(self, hold: SessionHold) -> int | None:
         return self._lines_of_sessions().pop(hold.session_id)
@@ -480,11 +491,3 @@ class MessageQueue:
         if self._session_lines is None:
             raise OperationNotAllowed("the entity does not require sessions; open a receiver without a session filter")
         return self._session_lines
-
-
-def _session_of(message: Message) -> str:
-    session_id = message.content.session_id
-    if session_id is None:
-        # Admission refuses such messages, and a queue cannot begin to require sessions later.
-        raise ValueError(f"message {message.number} has no session id, in a queue that requires sessions")
-    return session_id

@@ -50,8 +50,9 @@ _FORWARDING: Final = """
     ALTER TABLE message ADD COLUMN hops INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE message ADD COLUMN died_in TEXT;
 """
+_STATE_TIMES: Final = "ALTER TABLE session_state ADD COLUMN set_at INTEGER NOT NULL DEFAULT 0;"
 # Each step makes the next version of the file, so that older ones can be read; none is ever changed.
-_STEPS: Final = (_FIRST, _DUPLICATES, _FORWARDING)
+_STEPS: Final = (_FIRST, _DUPLICATES, _FORWARDING, _STATE_TIMES)
 _COLUMNS: Final = (
     "id, queue, number, origin, state, delivery_count, enqueued_at, expires_at, due, dead, reason, reason_description,"
     " hops, died_in, header, annotations, annotation_count, sections, time_to_live, scheduled_for, session_id"
@@ -111,7 +112,7 @@ class SqliteJournal:
                 "SELECT key, description, created, updated, accessed, last_number FROM entity ORDER BY key"
             )
         )
-        states = self._database.execute("SELECT queue, session_id, state FROM session_state")
+        states = self._database.execute("SELECT queue, session_id, state, set_at FROM session_state")
         seen = self._database.execute("SELECT entity, identity, seen_at FROM seen ORDER BY seen_at")
         return Snapshot(
             entities=entities,
@@ -137,12 +138,13 @@ class SqliteJournal:
             self._changed.pop(message.row, None)
             self._removed.append((message.row,))
 
-    def set_session_state(self, queue: int, session_id: str, state: bytes | None) -> None:
+    def set_session_state(self, queue: int, session_id: str, state: bytes | None, *, at: int) -> None:
         """Note the state of a session; None removes it."""
         if state is None:
             self._others.append(("DELETE FROM session_state WHERE queue = ? AND session_id = ?", (queue, session_id)))
         else:
-            self._others.append(("INSERT OR REPLACE INTO session_state VALUES (?, ?, ?)", (queue, session_id, state)))
+            values = (queue, session_id, state, at)
+            self._others.append(("INSERT OR REPLACE INTO session_state VALUES (?, ?, ?, ?)", values))
 
     def remember(self, entity: int, identity: bytes, *, seen_at: int) -> None:
         """Note that an entity which detects duplicates took in a message."""
