@@ -168,7 +168,7 @@ def test_duplicates_are_dropped_where_they_arrive(bench: Bench):
 
 @pytest.mark.parametrize("field", ["forward_to", "forward_dead_lettered_messages_to"])
 def test_a_target_must_exist_when_it_is_named(bench: Bench, field: str):
-    with pytest.raises(InvalidArgument, match=f"{field} is 'nowhere'; allowed: a queue or topic"):
+    with pytest.raises(InvalidArgument, match=f"{field} is 'nowhere'; allowed: the path of a queue or topic"):
         bench.queue(QueueDescription("q", **{field: "nowhere"}))
     entity = bench.queue(QueueDescription("q"))
     with pytest.raises(InvalidArgument):

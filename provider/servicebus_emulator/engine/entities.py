@@ -15,7 +15,7 @@ from servicebus_emulator.engine.descriptions import (
     TopicDescription,
 )
 from servicebus_emulator.engine.journal import Description, EntityRecord
-from servicebus_emulator.engine.message import AT_HOME, Content, DeadLetterMark, Journey, Message
+from servicebus_emulator.engine.message import Content, DeadLetterMark, Journey, Message
 from servicebus_emulator.engine.queue import MessageQueue
 from servicebus_emulator.engine.reception import Reception, number_each
 from servicebus_emulator.engine.schedule import Schedule
@@ -207,7 +207,9 @@ class SubscriptionEntity(_Receivable):
         self.description = description
         self._apply(QueueSettings.of(description))
 
-    def deliver(self, content: Content, *, origin: int, time_to_live: int | None, journey: Journey = AT_HOME) -> None:
+    def deliver(
+        self, content: Content, *, origin: int, time_to_live: int | None, journey: Journey | None = None
+    ) -> None:
         """Store a message that the topic passes on, unless the subscription's status forbids it."""
         if not self.description.status.accepts_sends:
             return
@@ -315,7 +317,7 @@ class TopicEntity(Entity):
         self._context.effects.changed(self)
         return self._schedule.add(content, due=due)
 
-    def _pass_on(self, content: Content, *, origin: int, journey: Journey = AT_HOME) -> None:
+    def _pass_on(self, content: Content, *, origin: int, journey: Journey | None = None) -> None:
         time_to_live = shortest(content.time_to_live, milliseconds(self.description.default_message_time_to_live))
         for subscription in self.subscriptions.values():
             subscription.deliver(content, origin=origin, time_to_live=time_to_live, journey=journey)

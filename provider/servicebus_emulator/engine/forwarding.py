@@ -18,13 +18,19 @@ from servicebus_emulator.engine.descriptions import (
     entity_path_of,
 )
 from servicebus_emulator.engine.entities import QueueEntity, SubQueue, SubscriptionEntity, TopicEntity
-from servicebus_emulator.engine.errors import BrokerError, EntityDisabled, EntityNotFound, QuotaExceeded
+from servicebus_emulator.engine.errors import (
+    BrokerError,
+    EntityDisabled,
+    EntityNotFound,
+    InvalidArgument,
+    QuotaExceeded,
+)
 from servicebus_emulator.engine.message import Content, DeadLetterMark, Journey, Message
 
 if TYPE_CHECKING:
     from servicebus_emulator.engine.clock import Clock
 
-__all__ = ["Forwarder", "in_order_of_creation", "targets_of"]
+__all__ = ["Forwarder", "in_order_of_creation"]
 
 _MOST_HOPS: Final = 4
 _TOO_FAR: Final = DeadLetterMark(
@@ -50,6 +56,24 @@ class Forwarder:
     def __init__(self, find: Callable[[str], QueueEntity | TopicEntity | SubscriptionEntity], *, clock: Clock) -> None:
         self._find = find
         self._clock = clock
+
+    def check(self, description: Description, *, before: Description | None) -> None:
+        """Check that there is what an entity is to forward to.
+
+        :param before: the description that the entity had; a target that it named already may be gone
+            since, and its messages are dead-lettered then.
+        :raises InvalidArgument: when a target does not exist.
+        """
+        known = () if before is None else tuple(_targets_of(before))
+        for name, path in _targets_of(description):
+            if (name, path) in known:
+                continue
+            try:
+                self._receiving(path)
+            except EntityNotFound as error:
+                raise InvalidArgument(
+                    f"{name} is {path!r}; allowed: the path of a queue or topic that exists; create it first"
+                ) from error
 
     def connect(self, entity: QueueEntity | SubscriptionEntity) -> None:
         """Have an entity pass on messages as its description says, those that wait already included."""
@@ -99,16 +123,6 @@ class Forwarder:
         return message.content._replace(time_to_live=left)
 
 
-def targets_of(description: Description) -> Iterator[tuple[str, str]]:
-    """Yield what an entity forwards to: pairs of field and path."""
-    if isinstance(description, TopicDescription):
-        return
-    for name in _FIELDS:
-        address = getattr(description, name)
-        if address is not None:
-            yield name, entity_path_of(address)
-
-
 def in_order_of_creation(descriptions: Iterable[Description]) -> list[Description]:
     """Return descriptions such that what an entity needs comes before it: its targets and its topic.
 
@@ -127,7 +141,17 @@ def in_order_of_creation(descriptions: Iterable[Description]) -> list[Descriptio
 
 
 def _needs_of(description: Description) -> set[str]:
-    needs = {path.casefold() for _, path in targets_of(description)}
+    needs = {path.casefold() for _, path in _targets_of(description)}
     if isinstance(description, SubscriptionDescription):
         needs.add(description.topic_path.casefold())
     return needs
+
+
+def _targets_of(description: Description) -> Iterator[tuple[str, str]]:
+    """Yield what an entity forwards to: pairs of field and path."""
+    if isinstance(description, TopicDescription):
+        return
+    for name in _FIELDS:
+        address = getattr(description, name)
+        if address is not None:
+            yield name, entity_path_of(address)

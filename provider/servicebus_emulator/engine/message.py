@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-__all__ = ["AT_HOME", "Content", "DeadLetterMark", "Journey", "Lock", "Message", "MessageState"]
+__all__ = ["Content", "DeadLetterMark", "Journey", "Lock", "Message", "MessageState"]
 
 
 class MessageState(IntEnum):
@@ -66,9 +66,11 @@ class Journey(NamedTuple):
     dead_letter: DeadLetterMark | None
     died_in: str | None
 
-
-AT_HOME: Final = Journey(hops=0, dead_letter=None, died_in=None)
-"""The journey of a message that was sent to the entity."""
+    def mark(self, message: Message) -> None:
+        """Let a message that arrives bear what it bore on its way."""
+        message.hops, message.died_in = self.hops, self.died_in
+        if message.dead_letter is None:
+            message.dead_letter = self.dead_letter
 
 
 class Lock(NamedTuple):

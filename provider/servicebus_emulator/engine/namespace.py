@@ -30,7 +30,7 @@ from servicebus_emulator.engine.entities import (
     locate_queue,
 )
 from servicebus_emulator.engine.errors import EntityExists, EntityNotFound, InvalidArgument
-from servicebus_emulator.engine.forwarding import Forwarder, targets_of
+from servicebus_emulator.engine.forwarding import Forwarder
 from servicebus_emulator.engine.idle import IdleWatch
 from servicebus_emulator.engine.journal import Description, EntityRecord, Journal, MemoryJournal, Snapshot
 from servicebus_emulator.engine.message import Content
@@ -118,7 +118,7 @@ class Namespace:
         :raises InvalidArgument: when it forwards to what does not exist.
         """
         self._check_free(description.path)
-        self._check_targets(description, before=None)
+        self._forwarder.check(description, before=None)
         self._start(self._adopt(self._new_record(description)))
         return description
 
@@ -142,7 +142,7 @@ class Namespace:
             raise EntityExists(
                 f"topic {description.topic_path!r} has a subscription {description.name!r} already; choose another name"
             )
-        self._check_targets(description, before=None)
+        self._forwarder.check(description, before=None)
         self._start(self._adopt(self._new_record(description)))
         return description
 
@@ -155,7 +155,7 @@ class Namespace:
         """
         entity = self._queue(description.path)
         _check_change(entity.description, proposed=description)
-        self._check_targets(description, before=entity.description)
+        self._forwarder.check(description, before=entity.description)
         entity.describe(description)
         self._forwarder.connect(entity)
         self._note_update(entity)
@@ -182,7 +182,7 @@ class Namespace:
         """
         entity = self._subscription(description.topic_path, description.name)
         _check_change(entity.description, proposed=description)
-        self._check_targets(description, before=entity.description)
+        self._forwarder.check(description, before=entity.description)
         entity.describe(description)
         self._forwarder.connect(entity)
         self._note_update(entity)
@@ -360,16 +360,6 @@ class Namespace:
         taken = self._queues.get(path.casefold()) or self._topics.get(path.casefold())
         if taken is not None:
             raise EntityExists(f"{taken.description.path!r} exists already in namespace {self.name!r}")
-
-    def _check_targets(self, description: Description, *, before: Description | None) -> None:
-        known = () if before is None else tuple(targets_of(before))
-        for name, path in targets_of(description):
-            key = path.casefold()
-            # What is gone since it was set stays as it is: its messages are dead-lettered.
-            if (name, path) not in known and key not in self._queues and key not in self._topics:
-                raise InvalidArgument(
-                    f"{name} is {path!r}; allowed: a queue or topic of namespace {self.name!r}; create it first"
-                )
 
     def _start(self, entity: AnyEntity) -> None:
         self.idle.watch(entity)

@@ -24,7 +24,6 @@ from servicebus_emulator.engine.context import Context, Sequence
 from servicebus_emulator.engine.errors import MessageLockLost, MessageNotFound, OperationNotAllowed, SessionLockLost
 from servicebus_emulator.engine.lines import Line, SessionLines
 from servicebus_emulator.engine.message import (
-    AT_HOME,
     Content,
     DeadLetterMark,
     Journey,
@@ -121,12 +120,13 @@ class MessageQueue:
         time_to_live: int | None,
         origin: int = 0,
         dead_letter: DeadLetterMark | None = None,
-        journey: Journey = AT_HOME,
+        journey: Journey | None = None,
     ) -> None:
         """Store a message that is ready to be received.
 
         :param time_to_live: the sender's, in milliseconds; the queue's own applies when shorter.
         :param dead_letter: why the message is stored in this dead-letter queue at once.
+        :param journey: how it came, if it was forwarded.
         """
         message = Message(
             row=next(self._context.rows),
@@ -134,10 +134,10 @@ class MessageQueue:
             content=content,
             enqueued_at=self._context.clock.now(),
             origin=origin,
-            dead_letter=journey.dead_letter if dead_letter is None else dead_letter,
-            hops=journey.hops,
-            died_in=journey.died_in,
+            dead_letter=dead_letter,
         )
+        if journey is not None:
+            journey.mark(message)
         self._context.journal.add(self.key, message)
         self._start_life(message, time_to_live=time_to_live)
         self._shelf.add(message)
