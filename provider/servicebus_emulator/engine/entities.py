@@ -297,11 +297,13 @@ class TopicEntity(Entity):
         self._context.effects.changed(self)
 
     def next_due(self) -> int | None:
-        """Return when the next scheduled message is to be passed on."""
-        return self._schedule.next_due()
+        """Return when the next scheduled message is to be passed on; a deleted topic passes on nothing."""
+        return None if self.deleted else self._schedule.next_due()
 
     def advance(self) -> None:
         """Pass on the messages whose time has come."""
+        if self.deleted:
+            return
         for message in self._schedule.activate(self._context.clock.now()):
             self._shelf.remove(message)
             self._context.journal.remove(message)

@@ -51,8 +51,10 @@ _FORWARDING: Final = """
     ALTER TABLE message ADD COLUMN died_in TEXT;
 """
 _STATE_TIMES: Final = "ALTER TABLE session_state ADD COLUMN set_at INTEGER NOT NULL DEFAULT 0;"
+# Deleted topics used to pass on what was scheduled in them; such messages belong to nobody.
+_STRAYS: Final = "DELETE FROM message WHERE queue / 4 NOT IN (SELECT key FROM entity);"
 # Each step makes the next version of the file, so that older ones can be read; none is ever changed.
-_STEPS: Final = (_FIRST, _DUPLICATES, _FORWARDING, _STATE_TIMES)
+_STEPS: Final = (_FIRST, _DUPLICATES, _FORWARDING, _STATE_TIMES, _STRAYS)
 _COLUMNS: Final = (
     "id, queue, number, origin, state, delivery_count, enqueued_at, expires_at, due, dead, reason, reason_description,"
     " hops, died_in, header, annotations, annotation_count, sections, time_to_live, scheduled_for, session_id"
