@@ -85,6 +85,22 @@ async def test_a_message_that_came_too_far_waits_in_the_transfer_dead_letter_que
     assert (runtime.active_message_count, runtime.total_message_count) == (0, 1)
 
 
+async def test_a_receiver_is_sent_away_when_its_queue_begins_to_forward(
+    admin: ServiceBusAdministrationClient, contoso: HostedNamespace, sdk: Talk, queue: str
+):
+    async with sdk.queue(queue) as (sender, receiver):
+        await sender.send_messages(ServiceBusMessage("a"))
+        assert len(await receiver.receive_messages(1, max_wait_time=2)) == 1
+        await sender.send_messages(ServiceBusMessage("b"))
+        await admin.create_queue("afterwards")
+        described = await admin.get_queue(queue)
+        described.forward_to = "afterwards"
+        await admin.update_queue(described)
+        assert contoso.namespace.counts("afterwards").active == 1
+        with pytest.raises(ServiceBusError, match="forwards its messages to"):
+            await receiver.receive_messages(1, max_wait_time=1)
+
+
 async def test_a_target_that_does_not_exist_is_refused(admin: ServiceBusAdministrationClient):
     with pytest.raises(HttpResponseError, match="forward_to is 'nowhere'"):
         await admin.create_queue("q-to-nowhere", forward_to="nowhere")

@@ -78,6 +78,32 @@ async def test_an_entity_that_is_active_again_gives_what_it_kept(
         assert bodies(await receiver.receive_messages(1, max_wait_time=2)) == ["kept"]
 
 
+async def test_a_disabled_topic_and_a_disabled_subscription_refuse_and_another_still_gets_its_copy(
+    admin: ServiceBusAdministrationClient, sdk: Talk
+):
+    await admin.create_topic("board")
+    await admin.create_subscription("board", "on")
+    await admin.create_subscription("board", "later", status=EntityStatus.RECEIVE_DISABLED)
+    await admin.create_subscription("board", "off", status=EntityStatus.DISABLED)
+    async with sdk.opened(sdk.client.get_topic_sender("board")) as (sender,):
+        await sender.send_messages(ServiceBusMessage("a"))
+        topic = await admin.get_topic("board")
+        topic.status = EntityStatus.DISABLED
+        await admin.update_topic(topic)
+        with pytest.raises(MessagingEntityDisabledError):
+            await sender.send_messages(ServiceBusMessage("b"))
+    with pytest.raises(MessagingEntityDisabledError):
+        await open_link(sdk.client.get_topic_sender("board"))
+    for name in ("later", "off"):
+        with pytest.raises(MessagingEntityDisabledError):
+            await open_link(sdk.client.get_subscription_receiver("board", name))
+    kept = [
+        (await admin.get_subscription_runtime_properties("board", name)).active_message_count
+        for name in ("on", "later", "off")
+    ]
+    assert kept == [1, 1, 0]
+
+
 async def test_a_receiver_that_waits_for_a_session_hears_that_its_queue_was_disabled(
     admin: ServiceBusAdministrationClient, contoso: HostedNamespace, sdk: Talk
 ):
