@@ -11,8 +11,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from azure.core.pipeline.transport import AioHttpTransport
-from azure.core.rest import HttpRequest
 from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
 
@@ -22,14 +20,6 @@ from servicebus_emulator import HostedNamespace
 async def open_link(handler: ServiceBusSender | ServiceBusReceiver) -> None:
     """Attach a link as ``async with handler`` does, within five seconds."""
     await asyncio.wait_for(handler.__aenter__(), timeout=5)
-
-
-class PlainTransport(AioHttpTransport):
-    """HTTP where the administration client insists on HTTPS."""
-
-    async def send(self, request: HttpRequest, **options: Any) -> Any:
-        request.url = request.url.replace("https://", "http://", 1)
-        return await super().send(request, **options)
 
 
 class Talk:

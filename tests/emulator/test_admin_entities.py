@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceNotFoundError
-from azure.core.pipeline.transport import RequestsTransport
 from azure.servicebus.aio.management import ServiceBusAdministrationClient
 from azure.servicebus.management import AuthorizationRule, SqlRuleFilter, TrueRuleFilter
 from azure.servicebus.management import ServiceBusAdministrationClient as BlockingAdministrationClient
@@ -30,21 +29,14 @@ from servicebus_emulator.engine.entities import QueueEntity
 from servicebus_emulator.engine.message import Content
 from servicebus_emulator.engine.namespace import Namespace
 from servicebus_emulator.engine.timespan import TimeSpan
-from tests.emulator.talk import PlainTransport
+from tests.emulator.transport import BlockingPlainTransport, PlainTransport
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from azure.core.rest import HttpRequest
-
 BACKLOG = "contoso/x-servicebus-transfer/0"
 FAR = 4_000_000_000_000
 FOR_EVER = timedelta(days=10675199, hours=2, minutes=48, seconds=5.477581)
-
-
-def plain(request: HttpRequest) -> HttpRequest:
-    request.url = request.url.replace("https://", "http://", 1)
-    return request
 
 
 class TickingClock:
@@ -68,11 +60,6 @@ def message(*, scheduled_for: int | None = None) -> Content:
         session_id=None,
         ping=False,
     )
-
-
-class BlockingPlainTransport(RequestsTransport):
-    def send(self, request: HttpRequest, **options: Any) -> Any:
-        return super().send(plain(request), **options)
 
 
 @pytest.fixture

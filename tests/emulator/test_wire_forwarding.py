@@ -17,7 +17,8 @@ from azure.servicebus.exceptions import ServiceBusError
 
 from servicebus_emulator import Emulator, HostedNamespace
 from servicebus_emulator.config import load_config
-from tests.emulator.talk import PlainTransport, Talk, bodies, open_link
+from tests.emulator.talk import Talk, bodies, open_link
+from tests.emulator.transport import PlainTransport
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -11,7 +11,8 @@ from azure.servicebus.exceptions import MessagingEntityNotFoundError
 
 from servicebus_emulator import Emulator
 from tests.emulator.clock import ManualClock
-from tests.emulator.talk import PlainTransport, open_link, talk
+from tests.emulator.talk import open_link, talk
+from tests.emulator.transport import PlainTransport
 
 IDLE = timedelta(minutes=5)
 

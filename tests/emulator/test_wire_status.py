@@ -15,7 +15,8 @@ from azure.servicebus.management import EntityStatus
 
 from servicebus_emulator import HostedNamespace
 from servicebus_emulator.engine.descriptions import QueueDescription
-from tests.emulator.talk import PlainTransport, Talk, bodies, open_link
+from tests.emulator.talk import Talk, bodies, open_link
+from tests.emulator.transport import PlainTransport
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

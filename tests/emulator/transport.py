@@ -1,0 +1,25 @@
+"""The official administration clients over plain HTTP: they write https into every URL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from azure.core.pipeline.transport import AioHttpTransport, RequestsTransport
+
+if TYPE_CHECKING:
+    from azure.core.rest import HttpRequest
+
+
+class PlainTransport(AioHttpTransport):
+    async def send(self, request: HttpRequest, **options: Any) -> Any:
+        return await super().send(_plain(request), **options)
+
+
+class BlockingPlainTransport(RequestsTransport):
+    def send(self, request: HttpRequest, **options: Any) -> Any:
+        return super().send(_plain(request), **options)
+
+
+def _plain(request: HttpRequest) -> HttpRequest:
+    request.url = request.url.replace("https://", "http://", 1)
+    return request
