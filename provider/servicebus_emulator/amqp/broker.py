@@ -220,9 +220,9 @@ class Broker:
             self._in_turn = False
 
     def _act(self) -> None:
-        self.namespace.advance()
-        self._spread(self.namespace.take_effects())
         try:
+            self.namespace.advance()
+            self._spread(self.namespace.take_effects())
             self.namespace.commit()
         except JournalError as error:
             self._fail(error)

@@ -305,7 +305,10 @@ class Namespace:
         return entity
 
     def advance(self) -> None:
-        """Let happen what has fallen due in any entity."""
+        """Let happen what has fallen due in any entity, and delete those whose idle time is over.
+
+        :raises JournalError: when a deletion cannot be made durable.
+        """
         for timed in self._agenda.pop_due(self._context.clock.now()):
             timed.advance()
             self._effects.changed(timed)

@@ -12,6 +12,7 @@
 
 A locked message does not expire; when its lock ends, a time to live that is over takes effect. A
 deferred message whose lock ends is deferred again. Messages of a session hang on the session's lock.
+Where a queue is connected to another, messages do not wait: they are passed on instead.
 """
 
 from __future__ import annotations
@@ -23,14 +24,7 @@ from servicebus_emulator.engine.agenda import Agenda
 from servicebus_emulator.engine.context import Context, Sequence
 from servicebus_emulator.engine.errors import MessageLockLost, MessageNotFound, OperationNotAllowed, SessionLockLost
 from servicebus_emulator.engine.lines import Line, SessionLines
-from servicebus_emulator.engine.message import (
-    Content,
-    DeadLetterMark,
-    Journey,
-    Lock,
-    Message,
-    MessageState,
-)
+from servicebus_emulator.engine.message import Content, DeadLetterMark, Journey, Lock, Message, MessageState
 from servicebus_emulator.engine.schedule import Schedule
 from servicebus_emulator.engine.sessions import SessionHold, SessionTable
 from servicebus_emulator.engine.settings import QueueSettings, shortest
