@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from servicebus_emulator.config import ConfigError, NamespaceConfig, load_config
+from servicebus_emulator.engine.errors import BrokerError
 from servicebus_emulator.engine.journal import JournalError
 from servicebus_emulator.hosting import Emulator
 
@@ -106,7 +107,7 @@ async def _serve(emulator: Emulator) -> int:
                 # Whoever started the process waits for this line.
                 print(f"ready namespace={each.name} amqp={amqp} admin={admin}", flush=True)  # noqa: T201
             return await _until(stopped, emulator=emulator)
-    except (OSError, JournalError) as error:
+    except (OSError, JournalError, BrokerError) as error:
         print(f"servicebus-emulator: error: {error}", file=sys.stderr)  # noqa: T201 - the command's last word
         return 1
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -15,10 +14,12 @@ from servicebus_emulator.admin.server import AdminServer
 from servicebus_emulator.amqp.attach import attach
 from servicebus_emulator.amqp.broker import Broker
 from servicebus_emulator.amqp.connection import AmqpConnection
+from servicebus_emulator.amqp.incoming import message_id_of
 from servicebus_emulator.amqp.properties import AmqpProperties
 from servicebus_emulator.config import NamespaceConfig
 from servicebus_emulator.engine.clock import Clock, SystemClock
 from servicebus_emulator.engine.errors import EntityExists
+from servicebus_emulator.engine.forwarding import in_order_of_creation
 from servicebus_emulator.engine.journal import JournalError
 from servicebus_emulator.engine.namespace import Namespace
 from servicebus_emulator.store.sqlite import SqliteJournal
@@ -75,6 +76,7 @@ class HostedNamespace:
             name,
             clock=clock,
             journal=self._journal,
+            identify=message_id_of,
             snapshot=None if self._journal is None else self._journal.snapshot(),
             codec=AmqpProperties(),
         )
@@ -198,6 +200,7 @@ class Emulator:
 
         :raises OSError: when a port is taken or the host is not of this machine.
         :raises JournalError: when a file cannot be opened or is in use.
+        :raises InvalidArgument: when a configured entity forwards to what does not exist.
         """
         try:
             for position, name in enumerate(self._names):
@@ -235,18 +238,14 @@ class Emulator:
 
 
 def _create_entities(namespace: Namespace, *, config: NamespaceConfig) -> None:
-    steps: list[Callable[[], object]] = [
-        *(partial(namespace.create_queue, queue) for queue in config.queues),
-        *(partial(namespace.create_topic, topic) for topic in config.topics),
-        *(partial(namespace.create_subscription, subscription) for subscription in config.subscriptions),
-    ]
+    described = in_order_of_creation([*config.queues, *config.topics, *config.subscriptions])
     kept = 0
-    for create in steps:
+    for description in described:
         try:
-            create()
+            namespace.create(description)
         except EntityExists:
             kept += 1
-    _log.info("namespace %s: %d entities created, %d kept as they were", namespace.name, len(steps) - kept, kept)
+    _log.info("namespace %s: %d entities created, %d kept as they were", namespace.name, len(described) - kept, kept)
 
 
 def _check_names(names: Sequence[str]) -> None:

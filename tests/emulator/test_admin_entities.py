@@ -159,6 +159,7 @@ async def test_every_property_of_a_queue_comes_back(client: ServiceBusAdministra
         secondary_key="c2Vjb25kYXJ5",
     )
 
+    await client.create_queue("graves")
     await client.create_queue(
         "q", authorization_rules=[rule], forward_dead_lettered_messages_to="graves", status="SendDisabled", **settings
     )
@@ -236,6 +237,7 @@ async def test_subscriptions_of_a_topic_with_slashes_are_found(client: ServiceBu
 async def test_an_update_changes_what_it_names_and_ends_forwarding_when_it_is_left_out(
     client: ServiceBusAdministrationClient, namespace: Namespace
 ):
+    await client.create_queue("other")
     queue = await client.create_queue("q", forward_to="other", max_delivery_count=7)
     queue.forward_to = None
 

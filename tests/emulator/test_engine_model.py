@@ -17,6 +17,7 @@ from tests.emulator.broker import Bench, content, token_of
 
 LOCK = 10
 MAX_DELIVERIES = 3
+WINDOW = 30
 
 
 class QueueModel(RuleBasedStateMachine):
@@ -29,8 +30,15 @@ class QueueModel(RuleBasedStateMachine):
         self.bench = Bench()
         lock = TimeSpan.of(timedelta(seconds=LOCK))
         self.entity = self.bench.queue(
-            QueueDescription("flights", lock_duration=lock, max_delivery_count=MAX_DELIVERIES)
+            QueueDescription(
+                "flights",
+                lock_duration=lock,
+                max_delivery_count=MAX_DELIVERIES,
+                requires_duplicate_detection=True,
+                duplicate_detection_history_time_window=TimeSpan.of(timedelta(seconds=WINDOW)),
+            )
         )
+        self.seen: dict[str, int] = {}
         self.place: dict[str, str] = {}
         self.failed: dict[str, int] = {}
         self.expires: dict[str, int] = {}
@@ -59,6 +67,7 @@ class QueueModel(RuleBasedStateMachine):
         self.entity.send([content(name, time_to_live=own) for name in names])
         for name in names:
             self.place[name], self.failed[name] = "waiting", 0
+            self.seen[name] = self.bench.clock.now()
             if own is not None:
                 self.expires[name] = self.bench.clock.now() + own
 
@@ -67,9 +76,21 @@ class QueueModel(RuleBasedStateMachine):
         name, due = f"m{len(self.place)}", self.bench.clock.now() + after * 1000
         numbers = self.entity.schedule([content(name, scheduled_for=due)])
         self.place[name], self.failed[name] = f"scheduled {due}", 0
+        self.seen[name] = self.bench.clock.now()
         if cancelled:
             self.entity.cancel(numbers)
             self.place[name] = "gone"
+
+    @rule(data=st.data(), scheduled=st.booleans())
+    def send_again(self, data: st.DataObject, scheduled: bool) -> None:
+        past = self.bench.clock.now() - WINDOW * 1000
+        known = [name for name, seen_at in self.seen.items() if seen_at > past]
+        if len(known) > 0:
+            again = content(data.draw(st.sampled_from(known)))
+            if scheduled:
+                assert self.entity.schedule([again]) == [0]
+            else:
+                self.entity.send([again])
 
     @rule(target=tokens, count=st.integers(1, 4))
     def take(self, count: int):

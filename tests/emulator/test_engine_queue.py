@@ -6,7 +6,12 @@ from datetime import timedelta
 
 import pytest
 
-from servicebus_emulator.engine.descriptions import EntityStatus, QueueDescription
+from servicebus_emulator.engine.descriptions import (
+    EntityStatus,
+    QueueDescription,
+    SubscriptionDescription,
+    TopicDescription,
+)
 from servicebus_emulator.engine.entities import QueueEntity, SubQueue
 from servicebus_emulator.engine.errors import (
     EntityDisabled,
@@ -271,6 +276,32 @@ def test_a_batch_that_does_not_fit_is_refused_as_a_whole(bench: Bench):
     with pytest.raises(QuotaExceeded, match="allowed: 1048576"):
         entity.send([content("x"), content("y" * 1024 * 1024)])
     assert entity.counts().total == 0
+
+
+def test_what_waits_for_its_time_or_is_dead_counts_as_stored_until_it_is_settled(bench: Bench):
+    entity = bench.queue(QueueDescription("q", max_size_in_megabytes=1))
+    third = "x" * (1024 * 1024 // 3)
+    entity.schedule([content(third, scheduled_for=bench.clock.now() + 60_000)])
+    entity.send([content(third), content(third)])
+    entity.main.dead_letter(token_of(entity.main.take(1)[0]), reason=None, description=None)
+    with pytest.raises(QuotaExceeded):
+        entity.send([content(third)])
+    dead(entity).complete(token_of(dead(entity).take(1)[0]))
+    entity.send([content(third)])
+    with pytest.raises(QuotaExceeded):
+        entity.send([content(third)])
+    entity.main.take(1, delete=True)
+    entity.send([content(third)])
+
+
+def test_a_topic_is_as_full_as_what_its_subscriptions_hold(bench: Bench):
+    topic = bench.topic(TopicDescription("t", max_size_in_megabytes=1))
+    subscription = bench.subscription(SubscriptionDescription("t", "s"))
+    topic.send([content("x" * 1024 * 1024)])
+    with pytest.raises(QuotaExceeded, match="'t' holds 1048576 bytes"):
+        topic.send([content("y")])
+    subscription.main.complete(token_of(subscription.main.take(1)[0]))
+    topic.send([content("y")])
 
 
 def test_a_message_without_a_session_id_is_refused_where_sessions_are_required(bench: Bench):

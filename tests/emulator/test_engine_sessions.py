@@ -114,6 +114,34 @@ def test_a_session_that_is_empty_waits_for_nobody(queue: MessageQueue):
     assert queue.accept_session(None) is None
 
 
+def test_sessions_are_listed_by_their_messages_and_their_states(bench: Bench, queue: MessageQueue):
+    begun = bench.clock.now()
+    assert queue.session_ids() == ["M", "N"]
+    hold = accept(queue, "N")
+    taken = queue.take(2, hold=hold)
+    assert queue.session_ids() == ["M", "N"]
+    for message in taken:
+        queue.complete(token_of(message))
+    assert queue.session_ids() == ["M"]
+    bench.go_on(1)
+    queue.set_session_state("N", b"x")
+    assert queue.session_ids() == ["M", "N"]
+    assert queue.session_ids(state_after=begun) == ["N"]
+    assert queue.session_ids(state_after=begun + 1000) == []
+    queue.set_session_state("N", None)
+    assert queue.session_ids() == ["M"]
+    assert queue.session_ids(state_after=begun) == []
+
+
+def test_a_session_whose_messages_are_deferred_is_listed_and_one_whose_are_scheduled_is_not(bench: Bench):
+    entity = bench.queue(QueueDescription("q", requires_session=True))
+    entity.send([content("x", session_id="deferred")])
+    entity.schedule([content("x", session_id="scheduled", scheduled_for=bench.clock.now() + 1000)])
+    (message,) = entity.main.take(1, hold=entity.main.accept_session("deferred"))
+    entity.main.defer(token_of(message))
+    assert entity.main.session_ids() == ["deferred"]
+
+
 def test_a_queue_without_sessions_has_none_to_accept(bench: Bench):
     with pytest.raises(OperationNotAllowed):
         bench.queue(QueueDescription("plain")).main.accept_session("N")

@@ -201,6 +201,8 @@ def test_topics_and_sessions_come_back(disk: Disk):
         subscription = namespace.find("t/Subscriptions/s")
         hold = subscription.main.accept_session(None)
         assert subscription.main.session_state("a") == b"half way"
+        assert subscription.main.session_ids(state_after=disk.clock.now() - 1001) == ["a"]
+        assert subscription.main.session_ids(state_after=disk.clock.now() - 1000) == []
         assert texts(subscription.main.take(10, hold=hold)) == ["now", "later"]
 
 
@@ -214,6 +216,22 @@ def test_a_deleted_entity_stays_deleted_with_its_messages(disk: Disk):
             namespace.find("q")
         namespace.create_queue(QueueDescription("q"))
         assert queue_of(namespace).counts().total == 0
+
+
+def test_what_was_scheduled_in_a_deleted_topic_is_gone_too(disk: Disk):
+    with disk.namespace() as namespace:
+        namespace.create_topic(TopicDescription("t"))
+        namespace.create_subscription(SubscriptionDescription("t", "s"))
+        namespace.find("t").send([content("later", scheduled_for=disk.clock.now() + 5)])
+        namespace.take_effects()
+        namespace.delete_topic("t")
+        disk.clock.go_on(1)
+        namespace.advance()
+        namespace.take_effects()
+        assert namespace.next_due() is None
+        namespace.commit()
+    with disk.namespace() as namespace:
+        assert namespace.list_topics() == ()
 
 
 def test_what_was_not_committed_is_not_kept(disk: Disk):

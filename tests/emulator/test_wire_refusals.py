@@ -68,11 +68,15 @@ async def test_rubbish_on_the_port_harms_nobody_else(contoso: HostedNamespace, s
     assert contoso.namespace.counts("calm").active == 1
 
 
-async def test_a_full_entity_refuses_messages(contoso: HostedNamespace, sdk: Talk):
+async def test_a_full_entity_refuses_messages_until_one_is_settled(contoso: HostedNamespace, sdk: Talk):
     contoso.namespace.create_queue(QueueDescription("small", max_size_in_megabytes=1))
-    async with sdk.opened(sdk.client.get_queue_sender("small")) as (sender,):
+    async with sdk.queue("small") as (sender, receiver):
         for _ in range(4):
             await sender.send_messages(ServiceBusMessage(b"x" * 250_000))
         with pytest.raises(ServiceBusQuotaExceededError, match="allowed: 1048576"):
             await sender.send_messages(ServiceBusMessage(b"x" * 250_000))
+        assert contoso.namespace.counts("small").active == 4
+        (received,) = await receiver.receive_messages(1, max_wait_time=2)
+        await receiver.complete_message(received)
+        await sender.send_messages(ServiceBusMessage(b"x" * 250_000))
     assert contoso.namespace.counts("small").active == 4

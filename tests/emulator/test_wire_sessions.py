@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import count
 
 import pytest
@@ -92,3 +92,35 @@ async def test_sessions_and_receivers_must_fit_each_other(contoso: HostedNamespa
     async with sdk.opened(sdk.client.get_queue_sender(queue)) as (sender,):
         with pytest.raises(ServiceBusError, match="has no session id"):
             await sender.send_messages(ServiceBusMessage("x"))
+
+
+async def test_sessions_are_listed_page_by_page(sdk: Talk, queue: str):
+    names = [f"tail {number:03}" for number in range(250)]
+    async with sdk.opened(sdk.client.get_queue_sender(queue)) as (sender,):
+        await sender.send_messages([message("x", name) for name in reversed(names)])
+    assert [name async for name in sdk.client.list_queue_sessions(queue)] == names
+
+
+async def test_sessions_are_listed_by_the_time_of_their_state(contoso: HostedNamespace, sdk: Talk, queue: str):
+    assert [name async for name in sdk.client.list_queue_sessions(queue)] == []
+    before = datetime.now(UTC) - timedelta(seconds=1)
+    async with sdk.queue(queue, session_id="N1") as (sender, receiver):
+        await sender.send_messages(message("a", "N2"))
+        await receiver.session.set_state("half way")
+    listed = [name async for name in sdk.client.list_queue_sessions(queue, state_updated_after=before)]
+    assert listed == ["N1"]
+    assert [name async for name in sdk.client.list_queue_sessions(queue)] == ["N1", "N2"]
+    later = datetime.now(UTC) + timedelta(hours=1)
+    assert [name async for name in sdk.client.list_queue_sessions(queue, state_updated_after=later)] == []
+    contoso.namespace.create_queue(QueueDescription(f"plain/{queue}"))
+    with pytest.raises(ServiceBusError, match="does not require sessions"):
+        _ = [name async for name in sdk.client.list_queue_sessions(f"plain/{queue}")]
+
+
+async def test_a_partition_key_is_kept_whether_sent_or_scheduled(contoso: HostedNamespace, sdk: Talk):
+    contoso.namespace.create_queue(QueueDescription("partitioned", enable_partitioning=True))
+    async with sdk.queue("partitioned") as (sender, receiver):
+        await sender.send_messages(ServiceBusMessage("a", partition_key="AA"))
+        await sender.schedule_messages(ServiceBusMessage("b", partition_key="UA"), datetime.now(UTC))
+        received = await receiver.receive_messages(2, max_wait_time=2)
+        assert [(str(each), each.partition_key) for each in received] == [("a", "AA"), ("b", "UA")]

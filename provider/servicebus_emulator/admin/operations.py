@@ -28,12 +28,15 @@ class Administration:
     """
 
     def __init__(self, namespace: Namespace, *, clock: Clock) -> None:
+        self._namespace: Final = namespace
         self._reader: Final = Reader(namespace, clock=clock)
         self._writer: Final = Writer(namespace)
         self._methods: Final = {"GET": self._get, "PUT": self._put, "DELETE": self._delete}
 
     def answer(self, request: Request) -> Answer:
         """Carry out one request. A refusal is an answer too: its status and an Atom error that says why."""
+        # What is idle goes first, rather than halfway through a list.
+        self._namespace.advance()
         try:
             _ = request.version
             method = self._methods.get(request.method)

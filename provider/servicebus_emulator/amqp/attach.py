@@ -15,7 +15,7 @@ from servicebus_emulator.amqp.outlet import Outlet
 from servicebus_emulator.amqp.requests import Answer, AnswerEnd, Request, RequestEnd
 from servicebus_emulator.amqp.session_wait import SessionWait
 from servicebus_emulator.amqp.terms import grant, grant_session, grant_sizes, session_timeout, session_wanted
-from servicebus_emulator.engine.admission import batch_limit, message_limit
+from servicebus_emulator.engine.admission import batch_limit, link_obstacle, message_limit
 from servicebus_emulator.engine.entities import QueueEntity, SubQueue, SubscriptionEntity, TopicEntity
 from servicebus_emulator.engine.errors import EntityDisabled, OperationNotAllowed, OperationNotSupported
 
@@ -82,9 +82,9 @@ def _attach_outlet(connection: AmqpConnection, link: Link, *, address: Address) 
     entity = connection.broker.namespace.find(address.path)
     if isinstance(entity, TopicEntity):
         raise OperationNotAllowed(f"{address.path!r} is a topic; receive from one of its subscriptions")
-    status = entity.description.status
-    if not status.accepts_receives:
-        raise EntityDisabled(f"{address.path!r} has status {status.value} and gives out no messages; set it to Active")
+    obstacle = link_obstacle(entity.description, sub_queue=address.part is not SubQueue.MAIN)
+    if obstacle is not None:
+        raise obstacle
     by_session, session_id = session_wanted(link)
     if by_session != entity.part(address.part).settings.requires_session:
         required = "requires sessions" if not by_session else "does not require sessions"
@@ -102,7 +102,7 @@ def _attach_to_session(
     hold = entity.main.accept_session(session_id)
     if hold is not None:
         return make_outlet(hold)
-    wait = SessionWait(connection, link, queue=entity.main, timeout=session_timeout(link), make_outlet=make_outlet)
+    wait = SessionWait(connection, link, entity=entity, timeout=session_timeout(link), make_outlet=make_outlet)
     connection.hold_attach(link, wait)
     return None
 

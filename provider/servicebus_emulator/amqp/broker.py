@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from servicebus_emulator.engine.clock import Clock
 from servicebus_emulator.engine.effects import Happened, Timed
+from servicebus_emulator.engine.entities import locate_queue
 from servicebus_emulator.engine.errors import BrokerError, SessionLockLost
 from servicebus_emulator.engine.journal import JournalError
 from servicebus_emulator.engine.namespace import AnyEntity, Namespace
@@ -123,6 +124,7 @@ class Broker:
         self._waiters: dict[Timed, deque[SessionWaiter]] = {}
         self._by_hold: dict[SessionHold, Receiver] = {}
         namespace.on_effects(self.wake)
+        namespace.idle.in_use = self._is_received_from
         self.wake()
 
     def stop(self) -> None:
@@ -201,6 +203,10 @@ class Broker:
         self._asked.add(queue)
         self.wake()
 
+    def _is_received_from(self, entity: int) -> bool:
+        queues = [line[0].queue for lines in (self._receivers, self._waiters) for line in lines.values()]
+        return any(locate_queue(queue.key)[0] == entity for queue in queues)
+
     # A turn
 
     def _turn(self) -> None:
@@ -214,9 +220,9 @@ class Broker:
             self._in_turn = False
 
     def _act(self) -> None:
-        self.namespace.advance()
-        self._spread(self.namespace.take_effects())
         try:
+            self.namespace.advance()
+            self._spread(self.namespace.take_effects())
             self.namespace.commit()
         except JournalError as error:
             self._fail(error)

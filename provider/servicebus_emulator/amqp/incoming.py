@@ -16,7 +16,7 @@ from servicebus_emulator.amqp.encoding import (
 from servicebus_emulator.amqp.sections import Code, Section, body_of_data, sections
 from servicebus_emulator.engine.message import Content
 
-__all__ = ["read_message", "read_transfer"]
+__all__ = ["message_id_of", "read_message", "read_transfer"]
 
 PING_CONTENT_TYPE = b"application/vnd.ms-servicebus-ping"
 
@@ -30,6 +30,7 @@ _OURS = frozenset(
         "x-opt-locked-until",
         "x-opt-lock-token",
         "x-opt-message-state",
+        "x-opt-deadletter-source",
     }
 )
 _LIST, _MAP = 0xC0, 0xC1
@@ -64,6 +65,12 @@ def read_message(data: bytes, *, new_id: Callable[[], str]) -> Content:
     :raises MalformedValueError: when the bytes are no message.
     """
     return _read(data, found=list(sections(data)), new_id=new_id)
+
+
+def message_id_of(content: Content) -> bytes:
+    """Return the message id, encoded: ids of different AMQP types are different ids."""
+    first = next(sections(content.sections))
+    return compound_items(content.sections[first.value : first.end])[_MESSAGE_ID]
 
 
 def _batch_of(data: bytes, *, found: list[Section]) -> list[tuple[bytes, list[Section]]] | None:

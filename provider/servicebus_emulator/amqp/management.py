@@ -17,12 +17,11 @@ from servicebus_emulator.amqp.outgoing import encode_delivery
 from servicebus_emulator.amqp.requests import Answer, Request
 from servicebus_emulator.amqp.rules import describe_rule, read_rule
 from servicebus_emulator.amqp.values import Array, Int, Symbol, Timestamp, Value
-from servicebus_emulator.engine.admission import check_size
+from servicebus_emulator.engine.admission import check_size, receive_obstacle
 from servicebus_emulator.engine.descriptions import DescriptionError
 from servicebus_emulator.engine.entities import SubQueue, SubscriptionEntity, TopicEntity
 from servicebus_emulator.engine.errors import (
     BrokerError,
-    EntityDisabled,
     InvalidArgument,
     OperationNotAllowed,
     OperationNotSupported,
@@ -40,6 +39,8 @@ _PEEK_LIMIT: Final = 1000
 _PEEK_BYTES: Final = 1024 * 1024
 _RECEIVE_AND_DELETE: Final = 0
 _NO_CONTENT: Final = 204
+# The last millisecond of the year 9999; a client that names a later time asks for sessions of any time.
+_END_OF_CALENDAR: Final = 253_402_300_799_999
 
 
 class Management:
@@ -61,6 +62,7 @@ class Management:
             "add-rule": self._add_rule,
             "remove-rule": self._remove_rule,
             "enumerate-rules": self._list_rules,
+            "get-message-sessions": self._list_sessions,
         }
 
     def carry_out(self, request: Request) -> Answer:
@@ -75,13 +77,14 @@ class Management:
             raise OperationNotSupported(f"operation is {name!r}; allowed: {known}")
         if not isinstance(request.body, dict):
             raise InvalidArgument(f"the body of {name!r} is no map")
+        self._entity.touch()
         return operation(_Fields(request.body))
 
     # Messages
 
     def _peek(self, fields: _Fields) -> Answer:
         limit = min(fields.number("message-count"), _PEEK_LIMIT)
-        messages = self._queue().peek(
+        messages = self._open_queue().peek(
             fields.number("from-sequence-number"), limit=limit, session_id=fields.text_or_none("session-id")
         )
         entries: list[Value] = []
@@ -95,8 +98,7 @@ class Management:
         return _done({"messages": entries}) if len(entries) > 0 else _nothing()
 
     def _receive(self, fields: _Fields) -> Answer:
-        self._check_receiving()
-        messages = self._queue().take_deferred(
+        messages = self._open_queue().take_deferred(
             fields.numbers("sequence-numbers"),
             session_id=fields.text_or_none("session-id"),
             delete=fields.number("receiver-settle-mode") == _RECEIVE_AND_DELETE,
@@ -185,6 +187,14 @@ class Management:
         page = self._subscription().description.rules[skip : skip + top]
         return _done({"rules": [describe_rule(rule) for rule in page]}) if len(page) > 0 else _nothing()
 
+    def _list_sessions(self, fields: _Fields) -> Answer:
+        after, skip, top = fields.number("last-updated-time"), fields.number("skip"), fields.number("top")
+        if skip < 0 or top < 0:
+            raise InvalidArgument(f"skip is {skip} and top is {top}; allowed: 0 and more")
+        session_ids = self._open_queue().session_ids(state_after=None if after > _END_OF_CALENDAR else after)
+        page = session_ids[skip : skip + top]
+        return _done({"skip": Int(skip), "sessions-ids": Array(tuple(page))}) if len(page) > 0 else _nothing()
+
     # Steps
 
     def _subscription(self) -> SubscriptionEntity:
@@ -198,12 +208,17 @@ class Management:
             raise OperationNotAllowed(f"{path!r} is a topic; its messages are in its subscriptions")
         return self._entity.part(self._part)
 
-    def _check_receiving(self) -> None:
-        status = self._entity.description.status
-        if not status.accepts_receives:
-            raise EntityDisabled(
-                f"{self._entity.description.path!r} has status {status.value} and gives out no messages"
-            )
+    def _open_queue(self) -> MessageQueue:
+        """Return the queue, if its entity's status lets messages be received or browsed.
+
+        What was received before a change of status may still be settled and renewed.
+        """
+        queue = self._queue()
+        if not isinstance(self._entity, TopicEntity):
+            obstacle = receive_obstacle(self._entity.description)
+            if obstacle is not None:
+                raise obstacle
+        return queue
 
 
 def refuse_request(error: BrokerError) -> Answer:

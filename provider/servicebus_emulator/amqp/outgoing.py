@@ -29,6 +29,7 @@ _NUMBER = encode_symbol("x-opt-sequence-number")
 _ENQUEUED = encode_symbol("x-opt-enqueued-time")
 _ORIGIN = encode_symbol("x-opt-enqueue-sequence-number")
 _LOCKED_UNTIL = encode_symbol("x-opt-locked-until")
+_DIED_IN = encode_symbol("x-opt-deadletter-source")
 _STATE = encode_symbol("x-opt-message-state")
 
 _REASON = "DeadLetterReason"
@@ -58,6 +59,9 @@ def encode_delivery(message: Message) -> bytes:
         count += 2
     if message.state is not MessageState.ACTIVE:
         marks += (_STATE, bytes((_INT, 0, 0, 0, message.state)))
+        count += 2
+    if message.died_in is not None:
+        marks += (_DIED_IN, encode_string(message.died_in))
         count += 2
     mark = message.dead_letter
     return b"".join(

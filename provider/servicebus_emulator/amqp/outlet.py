@@ -8,7 +8,8 @@ from uuid import uuid4
 
 from servicebus_emulator.amqp import proton
 from servicebus_emulator.amqp.outgoing import encode_delivery
-from servicebus_emulator.engine.errors import BrokerError, EntityDisabled, EntityNotFound, SessionLockLost
+from servicebus_emulator.engine.admission import link_obstacle
+from servicebus_emulator.engine.errors import BrokerError, EntityNotFound, SessionLockLost
 
 if TYPE_CHECKING:
     from proton import Link
@@ -103,19 +104,16 @@ class Outlet:
     def closed(self) -> None:
         """Forget the link. A session is freed; single messages stay locked until their lock expires."""
         self._open = False
+        self.entity.touch()
         self._broker.remove_receiver(self)
         if self.hold is not None:
             self.queue.close_session(self.hold)
 
     def obstacle(self) -> BrokerError | None:
         """Return why the link cannot go on."""
-        path = self.entity.description.path
         if self.entity.deleted:
-            return EntityNotFound(f"{path!r} was deleted")
-        status = self.entity.description.status
-        if not status.accepts_receives:
-            return EntityDisabled(f"{path!r} has status {status.value} and gives out no messages; set it to Active")
-        return None
+            return EntityNotFound(f"{self.entity.description.path!r} was deleted")
+        return link_obstacle(self.entity.description, sub_queue=self.queue is not self.entity.main)
 
     def refuse(self, error: BrokerError) -> None:
         """Detach the link with an error."""

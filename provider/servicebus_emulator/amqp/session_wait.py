@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from servicebus_emulator.engine.errors import OperationTimedOut
+from servicebus_emulator.engine.admission import receive_obstacle
+from servicebus_emulator.engine.errors import BrokerError, EntityNotFound, OperationTimedOut
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from servicebus_emulator.amqp import proton
     from servicebus_emulator.amqp.connection import AmqpConnection
     from servicebus_emulator.amqp.outlet import Outlet
-    from servicebus_emulator.engine.queue import MessageQueue
+    from servicebus_emulator.engine.entities import QueueEntity, SubscriptionEntity
     from servicebus_emulator.engine.sessions import SessionHold
 
 __all__ = ["SessionWait"]
@@ -33,16 +34,18 @@ class SessionWait:
         connection: AmqpConnection,
         link: Link,
         *,
-        queue: MessageQueue,
+        entity: QueueEntity | SubscriptionEntity,
         timeout: int,
         make_outlet: Callable[[SessionHold], Outlet],
     ) -> None:
-        self.queue = queue
+        self.entity = entity
+        self.queue = entity.main
         self._connection = connection
         self._link = link
         self._make_outlet = make_outlet
         self._timer = connection.broker.call_later(timeout, self._give_up)
         connection.broker.add_waiter(self)
+        connection.broker.add(self)
 
     def try_session(self) -> bool:
         """Try to attach to a session; return whether the wait is over."""
@@ -65,9 +68,19 @@ class SessionWait:
     def closed(self) -> None:
         """Stop waiting."""
         self._timer.cancel()
+        self.entity.touch()
         self._connection.broker.remove_waiter(self)
+        self._connection.broker.remove(self)
+
+    def obstacle(self) -> BrokerError | None:
+        """Return why waiting is of no use."""
+        if self.entity.deleted:
+            return EntityNotFound(f"{self.entity.description.path!r} was deleted")
+        return receive_obstacle(self.entity.description)
+
+    def refuse(self, error: BrokerError) -> None:
+        """Answer the attach with an error."""
+        self._connection.refuse_attach(self._link, error=error)
 
     def _give_up(self) -> None:
-        self._connection.refuse_attach(
-            self._link, error=OperationTimedOut("no session had messages in the time the client was ready to wait")
-        )
+        self.refuse(OperationTimedOut("no session had messages in the time the client was ready to wait"))

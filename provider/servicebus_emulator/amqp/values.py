@@ -45,9 +45,9 @@ class Int(int):
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """Values of one type: of UUIDs, of timestamps or of longs."""
+    """Values of one type: of UUIDs, of timestamps, of longs or of strings."""
 
-    items: tuple[UUID, ...] | tuple[Timestamp, ...] | tuple[int, ...]
+    items: tuple[UUID, ...] | tuple[Timestamp, ...] | tuple[int, ...] | tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +69,7 @@ _BINARY_HEAD = {0xA0: 2, 0xB0: 5}
 _SMALL_ARRAY, _ARRAY = 0xE0, 0xF0
 _UUID, _TIMESTAMP, _LONG, _LIST, _MAP = 0x98, 0x83, 0x81, 0xC0, 0xC1
 _FLOAT, _DOUBLE, _ULONG = 0x72, 0x82, 0x80
+_STRING = 0xB1
 _UUID_BYTES = 16
 
 _array_head = Struct(">BIIB").pack
@@ -193,7 +194,13 @@ def _encode_array(value: Array) -> bytes:
     constructor = _LONG
     body = bytearray()
     for item in value.items:
-        encoded = encode(item)
+        encoded = _encode_long_string(item) if isinstance(item, str) else encode(item)
         constructor = encoded[0]
         body += encoded[1:]
     return _array_head(_ARRAY, len(body) + 5, len(value.items), constructor) + bytes(body)
+
+
+def _encode_long_string(text: str) -> bytes:
+    # The items of an array share one constructor: the one that fits strings of any length.
+    content = text.encode("utf-8")
+    return _binary_head(_STRING, len(content)) + content

@@ -1,14 +1,20 @@
-"""Which messages an entity takes in."""
+"""Which messages an entity takes in, and whether it gives any out."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from servicebus_emulator.engine.descriptions import QueueDescription, TopicDescription
-from servicebus_emulator.engine.errors import EntityDisabled, MessageTooLarge, OperationNotAllowed, QuotaExceeded
+from servicebus_emulator.engine.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
+from servicebus_emulator.engine.errors import (
+    BrokerError,
+    EntityDisabled,
+    MessageTooLarge,
+    OperationNotAllowed,
+    QuotaExceeded,
+)
 from servicebus_emulator.engine.message import Content
 
-__all__ = ["admit", "batch_limit", "check_size", "message_limit"]
+__all__ = ["admit", "batch_limit", "check_size", "link_obstacle", "message_limit", "receive_obstacle"]
 
 _KILOBYTE = 1024
 _MEGABYTE = 1024 * 1024
@@ -59,3 +65,21 @@ def admit(contents: Sequence[Content], *, description: QueueDescription | TopicD
         raise QuotaExceeded(
             f"{description.path!r} holds {size_in_bytes} bytes and cannot take {arriving} more; allowed: {limit}"
         )
+
+
+def receive_obstacle(description: QueueDescription | SubscriptionDescription) -> BrokerError | None:
+    """Return why nothing may be received, browsed or accepted from an entity, its sub-queues included."""
+    if description.status.accepts_receives:
+        return None
+    return EntityDisabled(
+        f"{description.path!r} has status {description.status.value} and gives out no messages; set it to Active"
+    )
+
+
+def link_obstacle(description: QueueDescription | SubscriptionDescription, *, sub_queue: bool) -> BrokerError | None:
+    """Return why no receiver can be linked to an entity, or to one of its sub-queues."""
+    if description.forward_to is not None and not sub_queue:
+        return OperationNotAllowed(
+            f"{description.path!r} forwards its messages to {description.forward_to!r}; receive them there"
+        )
+    return receive_obstacle(description)

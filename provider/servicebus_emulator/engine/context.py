@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from servicebus_emulator.engine.clock import Clock
 from servicebus_emulator.engine.effects import Effects
 from servicebus_emulator.engine.journal import Journal
+from servicebus_emulator.engine.message import Content
 from servicebus_emulator.engine.rules import PropertyCodec
 
 __all__ = ["Context", "Sequence"]
@@ -18,6 +19,7 @@ class Context:
     """The surroundings of a queue.
 
     :ivar random_bytes: returns as many random bytes as asked for; lock tokens are cut from them.
+    :ivar identify: returns what tells one message from another where duplicates are detected.
     :ivar rows: yields journal keys that were never used before.
     :ivar codec: reads and changes the properties of messages, for the rules of subscriptions.
     """
@@ -26,6 +28,7 @@ class Context:
     journal: Journal
     effects: Effects
     random_bytes: Callable[[int], bytes]
+    identify: Callable[[Content], bytes]
     rows: Iterator[int]
     codec: PropertyCodec
 

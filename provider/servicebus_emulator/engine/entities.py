@@ -9,7 +9,6 @@ from dataclasses import replace
 from enum import IntEnum
 from uuid import UUID
 
-from servicebus_emulator.engine.admission import admit
 from servicebus_emulator.engine.context import Context, Sequence
 from servicebus_emulator.engine.descriptions import (
     MessageCounts,
@@ -20,8 +19,9 @@ from servicebus_emulator.engine.descriptions import (
 )
 from servicebus_emulator.engine.errors import EntityExists, EntityNotFound
 from servicebus_emulator.engine.journal import Description, EntityRecord
-from servicebus_emulator.engine.message import Content, DeadLetterMark, Message
+from servicebus_emulator.engine.message import Content, DeadLetterMark, Journey, Message
 from servicebus_emulator.engine.queue import MessageQueue
+from servicebus_emulator.engine.reception import Reception, number_each
 from servicebus_emulator.engine.rules import Examined, RuleSet, check_rule
 from servicebus_emulator.engine.schedule import Schedule
 from servicebus_emulator.engine.settings import QueueSettings, milliseconds, shortest
@@ -61,6 +61,8 @@ class Entity:
 
     :ivar key: the entity's key in the journal.
     :ivar deleted: whether the entity is gone; who still refers to it must let go.
+    :ivar last_use: when it was last used as :mod:`servicebus_emulator.engine.idle` counts it, in
+        milliseconds since 1970; not kept over a restart.
     """
 
     def __init__(self, record: EntityRecord, *, context: Context) -> None:
@@ -70,6 +72,11 @@ class Entity:
         self.deleted = False
         self.sequence = Sequence(record.key, context=context, last=record.last_number, accessed=record.accessed)
         self._context = context
+        self.last_use = context.clock.now()
+
+    def touch(self) -> None:
+        """Note that the entity is in use."""
+        self.last_use = self._context.clock.now()
 
     def record(self, description: Description) -> EntityRecord:
         """Return the entity as the journal keeps it."""
@@ -144,21 +151,23 @@ class QueueEntity(_Receivable):
     def __init__(self, record: EntityRecord, *, description: QueueDescription, context: Context) -> None:
         super().__init__(record, settings=QueueSettings.of(description), context=context)
         self.description = description
+        self.reception = Reception(record.key, description=description, context=context)
 
     def describe(self, description: QueueDescription) -> None:
         """Take on a new description."""
         self.description = description
+        self.reception.describe(description)
         self._apply(QueueSettings.of(description))
 
     def send(self, contents: Several[Content]) -> None:
-        """Take in messages, all or none. Pings are checked and not stored.
+        """Take in messages, all or none. Pings are checked and not stored, duplicates accepted and dropped.
 
         :raises EntityDisabled, OperationNotAllowed, QuotaExceeded: see :func:`admit`.
         """
-        admit(contents, description=self.description, size_in_bytes=self.size_in_bytes)
+        taken_in = self.reception.take_in(contents, size_in_bytes=self.size_in_bytes)
         now = self._context.clock.now()
         self.sequence.touch()
-        for content in contents:
+        for content in taken_in:
             if content.ping:
                 continue
             if content.scheduled_for is not None and content.scheduled_for > now:
@@ -166,14 +175,26 @@ class QueueEntity(_Receivable):
             else:
                 self.main.add(content, number=self.sequence.next(), time_to_live=content.time_to_live)
 
-    def schedule(self, contents: Several[Content]) -> list[int]:
-        """Take in messages for later, all or none; return the numbers by which they can be cancelled.
+    def take_over(self, content: Content, *, journey: Journey) -> None:
+        """Take in a message that another entity forwards.
 
         :raises EntityDisabled, OperationNotAllowed, QuotaExceeded: see :func:`admit`.
         """
-        admit(contents, description=self.description, size_in_bytes=self.size_in_bytes)
+        for taken in self.reception.take_in([content], size_in_bytes=self.size_in_bytes):
+            self.main.add(taken, number=self.sequence.next(), time_to_live=taken.time_to_live, journey=journey)
+
+    def schedule(self, contents: Several[Content]) -> list[int]:
+        """Take in messages for later, all or none; return the numbers by which they can be cancelled (0: a duplicate).
+
+        :raises EntityDisabled, OperationNotAllowed, QuotaExceeded: see :func:`admit`.
+        """
+        taken_in = self.reception.take_in(contents, size_in_bytes=self.size_in_bytes)
         now = self._context.clock.now()
-        return [self.main.schedule(content, due=_due(content, now=now)) for content in contents]
+        return number_each(
+            contents,
+            taken_in=taken_in,
+            schedule=lambda content: self.main.schedule(content, due=_due(content, now=now)),
+        )
 
     def cancel(self, numbers: Iterable[int]) -> None:
         """Remove scheduled messages, all or none.
@@ -237,28 +258,30 @@ class SubscriptionEntity(_Receivable):
             raise EntityNotFound(f"subscription {self.description.path!r} has no rule {name!r}")
         return rule
 
-    def receive(self, message: Examined, *, origin: int, time_to_live: int | None) -> None:
+    def receive(
+        self, message: Examined, *, origin: int, time_to_live: int | None, journey: Journey | None = None
+    ) -> None:
         """Store what the rules make of a message that the topic passes on, unless the status forbids it."""
         if not self.description.status.accepts_sends:
             return
         try:
             contents = self._rules.select(message)
         except SqlEvaluationError as error:
-            self._reject(message.content, error=error, origin=origin)
+            self._reject(message.content, error=error, origin=origin, journey=journey)
             return
         for content in contents:
-            self._deliver(content, origin=origin, time_to_live=time_to_live)
+            self._deliver(content, origin=origin, time_to_live=time_to_live, journey=journey)
 
-    def _deliver(self, content: Content, *, origin: int, time_to_live: int | None) -> None:
+    def _deliver(self, content: Content, *, origin: int, time_to_live: int | None, journey: Journey | None) -> None:
         number = self.sequence.next()
         if self.description.requires_session and content.session_id is None:
             self.part(SubQueue.DEAD_LETTER).add(
-                content, number=number, time_to_live=None, origin=origin, dead_letter=_NO_SESSION
+                content, number=number, time_to_live=None, origin=origin, dead_letter=_NO_SESSION, journey=journey
             )
         else:
-            self.main.add(content, number=number, time_to_live=time_to_live, origin=origin)
+            self.main.add(content, number=number, time_to_live=time_to_live, origin=origin, journey=journey)
 
-    def _reject(self, content: Content, *, error: SqlEvaluationError, origin: int) -> None:
+    def _reject(self, content: Content, *, error: SqlEvaluationError, origin: int, journey: Journey | None) -> None:
         if not self.description.dead_lettering_on_filter_evaluation_exceptions:
             _log.warning("subscription %s: passed over a message: %s", self.description.path, error)
             return
@@ -268,6 +291,7 @@ class SubscriptionEntity(_Receivable):
             time_to_live=None,
             origin=origin,
             dead_letter=DeadLetterMark(_FILTER_FAILED, str(error)),
+            journey=journey,
         )
 
     def _find_rule(self, name: str) -> RuleDescription | None:
@@ -278,6 +302,7 @@ class SubscriptionEntity(_Receivable):
         self.description = replace(self.description, rules=rules)
         self._rules = self._rule_set()
         self.updated = self._context.clock.now()
+        self.touch()
         self._context.journal.save_entity(self.record(self.description))
 
     def _rule_set(self) -> RuleSet:
@@ -293,6 +318,7 @@ class TopicEntity(Entity):
     def __init__(self, record: EntityRecord, *, description: TopicDescription, context: Context) -> None:
         super().__init__(record, context=context)
         self.description = description
+        self.reception = Reception(record.key, description=description, context=context)
         self.subscriptions: dict[str, SubscriptionEntity] = {}
         self._shelf = Shelf()
         self._schedule = Schedule(
@@ -302,6 +328,7 @@ class TopicEntity(Entity):
     def describe(self, description: TopicDescription) -> None:
         """Take on a new description."""
         self.description = description
+        self.reception.describe(description)
 
     @property
     def size_in_bytes(self) -> int:
@@ -313,14 +340,14 @@ class TopicEntity(Entity):
         return MessageCounts(scheduled=len(self._schedule))
 
     def send(self, contents: Several[Content]) -> None:
-        """Take in messages, all or none. Pings are checked and not stored.
+        """Take in messages, all or none. Pings are checked and not stored, duplicates accepted and dropped.
 
         :raises EntityDisabled, QuotaExceeded: see :func:`admit`.
         """
-        admit(contents, description=self.description, size_in_bytes=self.size_in_bytes)
+        taken_in = self.reception.take_in(contents, size_in_bytes=self.size_in_bytes)
         now = self._context.clock.now()
         self.sequence.touch()
-        for content in contents:
+        for content in taken_in:
             if content.ping:
                 continue
             if content.scheduled_for is not None and content.scheduled_for > now:
@@ -328,14 +355,24 @@ class TopicEntity(Entity):
             else:
                 self._pass_on(content, origin=self.sequence.next())
 
-    def schedule(self, contents: Several[Content]) -> list[int]:
-        """Take in messages for later, all or none; return the numbers by which they can be cancelled.
+    def take_over(self, content: Content, *, journey: Journey) -> None:
+        """Take in a message that another entity forwards.
 
         :raises EntityDisabled, QuotaExceeded: see :func:`admit`.
         """
-        admit(contents, description=self.description, size_in_bytes=self.size_in_bytes)
+        for taken in self.reception.take_in([content], size_in_bytes=self.size_in_bytes):
+            self._pass_on(taken, origin=self.sequence.next(), journey=journey)
+
+    def schedule(self, contents: Several[Content]) -> list[int]:
+        """Take in messages for later, all or none; return the numbers by which they can be cancelled (0: a duplicate).
+
+        :raises EntityDisabled, QuotaExceeded: see :func:`admit`.
+        """
+        taken_in = self.reception.take_in(contents, size_in_bytes=self.size_in_bytes)
         now = self._context.clock.now()
-        return [self._keep(content, due=_due(content, now=now)) for content in contents]
+        return number_each(
+            contents, taken_in=taken_in, schedule=lambda content: self._keep(content, due=_due(content, now=now))
+        )
 
     def cancel(self, numbers: Iterable[int]) -> None:
         """Remove scheduled messages, all or none.
@@ -347,11 +384,13 @@ class TopicEntity(Entity):
         self._context.effects.changed(self)
 
     def next_due(self) -> int | None:
-        """Return when the next scheduled message is to be passed on."""
-        return self._schedule.next_due()
+        """Return when the next scheduled message is to be passed on; a deleted topic passes on nothing."""
+        return None if self.deleted else self._schedule.next_due()
 
     def advance(self) -> None:
         """Pass on the messages whose time has come."""
+        if self.deleted:
+            return
         for message in self._schedule.activate(self._context.clock.now()):
             self._shelf.remove(message)
             self._context.journal.remove(message)
@@ -367,11 +406,11 @@ class TopicEntity(Entity):
         self._context.effects.changed(self)
         return self._schedule.add(content, due=due)
 
-    def _pass_on(self, content: Content, *, origin: int) -> None:
+    def _pass_on(self, content: Content, *, origin: int, journey: Journey | None = None) -> None:
         time_to_live = shortest(content.time_to_live, milliseconds(self.description.default_message_time_to_live))
         message = Examined(content, codec=self._context.codec)
         for subscription in self.subscriptions.values():
-            subscription.receive(message, origin=origin, time_to_live=time_to_live)
+            subscription.receive(message, origin=origin, time_to_live=time_to_live, journey=journey)
 
 
 def _of_dead_letters(settings: QueueSettings) -> QueueSettings:

@@ -38,12 +38,14 @@ class Snapshot:
     """All that a journal remembers of a namespace.
 
     :ivar messages: pairs of queue key and message, by queue and sequence number.
-    :ivar session_states: triples of queue key, session id and state.
+    :ivar session_states: queue key, session id, state, and the time at which it was set.
+    :ivar seen: triples of entity key, message identity and time at which it was seen, in order of time.
     """
 
     entities: tuple[EntityRecord, ...] = ()
     messages: Iterable[tuple[int, Message]] = field(default=())
-    session_states: Iterable[tuple[int, str, bytes]] = field(default=())
+    session_states: Iterable[tuple[int, str, bytes, int]] = field(default=())
+    seen: Iterable[tuple[int, bytes, int]] = field(default=())
     last_row: int = 0
 
 
@@ -65,8 +67,16 @@ class Journal(Protocol):
         """Note that a message is gone."""
         ...
 
-    def set_session_state(self, queue: int, session_id: str, state: bytes | None) -> None:
+    def set_session_state(self, queue: int, session_id: str, state: bytes | None, *, at: int) -> None:
         """Note the state of a session; None removes it."""
+        ...
+
+    def remember(self, entity: int, identity: bytes, *, seen_at: int) -> None:
+        """Note that an entity which detects duplicates took in a message."""
+        ...
+
+    def forget(self, entity: int, *, until: int) -> None:
+        """Note that what an entity took in until then no longer matters."""
         ...
 
     def save_entity(self, record: EntityRecord) -> None:
@@ -101,7 +111,13 @@ class MemoryJournal:
     def remove(self, message: Message) -> None:
         """Keep nothing."""
 
-    def set_session_state(self, queue: int, session_id: str, state: bytes | None) -> None:
+    def set_session_state(self, queue: int, session_id: str, state: bytes | None, *, at: int) -> None:
+        """Keep nothing."""
+
+    def remember(self, entity: int, identity: bytes, *, seen_at: int) -> None:
+        """Keep nothing."""
+
+    def forget(self, entity: int, *, until: int) -> None:
         """Keep nothing."""
 
     def save_entity(self, record: EntityRecord) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-__all__ = ["Content", "DeadLetterMark", "Lock", "Message", "MessageState"]
+__all__ = ["Content", "DeadLetterMark", "Journey", "Lock", "Message", "MessageState"]
 
 
 class MessageState(IntEnum):
@@ -54,6 +54,25 @@ class DeadLetterMark(NamedTuple):
     description: str | None
 
 
+class Journey(NamedTuple):
+    """How a message came that was not sent to the entity but forwarded.
+
+    :ivar hops: how often it was forwarded.
+    :ivar dead_letter: why it died, if it did.
+    :ivar died_in: the path of the entity in which it died.
+    """
+
+    hops: int
+    dead_letter: DeadLetterMark | None
+    died_in: str | None
+
+    def mark(self, message: Message) -> None:
+        """Let a message that arrives bear what it bore on its way."""
+        message.hops, message.died_in = self.hops, self.died_in
+        if message.dead_letter is None:
+            message.dead_letter = self.dead_letter
+
+
 class Lock(NamedTuple):
     """An exclusive, temporary hold on a message.
 
@@ -77,6 +96,9 @@ class Message:
     :ivar due: when a scheduled message becomes active.
     :ivar origin: the sequence number the message had in its topic; 0 for a message sent to a queue.
     :ivar delivery_count: deliveries that ended without success.
+    :ivar dead_letter: why the message died; it is kept when a dead letter is forwarded.
+    :ivar hops: how often the message was forwarded.
+    :ivar died_in: the path of the entity in which the message died before it was forwarded.
     """
 
     row: int
@@ -90,3 +112,13 @@ class Message:
     delivery_count: int = 0
     lock: Lock | None = None
     dead_letter: DeadLetterMark | None = None
+    hops: int = 0
+    died_in: str | None = None
+
+    def session(self) -> str:
+        """Return the session id of a message in a queue that requires one."""
+        session_id = self.content.session_id
+        if session_id is None:
+            # Admission refuses such messages, and a queue cannot begin to require sessions later.
+            raise ValueError(f"message {self.number} has no session id, in a queue that requires sessions")
+        return session_id

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import count
+from operator import attrgetter
 
 from servicebus_emulator.engine.agenda import Agenda
 from servicebus_emulator.engine.clock import Clock, SystemClock
@@ -22,7 +24,6 @@ from servicebus_emulator.engine.descriptions import (
 )
 from servicebus_emulator.engine.effects import Effects, Happened, Timed
 from servicebus_emulator.engine.entities import (
-    Entity,
     QueueEntity,
     SubQueue,
     SubscriptionEntity,
@@ -30,10 +31,15 @@ from servicebus_emulator.engine.entities import (
     locate_queue,
 )
 from servicebus_emulator.engine.errors import EntityExists, EntityNotFound, InvalidArgument
+from servicebus_emulator.engine.forwarding import Forwarder
+from servicebus_emulator.engine.idle import IdleWatch
 from servicebus_emulator.engine.journal import Description, EntityRecord, Journal, MemoryJournal, Snapshot
+from servicebus_emulator.engine.message import Content
 from servicebus_emulator.engine.rules import PropertyCodec, UnreadableContents, check_rule
 
 __all__ = ["AnyEntity", "EntityTimes", "Namespace"]
+
+_log = logging.getLogger(__name__)
 
 AnyEntity = QueueEntity | TopicEntity | SubscriptionEntity
 
@@ -61,6 +67,8 @@ class Namespace:
     :param clock: tells the time.
     :param journal: keeps the state; by default it is kept in memory only.
     :param snapshot: what the journal remembers.
+    :param identify: returns what tells one message from another where duplicates are detected: its
+        message id, for who can read one.
     :param random_bytes: returns as many random bytes as asked for.
     :param codec: reads and changes the properties of messages; without one, rules can let pass all or none.
     """
@@ -72,6 +80,7 @@ class Namespace:
         clock: Clock | None = None,
         journal: Journal | None = None,
         snapshot: Snapshot | None = None,
+        identify: Callable[[Content], bytes] = attrgetter("sections"),
         random_bytes: Callable[[int], bytes] = os.urandom,
         codec: PropertyCodec | None = None,
     ) -> None:
@@ -83,6 +92,7 @@ class Namespace:
             journal=MemoryJournal() if journal is None else journal,
             effects=self._effects,
             random_bytes=random_bytes,
+            identify=identify,
             rows=count(remembered.last_row + 1),
             codec=UnreadableContents() if codec is None else codec,
         )
@@ -90,17 +100,31 @@ class Namespace:
         self._topics: dict[str, TopicEntity] = {}
         self._agenda: Agenda[Timed] = Agenda()
         self._keys = count(max((record.key for record in remembered.entities), default=0) + 1)
+        self._forwarder = Forwarder(self.find, clock=self._context.clock)
+        self.idle = IdleWatch(clock=self._context.clock, effects=self._effects, delete=self._delete_idle)
         self._restore(remembered)
 
     # Entities, described
+
+    def create(self, description: Description) -> Description:
+        """Create what is described. Raises as the three methods that follow."""
+        match description:
+            case QueueDescription():
+                return self.create_queue(description)
+            case TopicDescription():
+                return self.create_topic(description)
+            case SubscriptionDescription():
+                return self.create_subscription(description)
 
     def create_queue(self, description: QueueDescription) -> QueueDescription:
         """Create a queue.
 
         :raises EntityExists: when a queue or topic has the path.
+        :raises InvalidArgument: when it forwards to what does not exist.
         """
         self._check_free(description.path)
-        self._adopt(self._new_record(description))
+        self._forwarder.check(description, before=None)
+        self._start(self._adopt(self._new_record(description)))
         return description
 
     def create_topic(self, description: TopicDescription) -> TopicDescription:
@@ -109,7 +133,7 @@ class Namespace:
         :raises EntityExists: when a queue or topic has the path.
         """
         self._check_free(description.path)
-        self._adopt(self._new_record(description))
+        self._start(self._adopt(self._new_record(description)))
         return description
 
     def create_subscription(self, description: SubscriptionDescription) -> SubscriptionDescription:
@@ -118,6 +142,7 @@ class Namespace:
         :raises EntityNotFound: when there is no such topic.
         :raises EntityExists: when the topic has a subscription of that name.
         :raises DescriptionError: when one of its rules cannot be evaluated.
+        :raises InvalidArgument: when it forwards to what does not exist.
         """
         for rule in description.rules:
             check_rule(rule)
@@ -125,18 +150,22 @@ class Namespace:
             raise EntityExists(
                 f"topic {description.topic_path!r} has a subscription {description.name!r} already; choose another name"
             )
-        self._adopt(self._new_record(description))
+        self._forwarder.check(description, before=None)
+        self._start(self._adopt(self._new_record(description)))
         return description
 
     def update_queue(self, description: QueueDescription) -> QueueDescription:
         """Describe a queue anew.
 
         :raises EntityNotFound: when there is no such queue.
-        :raises InvalidArgument: when a field differs that is fixed at creation.
+        :raises InvalidArgument: when a field differs that is fixed at creation, or it is to forward to what
+            does not exist.
         """
         entity = self._queue(description.path)
         _check_change(entity.description, proposed=description)
+        self._forwarder.check(description, before=entity.description)
         entity.describe(description)
+        self._forwarder.connect(entity)
         self._note_update(entity)
         return description
 
@@ -156,11 +185,14 @@ class Namespace:
         """Describe a subscription anew.
 
         :raises EntityNotFound: when there is no such topic or subscription.
-        :raises InvalidArgument: when a field differs that is fixed at creation.
+        :raises InvalidArgument: when a field differs that is fixed at creation, or it is to forward to what
+            does not exist.
         """
         entity = self._subscription(description.topic_path, description.name)
         _check_change(entity.description, proposed=description)
+        self._forwarder.check(description, before=entity.description)
         entity.describe(description)
+        self._forwarder.connect(entity)
         self._note_update(entity)
         return description
 
@@ -308,7 +340,10 @@ class Namespace:
         return entity
 
     def advance(self) -> None:
-        """Let happen what has fallen due in any entity."""
+        """Let happen what has fallen due in any entity, and delete those whose idle time is over.
+
+        :raises JournalError: when a deletion cannot be made durable.
+        """
         for timed in self._agenda.pop_due(self._context.clock.now()):
             timed.advance()
             self._effects.changed(timed)
@@ -364,6 +399,22 @@ class Namespace:
         if taken is not None:
             raise EntityExists(f"{taken.description.path!r} exists already in namespace {self.name!r}")
 
+    def _start(self, entity: AnyEntity) -> None:
+        self.idle.watch(entity)
+        if not isinstance(entity, TopicEntity):
+            self._forwarder.connect(entity)
+
+    def _delete_idle(self, entity: AnyEntity) -> None:
+        description = entity.description
+        match description:
+            case QueueDescription():
+                self.delete_queue(description.path)
+            case TopicDescription():
+                self.delete_topic(description.path)
+            case SubscriptionDescription():
+                self.delete_subscription(description.topic_path, description.name)
+        _log.info("namespace %s: deleted %s, idle for %s", self.name, description.path, description.auto_delete_on_idle)
+
     def _new_record(self, description: Description) -> EntityRecord:
         now = self._context.clock.now()
         record = EntityRecord(
@@ -387,12 +438,18 @@ class Namespace:
 
     def _note_update(self, entity: AnyEntity) -> None:
         entity.updated = self._context.clock.now()
+        entity.touch()
+        self.idle.watch(entity)
         self._context.journal.save_entity(entity.record(entity.description))
         self._context.journal.commit()
         self._effects.gone(entity.key)
 
-    def _drop(self, entity: Entity) -> None:
+    def _drop(self, entity: AnyEntity) -> None:
         entity.deleted = True
+        self.idle.end(entity)
+        if not isinstance(entity, TopicEntity):
+            for queue in entity.parts():
+                queue.connect(None)
         self._context.journal.drop_entity(entity.key, queues=[entity.queue_key(part) for part in SubQueue])
         self._context.journal.commit()
         self._effects.gone(entity.key)
@@ -409,10 +466,16 @@ class Namespace:
                 entity.restore(message)
             else:
                 entity.part(part).restore(message)
-        for key, session_id, state in snapshot.session_states:
+        for key, identity, seen_at in snapshot.seen:
+            receiving = entities[key]
+            if not isinstance(receiving, SubscriptionEntity) and receiving.reception.history is not None:
+                receiving.reception.history.restore(identity, seen_at=seen_at)
+        for key, session_id, state, at in snapshot.session_states:
             entity = entities[locate_queue(key)[0]]
             if not isinstance(entity, TopicEntity):
-                entity.main.restore_session_state(session_id, state)
+                entity.main.restore_session_state(session_id, state, at=at)
+        for entity in entities.values():
+            self._start(entity)
 
 
 def _check_change(current: Description, *, proposed: Description) -> None:

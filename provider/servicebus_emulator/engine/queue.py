@@ -12,18 +12,19 @@
 
 A locked message does not expire; when its lock ends, a time to live that is over takes effect. A
 deferred message whose lock ends is deferred again. Messages of a session hang on the session's lock.
+Where a queue is connected to another, messages do not wait: they are passed on instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
 
 from servicebus_emulator.engine.agenda import Agenda
 from servicebus_emulator.engine.context import Context, Sequence
 from servicebus_emulator.engine.errors import MessageLockLost, MessageNotFound, OperationNotAllowed, SessionLockLost
 from servicebus_emulator.engine.lines import Line, SessionLines
-from servicebus_emulator.engine.message import Content, DeadLetterMark, Lock, Message, MessageState
+from servicebus_emulator.engine.message import Content, DeadLetterMark, Journey, Lock, Message, MessageState
 from servicebus_emulator.engine.schedule import Schedule
 from servicebus_emulator.engine.sessions import SessionHold, SessionTable
 from servicebus_emulator.engine.settings import QueueSettings, shortest
@@ -64,6 +65,7 @@ class MessageQueue:
         self._locked: dict[bytes, Message] = {}
         self._lock_expiry: Agenda[bytes] = Agenda()
         self._expiry: Agenda[int] = Agenda()
+        self._onward: Callable[[Message], bool] | None = None
 
     # What it holds
 
@@ -112,11 +114,13 @@ class MessageQueue:
         time_to_live: int | None,
         origin: int = 0,
         dead_letter: DeadLetterMark | None = None,
+        journey: Journey | None = None,
     ) -> None:
         """Store a message that is ready to be received.
 
         :param time_to_live: the sender's, in milliseconds; the queue's own applies when shorter.
         :param dead_letter: why the message is stored in this dead-letter queue at once.
+        :param journey: how it came, if it was forwarded.
         """
         message = Message(
             row=next(self._context.rows),
@@ -126,6 +130,8 @@ class MessageQueue:
             origin=origin,
             dead_letter=dead_letter,
         )
+        if journey is not None:
+            journey.mark(message)
         self._context.journal.add(self.key, message)
         self._start_life(message, time_to_live=time_to_live)
         self._shelf.add(message)
@@ -302,15 +308,35 @@ class MessageQueue:
         """
         self.advance()
         self._sessions.held(session_id)
-        self.restore_session_state(session_id, state)
-        self._context.journal.set_session_state(self.key, session_id, state)
+        now = self._context.clock.now()
+        self._sessions.set_state(session_id, state, at=now)
+        self._context.journal.set_session_state(self.key, session_id, state, at=now)
         self._context.effects.changed(self)
 
-    def restore_session_state(self, session_id: str, state: bytes | None) -> None:
+    def restore_session_state(self, session_id: str, state: bytes, *, at: int) -> None:
         """Take back a session's state after a restart."""
-        self._sessions.set_state(session_id, state)
+        self._sessions.set_state(session_id, state, at=at)
+
+    def session_ids(self, *, state_after: int | None = None) -> list[str]:
+        """Return the sessions with messages or a state, sorted; or only those whose state was set after a time."""
+        self.advance()
+        self._lines_of_sessions()
+        found = self._sessions.with_state(after=state_after)
+        if state_after is None:
+            active = (each for each in self._shelf.starting_at(0) if each.state is not MessageState.SCHEDULED)
+            found.update(message.session() for message in active)
+        return sorted(found)
 
     # What happens by itself
+
+    def connect(self, onward: Callable[[Message], bool] | None) -> None:
+        """Have every message that waits, now or later, passed on instead of kept; None ends that.
+
+        :param onward: takes over a message, and returns whether it left the entity. Not for a queue that
+            requires sessions.
+        """
+        self._onward = onward
+        self._pass_on()
 
     def advance(self) -> None:
         """Do all that has fallen due: activate, unlock, expire."""
@@ -344,9 +370,19 @@ class MessageQueue:
     def _wait(self, message: Message) -> None:
         if self._session_lines is None:
             self._line.push(message.number)
+            if self._onward is not None:
+                self._pass_on()
         else:
-            self._session_lines.push(message.number, session_id=_session_of(message))
+            self._session_lines.push(message.number, session_id=message.session())
         self._context.effects.changed(self)
+
+    def _pass_on(self) -> None:
+        # A message may come back here while it is passed on; whoever is first takes the next from the line.
+        while self._onward is not None and (number := self._line.pop()) is not None:
+            message = self._shelf.take(number)
+            self._expiry.discard(number)
+            if self._onward(message):
+                self._context.journal.remove(message)
 
     def _leave_line(self, message: Message) -> None:
         if message.state is not MessageState.ACTIVE:
@@ -354,7 +390,7 @@ class MessageQueue:
         if self._session_lines is None:
             self._line.discard(message.number)
         else:
-            self._session_lines.discard(message.number, session_id=_session_of(message))
+            self._session_lines.discard(message.number, session_id=message.session())
 
     def _pop_of(self, hold: SessionHold) -> int | None:
         return self._lines_of_sessions().pop(hold.session_id)
@@ -449,11 +485,3 @@ class MessageQueue:
         if self._session_lines is None:
             raise OperationNotAllowed("the entity does not require sessions; open a receiver without a session filter")
         return self._session_lines
-
-
-def _session_of(message: Message) -> str:
-    session_id = message.content.session_id
-    if session_id is None:
-        # Admission refuses such messages, and a queue cannot begin to require sessions later.
-        raise ValueError(f"message {message.number} has no session id, in a queue that requires sessions")
-    return session_id

@@ -31,7 +31,7 @@ class SessionTable:
     def __init__(self) -> None:
         self._holds: dict[str, SessionHold] = {}
         self._expiry: Agenda[str] = Agenda()
-        self._states: dict[str, bytes] = {}
+        self._states: dict[str, tuple[bytes, int]] = {}
 
     def hold(self, session_id: str, *, until: int) -> SessionHold:
         """Give the session to a receiver.
@@ -81,11 +81,16 @@ class SessionTable:
 
     def state(self, session_id: str) -> bytes | None:
         """Return the state kept with a session, or None."""
-        return self._states.get(session_id)
+        kept = self._states.get(session_id)
+        return None if kept is None else kept[0]
 
-    def set_state(self, session_id: str, state: bytes | None) -> None:
-        """Keep a state with a session; None removes it."""
+    def set_state(self, session_id: str, state: bytes | None, *, at: int) -> None:
+        """Keep a state with a session from `at` on (milliseconds since 1970); None removes it."""
         if state is None:
             self._states.pop(session_id, None)
         else:
-            self._states[session_id] = state
+            self._states[session_id] = (state, at)
+
+    def with_state(self, *, after: int | None) -> set[str]:
+        """Return the sessions that have a state, or only those whose state was set after a time."""
+        return {session_id for session_id, (_, at) in self._states.items() if after is None or at > after}

@@ -24,8 +24,7 @@ from servicebus_emulator.store.describing import dump_description, load_descript
 
 __all__ = ["SqliteJournal"]
 
-_VERSION: Final = 1
-_SCHEMA: Final = """
+_FIRST: Final = """
     CREATE TABLE entity (
         key INTEGER PRIMARY KEY, description TEXT NOT NULL,
         created INTEGER NOT NULL, updated INTEGER NOT NULL, accessed INTEGER NOT NULL, last_number INTEGER NOT NULL
@@ -42,11 +41,25 @@ _SCHEMA: Final = """
         queue INTEGER NOT NULL, session_id TEXT NOT NULL, state BLOB NOT NULL, PRIMARY KEY (queue, session_id)
     ) STRICT, WITHOUT ROWID;
 """
+_DUPLICATES: Final = """
+    CREATE TABLE seen (
+        entity INTEGER NOT NULL, identity BLOB NOT NULL, seen_at INTEGER NOT NULL, PRIMARY KEY (entity, identity)
+    ) STRICT, WITHOUT ROWID;
+"""
+_FORWARDING: Final = """
+    ALTER TABLE message ADD COLUMN hops INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE message ADD COLUMN died_in TEXT;
+"""
+_STATE_TIMES: Final = "ALTER TABLE session_state ADD COLUMN set_at INTEGER NOT NULL DEFAULT 0;"
+# Deleted topics used to pass on what was scheduled in them; such messages belong to nobody.
+_STRAYS: Final = "DELETE FROM message WHERE queue / 4 NOT IN (SELECT key FROM entity);"
+# Each step makes the next version of the file, so that older ones can be read; none is ever changed.
+_STEPS: Final = (_FIRST, _DUPLICATES, _FORWARDING, _STATE_TIMES, _STRAYS)
 _COLUMNS: Final = (
     "id, queue, number, origin, state, delivery_count, enqueued_at, expires_at, due, dead, reason, reason_description,"
-    " header, annotations, annotation_count, sections, time_to_live, scheduled_for, session_id"
+    " hops, died_in, header, annotations, annotation_count, sections, time_to_live, scheduled_for, session_id"
 )
-_INSERT: Final = f"INSERT INTO message ({_COLUMNS}) VALUES ({', '.join('?' * 19)})"  # noqa: S608 - constants
+_INSERT: Final = f"INSERT INTO message ({_COLUMNS}) VALUES ({', '.join('?' * 21)})"  # noqa: S608 - constants
 _UPDATE: Final = (
     "UPDATE message SET queue = ?, number = ?, state = ?, delivery_count = ?, enqueued_at = ?, expires_at = ?, due = ?,"
     " dead = ?, reason = ?, reason_description = ? WHERE id = ?"
@@ -70,6 +83,7 @@ class SqliteJournal:
         self._changed: dict[int, tuple[int, Message]] = {}
         self._removed: list[tuple[int]] = []
         self._used: dict[int, tuple[int, int]] = {}
+        self._seen: list[tuple[int, bytes, int]] = []
         self._others: list[tuple[str, tuple[int | str | bytes, ...]]] = []
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -100,9 +114,14 @@ class SqliteJournal:
                 "SELECT key, description, created, updated, accessed, last_number FROM entity ORDER BY key"
             )
         )
-        states = self._database.execute("SELECT queue, session_id, state FROM session_state")
+        states = self._database.execute("SELECT queue, session_id, state, set_at FROM session_state")
+        seen = self._database.execute("SELECT entity, identity, seen_at FROM seen ORDER BY seen_at")
         return Snapshot(
-            entities=entities, messages=self._messages(), session_states=states.fetchall(), last_row=self._last_row()
+            entities=entities,
+            messages=self._messages(),
+            session_states=states.fetchall(),
+            seen=seen.fetchall(),
+            last_row=self._last_row(),
         )
 
     # Notes
@@ -121,12 +140,21 @@ class SqliteJournal:
             self._changed.pop(message.row, None)
             self._removed.append((message.row,))
 
-    def set_session_state(self, queue: int, session_id: str, state: bytes | None) -> None:
+    def set_session_state(self, queue: int, session_id: str, state: bytes | None, *, at: int) -> None:
         """Note the state of a session; None removes it."""
         if state is None:
             self._others.append(("DELETE FROM session_state WHERE queue = ? AND session_id = ?", (queue, session_id)))
         else:
-            self._others.append(("INSERT OR REPLACE INTO session_state VALUES (?, ?, ?)", (queue, session_id, state)))
+            values = (queue, session_id, state, at)
+            self._others.append(("INSERT OR REPLACE INTO session_state VALUES (?, ?, ?, ?)", values))
+
+    def remember(self, entity: int, identity: bytes, *, seen_at: int) -> None:
+        """Note that an entity which detects duplicates took in a message."""
+        self._seen.append((entity, identity, seen_at))
+
+    def forget(self, entity: int, *, until: int) -> None:
+        """Note that what an entity took in until then no longer matters."""
+        self._others.append(("DELETE FROM seen WHERE entity = ? AND seen_at <= ?", (entity, until)))
 
     def save_entity(self, record: EntityRecord) -> None:
         """Note a new or changed entity."""
@@ -151,7 +179,9 @@ class SqliteJournal:
             for row in [row for row, (queue, _) in notes.items() if queue in gone]:
                 del notes[row]
         self._used.pop(key, None)
+        self._seen = [each for each in self._seen if each[0] != key]
         self._others.append(("DELETE FROM entity WHERE key = ?", (key,)))
+        self._others.append(("DELETE FROM seen WHERE entity = ?", (key,)))
         for queue in sorted(gone):
             self._others.append(("DELETE FROM message WHERE queue = ?", (queue,)))
             self._others.append(("DELETE FROM session_state WHERE queue = ?", (queue,)))
@@ -165,7 +195,7 @@ class SqliteJournal:
 
         :raises JournalError: when that failed; then nothing of it lasts.
         """
-        if not (self._added or self._changed or self._removed or self._used or self._others):
+        if not (self._added or self._changed or self._removed or self._used or self._seen or self._others):
             return
         try:
             self._write()
@@ -173,8 +203,8 @@ class SqliteJournal:
             raise JournalError(f"{self._path} cannot be written: {error}") from error
         for notes in (self._added, self._changed, self._used):
             notes.clear()
-        self._removed.clear()
-        self._others.clear()
+        for done in (self._removed, self._seen, self._others):
+            done.clear()
 
     # Steps
 
@@ -191,6 +221,7 @@ class SqliteJournal:
                 "UPDATE entity SET last_number = ?, accessed = ? WHERE key = ?",
                 ((number, accessed, key) for key, (number, accessed) in self._used.items()),
             )
+            database.executemany("INSERT OR REPLACE INTO seen VALUES (?, ?, ?)", self._seen)
             database.execute("COMMIT")
         except sqlite3.Error:
             if database.in_transaction:
@@ -204,12 +235,14 @@ class SqliteJournal:
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("PRAGMA synchronous = NORMAL")
         version = database.execute("PRAGMA user_version").fetchone()[0]
-        if version == 0:
-            database.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT;")
-        elif version != _VERSION:
+        if version > len(_STEPS):
             raise JournalError(
-                f"{self._path} is of version {version}; this program reads version {_VERSION}: choose another folder"
+                f"{self._path} is of version {version}; this program reads versions up to {len(_STEPS)}:"
+                " choose another folder"
             )
+        if version < len(_STEPS):
+            steps = "".join(_STEPS[version:])
+            database.executescript(f"BEGIN IMMEDIATE; {steps} PRAGMA user_version = {len(_STEPS)}; COMMIT;")
 
     def _messages(self) -> Iterator[tuple[int, Message]]:
         return map(_message_of, self._database.execute(_SELECT))
@@ -233,6 +266,8 @@ def _row_of(note: tuple[int, Message]) -> tuple[int | str | bytes | None, ...]:
         message.expires_at,
         message.due,
         *_mark_of(message),
+        message.hops,
+        message.died_in,
         content.header,
         content.annotations,
         content.annotation_count,
@@ -265,7 +300,7 @@ def _mark_of(message: Message) -> tuple[int, str | None, str | None]:
 
 def _message_of(row: tuple[Any, ...]) -> tuple[int, Message]:
     key, queue, number, origin, state, delivery_count, enqueued_at, expires_at, due, dead, reason, why, *content = row
-    header, annotations, annotation_count, sections, time_to_live, scheduled_for, session_id = content
+    hops, died_in, header, annotations, annotation_count, sections, time_to_live, scheduled_for, session_id = content
     message = Message(
         row=key,
         number=number,
@@ -286,5 +321,7 @@ def _message_of(row: tuple[Any, ...]) -> tuple[int, Message]:
         state=MessageState(state),
         delivery_count=delivery_count,
         dead_letter=DeadLetterMark(reason, why) if dead == 1 else None,
+        hops=hops,
+        died_in=died_in,
     )
     return queue, message
