@@ -68,7 +68,12 @@ class InjectedError(BrokerError):
 
 
 class Operation(StrEnum):
-    """Where a fault can strike."""
+    """Where a fault can strike.
+
+    ``authenticate`` is a token brought to ``$cbs``; ``manage`` a request to an entity's ``$management`` (peeking,
+    scheduling, renewing, settling what was deferred); ``administer`` a request over HTTP, whose entity is its path;
+    ``anything`` all that goes over the connections of a namespace, those that exist and those to come.
+    """
 
     CONNECT = "connect"
     AUTHENTICATE = "authenticate"
@@ -82,7 +87,22 @@ class Operation(StrEnum):
 
 
 class FaultKind(StrEnum):
-    """What can go wrong."""
+    """What can go wrong.
+
+    - ``refuse``: the kernel refuses connections; those that there are stay.
+    - ``reset``: the connection breaks before the operation is carried out.
+    - ``freeze``: bytes are taken in and acknowledged, nothing is said; as long as the fault holds. What arrived
+      with the operation that it strikes is carried out, and what waited goes on afterwards.
+    - ``latency``, ``bandwidth``: bytes are late, or slow in both directions.
+    - ``server-busy`` ... ``unauthorized``: the operation is refused with the condition of that name.
+    - ``auth-failure``: ``$cbs`` answers a token with a status of choice.
+    - ``no-disposition``, ``late-disposition``: carried out, and answered never, or late.
+    - ``released``, ``modified``: a message is not stored, and answered with that outcome.
+    - ``lock-lost``: a settlement is refused, and the message comes again.
+    - ``duplicate``: a message sent is stored twice; one settled is confirmed, and comes again.
+    - ``close-link``, ``close-connection``: ended with a condition of choice instead of being carried out.
+    - ``kill``: the process ends as by ``kill -9``, whoever it belongs to.
+    """
 
     REFUSE = "refuse"
     RESET = "reset"

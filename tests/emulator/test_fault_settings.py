@@ -23,6 +23,7 @@ from azure.servicebus.exceptions import ServiceBusConnectionError, ServiceBusSer
 from servicebus_emulator import Emulator, EmulatorProcess, Fault, FaultKind, HostedNamespace, Operation
 from servicebus_emulator.engine.descriptions import QueueDescription
 from servicebus_emulator.faults import FaultError
+from tests.emulator.clock import ManualClock
 
 VERSION = "api-version=2024-05"
 
@@ -139,6 +140,28 @@ async def test_faults_from_python_begin_with_the_namespace_that_they_name():
         kinds = {each.name: [armed.fault.kind for armed in each.faults] for each in emulator.namespaces}
         assert kinds == {"contoso": [FaultKind.RESET, FaultKind.FREEZE], "contoso-dr": [FaultKind.FREEZE]}
         assert {armed.seed for armed in emulator["contoso"].faults} == {7}
+
+
+async def test_a_fault_ends_on_the_clock_of_the_namespace():
+    clock = ManualClock()
+    async with Emulator(["contoso"], clock=clock) as emulator:
+        contoso = emulator["contoso"]
+        contoso.set_fault(Fault(kind=FaultKind.RESET, duration=60))
+        clock.go_on(59)
+        assert len(contoso.faults) == 1
+        clock.go_on(1)
+        assert contoso.faults == ()
+
+
+async def test_a_frozen_namespace_stops_at_once(hosted: HostedNamespace, http: ClientSession):
+    for operation in (Operation.ANYTHING, Operation.ADMINISTER):
+        hosted.set_fault(Fault(kind=FaultKind.FREEZE, on=(operation,)))
+    with pytest.raises(TimeoutError):
+        await http.get(f"/flights?{VERSION}", timeout=ClientTimeout(total=0.2))
+    asking = asyncio.ensure_future(http.get(f"/flights?{VERSION}"))
+    await asyncio.sleep(0.1)
+    await asyncio.wait_for(hosted.stop(), 2)
+    await asyncio.gather(asking, return_exceptions=True)
 
 
 def test_a_fault_of_a_namespace_that_is_not_served_is_refused():

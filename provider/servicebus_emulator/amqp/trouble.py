@@ -132,10 +132,10 @@ class Trouble:
         return cleared
 
     def stop(self) -> None:
-        """Let go of the timer."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        """Forget all faults: nothing that is frozen keeps the namespace from stopping."""
+        self._armed = ()
+        self._changed.set()
+        self._cancel_timer()
 
     def guard(self, gate: Gate) -> None:
         """Let `gate`, which is open, refuse connections when a fault says so."""
@@ -226,8 +226,13 @@ class Trouble:
             self._frozen.discard(connection)
             connection.thaw()
 
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
     def _set_timer(self) -> None:
-        self.stop()
+        self._cancel_timer()
         ends = [each.until for each in self._armed if each.until is not None]
         if len(ends) > 0:
             wait = max(0, min(ends) - self._clock.now()) + 1

@@ -60,6 +60,13 @@ class Wire:
 
     def arrived(self, data: bytes) -> None:
         """Take in bytes, now or when they would have arrived."""
+        if self._arriving is not None:
+            # Some transports hand on what they had read already although they are paused.
+            self._arriving += data
+            return
+        if self.frozen:
+            self._arriving = data
+            return
         if self._pace is None or self._pace.bytes_per_second is None:
             self._feed(data)
             return
