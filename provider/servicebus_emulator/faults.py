@@ -35,6 +35,7 @@ __all__ = [
 ]
 
 _MAX_SECONDS: Final = 86_400.0
+_LONGEST_SHOWN: Final = 100
 _MAX_COUNT: Final = 2**31 - 1
 _STATUSES: Final = range(400, 600)
 
@@ -48,7 +49,9 @@ class FaultError(ValueError):
     """
 
     def __init__(self, field: str, *, value: object, allowed: str) -> None:
-        super().__init__(f"{field} is {value!r}; allowed: {allowed}")
+        shown = repr(value)
+        shown = shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}..."
+        super().__init__(f"{field} is {shown}; allowed: {allowed}")
         self.field = field
         self.value = value
         self.allowed = allowed
@@ -70,9 +73,10 @@ class InjectedError(BrokerError):
 class Operation(StrEnum):
     """Where a fault can strike.
 
-    ``authenticate`` is a token brought to ``$cbs``; ``manage`` a request to an entity's ``$management`` (peeking,
-    scheduling, renewing, settling what was deferred); ``administer`` a request over HTTP, whose entity is its path;
-    ``anything`` all that goes over the connections of a namespace, those that exist and those to come.
+    ``receive`` is the handing out of messages that wait; ``authenticate`` a token brought to ``$cbs``; ``manage`` a
+    request to an entity's ``$management`` (peeking, scheduling, renewing, settling what was deferred);
+    ``administer`` a request over HTTP, whose entity is its path; ``anything`` all that goes over the connections of
+    a namespace, those that exist and those to come.
     """
 
     CONNECT = "connect"
@@ -80,6 +84,7 @@ class Operation(StrEnum):
     OPEN_SENDER = "open-sender"
     OPEN_RECEIVER = "open-receiver"
     SEND = "send"
+    RECEIVE = "receive"
     SETTLE = "settle"
     MANAGE = "manage"
     ADMINISTER = "administer"
@@ -131,7 +136,7 @@ class FaultKind(StrEnum):
 _O = Operation
 _OPENING: Final = (_O.OPEN_SENDER, _O.OPEN_RECEIVER)
 _REFUSABLE: Final = (_O.SEND, *_OPENING, _O.SETTLE, _O.MANAGE, _O.ADMINISTER)
-_LINKED: Final = (_O.SEND, *_OPENING, _O.SETTLE, _O.AUTHENTICATE, _O.MANAGE)
+_LINKED: Final = (_O.SEND, _O.RECEIVE, *_OPENING, _O.SETTLE, _O.AUTHENTICATE, _O.MANAGE)
 _BROKEN: Final = (*_LINKED, _O.CONNECT, _O.ADMINISTER)
 _ANSWERED: Final = (_O.SEND, _O.SETTLE, _O.AUTHENTICATE, _O.MANAGE)
 
@@ -156,7 +161,7 @@ _PLACES: Final[dict[FaultKind, tuple[tuple[Operation, ...], tuple[Operation, ...
     FaultKind.MODIFIED: ((_O.SEND,), (_O.SEND,)),
     FaultKind.LOCK_LOST: ((_O.SETTLE, _O.MANAGE), (_O.SETTLE,)),
     FaultKind.DUPLICATE: ((_O.SEND, _O.SETTLE), (_O.SEND,)),
-    FaultKind.CLOSE_LINK: ((_O.SEND, _O.SETTLE), (_O.SEND,)),
+    FaultKind.CLOSE_LINK: ((_O.SEND, _O.RECEIVE, _O.SETTLE), (_O.SEND,)),
     FaultKind.CLOSE_CONNECTION: (_LINKED, (_O.SEND,)),
     FaultKind.KILL: (_BROKEN, (_O.SEND,)),
 }

@@ -95,6 +95,8 @@ async def test_deleting_all_faults_clears_each(hosted: HostedNamespace, http: Cl
         (b"[1]", "the fault"),
         (b"{", "the body"),
         (b"\xff", "the body"),
+        (b"[" * 200_000, "the body"),
+        (b'{"kind": "' + b"x" * 200_000 + b'"}', "kind"),
     ],
 )
 async def test_a_bad_fault_over_http_is_refused_by_field_value_and_allowed_and_sets_nothing(
@@ -105,6 +107,7 @@ async def test_a_bad_fault_over_http_is_refused_by_field_value_and_allowed_and_s
     assert (response.status, answer["field"]) == (400, field)
     assert answer["error"].startswith(f"{field} is ")
     assert answer["allowed"] in answer["error"]
+    assert len(answer["error"]) < 600
     assert hosted.faults == ()
 
 

@@ -153,7 +153,7 @@ def test_a_fault_of_the_command_line_names_its_kind_and_fields():
         ({}, "kind is None; allowed: refuse, reset"),
         ({"kind": "reste"}, "kind is 'reste'; allowed: refuse, reset"),
         ({"kind": "reset", "when": 1}, "the member is 'when'; allowed: kind, on"),
-        ({"kind": "reset", "on": "receive"}, "on is 'receive'; allowed: connect"),
+        ({"kind": "reset", "on": "sendd"}, "on is 'sendd'; allowed: connect"),
         ({"kind": "reset", "on": 5}, "on is 5; allowed: one or a list of"),
         ({"kind": "released", "on": "settle"}, "on is 'settle'; allowed: for released: send"),
         ({"kind": "reset", "probability": 0}, "probability is 0; allowed: above 0, up to 1"),

@@ -52,8 +52,8 @@ async def broken() -> AsyncIterator[HostedNamespace]:
 
 
 @asynccontextmanager
-async def client_of(hosted: HostedNamespace) -> AsyncIterator[ServiceBusClient]:
-    client = ServiceBusClient.from_connection_string(hosted.connection_string, retry_total=0)
+async def client_of(hosted: HostedNamespace, *, retries: int = 0) -> AsyncIterator[ServiceBusClient]:
+    client = ServiceBusClient.from_connection_string(hosted.connection_string, retry_total=retries)
     try:
         yield client
     finally:
@@ -145,6 +145,36 @@ async def test_a_reset_is_a_connection_error_and_the_next_try_works(broken: Host
     assert held(broken) == 1
 
 
+@pytest.mark.parametrize("kind", [FaultKind.CLOSE_LINK, FaultKind.CLOSE_CONNECTION])
+@pytest.mark.parametrize("retries", [0, 3])
+async def test_a_receiver_that_is_closed_attaches_again_in_silence_if_it_may_retry(
+    broken: HostedNamespace, kind: FaultKind, retries: int
+):
+    async with client_of(broken) as other, client_of(broken, retries=retries) as client:
+        receiver = client.get_queue_receiver("flights")
+        assert await receive(receiver, wait=1) == []
+        broken.set_fault(Fault(kind=kind, on=(Operation.RECEIVE,), entity="flights", count=1))
+        await send(other.get_queue_sender("calm"))
+        await send(other.get_queue_sender("flights"))
+        if retries == 0:
+            with pytest.raises(ServiceBusConnectionError, match="forced"):
+                await receive(receiver)
+        # Long enough for the client to pause before it tries again.
+        found = [*await receive(receiver, wait=5), *await receive(receiver, wait=1)]
+        assert len(found) == 1
+        assert [armed.strikes for armed in broken.faults] == [1]
+
+
+async def test_a_reset_while_receiving_is_a_connection_error_and_the_message_stays(broken: HostedNamespace):
+    async with client_of(broken) as client:
+        await send(client.get_queue_sender("flights"))
+        broken.set_fault(Fault(kind=FaultKind.RESET, on=(Operation.RECEIVE,), count=1))
+        receiver = client.get_queue_receiver("flights")
+        with pytest.raises(ServiceBusConnectionError):
+            await receive(receiver)
+        assert len(await receive(receiver)) == 1
+
+
 async def test_a_reset_in_a_settlement_is_a_connection_error_and_the_message_stays(broken: HostedNamespace):
     async with client_of(broken) as client:
         await send(client.get_queue_sender("flights"))
@@ -220,7 +250,7 @@ async def test_a_close_loses_its_condition_on_the_way_to_the_caller(broken: Host
     broken.set_fault(Fault(kind=kind, condition="com.microsoft:server-busy", count=1))
     async with client_of(broken) as client:
         sender = client.get_queue_sender("flights")
-        with pytest.raises(ServiceBusConnectionError):
+        with pytest.raises(ServiceBusConnectionError, match="amqp:unknown-error"):
             await send(sender)
         await send(sender)
     assert held(broken) == 1

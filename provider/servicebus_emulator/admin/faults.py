@@ -33,7 +33,7 @@ def add_fault_routes(router: web.UrlDispatcher, *, trouble: Trouble) -> None:
             armed = trouble.add(fault_from_json(json.loads(await request.read())))
         except FaultError as error:
             return _refused(error.field, value=error.value, allowed=error.allowed)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             return _refused("the body", value=str(error), allowed="a JSON object")
         return web.json_response(armed_document(armed), status=201)
 
@@ -59,5 +59,5 @@ def _listed(armed: Iterable[Armed]) -> web.Response:
 
 
 def _refused(field: str, *, value: object, allowed: str, status: int = 400) -> web.Response:
-    error = {"error": f"{field} is {value!r}; allowed: {allowed}", "field": field, "allowed": allowed}
-    return web.json_response(error, status=status)
+    error = FaultError(field, value=value, allowed=allowed)
+    return web.json_response({"error": str(error), "field": field, "allowed": allowed}, status=status)

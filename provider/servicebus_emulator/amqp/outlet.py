@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from servicebus_emulator.amqp import proton
 from servicebus_emulator.amqp.outgoing import encode_delivery
-from servicebus_emulator.amqp.spoiling import spoil
+from servicebus_emulator.amqp.spoiling import spoil, spoil_receive
 from servicebus_emulator.engine.errors import (
     BrokerError,
     EntityDisabled,
@@ -74,6 +74,9 @@ class Outlet:
 
     def give(self, limit: int) -> None:
         """Take up to `limit` messages from the queue and send them."""
+        struck = self._broker.trouble.strike(Operation.RECEIVE, entity=self.entity.description.path)
+        if struck is not None and spoil_receive(struck, connection=self._connection, link=self._link):
+            return
         try:
             messages = self.queue.take(limit, hold=self.hold, delete=self._settled)
         except SessionLockLost as error:

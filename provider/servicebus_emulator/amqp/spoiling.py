@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from servicebus_emulator.amqp.connection import AmqpConnection
 
-__all__ = ["spoil", "spoil_attach"]
+__all__ = ["spoil", "spoil_attach", "spoil_receive"]
 
 _MILLISECONDS: Final = 1000
 
@@ -78,6 +78,21 @@ def spoil_attach(connection: AmqpConnection, link: Link, *, entity: str) -> bool
         connection.close_with(error)
         return True
     raise error
+
+
+def spoil_receive(struck: Armed, *, connection: AmqpConnection, link: Link) -> bool:
+    """Let a fault have its way with the handing out of messages; return whether none are."""
+    if connection.broker.trouble.break_connection(struck, connection=connection):
+        return True
+    error = refusal_of(struck.fault)
+    if error is None:
+        # A connection that froze takes no messages now.
+        return connection.congested
+    if struck.fault.kind is FaultKind.CLOSE_CONNECTION:
+        connection.close_with(error)
+    else:
+        connection.detach(link, error=error)
+    return True
 
 
 def _refuse(

@@ -151,7 +151,7 @@ class Trouble:
         struck, self._armed = strike(self._armed, operation=operation, entity=entity, now=self._clock.now())
         if struck is not None:
             _log.info(
-                "namespace %s: fault %s strikes: %s on %s, entity=%s",
+                "namespace %s: fault %s strikes: %s on %s, entity=%r",
                 self._namespace,
                 struck.id,
                 struck.fault.kind,
