@@ -320,6 +320,17 @@ async def test_latency_is_felt_in_every_answer_and_gone_when_it_is_cleared(broke
         assert loop.time() - began < slow
 
 
+async def test_what_was_said_before_a_close_arrives_in_spite_of_latency(broken: HostedNamespace):
+    broken.set_fault(Fault(kind=FaultKind.LATENCY, delay=0.3))
+    reader, writer = await asyncio.open_connection(broken.host, broken.amqp_port)
+    began = asyncio.get_running_loop().time()
+    writer.write(b"GET / HTTP/1.1\r\n\r\n")
+    answered = await asyncio.wait_for(reader.read(), PATIENCE)
+    assert answered.startswith(b"AMQP")
+    assert asyncio.get_running_loop().time() - began > 0.29
+    writer.close()
+
+
 async def test_bandwidth_slows_down_what_is_large_and_loses_nothing(broken: HostedNamespace):
     async with client_of(broken) as client:
         sender = client.get_queue_sender("flights")

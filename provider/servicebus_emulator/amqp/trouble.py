@@ -132,8 +132,10 @@ class Trouble:
         return cleared
 
     def stop(self) -> None:
-        """Forget all faults: nothing that is frozen keeps the namespace from stopping."""
+        """Forget all faults: nothing that is frozen or slow keeps the namespace from stopping."""
         self._armed = ()
+        for connection in tuple(self._connections):
+            connection.set_pace(None)
         self._changed.set()
         self._cancel_timer()
 

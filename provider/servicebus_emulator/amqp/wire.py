@@ -43,6 +43,7 @@ class Wire:
         self._pace: Pace | None = None
         self._leaving: deque[tuple[float, bytes]] = deque()
         self._arriving: bytes | None = None
+        self._closing = False
         self._last = 0.0
         self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
 
@@ -75,8 +76,12 @@ class Wire:
         self._later(self._loop.time() + len(data) / self._pace.bytes_per_second, self._take_in)
 
     def set_pace(self, pace: Pace | None) -> None:
-        """Let bytes go at another pace; what is on its way keeps its time."""
+        """Let bytes go at another pace. What is on its way keeps its time; without any pace it arrives at once."""
         self._pace = pace
+        if pace is None:
+            self._last = 0.0
+            self._leaving = deque((self._last, data) for _, data in self._leaving)
+            self._pump()
 
     def freeze(self) -> None:
         """Say nothing and hear nothing from now on."""
@@ -93,8 +98,10 @@ class Wire:
             self._take_in()
 
     def close(self) -> None:
-        """Close once what was written has left."""
-        self._transport.close()
+        """Close once what was written has left; a frozen connection says nothing any more."""
+        self._closing = True
+        if self.frozen or len(self._leaving) == 0:
+            self._transport.close()
 
     def abort(self) -> None:
         """Close and drop what has not left."""
@@ -122,6 +129,8 @@ class Wire:
                 return
             self._leaving.popleft()
             self._transport.write(data)
+        if self._closing:
+            self._transport.close()
 
     def _take_in(self) -> None:
         if self.frozen or self._arriving is None:
