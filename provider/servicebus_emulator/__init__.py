@@ -7,12 +7,17 @@ For tests and demonstrations::
         contoso.namespace.create_queue(QueueDescription("flights"))
         client = ServiceBusClient.from_connection_string(contoso.connection_string)
 
+It breaks on purpose too::
+
+        contoso.set_fault(Fault(kind=FaultKind.NO_DISPOSITION, entity="flights", count=3))
+
 As a process of its own: ``python -m servicebus_emulator``, or :class:`EmulatorProcess`, which can be killed.
 """
 
 from __future__ import annotations
 
+from servicebus_emulator.faults import Fault, FaultKind, Operation
 from servicebus_emulator.hosting import Emulator, HostedNamespace
 from servicebus_emulator.process import EmulatorProcess
 
-__all__ = ["Emulator", "EmulatorProcess", "HostedNamespace"]
+__all__ = ["Emulator", "EmulatorProcess", "Fault", "FaultKind", "HostedNamespace", "Operation"]

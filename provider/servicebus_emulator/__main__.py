@@ -14,6 +14,8 @@ from typing import Final
 from servicebus_emulator.config import ConfigError, NamespaceConfig, load_config
 from servicebus_emulator.engine.errors import BrokerError
 from servicebus_emulator.engine.journal import JournalError
+from servicebus_emulator.fault_reading import fault_from_text, load_faults
+from servicebus_emulator.faults import Fault
 from servicebus_emulator.hosting import Emulator
 
 __all__ = ["main"]
@@ -41,6 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             admin_port=options.admin_port,
             data=options.data,
             configs=configs,
+            faults=_faults(options),
+            fault_seed=options.fault_seed,
         )
     except (ConfigError, ValueError) as error:
         parser.error(str(error))
@@ -84,6 +88,17 @@ def _parser() -> argparse.ArgumentParser:
         "--data", type=Path, metavar="DIR", help="the folder in which the state is kept (default: in memory only)"
     )
     parser.add_argument(
+        "--fault",
+        action="append",
+        default=[],
+        metavar="KIND[,FIELD=VALUE]...",
+        help="something to break from the beginning, such as no-disposition,entity=flights,count=3; repeatable",
+    )
+    parser.add_argument("--faults", type=Path, metavar="FILE", help="a JSON list of things to break")
+    parser.add_argument(
+        "--fault-seed", type=int, default=0, metavar="N", help="the luck of faults with a probability (default: 0)"
+    )
+    parser.add_argument(
         "--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"], help="(default: %(default)s)"
     )
     return parser
@@ -93,6 +108,11 @@ def _names(wanted: Sequence[str], *, configs: Sequence[NamespaceConfig]) -> list
     if len(wanted) > 0:
         return list(wanted)
     return [config.name for config in configs] or [_DEFAULT_NAME]
+
+
+def _faults(options: argparse.Namespace) -> list[Fault]:
+    from_file = () if options.faults is None else load_faults(options.faults)
+    return [*from_file, *(fault_from_text(text) for text in options.fault)]
 
 
 async def _serve(emulator: Emulator) -> int:

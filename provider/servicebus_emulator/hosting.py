@@ -15,18 +15,20 @@ from servicebus_emulator.amqp.attach import attach
 from servicebus_emulator.amqp.broker import Broker
 from servicebus_emulator.amqp.connection import AmqpConnection
 from servicebus_emulator.amqp.incoming import message_id_of
+from servicebus_emulator.amqp.listener import Listener
 from servicebus_emulator.amqp.properties import AmqpProperties
+from servicebus_emulator.amqp.trouble import Trouble
 from servicebus_emulator.config import NamespaceConfig
 from servicebus_emulator.engine.clock import Clock, SystemClock
 from servicebus_emulator.engine.errors import EntityExists
 from servicebus_emulator.engine.forwarding import in_order_of_creation
 from servicebus_emulator.engine.journal import JournalError
 from servicebus_emulator.engine.namespace import Namespace
+from servicebus_emulator.faults import Armed, Fault, FaultError
 from servicebus_emulator.store.sqlite import SqliteJournal
 
 __all__ = ["Emulator", "HostedNamespace", "connection_string"]
 
-_BACKLOG: Final = 512
 _MAX_PORT: Final = 65_535
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,49}")
 
@@ -53,6 +55,7 @@ class HostedNamespace:
     :param admin_port: TCP port for the administration API over HTTP; 0 = any.
     :param data: the folder in which the state is kept; None = in memory only.
     :param config: entities that are created if they do not exist.
+    :param fault_seed: from which the luck of faults comes that do not always strike.
     """
 
     def __init__(
@@ -65,12 +68,12 @@ class HostedNamespace:
         data: Path | None,
         config: NamespaceConfig | None,
         clock: Clock,
+        fault_seed: int,
     ) -> None:
         self.name = name
         self.host = host
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._clock = clock
-        self._wanted_port = amqp_port
         self._journal = None if data is None else SqliteJournal(data / f"{name}.sqlite")
         self.namespace = Namespace(
             name,
@@ -82,9 +85,10 @@ class HostedNamespace:
         )
         if config is not None:
             _create_entities(self.namespace, config=config)
-        self._broker = Broker(self.namespace, clock=clock, on_failure=self._fail)
-        self._admin = AdminServer(self.namespace, host=host, port=admin_port, clock=clock)
-        self._server: asyncio.Server | None = None
+        self._trouble = Trouble(name, clock=clock, seed=fault_seed)
+        self._broker = Broker(self.namespace, clock=clock, trouble=self._trouble, on_failure=self._fail)
+        self._admin = AdminServer(self.namespace, host=host, port=admin_port, clock=clock, trouble=self._trouble)
+        self._listener = Listener(host, port=amqp_port, make=lambda: AmqpConnection(self._broker, attach=attach))
 
     @property
     def amqp_port(self) -> int:
@@ -92,9 +96,10 @@ class HostedNamespace:
 
         :raises RuntimeError: when it is not started.
         """
-        if self._server is None:
+        port = self._listener.port
+        if port is None:
             raise RuntimeError(f"namespace {self.name!r} has no AMQP port; start() it first")
-        return int(self._server.sockets[0].getsockname()[1])
+        return port
 
     @property
     def admin_port(self) -> int:
@@ -119,19 +124,32 @@ class HostedNamespace:
 
         :raises OSError: when a port is taken or the host is not of this machine.
         """
-        self._server = await asyncio.get_running_loop().create_server(
-            lambda: AmqpConnection(self._broker, attach=attach),
-            self.host,
-            self._wanted_port,
-            backlog=_BACKLOG,
-        )
+        await self._listener.open()
+        self._trouble.guard(self._listener)
         await self._admin.start()
         _log.info("namespace %s: AMQP on %s:%d", self.name, self.host, self.amqp_port)
 
+    @property
+    def faults(self) -> tuple[Armed, ...]:
+        """The faults in force, in the order in which they were set."""
+        return self._trouble.armed
+
+    def set_fault(self, fault: Fault) -> Armed:
+        """Break something, from now on; return the fault with the id by which it is cleared.
+
+        Of several faults that match an operation the one set first strikes.
+
+        :raises FaultError: when it is meant for another namespace.
+        """
+        return self._trouble.add(fault)
+
+    def clear_faults(self, fault_id: str | None = None) -> tuple[Armed, ...]:
+        """Mend one fault, or all (None); return those that were in force, with how often they struck."""
+        return self._trouble.clear(fault_id)
+
     async def stop(self) -> None:
         """Make durable and answer what has arrived, close all connections, stop listening."""
-        if self._server is not None:
-            self._server.close()
+        self._listener.close()
         self._broker.stop()
         await self._admin.stop()
         if self._journal is not None:
@@ -152,6 +170,9 @@ class Emulator:
     :param data: the folder in which each namespace keeps a file; None = in memory only.
     :param configs: entities to begin with, by namespace; what is on disk already is kept as it is.
     :param clock: what time it is.
+    :param faults: what is broken from the beginning, of the namespace it names or of all.
+    :param fault_seed: from which the luck of faults comes that do not always strike.
+    :raises FaultError: when a fault names a namespace that is not served.
     :raises ValueError: when a name is none or is there twice, or a port is out of range.
     """
 
@@ -165,10 +186,15 @@ class Emulator:
         data: Path | None = None,
         configs: Sequence[NamespaceConfig] = (),
         clock: Clock | None = None,
+        faults: Sequence[Fault] = (),
+        fault_seed: int = 0,
     ) -> None:
         _check_names(names)
         _check_ports(amqp=amqp_port, admin=admin_port, count=len(names))
+        _check_faults(faults, names=names)
         self._names = tuple(names)
+        self._faults = tuple(faults)
+        self._fault_seed = fault_seed
         self._host = host
         self._amqp_port = amqp_port
         self._admin_port = admin_port
@@ -212,8 +238,12 @@ class Emulator:
                     data=self._data,
                     config=self._configs.get(name.casefold()),
                     clock=self._clock,
+                    fault_seed=self._fault_seed,
                 )
                 self._hosted[name] = hosted
+                for fault in self._faults:
+                    if fault.is_of(name):
+                        hosted.set_fault(fault)
                 await hosted.start()
         except BaseException:
             await self.stop()
@@ -255,6 +285,12 @@ def _check_names(names: Sequence[str]) -> None:
     folded = {name.casefold() for name in names}
     if len(names) == 0 or len(folded) != len(names):
         raise ValueError(f"namespaces are {list(names)}; allowed: at least one, each once")
+
+
+def _check_faults(faults: Sequence[Fault], *, names: Sequence[str]) -> None:
+    for fault in faults:
+        if not any(fault.is_of(name) for name in names):
+            raise FaultError("namespace", value=fault.namespace, allowed=f"{', '.join(names)}, or none for all")
 
 
 def _check_ports(*, amqp: int, admin: int, count: int) -> None:

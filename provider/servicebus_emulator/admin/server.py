@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
+from servicebus_emulator.admin.faults import add_fault_routes
 from servicebus_emulator.admin.operations import Administration, refusal
 from servicebus_emulator.admin.requests import Answer, Request
 from servicebus_emulator.engine.clock import Clock, SystemClock
+from servicebus_emulator.faults import FaultKind, Operation, refusal_of
 
 if TYPE_CHECKING:
+    from servicebus_emulator.amqp.trouble import Trouble
     from servicebus_emulator.engine.namespace import Namespace
 
 __all__ = ["AdminServer", "build_application"]
@@ -23,7 +26,9 @@ _DEFAULT_CLOCK: Final = SystemClock()
 _log = logging.getLogger(__name__)
 
 
-def build_application(namespace: Namespace, *, clock: Clock = _DEFAULT_CLOCK) -> web.Application:
+def build_application(
+    namespace: Namespace, *, clock: Clock = _DEFAULT_CLOCK, trouble: Trouble | None = None
+) -> web.Application:
     """Build the administration API of one namespace, with ``GET /health`` beside it.
 
     Tokens are accepted unchecked, and neither read nor logged. A queue may be named ``health``: requests for
@@ -31,10 +36,15 @@ def build_application(namespace: Namespace, *, clock: Clock = _DEFAULT_CLOCK) ->
 
     :param namespace: the namespace that is described and changed.
     :param clock: what time it is.
+    :param trouble: the namespace's faults, to be set at ``/$faults`` and to strike requests; None = it has none.
     """
     administration = Administration(namespace, clock=clock)
 
     async def administer(request: web.Request) -> web.Response:
+        if trouble is not None:
+            spoiled = await _spoil(trouble, request=request)
+            if spoiled is not None:
+                return spoiled
         return _response(await _answer(administration, request=request))
 
     async def health(request: web.Request) -> web.Response:
@@ -51,6 +61,8 @@ def build_application(namespace: Namespace, *, clock: Clock = _DEFAULT_CLOCK) ->
 
     application = web.Application(client_max_size=_MAX_BODY)
     application.router.add_get("/health", health)
+    if trouble is not None:
+        add_fault_routes(application.router, trouble=trouble)
     application.router.add_route("*", "/{path:.*}", administer)
     return application
 
@@ -62,13 +74,23 @@ class AdminServer:
     :param host: the address to listen on.
     :param port: the TCP port; 0 lets the system choose.
     :param clock: what time it is.
+    :param trouble: the namespace's faults; None = it has none.
     """
 
-    def __init__(self, namespace: Namespace, *, host: str, port: int, clock: Clock = _DEFAULT_CLOCK) -> None:
+    def __init__(
+        self,
+        namespace: Namespace,
+        *,
+        host: str,
+        port: int,
+        clock: Clock = _DEFAULT_CLOCK,
+        trouble: Trouble | None = None,
+    ) -> None:
         self._namespace: Final = namespace
         self._host: Final = host
         self._wanted: Final = port
-        self._runner: Final = web.AppRunner(build_application(namespace, clock=clock), access_log=None)
+        application = build_application(namespace, clock=clock, trouble=trouble)
+        self._runner: Final = web.AppRunner(application, access_log=None)
 
     @property
     def port(self) -> int:
@@ -114,6 +136,24 @@ async def _answer(administration: Administration, *, request: web.Request) -> An
             body=body,
         )
     )
+
+
+async def _spoil(trouble: Trouble, *, request: web.Request) -> web.Response | None:
+    """Let a fault have its way with a request; None = nothing happens to it."""
+    struck = trouble.strike(Operation.ADMINISTER, entity=request.path.strip("/"))
+    if struck is None:
+        return None
+    match struck.fault.kind:
+        case FaultKind.FREEZE:
+            await trouble.wait_until_over(struck)
+        case FaultKind.RESET:
+            if request.transport is not None:
+                request.transport.abort()
+            return web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE)
+        case FaultKind.KILL:
+            trouble.kill()
+    error = refusal_of(struck.fault)
+    return None if error is None else _response(refusal(error.status, reason=str(error)))
 
 
 def _response(answer: Answer) -> web.Response:

@@ -14,10 +14,12 @@ from servicebus_emulator.amqp.management import Management, refuse_request
 from servicebus_emulator.amqp.outlet import Outlet
 from servicebus_emulator.amqp.requests import Answer, AnswerEnd, Request, RequestEnd
 from servicebus_emulator.amqp.session_wait import SessionWait
+from servicebus_emulator.amqp.spoiling import spoil_attach
 from servicebus_emulator.amqp.terms import grant, grant_session, grant_sizes, session_timeout, session_wanted
 from servicebus_emulator.engine.admission import batch_limit, link_obstacle, message_limit
 from servicebus_emulator.engine.entities import QueueEntity, SubQueue, SubscriptionEntity, TopicEntity
 from servicebus_emulator.engine.errors import EntityDisabled, OperationNotAllowed, OperationNotSupported
+from servicebus_emulator.faults import Operation
 
 if TYPE_CHECKING:
     from servicebus_emulator.amqp.connection import AmqpConnection, LinkEnd
@@ -27,7 +29,7 @@ __all__ = ["attach"]
 
 
 def attach(connection: AmqpConnection, link: Link) -> LinkEnd | None:
-    """Make this side of a link; None when the answer comes later.
+    """Make this side of a link; None when the answer comes later, or never.
 
     :raises BrokerError: why the link is refused.
     """
@@ -39,6 +41,8 @@ def attach(connection: AmqpConnection, link: Link) -> LinkEnd | None:
         return _attach_cbs(connection, link)
     if address.management:
         return _attach_management(connection, link, address=address)
+    if spoil_attach(connection, link, entity=address.path):
+        return None
     if link.is_sender:
         return _attach_outlet(connection, link, address=address)
     return _attach_intake(connection, link, address=address)
@@ -48,7 +52,9 @@ def _attach_cbs(connection: AmqpConnection, link: Link) -> LinkEnd:
     grant(link)
     if link.is_sender:
         return AnswerEnd(connection, link, node=CBS)
-    return RequestEnd(connection, link, node=CBS, carry_out=put_token, refusal=refuse_token)
+    return RequestEnd(
+        connection, link, node=CBS, kind=(Operation.AUTHENTICATE, None), carry_out=put_token, refusal=refuse_token
+    )
 
 
 def _attach_management(connection: AmqpConnection, link: Link, *, address: Address) -> LinkEnd:
@@ -63,7 +69,8 @@ def _attach_management(connection: AmqpConnection, link: Link, *, address: Addre
         # Found anew each time: the entity may have been deleted, and created again.
         return Management(namespace.find(address.path), part=address.part).carry_out(request)
 
-    return RequestEnd(connection, link, node=node, carry_out=manage, refusal=refuse_request)
+    kind = (Operation.MANAGE, address.path)
+    return RequestEnd(connection, link, node=node, kind=kind, carry_out=manage, refusal=refuse_request)
 
 
 def _attach_intake(connection: AmqpConnection, link: Link, *, address: Address) -> LinkEnd:

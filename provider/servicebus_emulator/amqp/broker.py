@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from servicebus_emulator.amqp.trouble import Breakable, Trouble
 from servicebus_emulator.engine.clock import Clock
 from servicebus_emulator.engine.effects import Happened, Timed
 from servicebus_emulator.engine.entities import locate_queue
@@ -28,7 +29,7 @@ __all__ = ["Attached", "Broker", "Carrier", "Receiver", "SessionWaiter"]
 _log = logging.getLogger(__name__)
 
 
-class Carrier(Protocol):
+class Carrier(Breakable, Protocol):
     """A connection, as the broker sees it."""
 
     closed: bool
@@ -102,11 +103,15 @@ class Broker:
 
     :param namespace: the entities.
     :param clock: the clock that the namespace runs on.
+    :param trouble: the namespace's faults.
     :param on_failure: called when the state can no longer be made durable; nothing was answered that was not.
     """
 
-    def __init__(self, namespace: Namespace, *, clock: Clock, on_failure: Callable[[JournalError], None]) -> None:
+    def __init__(
+        self, namespace: Namespace, *, clock: Clock, trouble: Trouble, on_failure: Callable[[JournalError], None]
+    ) -> None:
         self.namespace = namespace
+        self.trouble = trouble
         self._clock = clock
         self._on_failure = on_failure
         self._loop = asyncio.get_running_loop()
@@ -133,6 +138,7 @@ class Broker:
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
+        self.trouble.stop()
         for carrier in tuple(self._carriers):
             carrier.close()
 
@@ -162,10 +168,12 @@ class Broker:
     def opened(self, carrier: Carrier) -> None:
         """Register a connection."""
         self._carriers.add(carrier)
+        self.trouble.opened(carrier)
 
     def left(self, carrier: Carrier) -> None:
         """Forget a connection."""
         self._carriers.discard(carrier)
+        self.trouble.left(carrier)
         self._dirty.discard(carrier)
 
     def add(self, link: Attached) -> None:

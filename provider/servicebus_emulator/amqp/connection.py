@@ -17,7 +17,9 @@ from proton import Collector, Connection, Link, Session, Transport
 
 from servicebus_emulator.amqp import proton
 from servicebus_emulator.amqp.broker import Broker
+from servicebus_emulator.amqp.wire import Wire
 from servicebus_emulator.engine.errors import BrokerError
+from servicebus_emulator.faults import Pace
 
 __all__ = ["AmqpConnection", "AnsweringEnd", "LinkEnd"]
 
@@ -80,7 +82,7 @@ class AmqpConnection(asyncio.Protocol):
         self._attach = attach
         self._ends: dict[int, LinkEnd] = {}
         self._sessions: dict[int, int] = {}
-        self._socket: asyncio.Transport | None = None
+        self._wire: Wire | None = None
         self._heartbeat: asyncio.TimerHandle | None = None
         self._collector = Collector()
         self._connection = Connection()
@@ -98,12 +100,16 @@ class AmqpConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to serve."""
-        self._socket = cast("asyncio.Transport", transport)
+        self._wire = Wire(cast("asyncio.Transport", transport), feed=self._feed)
         self.broker.opened(self)
         self.flush()
 
     def data_received(self, data: bytes) -> None:
-        """Feed Proton and hand out what it makes of it."""
+        """Feed Proton, and hand out what it makes of it."""
+        if self._wire is not None:
+            self._wire.arrived(data)
+
+    def _feed(self, data: bytes) -> None:
         view = memoryview(data)
         while len(view) > 0 and not self.closed:
             capacity = lib.pn_transport_capacity(self._raw_transport)
@@ -126,6 +132,8 @@ class AmqpConnection(asyncio.Protocol):
             _log.debug("connection lost: %s", exc)
         if self._heartbeat is not None:
             self._heartbeat.cancel()
+        if self._wire is not None:
+            self._wire.stop()
         ends, self._ends = self._ends, {}
         for end in ends.values():
             end.closed()
@@ -137,6 +145,8 @@ class AmqpConnection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         """Go on handing out messages."""
+        if self._wire is not None and self._wire.frozen:
+            return
         self.congested = False
         for end in tuple(self._ends.values()):
             end.flowed()
@@ -145,8 +155,8 @@ class AmqpConnection(asyncio.Protocol):
 
     def flush(self) -> None:
         """Send the bytes that Proton has ready."""
-        socket = self._socket
-        if socket is None or self.closed:
+        wire = self._wire
+        if wire is None or self.closed:
             return
         transport = self._raw_transport
         pending = lib.pn_transport_pending(transport)
@@ -155,11 +165,11 @@ class AmqpConnection(asyncio.Protocol):
             size = lib.pn_transport_peek(transport, ffi.from_buffer(buffer), pending)
             if size <= 0:
                 break
-            socket.write(bytes(buffer[:size]))
+            wire.write(bytes(buffer[:size]))
             lib.pn_transport_pop(transport, size)
             pending = lib.pn_transport_pending(transport)
         if pending < 0:
-            socket.close()
+            wire.close()
 
     def frame(self) -> None:
         """Have Proton write the frames of what was answered so far.
@@ -173,15 +183,45 @@ class AmqpConnection(asyncio.Protocol):
     def abort(self) -> None:
         """Drop the connection and what is ready to be sent on it."""
         self.closed = True
-        if self._socket is not None:
-            self._socket.abort()
+        if self._wire is not None:
+            self._wire.abort()
 
     def close(self) -> None:
         """Close in good order, if the client lets us."""
         self._connection.close()
         self.flush()
-        if self._socket is not None:
-            self._socket.close()
+        if self._wire is not None:
+            self._wire.close()
+
+    # The faults' side
+
+    def freeze(self) -> None:
+        """Say nothing and hear nothing."""
+        self.congested = True
+        if self._wire is not None:
+            self._wire.freeze()
+
+    def thaw(self) -> None:
+        """Go on where it was frozen."""
+        if self._wire is not None:
+            self._wire.thaw()
+        self.resume_writing()
+
+    def set_pace(self, pace: Pace | None) -> None:
+        """Let bytes go as fast as that; None = as they come."""
+        if self._wire is not None:
+            self._wire.set_pace(pace)
+
+    def reset(self) -> None:
+        """Break the connection: the client sees it reset."""
+        self.closed = True
+        if self._wire is not None:
+            self._wire.reset()
+
+    def close_with(self, error: BrokerError) -> None:
+        """Close, saying why."""
+        self._connection.condition = proton.condition_of(error)
+        self.close()
 
     # The links' side
 
@@ -234,7 +274,7 @@ class AmqpConnection(asyncio.Protocol):
     def _handle_events(self) -> None:
         collector, handlers = self._raw_collector, self._handlers
         event = lib.pn_collector_peek(collector)
-        while event != ffi.NULL:
+        while event != ffi.NULL and not self.closed:
             handler = handlers.get(lib.pn_event_type(event))
             if handler is not None:
                 handler(event)

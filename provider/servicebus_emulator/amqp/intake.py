@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
@@ -9,14 +10,17 @@ from uuid import uuid4
 from servicebus_emulator.amqp import proton
 from servicebus_emulator.amqp.encoding import MalformedValueError
 from servicebus_emulator.amqp.incoming import read_transfer
+from servicebus_emulator.amqp.spoiling import spoil
 from servicebus_emulator.engine.admission import check_size, message_limit
 from servicebus_emulator.engine.errors import BrokerError, EntityNotFound, InvalidArgument
+from servicebus_emulator.faults import FaultKind, Operation
 
 if TYPE_CHECKING:
     from proton import Link
 
     from servicebus_emulator.amqp.connection import AmqpConnection
     from servicebus_emulator.engine.entities import QueueEntity, TopicEntity
+    from servicebus_emulator.faults import Armed
 
 __all__ = ["Intake", "new_message_id"]
 
@@ -44,6 +48,7 @@ class Intake:
         self._handle = link._impl  # noqa: SLF001 - the only door from Proton's wrapper to what it wraps
         self._credit = 0
         self._discarded = 0
+        self._open = True
         self._broker.add(self)
 
     def opened(self) -> None:
@@ -64,18 +69,18 @@ class Intake:
         proton.advance(self._handle)
         self._credit -= 1
         self._replenish()
-        try:
-            self._store(data, size=size)
-        except BrokerError as error:
-            self._broker.answer(self._connection, partial(proton.reject, delivery, error=error))
+        struck = self._broker.trouble.strike(Operation.SEND, entity=self.entity.description.path)
+        if struck is None:
+            self._broker.answer(self._connection, self._take_in(delivery, data, size=size))
         else:
-            self._broker.answer(self._connection, partial(proton.accept, delivery))
+            self._spoil(struck, delivery, data, size=size)
 
     def flowed(self) -> None:
         """Nothing: a sender's flow asks for nothing."""
 
     def closed(self) -> None:
         """Forget the link."""
+        self._open = False
         self._broker.remove(self)
 
     def obstacle(self) -> BrokerError | None:
@@ -87,6 +92,33 @@ class Intake:
     def refuse(self, error: BrokerError) -> None:
         """Detach the link with an error."""
         self._connection.detach(self._link, error=error)
+
+    def _take_in(self, delivery: proton.Handle, data: bytes, *, size: int) -> Callable[[], None]:
+        try:
+            self._store(data, size=size)
+        except BrokerError as error:
+            return partial(proton.reject, delivery, error=error)
+        return partial(proton.accept, delivery)
+
+    def _spoil(self, struck: Armed, delivery: proton.Handle, data: bytes, *, size: int) -> None:
+        kind = struck.fault.kind
+        if kind is FaultKind.RELEASED:
+            self._broker.answer(self._connection, partial(proton.settle, delivery, state=proton.RELEASED))
+            return
+        if kind is FaultKind.MODIFIED:
+            answer = partial(proton.settle_modified, delivery, failed=True, undeliverable=False)
+            self._broker.answer(self._connection, answer)
+            return
+        if kind is FaultKind.DUPLICATE:
+            self._take_in(delivery, data, size=size)
+        spoil(
+            struck,
+            connection=self._connection,
+            link=self._link,
+            carry_out=partial(self._take_in, delivery, data, size=size),
+            refuse=lambda error: partial(proton.reject, delivery, error=error),
+            is_open=lambda: self._open,
+        )
 
     def _store(self, data: bytes, *, size: int) -> None:
         # Before it is read: what is too large may have been dropped in part.

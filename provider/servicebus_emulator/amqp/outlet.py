@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from servicebus_emulator.amqp import proton
 from servicebus_emulator.amqp.outgoing import encode_delivery
+from servicebus_emulator.amqp.spoiling import spoil, spoil_receive
 from servicebus_emulator.engine.admission import link_obstacle
-from servicebus_emulator.engine.errors import BrokerError, EntityNotFound, SessionLockLost
+from servicebus_emulator.engine.errors import (
+    BrokerError,
+    EntityNotFound,
+    MessageLockLost,
+    SessionLockLost,
+)
+from servicebus_emulator.faults import FaultKind, Operation
 
 if TYPE_CHECKING:
     from proton import Link
@@ -17,6 +25,7 @@ if TYPE_CHECKING:
     from servicebus_emulator.amqp.connection import AmqpConnection
     from servicebus_emulator.engine.entities import QueueEntity, SubQueue, SubscriptionEntity
     from servicebus_emulator.engine.sessions import SessionHold
+    from servicebus_emulator.faults import Armed
 
 __all__ = ["Outlet"]
 
@@ -65,6 +74,9 @@ class Outlet:
 
     def give(self, limit: int) -> None:
         """Take up to `limit` messages from the queue and send them."""
+        struck = self._broker.trouble.strike(Operation.RECEIVE, entity=self.entity.description.path)
+        if struck is not None and spoil_receive(struck, connection=self._connection, link=self._link):
+            return
         try:
             messages = self.queue.take(limit, hold=self.hold, delete=self._settled)
         except SessionLockLost as error:
@@ -95,11 +107,14 @@ class Outlet:
         state = proton.outcome(delivery)
         if state == 0 and not proton.settled_by_peer(delivery):
             return
-        try:
-            answer = self._carry_out(delivery, state=state)
-        except BrokerError as error:
-            answer = partial(proton.reject, delivery, error=error)
-        self._broker.answer(self._connection, answer)
+        # What a client gives back as it closes is no settlement that anybody asked for.
+        asked_for = state in {proton.ACCEPTED, proton.MODIFIED, proton.REJECTED}
+        path = self.entity.description.path
+        struck = self._broker.trouble.strike(Operation.SETTLE, entity=path) if asked_for else None
+        if struck is None:
+            self._broker.answer(self._connection, self._settle(delivery, state=state))
+        else:
+            self._spoil(struck, delivery, state=state)
 
     def closed(self) -> None:
         """Forget the link. A session is freed; single messages stay locked until their lock expires."""
@@ -118,6 +133,28 @@ class Outlet:
     def refuse(self, error: BrokerError) -> None:
         """Detach the link with an error."""
         self._connection.detach(self._link, error=error)
+
+    def _settle(self, delivery: proton.Handle, *, state: int) -> partial[None]:
+        try:
+            return self._carry_out(delivery, state=state)
+        except BrokerError as error:
+            return partial(proton.reject, delivery, error=error)
+
+    def _spoil(self, struck: Armed, delivery: proton.Handle, *, state: int) -> None:
+        carry_out = partial(self._settle, delivery, state=state)
+        if struck.fault.kind in {FaultKind.LOCK_LOST, FaultKind.DUPLICATE}:
+            # The message comes again, as after a lock that expired.
+            with suppress(MessageLockLost):
+                self.queue.abandon(proton.delivery_tag(delivery))
+            carry_out = partial(partial, proton.settle, delivery, state=state)
+        spoil(
+            struck,
+            connection=self._connection,
+            link=self._link,
+            carry_out=carry_out,
+            refuse=lambda error: partial(proton.reject, delivery, error=error),
+            is_open=lambda: self._open,
+        )
 
     def _carry_out(self, delivery: proton.Handle, *, state: int) -> partial[None]:
         token = proton.delivery_tag(delivery)

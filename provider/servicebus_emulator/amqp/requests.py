@@ -11,6 +11,7 @@ from uuid import uuid4
 from servicebus_emulator.amqp import proton
 from servicebus_emulator.amqp.encoding import NULL, MalformedValueError, compound_items, decode_text, encode_compound
 from servicebus_emulator.amqp.sections import Code, sections
+from servicebus_emulator.amqp.spoiling import spoil
 from servicebus_emulator.amqp.values import Value, decode, encode
 from servicebus_emulator.engine.errors import BrokerError, InvalidArgument
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from proton import Link
 
     from servicebus_emulator.amqp.connection import AmqpConnection, AnsweringEnd
+    from servicebus_emulator.faults import Operation
 
 __all__ = ["Answer", "AnswerEnd", "Request", "RequestEnd", "read_request"]
 
@@ -128,6 +130,7 @@ class RequestEnd:
     """The link on which a client sends requests.
 
     :param node: the node's address; answers go to the client's links from the same node.
+    :param kind: what requests are to faults: the operation, and the path of the entity they are about.
     :param carry_out: carries out a request; what it raises becomes an answer by `refusal`.
     """
 
@@ -137,11 +140,15 @@ class RequestEnd:
         link: Link,
         *,
         node: str,
+        kind: tuple[Operation, str | None],
         carry_out: Callable[[Request], Answer],
         refusal: Callable[[BrokerError], Answer],
     ) -> None:
         self._connection = connection
         self._node = node
+        self._link = link
+        self._kind = kind
+        self._open = True
         self._carry_out = carry_out
         self._refusal = refusal
         self._handle = link._impl  # noqa: SLF001 - the only door from Proton's wrapper to what it wraps
@@ -154,7 +161,8 @@ class RequestEnd:
         """Nothing: a sender's flow asks for nothing."""
 
     def closed(self) -> None:
-        """Nothing is held."""
+        """Note that nobody can be answered any more."""
+        self._open = False
 
     def delivered(self, delivery: proton.Handle) -> None:
         """Carry out a request; answer it once what it did is durable."""
@@ -169,12 +177,30 @@ class RequestEnd:
         except InvalidArgument as error:
             broker.answer(self._connection, partial(proton.reject, delivery, error=error))
             return
+        operation, entity = self._kind
+        struck = broker.trouble.strike(operation, entity=entity)
+        if struck is None:
+            broker.answer(self._connection, self._carried_out(delivery, request))
+            return
+        spoil(
+            struck,
+            connection=self._connection,
+            link=self._link,
+            carry_out=partial(self._carried_out, delivery, request),
+            refuse=lambda error: self._replying(delivery, request, self._refusal(error)),
+            is_open=lambda: self._open,
+        )
+
+    def _carried_out(self, delivery: proton.Handle, request: Request) -> Callable[[], None]:
         try:
             answer = self._carry_out(request)
         except BrokerError as error:
             answer = self._refusal(error)
+        return self._replying(delivery, request, answer)
+
+    def _replying(self, delivery: proton.Handle, request: Request, answer: Answer) -> Callable[[], None]:
         encoded = answer.encode(correlation_id=request.message_id)
-        broker.answer(self._connection, partial(self._reply, delivery, request.reply_to, encoded))
+        return partial(self._reply, delivery, request.reply_to, encoded)
 
     def _reply(self, delivery: proton.Handle, reply_to: str | None, encoded: bytes) -> None:
         proton.accept(delivery)

@@ -24,8 +24,6 @@ official clients, which choose their exception class by symbol alone.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 __all__ = [
     "BrokerError",
     "EntityDisabled",
@@ -47,12 +45,12 @@ __all__ = [
 class BrokerError(Exception):
     """An operation that the broker refused.
 
-    :cvar condition: the AMQP error condition.
-    :cvar status: the status code of an HTTP or request/response answer.
+    :ivar condition: the AMQP error condition.
+    :ivar status: the status code of an HTTP or request/response answer.
     """
 
-    condition: ClassVar[str] = "amqp:internal-error"
-    status: ClassVar[int] = 500
+    condition: str = "amqp:internal-error"
+    status: int = 500
 
 
 class EntityNotFound(BrokerError):
