@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from servicebus_pair.core import read_pair
@@ -69,13 +71,30 @@ def test_the_connection_shown_is_one() -> None:
     assert (settings.primary.namespace, settings.secondary.administration) == ("contoso", "127.0.0.1:5301")
 
 
-def test_the_embedded_service_bus_starts_as_shown(processes: Processes) -> None:
-    [command] = [text.split() for _, _, text in blocks("console", quoted=False) if "emulator" in text]
+EMULATOR = [text.splitlines() for _, _, text in blocks("console", quoted=False) if "servicebus-emulator" in text]
+
+
+@pytest.mark.parametrize("lines", EMULATOR, ids=[lines[0] for lines in EMULATOR])
+def test_the_embedded_service_bus_does_what_is_shown(processes: Processes, lines: list[str]) -> None:
+    command, *requests = [shlex.split(line) for line in lines]
     ports = PortReservation()
-    free = ["--amqp-port", str(ports.next_free(26672)), "--admin-port", str(ports.next_free(26300))]
+    admin = ports.next_free(26300)
+    free = ["--amqp-port", str(ports.next_free(26672)), "--admin-port", str(admin)]
     executable = Path(sys.executable).parent / command[0]
     processes.start("emulator", [str(executable), *command[1:], *free], env=os.environ, cwd=PROJECT)
-    processes.wait_for_line("emulator", "ready namespace=contoso-dr", after=0, seconds=20)
+    last = command[len(command) - 1 - command[::-1].index("--namespace") + 1]
+    processes.wait_for_line("emulator", f"ready namespace={last}", after=0, seconds=20)
+    for request in requests:
+        assert curl(request, port=admin) < 300
+
+
+def curl(words: list[str], *, port: int) -> int:
+    """Do what a line of curl would do, where curl is not installed, and return the status."""
+    options = dict(zip(words[1:-1:2], words[2:-1:2], strict=True))
+    name, _, value = options.get("-H", "").partition(": ")
+    method = options.get("-X", "POST" if "-d" in options else "GET")
+    address = words[-1].replace("5300", str(port))
+    return httpx.request(method, address, content=options.get("-d"), headers={name: value} if name else {}).status_code
 
 
 def test_every_make_target_named_exists_and_the_two_commands_are_what_ci_runs() -> None:
