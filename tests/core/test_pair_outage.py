@@ -5,14 +5,23 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusMessage
 
 from servicebus_pair.core import EntityHealth, Ledger, State
 from servicebus_pair.core.backlog import backlog_queue
-from servicebus_pair.core.errors import EntityNotFoundError, InvalidMessageError, NoBacklogQueueError, SendError
+from servicebus_pair.core.clients import SendLink, _Link
+from servicebus_pair.core.errors import (
+    EntityNotFoundError,
+    InvalidMessageError,
+    NoBacklogQueueError,
+    SendError,
+    TimedOutError,
+)
 from servicebus_pair.core.events import Event, HealthChanged, Pinged, QueuePulled
+from servicebus_pair.core.mover import Mover
 from servicebus_pair.core.ports import InMemoryHealthStore, SystemClock
 from tests.core.conftest import TwoNamespaces
 from tests.core.peeking import peek_all
@@ -220,6 +229,45 @@ async def test_section_6_while_the_primary_is_down_a_drain_leaves_everything_and
         assert "flights" in drained.failures
         namespaces.start(namespaces.primary)
         assert (await pair.syphon().drain()).moved == {"flights": 5}
+
+
+async def test_section_6_a_refused_batch_that_may_pass_is_never_dead_lettered(
+    namespaces: TwoNamespaces, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_: object, **__: object) -> None:
+        raise InvalidMessageError("the handler was shut down under the send")
+
+    async with namespaces.pair(clock=HastyClock()) as pair, pair.sender("flights") as sender:
+        await pair.provision()
+        pair.fail_over("flights", reason="test")
+        await sender.send(numbered(5))
+        with monkeypatch.context() as fault:
+            fault.setattr(SendLink, "send", refuse)
+            drained = await pair.syphon().drain()
+        assert (drained.moved, drained.dead_lettered, drained.empty) == ({}, {}, False)
+        assert (await pair.syphon().drain()).moved == {"flights": 5}
+
+
+async def test_section_6_a_completion_that_gets_no_answer_is_counted_as_a_possible_duplicate(
+    namespaces: TwoNamespaces, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = _Link._call
+
+    async def silent(self: _Link, doing: str, operation: Any, *, timeout: float) -> Any:
+        if doing == "settle on":
+            raise TimedOutError("no answer")
+        return await call(self, doing, operation, timeout=timeout)
+
+    async with namespaces.pair(clock=HastyClock()) as pair, pair.sender("flights") as sender:
+        await pair.provision()
+        pair.fail_over("flights", reason="test")
+        [queue] = (await sender.send(numbered(5))).backlog_queues
+        mover = Mover(pair._open(), queue)
+        monkeypatch.setattr(_Link, "_call", silent)
+        assert await mover.step(wait=2) == 5
+        assert mover.tally.duplicates_possible == 5
+        monkeypatch.undo()
+        await mover.close()
 
 
 async def test_section_6_a_peek_begins_at_the_beginning_after_a_receive_too(namespaces: TwoNamespaces) -> None:

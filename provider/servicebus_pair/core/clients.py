@@ -13,6 +13,7 @@ import logging
 import struct
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol, TypeVar
+from weakref import WeakSet
 
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch, ServiceBusReceivedMessage, ServiceBusSubQueue
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
@@ -264,7 +265,10 @@ class ReceiveLink(_Link):
             return list(await asyncio.gather(*(one(receiver, message) for message in messages)))
 
         rounds = 1 + len(messages) // _SETTLEMENTS_IN_FLIGHT
-        return await self._call("settle on", every, timeout=timeout * rounds)
+        try:
+            return await self._call("settle on", every, timeout=timeout * rounds)
+        except ServiceError as error:
+            return [error] * len(messages)
 
 
 class NamespaceClient:
@@ -278,7 +282,8 @@ class NamespaceClient:
         self.authenticated = False
         self._client = _sdk_client(endpoint)
         self._send_links: dict[str, SendLink] = {}
-        self._receive_links: list[ReceiveLink] = []
+        # Weak: a continuous syphon makes a new link after each failure, for as long as it runs.
+        self._receive_links: WeakSet[ReceiveLink] = WeakSet()
         self._closing: set[asyncio.Task[None]] = set()
         self._closed = False
 
@@ -302,7 +307,7 @@ class NamespaceClient:
             path,
             lambda: self._client.get_queue_receiver(path, prefetch_count=prefetch, sub_queue=sub_queue),
         )
-        self._receive_links.append(link)
+        self._receive_links.add(link)
         return link
 
     def check_open(self) -> None:

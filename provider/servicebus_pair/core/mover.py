@@ -120,10 +120,11 @@ class Mover:
             for batch in await self._pack(entity, waiting):
                 await self._shared.primary.send_link(entity).send(batch, timeout=_CALL_SECONDS)
                 await self._confirmed(entity, batch, waiting)
-        except (EntityNotFoundError, InvalidMessageError) as error:
+        except EntityNotFoundError as error:
             for each in waiting.values():
                 await self._bury(each.received, UndeliverableError(_reason(error), str(error)))
         except ServiceError as error:
+            # What cannot be encoded was found while packing: any other refusal of a batch may pass.
             self.tally.failures[entity] = str(error)
             await self._release([each.received for each in waiting.values()])
 

@@ -106,7 +106,7 @@ class NamespacePair:
             return
         if self._running_syphon is not None:
             self._running_syphon.cancel()
-            await asyncio.wait({self._running_syphon})
+            await asyncio.wait({self._running_syphon}, timeout=self.options.close_grace.total_seconds())
         await shared.prober.close()
         await self._board.flush()
         await asyncio.gather(shared.primary.close(), shared.secondary.close())

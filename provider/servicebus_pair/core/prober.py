@@ -35,6 +35,7 @@ class Prober:
         self._interval = options.ping_primary_interval.total_seconds()
         # A ping that outlives the pause between pings would delay the next one.
         self._timeout = options.ping_timeout.total_seconds()
+        self._grace = options.close_grace.total_seconds()
         self._clock = clock
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
@@ -79,13 +80,13 @@ class Prober:
             task.cancel()
 
     async def close(self) -> None:
-        """Stop all pings."""
+        """Stop all pings, within ``close_grace``."""
         tasks = [task for task in self._tasks.values() if not task.done()]
         self._tasks.clear()
         for task in tasks:
             task.cancel()
         if tasks:
-            await asyncio.wait(tasks)
+            await asyncio.wait(tasks, timeout=self._grace)
 
     async def _run(self, entity: str) -> None:
         while self._board.current(entity).failed_over:

@@ -42,8 +42,8 @@ class Syphon:
 
         Empty is believed only when a peek answers that nothing is there, since a frozen service
         answers a receive with nothing too. Messages that another syphon has locked are waited
-        for, up to 65 s without progress. A destination or queue
-        that fails rests for ``syphon_retry_interval``, doubling, before it is tried again.
+        for, up to 65 s without progress. A destination or queue that fails rests for
+        ``syphon_retry_interval``, doubling, before it is tried again.
 
         :param progress: called after each step with the sum so far.
         """
