@@ -54,13 +54,14 @@ def test_a_backlog_stays_announced_over_a_restart_and_is_announced_anew_after_a_
     @task
     async def look() -> int | None:
         """What a new triggerer finds: the messages announced, or nothing within three seconds."""
-        events = BacklogTrigger(conn_id=CONN_ID, interval=0.2).run()
+        # One look, then a pause in which it is cancelled: dag.test's communication takes one thread at a time.
+        events = BacklogTrigger(conn_id=CONN_ID, interval=60).run()
         try:
             event = await asyncio.wait_for(anext(events), 3)
         except TimeoutError:
             return None
         following = asyncio.ensure_future(anext(events))  # what fired is noted when the next is asked for
-        await asyncio.wait({following}, timeout=0.5)
+        await asyncio.wait({following}, timeout=2)
         following.cancel()
         return event.payload["messages"]
 
