@@ -5,11 +5,12 @@
 #   make demo-stop      stops what `make demo KEEP=1` left running
 #   make test           the tests; ARGS="tests/core -k envelope" chooses among them
 #   make check          lint, types and contracts
+#   make bench          what things cost; GROUP=emulator chooses one group
 #   make constraints    resolves constraints.txt anew, for every supported Python that is found
 #   make clean          removes all that was made here
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-stop test check lint types contracts constraints clean
+.PHONY: help setup demo demo-stop test bench check lint types contracts constraints clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -26,6 +27,9 @@ demo-stop: setup
 # Four at a time on two cores: most tests wait for links to open, locks to end and time to pass.
 test: setup
 	@.ci/within pytest --numprocesses 4 --dist loadfile $(ARGS)
+
+bench: setup
+	@.ci/within python -m tests.benchmarks $(GROUP)
 
 check: lint types contracts
 

@@ -29,7 +29,7 @@ from servicebus_emulator.engine.timespan import TimeSpan
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from servicebus_emulator.engine.namespace import EntityTimes
+    from servicebus_emulator.engine.directory import EntityTimes
 
 __all__ = ["Runtime", "decode", "encode", "format_time", "property_name", "property_types"]
 

@@ -16,11 +16,12 @@ from typing import Any, Protocol
 
 from servicebus_emulator.amqp.trouble import Breakable, Trouble
 from servicebus_emulator.engine.clock import Clock
+from servicebus_emulator.engine.directory import AnyEntity
 from servicebus_emulator.engine.effects import Happened, Timed
 from servicebus_emulator.engine.entities import locate_queue
 from servicebus_emulator.engine.errors import BrokerError, SessionLockLost
 from servicebus_emulator.engine.journal import JournalError
-from servicebus_emulator.engine.namespace import AnyEntity, Namespace
+from servicebus_emulator.engine.namespace import Namespace
 from servicebus_emulator.engine.queue import MessageQueue
 from servicebus_emulator.engine.sessions import SessionHold
 

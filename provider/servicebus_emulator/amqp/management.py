@@ -29,7 +29,7 @@ from servicebus_emulator.engine.errors import (
 from servicebus_emulator.engine.message import Content, Message
 
 if TYPE_CHECKING:
-    from servicebus_emulator.engine.namespace import AnyEntity
+    from servicebus_emulator.engine.directory import AnyEntity
     from servicebus_emulator.engine.queue import MessageQueue
 
 __all__ = ["Management", "refuse_request"]

@@ -1,12 +1,10 @@
-"""A namespace: the directory of its entities, and the door to each."""
+"""A namespace: its entities as they are created, described and deleted, and all of them at work."""
 
 from __future__ import annotations
 
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from itertools import count
 from operator import attrgetter
 
@@ -22,42 +20,23 @@ from servicebus_emulator.engine.descriptions import (
     TopicDescription,
     check_update,
 )
+from servicebus_emulator.engine.directory import AnyEntity, Directory
 from servicebus_emulator.engine.effects import Effects, Happened, Timed
-from servicebus_emulator.engine.entities import (
-    QueueEntity,
-    SubQueue,
-    SubscriptionEntity,
-    TopicEntity,
-    locate_queue,
-)
-from servicebus_emulator.engine.errors import EntityExists, EntityNotFound, InvalidArgument
+from servicebus_emulator.engine.entities import SubQueue, TopicEntity
+from servicebus_emulator.engine.errors import EntityExists, InvalidArgument
 from servicebus_emulator.engine.forwarding import Forwarder
 from servicebus_emulator.engine.idle import IdleWatch
 from servicebus_emulator.engine.journal import Description, EntityRecord, Journal, MemoryJournal, Snapshot
 from servicebus_emulator.engine.message import Content
 from servicebus_emulator.engine.rules import PropertyCodec, UnreadableContents, check_rule
 
-__all__ = ["AnyEntity", "EntityTimes", "Namespace"]
+__all__ = ["Namespace"]
 
 _log = logging.getLogger(__name__)
 
-AnyEntity = QueueEntity | TopicEntity | SubscriptionEntity
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_SUBSCRIPTIONS = "/subscriptions/"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntityTimes:
-    """When an entity was created, last described anew, and last used (UTC, aware)."""
-
-    created: datetime
-    updated: datetime
-    accessed: datetime
-
-
-class Namespace:
-    """Entities by path. Paths are compared without case and keep their first spelling.
+class Namespace(Directory):
+    """Entities by path, created, described, deleted and at work.
 
     Single-threaded and free of I/O, but for the journal. What changes a description is durable when
     the method returns; what moves messages is durable after the next :meth:`commit`, before which
@@ -85,9 +64,8 @@ class Namespace:
         codec: PropertyCodec | None = None,
     ) -> None:
         remembered = Snapshot() if snapshot is None else snapshot
-        self.name = name
         self._effects = Effects()
-        self._context = Context(
+        context = Context(
             clock=SystemClock() if clock is None else clock,
             journal=MemoryJournal() if journal is None else journal,
             effects=self._effects,
@@ -96,13 +74,13 @@ class Namespace:
             rows=count(remembered.last_row + 1),
             codec=UnreadableContents() if codec is None else codec,
         )
-        self._queues: dict[str, QueueEntity] = {}
-        self._topics: dict[str, TopicEntity] = {}
+        super().__init__(name, context=context)
         self._agenda: Agenda[Timed] = Agenda()
         self._keys = count(max((record.key for record in remembered.entities), default=0) + 1)
         self._forwarder = Forwarder(self.find, clock=self._context.clock)
         self.idle = IdleWatch(clock=self._context.clock, effects=self._effects, delete=self._delete_idle)
-        self._restore(remembered)
+        for entity in self._restore(remembered):
+            self._start(entity)
 
     # Entities, described
 
@@ -223,50 +201,6 @@ class Namespace:
         self._subscription(topic, name).remove_rule(rule)
         self._context.journal.commit()
 
-    def get_queue(self, path: str) -> QueueDescription:
-        """Return a queue's description.
-
-        :raises EntityNotFound: when there is no such queue.
-        """
-        return self._queue(path).description
-
-    def get_topic(self, path: str) -> TopicDescription:
-        """Return a topic's description.
-
-        :raises EntityNotFound: when there is no such topic.
-        """
-        return self._topic(path).description
-
-    def get_subscription(self, topic: str, name: str) -> SubscriptionDescription:
-        """Return a subscription's description.
-
-        :raises EntityNotFound: when there is no such topic or subscription.
-        """
-        return self._subscription(topic, name).description
-
-    def get_entity(self, path: str) -> Description:
-        """Return the description of what has the path: a queue, a topic, or ``topic/Subscriptions/name``.
-
-        :raises EntityNotFound: when nothing has it.
-        """
-        return self.find(path).description
-
-    def list_queues(self) -> tuple[QueueDescription, ...]:
-        """Return all queues, sorted by path."""
-        return tuple(self._queues[path].description for path in sorted(self._queues))
-
-    def list_topics(self) -> tuple[TopicDescription, ...]:
-        """Return all topics, sorted by path."""
-        return tuple(self._topics[path].description for path in sorted(self._topics))
-
-    def list_subscriptions(self, topic: str) -> tuple[SubscriptionDescription, ...]:
-        """Return all subscriptions of a topic, sorted by name.
-
-        :raises EntityNotFound: when there is no such topic.
-        """
-        subscriptions = self._topic(topic).subscriptions
-        return tuple(subscriptions[name].description for name in sorted(subscriptions))
-
     def delete_queue(self, path: str) -> None:
         """Delete a queue with its messages.
 
@@ -304,40 +238,7 @@ class Namespace:
         self.advance()
         return self.find(path).counts()
 
-    def size_in_bytes(self, path: str) -> int:
-        """Return how many bytes of messages an entity holds.
-
-        :raises EntityNotFound: when nothing has the path.
-        """
-        return self.find(path).size_in_bytes
-
-    def times(self, path: str) -> EntityTimes:
-        """Return when an entity was created, described and used.
-
-        :raises EntityNotFound: when nothing has the path.
-        """
-        entity = self.find(path)
-        return EntityTimes(
-            created=_moment(entity.created),
-            updated=_moment(entity.updated),
-            accessed=_moment(entity.sequence.accessed),
-        )
-
     # Entities, at work
-
-    def find(self, path: str) -> AnyEntity:
-        """Return what has the path: a queue, a topic, or ``topic/Subscriptions/name``.
-
-        :raises EntityNotFound: when nothing has it.
-        """
-        key = path.casefold()
-        topic, separator, name = key.rpartition(_SUBSCRIPTIONS)
-        if separator != "":
-            return self._subscription(topic, name)
-        entity = self._queues.get(key) or self._topics.get(key)
-        if entity is None:
-            raise EntityNotFound(f"no queue or topic has the path {path!r} in namespace {self.name!r}; create it first")
-        return entity
 
     def advance(self) -> None:
         """Let happen what has fallen due in any entity, and delete those whose idle time is over.
@@ -376,29 +277,6 @@ class Namespace:
 
     # Steps
 
-    def _queue(self, path: str) -> QueueEntity:
-        entity = self._queues.get(path.casefold())
-        if entity is None:
-            raise EntityNotFound(f"no queue has the path {path!r} in namespace {self.name!r}; create it first")
-        return entity
-
-    def _topic(self, path: str) -> TopicEntity:
-        entity = self._topics.get(path.casefold())
-        if entity is None:
-            raise EntityNotFound(f"no topic has the path {path!r} in namespace {self.name!r}; create it first")
-        return entity
-
-    def _subscription(self, topic: str, name: str) -> SubscriptionEntity:
-        entity = self._topic(topic).subscriptions.get(name.casefold())
-        if entity is None:
-            raise EntityNotFound(f"topic {topic!r} has no subscription {name!r}; create it first")
-        return entity
-
-    def _check_free(self, path: str) -> None:
-        taken = self._queues.get(path.casefold()) or self._topics.get(path.casefold())
-        if taken is not None:
-            raise EntityExists(f"{taken.description.path!r} exists already in namespace {self.name!r}")
-
     def _start(self, entity: AnyEntity) -> None:
         self.idle.watch(entity)
         if not isinstance(entity, TopicEntity):
@@ -424,18 +302,6 @@ class Namespace:
         self._context.journal.commit()
         return record
 
-    def _adopt(self, record: EntityRecord) -> AnyEntity:
-        description = record.description
-        if isinstance(description, QueueDescription):
-            queue = QueueEntity(record, description=description, context=self._context)
-            return self._queues.setdefault(description.path.casefold(), queue)
-        if isinstance(description, TopicDescription):
-            topic = TopicEntity(record, description=description, context=self._context)
-            return self._topics.setdefault(description.path.casefold(), topic)
-        subscription = SubscriptionEntity(record, description=description, context=self._context)
-        subscriptions = self._topic(description.topic_path).subscriptions
-        return subscriptions.setdefault(description.name.casefold(), subscription)
-
     def _note_update(self, entity: AnyEntity) -> None:
         entity.updated = self._context.clock.now()
         entity.touch()
@@ -454,36 +320,9 @@ class Namespace:
         self._context.journal.commit()
         self._effects.gone(entity.key)
 
-    def _restore(self, snapshot: Snapshot) -> None:
-        subscriptions_last = sorted(
-            snapshot.entities, key=lambda record: isinstance(record.description, SubscriptionDescription)
-        )
-        entities = {record.key: self._adopt(record) for record in subscriptions_last}
-        for key, message in snapshot.messages:
-            owner, part = locate_queue(key)
-            entity = entities[owner]
-            if isinstance(entity, TopicEntity):
-                entity.restore(message)
-            else:
-                entity.part(part).restore(message)
-        for key, identity, seen_at in snapshot.seen:
-            receiving = entities[key]
-            if not isinstance(receiving, SubscriptionEntity) and receiving.reception.history is not None:
-                receiving.reception.history.restore(identity, seen_at=seen_at)
-        for key, session_id, state, at in snapshot.session_states:
-            entity = entities[locate_queue(key)[0]]
-            if not isinstance(entity, TopicEntity):
-                entity.main.restore_session_state(session_id, state, at=at)
-        for entity in entities.values():
-            self._start(entity)
-
 
 def _check_change(current: Description, *, proposed: Description) -> None:
     try:
         check_update(current, proposed=proposed)
     except DescriptionError as error:
         raise InvalidArgument(str(error)) from error
-
-
-def _moment(milliseconds: int) -> datetime:
-    return _EPOCH + timedelta(milliseconds=milliseconds)

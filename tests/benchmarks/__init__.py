@@ -1,0 +1,14 @@
+"""Benchmarks: ``make bench``, or ``python -m tests.benchmarks [GROUP]...``.
+
+A group is a module or package here, named in :data:`GROUPS`, with a function ``measures()`` that yields
+a :class:`tests.benchmarks.measure.Measure` as soon as it has one.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["GROUPS"]
+
+GROUPS: Final = ("emulator", "core", "airflow", "spark")
+"""All groups, in the order in which they run; one that is not there yet is passed over."""

@@ -1,0 +1,52 @@
+"""Runs groups of benchmarks: a table on standard output, and the figures in ``.bench/GROUP.json``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+from tests.benchmarks import GROUPS
+from tests.benchmarks.measure import Measure
+
+_FOLDER: Final = Path(__file__).parents[2] / ".bench"
+_VERDICTS: Final = {None: "", True: "holds", False: "MISSED"}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the groups that are named, or all there are; return 1 when a goal was missed."""
+    present = [group for group in GROUPS if find_spec(f"tests.benchmarks.{group}") is not None]
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    parser.add_argument("group", nargs="*", help=f"one of {', '.join(present)} (default: all)")
+    wanted = parser.parse_args(arguments).group or present
+    for group in wanted:
+        if group not in present:
+            parser.error(f"group is {group!r}; allowed: {', '.join(present)}")
+    return max(_run(group) for group in wanted)
+
+
+def _run(group: str) -> int:
+    print(f"{group}\n  {'measure':<64} {'value':>12} {'unit':<22} goal")  # noqa: T201 - the table is the point
+    taken: list[Measure] = []
+    for measure in import_module(f"tests.benchmarks.{group}").measures():
+        taken.append(measure)
+        print(_row(measure), flush=True)  # noqa: T201
+    _FOLDER.mkdir(exist_ok=True)
+    file = _FOLDER / f"{group}.json"
+    file.write_text(json.dumps([measure.as_json() for measure in taken], indent=2) + "\n", encoding="utf-8")
+    return 1 if any(measure.holds is False for measure in taken) else 0
+
+
+def _row(measure: Measure) -> str:
+    goal = "" if measure.goal is None else measure.goal
+    figure = f"{measure.name:<64} {measure.value:>12,.4g} {measure.unit:<22}"
+    return f"  {figure} {goal:<10} {_VERDICTS[measure.holds]}".rstrip()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+"""Messages that flow: CPU time of the server for each, driven by the unmodified SDK from another process.
+
+A figure is the lowest of several rounds, since whatever else the machine does only adds to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch, ServiceBusReceiveMode
+from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
+
+from tests.benchmarks.emulator.bare import bare_ingest
+from tests.benchmarks.emulator.served import QUEUES, Served, serve
+from tests.benchmarks.measure import Measure
+
+__all__ = ["full_batch", "measures"]
+
+_BODY: Final = b"x" * 200
+_ROUNDS: Final = 3
+_BATCHES: Final = 50
+_SINGLES: Final = 3_000
+_PREFETCH: Final = 1_000
+_MICROSECONDS: Final = 1e6
+_UNIT: Final = "us of CPU per message"
+
+
+async def measures() -> list[Measure]:
+    """Measure what goes in and what comes out, in memory and on disk."""
+    with serve() as served:
+        async with ServiceBusClient.from_connection_string(served.place.connection_string) as client:
+            batch_size, in_memory = await _ingest(client, served=served)
+            delivered = await _deliver(client, served=served, count=_BATCHES * batch_size)
+            settled = await _settle(client, served=served)
+    with serve(durable=True) as served:
+        async with ServiceBusClient.from_connection_string(served.place.connection_string) as client:
+            _, on_disk = await _ingest(client, served=served)
+    bare = min(bare_ingest(_BODY, batch_size=batch_size, batches=_BATCHES) for _ in range(_ROUNDS)) * _MICROSECONDS
+    return [
+        Measure(name=f"taken in, in batches of {batch_size}", value=in_memory, unit=_UNIT, at_most=3),
+        Measure(name="the same bytes through bare Proton", value=bare, unit=_UNIT),
+        Measure(name="taken in / bare Proton", value=in_memory / bare, unit="times"),
+        Measure(name="delivered to a prefetching receiver that deletes", value=delivered, unit=_UNIT, at_most=8),
+        Measure(name="received and completed one by one", value=settled, unit=_UNIT, at_most=60),
+        Measure(name="taken in, in batches, durable", value=on_disk, unit=_UNIT),
+        Measure(name="durable / in memory", value=on_disk / in_memory, unit="times", at_most=3),
+    ]
+
+
+async def full_batch(sender: ServiceBusSender) -> tuple[ServiceBusMessageBatch, int]:
+    """Return the largest batch that the service takes, and how many messages are in it."""
+    batch = await sender.create_message_batch()
+    count = 0
+    while True:
+        try:
+            batch.add_message(ServiceBusMessage(_BODY))
+        except ValueError:
+            return batch, count
+        count += 1
+
+
+async def _ingest(client: ServiceBusClient, *, served: Served) -> tuple[int, float]:
+    async with client.get_queue_sender(QUEUES[0]) as sender:
+        batch, count = await full_batch(sender)
+        await sender.send_messages(batch)
+
+        async def send() -> None:
+            for _ in range(_BATCHES):
+                await sender.send_messages(batch)
+
+        return count, await _lowest(send, served=served, count=_BATCHES * count)
+
+
+async def _deliver(client: ServiceBusClient, *, served: Served, count: int) -> float:
+    receiver = client.get_queue_receiver(
+        QUEUES[0], receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE, prefetch_count=_PREFETCH, max_wait_time=5
+    )
+    async with receiver:
+        share = count // _ROUNDS // 2
+
+        async def receive() -> None:
+            left = share
+            while left > 0:
+                left -= len(await receiver.receive_messages(max_message_count=min(left, _PREFETCH)))
+
+        return await _lowest(receive, served=served, count=share)
+
+
+async def _settle(client: ServiceBusClient, *, served: Served) -> float:
+    async with client.get_queue_sender(QUEUES[1]) as sender:
+        batch, count = await full_batch(sender)
+        for _ in range(-(-_SINGLES * _ROUNDS // count)):
+            await sender.send_messages(batch)
+    async with client.get_queue_receiver(QUEUES[1], max_wait_time=5) as receiver:
+
+        async def settle() -> None:
+            for _ in range(_SINGLES):
+                (message,) = await receiver.receive_messages(max_message_count=1)
+                await receiver.complete_message(message)
+
+        return await _lowest(settle, served=served, count=_SINGLES)
+
+
+async def _lowest(work: Callable[[], Awaitable[None]], *, served: Served, count: int) -> float:
+    """Return the lowest CPU time per message over several rounds of the same work, in microseconds."""
+    costs = []
+    for _ in range(_ROUNDS):
+        before = served.cpu()
+        await work()
+        costs.append((served.cpu() - before) / count * _MICROSECONDS)
+    return min(costs)

@@ -1,0 +1,44 @@
+"""One figure of a benchmark, and the goal that it is held against."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["Measure"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measure:
+    """What was measured.
+
+    :ivar name: what the figure tells, for a reader who sees nothing else.
+    :ivar unit: of the value and the goal.
+    :ivar at_most: the goal: no more than this; None = no such bound.
+    :ivar at_least: the goal: no less than this; None = no such bound.
+    """
+
+    name: str
+    value: float
+    unit: str
+    at_most: float | None = None
+    at_least: float | None = None
+
+    @property
+    def goal(self) -> str | None:
+        """The goal in words, or None for a figure that is only stated."""
+        bounds = [
+            f"{sign} {bound:g}" for sign, bound in (("<=", self.at_most), (">=", self.at_least)) if bound is not None
+        ]
+        return " and ".join(bounds) if len(bounds) > 0 else None
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether the goal is reached; None without a goal."""
+        if self.goal is None:
+            return None
+        low_enough = self.at_most is None or self.value <= self.at_most
+        return low_enough and (self.at_least is None or self.value >= self.at_least)
+
+    def as_json(self) -> dict[str, str | float | bool | None]:
+        """Return the measure as it is written to a file."""
+        return {"measure": self.name, "value": self.value, "unit": self.unit, "goal": self.goal, "holds": self.holds}
