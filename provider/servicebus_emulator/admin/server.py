@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
@@ -11,6 +12,7 @@ from aiohttp import web
 from servicebus_emulator.admin.faults import add_fault_routes
 from servicebus_emulator.admin.operations import Administration, refusal
 from servicebus_emulator.admin.requests import Answer, Request
+from servicebus_emulator.amqp.packets import lose_packets
 from servicebus_emulator.engine.clock import Clock, SystemClock
 from servicebus_emulator.faults import FaultKind, Operation, refusal_of
 
@@ -146,6 +148,8 @@ async def _spoil(trouble: Trouble, *, request: web.Request) -> web.Response | No
     match struck.fault.kind:
         case FaultKind.FREEZE:
             await trouble.wait_until_over(struck)
+        case FaultKind.DROP:
+            await _lose_packets(request, until=trouble.wait_until_over(struck))
         case FaultKind.RESET:
             if request.transport is not None:
                 request.transport.abort()
@@ -154,6 +158,15 @@ async def _spoil(trouble: Trouble, *, request: web.Request) -> web.Response | No
             trouble.kill()
     error = refusal_of(struck.fault)
     return None if error is None else _response(refusal(error.status, reason=str(error)))
+
+
+async def _lose_packets(request: web.Request, *, until: Awaitable[None]) -> None:
+    transport = request.transport
+    if transport is not None:
+        lose_packets(transport.get_extra_info("socket"), lost=True)
+    await until
+    if transport is not None and not transport.is_closing():
+        lose_packets(transport.get_extra_info("socket"), lost=False)
 
 
 def _response(answer: Answer) -> web.Response:
