@@ -153,6 +153,10 @@ class Trouble:
         self._changed.set()
         self._cancel_timer()
 
+    def time_shifted(self) -> None:
+        """Take back what is over by a clock that was put forward."""
+        self._apply()
+
     def guard(self, gate: Gate) -> None:
         """Let `gate`, which is open, refuse connections when a fault says so."""
         self._gate = gate
