@@ -42,6 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             amqp_port=options.amqp_port,
             admin_port=options.admin_port,
             data=options.data,
+            allow_time_shift=options.allow_time_shift,
             configs=configs,
             faults=_faults(options),
             fault_seed=options.fault_seed,
@@ -93,6 +94,9 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         metavar="KIND[,FIELD=VALUE]...",
         help="something to break from the beginning, such as no-disposition,entity=flights,count=3; repeatable",
+    )
+    parser.add_argument(
+        "--allow-time-shift", action="store_true", help="let the clock be put forward: POST /$time, for tests"
     )
     parser.add_argument("--faults", type=Path, metavar="FILE", help="a JSON list of things to break")
     parser.add_argument(

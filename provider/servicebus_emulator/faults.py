@@ -6,7 +6,6 @@ them strikes an operation; it reads no clock and rolls no dice of its own: the s
 of operations give the same strikes.
 
 What each kind looks like to a client of azure-servicebus was measured with 7.15; see the tests.
-Lost packets are no kind of fault here: a process cannot keep its kernel from acknowledging them.
 """
 
 from __future__ import annotations
@@ -98,6 +97,8 @@ class FaultKind(StrEnum):
     - ``reset``: the connection breaks before the operation is carried out.
     - ``freeze``: bytes are taken in and acknowledged, nothing is said; as long as the fault holds. What arrived
       with the operation that it strikes is carried out, and what waited goes on afterwards.
+    - ``drop``: packets are lost: nothing is acknowledged and nothing said, from the operation that it strikes on and
+      for as long as the fault holds; on ``connect``, connections that begin (their SYN) get no answer. Linux only.
     - ``latency``, ``bandwidth``: bytes are late, or slow in both directions.
     - ``server-busy`` ... ``unauthorized``: the operation is refused with the condition of that name.
     - ``auth-failure``: ``$cbs`` answers a token with a status of choice.
@@ -112,6 +113,7 @@ class FaultKind(StrEnum):
     REFUSE = "refuse"
     RESET = "reset"
     FREEZE = "freeze"
+    DROP = "drop"
     LATENCY = "latency"
     BANDWIDTH = "bandwidth"
     SERVER_BUSY = "server-busy"
@@ -145,6 +147,7 @@ _PLACES: Final[dict[FaultKind, tuple[tuple[Operation, ...], tuple[Operation, ...
     FaultKind.REFUSE: ((_O.CONNECT,), (_O.CONNECT,)),
     FaultKind.RESET: (_BROKEN, (_O.SEND,)),
     FaultKind.FREEZE: ((_O.ANYTHING, *_BROKEN), (_O.ANYTHING,)),
+    FaultKind.DROP: ((_O.ANYTHING, *_BROKEN), (_O.ANYTHING,)),
     FaultKind.LATENCY: ((_O.ANYTHING,), (_O.ANYTHING,)),
     FaultKind.BANDWIDTH: ((_O.ANYTHING,), (_O.ANYTHING,)),
     FaultKind.SERVER_BUSY: (_REFUSABLE, (_O.SEND,)),
@@ -228,12 +231,19 @@ class Fault:
         _check_places(self)
         _check_numbers(self)
         _check_fields_of_kind(self)
-        if self.kind in _STATES or _O.ANYTHING in self.operations:
+        if any(self.is_state(operation) for operation in self.operations):
             _check_state(self)
 
     def is_of(self, namespace: str) -> bool:
         """Tell whether it concerns a namespace."""
         return self.namespace is None or self.namespace.casefold() == namespace.casefold()
+
+    def is_state(self, operation: Operation) -> bool:
+        """Tell whether it holds at an operation all the time, and is no matter of a single one."""
+        if self.kind in _STATES or operation is _O.ANYTHING:
+            return True
+        # A SYN has no answer by which the kernel would tell of it.
+        return self.kind is FaultKind.DROP and operation is _O.CONNECT
 
     @property
     def operations(self) -> tuple[Operation, ...]:
@@ -330,7 +340,7 @@ def refusal_of(fault: Fault) -> BrokerError | None:
 
 
 def _matches(fault: Fault, *, operation: Operation, entity: str | None) -> bool:
-    if fault.kind in _STATES or operation not in fault.operations:
+    if operation not in fault.operations or fault.is_state(operation):
         return False
     if fault.entity is None:
         return True

@@ -6,11 +6,16 @@ import asyncio
 import logging
 import re
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from servicebus_emulator.about import version
+from servicebus_emulator.admin.health import health_page
+from servicebus_emulator.admin.pages import Page
 from servicebus_emulator.admin.server import AdminServer
+from servicebus_emulator.admin.time_shift import time_pages
 from servicebus_emulator.amqp.attach import attach
 from servicebus_emulator.amqp.broker import Broker
 from servicebus_emulator.amqp.connection import AmqpConnection
@@ -18,8 +23,9 @@ from servicebus_emulator.amqp.incoming import message_id_of
 from servicebus_emulator.amqp.listener import Listener
 from servicebus_emulator.amqp.properties import AmqpProperties
 from servicebus_emulator.amqp.trouble import Trouble
+from servicebus_emulator.clock import ShiftableClock
 from servicebus_emulator.config import NamespaceConfig
-from servicebus_emulator.engine.clock import Clock, SystemClock
+from servicebus_emulator.engine.clock import Clock
 from servicebus_emulator.engine.errors import EntityExists
 from servicebus_emulator.engine.forwarding import in_order_of_creation
 from servicebus_emulator.engine.journal import JournalError
@@ -55,6 +61,8 @@ class HostedNamespace:
     :param admin_port: TCP port for the administration API over HTTP; 0 = any.
     :param data: the folder in which the state is kept; None = in memory only.
     :param config: entities that are created if they do not exist.
+    :param clock: what time it is.
+    :param allow_time_shift: whether it may be put forward over HTTP.
     :param fault_seed: from which the luck of faults comes that do not always strike.
     """
 
@@ -67,7 +75,8 @@ class HostedNamespace:
         admin_port: int,
         data: Path | None,
         config: NamespaceConfig | None,
-        clock: Clock,
+        clock: ShiftableClock,
+        allow_time_shift: bool,
         fault_seed: int,
     ) -> None:
         self.name = name
@@ -87,7 +96,14 @@ class HostedNamespace:
             _create_entities(self.namespace, config=config)
         self._trouble = Trouble(name, clock=clock, seed=fault_seed)
         self._broker = Broker(self.namespace, clock=clock, trouble=self._trouble, on_failure=self._fail)
-        self._admin = AdminServer(self.namespace, host=host, port=admin_port, clock=clock, trouble=self._trouble)
+        self._admin = AdminServer(
+            self.namespace,
+            host=host,
+            port=admin_port,
+            clock=clock,
+            trouble=self._trouble,
+            pages=self._pages(allow_time_shift=allow_time_shift),
+        )
         self._listener = Listener(host, port=amqp_port, make=lambda: AmqpConnection(self._broker, attach=attach))
 
     @property
@@ -127,6 +143,7 @@ class HostedNamespace:
         await self._listener.open()
         self._trouble.guard(self._listener)
         await self._admin.start()
+        self._clock.listen(self._broker.time_shifted)
         _log.info("namespace %s: AMQP on %s:%d", self.name, self.host, self.amqp_port)
 
     @property
@@ -147,13 +164,29 @@ class HostedNamespace:
         """Mend one fault, or all (None); return those that were in force, with how often they struck."""
         return self._trouble.clear(fault_id)
 
+    def shift_time(self, by: timedelta) -> None:
+        """Put the clock forward: locks end, messages expire, become active and go, faults end, as if time had passed.
+
+        What a client waits for on its own clock is not hastened. All namespaces of an :class:`Emulator` share it.
+
+        :raises TimeShiftError: when that is no step forward, or leads more than ten years ahead.
+        """
+        self._clock.shift(by)
+
     async def stop(self) -> None:
         """Make durable and answer what has arrived, close all connections, stop listening."""
+        self._clock.forget(self._broker.time_shifted)
         self._listener.close()
         self._broker.stop()
         await self._admin.stop()
         if self._journal is not None:
             self._journal.close()
+
+    def _pages(self, *, allow_time_shift: bool) -> tuple[Page, ...]:
+        return (
+            health_page(self.namespace, version=version, works=lambda: not self.failure.done()),
+            *time_pages(self._clock, allowed=allow_time_shift),
+        )
 
     def _fail(self, error: JournalError) -> None:
         if not self.failure.done():
@@ -169,7 +202,8 @@ class Emulator:
     :param admin_port: administration port of the first namespace, counted up for the next; 0 = any.
     :param data: the folder in which each namespace keeps a file; None = in memory only.
     :param configs: entities to begin with, by namespace; what is on disk already is kept as it is.
-    :param clock: what time it is.
+    :param clock: what time it is; None = the machine's.
+    :param allow_time_shift: whether the clock may be put forward over HTTP; from Python it always may.
     :param faults: what is broken from the beginning, of the namespace it names or of all.
     :param fault_seed: from which the luck of faults comes that do not always strike.
     :raises FaultError: when a fault names a namespace that is not served.
@@ -186,6 +220,7 @@ class Emulator:
         data: Path | None = None,
         configs: Sequence[NamespaceConfig] = (),
         clock: Clock | None = None,
+        allow_time_shift: bool = False,
         faults: Sequence[Fault] = (),
         fault_seed: int = 0,
     ) -> None:
@@ -200,7 +235,8 @@ class Emulator:
         self._admin_port = admin_port
         self._data = data
         self._configs: Mapping[str, NamespaceConfig] = {config.name.casefold(): config for config in configs}
-        self._clock = SystemClock() if clock is None else clock
+        self._clock = ShiftableClock(clock)
+        self._allow_time_shift = allow_time_shift
         self._hosted: dict[str, HostedNamespace] = {}
 
     def __getitem__(self, name: str) -> HostedNamespace:
@@ -238,6 +274,7 @@ class Emulator:
                     data=self._data,
                     config=self._configs.get(name.casefold()),
                     clock=self._clock,
+                    allow_time_shift=self._allow_time_shift,
                     fault_seed=self._fault_seed,
                 )
                 self._hosted[name] = hosted

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from aiohttp import ClientSession
 
+from servicebus_emulator.admin.health import health_page
 from servicebus_emulator.admin.server import AdminServer
 from servicebus_emulator.engine.descriptions import (
     EntityStatus,
@@ -38,7 +39,8 @@ def namespace() -> Namespace:
 
 @pytest.fixture
 async def server(namespace: Namespace) -> AsyncIterator[AdminServer]:
-    server = AdminServer(namespace, host="127.0.0.1", port=0)
+    health = health_page(namespace, version=lambda: "1.2", works=lambda: True, seconds=iter((5.0, 7.5)).__next__)
+    server = AdminServer(namespace, host="127.0.0.1", port=0, pages=[health])
     await server.start()
     yield server
     await server.stop()
@@ -264,7 +266,15 @@ async def test_health_answers_json_and_a_queue_may_still_be_named_health(http: C
         assert namespace.get_queue("health").path == "health"
 
     async with http.get("/health") as response:
-        assert await response.json() == {"status": "ok", "namespace": "contoso", "queues": 1, "topics": 0}
+        assert await response.json() == {
+            "status": "ok",
+            "namespace": "contoso",
+            "version": "1.2",
+            "uptime_seconds": 2.5,
+            "queues": 1,
+            "topics": 0,
+            "subscriptions": 0,
+        }
     async with http.get(f"/health?{VERSION}") as response:
         assert "<QueueDescription" in await response.text()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
@@ -10,7 +11,9 @@ from aiohttp import web
 
 from servicebus_emulator.admin.faults import add_fault_routes
 from servicebus_emulator.admin.operations import Administration, refusal
+from servicebus_emulator.admin.pages import Page
 from servicebus_emulator.admin.requests import Answer, Request
+from servicebus_emulator.amqp.packets import lose_packets
 from servicebus_emulator.engine.clock import Clock, SystemClock
 from servicebus_emulator.faults import FaultKind, Operation, refusal_of
 
@@ -27,16 +30,20 @@ _log = logging.getLogger(__name__)
 
 
 def build_application(
-    namespace: Namespace, *, clock: Clock = _DEFAULT_CLOCK, trouble: Trouble | None = None
+    namespace: Namespace,
+    *,
+    clock: Clock = _DEFAULT_CLOCK,
+    trouble: Trouble | None = None,
+    pages: Sequence[Page] = (),
 ) -> web.Application:
-    """Build the administration API of one namespace, with ``GET /health`` beside it.
+    """Build the administration API of one namespace, with other pages beside it.
 
-    Tokens are accepted unchecked, and neither read nor logged. A queue may be named ``health``: requests for
-    entities carry ``api-version``, the question for health does not.
+    Tokens are accepted unchecked, and neither read nor logged.
 
     :param namespace: the namespace that is described and changed.
     :param clock: what time it is.
     :param trouble: the namespace's faults, to be set at ``/$faults`` and to strike requests; None = it has none.
+    :param pages: what else there is, such as ``GET /health``.
     """
     administration = Administration(namespace, clock=clock)
 
@@ -47,20 +54,15 @@ def build_application(
                 return spoiled
         return _response(await _answer(administration, request=request))
 
-    async def health(request: web.Request) -> web.Response:
-        if "api-version" in request.query:
-            return await administer(request)
-        return web.json_response(
-            {
-                "status": "ok",
-                "namespace": namespace.name,
-                "queues": len(namespace.list_queues()),
-                "topics": len(namespace.list_topics()),
-            }
-        )
+    def beside(page: Page) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        async def answer(request: web.Request) -> web.StreamResponse:
+            return await (administer(request) if "api-version" in request.query else page.answer(request))
+
+        return answer
 
     application = web.Application(client_max_size=_MAX_BODY)
-    application.router.add_get("/health", health)
+    for page in pages:
+        application.router.add_route(page.method, page.path, beside(page))
     if trouble is not None:
         add_fault_routes(application.router, trouble=trouble)
     application.router.add_route("*", "/{path:.*}", administer)
@@ -75,6 +77,7 @@ class AdminServer:
     :param port: the TCP port; 0 lets the system choose.
     :param clock: what time it is.
     :param trouble: the namespace's faults; None = it has none.
+    :param pages: what else there is on the port.
     """
 
     def __init__(
@@ -85,11 +88,12 @@ class AdminServer:
         port: int,
         clock: Clock = _DEFAULT_CLOCK,
         trouble: Trouble | None = None,
+        pages: Sequence[Page] = (),
     ) -> None:
         self._namespace: Final = namespace
         self._host: Final = host
         self._wanted: Final = port
-        application = build_application(namespace, clock=clock, trouble=trouble)
+        application = build_application(namespace, clock=clock, trouble=trouble, pages=pages)
         self._runner: Final = web.AppRunner(application, access_log=None)
 
     @property
@@ -146,6 +150,8 @@ async def _spoil(trouble: Trouble, *, request: web.Request) -> web.Response | No
     match struck.fault.kind:
         case FaultKind.FREEZE:
             await trouble.wait_until_over(struck)
+        case FaultKind.DROP:
+            await _lose_packets(request, until=trouble.wait_until_over(struck))
         case FaultKind.RESET:
             if request.transport is not None:
                 request.transport.abort()
@@ -154,6 +160,15 @@ async def _spoil(trouble: Trouble, *, request: web.Request) -> web.Response | No
             trouble.kill()
     error = refusal_of(struck.fault)
     return None if error is None else _response(refusal(error.status, reason=str(error)))
+
+
+async def _lose_packets(request: web.Request, *, until: Awaitable[None]) -> None:
+    transport = request.transport
+    if transport is not None:
+        lose_packets(transport.get_extra_info("socket"), lost=True)
+    await until
+    if transport is not None and not transport.is_closing():
+        lose_packets(transport.get_extra_info("socket"), lost=False)
 
 
 def _response(answer: Answer) -> web.Response:

@@ -149,6 +149,12 @@ class Broker:
             self._turn_due = True
             self._loop.call_soon(self._turn)
 
+    def time_shifted(self) -> None:
+        """Act at once on a clock that was put forward."""
+        self._timer_due = None
+        self.trouble.time_shifted()
+        self.wake()
+
     def answer(self, carrier: Carrier, action: Callable[[], None]) -> None:
         """Run `action`, which answers a peer, once what happened so far is durable."""
         self._answers.append((carrier, action))

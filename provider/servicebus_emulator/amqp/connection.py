@@ -207,6 +207,11 @@ class AmqpConnection(asyncio.Protocol):
             self._wire.thaw()
         self.resume_writing()
 
+    def lose_packets(self, *, lost: bool) -> None:
+        """Let nothing that the client sends arrive, or let it arrive again."""
+        if self._wire is not None and not self.closed:
+            self._wire.lose_packets(lost=lost)
+
     def set_pace(self, pace: Pace | None) -> None:
         """Let bytes go as fast as that; None = as they come."""
         if self._wire is not None:

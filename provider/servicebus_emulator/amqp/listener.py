@@ -7,6 +7,8 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
+from servicebus_emulator.amqp.packets import lose_packets
+
 __all__ = ["Listener"]
 
 _BACKLOG: Final = 512
@@ -29,6 +31,7 @@ class Listener:
         self._places: list[tuple[socket.AddressFamily, object]] = []
         self._held: list[socket.socket] = []
         self._change: asyncio.Task[None] | None = None
+        self._losing = False
 
     @property
     def port(self) -> int | None:
@@ -54,6 +57,12 @@ class Listener:
         """Refuse connections no longer."""
         self._change = asyncio.get_running_loop().create_task(self._listen_again())
 
+    def lose_packets(self, *, lost: bool) -> None:
+        """Let no connection begin and tell nobody, or let them begin again. Those that there are stay."""
+        self._losing = lost
+        for server in self._servers:
+            self._filter(server)
+
     def close(self) -> None:
         """Stop listening and give the port back."""
         if self._change is not None:
@@ -70,7 +79,13 @@ class Listener:
         while len(self._held) > 0:
             server = await loop.create_server(self._make, sock=self._held.pop(), start_serving=False, backlog=_BACKLOG)
             self._servers.append(server)
+            if self._losing:
+                self._filter(server)
             await server.start_serving()
+
+    def _filter(self, server: asyncio.Server) -> None:
+        for each in server.sockets:
+            lose_packets(each, lost=self._losing)
 
 
 def _bound(family: socket.AddressFamily, address: object) -> socket.socket:

@@ -1,7 +1,7 @@
 """The faults of one namespace, carried out.
 
 What strikes is decided in :mod:`servicebus_emulator.faults`; here it is done. A fault that strikes one
-operation acts there and then. One that holds for the namespace (refusing, freezing, latency, bandwidth)
+operation acts there and then. One that holds for the namespace (refusing, freezing, losing, latency, bandwidth)
 is applied when it is set, and taken back when it is over or cleared.
 """
 
@@ -15,6 +15,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import TYPE_CHECKING, Protocol
 
+from servicebus_emulator.amqp.packets import check_can_lose
 from servicebus_emulator.faults import (
     Armed,
     Fault,
@@ -46,6 +47,10 @@ class Breakable(Protocol):
         """Go on where it was frozen."""
         ...
 
+    def lose_packets(self, *, lost: bool) -> None:
+        """Let nothing that the peer sends arrive, or let it arrive again."""
+        ...
+
     def set_pace(self, pace: Pace | None) -> None:
         """Let bytes go as fast as that; None = as they come."""
         ...
@@ -64,6 +69,10 @@ class Gate(Protocol):
 
     def listen_again(self) -> None:
         """Refuse connections no longer."""
+        ...
+
+    def lose_packets(self, *, lost: bool) -> None:
+        """Let connections begin without any answer, or with one again."""
         ...
 
 
@@ -92,6 +101,7 @@ class Trouble:
         self._armed: tuple[Armed, ...] = ()
         self._connections: dict[Breakable, str | None] = {}
         self._frozen: set[Breakable] = set()
+        self._losing: set[Breakable | Gate] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._refusing = False
         self._gate: Gate | None = None
@@ -105,10 +115,12 @@ class Trouble:
     def add(self, fault: Fault) -> Armed:
         """Set a fault.
 
-        :raises FaultError: when it is meant for another namespace.
+        :raises FaultError: when it is meant for another namespace, or this system cannot do it.
         """
         if not fault.is_of(self._namespace):
             raise FaultError("namespace", value=fault.namespace, allowed=f"{self._namespace}, or none")
+        if fault.kind is FaultKind.DROP:
+            check_can_lose()
         until = None if fault.duration is None else self._clock.now() + round(fault.duration * 1000)
         armed = Armed(id=str(next(self._numbers)), fault=fault, until=until, seed=self._seed)
         self._armed = (*self.armed, armed)
@@ -134,10 +146,16 @@ class Trouble:
     def stop(self) -> None:
         """Forget all faults: nothing that is frozen or slow keeps the namespace from stopping."""
         self._armed = ()
+        for each in tuple(self._losing):
+            self._set_losing(each, losing=False)
         for connection in tuple(self._connections):
             connection.set_pace(None)
         self._changed.set()
         self._cancel_timer()
+
+    def time_shifted(self) -> None:
+        """Take back what is over by a clock that was put forward."""
+        self._apply()
 
     def guard(self, gate: Gate) -> None:
         """Let `gate`, which is open, refuse connections when a fault says so."""
@@ -176,6 +194,7 @@ class Trouble:
         """Forget a connection."""
         self._connections.pop(connection, None)
         self._frozen.discard(connection)
+        self._losing.discard(connection)
 
     def break_connection(self, struck: Armed, *, connection: Breakable) -> bool:
         """Do what a fault does to a connection or to the process; return whether the operation is over with it."""
@@ -184,7 +203,7 @@ class Trouble:
                 connection.reset()
             case FaultKind.KILL:
                 self.kill()
-            case FaultKind.FREEZE:
+            case FaultKind.FREEZE | FaultKind.DROP:
                 self._connections[connection] = struck.id
                 self._apply()
                 return False
@@ -201,14 +220,19 @@ class Trouble:
 
     def _apply(self) -> None:
         self._armed = armed = self.armed
-        ids = {each.id for each in armed}
-        everything = any(
-            each.fault.kind is FaultKind.FREEZE and Operation.ANYTHING in each.fault.operations for each in armed
-        )
+        kinds = {each.id: each.fault.kind for each in armed}
+        held = {(each.fault.kind, operation) for each in armed for operation in each.fault.operations}
+        losing = (FaultKind.DROP, Operation.ANYTHING) in held
+        silent = losing or (FaultKind.FREEZE, Operation.ANYTHING) in held
         pace = pace_of(armed, now=self._clock.now())
-        for connection, frozen_by in tuple(self._connections.items()):
+        for connection, struck_by in tuple(self._connections.items()):
             connection.set_pace(pace)
-            self._set_frozen(connection, frozen=everything or frozen_by in ids)
+            kind = None if struck_by is None else kinds.get(struck_by)
+            # Whose packets are lost says nothing either: the kernel would go on sending what is written.
+            self._set_losing(connection, losing=losing or kind is FaultKind.DROP)
+            self._set_frozen(connection, frozen=silent or kind is not None)
+        if self._gate is not None:
+            self._set_losing(self._gate, losing=losing or (FaultKind.DROP, Operation.CONNECT) in held)
         refusing = any(each.fault.kind is FaultKind.REFUSE for each in armed)
         if refusing != self._refusing and self._gate is not None:
             self._refusing = refusing
@@ -227,6 +251,11 @@ class Trouble:
         elif not frozen and connection in self._frozen:
             self._frozen.discard(connection)
             connection.thaw()
+
+    def _set_losing(self, way: Breakable | Gate, *, losing: bool) -> None:
+        if losing != (way in self._losing):
+            way.lose_packets(lost=losing)
+            (self._losing.add if losing else self._losing.discard)(way)
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, cast
 
+from servicebus_emulator.amqp.packets import lose_packets
 from servicebus_emulator.faults import Pace
 
 __all__ = ["Wire", "departure"]
@@ -102,6 +103,10 @@ class Wire:
         self._closing = True
         if self.frozen or len(self._leaving) == 0:
             self._transport.close()
+
+    def lose_packets(self, *, lost: bool) -> None:
+        """Have the kernel drop what arrives, or take it in again."""
+        lose_packets(self._transport.get_extra_info("socket"), lost=lost)
 
     def abort(self) -> None:
         """Close and drop what has not left."""
