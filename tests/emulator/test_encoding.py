@@ -57,8 +57,8 @@ def delivered(data: bytes, **changes: object) -> dict[int, list[bytes]]:
     message = Message(row=1, number=7, content=read_message(data, new_id=lambda: "given"), enqueued_at=5, **changes)
     out = encode_delivery(message)
     found: dict[int, list[bytes]] = {}
-    for each in sections(out):
-        found.setdefault(each.code, []).append(out[each.value : each.end])
+    for code, _, value, end in sections(out):
+        found.setdefault(code, []).append(out[value:end])
     return found
 
 

@@ -86,8 +86,12 @@ def test_an_application_property_that_is_not_changed_keeps_its_bytes(
 
     revised = CODEC.revise(sent, before=before, after=before.with_user(f"new {name}", value))
 
-    (found,) = (each for each in sections(revised.sections) if each.code == Code.APPLICATION_PROPERTIES)
-    kept = compound_items(revised.sections[found.value : found.end])
+    (encoded,) = (
+        revised.sections[value:end]
+        for code, _, value, end in sections(revised.sections)
+        if code == Code.APPLICATION_PROPERTIES
+    )
+    kept = compound_items(encoded)
     assert kept[: len(items)] == items
 
 

@@ -6,7 +6,9 @@ that values of any type, known or not, can be skipped, kept and put together aga
 
 from __future__ import annotations
 
+import struct
 from struct import Struct
+from typing import Final
 
 __all__ = [
     "NULL",
@@ -20,15 +22,23 @@ __all__ = [
     "encode_symbol",
     "encode_timestamp",
     "encode_uint",
+    "encoded_items",
     "value_end",
 ]
 
 NULL = b"\x40"
 
 _DESCRIBED = 0x00
-_FIXED_WIDTH = {0x4: 0, 0x5: 1, 0x6: 2, 0x7: 4, 0x8: 8, 0x9: 16}
-_ONE_BYTE_SIZE = frozenset({0xA, 0xC, 0xE})
-_FOUR_BYTE_SIZE = frozenset({0xB, 0xD, 0xF})
+# By the high half of a constructor: how many bytes a value takes, its constructor included.
+_FIXED_SIZE = {0x4: 1, 0x5: 2, 0x6: 3, 0x7: 5, 0x8: 9, 0x9: 17}
+_ONE_BYTE_SIZE, _FOUR_BYTE_SIZE, _OTHER = -1, -2, -3
+_BY_HALF = {
+    **_FIXED_SIZE,
+    **dict.fromkeys((0xA, 0xC, 0xE), _ONE_BYTE_SIZE),
+    **dict.fromkeys((0xB, 0xD, 0xF), _FOUR_BYTE_SIZE),
+}
+# A table, because the ends of several values are looked up for every message that arrives.
+_SIZES: Final = tuple(_BY_HALF.get(constructor >> 4, _OTHER) for constructor in range(256))
 _MAX_DESCRIPTORS = 8
 _EMPTY_LIST = 0x45
 _SMALL_COMPOUND = {0xC0: True, 0xC1: True, 0xD0: False, 0xD1: False}
@@ -42,6 +52,7 @@ _long = Struct(">Bq").pack
 _uint = Struct(">BI").pack
 _sizes = Struct(">BII").pack
 _size = Struct(">BI").pack
+_read_uint = Struct(">I").unpack_from
 
 
 class MalformedValueError(ValueError):
@@ -54,28 +65,35 @@ def value_end(data: bytes, position: int) -> int:
     :raises MalformedValueError: when it is of no AMQP type or runs over the end.
     """
     try:
-        for _ in range(_MAX_DESCRIPTORS):
-            if data[position] != _DESCRIBED:
-                break
-            position = _plain_end(data, position + 1)
-        end = _plain_end(data, position)
-    except IndexError:
+        size = _SIZES[data[position]]
+        if size > 0:
+            end = position + size
+        elif size == _ONE_BYTE_SIZE:
+            end = position + 2 + data[position + 1]
+        elif size == _FOUR_BYTE_SIZE:
+            end = position + 5 + int(_read_uint(data, position + 1)[0])
+        else:
+            return _described_end(data, position)
+    except (IndexError, struct.error):
         raise MalformedValueError(f"the value at byte {position} is cut off") from None
     if end > len(data):
         raise MalformedValueError(f"the value at byte {position} runs {end - len(data)} bytes over the end")
     return end
 
 
+def _described_end(data: bytes, position: int) -> int:
+    """Return where a value ends that has one or more descriptors, none of which has a descriptor of its own."""
+    for _ in range(_MAX_DESCRIPTORS):
+        if data[position] != _DESCRIBED:
+            break
+        position = _plain_end(data, position + 1)
+    return _plain_end(data, position)
+
+
 def _plain_end(data: bytes, position: int) -> int:
-    constructor = data[position]
-    width = constructor >> 4
-    if width in _FIXED_WIDTH and constructor != _DESCRIBED:
-        return position + 1 + _FIXED_WIDTH[width]
-    if width in _ONE_BYTE_SIZE:
-        return position + 2 + data[position + 1]
-    if width in _FOUR_BYTE_SIZE:
-        return position + 5 + int.from_bytes(data[position + 1 : position + 5], "big")
-    raise MalformedValueError(f"constructor 0x{constructor:02x} at byte {position} is of no AMQP type")
+    if _SIZES[data[position]] == _OTHER:
+        raise MalformedValueError(f"constructor 0x{data[position]:02x} at byte {position} is of no AMQP type")
+    return value_end(data, position)
 
 
 def compound_items(data: bytes) -> list[bytes]:
@@ -92,13 +110,22 @@ def compound_items(data: bytes) -> list[bytes]:
     if len(data) < position:
         raise MalformedValueError("a list or map without a count")
     count = data[2] if small else int.from_bytes(data[5:9], "big")
+    items = encoded_items(data, position)
+    if len(items) != count:
+        raise MalformedValueError(f"a list or map announces {count} items and holds {len(items)}")
+    return items
+
+
+def encoded_items(data: bytes, position: int) -> list[bytes]:
+    """Return the encoded values that follow each other from `position` to the end.
+
+    :raises MalformedValueError: when they are no such values.
+    """
     items: list[bytes] = []
     while position < len(data):
         end = value_end(data, position)
         items.append(data[position:end])
         position = end
-    if len(items) != count:
-        raise MalformedValueError(f"a list or map announces {count} items and holds {len(items)}")
     return items
 
 

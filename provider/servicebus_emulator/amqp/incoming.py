@@ -1,8 +1,15 @@
-"""What a sender's transfer holds: one message, or a batch of them."""
+"""What a sender's transfer holds: one message, or a batch of them.
+
+Reading is what an arriving message costs most, so only what the broker goes by is read: where the sections
+lie, the header, the annotations, and of the properties the message id, the content type and the session.
+Messages of one sender are much alike: what was read of those parts that do not differ is remembered.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
+from typing import Final, TypeVar
 
 from servicebus_emulator.amqp.encoding import (
     NULL,
@@ -12,6 +19,8 @@ from servicebus_emulator.amqp.encoding import (
     decode_text,
     encode_compound,
     encode_string,
+    encoded_items,
+    value_end,
 )
 from servicebus_emulator.amqp.sections import Code, Section, body_of_data, sections
 from servicebus_emulator.engine.message import Content
@@ -33,30 +42,51 @@ _OURS = frozenset(
         "x-opt-deadletter-source",
     }
 )
-_LIST, _MAP = 0xC0, 0xC1
+_SHORT_LIST, _NULL = 0xC0, 0x40
+_SHORT = frozenset({0xC0, 0xC1})
+_FIRST_OF_SHORT, _FIRST_OF_LONG = 3, 9
+_EMPTY_LIST = b"\x45"
 _HEADER_FIELDS_KEPT = 4
 _TIME_TO_LIVE = 2
-_MESSAGE_ID = 0
-_CONTENT_TYPE = 6
-_GROUP_ID = 10
+# Among the fields of the properties that follow the message id.
+_CONTENT_TYPE = 5
+_GROUP_ID = 9
 # The last millisecond of the year 9999, beyond which no client can name a time.
 _END_OF_CALENDAR = 253_402_300_799_999
 _PROPERTIES_DESCRIPTOR = b"\x00\x53\x73"
+
+# As plain numbers: comparing with a member of an enumeration costs several times as much.
+_HEADER: Final = int(Code.HEADER)
+_ANNOTATIONS: Final = int(Code.MESSAGE_ANNOTATIONS)
+_PROPERTIES: Final = int(Code.PROPERTIES)
+_DATA: Final = int(Code.DATA)
+_OTHER_BODIES: Final = frozenset({int(Code.SEQUENCE), int(Code.VALUE)})
+
+_REMEMBERED: Final = 1024
+_LONGEST_REMEMBERED: Final = 256
+
+R = TypeVar("R")
+
+
+def _remembered(read: Callable[[bytes], R]) -> Callable[[bytes], R]:
+    """Have what a part of a message says remembered, if it is short; parts that are all different cost little more."""
+    remembering = lru_cache(maxsize=_REMEMBERED)(read)
+    return lambda data: remembering(data) if len(data) <= _LONGEST_REMEMBERED else read(data)
 
 
 def read_transfer(data: bytes, *, new_id: Callable[[], str]) -> list[Content]:
     """Read a transfer of a sender: a single message, or a batch envelope, whose data sections are messages.
 
-    The envelope is told by its content, because Proton does not show a transfer's message format.
+    The envelope is told by its content, because Proton shows no transfer's message format (0x80013700).
 
     :param new_id: gives an id to a message that has none.
     :raises MalformedValueError: when the bytes are no message.
     """
-    found = list(sections(data))
+    found = sections(data)
     batch = _batch_of(data, found=found)
     if batch is None:
-        return [_read(data, found=found, new_id=new_id)]
-    return [_read(each, found=inner, new_id=new_id) for each, inner in batch]
+        return [_read(data, found, new_id)]
+    return [_read(each, inner, new_id) for each, inner in batch]
 
 
 def read_message(data: bytes, *, new_id: Callable[[], str]) -> Content:
@@ -64,29 +94,29 @@ def read_message(data: bytes, *, new_id: Callable[[], str]) -> Content:
 
     :raises MalformedValueError: when the bytes are no message.
     """
-    return _read(data, found=list(sections(data)), new_id=new_id)
+    return _read(data, sections(data), new_id)
 
 
 def message_id_of(content: Content) -> bytes:
     """Return the message id, encoded: ids of different AMQP types are different ids."""
-    first = next(sections(content.sections))
-    return compound_items(content.sections[first.value : first.end])[_MESSAGE_ID]
+    _, _, value, end = sections(content.sections)[0]
+    return compound_items(content.sections[value:end])[0]
 
 
 def _batch_of(data: bytes, *, found: list[Section]) -> list[tuple[bytes, list[Section]]] | None:
     messages: list[tuple[bytes, list[Section]]] = []
-    for section in found:
-        if section.code == Code.DATA:
-            inner = body_of_data(data, section)
-            if not inner.startswith((b"\x00\x53", b"\x00\x80")):
-                return None
+    for code, _, value, end in found:
+        if code == _DATA:
+            inner = body_of_data(data, value, end)
             try:
-                inner_sections = list(sections(inner))
+                inner_sections = sections(inner)
             except MalformedValueError:
-                # Not an error: the data of a single message that happens to begin like a section.
+                # Not an error: the data of a single message that is no message, or only begins like one.
+                return None
+            if len(inner_sections) == 0:
                 return None
             messages.append((inner, inner_sections))
-        elif section.code in {Code.SEQUENCE, Code.VALUE}:
+        elif code in _OTHER_BODIES:
             return None
     if len(messages) == 0:
         return None
@@ -97,48 +127,61 @@ def _batch_of(data: bytes, *, found: list[Section]) -> list[tuple[bytes, list[Se
 
 
 def _application_properties(data: bytes, *, found: list[Section]) -> bytes:
-    return b"".join(data[each.start : each.end] for each in found if each.code == Code.APPLICATION_PROPERTIES)
+    return b"".join(data[start:end] for code, start, _, end in found if code == Code.APPLICATION_PROPERTIES)
 
 
-def _read(data: bytes, *, found: list[Section], new_id: Callable[[], str]) -> Content:
+def _read(data: bytes, found: list[Section], new_id: Callable[[], str]) -> Content:
     header, time_to_live = b"", None
     annotations, annotation_count, scheduled_for = b"", 0, None
-    properties: list[bytes] = []
+    properties, named, session_id, ping = _EMPTY_LIST, False, None, False
     kept = len(data)
-    encoded_properties = b""
-    for section in found:
-        if section.code >= Code.PROPERTIES:
-            kept = section.start
-            if section.code == Code.PROPERTIES:
-                properties = compound_items(data[section.value : section.end])
-                encoded_properties = data[section.start : section.end]
-                kept = section.end
+    for code, start, value, end in found:
+        if code >= _PROPERTIES:
+            kept = start
+            if code == _PROPERTIES:
+                properties = data[value:end]
+                named, session_id, ping = _read_properties(properties)
+                kept = start if named else end
             break
-        if section.code == Code.HEADER:
-            header, time_to_live = _read_header(data[section.value : section.end])
-        elif section.code == Code.MESSAGE_ANNOTATIONS:
-            annotations, annotation_count, scheduled_for = _read_annotations(data[section.value : section.end])
-    if len(properties) == 0 or properties[_MESSAGE_ID] == NULL:
-        encoded_properties = _with_message_id(properties, message_id=new_id())
-    session_id = decode_text(properties[_GROUP_ID]) if len(properties) > _GROUP_ID else None
-    return Content(
-        header=header,
-        annotations=annotations,
-        annotation_count=annotation_count,
-        sections=encoded_properties + data[kept:],
-        time_to_live=time_to_live,
-        scheduled_for=scheduled_for,
-        session_id=session_id,
-        ping=len(properties) > _CONTENT_TYPE and properties[_CONTENT_TYPE][2:] == PING_CONTENT_TYPE,
-    )
+        if code == _HEADER:
+            header, time_to_live = _read_header(data[value:end])
+        elif code == _ANNOTATIONS:
+            annotations, annotation_count, scheduled_for = _read_annotations(data[value:end])
+    encoded = data[kept:] if named else _with_message_id(properties, message_id=new_id()) + data[kept:]
+    # Not by keyword: that would take as long as all that was read.
+    return Content(header, annotations, annotation_count, encoded, time_to_live, scheduled_for, session_id, ping)
 
 
+def _read_properties(data: bytes) -> tuple[bool, str | None, bool]:
+    """Return whether there is a message id, the session id, and whether the message is a ping."""
+    if data[0] in _SHORT and len(data) > _FIRST_OF_SHORT:
+        announced, first = data[2], _FIRST_OF_SHORT
+    else:
+        announced, first = len(compound_items(data)), _FIRST_OF_LONG
+        if announced == 0:
+            return False, None, False
+    count, session_id, ping = _read_others(data[value_end(data, first) :])
+    if count + 1 != announced:
+        raise MalformedValueError(f"the properties announce {announced} fields and hold {count + 1}")
+    return data[first] != _NULL, session_id, ping
+
+
+@_remembered
+def _read_others(data: bytes) -> tuple[int, str | None, bool]:
+    """Return how many fields follow the message id, and of these the session id, and whether the message is a ping."""
+    fields = encoded_items(data, 0)
+    session_id = decode_text(fields[_GROUP_ID]) if len(fields) > _GROUP_ID else None
+    return len(fields), session_id, len(fields) > _CONTENT_TYPE and fields[_CONTENT_TYPE][2:] == PING_CONTENT_TYPE
+
+
+@_remembered
 def _read_header(data: bytes) -> tuple[bytes, int | None]:
     fields = compound_items(data)[:_HEADER_FIELDS_KEPT]
     fields += [NULL] * (_HEADER_FIELDS_KEPT - len(fields))
     return b"".join(fields), _within_calendar(decode_integer(fields[_TIME_TO_LIVE]))
 
 
+@_remembered
 def _read_annotations(data: bytes) -> tuple[bytes, int, int | None]:
     items = compound_items(data)
     if len(items) % 2 != 0:
@@ -159,6 +202,6 @@ def _within_calendar(milliseconds: int | None) -> int | None:
     return None if milliseconds is None else max(0, min(milliseconds, _END_OF_CALENDAR))
 
 
-def _with_message_id(properties: list[bytes], *, message_id: str) -> bytes:
-    fields = [encode_string(message_id), *properties[1:]]
-    return _PROPERTIES_DESCRIPTOR + encode_compound(_LIST, body=b"".join(fields), count=len(fields))
+def _with_message_id(properties: bytes, *, message_id: str) -> bytes:
+    fields = [encode_string(message_id), *compound_items(properties)[1:]]
+    return _PROPERTIES_DESCRIPTOR + encode_compound(_SHORT_LIST, body=b"".join(fields), count=len(fields))

@@ -78,12 +78,12 @@ def encode_delivery(message: Message) -> bytes:
 def _with_dead_letter_mark(data: bytes, *, mark: DeadLetterMark) -> bytes:
     """Write the reason of a dead letter into the application properties, as the service does."""
     before, after, items = 0, 0, list[bytes]()
-    for section in sections(data):
-        if section.code == Code.PROPERTIES:
-            before = after = section.end
-        elif section.code == Code.APPLICATION_PROPERTIES:
-            items = compound_items(data[section.value : section.end])
-            before, after = section.start, section.end
+    for code, start, begins, end in sections(data):
+        if code == Code.PROPERTIES:
+            before = after = end
+        elif code == Code.APPLICATION_PROPERTIES:
+            items = compound_items(data[begins:end])
+            before, after = start, end
     kept: list[bytes] = []
     # strict=False: a key without a value, which no client sends, must not make the message undeliverable.
     for key, value in zip(items[::2], items[1::2], strict=False):

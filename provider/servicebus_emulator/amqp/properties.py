@@ -20,6 +20,7 @@ from servicebus_emulator.amqp.encoding import (
     encode_compound,
     encode_string,
     encode_symbol,
+    encoded_items,
     value_end,
 )
 from servicebus_emulator.amqp.sections import Code, sections
@@ -123,13 +124,13 @@ def _split(data: bytes) -> tuple[list[bytes], list[bytes], bytes]:
     fields: list[bytes] = []
     items: list[bytes] = []
     rest = len(data)
-    for section in sections(data):
-        if section.code == Code.PROPERTIES:
-            fields = compound_items(data[section.value : section.end])
-        elif section.code == Code.APPLICATION_PROPERTIES:
-            items = compound_items(data[section.value : section.end])
+    for code, start, value, end in sections(data):
+        if code == Code.PROPERTIES:
+            fields = compound_items(data[value:end])
+        elif code == Code.APPLICATION_PROPERTIES:
+            items = compound_items(data[value:end])
         else:
-            rest = section.start
+            rest = start
             break
     return fields, items, data[rest:]
 
@@ -189,11 +190,7 @@ def _times(content: Content) -> Mapping[str, SqlValue]:
 
 
 def _partition_key(annotations: bytes) -> SqlValue:
-    position, items = 0, list[bytes]()
-    while position < len(annotations):
-        end = value_end(annotations, position)
-        items.append(annotations[position:end])
-        position = end
+    items = encoded_items(annotations, 0)
     return next((decode_text(value) for name, value in _named(items) if name == _PARTITION_KEY), None)
 
 

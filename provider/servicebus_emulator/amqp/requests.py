@@ -78,13 +78,13 @@ def read_request(data: bytes) -> Request:
     properties: Value = {}
     body: Value = None
     try:
-        for section in sections(data):
-            value = data[section.value : section.end]
-            if section.code == Code.PROPERTIES:
+        for code, _, start, end in sections(data):
+            value = data[start:end]
+            if code == Code.PROPERTIES:
                 fields = compound_items(value)
-            elif section.code == Code.APPLICATION_PROPERTIES:
+            elif code == Code.APPLICATION_PROPERTIES:
                 properties = decode(value)
-            elif section.code == Code.VALUE:
+            elif code == Code.VALUE:
                 body = decode(value)
     except MalformedValueError as error:
         raise InvalidArgument(f"a request of {len(data)} bytes cannot be read: {error}") from error

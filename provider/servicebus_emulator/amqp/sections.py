@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, TypeAlias
 
 from servicebus_emulator.amqp.encoding import MalformedValueError, decode_integer, value_end
 
@@ -25,53 +24,53 @@ class Code(IntEnum):
     FOOTER = 0x78
 
 
-class Section(NamedTuple):
-    """Where a section lies in the encoded message.
+Section: TypeAlias = tuple[int, int, int, int]
+"""A section's code, where it begins, where its value begins, and where it ends.
 
-    :ivar value: where its value begins, behind the descriptor.
-    """
+A plain tuple, because some are made for every message that arrives.
+"""
 
-    code: int
-    start: int
-    value: int
-    end: int
-
-
-_SMALL_ULONG = 0x53
-_DESCRIPTOR_BYTES = 3
+_SHORT_DESCRIPTORS: Final = {bytes((0x00, 0x53, code)): int(code) for code in Code}
+_DESCRIPTOR_BYTES: Final = 3
 _SHORT_BINARY, _BINARY = 0xA0, 0xB0
 
 
-def sections(data: bytes) -> Iterator[Section]:
-    """Yield the sections of an encoded message.
+def sections(data: bytes) -> list[Section]:
+    """Return the sections of an encoded message, in order.
 
     :raises MalformedValueError: when the bytes are not a sequence of sections.
     """
+    found: list[Section] = []
     position, length = 0, len(data)
     while position < length:
-        if data[position] != 0 or position + _DESCRIPTOR_BYTES >= length:
-            raise MalformedValueError(f"no section begins at byte {position}")
-        if data[position + 1] == _SMALL_ULONG:
-            code, value = data[position + 2], position + _DESCRIPTOR_BYTES
-        else:
-            value = value_end(data, position + 1)
-            number = decode_integer(data[position + 1 : value])
-            code = -1 if number is None else number
-        if not Code.HEADER <= code <= Code.FOOTER:
-            raise MalformedValueError(f"descriptor {code} at byte {position} is of no message section")
+        value = position + _DESCRIPTOR_BYTES
+        code = _SHORT_DESCRIPTORS.get(data[position:value])
+        if code is None:
+            code, value = _long_descriptor(data, position)
         end = value_end(data, value)
-        yield Section(code, position, value, end)
+        found.append((code, position, value, end))
         position = end
+    return found
 
 
-def body_of_data(data: bytes, section: Section) -> bytes:
-    """Return the bytes that a data section holds.
+def _long_descriptor(data: bytes, position: int) -> tuple[int, int]:
+    if data[position] != 0:
+        raise MalformedValueError(f"no section begins at byte {position}")
+    value = value_end(data, position + 1)
+    code = decode_integer(data[position + 1 : value])
+    if code is None or not Code.HEADER <= code <= Code.FOOTER:
+        raise MalformedValueError(f"descriptor {code} at byte {position} is of no message section")
+    return code, value
+
+
+def body_of_data(data: bytes, value: int, end: int) -> bytes:
+    """Return the bytes of a data section whose value begins and ends there.
 
     :raises MalformedValueError: when it does not hold binary.
     """
-    constructor = data[section.value]
+    constructor = data[value]
     if constructor == _SHORT_BINARY:
-        return data[section.value + 2 : section.end]
+        return data[value + 2 : end]
     if constructor == _BINARY:
-        return data[section.value + 5 : section.end]
+        return data[value + 5 : end]
     raise MalformedValueError(f"a data section holds constructor 0x{constructor:02x}; allowed: binary")

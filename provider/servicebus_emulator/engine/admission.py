@@ -12,7 +12,7 @@ from servicebus_emulator.engine.errors import (
     OperationNotAllowed,
     QuotaExceeded,
 )
-from servicebus_emulator.engine.message import Content
+from servicebus_emulator.engine.message import Content, total_size
 
 __all__ = ["admit", "batch_limit", "check_size", "link_obstacle", "message_limit", "receive_obstacle"]
 
@@ -60,7 +60,7 @@ def admit(contents: Sequence[Content], *, description: QueueDescription | TopicD
                     f"message {position} of {len(contents)} has no session id, and {description.path!r} requires one"
                 )
     limit = description.max_size_in_megabytes * _MEGABYTE
-    arriving = sum(content.size for content in contents)
+    arriving = total_size(contents)
     if size_in_bytes + arriving > limit:
         raise QuotaExceeded(
             f"{description.path!r} holds {size_in_bytes} bytes and cannot take {arriving} more; allowed: {limit}"

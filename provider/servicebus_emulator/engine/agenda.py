@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Generic, TypeVar
 
@@ -16,29 +16,32 @@ _SLACK = 1024
 class Agenda(Generic[Key]):
     """Which keys are due when; each key at most once.
 
-    Setting and discarding cost a dictionary access: what is no longer valid stays in the heap until
-    it surfaces, or until more than half of the heap is such.
+    Setting and discarding cost a dictionary access, since many keys share their due time: what is no longer
+    valid stays where it was until its time comes, or until more than half of all entries are such.
     """
 
-    __slots__ = ("_due", "_heap", "_order")
+    __slots__ = ("_at", "_due", "_entries", "_times")
 
     def __init__(self) -> None:
-        self._due: dict[Key, tuple[int, int]] = {}
-        self._heap: list[tuple[int, int, Key]] = []
-        # Ties are broken by order of entry, so that keys need not be comparable.
-        self._order = 0
+        self._due: dict[Key, int] = {}
+        # The keys that are, or were, due at a time, in order of entry.
+        self._at: dict[int, list[Key]] = {}
+        self._times: list[int] = []
+        self._entries = 0
 
     def __len__(self) -> int:
         return len(self._due)
 
     def set(self, key: Key, due: int) -> None:
         """Make `key` due at `due` (milliseconds since 1970), instead of any earlier setting."""
-        self._order += 1
-        self._due[key] = (due, self._order)
-        heappush(self._heap, (due, self._order, key))
-        if len(self._heap) > 2 * len(self._due) + _SLACK:
-            self._heap = [(at, order, each) for each, (at, order) in self._due.items()]
-            heapify(self._heap)
+        self.set_all((key,), due)
+
+    def set_all(self, keys: Sequence[Key], due: int) -> None:
+        """Make each of several different keys due at `due`, instead of any earlier setting."""
+        self._due.update(dict.fromkeys(keys, due))
+        self._enter(keys, due)
+        if self._entries > 2 * len(self._due) + _SLACK:
+            self._tidy()
 
     def discard(self, key: Key) -> None:
         """Forget `key`, if it is known."""
@@ -46,21 +49,44 @@ class Agenda(Generic[Key]):
 
     def next_due(self) -> int | None:
         """Return when the next key is due, or None when there is none."""
-        heap = self._heap
-        while heap:
-            due, order, key = heap[0]
-            if self._due.get(key) == (due, order):
+        while len(self._times) > 0:
+            due = self._times[0]
+            keys = self._at[due]
+            while len(keys) > 0 and self._due.get(keys[-1]) != due:
+                keys.pop()
+                self._entries -= 1
+            if len(keys) > 0:
                 return due
-            heappop(heap)
+            del self._at[heappop(self._times)]
         return None
 
     def pop_due(self, now: int) -> list[Key]:
         """Remove and return the keys due at `now` or before, earliest first."""
-        keys: list[Key] = []
-        due = self.next_due()
-        while due is not None and due <= now:
-            key = heappop(self._heap)[2]
-            del self._due[key]
-            keys.append(key)
-            due = self.next_due()
-        return keys
+        popped: list[Key] = []
+        while len(self._times) > 0 and self._times[0] <= now:
+            due = heappop(self._times)
+            keys = self._at.pop(due)
+            self._entries -= len(keys)
+            for key in keys:
+                # Not those that were discarded, and none twice.
+                if self._due.get(key) == due:
+                    del self._due[key]
+                    popped.append(key)
+        return popped
+
+    def _enter(self, keys: Sequence[Key], due: int) -> None:
+        there = self._at.get(due)
+        if there is None:
+            self._at[due] = list(keys)
+            heappush(self._times, due)
+        else:
+            there.extend(keys)
+        self._entries += len(keys)
+
+    def _tidy(self) -> None:
+        self._at = {}
+        for key, due in self._due.items():
+            self._at.setdefault(due, []).append(key)
+        self._times = list(self._at)
+        heapify(self._times)
+        self._entries = len(self._due)

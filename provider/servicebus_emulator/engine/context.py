@@ -22,6 +22,7 @@ class Context:
     :ivar identify: returns what tells one message from another where duplicates are detected.
     :ivar rows: yields journal keys that were never used before.
     :ivar codec: reads and changes the properties of messages, for the rules of subscriptions.
+    :ivar deliver_pings: whether a ping is a message like any other; if not, it is accepted and never stored.
     """
 
     clock: Clock
@@ -31,6 +32,7 @@ class Context:
     identify: Callable[[Content], bytes]
     rows: Iterator[int]
     codec: PropertyCodec
+    deliver_pings: bool
 
 
 class Sequence:
@@ -46,9 +48,14 @@ class Sequence:
 
     def next(self) -> int:
         """Return a new number, one higher than the last."""
-        self.last += 1
+        return self.take(1)[0]
+
+    def take(self, count: int) -> range:
+        """Return that many new numbers."""
+        first = self.last + 1
+        self.last += count
         self.touch()
-        return self.last
+        return range(first, first + count)
 
     def touch(self) -> None:
         """Note that the entity is in use."""

@@ -166,14 +166,11 @@ class QueueEntity(_Receivable):
         """
         taken_in = self.reception.take_in(contents, size_in_bytes=self.size_in_bytes)
         now = self._context.clock.now()
-        self.sequence.touch()
+        ready = [each for each in taken_in if each.scheduled_for is None or each.scheduled_for <= now]
+        self.main.add_all(ready, numbers=self.sequence.take(len(ready)))
         for content in taken_in:
-            if content.ping:
-                continue
             if content.scheduled_for is not None and content.scheduled_for > now:
                 self.main.schedule(content, due=content.scheduled_for)
-            else:
-                self.main.add(content, number=self.sequence.next(), time_to_live=content.time_to_live)
 
     def take_over(self, content: Content, *, journey: Journey) -> None:
         """Take in a message that another entity forwards.
@@ -348,8 +345,6 @@ class TopicEntity(Entity):
         now = self._context.clock.now()
         self.sequence.touch()
         for content in taken_in:
-            if content.ping:
-                continue
             if content.scheduled_for is not None and content.scheduled_for > now:
                 self._keep(content, due=content.scheduled_for)
             else:

@@ -39,13 +39,16 @@ class History:
         return len(self._seen)
 
     def fresh(self, contents: Several[Content]) -> list[Content]:
-        """Return those that were not seen within the window, of several with one id the first. Pings have no id."""
+        """Return those that were not seen within the window, of several with one id the first.
+
+        Pings that are never delivered have no id.
+        """
         self._forget()
         identify = self._context.identify
         ids: set[bytes] = set()
         fresh: list[Content] = []
         for content in contents:
-            if not content.ping:
+            if self._counts(content):
                 identity = identify(content)
                 if identity in self._seen or identity in ids:
                     continue
@@ -57,7 +60,7 @@ class History:
         """Note messages that were taken in."""
         now = self._context.clock.now()
         for content in contents:
-            if not content.ping:
+            if self._counts(content):
                 identity = self._context.identify(content)
                 self._seen[identity] = now
                 self._context.journal.remember(self._entity, identity, seen_at=now)
@@ -65,6 +68,9 @@ class History:
     def restore(self, identity: bytes, *, seen_at: int) -> None:
         """Take back an id after a restart, in order of time."""
         self._seen[identity] = seen_at
+
+    def _counts(self, content: Content) -> bool:
+        return self._context.deliver_pings or not content.ping
 
     def _forget(self) -> None:
         past = self._context.clock.now() - self.window

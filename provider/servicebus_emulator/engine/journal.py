@@ -59,6 +59,10 @@ class Journal(Protocol):
         """Note a new message of a queue."""
         ...
 
+    def add_all(self, queue: int, messages: Iterable[Message]) -> None:
+        """Note new messages of a queue."""
+        ...
+
     def change(self, queue: int, message: Message) -> None:
         """Note that a message changed, or that it is in this queue now."""
         ...
@@ -103,6 +107,9 @@ class MemoryJournal:
     """The journal of a namespace that lives in memory only: it keeps nothing."""
 
     def add(self, queue: int, message: Message) -> None:
+        """Keep nothing."""
+
+    def add_all(self, queue: int, messages: Iterable[Message]) -> None:
         """Keep nothing."""
 
     def change(self, queue: int, message: Message) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from heapq import heapify, heappop, heappush
 
 __all__ = ["Line", "SessionLines"]
@@ -13,23 +13,34 @@ _SLACK = 1024
 class Line:
     """Waiting messages, lowest sequence number first; one that comes back keeps its place."""
 
-    __slots__ = ("_gone", "_heap")
+    __slots__ = ("_arrived", "_gone", "_returned")
 
     def __init__(self) -> None:
-        self._heap: list[int] = []
+        # In order: almost all messages arrive so, and a heap would sort them again as they leave.
+        self._arrived: deque[int] = deque()
+        self._returned: list[int] = []
         self._gone: set[int] = set()
 
     def __len__(self) -> int:
-        return len(self._heap) - len(self._gone)
+        return len(self._arrived) + len(self._returned) - len(self._gone)
 
     def push(self, number: int) -> None:
         """Let a message wait that does not wait yet."""
-        heappush(self._heap, number)
+        if len(self._arrived) == 0 or number > self._arrived[-1]:
+            self._arrived.append(number)
+        else:
+            heappush(self._returned, number)
+
+    def extend(self, numbers: range) -> None:
+        """Let new messages wait, whose numbers are higher than all before."""
+        self._arrived.extend(numbers)
 
     def pop(self) -> int | None:
         """Remove and return the first number, or None when nothing waits."""
-        while self._heap:
-            number = heappop(self._heap)
+        arrived, returned = self._arrived, self._returned
+        while len(arrived) > 0 or len(returned) > 0:
+            comes_back = len(returned) > 0 and (len(arrived) == 0 or returned[0] < arrived[0])
+            number = heappop(returned) if comes_back else arrived.popleft()
             if number not in self._gone:
                 return number
             self._gone.remove(number)
@@ -38,9 +49,10 @@ class Line:
     def discard(self, number: int) -> None:
         """Take out a message that waits, wherever it stands."""
         self._gone.add(number)
-        if len(self._gone) > len(self._heap) // 2 + _SLACK:
-            self._heap = [each for each in self._heap if each not in self._gone]
-            heapify(self._heap)
+        if len(self._gone) > (len(self._arrived) + len(self._returned)) // 2 + _SLACK:
+            self._arrived = deque(each for each in self._arrived if each not in self._gone)
+            self._returned = [each for each in self._returned if each not in self._gone]
+            heapify(self._returned)
             self._gone.clear()
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-__all__ = ["Content", "DeadLetterMark", "Journey", "Lock", "Message", "MessageState"]
+__all__ = ["Content", "DeadLetterMark", "Journey", "Lock", "Message", "MessageState", "total_size"]
 
 
 class MessageState(IntEnum):
@@ -45,6 +46,12 @@ class Content(NamedTuple):
     def size(self) -> int:
         """Bytes that count against the entity's quota."""
         return len(self.header) + len(self.annotations) + len(self.sections)
+
+
+def total_size(contents: Iterable[Content]) -> int:
+    """Return how many bytes several messages count against the entity's quota."""
+    # By position, since it runs for each message that arrives, and names would double what it takes.
+    return sum([len(header) + len(own) + len(sections) for header, own, _, sections, *_ in contents])
 
 
 class DeadLetterMark(NamedTuple):

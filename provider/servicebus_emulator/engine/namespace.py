@@ -50,6 +50,8 @@ class Namespace(Directory):
         message id, for who can read one.
     :param random_bytes: returns as many random bytes as asked for.
     :param codec: reads and changes the properties of messages; without one, rules can let pass all or none.
+    :param deliver_pings: whether a ping is a message like any other; by default it is accepted and never
+        delivered, as the documentation of paired namespaces says of the service.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Namespace(Directory):
         identify: Callable[[Content], bytes] = attrgetter("sections"),
         random_bytes: Callable[[int], bytes] = os.urandom,
         codec: PropertyCodec | None = None,
+        deliver_pings: bool = False,
     ) -> None:
         remembered = Snapshot() if snapshot is None else snapshot
         self._effects = Effects()
@@ -73,6 +76,7 @@ class Namespace(Directory):
             identify=identify,
             rows=count(remembered.last_row + 1),
             codec=UnreadableContents() if codec is None else codec,
+            deliver_pings=deliver_pings,
         )
         super().__init__(name, context=context)
         self._agenda: Agenda[Timed] = Agenda()

@@ -274,14 +274,14 @@ class MessageQueue(Stock):
         until = self._context.clock.now() + self.settings.lock_duration if hold is None else hold.until
         session_id = None if hold is None else hold.session_id
         random = self._context.random_bytes(_TOKEN_BYTES * len(messages))
-        for position, message in enumerate(messages):
-            token = random[_TOKEN_BYTES * position : _TOKEN_BYTES * (position + 1)]
+        tokens = [random[start : start + _TOKEN_BYTES] for start in range(0, len(random), _TOKEN_BYTES)]
+        for token, message in zip(tokens, messages, strict=True):
             message.lock = Lock(token, until, session_id)
-            self._locked[token] = message
-            if hold is None:
-                self._lock_expiry.set(token, until)
-            else:
-                hold.tokens.add(token)
+        self._locked.update(zip(tokens, messages, strict=True))
+        if hold is None:
+            self._lock_expiry.set_all(tokens, until)
+        else:
+            hold.tokens.update(tokens)
         self._context.effects.changed(self)
 
     def _holding(self, token: bytes) -> tuple[Message, Lock]:

@@ -25,10 +25,11 @@ class Reception:
     :ivar history: which messages were taken in lately; None where duplicates are not detected.
     """
 
-    __slots__ = ("_description", "history")
+    __slots__ = ("_deliver_pings", "_description", "history")
 
     def __init__(self, entity: int, *, description: QueueDescription | TopicDescription, context: Context) -> None:
         self._description = description
+        self._deliver_pings = context.deliver_pings
         self.history: History | None = None
         if description.requires_duplicate_detection:
             self.history = History(entity, window=_window_of(description), context=context)
@@ -40,18 +41,18 @@ class Reception:
             self.history.window = _window_of(description)
 
     def take_in(self, contents: Several[Content], *, size_in_bytes: int) -> Several[Content]:
-        """Return the messages that are to be stored, in order: all are accepted, duplicates are dropped.
+        """Return the messages that are to be stored, in order: all are accepted, pings and duplicates are dropped.
 
         :param size_in_bytes: what the entity holds now.
         :raises EntityDisabled, OperationNotAllowed, QuotaExceeded: see :func:`admit`; then none is taken in.
         """
-        if self.history is None:
-            admit(contents, description=self._description, size_in_bytes=size_in_bytes)
-            return contents
-        fresh = self.history.fresh(contents)
+        fresh = contents if self.history is None else self.history.fresh(contents)
         admit(fresh, description=self._description, size_in_bytes=size_in_bytes)
-        self.history.remember(fresh)
-        return fresh
+        if self.history is not None:
+            self.history.remember(fresh)
+        if self._deliver_pings or not any(content.ping for content in fresh):
+            return fresh
+        return [content for content in fresh if not content.ping]
 
 
 def number_each(

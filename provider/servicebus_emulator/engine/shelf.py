@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from servicebus_emulator.engine.message import Message
 
@@ -35,6 +35,16 @@ class Shelf:
             self._order.append(number)
         self._by_number[number] = message
         self.size_in_bytes += message.content.size
+
+    def extend(self, messages: Sequence[Message], *, size_in_bytes: int) -> None:
+        """Take in messages with ascending numbers, higher than all that have been on this shelf before.
+
+        :param size_in_bytes: of all of them.
+        """
+        numbers = [message.number for message in messages]
+        self._order.extend(numbers)
+        self._by_number.update(zip(numbers, messages, strict=True))
+        self.size_in_bytes += size_in_bytes
 
     def get(self, number: int) -> Message | None:
         """Return the message with this sequence number, or None."""

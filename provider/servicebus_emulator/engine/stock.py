@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from collections.abc import Sequence as Several
 
 from servicebus_emulator.engine.agenda import Agenda
 from servicebus_emulator.engine.context import Context, Sequence
 from servicebus_emulator.engine.errors import OperationNotAllowed
 from servicebus_emulator.engine.lines import Line, SessionLines
-from servicebus_emulator.engine.message import Content, DeadLetterMark, Journey, Message, MessageState
+from servicebus_emulator.engine.message import Content, DeadLetterMark, Journey, Message, MessageState, total_size
 from servicebus_emulator.engine.schedule import Schedule
 from servicebus_emulator.engine.sessions import SessionHold
 from servicebus_emulator.engine.settings import QueueSettings, shortest
@@ -114,6 +115,27 @@ class Stock(ABC):
         self._start_life(message, time_to_live=time_to_live)
         self._shelf.add(message)
         self._wait(message)
+
+    def add_all(self, contents: Several[Content], *, numbers: range) -> None:
+        """Store messages as they were sent, all at once; their numbers are higher than all before."""
+        now = self._context.clock.now()
+        messages = [
+            Message(row=row, number=number, content=content, enqueued_at=now)
+            # strict=False: there is no end of rows.
+            for number, content, row in zip(numbers, contents, self._context.rows, strict=False)
+        ]
+        self._context.journal.add_all(self.key, messages)
+        for message in messages:
+            if message.content.time_to_live is not None or self.settings.time_to_live is not None:
+                self._start_life(message, time_to_live=message.content.time_to_live)
+        self._shelf.extend(messages, size_in_bytes=total_size(contents))
+        if self._session_lines is None:
+            self._line.extend(numbers)
+            self._pass_on()
+        else:
+            for message in messages:
+                self._session_lines.push(message.number, session_id=message.session())
+        self._context.effects.changed(self)
 
     def schedule(self, content: Content, *, due: int) -> int:
         """Store a message that becomes active at `due`; return its sequence number until then."""

@@ -130,6 +130,10 @@ class SqliteJournal:
         """Note a new message of a queue."""
         self._added[message.row] = (queue, message)
 
+    def add_all(self, queue: int, messages: Iterable[Message]) -> None:
+        """Note new messages of a queue."""
+        self._added.update((message.row, (queue, message)) for message in messages)
+
     def change(self, queue: int, message: Message) -> None:
         """Note that a message changed, or that it is in this queue now."""
         (self._added if message.row in self._added else self._changed)[message.row] = (queue, message)
