@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from operator import attrgetter
 
+from servicebus_emulator.engine.access import AccessRules
 from servicebus_emulator.engine.agenda import Agenda
 from servicebus_emulator.engine.clock import Clock, SystemClock
 from servicebus_emulator.engine.context import Context
@@ -101,6 +102,7 @@ class Namespace:
         self._agenda: Agenda[Timed] = Agenda()
         self._keys = count(max((record.key for record in remembered.entities), default=0) + 1)
         self._forwarder = Forwarder(self.find, clock=self._context.clock)
+        self.access_rules = AccessRules(self, context=self._context, remembered=remembered.access_rules)
         self.idle = IdleWatch(clock=self._context.clock, effects=self._effects, delete=self._delete_idle)
         self._restore(remembered)
 
