@@ -12,11 +12,16 @@ from servicebus_emulator.admin.faults import add_fault_routes
 from servicebus_emulator.admin.operations import Administration, refusal
 from servicebus_emulator.admin.requests import Answer, Request
 from servicebus_emulator.engine.clock import Clock, SystemClock
+from servicebus_emulator.engine.descriptions import AccessRight
+from servicebus_emulator.engine.errors import Unauthorized
 from servicebus_emulator.faults import FaultKind, Operation, refusal_of
+from servicebus_emulator.security.resources import resource_path
+from servicebus_emulator.security.token_endpoint import add_token_routes
 
 if TYPE_CHECKING:
     from servicebus_emulator.amqp.trouble import Trouble
     from servicebus_emulator.engine.namespace import Namespace
+    from servicebus_emulator.security.guard import Guard
 
 __all__ = ["AdminServer", "build_application"]
 
@@ -27,14 +32,16 @@ _log = logging.getLogger(__name__)
 
 
 def build_application(
-    namespace: Namespace, *, clock: Clock = _DEFAULT_CLOCK, trouble: Trouble | None = None
+    namespace: Namespace, *, guard: Guard, clock: Clock = _DEFAULT_CLOCK, trouble: Trouble | None = None
 ) -> web.Application:
-    """Build the administration API of one namespace, with ``GET /health`` beside it.
+    """Build the administration API of one namespace, with ``GET /health`` and the token endpoint beside it.
 
-    Tokens are accepted unchecked, and neither read nor logged. A queue may be named ``health``: requests for
-    entities carry ``api-version``, the question for health does not.
+    Health is told to everybody. A queue may be named ``health``: requests for entities carry ``api-version``, the
+    question for health does not. The tokens that clients send along for the targets of forwarding
+    (``ServiceBusSupplementaryAuthorization``) are not looked at.
 
     :param namespace: the namespace that is described and changed.
+    :param guard: checks that a client may manage what it asks for.
     :param clock: what time it is.
     :param trouble: the namespace's faults, to be set at ``/$faults`` and to strike requests; None = it has none.
     """
@@ -45,6 +52,11 @@ def build_application(
             spoiled = await _spoil(trouble, request=request)
             if spoiled is not None:
                 return spoiled
+        try:
+            _authorize(guard, request=request)
+        except Unauthorized as error:
+            _log.warning("namespace %s: %s refused: %s", namespace.name, request.method, error)
+            return _response(refusal(error.status, reason=str(error)))
         return _response(await _answer(administration, request=request))
 
     async def health(request: web.Request) -> web.Response:
@@ -62,7 +74,8 @@ def build_application(
     application = web.Application(client_max_size=_MAX_BODY)
     application.router.add_get("/health", health)
     if trouble is not None:
-        add_fault_routes(application.router, trouble=trouble)
+        add_fault_routes(application.router, trouble=trouble, guard=guard)
+    add_token_routes(application.router, issuer=guard.issuer)
     application.router.add_route("*", "/{path:.*}", administer)
     return application
 
@@ -73,6 +86,7 @@ class AdminServer:
     :param namespace: the namespace that is described and changed.
     :param host: the address to listen on.
     :param port: the TCP port; 0 lets the system choose.
+    :param guard: checks that a client may manage what it asks for.
     :param clock: what time it is.
     :param trouble: the namespace's faults; None = it has none.
     """
@@ -83,13 +97,14 @@ class AdminServer:
         *,
         host: str,
         port: int,
+        guard: Guard,
         clock: Clock = _DEFAULT_CLOCK,
         trouble: Trouble | None = None,
     ) -> None:
         self._namespace: Final = namespace
         self._host: Final = host
         self._wanted: Final = port
-        application = build_application(namespace, clock=clock, trouble=trouble)
+        application = build_application(namespace, guard=guard, clock=clock, trouble=trouble)
         self._runner: Final = web.AppRunner(application, access_log=None)
 
     @property
@@ -119,6 +134,11 @@ class AdminServer:
     async def stop(self) -> None:
         """Stop listening and let requests in flight finish. Stopping twice, or unstarted, does nothing."""
         await self._runner.cleanup()
+
+
+def _authorize(guard: Guard, *, request: web.Request) -> None:
+    path = resource_path(f"{request.host}{request.rel_url.raw_path}")
+    guard.authorize(request.headers.get("Authorization"), path=path, rights=[AccessRight.MANAGE])
 
 
 async def _answer(administration: Administration, *, request: web.Request) -> Answer:

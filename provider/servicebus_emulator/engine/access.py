@@ -72,18 +72,18 @@ class AccessRules:
         self._rules: Final = {rule.name.casefold(): rule for rule in remembered}
         self._root_kept: Final = ROOT_RULE.casefold() in self._rules
         if not self._root_kept:
-            self._set_root(DEFAULT_KEY)
+            self._set_root((DEFAULT_KEY, DEFAULT_KEY))
 
-    def start_with(self, key: str) -> bool:
-        """Give the namespace's root rule the key that it has until it is changed; return whether it took it.
+    def start_with(self, keys: tuple[str, str]) -> bool:
+        """Give the namespace's root rule the keys that it has until it is changed; return whether it took them.
 
         It does not when the rule was changed before and is kept on disk: that is what clients know by now.
 
-        :raises DescriptionError: when the key is empty or too long.
+        :raises DescriptionError: when a key is empty or too long.
         """
         if not self._root_kept:
-            self._set_root(key)
-        return not self._root_kept or key in self.get(ROOT_RULE).keys
+            self._set_root(keys)
+        return self.root.keys == keys
 
     @property
     def root(self) -> AccessRule:
@@ -246,10 +246,10 @@ class AccessRules:
             raise EntityNotFound(f"{path!r} is a subscription; its rules are those of {description.topic_path!r}")
         return description
 
-    def _set_root(self, key: str) -> None:
+    def _set_root(self, keys: tuple[str, str]) -> None:
         now = self._now()
         self._rules[ROOT_RULE.casefold()] = AccessRule(
-            name=ROOT_RULE, rights=ALL_RIGHTS, primary_key=key, secondary_key=key, created=now, modified=now
+            name=ROOT_RULE, rights=ALL_RIGHTS, primary_key=keys[0], secondary_key=keys[1], created=now, modified=now
         )
 
     def _now(self) -> datetime:

@@ -350,6 +350,10 @@ class Namespace:
             timed.advance()
             self._effects.changed(timed)
 
+    def remind(self, timed: Timed) -> None:
+        """Have something looked after that is no entity: it is advanced when it says that it is due."""
+        self._effects.changed(timed)
+
     def next_due(self) -> int | None:
         """Return when :meth:`advance` next has something to do (milliseconds since 1970), or None."""
         return self._agenda.next_due()

@@ -8,14 +8,24 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
 from servicebus_emulator.engine.descriptions import AccessRight, AuthorizationRule, DescriptionError
 
-__all__ = ["ALL_RIGHTS", "DEFAULT_KEY", "ROOT_RULE", "AccessRule", "check_rules", "new_key", "rights_of", "stored"]
+__all__ = [
+    "ALL_RIGHTS",
+    "DEFAULT_KEY",
+    "ROOT_RULE",
+    "AccessRule",
+    "check_rule",
+    "check_rules",
+    "new_key",
+    "rights_of",
+    "stored",
+]
 
 ROOT_RULE: Final = "RootManageSharedAccessKey"
 """The rule that every namespace begins with, and keeps."""
@@ -51,13 +61,7 @@ class AccessRule:
     modified: datetime
 
     def __post_init__(self) -> None:
-        if _NAME.fullmatch(self.name) is None:
-            raise DescriptionError("KeyName", value=f"of {len(self.name)} characters", allowed=_NAME_RULE)
-        if len(self.rights) == 0:
-            raise DescriptionError("Rights", value="none", allowed="at least one of Send, Listen, Manage")
-        for name, key in (("PrimaryKey", self.primary_key), ("SecondaryKey", self.secondary_key)):
-            if not 0 < len(key) <= _MAX_KEY:
-                raise DescriptionError(name, value=f"of {len(key)} characters", allowed=f"1 to {_MAX_KEY} characters")
+        check_rule(self.name, rights=self.rights, primary_key=self.primary_key, secondary_key=self.secondary_key)
         object.__setattr__(self, "rights", rights_of(self.rights))
 
     @property
@@ -75,6 +79,23 @@ class AccessRule:
             primary_key=self.primary_key,
             secondary_key=self.secondary_key,
         )
+
+
+def check_rule(
+    name: str, *, rights: Collection[AccessRight], primary_key: str | None, secondary_key: str | None
+) -> None:
+    """Check what a rule is made of.
+
+    :param primary_key: None = it is yet to be made; so with the other.
+    :raises DescriptionError: naming the field and what is allowed; a refused key is not repeated.
+    """
+    if _NAME.fullmatch(name) is None:
+        raise DescriptionError("KeyName", value=f"of {len(name)} characters", allowed=_NAME_RULE)
+    if len(rights) == 0:
+        raise DescriptionError("Rights", value="none", allowed="at least one of Send, Listen, Manage")
+    for field_name, key in (("PrimaryKey", primary_key), ("SecondaryKey", secondary_key)):
+        if key is not None and not 0 < len(key) <= _MAX_KEY:
+            raise DescriptionError(field_name, value=f"of {len(key)} characters", allowed=f"1 to {_MAX_KEY} characters")
 
 
 def rights_of(rights: Iterable[AccessRight]) -> frozenset[AccessRight]:
