@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -17,6 +19,9 @@ from servicebus_emulator.engine.journal import JournalError
 from servicebus_emulator.fault_reading import fault_from_text, load_faults
 from servicebus_emulator.faults import Fault
 from servicebus_emulator.hosting import Emulator
+from servicebus_emulator.security.bearer import DEVELOPMENT_CLIENT, Client, Role
+from servicebus_emulator.security.rules import DEFAULT_KEY, ROOT_RULE
+from servicebus_emulator.security.settings import KEY_VARIABLE, SECRET_VARIABLE
 
 __all__ = ["main"]
 
@@ -46,6 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             configs=configs,
             faults=_faults(options),
             fault_seed=options.fault_seed,
+            open=options.open,
+            key=_key(options.key_file),
+            clients=_clients(options.client),
         )
     except (ConfigError, ValueError) as error:
         parser.error(str(error))
@@ -58,7 +66,10 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="servicebus-emulator",
         description="An embedded Service Bus: AMQP 1.0 and the administration API, for tests and demonstrations.",
-        epilog="Whoever reaches its ports is let in: bind a loopback address.",
+        epilog=(
+            f"The key of each namespace's {ROOT_RULE} is read from the environment variable {KEY_VARIABLE}"
+            f" (default: the well-known {DEFAULT_KEY}, for loopback addresses only)."
+        ),
     )
     parser.add_argument(
         "--config", type=Path, metavar="FILE", help="entities to begin with, in the shape of Microsoft's emulator"
@@ -103,6 +114,26 @@ def _parser() -> argparse.ArgumentParser:
         "--fault-seed", type=int, default=0, metavar="N", help="the luck of faults with a probability (default: 0)"
     )
     parser.add_argument(
+        "--open", action="store_true", help="let everybody in: tokens are neither needed nor read (default: checked)"
+    )
+    parser.add_argument(
+        "--key-file",
+        type=Path,
+        metavar="FILE",
+        help=f"a file with the key, instead of the environment's {KEY_VARIABLE}",
+    )
+    parser.add_argument(
+        "--client",
+        action="append",
+        default=[],
+        metavar="ID[:ROLE]",
+        help=(
+            "a client that may ask the token endpoint for bearer tokens, as Owner (default), Sender or Receiver; its"
+            f" secret is read from the environment variable {SECRET_VARIABLE}, or {SECRET_VARIABLE}_<ID>; repeatable"
+            f" (default, on loopback addresses: {DEVELOPMENT_CLIENT.id} with the secret {DEVELOPMENT_CLIENT.secret})"
+        ),
+    )
+    parser.add_argument(
         "--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"], help="(default: %(default)s)"
     )
     return parser
@@ -117,6 +148,30 @@ def _names(wanted: Sequence[str], *, configs: Sequence[NamespaceConfig]) -> list
 def _faults(options: argparse.Namespace) -> list[Fault]:
     from_file = () if options.faults is None else load_faults(options.faults)
     return [*from_file, *(fault_from_text(text) for text in options.fault)]
+
+
+def _key(file: Path | None) -> str | None:
+    if file is None:
+        return os.environ.get(KEY_VARIABLE)
+    try:
+        return file.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise ValueError(f"--key-file cannot be read: {error}") from error
+
+
+def _clients(given: Sequence[str]) -> list[Client] | None:
+    return None if len(given) == 0 else [_client(text) for text in given]
+
+
+def _client(text: str) -> Client:
+    client_id, _, role = text.partition(":")
+    if role not in ("", *(each.value for each in Role)):
+        raise ValueError(f"--client {client_id!r} has the role {role!r}; allowed: {', '.join(Role)}")
+    own = f"{SECRET_VARIABLE}_{re.sub('[^A-Z0-9]', '_', client_id.upper())}"
+    secret = os.environ.get(own, os.environ.get(SECRET_VARIABLE))
+    if secret is None:
+        raise ValueError(f"--client {client_id!r} has no secret; allowed: one in {own} or {SECRET_VARIABLE}")
+    return Client(id=client_id, secret=secret, role=Role.OWNER if role == "" else Role(role))
 
 
 async def _serve(emulator: Emulator) -> int:

@@ -3,12 +3,14 @@
 ``UserConfig.Namespaces[]`` holds ``Queues[]`` and ``Topics[]``, topics hold ``Subscriptions[]`` and these
 ``Rules[]``. Beyond the original there may be several namespaces, every property that the administration
 API can set is known, and the service's own ranges and defaults hold (the original allows one hour of time
-to live and ten deliveries).
+to live and ten deliveries). Namespaces, queues and topics may have ``AuthorizationRules[]``: ``KeyName``,
+``Rights[]``, and ``PrimaryKey`` and ``SecondaryKey``, which are made when they are left out.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
@@ -17,6 +19,8 @@ from servicebus_emulator.admin.fields import property_name, property_types
 from servicebus_emulator.engine.descriptions import (
     DEFAULT_RULE,
     NOT_IN_XML,
+    AccessRight,
+    AuthorizationRule,
     CorrelationFilter,
     DescriptionError,
     EntityStatus,
@@ -32,6 +36,8 @@ from servicebus_emulator.engine.descriptions import (
 )
 from servicebus_emulator.engine.rules import check_rule
 from servicebus_emulator.engine.timespan import TimeSpan
+from servicebus_emulator.security.rules import ROOT_RULE
+from servicebus_emulator.security.rules import check_rule as check_access_rule
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,6 +50,7 @@ T = TypeVar("T")
 _NOT_IN_FILES: Final = frozenset({"AuthorizationRules"})
 _LOGGING_TYPES: Final = ("File", "Console", "File,Console", "Console,File")
 
+_SECRET: Final = re.compile("key|secret", re.IGNORECASE)
 _LONGEST_SHOWN: Final = 100
 
 
@@ -56,7 +63,7 @@ class ConfigError(ValueError):
     """
 
     def __init__(self, path: str, *, value: object, allowed: str) -> None:
-        super().__init__(f"{path} is {_short(value)}; allowed: {allowed}")
+        super().__init__(f"{path} is {_short(_masked(value))}; allowed: {allowed}")
         self.path = path
         self.value = value
         self.allowed = allowed
@@ -70,6 +77,13 @@ class NamespaceConfig:
     queues: tuple[QueueDescription, ...] = ()
     topics: tuple[TopicDescription, ...] = ()
     subscriptions: tuple[SubscriptionDescription, ...] = ()
+    access_rules: tuple[AuthorizationRule, ...] = ()
+
+    @property
+    def root_rule(self) -> AuthorizationRule | None:
+        """The namespace's root rule, if the file sets its keys."""
+        named = (rule for rule in self.access_rules if str(rule.key_name).casefold() == ROOT_RULE.casefold())
+        return next(named, None)
 
 
 def load_config(path: Path) -> tuple[NamespaceConfig, ...]:
@@ -148,6 +162,15 @@ def _short(value: object) -> str:
     return shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}..."
 
 
+def _masked(value: object) -> object:
+    """Hide whatever may be a key or a secret, however its name is spelt."""
+    if isinstance(value, list):
+        return [_masked(each) for each in value]
+    if isinstance(value, dict):
+        return {name: "***" if _SECRET.search(name) else _masked(each) for name, each in value.items()}
+    return value
+
+
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     members = dict(pairs)
     if len(members) != len(pairs):
@@ -178,7 +201,7 @@ def _check_unique(node: _Node, *, names: Sequence[str]) -> None:
 
 
 def _namespace(node: _Node) -> NamespaceConfig:
-    members = node.members(required=("Name",), optional=("Queues", "Topics"))
+    members = node.members(required=("Name",), optional=("Queues", "Topics", "AuthorizationRules"))
     name = members["Name"].text()
     _described(members["Name"], make=lambda: check_name("name", value=name))
     queues = tuple(_entity(item, kind=QueueDescription) for item in _list(members, "Queues"))
@@ -191,17 +214,56 @@ def _namespace(node: _Node) -> NamespaceConfig:
         for item, topic in zip(_list(members, "Topics"), topics, strict=True)
         for subscription in _subscriptions(item, topic=topic)
     )
-    return NamespaceConfig(name=name, queues=queues, topics=topics, subscriptions=subscriptions)
+    rules = _authorization(members)
+    return NamespaceConfig(name=name, queues=queues, topics=topics, subscriptions=subscriptions, access_rules=rules)
 
 
 def _entity(node: _Node, *, kind: type[D], optional: tuple[str, ...] = ()) -> D:
-    members = node.members(required=("Name",), optional=("Properties", *optional))
-    given = {"path": members["Name"].text(), **_properties(members.get("Properties"), kind=kind)}
+    members = node.members(required=("Name",), optional=("Properties", "AuthorizationRules", *optional))
+    given = {
+        "path": members["Name"].text(),
+        "authorization_rules": _authorization(members),
+        **_properties(members.get("Properties"), kind=kind),
+    }
     return _described(node, make=lambda: kind(**given))
 
 
+def _authorization(members: Mapping[str, _Node]) -> tuple[AuthorizationRule, ...]:
+    listed = members.get("AuthorizationRules")
+    if listed is None:
+        return ()
+    rules = tuple(_authorization_rule(item) for item in listed.items())
+    _check_unique(listed, names=[str(rule.key_name) for rule in rules])
+    return rules
+
+
+def _authorization_rule(node: _Node) -> AuthorizationRule:
+    members = node.members(required=("KeyName", "Rights"), optional=("PrimaryKey", "SecondaryKey"))
+    known = [right.value for right in AccessRight]
+    rights = [right if right.value in known else right.refuse(", ".join(known)) for right in members["Rights"].items()]
+    rule = AuthorizationRule(
+        key_name=members["KeyName"].text(),
+        rights=tuple(AccessRight(right.text()) for right in rights),
+        primary_key=_key(members["PrimaryKey"]) if "PrimaryKey" in members else None,
+        secondary_key=_key(members["SecondaryKey"]) if "SecondaryKey" in members else None,
+    )
+    keys = {"primary_key": rule.primary_key, "secondary_key": rule.secondary_key}
+    try:
+        check_access_rule(str(rule.key_name), rights=rule.rights, **keys)
+    except DescriptionError as error:
+        raise ConfigError(node.below(error.field), value=error.value, allowed=error.allowed) from error
+    return rule
+
+
+def _key(node: _Node) -> str:
+    if not isinstance(node.value, str):
+        raise ConfigError(node.path, value=type(node.value).__name__, allowed="a string")
+    return node.value
+
+
 def _subscriptions(node: _Node, *, topic: TopicDescription) -> tuple[SubscriptionDescription, ...]:
-    listed = node.members(required=("Name",), optional=("Properties", "Subscriptions")).get("Subscriptions")
+    known = ("Properties", "AuthorizationRules", "Subscriptions")
+    listed = node.members(required=("Name",), optional=known).get("Subscriptions")
     if listed is None:
         return ()
     subscriptions = tuple(_subscription(item, topic=topic) for item in listed.items())

@@ -26,11 +26,21 @@ from servicebus_emulator.amqp.trouble import Trouble
 from servicebus_emulator.clock import ShiftableClock
 from servicebus_emulator.config import NamespaceConfig
 from servicebus_emulator.engine.clock import Clock
+from servicebus_emulator.engine.descriptions import (
+    AuthorizationRule,
+    QueueDescription,
+    SubscriptionDescription,
+    TopicDescription,
+)
 from servicebus_emulator.engine.errors import EntityExists
 from servicebus_emulator.engine.forwarding import in_order_of_creation
-from servicebus_emulator.engine.journal import JournalError
+from servicebus_emulator.engine.journal import Description, JournalError
 from servicebus_emulator.engine.namespace import Namespace
 from servicebus_emulator.faults import Armed, Fault, FaultError
+from servicebus_emulator.security.bearer import Client, TokenIssuer
+from servicebus_emulator.security.guard import Guard
+from servicebus_emulator.security.rules import DEFAULT_KEY, ROOT_RULE
+from servicebus_emulator.security.settings import Security
 from servicebus_emulator.store.sqlite import SqliteJournal
 
 __all__ = ["Emulator", "HostedNamespace", "connection_string"]
@@ -41,14 +51,14 @@ _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,49}")
 _log = logging.getLogger(__name__)
 
 
-def connection_string(host: str, *, port: int) -> str:
+def connection_string(host: str, *, port: int, key: str = DEFAULT_KEY) -> str:
     """Return a connection string that the Azure SDKs take for a namespace at `host` and `port`.
 
-    The key is none: the embedded Service Bus lets in whoever reaches its port.
+    :param key: of the namespace's root rule; a secret, unless it is the well-known one.
     """
     return (
-        f"Endpoint=sb://{host}:{port};SharedAccessKeyName=RootManageSharedAccessKey;"
-        "SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true;"
+        f"Endpoint=sb://{host}:{port};SharedAccessKeyName={ROOT_RULE};"
+        f"SharedAccessKey={key};UseDevelopmentEmulator=true;"
     )
 
 
@@ -64,6 +74,8 @@ class HostedNamespace:
     :param clock: what time it is.
     :param allow_time_shift: whether it may be put forward over HTTP.
     :param fault_seed: from which the luck of faults comes that do not always strike.
+    :param security: who is let in.
+    :param issuer: knows the bearer tokens that are good.
     """
 
     def __init__(
@@ -78,6 +90,8 @@ class HostedNamespace:
         clock: ShiftableClock,
         allow_time_shift: bool,
         fault_seed: int,
+        security: Security,
+        issuer: TokenIssuer,
     ) -> None:
         self.name = name
         self.host = host
@@ -92,14 +106,19 @@ class HostedNamespace:
             snapshot=None if self._journal is None else self._journal.snapshot(),
             codec=AmqpProperties(),
         )
+        root_keys = security.root_keys(None if config is None else config.root_rule)
+        if not self.namespace.access_rules.start_with(root_keys):
+            _log.warning("namespace %s: the keys on disk, regenerated before, are used instead of those given", name)
         if config is not None:
             _create_entities(self.namespace, config=config)
+        guard = Guard(name, rules=self.namespace.access_rules, issuer=issuer, clock=clock, is_open=security.open)
         self._trouble = Trouble(name, clock=clock, seed=fault_seed)
-        self._broker = Broker(self.namespace, clock=clock, trouble=self._trouble, on_failure=self._fail)
+        self._broker = Broker(self.namespace, clock=clock, trouble=self._trouble, guard=guard, on_failure=self._fail)
         self._admin = AdminServer(
             self.namespace,
             host=host,
             port=admin_port,
+            guard=guard,
             clock=clock,
             trouble=self._trouble,
             pages=self._pages(allow_time_shift=allow_time_shift),
@@ -127,13 +146,13 @@ class HostedNamespace:
 
     @property
     def connection_string(self) -> str:
-        """What clients of messages connect with."""
-        return connection_string(self.host, port=self.amqp_port)
+        """What clients of messages connect with: the root rule and its primary key."""
+        return connection_string(self.host, port=self.amqp_port, key=self.namespace.access_rules.root.primary_key)
 
     @property
     def admin_connection_string(self) -> str:
-        """What administration clients connect with."""
-        return connection_string(self.host, port=self.admin_port)
+        """What administration clients connect with: the root rule and its primary key."""
+        return connection_string(self.host, port=self.admin_port, key=self.namespace.access_rules.root.primary_key)
 
     async def start(self) -> None:
         """Listen.
@@ -197,7 +216,7 @@ class Emulator:
     """Several namespaces, served in the running event loop while the context is open.
 
     :param names: the namespaces: each 1 to 50 letters, digits and hyphens, beginning with a letter.
-    :param host: the address to listen on; anything but a loopback address lets in the network, unchecked.
+    :param host: the address to listen on; where the network reaches it, a key of your own is needed, or `open`.
     :param amqp_port: AMQP port of the first namespace, counted up for the next; 0 = any.
     :param admin_port: administration port of the first namespace, counted up for the next; 0 = any.
     :param data: the folder in which each namespace keeps a file; None = in memory only.
@@ -206,8 +225,14 @@ class Emulator:
     :param allow_time_shift: whether the clock may be put forward over HTTP; from Python it always may.
     :param faults: what is broken from the beginning, of the namespace it names or of all.
     :param fault_seed: from which the luck of faults comes that do not always strike.
+    :param open: whether everybody is let in, unchecked: tokens are neither needed nor read.
+    :param key: both keys of each namespace's root rule ``RootManageSharedAccessKey``, until they are regenerated;
+        None = ``SAS_KEY_VALUE``, the well-known key of Microsoft's emulator.
+    :param clients: who may ask the token endpoint for bearer tokens; None = on loopback addresses the well-known
+        client ``servicebus-emulator`` with the secret ``CLIENT_SECRET_VALUE``, else nobody.
     :raises FaultError: when a fault names a namespace that is not served.
-    :raises ValueError: when a name is none or is there twice, or a port is out of range.
+    :raises ValueError: when a name is none or is there twice, a port is out of range, a key is none, two clients have
+        one id, or the network would be let in by the well-known key.
     """
 
     def __init__(
@@ -223,7 +248,15 @@ class Emulator:
         allow_time_shift: bool = False,
         faults: Sequence[Fault] = (),
         fault_seed: int = 0,
+        open: bool = False,  # noqa: A002 - the word for it everywhere else
+        key: str | None = None,
+        clients: Sequence[Client] | None = None,
     ) -> None:
+        self._security = Security(
+            open=open,
+            key=key,
+            clients=None if clients is None else tuple(clients),
+        )
         _check_names(names)
         _check_ports(amqp=amqp_port, admin=admin_port, count=len(names))
         _check_faults(faults, names=names)
@@ -235,13 +268,20 @@ class Emulator:
         self._admin_port = admin_port
         self._data = data
         self._configs: Mapping[str, NamespaceConfig] = {config.name.casefold(): config for config in configs}
+        for name in names:
+            self._security.check_host(host, configured=self._root_rule(name))
         self._clock = ShiftableClock(clock)
         self._allow_time_shift = allow_time_shift
+        self._issuer = TokenIssuer(self._security.clients_at(host), clock=self._clock)
         self._hosted: dict[str, HostedNamespace] = {}
 
     def __getitem__(self, name: str) -> HostedNamespace:
         """Return a namespace that is served."""
         return self._hosted[name]
+
+    def _root_rule(self, name: str) -> AuthorizationRule | None:
+        config = self._configs.get(name.casefold())
+        return None if config is None else config.root_rule
 
     @property
     def namespaces(self) -> tuple[HostedNamespace, ...]:
@@ -276,6 +316,8 @@ class Emulator:
                     clock=self._clock,
                     allow_time_shift=self._allow_time_shift,
                     fault_seed=self._fault_seed,
+                    security=self._security,
+                    issuer=self._issuer,
                 )
                 self._hosted[name] = hosted
                 for fault in self._faults:
@@ -309,10 +351,27 @@ def _create_entities(namespace: Namespace, *, config: NamespaceConfig) -> None:
     kept = 0
     for description in described:
         try:
-            namespace.create(description)
+            namespace.create(_completed(description, namespace=namespace))
         except EntityExists:
             kept += 1
+    known = {rule.name.casefold() for rule in namespace.access_rules.list()}
+    for rule in config.access_rules:
+        name = str(rule.key_name)
+        if name.casefold() not in known:
+            namespace.access_rules.put(
+                name, rights=rule.rights, primary_key=rule.primary_key, secondary_key=rule.secondary_key
+            )
     _log.info("namespace %s: %d entities created, %d kept as they were", namespace.name, len(described) - kept, kept)
+
+
+def _completed(description: Description, *, namespace: Namespace) -> Description:
+    match description:
+        case QueueDescription():
+            return namespace.access_rules.completed(description)
+        case TopicDescription():
+            return namespace.access_rules.completed(description)
+        case SubscriptionDescription():
+            return description
 
 
 def _check_names(names: Sequence[str]) -> None:

@@ -11,13 +11,15 @@ import sys
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, Queue
 from types import TracebackType
 from typing import IO, Final, Self, cast
 
 from servicebus_emulator.hosting import connection_string
+from servicebus_emulator.security.rules import DEFAULT_KEY
+from servicebus_emulator.security.settings import KEY_VARIABLE
 
 __all__ = ["EmulatorProcess", "ServedNamespace"]
 
@@ -27,22 +29,23 @@ _TRIES: Final = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedNamespace:
-    """Where a namespace of another process is reached."""
+    """Where a namespace of another process is reached, and the key of its root rule as the process was given it."""
 
     name: str
     host: str
     amqp_port: int
     admin_port: int
+    key: str = field(default=DEFAULT_KEY, repr=False)
 
     @property
     def connection_string(self) -> str:
         """What clients of messages connect with."""
-        return connection_string(self.host, port=self.amqp_port)
+        return connection_string(self.host, port=self.amqp_port, key=self.key)
 
     @property
     def admin_connection_string(self) -> str:
         """What administration clients connect with."""
-        return connection_string(self.host, port=self.admin_port)
+        return connection_string(self.host, port=self.admin_port, key=self.key)
 
 
 class EmulatorProcess:
@@ -55,6 +58,9 @@ class EmulatorProcess:
     :param data: the folder in which the state is kept; None = in memory only.
     :param config: a configuration file.
     :param host: the address to listen on.
+    :param open: whether everybody is let in, unchecked.
+    :param key: both keys of each namespace's root rule; None = those of the environment, else the well-known one,
+        unless the configuration file sets them: connection strings are made with the key that is known here.
     """
 
     def __init__(
@@ -64,7 +70,11 @@ class EmulatorProcess:
         data: Path | None = None,
         config: Path | None = None,
         host: str = "127.0.0.1",
+        open: bool = False,  # noqa: A002 - the word for it everywhere else
+        key: str | None = None,
     ) -> None:
+        self._open = open
+        self._key = os.environ.get(KEY_VARIABLE) if key is None else key
         self._names = tuple(names)
         self._data = data
         self._config = config
@@ -102,7 +112,12 @@ class EmulatorProcess:
         if self._process is not None:
             raise RuntimeError("the embedded Service Bus runs already; stop() or kill() it first")
         process = subprocess.Popen(  # noqa: S603 - our own command
-            self._command(), stdout=subprocess.PIPE, text=True, start_new_session=True
+            self._command(),
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            # Not an argument: everybody on the machine can read those.
+            env=os.environ if self._key is None else {**os.environ, KEY_VARIABLE: self._key},
         )
         self._process = process
         lines: Queue[str] = Queue()
@@ -158,7 +173,13 @@ class EmulatorProcess:
         if match is None:
             raise ValueError(f"unexpected output {line!r}")
         name, host, amqp_port, admin_port = match.groups()
-        self._served[name] = ServedNamespace(name=name, host=host, amqp_port=int(amqp_port), admin_port=int(admin_port))
+        self._served[name] = ServedNamespace(
+            name=name,
+            host=host,
+            amqp_port=int(amqp_port),
+            admin_port=int(admin_port),
+            key=DEFAULT_KEY if self._key is None else self._key,
+        )
 
     def _command(self) -> list[str]:
         if len(self._served) == 0:
@@ -170,6 +191,8 @@ class EmulatorProcess:
         command += ["--amqp-port", str(amqp_port), "--admin-port", str(admin_port)]
         for name in self._names:
             command += ["--namespace", name]
+        if self._open:
+            command.append("--open")
         for option, path in (("--data", self._data), ("--config", self._config)):
             if path is not None:
                 command += [option, str(path)]

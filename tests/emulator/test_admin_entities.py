@@ -29,6 +29,7 @@ from servicebus_emulator.engine.entities import QueueEntity
 from servicebus_emulator.engine.message import Content
 from servicebus_emulator.engine.namespace import Namespace
 from servicebus_emulator.engine.timespan import TimeSpan
+from tests.emulator.guards import guard_of
 from tests.emulator.transport import BlockingPlainTransport, PlainTransport
 
 if TYPE_CHECKING:
@@ -69,9 +70,9 @@ def namespace() -> Namespace:
 
 @pytest.fixture
 async def connection_string(namespace: Namespace) -> AsyncIterator[str]:
-    server = AdminServer(namespace, host="127.0.0.1", port=0)
+    server = AdminServer(namespace, host="127.0.0.1", port=0, guard=guard_of(namespace))
     await server.start()
-    yield f"Endpoint=sb://127.0.0.1:{server.port};SharedAccessKeyName=any;SharedAccessKey=any"
+    yield f"Endpoint=sb://127.0.0.1:{server.port};SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=SAS_KEY_VALUE"
     await server.stop()
 
 
@@ -168,7 +169,10 @@ async def test_every_property_of_a_queue_comes_back(client: ServiceBusAdministra
     assert {name: queue[name] for name in settings} == settings
     assert queue.status == "SendDisabled"
     assert queue.forward_dead_lettered_messages_to.endswith("/graves")
-    assert [vars(kept) for kept in queue.authorization_rules] == [vars(rule)]
+    [kept] = queue.authorization_rules
+    assert (kept.created_at_utc, kept.modified_at_utc) != (None, None)
+    times = {"created_at_utc": kept.created_at_utc, "modified_at_utc": kept.modified_at_utc}
+    assert vars(kept) == {**vars(rule), **times}
 
 
 async def test_every_property_of_a_topic_comes_back(client: ServiceBusAdministrationClient):

@@ -23,6 +23,7 @@ from servicebus_emulator.engine.descriptions import (
 )
 from servicebus_emulator.engine.namespace import Namespace
 from servicebus_emulator.engine.timespan import TimeSpan
+from tests.emulator.guards import guard_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -40,7 +41,8 @@ def namespace() -> Namespace:
 @pytest.fixture
 async def server(namespace: Namespace) -> AsyncIterator[AdminServer]:
     health = health_page(namespace, version=lambda: "1.2", works=lambda: True, seconds=iter((5.0, 7.5)).__next__)
-    server = AdminServer(namespace, host="127.0.0.1", port=0, pages=[health])
+    guard = guard_of(namespace, is_open=True)
+    server = AdminServer(namespace, host="127.0.0.1", port=0, guard=guard, pages=[health])
     await server.start()
     yield server
     await server.stop()
@@ -291,7 +293,7 @@ async def test_tokens_are_never_logged_and_changes_are(http: ClientSession, capl
 
 
 async def test_a_taken_port_is_an_error_and_stopping_twice_is_none(server: AdminServer, namespace: Namespace):
-    second = AdminServer(namespace, host="127.0.0.1", port=server.port)
+    second = AdminServer(namespace, host="127.0.0.1", port=server.port, guard=guard_of(namespace, is_open=True))
 
     with pytest.raises(OSError, match="address already in use"):
         await second.start()

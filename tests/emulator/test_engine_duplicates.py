@@ -179,6 +179,7 @@ def test_a_file_of_the_first_version_still_opens_and_one_of_the_future_does_not(
     with closing(sqlite3.connect(disk.path, isolation_level=None)) as database:
         for change in (
             "DROP TABLE seen",
+            "DROP TABLE access_rule",
             "ALTER TABLE message DROP COLUMN hops",
             "ALTER TABLE message DROP COLUMN died_in",
             "ALTER TABLE session_state DROP COLUMN set_at",

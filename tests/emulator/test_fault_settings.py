@@ -24,6 +24,7 @@ from servicebus_emulator import Emulator, EmulatorProcess, Fault, FaultKind, Hos
 from servicebus_emulator.engine.descriptions import QueueDescription
 from servicebus_emulator.faults import FaultError
 from tests.emulator.clock import ManualClock
+from tests.emulator.guards import signed
 
 VERSION = "api-version=2024-05"
 
@@ -46,7 +47,7 @@ async def hosted() -> AsyncIterator[HostedNamespace]:
 
 @pytest.fixture
 async def http(hosted: HostedNamespace) -> AsyncIterator[ClientSession]:
-    async with ClientSession(f"http://{hosted.host}:{hosted.admin_port}") as session:
+    async with ClientSession(f"http://{hosted.host}:{hosted.admin_port}", headers=signed()) as session:
         yield session
 
 

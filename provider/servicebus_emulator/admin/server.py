@@ -15,11 +15,16 @@ from servicebus_emulator.admin.pages import Page
 from servicebus_emulator.admin.requests import Answer, Request
 from servicebus_emulator.amqp.packets import lose_packets
 from servicebus_emulator.engine.clock import Clock, SystemClock
+from servicebus_emulator.engine.descriptions import AccessRight
+from servicebus_emulator.engine.errors import Unauthorized
 from servicebus_emulator.faults import FaultKind, Operation, refusal_of
+from servicebus_emulator.security.resources import resource_path
+from servicebus_emulator.security.token_endpoint import add_token_routes
 
 if TYPE_CHECKING:
     from servicebus_emulator.amqp.trouble import Trouble
     from servicebus_emulator.engine.namespace import Namespace
+    from servicebus_emulator.security.guard import Guard
 
 __all__ = ["AdminServer", "build_application"]
 
@@ -32,15 +37,19 @@ _log = logging.getLogger(__name__)
 def build_application(
     namespace: Namespace,
     *,
+    guard: Guard,
     clock: Clock = _DEFAULT_CLOCK,
     trouble: Trouble | None = None,
     pages: Sequence[Page] = (),
 ) -> web.Application:
-    """Build the administration API of one namespace, with other pages beside it.
+    """Build the administration API of one namespace, with the token endpoint and other pages beside it.
 
-    Tokens are accepted unchecked, and neither read nor logged.
+    Pages are for everybody. A queue may have the path of a page: requests for entities carry ``api-version``,
+    those for pages do not. The tokens that clients send along for the targets of forwarding
+    (``ServiceBusSupplementaryAuthorization``) are not looked at.
 
     :param namespace: the namespace that is described and changed.
+    :param guard: checks that a client may manage what it asks for.
     :param clock: what time it is.
     :param trouble: the namespace's faults, to be set at ``/$faults`` and to strike requests; None = it has none.
     :param pages: what else there is, such as ``GET /health``.
@@ -52,6 +61,11 @@ def build_application(
             spoiled = await _spoil(trouble, request=request)
             if spoiled is not None:
                 return spoiled
+        try:
+            _authorize(guard, request=request)
+        except Unauthorized as error:
+            _log.warning("namespace %s: %s refused: %s", namespace.name, request.method, error)
+            return _response(refusal(error.status, reason=str(error)))
         return _response(await _answer(administration, request=request))
 
     def beside(page: Page) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
@@ -64,7 +78,8 @@ def build_application(
     for page in pages:
         application.router.add_route(page.method, page.path, beside(page))
     if trouble is not None:
-        add_fault_routes(application.router, trouble=trouble)
+        add_fault_routes(application.router, trouble=trouble, guard=guard)
+    add_token_routes(application.router, issuer=guard.issuer)
     application.router.add_route("*", "/{path:.*}", administer)
     return application
 
@@ -75,6 +90,7 @@ class AdminServer:
     :param namespace: the namespace that is described and changed.
     :param host: the address to listen on.
     :param port: the TCP port; 0 lets the system choose.
+    :param guard: checks that a client may manage what it asks for.
     :param clock: what time it is.
     :param trouble: the namespace's faults; None = it has none.
     :param pages: what else there is on the port.
@@ -86,6 +102,7 @@ class AdminServer:
         *,
         host: str,
         port: int,
+        guard: Guard,
         clock: Clock = _DEFAULT_CLOCK,
         trouble: Trouble | None = None,
         pages: Sequence[Page] = (),
@@ -93,7 +110,7 @@ class AdminServer:
         self._namespace: Final = namespace
         self._host: Final = host
         self._wanted: Final = port
-        application = build_application(namespace, clock=clock, trouble=trouble, pages=pages)
+        application = build_application(namespace, guard=guard, clock=clock, trouble=trouble, pages=pages)
         self._runner: Final = web.AppRunner(application, access_log=None)
 
     @property
@@ -123,6 +140,11 @@ class AdminServer:
     async def stop(self) -> None:
         """Stop listening and let requests in flight finish. Stopping twice, or unstarted, does nothing."""
         await self._runner.cleanup()
+
+
+def _authorize(guard: Guard, *, request: web.Request) -> None:
+    path = resource_path(f"{request.host}{request.rel_url.raw_path}")
+    guard.authorize(request.headers.get("Authorization"), path=path, rights=[AccessRight.MANAGE])
 
 
 async def _answer(administration: Administration, *, request: web.Request) -> Answer:

@@ -41,6 +41,7 @@ class Writer:
 
     def __init__(self, namespace: Namespace) -> None:
         self._namespace: Final = namespace
+        self._rules: Final = namespace.access_rules
 
     def create(self, resource: Entity | Subscription, *, document: bytes) -> Description:
         """Create what a document describes, and return it with the service's defaults filled in.
@@ -60,9 +61,13 @@ class Writer:
                     decode(element, kind=SubscriptionDescription, given=given)
                 )
             case Entity(path) if _expect(element, QueueDescription, TopicDescription) is QueueDescription:
-                created = self._namespace.create_queue(decode(element, kind=QueueDescription, given={"path": path}))
+                created = self._namespace.create_queue(
+                    self._rules.completed(decode(element, kind=QueueDescription, given={"path": path}))
+                )
             case Entity(path):
-                created = self._namespace.create_topic(decode(element, kind=TopicDescription, given={"path": path}))
+                created = self._namespace.create_topic(
+                    self._rules.completed(decode(element, kind=TopicDescription, given={"path": path}))
+                )
         _log.info("namespace %s: created %s", self._namespace.name, _label(created))
         return created
 
@@ -91,11 +96,15 @@ class Writer:
             case Entity(path) if _expect(element, QueueDescription, TopicDescription) is QueueDescription:
                 queue = self._namespace.get_queue(path)
                 given = {"path": queue.path, **_fixed(queue)}
-                updated = self._namespace.update_queue(decode(element, kind=QueueDescription, given=given))
+                updated = self._namespace.update_queue(
+                    self._rules.completed(decode(element, kind=QueueDescription, given=given))
+                )
             case Entity(path):
                 described = self._namespace.get_topic(path)
                 given = {"path": described.path, **_fixed(described)}
-                updated = self._namespace.update_topic(decode(element, kind=TopicDescription, given=given))
+                updated = self._namespace.update_topic(
+                    self._rules.completed(decode(element, kind=TopicDescription, given=given))
+                )
         _log.info("namespace %s: updated %s", self._namespace.name, _label(updated))
         return updated
 

@@ -31,6 +31,12 @@ class Address:
     part: SubQueue = SubQueue.MAIN
     management: bool = False
 
+    @property
+    def resource(self) -> str:
+        """The whole path, sub-queue and management node included: what a token has to be for."""
+        suffixes = [suffix for suffix, part in _SUB_QUEUES if part is self.part]
+        return "".join([self.path, *suffixes, _MANAGEMENT if self.management else ""])
+
     @classmethod
     def parse(cls, text: str) -> Address:
         """Take an address apart: a path, or a URL such as ``amqps://host:port/path`` of which the path counts."""

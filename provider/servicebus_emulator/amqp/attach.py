@@ -10,7 +10,7 @@ from proton import Link, Terminus
 from servicebus_emulator.amqp.address import CBS, Address
 from servicebus_emulator.amqp.cbs import put_token, refuse_token
 from servicebus_emulator.amqp.intake import Intake
-from servicebus_emulator.amqp.management import Management, refuse_request
+from servicebus_emulator.amqp.management import LISTEN, MANAGEMENT_RIGHTS, SEND, Management, refuse_request, rights_for
 from servicebus_emulator.amqp.outlet import Outlet
 from servicebus_emulator.amqp.requests import Answer, AnswerEnd, Request, RequestEnd
 from servicebus_emulator.amqp.session_wait import SessionWait
@@ -43,6 +43,8 @@ def attach(connection: AmqpConnection, link: Link) -> LinkEnd | None:
         return _attach_management(connection, link, address=address)
     if spoil_attach(connection, link, entity=address.path):
         return None
+    # Before anything is looked up: who may not use an entity need not know whether it exists.
+    connection.claims.hold(link, rights=LISTEN if link.is_sender else SEND, path=address.resource)
     if link.is_sender:
         return _attach_outlet(connection, link, address=address)
     return _attach_intake(connection, link, address=address)
@@ -52,12 +54,13 @@ def _attach_cbs(connection: AmqpConnection, link: Link) -> LinkEnd:
     grant(link)
     if link.is_sender:
         return AnswerEnd(connection, link, node=CBS)
-    return RequestEnd(
-        connection, link, node=CBS, kind=(Operation.AUTHENTICATE, None), carry_out=put_token, refusal=refuse_token
-    )
+    carry_out = partial(put_token, connection.claims)
+    kind = (Operation.AUTHENTICATE, None)
+    return RequestEnd(connection, link, node=CBS, kind=kind, carry_out=carry_out, refusal=refuse_token)
 
 
 def _attach_management(connection: AmqpConnection, link: Link, *, address: Address) -> LinkEnd:
+    connection.claims.hold(link, rights=MANAGEMENT_RIGHTS, path=address.resource)
     namespace = connection.broker.namespace
     namespace.find(address.path)
     node = f"{address.path.casefold()} {address.part.name}"
@@ -66,6 +69,7 @@ def _attach_management(connection: AmqpConnection, link: Link, *, address: Addre
         return AnswerEnd(connection, link, node=node)
 
     def manage(request: Request) -> Answer:
+        connection.claims.require(rights_for(request), path=address.resource)
         # Found anew each time: the entity may have been deleted, and created again.
         return Management(namespace.find(address.path), part=address.part).carry_out(request)
 

@@ -24,6 +24,7 @@ from servicebus_emulator.engine.journal import JournalError
 from servicebus_emulator.engine.namespace import Namespace
 from servicebus_emulator.engine.queue import MessageQueue
 from servicebus_emulator.engine.sessions import SessionHold
+from servicebus_emulator.security.guard import Guard
 
 __all__ = ["Attached", "Broker", "Carrier", "Receiver", "SessionWaiter"]
 
@@ -105,14 +106,22 @@ class Broker:
     :param namespace: the entities.
     :param clock: the clock that the namespace runs on.
     :param trouble: the namespace's faults.
+    :param guard: checks what clients may do.
     :param on_failure: called when the state can no longer be made durable; nothing was answered that was not.
     """
 
     def __init__(
-        self, namespace: Namespace, *, clock: Clock, trouble: Trouble, on_failure: Callable[[JournalError], None]
+        self,
+        namespace: Namespace,
+        *,
+        clock: Clock,
+        trouble: Trouble,
+        guard: Guard,
+        on_failure: Callable[[JournalError], None],
     ) -> None:
         self.namespace = namespace
         self.trouble = trouble
+        self.guard = guard
         self._clock = clock
         self._on_failure = on_failure
         self._loop = asyncio.get_running_loop()

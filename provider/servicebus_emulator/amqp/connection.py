@@ -13,10 +13,11 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol, cast
 
 from cproton import ffi, lib
-from proton import Collector, Connection, Link, Session, Transport
+from proton import Collector, Connection, Endpoint, Link, Session, Transport
 
 from servicebus_emulator.amqp import proton
 from servicebus_emulator.amqp.broker import Broker
+from servicebus_emulator.amqp.claims import Claims
 from servicebus_emulator.amqp.wire import Wire
 from servicebus_emulator.engine.errors import BrokerError
 from servicebus_emulator.faults import Pace
@@ -72,6 +73,7 @@ class AmqpConnection(asyncio.Protocol):
     :ivar congested: whether the client reads more slowly than it is sent to.
     :ivar closed: whether the connection is gone.
     :ivar answer_ends: the links on which the client receives answers to requests.
+    :ivar claims: what the client may do.
     """
 
     def __init__(self, broker: Broker, *, attach: Callable[[AmqpConnection, Link], LinkEnd | None]) -> None:
@@ -79,6 +81,7 @@ class AmqpConnection(asyncio.Protocol):
         self.congested = False
         self.closed = False
         self.answer_ends: list[AnsweringEnd] = []
+        self.claims = Claims(self, namespace=broker.namespace, guard=broker.guard)
         self._attach = attach
         self._ends: dict[int, LinkEnd] = {}
         self._sessions: dict[int, int] = {}
@@ -134,6 +137,7 @@ class AmqpConnection(asyncio.Protocol):
             self._heartbeat.cancel()
         if self._wire is not None:
             self._wire.stop()
+        self.claims.forget_all()
         ends, self._ends = self._ends, {}
         for end in ends.values():
             end.closed()
@@ -236,6 +240,13 @@ class AmqpConnection(asyncio.Protocol):
         link.condition = proton.condition_of(error)
         link.close()
         self.broker.mark_dirty(self)
+
+    def expel(self, link: Link, *, error: BrokerError) -> None:
+        """End a link with an error, or refuse its attach if that was not answered yet."""
+        if link.state & Endpoint.LOCAL_ACTIVE:
+            self.detach(link, error=error)
+        else:
+            self.refuse_attach(link, error=error)
 
     def complete_attach(self, link: Link, end: LinkEnd) -> None:
         """Answer an attach: the link is open."""
@@ -344,6 +355,7 @@ class AmqpConnection(asyncio.Protocol):
 
     def _end_link(self, key: int) -> None:
         self._sessions.pop(key, None)
+        self.claims.forget(key)
         end = self._ends.pop(key, None)
         if end is not None:
             end.closed()

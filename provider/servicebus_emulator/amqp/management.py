@@ -18,7 +18,7 @@ from servicebus_emulator.amqp.requests import Answer, Request
 from servicebus_emulator.amqp.rules import describe_rule, read_rule
 from servicebus_emulator.amqp.values import Array, Int, Symbol, Timestamp, Value
 from servicebus_emulator.engine.admission import check_size, receive_obstacle
-from servicebus_emulator.engine.descriptions import DescriptionError
+from servicebus_emulator.engine.descriptions import AccessRight, DescriptionError
 from servicebus_emulator.engine.entities import SubQueue, SubscriptionEntity, TopicEntity
 from servicebus_emulator.engine.errors import (
     BrokerError,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from servicebus_emulator.engine.directory import AnyEntity
     from servicebus_emulator.engine.queue import MessageQueue
 
-__all__ = ["Management", "refuse_request"]
+__all__ = ["LISTEN", "MANAGEMENT_RIGHTS", "SEND", "Management", "refuse_request", "rights_for"]
 
 _PREFIX: Final = "com.microsoft:"
 _PEEK_LIMIT: Final = 1000
@@ -41,6 +41,23 @@ _RECEIVE_AND_DELETE: Final = 0
 _NO_CONTENT: Final = 204
 # The last millisecond of the year 9999; a client that names a later time asks for sessions of any time.
 _END_OF_CALENDAR: Final = 253_402_300_799_999
+
+
+LISTEN: Final = frozenset({AccessRight.LISTEN})
+SEND: Final = frozenset({AccessRight.SEND})
+_SENDING: Final = frozenset({f"{_PREFIX}schedule-message", f"{_PREFIX}cancel-scheduled-message"})
+
+MANAGEMENT_RIGHTS: Final = LISTEN | SEND
+"""The rights of which one is needed to make requests at all."""
+
+
+def rights_for(request: Request) -> frozenset[AccessRight]:
+    """Return the rights of which a request needs one.
+
+    Scheduling and cancelling is sending; all else is listening, the rules of a subscription included: "the rule
+    manager requires only Listen claims" (Microsoft's reference of ``ServiceBusRuleManager``).
+    """
+    return SEND if request.properties.get("operation") in _SENDING else LISTEN
 
 
 class Management:

@@ -17,6 +17,7 @@ The tree::
     +-- SessionLockLost         com.microsoft:session-lock-lost
     +-- SessionCannotBeLocked   com.microsoft:session-cannot-be-locked
     +-- OperationTimedOut       com.microsoft:timeout
+    +-- Unauthorized            amqp:unauthorized-access
 
 The symbols are those of Microsoft's "AMQP 1.0 in Azure Service Bus: protocol guide" and of the
 official clients, which choose their exception class by symbol alone.
@@ -39,6 +40,7 @@ __all__ = [
     "QuotaExceeded",
     "SessionCannotBeLocked",
     "SessionLockLost",
+    "Unauthorized",
 ]
 
 
@@ -142,3 +144,10 @@ class OperationTimedOut(BrokerError):
 
     condition = "com.microsoft:timeout"
     status = 408
+
+
+class Unauthorized(BrokerError):
+    """The client has not shown that it may do this."""
+
+    condition = "amqp:unauthorized-access"
+    status = 401

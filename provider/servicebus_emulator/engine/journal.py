@@ -8,6 +8,7 @@ from typing import Protocol
 
 from servicebus_emulator.engine.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
 from servicebus_emulator.engine.message import Message
+from servicebus_emulator.security.rules import AccessRule
 
 __all__ = ["Description", "EntityRecord", "Journal", "JournalError", "MemoryJournal", "Snapshot"]
 
@@ -40,6 +41,7 @@ class Snapshot:
     :ivar messages: pairs of queue key and message, by queue and sequence number.
     :ivar session_states: queue key, session id, state, and the time at which it was set.
     :ivar seen: triples of entity key, message identity and time at which it was seen, in order of time.
+    :ivar access_rules: the shared access rules of the namespace itself; those of entities are in their descriptions.
     """
 
     entities: tuple[EntityRecord, ...] = ()
@@ -47,6 +49,7 @@ class Snapshot:
     session_states: Iterable[tuple[int, str, bytes, int]] = field(default=())
     seen: Iterable[tuple[int, bytes, int]] = field(default=())
     last_row: int = 0
+    access_rules: tuple[AccessRule, ...] = ()
 
 
 class Journal(Protocol):
@@ -95,6 +98,14 @@ class Journal(Protocol):
         """Note the last sequence number given out and the time of use."""
         ...
 
+    def save_access_rule(self, rule: AccessRule) -> None:
+        """Note a new or changed shared access rule of the namespace."""
+        ...
+
+    def drop_access_rule(self, name: str) -> None:
+        """Note that a shared access rule of the namespace is gone."""
+        ...
+
     def commit(self) -> None:
         """Make lasting what was noted.
 
@@ -134,6 +145,12 @@ class MemoryJournal:
         """Keep nothing."""
 
     def use_entity(self, key: int, *, last_number: int, accessed: int) -> None:
+        """Keep nothing."""
+
+    def save_access_rule(self, rule: AccessRule) -> None:
+        """Keep nothing."""
+
+    def drop_access_rule(self, name: str) -> None:
         """Keep nothing."""
 
     def commit(self) -> None:

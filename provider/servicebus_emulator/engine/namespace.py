@@ -8,6 +8,7 @@ from collections.abc import Callable
 from itertools import count
 from operator import attrgetter
 
+from servicebus_emulator.engine.access import AccessRules
 from servicebus_emulator.engine.agenda import Agenda
 from servicebus_emulator.engine.clock import Clock, SystemClock
 from servicebus_emulator.engine.context import Context
@@ -82,6 +83,7 @@ class Namespace(Directory):
         self._agenda: Agenda[Timed] = Agenda()
         self._keys = count(max((record.key for record in remembered.entities), default=0) + 1)
         self._forwarder = Forwarder(self.find, clock=self._context.clock)
+        self.access_rules = AccessRules(self, context=self._context, remembered=remembered.access_rules)
         self.idle = IdleWatch(clock=self._context.clock, effects=self._effects, delete=self._delete_idle)
         for entity in self._restore(remembered):
             self._start(entity)
@@ -252,6 +254,10 @@ class Namespace(Directory):
         for timed in self._agenda.pop_due(self._context.clock.now()):
             timed.advance()
             self._effects.changed(timed)
+
+    def remind(self, timed: Timed) -> None:
+        """Have something looked after that is no entity: it is advanced when it says that it is due."""
+        self._effects.changed(timed)
 
     def next_due(self) -> int | None:
         """Return when :meth:`advance` next has something to do (milliseconds since 1970), or None."""

@@ -11,8 +11,9 @@ from typing import Any, Final
 from servicebus_emulator.engine import descriptions
 from servicebus_emulator.engine.journal import Description, JournalError
 from servicebus_emulator.engine.timespan import TimeSpan
+from servicebus_emulator.security.rules import AccessRule
 
-__all__ = ["dump_description", "load_description"]
+__all__ = ["dump_access_rule", "dump_description", "load_access_rule", "load_description"]
 
 _TYPE: Final = "$type"
 _TYPES: Final[dict[str, type[Any]]] = {
@@ -51,6 +52,31 @@ def load_description(text: str) -> Description:
     if not isinstance(description, Description):
         raise JournalError(f"a stored description is a {type(description).__name__}")
     return description
+
+
+def dump_access_rule(rule: AccessRule) -> tuple[str, str, str, str, str, str]:
+    """Write a shared access rule as a row."""
+    rights = ",".join(sorted(rule.rights))
+    return rule.name, rights, rule.primary_key, rule.secondary_key, rule.created.isoformat(), rule.modified.isoformat()
+
+
+def load_access_rule(row: tuple[str, str, str, str, str, str]) -> AccessRule:
+    """Read what :func:`dump_access_rule` wrote.
+
+    :raises JournalError: when it is no rule of this version or an older one.
+    """
+    name, rights, primary_key, secondary_key, created, modified = row
+    try:
+        return AccessRule(
+            name=name,
+            rights=frozenset(map(descriptions.AccessRight, rights.split(","))),
+            primary_key=primary_key,
+            secondary_key=secondary_key,
+            created=datetime.fromisoformat(created),
+            modified=datetime.fromisoformat(modified),
+        )
+    except ValueError as error:
+        raise JournalError(f"the stored authorization rule {name!r} cannot be read: {error}") from error
 
 
 def _dump(value: Any) -> Any:

@@ -20,7 +20,8 @@ from typing import Any, Final
 
 from servicebus_emulator.engine.journal import EntityRecord, JournalError, Snapshot
 from servicebus_emulator.engine.message import Content, DeadLetterMark, Message, MessageState
-from servicebus_emulator.store.describing import dump_description, load_description
+from servicebus_emulator.security.rules import AccessRule
+from servicebus_emulator.store.describing import dump_access_rule, dump_description, load_access_rule, load_description
 
 __all__ = ["SqliteJournal"]
 
@@ -53,8 +54,14 @@ _FORWARDING: Final = """
 _STATE_TIMES: Final = "ALTER TABLE session_state ADD COLUMN set_at INTEGER NOT NULL DEFAULT 0;"
 # Deleted topics used to pass on what was scheduled in them; such messages belong to nobody.
 _STRAYS: Final = "DELETE FROM message WHERE queue / 4 NOT IN (SELECT key FROM entity);"
+_ACCESS_RULES: Final = """
+    CREATE TABLE access_rule (
+        name TEXT PRIMARY KEY COLLATE NOCASE, rights TEXT NOT NULL,
+        primary_key TEXT NOT NULL, secondary_key TEXT NOT NULL, created TEXT NOT NULL, modified TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID;
+"""
 # Each step makes the next version of the file, so that older ones can be read; none is ever changed.
-_STEPS: Final = (_FIRST, _DUPLICATES, _FORWARDING, _STATE_TIMES, _STRAYS)
+_STEPS: Final = (_FIRST, _DUPLICATES, _FORWARDING, _STATE_TIMES, _STRAYS, _ACCESS_RULES)
 _COLUMNS: Final = (
     "id, queue, number, origin, state, delivery_count, enqueued_at, expires_at, due, dead, reason, reason_description,"
     " hops, died_in, header, annotations, annotation_count, sections, time_to_live, scheduled_for, session_id"
@@ -122,6 +129,7 @@ class SqliteJournal:
             session_states=states.fetchall(),
             seen=seen.fetchall(),
             last_row=self._last_row(),
+            access_rules=tuple(map(load_access_rule, self._database.execute("SELECT * FROM access_rule"))),
         )
 
     # Notes
@@ -193,6 +201,14 @@ class SqliteJournal:
     def use_entity(self, key: int, *, last_number: int, accessed: int) -> None:
         """Note the last sequence number given out and the time of use."""
         self._used[key] = (last_number, accessed)
+
+    def save_access_rule(self, rule: AccessRule) -> None:
+        """Note a new or changed shared access rule of the namespace."""
+        self._others.append(("INSERT OR REPLACE INTO access_rule VALUES (?, ?, ?, ?, ?, ?)", dump_access_rule(rule)))
+
+    def drop_access_rule(self, name: str) -> None:
+        """Note that a shared access rule of the namespace is gone."""
+        self._others.append(("DELETE FROM access_rule WHERE name = ?", (name,)))
 
     def commit(self) -> None:
         """Make lasting what was noted, in one transaction.

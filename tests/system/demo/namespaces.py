@@ -8,6 +8,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from servicebus_emulator.security.settings import KEY_VARIABLE
 from tests.system.demo.layout import PROJECT
 from tests.system.demo.ports import HOST
 
@@ -73,7 +74,7 @@ class Namespace:
         }
         command = [sys.executable, "-u", "-m", "servicebus_emulator"]
         command += [word for option in arguments.items() for word in option]
-        processes.start(self.process, command, env=os.environ, cwd=PROJECT)
+        processes.start(self.process, command, env={**os.environ, KEY_VARIABLE: KEY}, cwd=PROJECT)
         processes.wait_for_line(self.process, "ready", after=seen, seconds=READY_SECONDS)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
@@ -10,7 +11,10 @@ import httpx
 from azure.servicebus import ServiceBusReceivedMessage, ServiceBusSubQueue
 from azure.servicebus.aio import ServiceBusClient
 
+from servicebus_emulator.security.rules import ROOT_RULE
+from servicebus_emulator.security.sas import sign
 from tests.system.demo.compare import Content, Found
+from tests.system.demo.namespaces import KEY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +31,9 @@ DESTINATION = "x-ms-path"  # the application property in which a message of a ba
 def queue_names(administration: str) -> list[str]:
     """Return the paths of a namespace's queues, up to a hundred, from its administration API at host:port."""
     address = f"http://{administration}/$Resources/queues"
-    answer = httpx.get(address, params={"api-version": "2021-05", "$skip": "0", "$top": "100"}).raise_for_status()
+    query = {"api-version": "2021-05", "$skip": "0", "$top": "100"}
+    token = sign(address, rule=ROOT_RULE, key=KEY, expires=int(time.time()) + 60)
+    answer = httpx.get(address, params=query, headers={"Authorization": token}).raise_for_status()
     feed = ET.fromstring(answer.content)  # noqa: S314  our own process wrote it
     return [entry.findtext(f"{ATOM}title") or "" for entry in feed.iter(f"{ATOM}entry")]
 

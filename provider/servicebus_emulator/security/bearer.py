@@ -1,0 +1,225 @@
+"""Bearer tokens: JSON Web Tokens for clients that show their id and secret, and what such a token says.
+
+The tokens look like those of Microsoft Entra ID for an application (RFC 7519, RFC 7518 ES256; OAuth 2.0 client
+credentials, RFC 6749 section 4.4). The signing key is derived from the clients' secrets: processes that know the
+same clients accept each other's tokens, and their own after a restart, and nothing has to be stored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final
+
+import jwt
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from servicebus_emulator.engine.descriptions import AccessRight
+from servicebus_emulator.engine.errors import Unauthorized
+from servicebus_emulator.security.rules import ALL_RIGHTS
+
+if TYPE_CHECKING:
+    from servicebus_emulator.engine.clock import Clock
+
+__all__ = [
+    "DEVELOPMENT_CLIENT",
+    "MANAGEMENT",
+    "SERVICE_BUS",
+    "BearerClaims",
+    "Client",
+    "ClientError",
+    "IssuedToken",
+    "Role",
+    "TokenIssuer",
+]
+
+SERVICE_BUS: Final = "https://servicebus.azure.net"
+"""The audience of tokens for messages and for the administration of entities."""
+
+MANAGEMENT: Final = "https://management.azure.com"
+"""The audience of tokens for the ARM interface."""
+
+_AUDIENCES: Final = (SERVICE_BUS, MANAGEMENT)
+_ALGORITHM: Final = "ES256"
+_LIFETIME: Final = 3600
+_LONGEST: Final = 8192
+# The order of the group of P-256: private keys are 1 to one less (FIPS 186-5).
+_ORDER: Final = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+
+
+class Role(StrEnum):
+    """What a client may do, by the name of Azure's role "Azure Service Bus Data ..."."""
+
+    OWNER = "Owner"
+    SENDER = "Sender"
+    RECEIVER = "Receiver"
+
+    @property
+    def rights(self) -> frozenset[AccessRight]:
+        """The rights that the role gives, on the whole namespace."""
+        return _RIGHTS[self]
+
+
+_RIGHTS: Final[Mapping[Role, frozenset[AccessRight]]] = {
+    Role.OWNER: ALL_RIGHTS,
+    Role.SENDER: frozenset({AccessRight.SEND}),
+    Role.RECEIVER: frozenset({AccessRight.LISTEN}),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """An application that may ask for tokens; its secret never appears in ``repr``."""
+
+    id: str
+    secret: str = field(repr=False)
+    role: Role = Role.OWNER
+
+    def __post_init__(self) -> None:
+        if self.id == "" or self.secret == "":
+            missing = "ClientId" if self.id == "" else "ClientSecret"
+            raise ValueError(f"{missing} of a client is empty; allowed: at least one character")
+
+
+DEVELOPMENT_CLIENT: Final = Client(id="servicebus-emulator", secret="CLIENT_SECRET_VALUE")  # noqa: S106 - well known
+"""The client that there is when none is named, on loopback addresses: well known, its secret is no secret."""
+
+
+class ClientError(Exception):
+    """A request for a token that is refused.
+
+    :ivar code: the error code of OAuth 2.0.
+    :ivar status: the HTTP status.
+    """
+
+    def __init__(self, code: str, message: str, *, status: int) -> None:
+        super().__init__(message)
+        self.code = code
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IssuedToken:
+    """A token for a client.
+
+    :ivar lifetime: for how many seconds it is good.
+    """
+
+    text: str = field(repr=False)
+    lifetime: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BearerClaims:
+    """What a token says that was found good.
+
+    :ivar expires: the second since 1970 from which on it is worth nothing.
+    """
+
+    client: str
+    role: Role
+    expires: int
+
+
+class TokenIssuer:
+    """Issues tokens and tells good ones from others.
+
+    :param clients: who may ask; none = nobody, and no token is good.
+    :param clock: what time it is.
+    :raises ValueError: when two clients have the same id.
+    """
+
+    def __init__(self, clients: Sequence[Client], *, clock: Clock) -> None:
+        self._clients: Final = {client.id: client for client in clients}
+        if len(self._clients) != len(clients):
+            raise ValueError(f"clients are {[client.id for client in clients]}; allowed: each id once")
+        self._clock: Final = clock
+        self._key: Final = _derived_key(clients)
+
+    def issue(self, client_id: str, secret: str, *, scope: str, tenant: str, issuer: str) -> IssuedToken:
+        """Issue a token to a client.
+
+        :param scope: an audience followed by ``/.default``.
+        :param tenant: the directory that the client names; any.
+        :param issuer: the URI under which the client reached the endpoint.
+        :raises ClientError: when the client is unknown, its secret wrong, or the scope not served.
+        """
+        client = self._clients.get(client_id)
+        expected = "" if client is None else client.secret
+        if not hmac.compare_digest(expected.encode(), secret.encode()) or client is None:
+            message = "AADSTS7000215: Invalid client secret provided, or no client of that id is known here."
+            raise ClientError("invalid_client", message, status=401)
+        audience = scope.removesuffix("/.default").rstrip("/")
+        if audience not in _AUDIENCES or not scope.endswith("/.default"):
+            allowed = ", ".join(f"{each}/.default" for each in _AUDIENCES)
+            raise ClientError("invalid_scope", f"AADSTS70011: The scope is not valid; allowed: {allowed}", status=400)
+        now = self._now()
+        claims = {
+            "aud": audience,
+            "iss": issuer,
+            "iat": now,
+            "nbf": now,
+            "exp": now + _LIFETIME,
+            "appid": client.id,
+            "tid": tenant,
+            "roles": [client.role.value],
+            "ver": "1.0",
+        }
+        return IssuedToken(text=jwt.encode(claims, self._key, algorithm=_ALGORITHM), lifetime=_LIFETIME)
+
+    def check(self, token: str, *, audience: str) -> BearerClaims:
+        """Return what a token says.
+
+        :param audience: whom it must be for.
+        :raises Unauthorized: when it is none of ours, for someone else, or out of date; nothing of it is repeated.
+        """
+        if len(self._clients) == 0 or len(token) > _LONGEST:
+            raise Unauthorized("InvalidToken: no bearer token is accepted here that long, or none at all")
+        try:
+            claims = jwt.decode(
+                token,
+                self._key.public_key(),
+                algorithms=[_ALGORITHM],
+                # The times are checked below, on our own clock.
+                options={
+                    "require": ["appid", "aud", "exp"],
+                    "verify_aud": False,
+                    "verify_exp": False,
+                    "verify_iat": False,
+                    "verify_nbf": False,
+                },
+            )
+        except jwt.InvalidTokenError as error:
+            # Named by its class: its text may repeat parts of the token.
+            reason = type(error).__name__
+            raise Unauthorized(f"InvalidSignature: the bearer token was not issued here ({reason})") from None
+        if str(claims.get("aud")).rstrip("/") != audience:
+            raise Unauthorized(f"InvalidAudience: the bearer token is for someone else; allowed: {audience}")
+        return self._in_time(claims)
+
+    def _in_time(self, claims: dict[str, Any]) -> BearerClaims:
+        expires, client_id = claims["exp"], str(claims["appid"])
+        if not isinstance(expires, int) or expires <= self._now():
+            raise Unauthorized("ExpiredToken: the bearer token is expired; ask for a new one")
+        # The role is that of the client now, not that of the time of issue.
+        client = self._clients.get(client_id)
+        if client is None:
+            raise Unauthorized("InvalidToken: the client of the bearer token is no longer known")
+        return BearerClaims(client=client_id, role=client.role, expires=expires)
+
+    def _now(self) -> int:
+        return self._clock.now() // 1000
+
+
+def _derived_key(clients: Sequence[Client]) -> ec.EllipticCurvePrivateKey:
+    digest = hashlib.sha512(b"servicebus_emulator bearer tokens")
+    for client in sorted(clients, key=lambda each: each.id):
+        for text in (client.id, client.secret):
+            encoded = text.encode()
+            digest.update(len(encoded).to_bytes(4, "big") + encoded)
+    # 512 bits modulo the order: the bias is negligible (FIPS 186-5, A.2.1).
+    secret = int.from_bytes(digest.digest(), "big") % (_ORDER - 1) + 1
+    return ec.derive_private_key(secret, ec.SECP256R1())

@@ -1,0 +1,240 @@
+"""Who is let in over AMQP: the unmodified client with keys and tokens, good and bad (EMULATOR.md, sections 1 and 2)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from azure.core.credentials import AccessToken, AzureNamedKeyCredential, AzureSasCredential
+from azure.servicebus import ServiceBusMessage
+from azure.servicebus.aio import ServiceBusClient
+from azure.servicebus.aio._base_handler_async import (
+    ServiceBusAzureNamedKeyTokenCredentialAsync,
+    ServiceBusAzureSasTokenCredentialAsync,
+)
+from azure.servicebus.exceptions import (
+    ServiceBusAuthenticationError,
+    ServiceBusAuthorizationError,
+    ServiceBusConnectionError,
+)
+
+from servicebus_emulator import Emulator, HostedNamespace
+from servicebus_emulator.engine.access import Key
+from servicebus_emulator.engine.descriptions import (
+    AccessRight,
+    QueueDescription,
+    SubscriptionDescription,
+    TopicDescription,
+)
+from servicebus_emulator.security.rules import DEFAULT_KEY, ROOT_RULE, AccessRule
+from servicebus_emulator.security.sas import sign
+from tests.emulator.talk import bodies
+
+REFUSED = (ServiceBusAuthenticationError, ServiceBusAuthorizationError)
+
+
+@pytest.fixture
+async def contoso() -> AsyncIterator[HostedNamespace]:
+    async with Emulator(["contoso"]) as emulator:
+        namespace = emulator["contoso"].namespace
+        namespace.create_queue(QueueDescription("flights"))
+        namespace.create_queue(QueueDescription("flights/delayed"))
+        namespace.create_topic(TopicDescription("delays"))
+        namespace.create_subscription(SubscriptionDescription("delays", "all"))
+        yield emulator["contoso"]
+
+
+def rule_of(hosted: HostedNamespace, *rights: AccessRight, path: str | None = None) -> AccessRule:
+    return hosted.namespace.access_rules.put("app", rights=rights, path=path)
+
+
+@asynccontextmanager
+async def client_of(hosted: HostedNamespace, credential: Any) -> AsyncIterator[ServiceBusClient]:
+    text = f"Endpoint=sb://{hosted.host}:{hosted.amqp_port};SharedAccessKeyName=a;SharedAccessKey=b;"
+    async with ServiceBusClient.from_connection_string(f"{text}UseDevelopmentEmulator=true;", retry_total=0) as client:
+        # The client speaks TLS unless it is told of an emulator, and it is told by a connection string only.
+        client._credential = credential
+        yield client
+
+
+def named(name: str, key: str) -> ServiceBusAzureNamedKeyTokenCredentialAsync:
+    return ServiceBusAzureNamedKeyTokenCredentialAsync(AzureNamedKeyCredential(name, key))
+
+
+def signature(text: str) -> ServiceBusAzureSasTokenCredentialAsync:
+    return ServiceBusAzureSasTokenCredentialAsync(AzureSasCredential(text))
+
+
+def token(hosted: HostedNamespace, path: str, *, lifetime: float, rule: AccessRule | None = None) -> str:
+    name, key = (ROOT_RULE, DEFAULT_KEY) if rule is None else (rule.name, rule.primary_key)
+    resource = f"sb://{hosted.host}:{hosted.amqp_port}/{path}"
+    return sign(resource, rule=name, key=key, expires=int(time.time() + lifetime))
+
+
+async def send(client: ServiceBusClient, path: str = "flights") -> None:
+    async with client.get_queue_sender(path) as sender:
+        await sender.send_messages(ServiceBusMessage("x"))
+
+
+async def receive(client: ServiceBusClient, path: str = "flights") -> list[str]:
+    async with client.get_queue_receiver(path, max_wait_time=2) as receiver:
+        return bodies(await receiver.receive_messages())
+
+
+async def peek(client: ServiceBusClient, path: str = "flights") -> list[str]:
+    async with client.get_queue_receiver(path) as receiver:
+        return bodies(await receiver.peek_messages())
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [(ROOT_RULE, "canary"), ("nobody", DEFAULT_KEY)],
+    ids=["a wrong key", "a wrong rule name"],
+)
+async def test_a_token_that_no_rule_made_is_no_authentication(
+    contoso: HostedNamespace, name: str, key: str, caplog: pytest.LogCaptureFixture
+):
+    async with client_of(contoso, named(name, key)) as client:
+        with pytest.raises(ServiceBusAuthenticationError):
+            await send(client)
+    assert "InvalidSignature" in caplog.text
+    assert "canary" not in caplog.text
+
+
+async def test_both_keys_of_the_root_rule_open_everything(contoso: HostedNamespace):
+    secondary = contoso.namespace.access_rules.regenerate(ROOT_RULE, key=Key.SECONDARY).secondary_key
+    async with client_of(contoso, named(ROOT_RULE.upper(), secondary)) as client:
+        await send(client)
+        assert await receive(client) == ["x"]
+
+
+async def test_a_regenerated_key_is_refused_from_then_on(contoso: HostedNamespace):
+    contoso.namespace.access_rules.regenerate(ROOT_RULE, key=Key.PRIMARY)
+    contoso.namespace.access_rules.regenerate(ROOT_RULE, key=Key.SECONDARY)
+    async with client_of(contoso, named(ROOT_RULE, DEFAULT_KEY)) as client:
+        with pytest.raises(ServiceBusAuthenticationError):
+            await send(client)
+    async with ServiceBusClient.from_connection_string(contoso.connection_string, retry_total=0) as client:
+        await send(client)
+
+
+async def test_an_expired_token_is_no_authentication(contoso: HostedNamespace, caplog: pytest.LogCaptureFixture):
+    async with client_of(contoso, signature(token(contoso, "flights", lifetime=-1))) as client:
+        with pytest.raises(ServiceBusAuthenticationError):
+            await send(client)
+    assert "ExpiredToken: the token is expired" in caplog.text
+
+
+async def test_who_may_listen_may_not_send(contoso: HostedNamespace):
+    rule = rule_of(contoso, AccessRight.LISTEN)
+    async with client_of(contoso, named(rule.name, rule.primary_key)) as client:
+        with pytest.raises(ServiceBusAuthorizationError) as refused:
+            await send(client)
+        assert await peek(client) == []
+    text = str(refused.value)
+    assert "Unauthorized access. 'Send' claim(s) are required to perform this operation." in text
+    assert "Resource: 'sb://contoso/flights'. The token is of rule 'app' of the namespace, which has Listen." in text
+
+
+async def test_who_may_send_may_neither_receive_nor_peek_but_schedule(contoso: HostedNamespace):
+    rule = rule_of(contoso, AccessRight.SEND, path="flights")
+    async with client_of(contoso, named(rule.name, rule.primary_key)) as client:
+        await send(client)
+        with pytest.raises(ServiceBusAuthorizationError, match="'Listen' claim"):
+            await receive(client)
+        async with client.get_queue_sender("flights") as sender:
+            later = time.time() + 600
+            [number] = await sender.schedule_messages(ServiceBusMessage("y"), _moment(later))
+            await sender.cancel_scheduled_messages(number)
+
+
+async def test_a_rule_of_one_queue_opens_no_other(contoso: HostedNamespace):
+    rule = rule_of(contoso, AccessRight.MANAGE, path="flights")
+    async with client_of(contoso, named(rule.name, rule.primary_key)) as client:
+        await send(client)
+        with pytest.raises(ServiceBusAuthenticationError):
+            await send(client, "flights/delayed")
+
+
+async def test_a_token_for_one_queue_is_not_good_for_another_whose_name_begins_like_it(contoso: HostedNamespace):
+    contoso.namespace.create_queue(QueueDescription("flights2"))
+    async with client_of(contoso, signature(token(contoso, "flights", lifetime=60))) as client:
+        await send(client)
+        with pytest.raises(ServiceBusAuthenticationError):
+            await send(client, "flights2")
+
+
+async def test_a_rule_of_a_topic_opens_its_subscriptions_and_their_rules(contoso: HostedNamespace):
+    rule = rule_of(contoso, AccessRight.SEND, AccessRight.LISTEN, path="delays")
+    async with client_of(contoso, named(rule.name, rule.primary_key)) as client:
+        async with client.get_topic_sender("delays") as sender:
+            await sender.send_messages(ServiceBusMessage("late"))
+        async with client.get_subscription_receiver("delays", "all", max_wait_time=2) as receiver:
+            [message] = await receiver.receive_messages()
+            await receiver.complete_message(message)
+
+
+async def test_who_may_not_use_an_entity_does_not_learn_whether_it_exists(contoso: HostedNamespace):
+    rule = rule_of(contoso, AccessRight.LISTEN)
+    async with client_of(contoso, named(rule.name, rule.primary_key)) as client:
+        with pytest.raises(ServiceBusAuthorizationError):
+            await send(client, "nothing-here")
+
+
+async def test_a_link_goes_when_its_token_does(contoso: HostedNamespace, caplog: pytest.LogCaptureFixture):
+    caplog.set_level("INFO", "servicebus_emulator")
+    credential = signature(token(contoso, "flights", lifetime=3))
+    async with client_of(contoso, credential) as client, client.get_queue_sender("flights") as sender:
+        await sender.send_messages(ServiceBusMessage("in time"))
+        await _logged(caplog, "token expired, link to 'flights' detached")
+        with pytest.raises((*REFUSED, ServiceBusConnectionError)):
+            await sender.send_messages(ServiceBusMessage("too late"))
+    assert contoso.namespace.counts("flights").active == 1
+
+
+async def test_a_link_stays_while_its_token_is_renewed(contoso: HostedNamespace, caplog: pytest.LogCaptureFixture):
+    caplog.set_level("INFO", "servicebus_emulator")
+
+    class Renewed:
+        """Makes a token of twelve seconds whenever the client asks, as it does before the last one ends."""
+
+        token_type = b"servicebus.windows.net:sastoken"
+        asked = 0
+
+        async def get_token(self, *_: str, **__: Any) -> AccessToken:
+            self.asked += 1
+            return AccessToken(token(contoso, "flights", lifetime=12), int(time.time()) + 12)
+
+    renewed = Renewed()
+    async with (
+        client_of(contoso, renewed) as client,
+        client.get_queue_receiver("flights", max_wait_time=14) as receiver,
+    ):
+        assert await receiver.receive_messages() == []
+        await send(client)
+        assert bodies(await receiver.receive_messages()) == ["x"]
+    assert renewed.asked > 2
+    assert "detached" not in caplog.text
+
+
+async def test_an_open_namespace_reads_no_token():
+    async with Emulator(["contoso"], open=True) as emulator:
+        hosted = emulator["contoso"]
+        hosted.namespace.create_queue(QueueDescription("flights"))
+        async with client_of(hosted, named("anybody", "anything")) as client:
+            await send(client)
+
+
+async def _logged(caplog: pytest.LogCaptureFixture, text: str) -> None:
+    async with asyncio.timeout(10):
+        while text not in caplog.text:  # noqa: ASYNC110 - a line of the log is no event
+            await asyncio.sleep(0.05)
+
+
+def _moment(at: float) -> datetime:
+    return datetime.fromtimestamp(at, tz=UTC)
