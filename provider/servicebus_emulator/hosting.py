@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
@@ -16,13 +16,18 @@ from servicebus_emulator.admin.health import health_page
 from servicebus_emulator.admin.pages import Page
 from servicebus_emulator.admin.server import AdminServer
 from servicebus_emulator.admin.time_shift import time_pages
+from servicebus_emulator.amqp.arrival import ArrivalCounts, Door
 from servicebus_emulator.amqp.attach import attach
 from servicebus_emulator.amqp.broker import Broker
 from servicebus_emulator.amqp.connection import AmqpConnection
+from servicebus_emulator.amqp.greeting import Greeting, Speech
 from servicebus_emulator.amqp.incoming import message_id_of
 from servicebus_emulator.amqp.listener import Listener
+from servicebus_emulator.amqp.patience import Patience
 from servicebus_emulator.amqp.properties import AmqpProperties
 from servicebus_emulator.amqp.trouble import Trouble
+from servicebus_emulator.amqp.websocket import WebSocketConnection
+from servicebus_emulator.certificates import Certificates, MadeCertificate
 from servicebus_emulator.clock import ShiftableClock
 from servicebus_emulator.config import NamespaceConfig
 from servicebus_emulator.engine.clock import Clock
@@ -36,19 +41,23 @@ from servicebus_emulator.store.sqlite import SqliteJournal
 __all__ = ["Emulator", "HostedNamespace", "connection_string"]
 
 _MAX_PORT: Final = 65_535
+_DEFAULT_PATIENCE: Final = Patience()
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,49}")
 
 _log = logging.getLogger(__name__)
 
 
-def connection_string(host: str, *, port: int) -> str:
+def connection_string(host: str, *, port: int, tls: bool = False) -> str:
     """Return a connection string that the Azure SDKs take for a namespace at `host` and `port`.
 
     The key is none: the embedded Service Bus lets in whoever reaches its port.
+
+    :param tls: whether the client is to use TLS. Clients of messages then take no port from it, but from
+        their option ``custom_endpoint_address``; clients of administration use TLS and the port always.
     """
     return (
-        f"Endpoint=sb://{host}:{port};SharedAccessKeyName=RootManageSharedAccessKey;"
-        "SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true;"
+        f"Endpoint=sb://{host}:{port};SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=SAS_KEY_VALUE;"
+        f"{'' if tls else 'UseDevelopmentEmulator=true;'}"
     )
 
 
@@ -64,6 +73,8 @@ class HostedNamespace:
     :param clock: what time it is.
     :param allow_time_shift: whether it may be put forward over HTTP.
     :param fault_seed: from which the luck of faults comes that do not always strike.
+    :param certificates: where TLS gets its certificate from.
+    :param patience: how long clients are waited for.
     """
 
     def __init__(
@@ -78,6 +89,8 @@ class HostedNamespace:
         clock: ShiftableClock,
         allow_time_shift: bool,
         fault_seed: int,
+        certificates: Certificates,
+        patience: Patience,
     ) -> None:
         self.name = name
         self.host = host
@@ -96,15 +109,20 @@ class HostedNamespace:
             _create_entities(self.namespace, config=config)
         self._trouble = Trouble(name, clock=clock, seed=fault_seed)
         self._broker = Broker(self.namespace, clock=clock, trouble=self._trouble, on_failure=self._fail)
+        self._certificates = certificates
+        self._patience = patience
+        self.counts = ArrivalCounts()
         self._admin = AdminServer(
             self.namespace,
             host=host,
             port=admin_port,
+            tls=certificates.context,
+            patience=patience,
             clock=clock,
             trouble=self._trouble,
             pages=self._pages(allow_time_shift=allow_time_shift),
         )
-        self._listener = Listener(host, port=amqp_port, make=lambda: AmqpConnection(self._broker, attach=attach))
+        self._listener = Listener(host, port=amqp_port, door=self._door())
 
     @property
     def amqp_port(self) -> int:
@@ -135,14 +153,36 @@ class HostedNamespace:
         """What administration clients connect with."""
         return connection_string(self.host, port=self.admin_port)
 
+    @property
+    def tls_connection_string(self) -> str:
+        """What clients of messages and of administration connect with over TLS.
+
+        Administration clients need the option ``connection_verify`` beside it, with :attr:`ca_file`; clients
+        of messages also ``custom_endpoint_address``, with :attr:`endpoint_address`.
+        """
+        return connection_string(self.host, port=self.amqp_port, tls=True)
+
+    @property
+    def endpoint_address(self) -> str:
+        """Where clients of messages connect to over TLS or WebSocket: their option ``custom_endpoint_address``."""
+        return f"sb://{self.host}:{self.amqp_port}"
+
+    @property
+    def ca_file(self) -> Path:
+        """The certificates that a TLS client has to trust: the SDK's option ``connection_verify``.
+
+        :raises OSError: when they cannot be written.
+        """
+        return self._certificates.ca_file
+
     async def start(self) -> None:
         """Listen.
 
         :raises OSError: when a port is taken or the host is not of this machine.
         """
+        await self._admin.start()
         await self._listener.open()
         self._trouble.guard(self._listener)
-        await self._admin.start()
         self._clock.listen(self._broker.time_shifted)
         _log.info("namespace %s: AMQP on %s:%d", self.name, self.host, self.amqp_port)
 
@@ -188,6 +228,25 @@ class HostedNamespace:
             *time_pages(self._clock, allowed=allow_time_shift),
         )
 
+    def _door(self) -> Door:
+        seconds = self._patience.greeting_seconds
+
+        def amqp() -> AmqpConnection:
+            return AmqpConnection(self._broker, attach=attach)
+
+        hosts: dict[Speech, Callable[[], asyncio.Protocol]] = {
+            Speech.AMQP: amqp,
+            Speech.WEBSOCKET: lambda: WebSocketConnection(amqp, counts=self.counts),
+            Speech.HTTP: self._admin.make_handler,
+        }
+        return Door(
+            make=lambda: Greeting(hosts, seconds=seconds, counts=self.counts),
+            tls=self._certificates.context,
+            seconds=seconds,
+            counts=self.counts,
+            watch=self._trouble,
+        )
+
     def _fail(self, error: JournalError) -> None:
         if not self.failure.done():
             self.failure.set_exception(error)
@@ -206,6 +265,9 @@ class Emulator:
     :param allow_time_shift: whether the clock may be put forward over HTTP; from Python it always may.
     :param faults: what is broken from the beginning, of the namespace it names or of all.
     :param fault_seed: from which the luck of faults comes that do not always strike.
+    :param certificates: where TLS gets its certificate from; None = made on first use, kept in the folder ``tls``
+        of `data`.
+    :param patience: how long clients are waited for.
     :raises FaultError: when a fault names a namespace that is not served.
     :raises ValueError: when a name is none or is there twice, or a port is out of range.
     """
@@ -223,6 +285,8 @@ class Emulator:
         allow_time_shift: bool = False,
         faults: Sequence[Fault] = (),
         fault_seed: int = 0,
+        certificates: Certificates | None = None,
+        patience: Patience = _DEFAULT_PATIENCE,
     ) -> None:
         _check_names(names)
         _check_ports(amqp=amqp_port, admin=admin_port, count=len(names))
@@ -238,6 +302,9 @@ class Emulator:
         self._clock = ShiftableClock(clock)
         self._allow_time_shift = allow_time_shift
         self._hosted: dict[str, HostedNamespace] = {}
+        folder = None if data is None else data / "tls"
+        self._certificates = MadeCertificate(folder, names=[host]) if certificates is None else certificates
+        self._patience = patience
 
     def __getitem__(self, name: str) -> HostedNamespace:
         """Return a namespace that is served."""
@@ -276,6 +343,8 @@ class Emulator:
                     clock=self._clock,
                     allow_time_shift=self._allow_time_shift,
                     fault_seed=self._fault_seed,
+                    certificates=self._certificates,
+                    patience=self._patience,
                 )
                 self._hosted[name] = hosted
                 for fault in self._faults:
@@ -291,6 +360,7 @@ class Emulator:
         hosted, self._hosted = self._hosted, {}
         for each in hosted.values():
             await each.stop()
+        self._certificates.close()
 
     async def wait_for_failure(self) -> None:
         """Wait until a namespace cannot keep its state any longer.

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-import struct
 from collections import deque
 from collections.abc import Callable
-from typing import Final, cast
+from typing import TYPE_CHECKING, cast
 
+from servicebus_emulator.amqp.arrival import reset_socket
 from servicebus_emulator.amqp.packets import lose_packets
 from servicebus_emulator.faults import Pace
 
-__all__ = ["Wire", "departure"]
+if TYPE_CHECKING:
+    import socket
 
-_RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
+__all__ = ["Wire", "departure"]
 
 
 def departure(*, now: float, last: float, size: int, pace: Pace) -> float:
@@ -114,8 +114,7 @@ class Wire:
 
     def reset(self) -> None:
         """Break the connection: the peer sees it reset."""
-        plain = cast("socket.socket", self._transport.get_extra_info("socket"))
-        plain.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+        reset_socket(cast("socket.socket", self._transport.get_extra_info("socket")))
         self._transport.abort()
 
     def stop(self) -> None:
