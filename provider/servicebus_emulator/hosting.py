@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
@@ -16,17 +16,14 @@ from servicebus_emulator.admin.health import health_page
 from servicebus_emulator.admin.pages import Page
 from servicebus_emulator.admin.server import AdminServer
 from servicebus_emulator.admin.time_shift import time_pages
-from servicebus_emulator.amqp.arrival import ArrivalCounts, Door
-from servicebus_emulator.amqp.attach import attach
+from servicebus_emulator.amqp.arrival import ArrivalCounts
 from servicebus_emulator.amqp.broker import Broker
-from servicebus_emulator.amqp.connection import AmqpConnection
-from servicebus_emulator.amqp.greeting import Greeting, Speech
+from servicebus_emulator.amqp.entrance import entrance
 from servicebus_emulator.amqp.incoming import message_id_of
 from servicebus_emulator.amqp.listener import Listener
 from servicebus_emulator.amqp.patience import Patience
 from servicebus_emulator.amqp.properties import AmqpProperties
 from servicebus_emulator.amqp.trouble import Trouble
-from servicebus_emulator.amqp.websocket import WebSocketConnection
 from servicebus_emulator.certificates import Certificates, MadeCertificate
 from servicebus_emulator.clock import ShiftableClock
 from servicebus_emulator.config import NamespaceConfig
@@ -110,7 +107,6 @@ class HostedNamespace:
         self._trouble = Trouble(name, clock=clock, seed=fault_seed)
         self._broker = Broker(self.namespace, clock=clock, trouble=self._trouble, on_failure=self._fail)
         self._certificates = certificates
-        self._patience = patience
         self.counts = ArrivalCounts()
         self._admin = AdminServer(
             self.namespace,
@@ -122,7 +118,14 @@ class HostedNamespace:
             trouble=self._trouble,
             pages=self._pages(allow_time_shift=allow_time_shift),
         )
-        self._listener = Listener(host, port=amqp_port, door=self._door())
+        door = entrance(
+            self._broker,
+            http=self._admin.make_handler,
+            tls=certificates.context,
+            patience=patience,
+            counts=self.counts,
+        )
+        self._listener = Listener(host, port=amqp_port, door=door)
 
     @property
     def amqp_port(self) -> int:
@@ -226,25 +229,6 @@ class HostedNamespace:
         return (
             health_page(self.namespace, version=version, works=lambda: not self.failure.done()),
             *time_pages(self._clock, allowed=allow_time_shift),
-        )
-
-    def _door(self) -> Door:
-        seconds = self._patience.greeting_seconds
-
-        def amqp() -> AmqpConnection:
-            return AmqpConnection(self._broker, attach=attach)
-
-        hosts: dict[Speech, Callable[[], asyncio.Protocol]] = {
-            Speech.AMQP: amqp,
-            Speech.WEBSOCKET: lambda: WebSocketConnection(amqp, counts=self.counts),
-            Speech.HTTP: self._admin.make_handler,
-        }
-        return Door(
-            make=lambda: Greeting(hosts, seconds=seconds, counts=self.counts),
-            tls=self._certificates.context,
-            seconds=seconds,
-            counts=self.counts,
-            watch=self._trouble,
         )
 
     def _fail(self, error: JournalError) -> None:
