@@ -22,6 +22,12 @@ from servicebus_emulator.hosting import Emulator
 from servicebus_emulator.security.bearer import DEVELOPMENT_CLIENT, Client, Role
 from servicebus_emulator.security.rules import DEFAULT_KEY, ROOT_RULE
 from servicebus_emulator.security.settings import KEY_VARIABLE, SECRET_VARIABLE
+from servicebus_emulator.wire_options import (
+    add_wire_options,
+    allow_many_connections,
+    given_certificate,
+    patience_of,
+)
 
 __all__ = ["main"]
 
@@ -34,7 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Serve namespaces until SIGTERM or SIGINT; return the exit status.
 
     One line per namespace on standard output says when it is ready:
-    ``ready namespace=contoso amqp=127.0.0.1:5672 admin=127.0.0.1:5300``. The log is on standard error.
+    ``ready namespace=contoso amqp=127.0.0.1:5672 admin=127.0.0.1:5300 ca=data/tls/ca.pem``. Both ports speak TLS too,
+    with a certificate under that authority. The log is on standard error.
     """
     parser = _parser()
     options = parser.parse_args(arguments)
@@ -54,11 +61,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             open=options.open,
             key=_key(options.key_file),
             clients=_clients(options.client),
+            certificates=given_certificate(options),
+            patience=patience_of(options),
         )
     except (ConfigError, ValueError) as error:
         parser.error(str(error))
     except OSError as error:
         parser.error(f"--config cannot be read: {error}")
+    allow_many_connections()
     return asyncio.run(_serve(emulator))
 
 
@@ -136,6 +146,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"], help="(default: %(default)s)"
     )
+    add_wire_options(parser)
     return parser
 
 
@@ -184,7 +195,7 @@ async def _serve(emulator: Emulator) -> int:
             for each in emulator.namespaces:
                 amqp, admin = f"{each.host}:{each.amqp_port}", f"{each.host}:{each.admin_port}"
                 # Whoever started the process waits for this line.
-                print(f"ready namespace={each.name} amqp={amqp} admin={admin}", flush=True)  # noqa: T201
+                print(f"ready namespace={each.name} amqp={amqp} admin={admin} ca={each.ca_file}", flush=True)  # noqa: T201
             return await _until(stopped, emulator=emulator)
     except (OSError, JournalError, BrokerError) as error:
         print(f"servicebus-emulator: error: {error}", file=sys.stderr)  # noqa: T201 - the command's last word

@@ -16,13 +16,15 @@ from servicebus_emulator.admin.health import health_page
 from servicebus_emulator.admin.pages import Page
 from servicebus_emulator.admin.server import AdminServer
 from servicebus_emulator.admin.time_shift import time_pages
-from servicebus_emulator.amqp.attach import attach
+from servicebus_emulator.amqp.arrival import ArrivalCounts
 from servicebus_emulator.amqp.broker import Broker
-from servicebus_emulator.amqp.connection import AmqpConnection
+from servicebus_emulator.amqp.entrance import entrance
 from servicebus_emulator.amqp.incoming import message_id_of
 from servicebus_emulator.amqp.listener import Listener
+from servicebus_emulator.amqp.patience import Patience
 from servicebus_emulator.amqp.properties import AmqpProperties
 from servicebus_emulator.amqp.trouble import Trouble
+from servicebus_emulator.certificates import Certificates, MadeCertificate
 from servicebus_emulator.clock import ShiftableClock
 from servicebus_emulator.config import NamespaceConfig
 from servicebus_emulator.engine.clock import Clock
@@ -46,19 +48,22 @@ from servicebus_emulator.store.sqlite import SqliteJournal
 __all__ = ["Emulator", "HostedNamespace", "connection_string"]
 
 _MAX_PORT: Final = 65_535
+_DEFAULT_PATIENCE: Final = Patience()
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,49}")
 
 _log = logging.getLogger(__name__)
 
 
-def connection_string(host: str, *, port: int, key: str = DEFAULT_KEY) -> str:
+def connection_string(host: str, *, port: int, key: str = DEFAULT_KEY, tls: bool = False) -> str:
     """Return a connection string that the Azure SDKs take for a namespace at `host` and `port`.
 
     :param key: of the namespace's root rule; a secret, unless it is the well-known one.
+    :param tls: whether the client is to use TLS. Clients of messages then take no port from it, but from
+        their option ``custom_endpoint_address``; clients of administration use TLS and the port always.
     """
     return (
-        f"Endpoint=sb://{host}:{port};SharedAccessKeyName={ROOT_RULE};"
-        f"SharedAccessKey={key};UseDevelopmentEmulator=true;"
+        f"Endpoint=sb://{host}:{port};SharedAccessKeyName={ROOT_RULE};SharedAccessKey={key};"
+        f"{'' if tls else 'UseDevelopmentEmulator=true;'}"
     )
 
 
@@ -76,6 +81,8 @@ class HostedNamespace:
     :param fault_seed: from which the luck of faults comes that do not always strike.
     :param security: who is let in.
     :param issuer: knows the bearer tokens that are good.
+    :param certificates: where TLS gets its certificate from.
+    :param patience: how long clients are waited for.
     """
 
     def __init__(
@@ -92,6 +99,8 @@ class HostedNamespace:
         fault_seed: int,
         security: Security,
         issuer: TokenIssuer,
+        certificates: Certificates,
+        patience: Patience,
     ) -> None:
         self.name = name
         self.host = host
@@ -114,16 +123,27 @@ class HostedNamespace:
         guard = Guard(name, rules=self.namespace.access_rules, issuer=issuer, clock=clock, is_open=security.open)
         self._trouble = Trouble(name, clock=clock, seed=fault_seed)
         self._broker = Broker(self.namespace, clock=clock, trouble=self._trouble, guard=guard, on_failure=self._fail)
+        self._certificates = certificates
+        self.counts = ArrivalCounts()
         self._admin = AdminServer(
             self.namespace,
             host=host,
             port=admin_port,
             guard=guard,
+            tls=certificates.context,
+            patience=patience,
             clock=clock,
             trouble=self._trouble,
             pages=self._pages(allow_time_shift=allow_time_shift),
         )
-        self._listener = Listener(host, port=amqp_port, make=lambda: AmqpConnection(self._broker, attach=attach))
+        door = entrance(
+            self._broker,
+            http=self._admin.make_handler,
+            tls=certificates.context,
+            patience=patience,
+            counts=self.counts,
+        )
+        self._listener = Listener(host, port=amqp_port, door=door)
 
     @property
     def amqp_port(self) -> int:
@@ -154,14 +174,38 @@ class HostedNamespace:
         """What administration clients connect with: the root rule and its primary key."""
         return connection_string(self.host, port=self.admin_port, key=self.namespace.access_rules.root.primary_key)
 
+    @property
+    def tls_connection_string(self) -> str:
+        """What clients of messages and of administration connect with over TLS.
+
+        Administration clients need the option ``connection_verify`` beside it, with :attr:`ca_file`; clients
+        of messages also ``custom_endpoint_address``, with :attr:`endpoint_address`.
+        """
+        return connection_string(
+            self.host, port=self.amqp_port, key=self.namespace.access_rules.root.primary_key, tls=True
+        )
+
+    @property
+    def endpoint_address(self) -> str:
+        """Where clients of messages connect to over TLS or WebSocket: their option ``custom_endpoint_address``."""
+        return f"sb://{self.host}:{self.amqp_port}"
+
+    @property
+    def ca_file(self) -> Path:
+        """The certificates that a TLS client has to trust: the SDK's option ``connection_verify``.
+
+        :raises OSError: when they cannot be written.
+        """
+        return self._certificates.ca_file
+
     async def start(self) -> None:
         """Listen.
 
         :raises OSError: when a port is taken or the host is not of this machine.
         """
+        await self._admin.start()
         await self._listener.open()
         self._trouble.guard(self._listener)
-        await self._admin.start()
         self._clock.listen(self._broker.time_shifted)
         _log.info("namespace %s: AMQP on %s:%d", self.name, self.host, self.amqp_port)
 
@@ -230,6 +274,9 @@ class Emulator:
         None = ``SAS_KEY_VALUE``, the well-known key of Microsoft's emulator.
     :param clients: who may ask the token endpoint for bearer tokens; None = on loopback addresses the well-known
         client ``servicebus-emulator`` with the secret ``CLIENT_SECRET_VALUE``, else nobody.
+    :param certificates: where TLS gets its certificate from; None = made on first use, kept in the folder ``tls``
+        of `data`.
+    :param patience: how long clients are waited for.
     :raises FaultError: when a fault names a namespace that is not served.
     :raises ValueError: when a name is none or is there twice, a port is out of range, a key is none, two clients have
         one id, or the network would be let in by the well-known key.
@@ -251,6 +298,8 @@ class Emulator:
         open: bool = False,  # noqa: A002 - the word for it everywhere else
         key: str | None = None,
         clients: Sequence[Client] | None = None,
+        certificates: Certificates | None = None,
+        patience: Patience = _DEFAULT_PATIENCE,
     ) -> None:
         self._security = Security(
             open=open,
@@ -274,6 +323,9 @@ class Emulator:
         self._allow_time_shift = allow_time_shift
         self._issuer = TokenIssuer(self._security.clients_at(host), clock=self._clock)
         self._hosted: dict[str, HostedNamespace] = {}
+        folder = None if data is None else data / "tls"
+        self._certificates = MadeCertificate(folder, names=[host]) if certificates is None else certificates
+        self._patience = patience
 
     def __getitem__(self, name: str) -> HostedNamespace:
         """Return a namespace that is served."""
@@ -318,6 +370,8 @@ class Emulator:
                     fault_seed=self._fault_seed,
                     security=self._security,
                     issuer=self._issuer,
+                    certificates=self._certificates,
+                    patience=self._patience,
                 )
                 self._hosted[name] = hosted
                 for fault in self._faults:
@@ -333,6 +387,7 @@ class Emulator:
         hosted, self._hosted = self._hosted, {}
         for each in hosted.values():
             await each.stop()
+        self._certificates.close()
 
     async def wait_for_failure(self) -> None:
         """Wait until a namespace cannot keep its state any longer.

@@ -23,19 +23,33 @@ from servicebus_emulator.security.settings import KEY_VARIABLE
 
 __all__ = ["EmulatorProcess", "ServedNamespace"]
 
-_READY: Final = re.compile(r"ready namespace=(\S+) amqp=(\S+):(\d+) admin=\S+:(\d+)")
+_READY: Final = re.compile(r"ready namespace=(\S+) amqp=(\S+):(\d+) admin=\S+:(\d+) ca=(.+)")
 _TRIES: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedNamespace:
-    """Where a namespace of another process is reached, and the key of its root rule as the process was given it."""
+    """Where a namespace of another process is reached, and the key of its root rule as the process was given it.
+
+    :ivar ca_file: the certificates that a TLS client has to trust: the SDK's option ``connection_verify``.
+    """
 
     name: str
     host: str
     amqp_port: int
     admin_port: int
+    ca_file: Path
     key: str = field(default=DEFAULT_KEY, repr=False)
+
+    @property
+    def tls_connection_string(self) -> str:
+        """What clients connect with over TLS, beside ``connection_verify`` and ``custom_endpoint_address``."""
+        return connection_string(self.host, port=self.amqp_port, key=self.key, tls=True)
+
+    @property
+    def endpoint_address(self) -> str:
+        """Where clients of messages connect to over TLS or WebSocket: their option ``custom_endpoint_address``."""
+        return f"sb://{self.host}:{self.amqp_port}"
 
     @property
     def connection_string(self) -> str:
@@ -172,12 +186,13 @@ class EmulatorProcess:
         match = _READY.match(line)
         if match is None:
             raise ValueError(f"unexpected output {line!r}")
-        name, host, amqp_port, admin_port = match.groups()
+        name, host, amqp_port, admin_port, ca_file = match.groups()
         self._served[name] = ServedNamespace(
             name=name,
             host=host,
             amqp_port=int(amqp_port),
             admin_port=int(admin_port),
+            ca_file=Path(ca_file),
             key=DEFAULT_KEY if self._key is None else self._key,
         )
 

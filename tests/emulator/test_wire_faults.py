@@ -399,7 +399,7 @@ async def test_what_was_said_before_a_close_arrives_in_spite_of_latency(broken: 
     broken.set_fault(Fault(kind=FaultKind.LATENCY, delay=0.3))
     reader, writer = await asyncio.open_connection(broken.host, broken.amqp_port)
     began = asyncio.get_running_loop().time()
-    writer.write(b"GET / HTTP/1.1\r\n\r\n")
+    writer.write(b"AMQP\x09\x09\x09\x09")
     answered = await asyncio.wait_for(reader.read(), PATIENCE)
     assert answered.startswith(b"AMQP")
     assert asyncio.get_running_loop().time() - began > 0.29

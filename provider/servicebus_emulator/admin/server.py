@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
@@ -13,7 +15,10 @@ from servicebus_emulator.admin.faults import add_fault_routes
 from servicebus_emulator.admin.operations import Administration, refusal
 from servicebus_emulator.admin.pages import Page
 from servicebus_emulator.admin.requests import Answer, Request
+from servicebus_emulator.amqp.arrival import ArrivalCounts, Door
+from servicebus_emulator.amqp.listener import Listener
 from servicebus_emulator.amqp.packets import lose_packets
+from servicebus_emulator.amqp.patience import Patience
 from servicebus_emulator.engine.clock import Clock, SystemClock
 from servicebus_emulator.engine.descriptions import AccessRight
 from servicebus_emulator.engine.errors import Unauthorized
@@ -30,6 +35,7 @@ __all__ = ["AdminServer", "build_application"]
 
 _MAX_BODY: Final = 1024 * 1024
 _DEFAULT_CLOCK: Final = SystemClock()
+_DEFAULT_PATIENCE: Final = Patience()
 
 _log = logging.getLogger(__name__)
 
@@ -85,15 +91,18 @@ def build_application(
 
 
 class AdminServer:
-    """Serves the administration API of one namespace over plain HTTP in the running event loop.
+    """Serves the administration API of one namespace over HTTP, and HTTPS, in the running event loop.
 
     :param namespace: the namespace that is described and changed.
     :param host: the address to listen on.
     :param port: the TCP port; 0 lets the system choose.
     :param guard: checks that a client may manage what it asks for.
+    :param tls: returns what a TLS server is made of; None = there is no TLS.
+    :param patience: how long clients are waited for.
     :param clock: what time it is.
     :param trouble: the namespace's faults; None = it has none.
     :param pages: what else there is on the port.
+    :ivar counts: what became of those who connected.
     """
 
     def __init__(
@@ -103,13 +112,17 @@ class AdminServer:
         host: str,
         port: int,
         guard: Guard,
+        tls: Callable[[], ssl.SSLContext] | None = None,
+        patience: Patience = _DEFAULT_PATIENCE,
         clock: Clock = _DEFAULT_CLOCK,
         trouble: Trouble | None = None,
         pages: Sequence[Page] = (),
     ) -> None:
         self._namespace: Final = namespace
         self._host: Final = host
-        self._wanted: Final = port
+        self.counts: Final = ArrivalCounts()
+        door = Door(make=self.make_handler, tls=tls, seconds=patience.greeting_seconds, counts=self.counts)
+        self._listener: Final = Listener(host, port=port, door=door)
         application = build_application(namespace, guard=guard, clock=clock, trouble=trouble, pages=pages)
         self._runner: Final = web.AppRunner(application, access_log=None)
 
@@ -119,10 +132,20 @@ class AdminServer:
 
         :raises RuntimeError: when the server is not started.
         """
-        if len(self._runner.addresses) == 0:
+        port = self._listener.port
+        if port is None:
             raise RuntimeError(f"administration of namespace {self._namespace.name!r} has no port; start() it first")
-        port: int = self._runner.addresses[0][1]
         return port
+
+    def make_handler(self) -> asyncio.Protocol:
+        """Return what serves one connection.
+
+        :raises RuntimeError: when the server is not started, or stopped.
+        """
+        server = self._runner.server
+        if server is None:
+            raise RuntimeError(f"administration of namespace {self._namespace.name!r} is not started; start() it first")
+        return server()
 
     async def start(self) -> None:
         """Listen.
@@ -131,14 +154,15 @@ class AdminServer:
         """
         await self._runner.setup()
         try:
-            await web.TCPSite(self._runner, self._host, self._wanted).start()
+            await self._listener.open()
         except OSError:
             await self._runner.cleanup()
             raise
-        _log.info("namespace %s: administration on http://%s:%d", self._namespace.name, self._host, self.port)
+        _log.info("namespace %s: administration on http(s)://%s:%d", self._namespace.name, self._host, self.port)
 
     async def stop(self) -> None:
         """Stop listening and let requests in flight finish. Stopping twice, or unstarted, does nothing."""
+        self._listener.close()
         await self._runner.cleanup()
 
 

@@ -18,13 +18,21 @@ from proton import Collector, Connection, Endpoint, Link, Session, Transport
 from servicebus_emulator.amqp import proton
 from servicebus_emulator.amqp.broker import Broker
 from servicebus_emulator.amqp.claims import Claims
+from servicebus_emulator.amqp.patience import Patience
+from servicebus_emulator.amqp.watch import ConnectionWatch
 from servicebus_emulator.amqp.wire import Wire
 from servicebus_emulator.engine.errors import BrokerError
 from servicebus_emulator.faults import Pace
 
 __all__ = ["AmqpConnection", "AnsweringEnd", "LinkEnd"]
 
+# As the service says in its Open and Begin frames.
 _MAX_FRAME_SIZE: Final = 64 * 1024
+_CHANNEL_MAX: Final = 4999
+_SESSION_WINDOW: Final = 5000
+# A connection that was frozen has this long to be heard again before it counts as silent.
+_AFTER_A_FREEZE: Final = 5.0
+_DEFAULT_PATIENCE: Final = Patience()
 
 _log = logging.getLogger(__name__)
 
@@ -70,13 +78,20 @@ class AmqpConnection(asyncio.Protocol):
     :param broker: the namespace at work.
     :param attach: makes this side of a link that the client attaches, or raises why not; None when the
         answer comes later, by :meth:`complete_attach` or :meth:`refuse_attach`.
+    :param patience: how long the client is waited for.
     :ivar congested: whether the client reads more slowly than it is sent to.
     :ivar closed: whether the connection is gone.
     :ivar answer_ends: the links on which the client receives answers to requests.
     :ivar claims: what the client may do.
     """
 
-    def __init__(self, broker: Broker, *, attach: Callable[[AmqpConnection, Link], LinkEnd | None]) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        *,
+        attach: Callable[[AmqpConnection, Link], LinkEnd | None],
+        patience: Patience = _DEFAULT_PATIENCE,
+    ) -> None:
         self.broker = broker
         self.congested = False
         self.closed = False
@@ -86,12 +101,15 @@ class AmqpConnection(asyncio.Protocol):
         self._ends: dict[int, LinkEnd] = {}
         self._sessions: dict[int, int] = {}
         self._wire: Wire | None = None
+        self._watch = ConnectionWatch(self, patience=patience)
         self._heartbeat: asyncio.TimerHandle | None = None
         self._collector = Collector()
         self._connection = Connection()
         self._connection.collect(self._collector)
         self._transport = Transport(Transport.SERVER)
         self._transport.max_frame_size = _MAX_FRAME_SIZE
+        self._transport.channel_max = _CHANNEL_MAX
+        self._transport.idle_timeout = 0 if patience.silence_seconds is None else patience.silence_seconds
         sasl = self._transport.sasl()
         sasl.allowed_mechs("ANONYMOUS")
         self._transport.bind(self._connection)
@@ -104,6 +122,7 @@ class AmqpConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to serve."""
         self._wire = Wire(cast("asyncio.Transport", transport), feed=self._feed)
+        self._watch.begin()
         self.broker.opened(self)
         self.flush()
 
@@ -135,6 +154,7 @@ class AmqpConnection(asyncio.Protocol):
             _log.debug("connection lost: %s", exc)
         if self._heartbeat is not None:
             self._heartbeat.cancel()
+        self._watch.stop()
         if self._wire is not None:
             self._wire.stop()
         self.claims.forget_all()
@@ -199,6 +219,11 @@ class AmqpConnection(asyncio.Protocol):
 
     # The faults' side
 
+    @property
+    def frozen(self) -> bool:
+        """Whether nothing is said and nothing heard."""
+        return self._wire is not None and self._wire.frozen
+
     def freeze(self) -> None:
         """Say nothing and hear nothing."""
         self.congested = True
@@ -207,6 +232,10 @@ class AmqpConnection(asyncio.Protocol):
 
     def thaw(self) -> None:
         """Go on where it was frozen."""
+        if self._heartbeat is not None:
+            # The peer was not silent, only unheard.
+            self._heartbeat.cancel()
+            self._heartbeat = asyncio.get_running_loop().call_later(_AFTER_A_FREEZE, self._beat)
         if self._wire is not None:
             self._wire.thaw()
         self.resume_writing()
@@ -270,6 +299,7 @@ class AmqpConnection(asyncio.Protocol):
         handle = link._impl  # noqa: SLF001
         self._ends[proton.identity(handle)] = end
         self._sessions[proton.identity(handle)] = proton.identity(lib.pn_link_session(handle))
+        self._watch.link_began(proton.identity(handle), link)
 
     # Proton's side
 
@@ -299,22 +329,29 @@ class AmqpConnection(asyncio.Protocol):
 
     def _on_delivery(self, event: Any) -> None:
         delivery = lib.pn_event_delivery(event)
-        end = self._ends.get(proton.identity(lib.pn_delivery_link(delivery)))
+        key = proton.identity(lib.pn_delivery_link(delivery))
+        end = self._ends.get(key)
         if end is not None:
+            self._watch.signs.add(key)
             end.delivered(delivery)
 
     def _on_flow(self, event: Any) -> None:
-        end = self._ends.get(proton.identity(lib.pn_event_link(event)))
+        key = proton.identity(lib.pn_event_link(event))
+        end = self._ends.get(key)
         if end is not None:
+            self._watch.signs.add(key)
             end.flowed()
 
     def _on_connection_open(self, event: Any) -> None:  # noqa: ARG002 - there is but one connection
         self._connection.container = self.broker.namespace.name
         self._connection.open()
+        self._watch.opened()
         self._tick()
 
     def _on_session_open(self, event: Any) -> None:
-        lib.pn_session_open(lib.pn_event_session(event))
+        session = lib.pn_event_session(event)
+        lib.pn_session_set_incoming_capacity(session, _SESSION_WINDOW * _MAX_FRAME_SIZE)
+        lib.pn_session_open(session)
 
     def _on_link_open(self, event: Any) -> None:
         link = Link.wrap(lib.pn_event_link(event))  # type: ignore[no-untyped-call]
@@ -356,17 +393,22 @@ class AmqpConnection(asyncio.Protocol):
     def _end_link(self, key: int) -> None:
         self._sessions.pop(key, None)
         self.claims.forget(key)
+        self._watch.link_ended(key)
         end = self._ends.pop(key, None)
         if end is not None:
             end.closed()
 
     def _tick(self) -> None:
-        """Let Proton keep the connection alive as often as the peer asked for."""
+        """Let Proton keep the connection alive as often as the peer asked for, and notice when the peer is gone."""
         loop = asyncio.get_running_loop()
+        if self.frozen:
+            self._heartbeat = loop.call_later(_AFTER_A_FREEZE, self._beat)
+            return
         deadline = self._transport.tick(loop.time())
         if deadline > 0:
             self._heartbeat = loop.call_at(deadline, self._beat)
 
     def _beat(self) -> None:
         self._tick()
+        self._handle_events()
         self.flush()

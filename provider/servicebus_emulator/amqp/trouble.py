@@ -181,11 +181,16 @@ class Trouble:
         return struck
 
     def opened(self, connection: Breakable) -> None:
-        """Note a new connection; it may be broken already when this returns."""
+        """Note a connection on which something is spoken; it may be frozen already when this returns."""
         self._connections[connection] = None
+        if len(self._armed) > 0:
+            self._apply()
+
+    def arrived(self, connection: Breakable) -> None:
+        """Note a connection on which nothing was said yet; it may be broken already when this returns."""
+        self.opened(connection)
         if len(self._armed) == 0:
             return
-        self._apply()
         struck = self.strike(Operation.CONNECT)
         if struck is not None:
             self.break_connection(struck, connection=connection)

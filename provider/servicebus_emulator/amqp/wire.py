@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-import struct
 from collections import deque
 from collections.abc import Callable
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
+from servicebus_emulator.amqp.arrival import reset_socket
 from servicebus_emulator.amqp.packets import lose_packets
 from servicebus_emulator.faults import Pace
 
+if TYPE_CHECKING:
+    import socket
+
 __all__ = ["Wire", "departure"]
 
-_RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
+_GOODBYE_SECONDS: Final = 10.0
 
 
 def departure(*, now: float, last: float, size: int, pace: Pace) -> float:
@@ -102,7 +104,7 @@ class Wire:
         """Close once what was written has left; a frozen connection says nothing any more."""
         self._closing = True
         if self.frozen or len(self._leaving) == 0:
-            self._transport.close()
+            self._close_now()
 
     def lose_packets(self, *, lost: bool) -> None:
         """Have the kernel drop what arrives, or take it in again."""
@@ -114,8 +116,7 @@ class Wire:
 
     def reset(self) -> None:
         """Break the connection: the peer sees it reset."""
-        plain = cast("socket.socket", self._transport.get_extra_info("socket"))
-        plain.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+        reset_socket(cast("socket.socket", self._transport.get_extra_info("socket")))
         self._transport.abort()
 
     def stop(self) -> None:
@@ -135,7 +136,12 @@ class Wire:
             self._leaving.popleft()
             self._transport.write(data)
         if self._closing:
-            self._transport.close()
+            self._close_now()
+
+    def _close_now(self) -> None:
+        # A peer that no longer reads would keep what is left for it, and the socket, for ever.
+        self._later(self._loop.time() + _GOODBYE_SECONDS, self._transport.abort)
+        self._transport.close()
 
     def _take_in(self) -> None:
         if self.frozen or self._arriving is None:
