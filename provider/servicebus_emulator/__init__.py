@@ -19,5 +19,6 @@ from __future__ import annotations
 from servicebus_emulator.faults import Fault, FaultKind, Operation
 from servicebus_emulator.hosting import Emulator, HostedNamespace
 from servicebus_emulator.process import EmulatorProcess
+from servicebus_emulator.served import ServedNamespace
 
-__all__ = ["Emulator", "EmulatorProcess", "Fault", "FaultKind", "HostedNamespace", "Operation"]
+__all__ = ["Emulator", "EmulatorProcess", "Fault", "FaultKind", "HostedNamespace", "Operation", "ServedNamespace"]

@@ -31,6 +31,7 @@ from servicebus_emulator.engine.forwarding import in_order_of_creation
 from servicebus_emulator.engine.journal import JournalError
 from servicebus_emulator.engine.namespace import Namespace
 from servicebus_emulator.faults import Armed, Fault, FaultError
+from servicebus_emulator.logs import event, masked
 from servicebus_emulator.store.sqlite import SqliteJournal
 
 __all__ = ["Emulator", "HostedNamespace", "connection_string"]
@@ -144,7 +145,22 @@ class HostedNamespace:
         self._trouble.guard(self._listener)
         await self._admin.start()
         self._clock.listen(self._broker.time_shifted)
-        _log.info("namespace %s: AMQP on %s:%d", self.name, self.host, self.amqp_port)
+        about = event(
+            "listening",
+            namespace=self.name,
+            amqp=f"{self.host}:{self.amqp_port}",
+            administration=f"{self.host}:{self.admin_port}",
+            connection_string=masked(self.connection_string),
+            durable=self._journal is not None,
+        )
+        _log.info(
+            "namespace %s: AMQP on %s:%d, clients connect with %s",
+            self.name,
+            self.host,
+            self.amqp_port,
+            masked(self.connection_string),
+            extra=about,
+        )
 
     @property
     def faults(self) -> tuple[Armed, ...]:
@@ -235,7 +251,7 @@ class Emulator:
         self._admin_port = admin_port
         self._data = data
         self._configs: Mapping[str, NamespaceConfig] = {config.name.casefold(): config for config in configs}
-        self._clock = ShiftableClock(clock)
+        self._clock = clock if isinstance(clock, ShiftableClock) else ShiftableClock(clock)
         self._allow_time_shift = allow_time_shift
         self._hosted: dict[str, HostedNamespace] = {}
 
@@ -289,8 +305,7 @@ class Emulator:
     async def stop(self) -> None:
         """Stop serving. What was answered is kept."""
         hosted, self._hosted = self._hosted, {}
-        for each in hosted.values():
-            await each.stop()
+        await asyncio.gather(*(each.stop() for each in hosted.values()))
 
     async def wait_for_failure(self) -> None:
         """Wait until a namespace cannot keep its state any longer.
@@ -312,7 +327,9 @@ def _create_entities(namespace: Namespace, *, config: NamespaceConfig) -> None:
             namespace.create(description)
         except EntityExists:
             kept += 1
-    _log.info("namespace %s: %d entities created, %d kept as they were", namespace.name, len(described) - kept, kept)
+    created = len(described) - kept
+    about = event("configured", namespace=namespace.name, created=created, kept=kept)
+    _log.info("namespace %s: %d entities created, %d kept as they were", namespace.name, created, kept, extra=about)
 
 
 def _check_names(names: Sequence[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import json
 import re
 import signal
 import socket
@@ -11,38 +11,20 @@ import sys
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, Queue
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import IO, Final, Self, cast
 
-from servicebus_emulator.hosting import connection_string
+from servicebus_emulator.fault_reading import fault_document
+from servicebus_emulator.faults import Fault
+from servicebus_emulator.served import ServedNamespace
 
-__all__ = ["EmulatorProcess", "ServedNamespace"]
+__all__ = ["EmulatorProcess"]
 
 _READY: Final = re.compile(r"ready namespace=(\S+) amqp=(\S+):(\d+) admin=\S+:(\d+)")
 _TRIES: Final = 100
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServedNamespace:
-    """Where a namespace of another process is reached."""
-
-    name: str
-    host: str
-    amqp_port: int
-    admin_port: int
-
-    @property
-    def connection_string(self) -> str:
-        """What clients of messages connect with."""
-        return connection_string(self.host, port=self.amqp_port)
-
-    @property
-    def admin_connection_string(self) -> str:
-        """What administration clients connect with."""
-        return connection_string(self.host, port=self.admin_port)
 
 
 class EmulatorProcess:
@@ -55,6 +37,13 @@ class EmulatorProcess:
     :param data: the folder in which the state is kept; None = in memory only.
     :param config: a configuration file.
     :param host: the address to listen on.
+    :param amqp_port: AMQP port of the first namespace, counted up for the next; None = any that is free.
+    :param admin_port: administration port of the first namespace, counted up for the next; None = any that is free.
+    :param faults: what is broken from the beginning, and again after each start.
+    :param fault_seed: from which the luck of faults comes that do not always strike.
+    :param allow_time_shift: whether the clock may be put forward.
+    :param log_level: what is logged to standard error: DEBUG, INFO, WARNING or ERROR.
+    :param log_format: how: text or json.
     """
 
     def __init__(
@@ -64,11 +53,22 @@ class EmulatorProcess:
         data: Path | None = None,
         config: Path | None = None,
         host: str = "127.0.0.1",
+        amqp_port: int | None = None,
+        admin_port: int | None = None,
+        faults: Sequence[Fault] = (),
+        fault_seed: int = 0,
+        allow_time_shift: bool = False,
+        log_level: str = "WARNING",
+        log_format: str = "text",
     ) -> None:
         self._names = tuple(names)
         self._data = data
         self._config = config
         self._host = host
+        self._ports = (amqp_port, admin_port)
+        self._faults = tuple(faults)
+        self._options = ["--fault-seed", str(fault_seed), "--log-level", log_level, "--log-format", log_format]
+        self._options += ["--allow-time-shift"] if allow_time_shift else []
         self._process: subprocess.Popen[str] | None = None
         self._served: dict[str, ServedNamespace] = {}
 
@@ -101,18 +101,18 @@ class EmulatorProcess:
         """
         if self._process is not None:
             raise RuntimeError("the embedded Service Bus runs already; stop() or kill() it first")
-        process = subprocess.Popen(  # noqa: S603 - our own command
-            self._command(), stdout=subprocess.PIPE, text=True, start_new_session=True
-        )
-        self._process = process
-        lines: Queue[str] = Queue()
-        threading.Thread(target=_forward, args=(cast("IO[str]", process.stdout), lines), daemon=True).start()
-        try:
-            for _ in self._names:
-                self._note(lines.get(timeout=timeout))
-        except (Empty, ValueError) as error:
-            self.kill()
-            raise RuntimeError(f"the embedded Service Bus was not ready in {timeout} s; see standard error") from error
+        with TemporaryDirectory(prefix="servicebus-emulator-") as folder:
+            faults = Path(folder, "faults.json")
+            faults.write_text(json.dumps([fault_document(fault) for fault in self._faults]))
+            self._process = subprocess.Popen(  # noqa: S603 - our own command
+                self._command(faults), stdout=subprocess.PIPE, text=True, start_new_session=True
+            )
+            try:
+                self._wait_until_ready(self._process, timeout=timeout)
+            except (Empty, ValueError) as error:
+                self.kill()
+                reason = f"the embedded Service Bus was not ready in {timeout} s; see standard error"
+                raise RuntimeError(reason) from error
 
     def stop(self, *, timeout: float = 10) -> None:
         """Ask the process to stop and wait until it has. Stopping twice does nothing.
@@ -121,6 +121,8 @@ class EmulatorProcess:
         """
         if self._process is None:
             return
+        # Whoever is frozen cannot hear that it is to stop.
+        self.thaw()
         self._process.terminate()
         try:
             self._process.wait(timeout)
@@ -135,11 +137,17 @@ class EmulatorProcess:
 
     def freeze(self) -> None:
         """Stop the process where it stands: its peers still get their bytes acknowledged, and nothing else."""
-        os.kill(self.pid, signal.SIGSTOP)
+        self._running().send_signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
         """Let a frozen process go on."""
-        os.kill(self.pid, signal.SIGCONT)
+        self._running().send_signal(signal.SIGCONT)
+
+    def _wait_until_ready(self, process: subprocess.Popen[str], *, timeout: float) -> None:
+        lines: Queue[str] = Queue()
+        threading.Thread(target=_forward, args=(cast("IO[str]", process.stdout), lines), daemon=True).start()
+        for _ in self._names:
+            self._note(lines.get(timeout=timeout))
 
     def _running(self) -> subprocess.Popen[str]:
         if self._process is None:
@@ -160,14 +168,17 @@ class EmulatorProcess:
         name, host, amqp_port, admin_port = match.groups()
         self._served[name] = ServedNamespace(name=name, host=host, amqp_port=int(amqp_port), admin_port=int(admin_port))
 
-    def _command(self) -> list[str]:
+    def _command(self, faults: Path) -> list[str]:
         if len(self._served) == 0:
-            amqp_port, admin_port = _free_ports(self._host, runs=2, length=len(self._names))
+            free = _free_ports(self._host, runs=2, length=len(self._names))
+            amqp_port, admin_port = (
+                one if one is not None else other for one, other in zip(self._ports, free, strict=True)
+            )
         else:
             first = self._served[self._names[0]]
             amqp_port, admin_port = first.amqp_port, first.admin_port
-        command = [sys.executable, "-m", "servicebus_emulator", "--host", self._host, "--log-level", "WARNING"]
-        command += ["--amqp-port", str(amqp_port), "--admin-port", str(admin_port)]
+        command = [sys.executable, "-m", "servicebus_emulator", "--host", self._host, *self._options]
+        command += ["--amqp-port", str(amqp_port), "--admin-port", str(admin_port), "--faults", str(faults)]
         for name in self._names:
             command += ["--namespace", name]
         for option, path in (("--data", self._data), ("--config", self._config)):

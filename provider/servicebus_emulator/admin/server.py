@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["AdminServer", "build_application"]
 
 _MAX_BODY: Final = 1024 * 1024
+_SECONDS_TO_FINISH: Final = 0.5
 _DEFAULT_CLOCK: Final = SystemClock()
 
 _log = logging.getLogger(__name__)
@@ -94,7 +95,7 @@ class AdminServer:
         self._host: Final = host
         self._wanted: Final = port
         application = build_application(namespace, clock=clock, trouble=trouble, pages=pages)
-        self._runner: Final = web.AppRunner(application, access_log=None)
+        self._runner: Final = web.AppRunner(application, access_log=None, shutdown_timeout=_SECONDS_TO_FINISH)
 
     @property
     def port(self) -> int:
@@ -121,7 +122,7 @@ class AdminServer:
         _log.info("namespace %s: administration on http://%s:%d", self._namespace.name, self._host, self.port)
 
     async def stop(self) -> None:
-        """Stop listening and let requests in flight finish. Stopping twice, or unstarted, does nothing."""
+        """Stop listening; requests in flight have half a second. Stopping twice, or unstarted, does nothing."""
         await self._runner.cleanup()
 
 

@@ -24,6 +24,7 @@ from servicebus_emulator.engine.journal import JournalError
 from servicebus_emulator.engine.namespace import Namespace
 from servicebus_emulator.engine.queue import MessageQueue
 from servicebus_emulator.engine.sessions import SessionHold
+from servicebus_emulator.logs import event
 
 __all__ = ["Attached", "Broker", "Carrier", "Receiver", "SessionWaiter"]
 
@@ -256,7 +257,9 @@ class Broker:
             action()
             carrier.frame()
         except Exception:  # noqa: BLE001 - one client's trouble must not keep the others from their answers
-            _log.exception("namespace %s: an answer failed, its connection is dropped", self.namespace.name)
+            name = self.namespace.name
+            about = event("answer-failed", namespace=name)
+            _log.exception("namespace %s: an answer failed, its connection is dropped", name, extra=about)
             carrier.abort()
         else:
             self._dirty.add(carrier)
@@ -318,7 +321,9 @@ class Broker:
 
     def _fail(self, error: JournalError) -> None:
         self._stopped = True
-        _log.critical("namespace %s: cannot store its state and stops: %s", self.namespace.name, error)
+        name = self.namespace.name
+        about = event("store-failed", namespace=name)
+        _log.critical("namespace %s: cannot store its state and stops: %s", name, error, extra=about)
         for carrier in tuple(self._carriers):
             carrier.abort()
         self._on_failure(error)

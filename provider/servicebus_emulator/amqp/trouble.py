@@ -27,6 +27,7 @@ from servicebus_emulator.faults import (
     pace_of,
     strike,
 )
+from servicebus_emulator.logs import event
 
 if TYPE_CHECKING:
     from servicebus_emulator.engine.clock import Clock
@@ -124,7 +125,13 @@ class Trouble:
         until = None if fault.duration is None else self._clock.now() + round(fault.duration * 1000)
         armed = Armed(id=str(next(self._numbers)), fault=fault, until=until, seed=self._seed)
         self._armed = (*self.armed, armed)
-        _log.warning("namespace %s: fault %s set: %s", self._namespace, armed.id, fault.kind)
+        _log.warning(
+            "namespace %s: fault %s set: %s",
+            self._namespace,
+            armed.id,
+            fault.kind,
+            extra=event("fault-set", namespace=self._namespace, entity=fault.entity, fault=armed.id, kind=fault.kind),
+        )
         self._apply()
         return armed
 
@@ -139,6 +146,14 @@ class Trouble:
                 each.id,
                 each.fault.kind,
                 each.strikes,
+                extra=event(
+                    "fault-cleared",
+                    namespace=self._namespace,
+                    entity=each.fault.entity,
+                    fault=each.id,
+                    kind=each.fault.kind,
+                    strikes=each.strikes,
+                ),
             )
         self._apply()
         return cleared
@@ -177,6 +192,14 @@ class Trouble:
                 struck.fault.kind,
                 operation,
                 entity,
+                extra=event(
+                    "fault-struck",
+                    namespace=self._namespace,
+                    entity=entity,
+                    fault=struck.id,
+                    kind=struck.fault.kind,
+                    operation=operation,
+                ),
             )
         return struck
 

@@ -27,6 +27,7 @@ from servicebus_emulator.engine.schedule import Schedule
 from servicebus_emulator.engine.settings import QueueSettings, milliseconds, shortest
 from servicebus_emulator.engine.shelf import Shelf
 from servicebus_emulator.engine.sql.errors import SqlEvaluationError
+from servicebus_emulator.logs import event
 
 __all__ = ["Entity", "QueueEntity", "SubQueue", "SubscriptionEntity", "TopicEntity", "locate_queue"]
 
@@ -283,7 +284,8 @@ class SubscriptionEntity(_Receivable):
 
     def _reject(self, content: Content, *, error: SqlEvaluationError, origin: int, journey: Journey | None) -> None:
         if not self.description.dead_lettering_on_filter_evaluation_exceptions:
-            _log.warning("subscription %s: passed over a message: %s", self.description.path, error)
+            about = event("message-passed-over", entity=self.description.path)
+            _log.warning("subscription %s: passed over a message: %s", self.description.path, error, extra=about)
             return
         self.part(SubQueue.DEAD_LETTER).add(
             content,
