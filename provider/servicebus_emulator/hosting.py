@@ -32,6 +32,7 @@ from servicebus_emulator.engine.journal import JournalError
 from servicebus_emulator.engine.namespace import Namespace
 from servicebus_emulator.faults import Armed, Fault, FaultError
 from servicebus_emulator.logs import event, masked
+from servicebus_emulator.metrics import Sources, metrics_page
 from servicebus_emulator.store.sqlite import SqliteJournal
 
 __all__ = ["Emulator", "HostedNamespace", "connection_string"]
@@ -201,6 +202,9 @@ class HostedNamespace:
     def _pages(self, *, allow_time_shift: bool) -> tuple[Page, ...]:
         return (
             health_page(self.namespace, version=version, works=lambda: not self.failure.done()),
+            metrics_page(
+                Sources(namespace=self.namespace, broker=self._broker, trouble=self._trouble, journal=self._journal)
+            ),
             *time_pages(self._clock, allowed=allow_time_shift),
         )
 

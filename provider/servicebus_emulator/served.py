@@ -25,7 +25,7 @@ from servicebus_emulator.engine.descriptions import (
     SubscriptionDescription,
     TopicDescription,
 )
-from servicebus_emulator.engine.namespace import EntityTimes
+from servicebus_emulator.engine.directory import EntityTimes
 from servicebus_emulator.engine.timespan import TimeSpan
 from servicebus_emulator.fault_reading import fault_document
 from servicebus_emulator.faults import Fault

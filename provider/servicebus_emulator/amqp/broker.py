@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from servicebus_emulator.amqp.trouble import Breakable, Trouble
 from servicebus_emulator.engine.clock import Clock
@@ -27,6 +27,8 @@ from servicebus_emulator.engine.sessions import SessionHold
 from servicebus_emulator.logs import event
 
 __all__ = ["Attached", "Broker", "Carrier", "Receiver", "SessionWaiter"]
+
+_MOST_CONDITIONS: Final = 50
 
 _log = logging.getLogger(__name__)
 
@@ -107,6 +109,7 @@ class Broker:
     :param clock: the clock that the namespace runs on.
     :param trouble: the namespace's faults.
     :param on_failure: called when the state can no longer be made durable; nothing was answered that was not.
+    :ivar refusals: how often clients were refused something, by AMQP condition; faults are counted by themselves.
     """
 
     def __init__(
@@ -127,6 +130,7 @@ class Broker:
         self._carriers: set[Carrier] = set()
         self._dirty: set[Carrier] = set()
         self._links: set[Attached] = set()
+        self.refusals: Counter[str] = Counter()
         self._receivers: dict[Timed, deque[Receiver]] = {}
         self._waiters: dict[Timed, deque[SessionWaiter]] = {}
         self._by_hold: dict[SessionHold, Receiver] = {}
@@ -161,6 +165,11 @@ class Broker:
         self._answers.append((carrier, action))
         self.wake()
 
+    def note_refusal(self, error: BrokerError) -> None:
+        """Count what a client was refused, by its condition."""
+        known = error.condition in self.refusals or len(self.refusals) < _MOST_CONDITIONS
+        self.refusals[error.condition if known else "other"] += 1
+
     def call_later(self, milliseconds: int, action: Callable[[], None]) -> asyncio.TimerHandle:
         """Run `action` after a while."""
         return self._loop.call_later(milliseconds / 1000, action)
@@ -172,6 +181,16 @@ class Broker:
             self.wake()
 
     # Connections and links
+
+    @property
+    def connection_count(self) -> int:
+        """How many connections there are."""
+        return len(self._carriers)
+
+    @property
+    def link_count(self) -> int:
+        """How many links to entities there are."""
+        return len(self._links)
 
     def opened(self, carrier: Carrier) -> None:
         """Register a connection."""

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import os
 import signal
+from collections import Counter
 from collections.abc import Callable
 from itertools import count
 from typing import TYPE_CHECKING, Protocol
@@ -89,6 +90,7 @@ class Trouble:
     :param clock: the clock on which faults end.
     :param seed: from which the luck of faults comes that do not always strike.
     :ivar kill: ends the process.
+    :ivar strikes: how often faults struck an operation, by kind, those that are over or cleared included.
     """
 
     def __init__(
@@ -98,6 +100,7 @@ class Trouble:
         self._clock = clock
         self._seed = seed
         self.kill = kill
+        self.strikes: Counter[FaultKind] = Counter()
         self._numbers = count(1)
         self._armed: tuple[Armed, ...] = ()
         self._connections: dict[Breakable, str | None] = {}
@@ -185,6 +188,7 @@ class Trouble:
             return None
         struck, self._armed = strike(self._armed, operation=operation, entity=entity, now=self._clock.now())
         if struck is not None:
+            self.strikes[struck.fault.kind] += 1
             _log.info(
                 "namespace %s: fault %s strikes: %s on %s, entity=%r",
                 self._namespace,

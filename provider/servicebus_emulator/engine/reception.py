@@ -23,12 +23,16 @@ class Reception:
 
     :param entity: the entity's key in the journal.
     :ivar history: which messages were taken in lately; None where duplicates are not detected.
+    :ivar accepted: how many messages senders were told to be accepted since the process began.
+    :ivar duplicates: how many of these were dropped.
     """
 
-    __slots__ = ("_description", "history")
+    __slots__ = ("_description", "accepted", "duplicates", "history")
 
     def __init__(self, entity: int, *, description: QueueDescription | TopicDescription, context: Context) -> None:
         self._description = description
+        self.accepted = 0
+        self.duplicates = 0
         self.history: History | None = None
         if description.requires_duplicate_detection:
             self.history = History(entity, window=_window_of(description), context=context)
@@ -47,10 +51,13 @@ class Reception:
         """
         if self.history is None:
             admit(contents, description=self._description, size_in_bytes=size_in_bytes)
+            self.accepted += len(contents)
             return contents
         fresh = self.history.fresh(contents)
         admit(fresh, description=self._description, size_in_bytes=size_in_bytes)
         self.history.remember(fresh)
+        self.accepted += len(contents)
+        self.duplicates += len(contents) - len(fresh)
         return fresh
 
 
