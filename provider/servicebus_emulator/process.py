@@ -143,6 +143,13 @@ class EmulatorProcess:
         """Let a frozen process go on."""
         self._running().send_signal(signal.SIGCONT)
 
+    def restore(self) -> None:
+        """Start a process that was killed or stopped, let a frozen one go on; do nothing to one that works."""
+        if self._process is None:
+            self.start()
+        else:
+            self.thaw()
+
     def _wait_until_ready(self, process: subprocess.Popen[str], *, timeout: float) -> None:
         lines: Queue[str] = Queue()
         threading.Thread(target=_forward, args=(cast("IO[str]", process.stdout), lines), daemon=True).start()
