@@ -11,13 +11,37 @@ It breaks on purpose too::
 
         contoso.set_fault(Fault(kind=FaultKind.NO_DISPOSITION, entity="flights", count=3))
 
-As a process of its own: ``python -m servicebus_emulator``, or :class:`EmulatorProcess`, which can be killed.
+As a process of its own: ``python -m servicebus_emulator``, or :class:`EmulatorProcess`, which can be killed. In tests
+the fixtures of :mod:`servicebus_emulator.pytest_plugin` are there already. More in README.md beside this file.
 """
 
 from __future__ import annotations
 
-from servicebus_emulator.faults import Fault, FaultKind, Operation
-from servicebus_emulator.hosting import Emulator, HostedNamespace
-from servicebus_emulator.process import EmulatorProcess
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
-__all__ = ["Emulator", "EmulatorProcess", "Fault", "FaultKind", "HostedNamespace", "Operation"]
+if TYPE_CHECKING:
+    from servicebus_emulator.faults import Fault, FaultKind, Operation
+    from servicebus_emulator.hosting import Emulator, HostedNamespace
+    from servicebus_emulator.process import EmulatorProcess
+    from servicebus_emulator.served import ServedNamespace
+
+__all__ = ["Emulator", "EmulatorProcess", "Fault", "FaultKind", "HostedNamespace", "Operation", "ServedNamespace"]
+
+# Imported when asked for: pytest imports this package in every project that has it installed.
+_PLACES: Final = {
+    "Emulator": "hosting",
+    "EmulatorProcess": "process",
+    "Fault": "faults",
+    "FaultKind": "faults",
+    "HostedNamespace": "hosting",
+    "Operation": "faults",
+    "ServedNamespace": "served",
+}
+
+
+def __getattr__(name: str) -> Any:
+    place = _PLACES.get(name)
+    if place is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; allowed: {', '.join(__all__)}")
+    return getattr(import_module(f"{__name__}.{place}"), name)

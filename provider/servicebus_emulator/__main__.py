@@ -19,6 +19,7 @@ from servicebus_emulator.engine.journal import JournalError
 from servicebus_emulator.fault_reading import fault_from_text, load_faults
 from servicebus_emulator.faults import Fault
 from servicebus_emulator.hosting import Emulator
+from servicebus_emulator.logs import LogFormat, configure, event
 from servicebus_emulator.security.bearer import DEVELOPMENT_CLIENT, Client, Role
 from servicebus_emulator.security.rules import DEFAULT_KEY, ROOT_RULE
 from servicebus_emulator.security.settings import KEY_VARIABLE, SECRET_VARIABLE
@@ -35,9 +36,14 @@ _DEFAULT_NAME: Final = "sbemulatorns"
 _AMQP_PORT: Final = 5672
 _ADMIN_PORT: Final = 5300
 
+_log = logging.getLogger(__name__)
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Serve namespaces until SIGTERM or SIGINT; return the exit status.
+    """Serve namespaces until SIGTERM or SIGINT; return the exit status: 0 after a signal, 1 when it cannot serve.
+
+    Bad arguments end it with status 2. It stops within a second; a second signal ends it at once, with 128 and the
+    signal's number.
 
     One line per namespace on standard output says when it is ready:
     ``ready namespace=contoso amqp=127.0.0.1:5672 admin=127.0.0.1:5300 ca=data/tls/ca.pem``. Both ports speak TLS too,
@@ -45,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     parser = _parser()
     options = parser.parse_args(arguments)
-    logging.basicConfig(level=options.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    configure(level=options.log_level, log_format=LogFormat(options.log_format))
     try:
         configs = () if options.config is None else load_config(options.config)
         emulator = Emulator(
@@ -147,6 +153,9 @@ def _parser() -> argparse.ArgumentParser:
         "--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"], help="(default: %(default)s)"
     )
     add_wire_options(parser)
+    parser.add_argument(
+        "--log-format", default="text", choices=[str(each) for each in LogFormat], help="(default: %(default)s)"
+    )
     return parser
 
 
@@ -186,10 +195,9 @@ def _client(text: str) -> Client:
 
 
 async def _serve(emulator: Emulator) -> int:
-    loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopped.set)
+        asyncio.get_running_loop().add_signal_handler(number, _end, number, stopped)
     try:
         async with emulator:
             for each in emulator.namespaces:
@@ -200,6 +208,13 @@ async def _serve(emulator: Emulator) -> int:
     except (OSError, JournalError, BrokerError) as error:
         print(f"servicebus-emulator: error: {error}", file=sys.stderr)  # noqa: T201 - the command's last word
         return 1
+
+
+def _end(number: signal.Signals, stopped: asyncio.Event) -> None:
+    if stopped.is_set():
+        os._exit(128 + number)
+    _log.info("stopping: %s", number.name, extra=event("stopping", signal=number.name))
+    stopped.set()
 
 
 async def _until(stopped: asyncio.Event, *, emulator: Emulator) -> int:

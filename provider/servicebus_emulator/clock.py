@@ -25,17 +25,18 @@ class ShiftableClock:
 
     It is never put back: what has expired stays so. A restart of the process forgets the shift.
 
-    :param base: the clock that it runs ahead of; None = the machine's.
+    :param base: the clock that it runs ahead of; None = the machine's. Tokens go by it: clients make them with
+        the time that they know.
     """
 
     def __init__(self, base: Clock | None = None) -> None:
-        self._base = SystemClock() if base is None else base
+        self.base: Final = SystemClock() if base is None else base
         self._ahead = 0
         self._listeners: list[Callable[[], None]] = []
 
     def now(self) -> int:
         """Return milliseconds since 1970-01-01 UTC."""
-        return self._base.now() + self._ahead
+        return self.base.now() + self._ahead
 
     @property
     def ahead(self) -> timedelta:

@@ -13,7 +13,7 @@ from servicebus_emulator.faults import Armed, Fault, FaultError, FaultKind, Oper
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["armed_document", "fault_from_json", "fault_from_text", "load_faults"]
+__all__ = ["armed_document", "fault_document", "fault_from_json", "fault_from_text", "load_faults"]
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -79,11 +79,16 @@ def fault_from_text(text: str) -> Fault:
     return fault_from_json(document)
 
 
+def fault_document(fault: Fault) -> dict[str, Any]:
+    """Return a fault as JSON, as :func:`fault_from_json` reads it."""
+    members = {name: value for name, value in asdict(fault).items() if value is not None}
+    members["on"] = list(fault.operations)
+    return members
+
+
 def armed_document(armed: Armed) -> dict[str, Any]:
     """Return a fault in force as JSON: what was set, its id, and how often it has struck."""
-    members = {name: value for name, value in asdict(armed.fault).items() if value is not None}
-    members["on"] = list(armed.fault.operations)
-    return {"id": armed.id, **members, "strikes": armed.strikes, "until": armed.until}
+    return {"id": armed.id, **fault_document(armed.fault), "strikes": armed.strikes, "until": armed.until}
 
 
 def _from_text(name: str, text: str) -> object:

@@ -39,6 +39,8 @@ from servicebus_emulator.engine.forwarding import in_order_of_creation
 from servicebus_emulator.engine.journal import Description, JournalError
 from servicebus_emulator.engine.namespace import Namespace
 from servicebus_emulator.faults import Armed, Fault, FaultError
+from servicebus_emulator.logs import event, masked
+from servicebus_emulator.metrics import Sources, metrics_page
 from servicebus_emulator.security.bearer import Client, TokenIssuer
 from servicebus_emulator.security.guard import Guard
 from servicebus_emulator.security.rules import DEFAULT_KEY, ROOT_RULE
@@ -120,7 +122,7 @@ class HostedNamespace:
             _log.warning("namespace %s: the keys on disk, regenerated before, are used instead of those given", name)
         if config is not None:
             _create_entities(self.namespace, config=config)
-        guard = Guard(name, rules=self.namespace.access_rules, issuer=issuer, clock=clock, is_open=security.open)
+        guard = Guard(name, rules=self.namespace.access_rules, issuer=issuer, clock=clock.base, is_open=security.open)
         self._trouble = Trouble(name, clock=clock, seed=fault_seed)
         self._broker = Broker(self.namespace, clock=clock, trouble=self._trouble, guard=guard, on_failure=self._fail)
         self._certificates = certificates
@@ -207,7 +209,22 @@ class HostedNamespace:
         await self._listener.open()
         self._trouble.guard(self._listener)
         self._clock.listen(self._broker.time_shifted)
-        _log.info("namespace %s: AMQP on %s:%d", self.name, self.host, self.amqp_port)
+        about = event(
+            "listening",
+            namespace=self.name,
+            amqp=f"{self.host}:{self.amqp_port}",
+            administration=f"{self.host}:{self.admin_port}",
+            connection_string=masked(self.connection_string),
+            durable=self._journal is not None,
+        )
+        _log.info(
+            "namespace %s: AMQP on %s:%d, clients connect with %s",
+            self.name,
+            self.host,
+            self.amqp_port,
+            masked(self.connection_string),
+            extra=about,
+        )
 
     @property
     def faults(self) -> tuple[Armed, ...]:
@@ -248,6 +265,9 @@ class HostedNamespace:
     def _pages(self, *, allow_time_shift: bool) -> tuple[Page, ...]:
         return (
             health_page(self.namespace, version=version, works=lambda: not self.failure.done()),
+            metrics_page(
+                Sources(namespace=self.namespace, broker=self._broker, trouble=self._trouble, journal=self._journal)
+            ),
             *time_pages(self._clock, allowed=allow_time_shift),
         )
 
@@ -319,9 +339,9 @@ class Emulator:
         self._configs: Mapping[str, NamespaceConfig] = {config.name.casefold(): config for config in configs}
         for name in names:
             self._security.check_host(host, configured=self._root_rule(name))
-        self._clock = ShiftableClock(clock)
+        self._clock = clock if isinstance(clock, ShiftableClock) else ShiftableClock(clock)
         self._allow_time_shift = allow_time_shift
-        self._issuer = TokenIssuer(self._security.clients_at(host), clock=self._clock)
+        self._issuer = TokenIssuer(self._security.clients_at(host), clock=self._clock.base)
         self._hosted: dict[str, HostedNamespace] = {}
         folder = None if data is None else data / "tls"
         self._certificates = MadeCertificate(folder, names=[host]) if certificates is None else certificates
@@ -385,8 +405,7 @@ class Emulator:
     async def stop(self) -> None:
         """Stop serving. What was answered is kept."""
         hosted, self._hosted = self._hosted, {}
-        for each in hosted.values():
-            await each.stop()
+        await asyncio.gather(*(each.stop() for each in hosted.values()))
         self._certificates.close()
 
     async def wait_for_failure(self) -> None:
@@ -416,7 +435,9 @@ def _create_entities(namespace: Namespace, *, config: NamespaceConfig) -> None:
             namespace.access_rules.put(
                 name, rights=rule.rights, primary_key=rule.primary_key, secondary_key=rule.secondary_key
             )
-    _log.info("namespace %s: %d entities created, %d kept as they were", namespace.name, len(described) - kept, kept)
+    created = len(described) - kept
+    about = event("configured", namespace=namespace.name, created=created, kept=kept)
+    _log.info("namespace %s: %d entities created, %d kept as they were", namespace.name, created, kept, extra=about)
 
 
 def _completed(description: Description, *, namespace: Namespace) -> Description:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -11,55 +12,22 @@ import sys
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, Queue
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import IO, Final, Self, cast
 
-from servicebus_emulator.hosting import connection_string
+from servicebus_emulator.fault_reading import fault_document
+from servicebus_emulator.faults import Fault
 from servicebus_emulator.security.rules import DEFAULT_KEY
 from servicebus_emulator.security.settings import KEY_VARIABLE
+from servicebus_emulator.served import ServedNamespace
 
-__all__ = ["EmulatorProcess", "ServedNamespace"]
+__all__ = ["EmulatorProcess"]
 
 _READY: Final = re.compile(r"ready namespace=(\S+) amqp=(\S+):(\d+) admin=\S+:(\d+) ca=(.+)")
 _TRIES: Final = 100
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServedNamespace:
-    """Where a namespace of another process is reached, and the key of its root rule as the process was given it.
-
-    :ivar ca_file: the certificates that a TLS client has to trust: the SDK's option ``connection_verify``.
-    """
-
-    name: str
-    host: str
-    amqp_port: int
-    admin_port: int
-    ca_file: Path
-    key: str = field(default=DEFAULT_KEY, repr=False)
-
-    @property
-    def tls_connection_string(self) -> str:
-        """What clients connect with over TLS, beside ``connection_verify`` and ``custom_endpoint_address``."""
-        return connection_string(self.host, port=self.amqp_port, key=self.key, tls=True)
-
-    @property
-    def endpoint_address(self) -> str:
-        """Where clients of messages connect to over TLS or WebSocket: their option ``custom_endpoint_address``."""
-        return f"sb://{self.host}:{self.amqp_port}"
-
-    @property
-    def connection_string(self) -> str:
-        """What clients of messages connect with."""
-        return connection_string(self.host, port=self.amqp_port, key=self.key)
-
-    @property
-    def admin_connection_string(self) -> str:
-        """What administration clients connect with."""
-        return connection_string(self.host, port=self.admin_port, key=self.key)
 
 
 class EmulatorProcess:
@@ -75,6 +43,13 @@ class EmulatorProcess:
     :param open: whether everybody is let in, unchecked.
     :param key: both keys of each namespace's root rule; None = those of the environment, else the well-known one,
         unless the configuration file sets them: connection strings are made with the key that is known here.
+    :param amqp_port: AMQP port of the first namespace, counted up for the next; None = any that is free.
+    :param admin_port: administration port of the first namespace, counted up for the next; None = any that is free.
+    :param faults: what is broken from the beginning, and again after each start.
+    :param fault_seed: from which the luck of faults comes that do not always strike.
+    :param allow_time_shift: whether the clock may be put forward.
+    :param log_level: what is logged to standard error: DEBUG, INFO, WARNING or ERROR.
+    :param log_format: how: text or json.
     """
 
     def __init__(
@@ -86,6 +61,13 @@ class EmulatorProcess:
         host: str = "127.0.0.1",
         open: bool = False,  # noqa: A002 - the word for it everywhere else
         key: str | None = None,
+        amqp_port: int | None = None,
+        admin_port: int | None = None,
+        faults: Sequence[Fault] = (),
+        fault_seed: int = 0,
+        allow_time_shift: bool = False,
+        log_level: str = "WARNING",
+        log_format: str = "text",
     ) -> None:
         self._open = open
         self._key = os.environ.get(KEY_VARIABLE) if key is None else key
@@ -93,6 +75,10 @@ class EmulatorProcess:
         self._data = data
         self._config = config
         self._host = host
+        self._ports = (amqp_port, admin_port)
+        self._faults = tuple(faults)
+        self._options = ["--fault-seed", str(fault_seed), "--log-level", log_level, "--log-format", log_format]
+        self._options += ["--allow-time-shift"] if allow_time_shift else []
         self._process: subprocess.Popen[str] | None = None
         self._served: dict[str, ServedNamespace] = {}
 
@@ -125,23 +111,23 @@ class EmulatorProcess:
         """
         if self._process is not None:
             raise RuntimeError("the embedded Service Bus runs already; stop() or kill() it first")
-        process = subprocess.Popen(  # noqa: S603 - our own command
-            self._command(),
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-            # Not an argument: everybody on the machine can read those.
-            env=os.environ if self._key is None else {**os.environ, KEY_VARIABLE: self._key},
-        )
-        self._process = process
-        lines: Queue[str] = Queue()
-        threading.Thread(target=_forward, args=(cast("IO[str]", process.stdout), lines), daemon=True).start()
-        try:
-            for _ in self._names:
-                self._note(lines.get(timeout=timeout))
-        except (Empty, ValueError) as error:
-            self.kill()
-            raise RuntimeError(f"the embedded Service Bus was not ready in {timeout} s; see standard error") from error
+        with TemporaryDirectory(prefix="servicebus-emulator-") as folder:
+            faults = Path(folder, "faults.json")
+            faults.write_text(json.dumps([fault_document(fault) for fault in self._faults]))
+            self._process = subprocess.Popen(  # noqa: S603 - our own command
+                self._command(faults),
+                stdout=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+                # Not an argument: everybody on the machine can read those.
+                env=os.environ if self._key is None else {**os.environ, KEY_VARIABLE: self._key},
+            )
+            try:
+                self._wait_until_ready(self._process, timeout=timeout)
+            except (Empty, ValueError) as error:
+                self.kill()
+                reason = f"the embedded Service Bus was not ready in {timeout} s; see standard error"
+                raise RuntimeError(reason) from error
 
     def stop(self, *, timeout: float = 10) -> None:
         """Ask the process to stop and wait until it has. Stopping twice does nothing.
@@ -150,6 +136,8 @@ class EmulatorProcess:
         """
         if self._process is None:
             return
+        # Whoever is frozen cannot hear that it is to stop.
+        self.thaw()
         self._process.terminate()
         try:
             self._process.wait(timeout)
@@ -164,11 +152,24 @@ class EmulatorProcess:
 
     def freeze(self) -> None:
         """Stop the process where it stands: its peers still get their bytes acknowledged, and nothing else."""
-        os.kill(self.pid, signal.SIGSTOP)
+        self._running().send_signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
         """Let a frozen process go on."""
-        os.kill(self.pid, signal.SIGCONT)
+        self._running().send_signal(signal.SIGCONT)
+
+    def restore(self) -> None:
+        """Start a process that was killed or stopped, let a frozen one go on; do nothing to one that works."""
+        if self._process is None:
+            self.start()
+        else:
+            self.thaw()
+
+    def _wait_until_ready(self, process: subprocess.Popen[str], *, timeout: float) -> None:
+        lines: Queue[str] = Queue()
+        threading.Thread(target=_forward, args=(cast("IO[str]", process.stdout), lines), daemon=True).start()
+        for _ in self._names:
+            self._note(lines.get(timeout=timeout))
 
     def _running(self) -> subprocess.Popen[str]:
         if self._process is None:
@@ -196,14 +197,17 @@ class EmulatorProcess:
             key=DEFAULT_KEY if self._key is None else self._key,
         )
 
-    def _command(self) -> list[str]:
+    def _command(self, faults: Path) -> list[str]:
         if len(self._served) == 0:
-            amqp_port, admin_port = _free_ports(self._host, runs=2, length=len(self._names))
+            free = _free_ports(self._host, runs=2, length=len(self._names))
+            amqp_port, admin_port = (
+                one if one is not None else other for one, other in zip(self._ports, free, strict=True)
+            )
         else:
             first = self._served[self._names[0]]
             amqp_port, admin_port = first.amqp_port, first.admin_port
-        command = [sys.executable, "-m", "servicebus_emulator", "--host", self._host, "--log-level", "WARNING"]
-        command += ["--amqp-port", str(amqp_port), "--admin-port", str(admin_port)]
+        command = [sys.executable, "-m", "servicebus_emulator", "--host", self._host, *self._options]
+        command += ["--amqp-port", str(amqp_port), "--admin-port", str(admin_port), "--faults", str(faults)]
         for name in self._names:
             command += ["--namespace", name]
         if self._open:

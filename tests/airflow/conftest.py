@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from airflow.models.dagrun import DagRun
     from airflow.sdk import DAG
 
-    from servicebus_emulator.process import ServedNamespace
+    from servicebus_emulator import ServedNamespace
     from servicebus_pair.core.health import EntityHealth
 
 RunDag: TypeAlias = "Callable[[DAG], DagRun]"

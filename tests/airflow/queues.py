@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from servicebus_emulator.process import ServedNamespace
+    from servicebus_emulator import ServedNamespace
 
 __all__ = ["Peeked", "contents", "queue_names"]
 

@@ -35,3 +35,13 @@ async def sdk(contoso: HostedNamespace) -> AsyncIterator[Talk]:
 def queue(contoso: HostedNamespace) -> str:
     """The path of a new queue."""
     return contoso.namespace.create_queue(QueueDescription(f"flights/{next(_numbers)}")).path
+
+
+@pytest_asyncio.fixture
+async def broken() -> AsyncIterator[HostedNamespace]:
+    async with Emulator(["contoso"]) as emulator:
+        hosted = emulator["contoso"]
+        for path in ("flights", "calm"):
+            hosted.namespace.create_queue(QueueDescription(path))
+        yield hosted
+        hosted.clear_faults()

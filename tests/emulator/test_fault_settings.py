@@ -194,9 +194,11 @@ def test_faults_of_the_command_line_and_a_file_are_there_when_it_is_ready(tmp_pa
     command = [sys.executable, "-m", "servicebus_emulator", "--amqp-port", "0", "--admin-port", "0", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         assert process.stdout is not None
-        admin = process.stdout.readline().split("admin=")[1].strip()
-        listed = call(f"http://{admin}/$faults")["faults"]
-        process.terminate()
+        ready = dict(word.split("=", 1) for word in process.stdout.readline().split()[1:])
+        try:
+            listed = call(f"http://{ready['admin']}/$faults")["faults"]
+        finally:
+            process.terminate()
     assert [(each["kind"], each["on"]) for each in listed] == [("reset", ["settle"]), ("server-busy", ["send"])]
 
 

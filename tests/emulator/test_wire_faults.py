@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import warnings
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 
 import pytest
-from azure.servicebus import ServiceBusMessage, ServiceBusReceivedMessage
-from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
+from azure.servicebus import ServiceBusMessage
 from azure.servicebus.exceptions import (
     MessageLockLostError,
     MessageSizeExceededError,
@@ -25,13 +23,10 @@ from azure.servicebus.exceptions import (
     ServiceBusServerBusyError,
 )
 
-from servicebus_emulator import Emulator, Fault, FaultKind, HostedNamespace, Operation
+from servicebus_emulator import Fault, FaultKind, HostedNamespace, Operation
 from servicebus_emulator.amqp import packets
-from servicebus_emulator.engine.descriptions import QueueDescription
-from servicebus_emulator.engine.entities import QueueEntity
 from servicebus_emulator.faults import FaultError
-
-PATIENCE = 8
+from tests.emulator.broken import PATIENCE, client_of, held, receive, send
 
 
 @pytest.fixture(autouse=True)
@@ -41,40 +36,6 @@ def collect_what_the_client_leaks() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
-
-
-@pytest.fixture
-async def broken() -> AsyncIterator[HostedNamespace]:
-    async with Emulator(["contoso"]) as emulator:
-        hosted = emulator["contoso"]
-        for path in ("flights", "calm"):
-            hosted.namespace.create_queue(QueueDescription(path))
-        yield hosted
-        hosted.clear_faults()
-
-
-@asynccontextmanager
-async def client_of(hosted: HostedNamespace, *, retries: int = 0) -> AsyncIterator[ServiceBusClient]:
-    client = ServiceBusClient.from_connection_string(hosted.connection_string, retry_total=retries)
-    try:
-        yield client
-    finally:
-        hosted.clear_faults()
-        await asyncio.wait_for(client.close(), PATIENCE)
-
-
-async def send(sender: ServiceBusSender, text: str = "x", *, timeout: float = 3) -> None:
-    await asyncio.wait_for(sender.send_messages(ServiceBusMessage(text), timeout=timeout), PATIENCE)
-
-
-async def receive(receiver: ServiceBusReceiver, *, wait: float = 2) -> list[ServiceBusReceivedMessage]:
-    return await asyncio.wait_for(receiver.receive_messages(10, max_wait_time=wait), PATIENCE)
-
-
-def held(hosted: HostedNamespace, path: str = "flights") -> int:
-    entity = hosted.namespace.find(path)
-    assert isinstance(entity, QueueEntity)
-    return entity.main.active_count
 
 
 REJECTED = [

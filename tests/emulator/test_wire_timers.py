@@ -22,7 +22,7 @@ async def patient(**seconds: float | None) -> AsyncIterator[HostedNamespace]:
     never: dict[str, Any] = dict.fromkeys(
         ("opening_seconds", "link_idle_seconds", "unlinked_seconds", "silence_seconds")
     )
-    async with Emulator(["contoso"], patience=Patience(**{**never, **seconds})) as emulator:
+    async with Emulator(["contoso"], open=True, patience=Patience(**{**never, **seconds})) as emulator:
         emulator["contoso"].namespace.create_queue(QueueDescription("flights"))
         yield emulator["contoso"]
 

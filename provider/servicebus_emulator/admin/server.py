@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["AdminServer", "build_application"]
 
 _MAX_BODY: Final = 1024 * 1024
+_SECONDS_TO_FINISH: Final = 0.5
 _DEFAULT_CLOCK: Final = SystemClock()
 _DEFAULT_PATIENCE: Final = Patience()
 
@@ -124,7 +125,7 @@ class AdminServer:
         door = Door(make=self.make_handler, tls=tls, seconds=patience.greeting_seconds, counts=self.counts)
         self._listener: Final = Listener(host, port=port, door=door)
         application = build_application(namespace, guard=guard, clock=clock, trouble=trouble, pages=pages)
-        self._runner: Final = web.AppRunner(application, access_log=None)
+        self._runner: Final = web.AppRunner(application, access_log=None, shutdown_timeout=_SECONDS_TO_FINISH)
 
     @property
     def port(self) -> int:
@@ -161,7 +162,7 @@ class AdminServer:
         _log.info("namespace %s: administration on http(s)://%s:%d", self._namespace.name, self._host, self.port)
 
     async def stop(self) -> None:
-        """Stop listening and let requests in flight finish. Stopping twice, or unstarted, does nothing."""
+        """Stop listening; requests in flight have half a second. Stopping twice, or unstarted, does nothing."""
         self._listener.close()
         await self._runner.cleanup()
 

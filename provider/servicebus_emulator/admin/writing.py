@@ -20,6 +20,7 @@ from servicebus_emulator.engine.descriptions import (
     SubscriptionDescription,
     TopicDescription,
 )
+from servicebus_emulator.logs import event
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -68,7 +69,7 @@ class Writer:
                 created = self._namespace.create_topic(
                     self._rules.completed(decode(element, kind=TopicDescription, given={"path": path}))
                 )
-        _log.info("namespace %s: created %s", self._namespace.name, _label(created))
+        self._log_change("created", _label(created), entity=created.path)
         return created
 
     def update(self, resource: Entity | Subscription, *, document: bytes) -> Description:
@@ -105,7 +106,7 @@ class Writer:
                 updated = self._namespace.update_topic(
                     self._rules.completed(decode(element, kind=TopicDescription, given=given))
                 )
-        _log.info("namespace %s: updated %s", self._namespace.name, _label(updated))
+        self._log_change("updated", _label(updated), entity=updated.path)
         return updated
 
     def put_rule(self, resource: Rule, *, document: bytes, update: bool) -> None:
@@ -134,7 +135,7 @@ class Writer:
 
     def _log_rule(self, what: str, rule: Rule) -> None:
         path = f"{rule.topic}/Subscriptions/{rule.subscription}"
-        _log.info("namespace %s: %s rule %s of %s", self._namespace.name, what, rule.name, path)
+        self._log_change(what, f"rule {rule.name} of {path}", entity=path, rule=rule.name)
 
     def delete(self, resource: Entity | Subscription) -> None:
         """Delete an entity with all that it holds.
@@ -152,7 +153,11 @@ class Writer:
                     self._namespace.delete_queue(path)
                 else:
                     self._namespace.delete_topic(path)
-        _log.info("namespace %s: deleted %s", self._namespace.name, _label(doomed))
+        self._log_change("deleted", _label(doomed), entity=doomed.path)
+
+    def _log_change(self, what: str, of: str, **fields: str) -> None:
+        name = self._namespace.name
+        _log.info("namespace %s: %s %s", name, what, of, extra=event(what, namespace=name, **fields))
 
 
 def _label(description: Description) -> str:

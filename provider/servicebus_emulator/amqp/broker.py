@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from servicebus_emulator.amqp.trouble import Breakable, Trouble
 from servicebus_emulator.engine.clock import Clock
@@ -24,9 +24,12 @@ from servicebus_emulator.engine.journal import JournalError
 from servicebus_emulator.engine.namespace import Namespace
 from servicebus_emulator.engine.queue import MessageQueue
 from servicebus_emulator.engine.sessions import SessionHold
+from servicebus_emulator.logs import event
 from servicebus_emulator.security.guard import Guard
 
 __all__ = ["Attached", "Broker", "Carrier", "Receiver", "SessionWaiter"]
+
+_MOST_CONDITIONS: Final = 50
 
 _log = logging.getLogger(__name__)
 
@@ -108,6 +111,7 @@ class Broker:
     :param trouble: the namespace's faults.
     :param guard: checks what clients may do.
     :param on_failure: called when the state can no longer be made durable; nothing was answered that was not.
+    :ivar refusals: how often clients were refused something, by AMQP condition; faults are counted by themselves.
     """
 
     def __init__(
@@ -135,6 +139,7 @@ class Broker:
         self._carriers: set[Carrier] = set()
         self._dirty: set[Carrier] = set()
         self._links: set[Attached] = set()
+        self.refusals: Counter[str] = Counter()
         self._receivers: dict[Timed, deque[Receiver]] = {}
         self._waiters: dict[Timed, deque[SessionWaiter]] = {}
         self._by_hold: dict[SessionHold, Receiver] = {}
@@ -169,6 +174,11 @@ class Broker:
         self._answers.append((carrier, action))
         self.wake()
 
+    def note_refusal(self, error: BrokerError) -> None:
+        """Count what a client was refused, by its condition."""
+        known = error.condition in self.refusals or len(self.refusals) < _MOST_CONDITIONS
+        self.refusals[error.condition if known else "other"] += 1
+
     def call_later(self, milliseconds: int, action: Callable[[], None]) -> asyncio.TimerHandle:
         """Run `action` after a while."""
         return self._loop.call_later(milliseconds / 1000, action)
@@ -180,6 +190,16 @@ class Broker:
             self.wake()
 
     # Connections and links
+
+    @property
+    def connection_count(self) -> int:
+        """How many connections there are."""
+        return len(self._carriers)
+
+    @property
+    def link_count(self) -> int:
+        """How many links to entities there are."""
+        return len(self._links)
 
     def opened(self, carrier: Carrier) -> None:
         """Register a connection."""
@@ -265,7 +285,9 @@ class Broker:
             action()
             carrier.frame()
         except Exception:  # noqa: BLE001 - one client's trouble must not keep the others from their answers
-            _log.exception("namespace %s: an answer failed, its connection is dropped", self.namespace.name)
+            name = self.namespace.name
+            about = event("answer-failed", namespace=name)
+            _log.exception("namespace %s: an answer failed, its connection is dropped", name, extra=about)
             carrier.abort()
         else:
             self._dirty.add(carrier)
@@ -327,7 +349,9 @@ class Broker:
 
     def _fail(self, error: JournalError) -> None:
         self._stopped = True
-        _log.critical("namespace %s: cannot store its state and stops: %s", self.namespace.name, error)
+        name = self.namespace.name
+        about = event("store-failed", namespace=name)
+        _log.critical("namespace %s: cannot store its state and stops: %s", name, error, extra=about)
         for carrier in tuple(self._carriers):
             carrier.abort()
         self._on_failure(error)

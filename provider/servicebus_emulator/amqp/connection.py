@@ -358,6 +358,7 @@ class AmqpConnection(asyncio.Protocol):
         try:
             end = self._attach(self, link)
         except BrokerError as error:
+            self.broker.note_refusal(error)
             self.refuse_attach(link, error=error)
             return
         if end is not None:

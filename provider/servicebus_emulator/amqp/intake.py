@@ -97,6 +97,7 @@ class Intake:
         try:
             self._store(data, size=size)
         except BrokerError as error:
+            self._broker.note_refusal(error)
             return partial(proton.reject, delivery, error=error)
         return partial(proton.accept, delivery)
 

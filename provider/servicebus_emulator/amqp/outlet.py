@@ -138,6 +138,7 @@ class Outlet:
         try:
             return self._carry_out(delivery, state=state)
         except BrokerError as error:
+            self._broker.note_refusal(error)
             return partial(proton.reject, delivery, error=error)
 
     def _spoil(self, struck: Armed, delivery: proton.Handle, *, state: int) -> None:

@@ -195,6 +195,7 @@ class RequestEnd:
         try:
             answer = self._carry_out(request)
         except BrokerError as error:
+            self._connection.broker.note_refusal(error)
             answer = self._refusal(error)
         return self._replying(delivery, request, answer)
 

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import os
 import signal
+from collections import Counter
 from collections.abc import Callable
 from itertools import count
 from typing import TYPE_CHECKING, Protocol
@@ -27,6 +28,7 @@ from servicebus_emulator.faults import (
     pace_of,
     strike,
 )
+from servicebus_emulator.logs import event
 
 if TYPE_CHECKING:
     from servicebus_emulator.engine.clock import Clock
@@ -88,6 +90,7 @@ class Trouble:
     :param clock: the clock on which faults end.
     :param seed: from which the luck of faults comes that do not always strike.
     :ivar kill: ends the process.
+    :ivar strikes: how often faults struck an operation, by kind, those that are over or cleared included.
     """
 
     def __init__(
@@ -97,6 +100,7 @@ class Trouble:
         self._clock = clock
         self._seed = seed
         self.kill = kill
+        self.strikes: Counter[FaultKind] = Counter()
         self._numbers = count(1)
         self._armed: tuple[Armed, ...] = ()
         self._connections: dict[Breakable, str | None] = {}
@@ -124,7 +128,13 @@ class Trouble:
         until = None if fault.duration is None else self._clock.now() + round(fault.duration * 1000)
         armed = Armed(id=str(next(self._numbers)), fault=fault, until=until, seed=self._seed)
         self._armed = (*self.armed, armed)
-        _log.warning("namespace %s: fault %s set: %s", self._namespace, armed.id, fault.kind)
+        _log.warning(
+            "namespace %s: fault %s set: %s",
+            self._namespace,
+            armed.id,
+            fault.kind,
+            extra=event("fault-set", namespace=self._namespace, entity=fault.entity, fault=armed.id, kind=fault.kind),
+        )
         self._apply()
         return armed
 
@@ -139,6 +149,14 @@ class Trouble:
                 each.id,
                 each.fault.kind,
                 each.strikes,
+                extra=event(
+                    "fault-cleared",
+                    namespace=self._namespace,
+                    entity=each.fault.entity,
+                    fault=each.id,
+                    kind=each.fault.kind,
+                    strikes=each.strikes,
+                ),
             )
         self._apply()
         return cleared
@@ -170,6 +188,7 @@ class Trouble:
             return None
         struck, self._armed = strike(self._armed, operation=operation, entity=entity, now=self._clock.now())
         if struck is not None:
+            self.strikes[struck.fault.kind] += 1
             _log.info(
                 "namespace %s: fault %s strikes: %s on %s, entity=%r",
                 self._namespace,
@@ -177,6 +196,14 @@ class Trouble:
                 struck.fault.kind,
                 operation,
                 entity,
+                extra=event(
+                    "fault-struck",
+                    namespace=self._namespace,
+                    entity=entity,
+                    fault=struck.id,
+                    kind=struck.fault.kind,
+                    operation=operation,
+                ),
             )
         return struck
 

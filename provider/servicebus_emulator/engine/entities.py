@@ -27,6 +27,8 @@ from servicebus_emulator.engine.schedule import Schedule
 from servicebus_emulator.engine.settings import QueueSettings, milliseconds, shortest
 from servicebus_emulator.engine.shelf import Shelf
 from servicebus_emulator.engine.sql.errors import SqlEvaluationError
+from servicebus_emulator.engine.tally import Tally
+from servicebus_emulator.logs import event
 
 __all__ = ["Entity", "QueueEntity", "SubQueue", "SubscriptionEntity", "TopicEntity", "locate_queue"]
 
@@ -129,6 +131,13 @@ class _Receivable(Entity):
     def size_in_bytes(self) -> int:
         """Bytes of all messages."""
         return sum(queue.size_in_bytes for queue in self.parts())
+
+    def tally(self) -> Tally:
+        """Return what happened in the queue and its sub-queues."""
+        together = Tally()
+        for queue in self.parts():
+            together.add(queue.tally)
+        return together
 
     def counts(self) -> MessageCounts:
         """Return how many messages there are, by where they wait."""
@@ -272,6 +281,7 @@ class SubscriptionEntity(_Receivable):
     def _deliver(self, content: Content, *, origin: int, time_to_live: int | None, journey: Journey | None) -> None:
         number = self.sequence.next()
         if self.description.requires_session and content.session_id is None:
+            self.main.tally.dead_lettered += 1
             self.part(SubQueue.DEAD_LETTER).add(
                 content, number=number, time_to_live=None, origin=origin, dead_letter=_NO_SESSION, journey=journey
             )
@@ -280,8 +290,10 @@ class SubscriptionEntity(_Receivable):
 
     def _reject(self, content: Content, *, error: SqlEvaluationError, origin: int, journey: Journey | None) -> None:
         if not self.description.dead_lettering_on_filter_evaluation_exceptions:
-            _log.warning("subscription %s: passed over a message: %s", self.description.path, error)
+            about = event("message-passed-over", entity=self.description.path)
+            _log.warning("subscription %s: passed over a message: %s", self.description.path, error, extra=about)
             return
+        self.main.tally.dead_lettered += 1
         self.part(SubQueue.DEAD_LETTER).add(
             content,
             number=self.sequence.next(),

@@ -107,6 +107,7 @@ class Forwarder:
             else:
                 return True
         message.dead_letter = mark
+        entity.main.tally.dead_lettered += 1
         entity.part(SubQueue.TRANSFER_DEAD_LETTER).receive_dead(message)
         return False
 

@@ -130,22 +130,26 @@ class MessageQueue(Stock):
         """Remove a locked message: it is done with."""
         self.advance()
         self._remove(self._unlock(token))
+        self.tally.completed += 1
 
     def abandon(self, token: bytes) -> None:
         """Give a locked message back, counting a delivery."""
         self.advance()
         self._give_back(self._unlock(token), counted=True)
+        self.tally.abandoned += 1
 
     def release(self, token: bytes) -> None:
         """Give a locked message back as if it had not been delivered."""
         self.advance()
         self._give_back(self._unlock(token), counted=False)
+        self.tally.released += 1
 
     def defer(self, token: bytes) -> None:
         """Set a locked message aside; from now on it is received by sequence number only."""
         self.advance()
         message = self._unlock(token)
         message.state = MessageState.DEFERRED
+        self.tally.deferred += 1
         self._context.journal.change(self.key, message)
         if self._is_expired(message):
             self._expire(message)
@@ -161,6 +165,7 @@ class MessageQueue(Stock):
                 "messages of a dead-letter queue cannot be dead-lettered; complete or abandon them"
             )
         self._bury(self._unlock(token), mark=DeadLetterMark(reason, description), grave=self._dead_letters)
+        self.tally.rejected += 1
 
     # Sessions
 
@@ -248,8 +253,10 @@ class MessageQueue(Stock):
             self._start_life(message, time_to_live=message.content.time_to_live)
             self._wait(message)
         for token in self._lock_expiry.pop_due(now):
+            self.tally.locks_lost += 1
             self._give_back(self._unlock(token), counted=True)
         for hold in self._sessions.expired(now):
+            self.tally.locks_lost += 1
             self._end_session(hold, counted=True)
             self._context.effects.lost(hold)
         for number in self._expiry.pop_due(now):
@@ -267,7 +274,9 @@ class MessageQueue(Stock):
     def _hand_out(self, messages: list[Message], *, hold: SessionHold | None, delete: bool) -> None:
         if len(messages) == 0:
             return
+        self.tally.delivered += len(messages)
         if delete:
+            self.tally.deleted += len(messages)
             for message in messages:
                 self._remove(message)
             return

@@ -23,13 +23,17 @@ class Reception:
 
     :param entity: the entity's key in the journal.
     :ivar history: which messages were taken in lately; None where duplicates are not detected.
+    :ivar accepted: how many messages senders were told to be accepted since the process began.
+    :ivar duplicates: how many of these were dropped.
     """
 
-    __slots__ = ("_deliver_pings", "_description", "history")
+    __slots__ = ("_deliver_pings", "_description", "accepted", "duplicates", "history")
 
     def __init__(self, entity: int, *, description: QueueDescription | TopicDescription, context: Context) -> None:
         self._description = description
         self._deliver_pings = context.deliver_pings
+        self.accepted = 0
+        self.duplicates = 0
         self.history: History | None = None
         if description.requires_duplicate_detection:
             self.history = History(entity, window=_window_of(description), context=context)
@@ -48,8 +52,10 @@ class Reception:
         """
         fresh = contents if self.history is None else self.history.fresh(contents)
         admit(fresh, description=self._description, size_in_bytes=size_in_bytes)
+        self.accepted += len(contents)
         if self.history is not None:
             self.history.remember(fresh)
+            self.duplicates += len(contents) - len(fresh)
         if self._deliver_pings or not any(content.ping for content in fresh):
             return fresh
         return [content for content in fresh if not content.ping]

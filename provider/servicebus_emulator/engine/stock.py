@@ -19,6 +19,7 @@ from servicebus_emulator.engine.schedule import Schedule
 from servicebus_emulator.engine.sessions import SessionHold
 from servicebus_emulator.engine.settings import QueueSettings, shortest
 from servicebus_emulator.engine.shelf import Shelf
+from servicebus_emulator.engine.tally import Tally
 
 __all__ = ["Stock"]
 
@@ -28,6 +29,7 @@ class Stock(ABC):
 
     :ivar key: the queue's key in the journal.
     :ivar settings: may be replaced at any time, except `requires_session`.
+    :ivar tally: what happened here.
     :param dead_letters: where dead messages go; None for a dead-letter queue, whose messages neither
         expire nor run out of deliveries.
     """
@@ -50,6 +52,7 @@ class Stock(ABC):
         self._line = Line()
         self._session_lines = SessionLines() if settings.requires_session else None
         self._expiry: Agenda[int] = Agenda()
+        self.tally = Tally()
         self._onward: Callable[[Message], bool] | None = None
 
     @abstractmethod
@@ -209,6 +212,7 @@ class Stock(ABC):
         return message.expires_at is not None and message.expires_at <= self._context.clock.now()
 
     def _expire(self, message: Message) -> None:
+        self.tally.expired += 1
         if self.settings.dead_letter_on_expiry and self._dead_letters is not None:
             mark = DeadLetterMark("TTLExpiredException", "The message expired and was dead lettered.")
             self._bury(message, mark=mark, grave=self._dead_letters)
@@ -219,6 +223,7 @@ class Stock(ABC):
         self._shelf.remove(message)
         self._expiry.discard(message.number)
         message.dead_letter = mark
+        self.tally.dead_lettered += 1
         grave.receive_dead(message)
 
     def _remove(self, message: Message) -> None:

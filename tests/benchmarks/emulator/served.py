@@ -11,7 +11,8 @@ from typing import Final
 
 import psutil
 
-from servicebus_emulator.process import EmulatorProcess, ServedNamespace
+from servicebus_emulator.process import EmulatorProcess
+from servicebus_emulator.served import ServedNamespace
 
 __all__ = ["NAMESPACE", "QUEUES", "Served", "configuration", "serve"]
 

@@ -1,0 +1,97 @@
+"""What the emulator writes to its log: one event per line, as text or as JSON, and never a key or a token."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, Final, TextIO
+
+__all__ = ["JsonFormatter", "LogFormat", "TextFormatter", "configure", "event", "masked"]
+
+_PACKAGE: Final = "servicebus_emulator."
+# The value of a key, of a signature within a token, and of a token within a header.
+_SECRETS: Final = (
+    re.compile(r"(SharedAccessKey=)[^;\s\"'\\]+", re.IGNORECASE),
+    re.compile(r"(\bsig=)[^&\s\"'\\]+", re.IGNORECASE),
+    re.compile(r"(\bBearer )[^\s\"'\\]+", re.IGNORECASE),
+)
+
+
+class LogFormat(StrEnum):
+    """How events are written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def event(name: str, **fields: Any) -> dict[str, Any]:
+    """Return what is given to a logging call as `extra`.
+
+    :param name: what happened, in the words of the log's reader, such as ``fault-set``.
+    :param fields: namespace, entity, counts, durations; no bodies, no keys.
+    """
+    return {"event": name, "fields": {key: value for key, value in fields.items() if value is not None}}
+
+
+def masked(text: str) -> str:
+    """Return a text without the keys and tokens in it."""
+    for secret in _SECRETS:
+        text = secret.sub(r"\1***", text)
+    return text
+
+
+def configure(*, level: str, log_format: LogFormat, stream: TextIO | None = None) -> None:
+    """Write what is logged to a stream, one event per line.
+
+    :param level: the name of the lowest level that is written.
+    :param stream: None = standard error.
+    """
+    handler = logging.StreamHandler(sys.stderr if stream is None else stream)
+    handler.setFormatter(JsonFormatter() if log_format is LogFormat.JSON else TextFormatter())
+    logging.basicConfig(level=level, handlers=[handler], force=True)
+
+
+class TextFormatter(logging.Formatter):
+    """``2026-11-20T21:04:05.678Z INFO namespace contoso: created queue flights``; a traceback follows it indented."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the lines of an event."""
+        line = f"{_time_of(record)} {record.levelname} {record.getMessage()}"
+        traceback = _traceback_of(self, record)
+        text = line if traceback is None else f"{line}\n{traceback}"
+        return masked(text.replace("\n", "\n    "))
+
+
+class JsonFormatter(logging.Formatter):
+    """An object per line: ``time``, ``level``, ``event``, ``message``, and the fields of the event."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line of an event."""
+        document = {
+            "time": _time_of(record),
+            "level": record.levelname,
+            "event": getattr(record, "event", record.name.removeprefix(_PACKAGE)),
+            "message": record.getMessage(),
+            **getattr(record, "fields", {}),
+        }
+        traceback = _traceback_of(self, record)
+        if traceback is not None:
+            document["traceback"] = traceback
+        return json.dumps({key: _plain(value) for key, value in document.items()})
+
+
+def _time_of(record: logging.LogRecord) -> str:
+    moment = datetime.fromtimestamp(record.created, tz=UTC)
+    return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+
+
+def _traceback_of(formatter: logging.Formatter, record: logging.LogRecord) -> str | None:
+    return None if record.exc_info is None else formatter.formatException(record.exc_info)
+
+
+def _plain(value: object) -> object:
+    return value if isinstance(value, int | float) else masked(str(value))

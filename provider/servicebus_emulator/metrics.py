@@ -1,0 +1,203 @@
+"""``GET /metrics``: what a namespace does and holds, for Prometheus.
+
+Nothing is measured for its own sake: whoever works keeps plain counters, a batch or a settlement at a time, and they
+are read, with the counts and sizes of all entities, when somebody asks. An entity has its own series up to
+:data:`MOST_ENTITIES`, in the order of their paths; the others are summed up under the name ``(other)``.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from aiohttp import web
+
+from servicebus_emulator.about import version
+from servicebus_emulator.admin.pages import Page
+from servicebus_emulator.engine.descriptions import MessageCounts
+from servicebus_emulator.engine.entities import QueueEntity, SubscriptionEntity, TopicEntity
+from servicebus_emulator.engine.tally import Tally
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+    from servicebus_emulator.amqp.broker import Broker
+    from servicebus_emulator.amqp.trouble import Trouble
+    from servicebus_emulator.engine.namespace import Namespace
+    from servicebus_emulator.store.sqlite import SqliteJournal
+
+__all__ = ["MOST_ENTITIES", "Sources", "metrics_page"]
+
+MOST_ENTITIES: Final = 500
+"""How many entities have series of their own."""
+
+_OTHER: Final = "(other)"
+_PREFIX: Final = "servicebus_emulator_"
+_STATES: Final = ("active", "scheduled", "dead_lettered", "transfer_dead_lettered")
+_OUTCOMES: Final = ("completed", "abandoned", "released", "deferred", "rejected", "deleted")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """Who knows something of a namespace.
+
+    :ivar journal: None when it is kept in memory only.
+    """
+
+    namespace: Namespace
+    broker: Broker
+    trouble: Trouble
+    journal: SqliteJournal | None
+
+
+@dataclass(slots=True)
+class _Figures:
+    """What there is to say of an entity, or of several together."""
+
+    active: int = 0
+    scheduled: int = 0
+    dead_lettered: int = 0
+    transfer_dead_lettered: int = 0
+    size: int = 0
+    accepted: int = 0
+    duplicates: int = 0
+
+    def count(self, counts: MessageCounts) -> None:
+        for state in _STATES:
+            setattr(self, state, getattr(self, state) + getattr(counts, state))
+
+
+def metrics_page(sources: Sources) -> Page:
+    """Return the page that Prometheus reads. The names and labels of its metrics are part of what users rely on."""
+
+    async def get(request: web.Request) -> web.Response:
+        # Not needed to get ready, and not cheap to import.
+        from prometheus_client import CollectorRegistry
+        from prometheus_client.exposition import choose_encoder
+
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(_Collector(sources))
+        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        return web.Response(body=encode(registry), headers={"Content-Type": content_type})
+
+    return Page(method="GET", path="/metrics", answer=get)
+
+
+class _Collector:
+    """Reads all figures once."""
+
+    def __init__(self, sources: Sources) -> None:
+        self._sources = sources
+        self._name = sources.namespace.name
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the metrics."""
+        yield self._gauge("build_info", "The version that runs", {"version": version()}, value=1)
+        yield self._gauge("connections", "AMQP connections that are open", {}, value=self._broker.connection_count)
+        yield self._gauge("links", "AMQP links to entities that are open", {}, value=self._broker.link_count)
+        yield from self._of_entities()
+        yield self._counter(
+            "refusals",
+            "What clients were refused, by AMQP condition",
+            {(("condition", condition),): count for condition, count in self._broker.refusals.items()},
+        )
+        yield self._counter(
+            "faults_struck",
+            "Operations that an injected fault struck",
+            {(("kind", str(kind)),): count for kind, count in self._sources.trouble.strikes.items()},
+        )
+        journal = self._sources.journal
+        if journal is not None:
+            yield self._counter("journal_commits", "Transactions made durable", {(): journal.commits})
+            yield self._counter("journal_commit_seconds", "Time that took", {(): journal.commit_seconds})
+
+    @property
+    def _broker(self) -> Broker:
+        return self._sources.broker
+
+    def _of_entities(self) -> Iterator[Metric]:
+        figures, tallies = self._figures()
+        held = self._empty_gauge("messages", "Messages that an entity holds, by state", ("entity", "state"))
+        size = self._empty_gauge("entity_size_bytes", "Bytes of the messages that an entity holds", ("entity",))
+        for path, each in figures.items():
+            size.add_metric([self._name, path], each.size)
+            for state in _STATES:
+                held.add_metric([self._name, path, state], getattr(each, state))
+        yield held
+        yield size
+        for name, text, attribute in (
+            ("messages_accepted", "Messages that senders were told to be accepted", "accepted"),
+            ("messages_duplicate", "Accepted messages that were dropped as duplicates", "duplicates"),
+        ):
+            yield self._counter(
+                name, text, {(("entity", path),): getattr(each, attribute) for path, each in figures.items()}
+            )
+        for name, text, attribute in (
+            ("messages_delivered", "Messages handed to receivers, each time", "delivered"),
+            ("messages_expired", "Messages whose time to live was over", "expired"),
+            ("messages_dead_lettered", "Messages that became dead letters, for whatever reason", "dead_lettered"),
+            ("locks_lost", "Locks of messages and sessions that ended by time", "locks_lost"),
+        ):
+            yield self._counter(
+                name, text, {(("entity", path),): getattr(tally, attribute) for path, tally in tallies.items()}
+            )
+        yield self._counter(
+            "messages_settled",
+            "Settlements by outcome; deleted is received and deleted",
+            {
+                (("entity", path), ("outcome", outcome)): getattr(tally, outcome)
+                for path, tally in tallies.items()
+                for outcome in _OUTCOMES
+            },
+        )
+
+    def _figures(self) -> tuple[dict[str, _Figures], dict[str, Tally]]:
+        figures: dict[str, _Figures] = defaultdict(_Figures)
+        tallies: dict[str, Tally] = defaultdict(Tally)
+        self._sources.namespace.advance()
+        for position, (path, entity) in enumerate(self._entities()):
+            label = path if position < MOST_ENTITIES else _OTHER
+            each = figures[label]
+            each.count(entity.counts())
+            each.size += entity.size_in_bytes
+            if isinstance(entity, TopicEntity):
+                # Its own, not those of its subscriptions, which are told by themselves.
+                each.size -= sum(subscription.size_in_bytes for subscription in entity.subscriptions.values())
+            else:
+                tallies[label].add(entity.tally())
+            if not isinstance(entity, SubscriptionEntity):
+                each.accepted += entity.reception.accepted
+                each.duplicates += entity.reception.duplicates
+        return figures, tallies
+
+    def _entities(self) -> Iterator[tuple[str, QueueEntity | TopicEntity | SubscriptionEntity]]:
+        namespace = self._sources.namespace
+        for queue in namespace.list_queues():
+            yield queue.path, namespace.find(queue.path)
+        for topic in namespace.list_topics():
+            yield topic.path, namespace.find(topic.path)
+            for subscription in namespace.list_subscriptions(topic.path):
+                yield subscription.path, namespace.find(subscription.path)
+
+    # Metrics, each with the namespace as its first label
+
+    def _empty_gauge(self, name: str, text: str, labels: tuple[str, ...]) -> GaugeMetricFamily:
+        from prometheus_client.core import GaugeMetricFamily
+
+        return GaugeMetricFamily(_PREFIX + name, text, labels=["namespace", *labels])
+
+    def _gauge(self, name: str, text: str, labels: dict[str, str], *, value: float) -> Metric:
+        metric = self._empty_gauge(name, text, tuple(labels))
+        metric.add_metric([self._name, *labels.values()], value)
+        return metric
+
+    def _counter(self, name: str, text: str, values: dict[tuple[tuple[str, str], ...], float]) -> CounterMetricFamily:
+        from prometheus_client.core import CounterMetricFamily
+
+        names = [label for label, _ in next(iter(values), ())]
+        metric = CounterMetricFamily(_PREFIX + name, text, labels=["namespace", *names])
+        for labels, value in values.items():
+            metric.add_metric([self._name, *(text for _, text in labels)], value)
+        return metric

@@ -1,0 +1,132 @@
+"""Fixtures for pytest: a namespace, or a pair of them, in real processes that a test may kill, freeze and restore.
+
+::
+
+    @pytest.mark.servicebus(queues=["flights"])
+    def test_it_survives(servicebus_pair):
+        servicebus_pair.primary.kill()
+        ...
+        servicebus_pair.primary.restore()
+
+Registered by the entry point ``servicebus_emulator``; nothing but this module is imported until a fixture is used.
+Each test has namespaces of its own. They keep their state on disk, so that a restored one has what was answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pytest
+
+if TYPE_CHECKING:
+    from servicebus_emulator.pair_of_processes import OwnNamespace, PairOfNamespaces
+
+__all__ = ["pytest_addoption", "pytest_configure", "servicebus_namespace", "servicebus_pair"]
+
+_TIMEOUT: Final = "servicebus_start_timeout"
+_LOG_LEVEL: Final = "servicebus_log_level"
+_MARKER: Final = "servicebus"
+_ALLOWED: Final[Mapping[str, type | tuple[type, ...]]] = {
+    "queues": (list, tuple),
+    "topics": dict,
+    "faults": (list, tuple),
+    "fault_seed": int,
+    "durable": bool,
+}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options of the configuration file."""
+    parser.addini(_TIMEOUT, "seconds in which an embedded Service Bus has to be ready", default="10")
+    parser.addini(_LOG_LEVEL, "what it logs to standard error: DEBUG, INFO, WARNING or ERROR", default="WARNING")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Describe the marker."""
+    config.addinivalue_line(
+        "markers",
+        f"{_MARKER}(queues=[...], topics={{topic: [subscription, ...]}}, faults=[...], fault_seed=0, durable=True):"
+        " what the namespace of the fixture servicebus_namespace, or the primary of servicebus_pair, begins with",
+    )
+
+
+@pytest.fixture
+def servicebus_namespace(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[OwnNamespace]:
+    """An embedded Service Bus with one namespace, in a process of its own.
+
+    Connect with its ``connection_string``; create entities, set faults, shift its time, kill, freeze and restore it.
+    """
+    with ExitStack() as running:
+        yield _start(running, "contoso", request=request, folder=tmp_path_factory.mktemp(_MARKER), marked=True)
+
+
+@pytest.fixture
+def servicebus_pair(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[PairOfNamespaces]:
+    """A primary and a secondary namespace, each in a process of its own: kill one, and the other goes on."""
+    from servicebus_emulator.pair_of_processes import PairOfNamespaces
+
+    folder = tmp_path_factory.mktemp(_MARKER)
+    with ExitStack() as running:
+        primary = _start(running, "contoso", request=request, folder=folder, marked=True)
+        secondary = _start(running, "contoso-dr", request=request, folder=folder, marked=False)
+        yield PairOfNamespaces(primary=primary, secondary=secondary)
+
+
+def _start(
+    running: ExitStack, name: str, *, request: pytest.FixtureRequest, folder: Path, marked: bool
+) -> OwnNamespace:
+    from servicebus_emulator.pair_of_processes import OwnNamespace
+    from servicebus_emulator.process import EmulatorProcess
+
+    wanted = _wanted(request) if marked else {}
+    process = EmulatorProcess(
+        [name],
+        data=folder if wanted.get("durable", True) else None,
+        faults=wanted.get("faults", ()),
+        fault_seed=wanted.get("fault_seed", 0),
+        allow_time_shift=True,
+        log_level=request.config.getini(_LOG_LEVEL),
+    )
+    running.callback(process.stop)
+    process.start(timeout=_seconds(request.config.getini(_TIMEOUT)))
+    namespace = OwnNamespace.of(process, name=name)
+    for path in wanted.get("queues", ()):
+        namespace.create_queue(path)
+    for topic, subscriptions in wanted.get("topics", {}).items():
+        namespace.create_topic(topic)
+        for subscription in subscriptions:
+            namespace.create_subscription(topic, subscription)
+    return namespace
+
+
+def _wanted(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Return what the nearest marker asks for."""
+    marker = request.node.get_closest_marker(_MARKER)
+    if marker is None:
+        return {}
+    if len(marker.args) > 0:
+        raise pytest.UsageError(f"marker {_MARKER} was given {marker.args!r}; allowed by name: {', '.join(_ALLOWED)}")
+    for name, value in marker.kwargs.items():
+        allowed = _ALLOWED.get(name)
+        if allowed is None:
+            raise pytest.UsageError(f"marker {_MARKER} has no {name!r}; allowed: {', '.join(_ALLOWED)}")
+        if not isinstance(value, allowed):
+            raise pytest.UsageError(f"marker {_MARKER}: {name} is {value!r}; allowed: {allowed}")
+    return dict(marker.kwargs)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise pytest.UsageError(f"{_TIMEOUT} is {text!r}; allowed: a number of seconds above 0")
+    return seconds

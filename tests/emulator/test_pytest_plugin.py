@@ -1,0 +1,185 @@
+"""Issue 3: fixtures that give a test a pair of namespaces, with faults at hand, in processes that really die."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import servicebus_emulator
+
+pytest_plugins = ["pytester"]
+
+PLUGIN = "servicebus_emulator.pytest_plugin"
+PROJECT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def inner(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """A project of its own that has the plugin, whether it is installed here or not."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("PYTHONPATH", str(PROJECT / "provider"))
+    pytester.makeini("[pytest]\naddopts = --strict-markers\nfilterwarnings = ignore::ResourceWarning\n")
+    return pytester
+
+
+def run(inner: pytest.Pytester, *arguments: str) -> pytest.RunResult:
+    return inner.runpytest_subprocess("-p", PLUGIN, *arguments, timeout=100)
+
+
+HEAD = """
+from datetime import timedelta
+
+import pytest
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
+from azure.servicebus.exceptions import (
+    MessageLockLostError, OperationTimeoutError, ServiceBusConnectionError, ServiceBusServerBusyError)
+from servicebus_emulator import Fault, FaultKind
+
+def client_of(namespace):
+    return ServiceBusClient.from_connection_string(namespace.connection_string, retry_total=0)
+
+def send(namespace, text, path="flights"):
+    with client_of(namespace) as client, client.get_queue_sender(path) as sender:
+        sender.send_messages(ServiceBusMessage(text), timeout=5)
+
+def receive(namespace, path="flights"):
+    with client_of(namespace) as client, client.get_queue_receiver(path) as receiver:
+        found = receiver.receive_messages(10, max_wait_time=2)
+        for message in found:
+            receiver.complete_message(message)
+        return [str(message) for message in found]
+"""
+
+
+def test_a_primary_is_killed_and_restored_with_what_it_had_and_the_secondary_goes_on(inner: pytest.Pytester):
+    inner.makepyfile(
+        HEAD
+        + """
+@pytest.mark.servicebus(queues=["flights"])
+def test_outage(servicebus_pair):
+    primary, secondary = servicebus_pair.primary, servicebus_pair.secondary
+    assert (primary.name, secondary.name) == ("contoso", "contoso-dr")
+    secondary.create_queue("flights")
+    send(primary, "before")
+    primary.kill()
+    with pytest.raises(ServiceBusConnectionError):
+        send(primary, "during")
+    send(secondary, "during")
+    primary.restore()
+    primary.restore()
+    send(primary, "after")
+    assert receive(primary) == ["before", "after"]
+    assert receive(secondary) == ["during"]
+"""
+    )
+    run(inner).assert_outcomes(passed=1)
+
+
+def test_a_primary_is_frozen_under_a_live_link_and_goes_on_when_restored(inner: pytest.Pytester):
+    inner.makepyfile(
+        HEAD
+        + """
+@pytest.mark.servicebus(queues=["flights"])
+def test_freeze(servicebus_pair):
+    primary = servicebus_pair.primary
+    with client_of(primary) as client, client.get_queue_sender("flights") as sender:
+        sender.send_messages(ServiceBusMessage("before"))
+        primary.freeze()
+        with pytest.raises(OperationTimeoutError):
+            sender.send_messages(ServiceBusMessage("during"), timeout=1)
+        primary.restore()
+    assert receive(primary)[0] == "before"
+"""
+    )
+    run(inner).assert_outcomes(passed=1)
+
+
+def test_each_test_has_a_namespace_of_its_own_with_what_its_marker_says(inner: pytest.Pytester):
+    inner.makepyfile(
+        HEAD
+        + """
+@pytest.mark.servicebus(queues=["flights"], topics={"news": ["all"]}, durable=False,
+                        faults=[Fault(kind=FaultKind.SERVER_BUSY, count=1)])
+def test_marked(servicebus_namespace):
+    with pytest.raises(ServiceBusServerBusyError):
+        send(servicebus_namespace, "x")
+    send(servicebus_namespace, "x")
+    assert servicebus_namespace.faults[0]["strikes"] == 1
+    assert servicebus_namespace.health()["subscriptions"] == 1
+
+def test_unmarked(servicebus_namespace):
+    assert servicebus_namespace.health()["queues"] == 0
+    assert servicebus_namespace.faults == []
+
+@pytest.mark.servicebus(queues=["flights"])
+def test_time(servicebus_namespace):
+    send(servicebus_namespace, "x")
+    with client_of(servicebus_namespace) as client, client.get_queue_receiver("flights") as receiver:
+        (message,) = receiver.receive_messages(1, max_wait_time=5)
+        servicebus_namespace.shift_time(timedelta(minutes=2))
+        with pytest.raises(MessageLockLostError):
+            receiver.complete_message(message)
+"""
+    )
+    run(inner).assert_outcomes(passed=3)
+
+
+@pytest.mark.parametrize(
+    ("marker", "message"),
+    [
+        ('queue="flights"', "marker servicebus has no 'queue'; allowed: queues, topics, faults, fault_seed, durable"),
+        ('queues="flights"', "marker servicebus: queues is 'flights'; allowed:"),
+        ('"flights"', "marker servicebus was given ('flights',); allowed by name: queues"),
+    ],
+)
+def test_a_marker_that_cannot_be_is_refused_by_name_and_value(inner: pytest.Pytester, marker: str, message: str):
+    inner.makepyfile(
+        f"import pytest\n@pytest.mark.servicebus({marker})\ndef test_it(servicebus_namespace): raise AssertionError"
+    )
+    result = run(inner)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines([f"*{message.replace('[', '[[]')}*"])
+
+
+def test_its_patience_is_an_option_and_checked(inner: pytest.Pytester):
+    inner.makepyfile("def test_it(servicebus_namespace): raise AssertionError")
+    result = run(inner, "-o", "servicebus_start_timeout=never")
+    result.stdout.fnmatch_lines(["*servicebus_start_timeout is 'never'; allowed: a number of seconds above 0*"])
+
+
+def test_its_fixtures_are_documented(inner: pytest.Pytester):
+    result = run(inner, "--fixtures", "--strict-config")
+    result.stdout.fnmatch_lines(
+        [
+            "*servicebus_namespace*",
+            "*An embedded Service Bus with one namespace*",
+            "*servicebus_pair*",
+            "*A primary and*",
+        ]
+    )
+    result = run(inner, "--markers")
+    result.stdout.fnmatch_lines(["@pytest.mark.servicebus(queues=*"])
+
+
+def test_a_project_that_does_not_use_it_pays_for_nothing():
+    code = f"import sys, {PLUGIN}; print(sorted(n for n in sys.modules if n.startswith('servicebus_emulator')))"
+    command = [sys.executable, "-c", f"{code}; print({{'aiohttp', 'proton', 'azure.servicebus'}} & set(sys.modules))"]
+    ended = subprocess.run(command, cwd=PROJECT / "provider", capture_output=True, text=True, check=True)
+    assert ended.stdout == f"['servicebus_emulator', '{PLUGIN}']\nset()\n"
+
+
+def test_it_is_registered_with_pytest():
+    document = tomllib.loads((PROJECT / "pyproject.toml").read_text())
+    registered = document["project"]["entry-points"]["pytest11"]
+    assert [hasattr(import_module(place), "servicebus_pair") for place in registered.values()] == [True]
+
+
+def test_every_public_name_is_there_when_asked_for_and_no_other():
+    assert all(getattr(servicebus_emulator, name).__name__ == name for name in servicebus_emulator.__all__)
+    with pytest.raises(AttributeError, match="allowed: Emulator"):
+        _ = servicebus_emulator.Emulater
