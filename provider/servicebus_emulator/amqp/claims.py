@@ -114,7 +114,9 @@ class Claims:
         if len(self._held) == 0:
             return None
         now = self._guard.clock.now()
-        return min((grant.expires_at for grant in self._grants.values() if grant.expires_at > now), default=None)
+        ends = [grant.expires_at for grant in self._grants.values() if grant.expires_at > now]
+        # In the namespace's time: it may have been put forward, the time by which tokens are judged is not.
+        return self._namespace.now() + min(ends) - now if len(ends) > 0 else None
 
     def advance(self) -> None:
         """Detach the links that have lost their right."""

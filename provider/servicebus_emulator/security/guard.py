@@ -54,7 +54,7 @@ class Guard:
     :param namespace: its name, for messages.
     :param rules: its shared access rules.
     :param issuer: knows the bearer tokens that are good.
-    :ivar clock: what time it is.
+    :ivar clock: what time it is where tokens are made: it is not put forward with the namespace's.
     :ivar open: whether everybody is let in, unchecked.
     """
 
