@@ -183,6 +183,8 @@ def test_what_is_no_token_is_refused_and_not_repeated(text: str):
 
 def test_resources_lie_within_others_segment_by_segment():
     assert resource_path("sb://h:1/A%20b/") == "a b"
+    assert resource_path("https://[::1]:1/a?b#c") == "a"
+    assert resource_path("sb://[") == resource_path("") == resource_path("://") == ""
     assert is_within("a/b", resource="a")
     assert not is_within("ab", resource="a")
     assert not is_within("a", resource="a/b")

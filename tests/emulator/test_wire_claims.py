@@ -78,11 +78,22 @@ def refused(attach: Callable[[Raw], Any]) -> Callable[[Raw], str]:
     return step
 
 
-@pytest.mark.parametrize("node", ["flights", "nothing-here", "flights/$DeadLetterQueue", "flights/$management"])
-async def test_without_a_token_nothing_can_be_attached_but_the_place_to_bring_one(contoso: HostedNamespace, node: str):
-    [why] = await in_turn(contoso, refused(lambda raw: raw.connection.create_receiver(node)))
+@pytest.mark.parametrize(
+    ("address", "path"),
+    [
+        ("flights", "flights"),
+        ("nothing-here", "nothing-here"),
+        ("flights/$DeadLetterQueue", "flights/$deadletterqueue"),
+        ("flights/$management", "flights/$management"),
+        ("amqp://[/flights", "flights"),
+    ],
+)
+async def test_without_a_token_nothing_can_be_attached_but_the_place_to_bring_one(
+    contoso: HostedNamespace, address: str, path: str
+):
+    [why] = await in_turn(contoso, refused(lambda raw: raw.connection.create_receiver(address)))
     assert UNAUTHORIZED in why
-    assert f"Resource: 'sb://contoso/{node.lower()}'. No token was brought for it." in why.replace(node, node.lower())
+    assert f"Resource: 'sb://contoso/{path}'. No token was brought for it." in why
 
 
 async def test_a_token_that_is_not_good_is_answered_with_401_its_condition_and_why(
@@ -103,6 +114,7 @@ async def test_a_token_that_is_not_good_is_answered_with_401_its_condition_and_w
         ({"token": "nothing"}, 401, "MalformedToken"),
         ({"token": "nothing", "kind": BEARER_KIND}, 401, "InvalidSignature: the bearer token was not issued here"),
         ({"name": "sb://contoso/other"}, 401, "InvalidAudience"),
+        ({"name": "sb://["}, 401, "InvalidAudience"),
         ({"name": "sb://contoso"}, 401, "InvalidAudience"),
     ],
 )

@@ -93,7 +93,11 @@ class Claims:
         """
         if self._guard.open:
             return
-        self.require(rights, path=path)
+        try:
+            self.require(rights, path=path)
+        except BrokerError as error:
+            _log.warning("namespace %s: link refused: %s", self._namespace.name, error)
+            raise
         self._held[_identity(link)] = _Held(link, rights, path)
         self._namespace.remind(self)
 

@@ -1,21 +1,18 @@
 """Bearer tokens: JSON Web Tokens for clients that show their id and secret, and what such a token says.
 
-The tokens look like those of Microsoft Entra ID for an application (RFC 7519, RFC 7518 ES256; OAuth 2.0 client
-credentials, RFC 6749 section 4.4). The signing key is derived from the clients' secrets: processes that know the
-same clients accept each other's tokens, and their own after a restart, and nothing has to be stored.
+The tokens look like those of Microsoft Entra ID for an application (OAuth 2.0 client credentials, RFC 6749 section
+4.4). They are signed with a key that is derived from the clients' secrets: processes that know the same clients
+accept each other's tokens, and their own after a restart.
 """
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
-
-import jwt
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from servicebus_emulator.engine.descriptions import AccessRight
 from servicebus_emulator.engine.errors import Unauthorized
@@ -23,6 +20,7 @@ from servicebus_emulator.security.rules import ALL_RIGHTS
 
 if TYPE_CHECKING:
     from servicebus_emulator.engine.clock import Clock
+    from servicebus_emulator.security.signing import Signer
 
 __all__ = [
     "DEVELOPMENT_CLIENT",
@@ -43,11 +41,8 @@ MANAGEMENT: Final = "https://management.azure.com"
 """The audience of tokens for the ARM interface."""
 
 _AUDIENCES: Final = (SERVICE_BUS, MANAGEMENT)
-_ALGORITHM: Final = "ES256"
 _LIFETIME: Final = 3600
 _LONGEST: Final = 8192
-# The order of the group of P-256: private keys are 1 to one less (FIPS 186-5).
-_ORDER: Final = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 
 
 class Role(StrEnum):
@@ -137,7 +132,14 @@ class TokenIssuer:
         if len(self._clients) != len(clients):
             raise ValueError(f"clients are {[client.id for client in clients]}; allowed: each id once")
         self._clock: Final = clock
-        self._key: Final = _derived_key(clients)
+
+    @cached_property
+    def _signer(self) -> Signer:
+        # Not before it is needed: most who start a namespace never use it, and it takes a while to load.
+        from servicebus_emulator.security.signing import Signer
+
+        clients = sorted(self._clients.values(), key=lambda each: each.id)
+        return Signer(text for client in clients for text in (client.id, client.secret))
 
     def issue(self, client_id: str, secret: str, *, scope: str, tenant: str, issuer: str) -> IssuedToken:
         """Issue a token to a client.
@@ -168,7 +170,7 @@ class TokenIssuer:
             "roles": [client.role.value],
             "ver": "1.0",
         }
-        return IssuedToken(text=jwt.encode(claims, self._key, algorithm=_ALGORITHM), lifetime=_LIFETIME)
+        return IssuedToken(text=self._signer.sign(claims), lifetime=_LIFETIME)
 
     def check(self, token: str, *, audience: str) -> BearerClaims:
         """Return what a token says.
@@ -178,24 +180,7 @@ class TokenIssuer:
         """
         if len(self._clients) == 0 or len(token) > _LONGEST:
             raise Unauthorized("InvalidToken: no bearer token is accepted here that long, or none at all")
-        try:
-            claims = jwt.decode(
-                token,
-                self._key.public_key(),
-                algorithms=[_ALGORITHM],
-                # The times are checked below, on our own clock.
-                options={
-                    "require": ["appid", "aud", "exp"],
-                    "verify_aud": False,
-                    "verify_exp": False,
-                    "verify_iat": False,
-                    "verify_nbf": False,
-                },
-            )
-        except jwt.InvalidTokenError as error:
-            # Named by its class: its text may repeat parts of the token.
-            reason = type(error).__name__
-            raise Unauthorized(f"InvalidSignature: the bearer token was not issued here ({reason})") from None
+        claims = self._signer.claims_of(token)
         if str(claims.get("aud")).rstrip("/") != audience:
             raise Unauthorized(f"InvalidAudience: the bearer token is for someone else; allowed: {audience}")
         return self._in_time(claims)
@@ -212,14 +197,3 @@ class TokenIssuer:
 
     def _now(self) -> int:
         return self._clock.now() // 1000
-
-
-def _derived_key(clients: Sequence[Client]) -> ec.EllipticCurvePrivateKey:
-    digest = hashlib.sha512(b"servicebus_emulator bearer tokens")
-    for client in sorted(clients, key=lambda each: each.id):
-        for text in (client.id, client.secret):
-            encoded = text.encode()
-            digest.update(len(encoded).to_bytes(4, "big") + encoded)
-    # 512 bits modulo the order: the bias is negligible (FIPS 186-5, A.2.1).
-    secret = int.from_bytes(digest.digest(), "big") % (_ORDER - 1) + 1
-    return ec.derive_private_key(secret, ec.SECP256R1())

@@ -121,17 +121,18 @@ class Guard:
         shown = " and ".join(_shown(grant, now=now) for grant in of_path)
         raise Unauthorized(
             f"Unauthorized access. '{claims}' claim(s) are required to perform this operation."
-            f" Resource: 'sb://{self._namespace}/{path.strip('/')}'."
+            f" Resource: {self._address(path)}."
             f" {'No token was brought for it' if shown == '' else shown}."
         )
 
     def expired(self, path: str) -> Unauthorized:
         """Return what a client is told whose token ran out while it was using a resource."""
-        return Unauthorized(
-            f"ExpiredToken: the token is expired and was not renewed. Resource: 'sb://{self._namespace}/{path}'."
-        )
+        return Unauthorized(f"ExpiredToken: the token is expired and was not renewed. Resource: {self._address(path)}.")
 
     # Steps
+
+    def _address(self, path: str) -> str:
+        return repr(f"sb://{self._namespace}/{path.strip('/')}")
 
     def _signature_grant(self, token: str, *, path: str) -> Grant:
         signature = SharedAccessSignature.parse(token)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 __all__ = ["is_within", "resource_path", "resources_over"]
 
@@ -16,7 +16,8 @@ def resource_path(uri: str) -> str:
 
     :param uri: such as ``sb://127.0.0.1:5672/flights``, ``https://contoso/`` or ``contoso.example/flights``.
     """
-    path = urlsplit(uri).path if "://" in uri else uri.partition("/")[2]
+    path = uri.partition("://")[2] if "://" in uri else uri
+    path = path.partition("/")[2].partition("?")[0].partition("#")[0]
     return unquote(path).strip("/").casefold()
 
 
