@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ from azure.core.credentials import AzureNamedKeyCredential
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.exceptions import ServiceBusError
+from azure.servicebus.management import AuthorizationRule, ServiceBusAdministrationClient
+from proton import Message
+from proton.utils import BlockingConnection
 
 from servicebus_emulator import Emulator, EmulatorProcess
 from servicebus_emulator.config import ConfigError, parse_config
@@ -27,6 +31,7 @@ from servicebus_emulator.security.resources import is_within, resource_path, res
 from servicebus_emulator.security.rules import DEFAULT_KEY, ROOT_RULE
 from servicebus_emulator.security.sas import SharedAccessSignature, sign
 from servicebus_emulator.security.settings import KEY_VARIABLE, SECRET_VARIABLE, is_loopback
+from tests.emulator.transport import BlockingPlainTransport
 
 CANARY = "c4n4ry+/="
 
@@ -267,3 +272,40 @@ def test_a_process_of_ones_own_is_given_its_key_in_secret(tmp_path: Path):
 def test_clients_are_told_apart_by_their_ids():
     with pytest.raises(ValueError, match="each id once"):
         Emulator(["contoso"], clients=[Client(id="a", secret="x"), Client(id="a", secret="y")])
+
+
+def test_a_rule_that_was_made_outlives_the_end_of_its_process(tmp_path: Path):
+    given = AuthorizationRule(
+        type="SharedAccessAuthorizationRule",
+        claim_type="SharedAccessKey",
+        claim_value="None",
+        key_name="app",
+        rights=["Manage", "Send", "Listen"],
+        primary_key=CANARY,
+    )
+    with EmulatorProcess(["contoso"], data=tmp_path) as process:
+        with _administration(process["contoso"].admin_connection_string) as client:
+            client.create_queue("made", authorization_rules=[given])
+        process.kill()
+        process.start()
+        later = int(time.time()) + 60
+        token = sign("https://contoso/made", rule="app", key=CANARY, expires=later)
+        url = f"http://127.0.0.1:{process['contoso'].admin_port}/made?api-version=2021-05"
+        request = urllib.request.Request(url, headers={"Authorization": token})
+        with urllib.request.urlopen(request, timeout=5) as response:  # noqa: S310 - the same
+            assert CANARY in response.read().decode()
+
+
+def _administration(text: str) -> ServiceBusAdministrationClient:
+    return ServiceBusAdministrationClient.from_connection_string(text, transport=BlockingPlainTransport())
+
+
+def test_an_open_process_asks_nobody_for_a_token(tmp_path: Path):
+    file = tmp_path / "config.json"
+    file.write_text(config())
+    with EmulatorProcess(["contoso"], config=file, open=True) as process:
+        connection = BlockingConnection(
+            f"amqp://127.0.0.1:{process['contoso'].amqp_port}", timeout=5, allowed_mechs="ANONYMOUS"
+        )
+        connection.create_sender("flights").send(Message(body="x"))
+        connection.close()
