@@ -97,9 +97,18 @@ async def test_a_rule_of_a_queue_manages_that_queue_and_nothing_else(contoso: Ho
     headers = signed(resource="https://contoso/flights", rule="app", key=rule.primary_key)
     async with http.get(f"/flights?{VERSION}", headers=headers) as response:
         assert response.status == 200
-    for path in ("/other", "/$Resources/queues", "/"):
+    for path in ("/other", "/flights/delayed", "/$Resources/queues", "/"):
         async with http.get(f"{path}?{VERSION}", headers=headers) as response:
             assert response.status == 401
+
+
+async def test_a_token_for_one_queue_is_not_widened_by_the_host_that_a_request_names(
+    contoso: HostedNamespace, http: ClientSession
+):
+    contoso.namespace.create_queue(QueueDescription("other"))
+    headers = {**signed(resource="https://contoso/flights"), "Host": "x://y/flights"}
+    async with http.get(f"/other?{VERSION}", headers=headers) as response:
+        assert response.status in (400, 401)
 
 
 async def test_rules_that_the_official_client_gives_a_queue_are_checked_from_then_on(

@@ -27,7 +27,7 @@ from servicebus_emulator.config import ConfigError, parse_config
 from servicebus_emulator.engine.access import Key
 from servicebus_emulator.engine.errors import Unauthorized
 from servicebus_emulator.security.bearer import Client
-from servicebus_emulator.security.resources import is_within, resource_path, resources_over
+from servicebus_emulator.security.resources import entity_of, is_within, resource_path, resources_over
 from servicebus_emulator.security.rules import DEFAULT_KEY, ROOT_RULE
 from servicebus_emulator.security.sas import SharedAccessSignature, sign
 from servicebus_emulator.security.settings import KEY_VARIABLE, SECRET_VARIABLE, is_loopback
@@ -193,6 +193,8 @@ def test_resources_lie_within_others_segment_by_segment():
     assert is_within("a/b", resource="a")
     assert not is_within("ab", resource="a")
     assert not is_within("a", resource="a/b")
+    assert entity_of("t/subscriptions/s/rules/r") == entity_of("t/$management") == entity_of("t/subscriptions") == "t"
+    assert entity_of("a/b/$deadletterqueue/$management") == "a/b"
     assert list(resources_over("a/b/c")) == ["a/b/c", "a/b", "a", ""]
 
 

@@ -179,6 +179,21 @@ async def test_a_token_for_the_management_node_alone_does_not_open_the_queue(
     assert UNAUTHORIZED in why
 
 
+async def test_a_token_made_with_a_queues_rule_opens_no_queue_below_without_being_brought_for_it(
+    contoso: HostedNamespace, clock: ManualClock
+):
+    contoso.namespace.create_queue(QueueDescription("flights/delayed"))
+    rule = contoso.namespace.access_rules.put("app", rights=[AccessRight.LISTEN], path="flights")
+    answer, _, why = await in_turn(
+        contoso,
+        lambda raw: raw.bring(raw.token(lifetime=60, rule="app", key=rule.primary_key, clock=clock)),
+        lambda raw: raw.connection.create_receiver("flights/$DeadLetterQueue"),
+        refused(lambda raw: raw.connection.create_receiver("flights/delayed")),
+    )
+    assert answer["status-code"] == 202
+    assert UNAUTHORIZED in why
+
+
 async def test_a_link_outlives_its_first_token_when_a_second_is_brought_and_goes_with_the_last(
     contoso: HostedNamespace, clock: ManualClock
 ):

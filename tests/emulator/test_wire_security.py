@@ -151,6 +151,18 @@ async def test_a_token_for_one_queue_is_not_good_for_another_whose_name_begins_l
             await send(client, "flights2")
 
 
+async def test_a_rule_of_a_queue_opens_no_queue_whose_path_lies_below(contoso: HostedNamespace):
+    rule = rule_of(contoso, AccessRight.MANAGE, path="flights")
+    async with client_of(contoso, AzureSasCredential(token(contoso, "flights", lifetime=60, rule=rule))) as client:
+        await send(client)
+        with pytest.raises(ServiceBusAuthenticationError):
+            await send(client, "flights/delayed")
+    of_namespace = rule_of(contoso, AccessRight.SEND)
+    credential = AzureSasCredential(token(contoso, "flights", lifetime=60, rule=of_namespace))
+    async with client_of(contoso, credential) as client:
+        await send(client, "flights/delayed")
+
+
 async def test_a_rule_of_a_topic_opens_its_subscriptions_and_their_rules(contoso: HostedNamespace):
     rule = rule_of(contoso, AccessRight.SEND, AccessRight.LISTEN, path="delays")
     async with client_of(contoso, AzureNamedKeyCredential(rule.name, rule.primary_key)) as client:

@@ -170,7 +170,8 @@ class AdminServer:
 
 
 def _authorize(guard: Guard, *, request: web.Request) -> None:
-    path = resource_path(f"{request.host}{request.rel_url.raw_path}")
+    # Of the path alone: the client chooses the host, too.
+    path = resource_path(f"https://host{request.rel_url.raw_path}")
     guard.authorize(request.headers.get("Authorization"), path=path, rights=[AccessRight.MANAGE])
 
 

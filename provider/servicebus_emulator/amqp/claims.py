@@ -130,8 +130,9 @@ class Claims:
             self._connection.expel(held.link, error=self._guard.expired(held.path))
 
     def _end_of(self, held: _Held) -> int:
-        grants = self._over(held.path)
-        return max((grant.expires_at for grant in grants if not grant.rights.isdisjoint(held.rights)), default=0)
+        path = held.path.strip("/").casefold()
+        grants = [grant for grant in self._over(path) if grant.permits(held.rights, path=path, now=0)]
+        return max((grant.expires_at for grant in grants), default=0)
 
     def _over(self, path: str) -> list[Grant]:
         """Return the tokens that were brought for a resource, or for one around it."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from servicebus_emulator.engine.descriptions import AccessRight
 from servicebus_emulator.engine.errors import InvalidArgument, Unauthorized
 from servicebus_emulator.security.bearer import SERVICE_BUS, TokenIssuer
-from servicebus_emulator.security.resources import is_within, resource_path
+from servicebus_emulator.security.resources import entity_of, is_within, resource_path
 from servicebus_emulator.security.sas import SCHEME, SharedAccessSignature
 
 if TYPE_CHECKING:
@@ -34,18 +34,25 @@ class Grant:
     """What a good token permits.
 
     :ivar resource: the path below which it permits something (see :func:`resource_path`).
+    :ivar entity: the queue or topic that it is confined to, since the rule is its; None = it is not. Another queue may
+        well lie below its path.
     :ivar expires_at: when that ends (milliseconds since 1970).
     :ivar holder: who it was granted to, for messages: a rule or a client.
     """
 
     resource: str
+    entity: str | None = None
     rights: frozenset[AccessRight]
     expires_at: int
     holder: str
 
+    def covers(self, path: str) -> bool:
+        """Return whether what is at `path` is what it is about, or part of that."""
+        return is_within(path, resource=self.resource) and self.entity in (None, entity_of(path))
+
     def permits(self, rights: frozenset[AccessRight], *, path: str, now: int) -> bool:
         """Return whether it permits, at `path` and now, what any of these rights permits."""
-        return now < self.expires_at and is_within(path, resource=self.resource) and not self.rights.isdisjoint(rights)
+        return now < self.expires_at and self.covers(path) and not self.rights.isdisjoint(rights)
 
 
 class Guard:
@@ -114,7 +121,7 @@ class Guard:
         :raises Unauthorized: naming the claim, the resource, and whose token is not enough.
         """
         now, folded = self.clock.now(), path.strip("/").casefold()
-        of_path = [grant for grant in grants if is_within(folded, resource=grant.resource)]
+        of_path = [grant for grant in grants if grant.covers(folded)]
         if self.open or any(grant.permits(rights, path=folded, now=now) for grant in of_path):
             return
         claims = ", ".join(right.value for right in AccessRight if right in rights)
@@ -137,33 +144,37 @@ class Guard:
     def _signature_grant(self, token: str, *, path: str) -> Grant:
         signature = SharedAccessSignature.parse(token)
         resource = resource_path(signature.resource)
-        wanted = signature.rule.casefold()
-        candidates = [
-            (rule, place)
-            for place, rules in self._rules_for(resource)
-            for rule in rules
-            if rule.name.casefold() == wanted
-        ]
-        if len(candidates) == 0:
-            raise Unauthorized("InvalidSignature: the token has an invalid signature: its resource has no such rule")
-        good = [(rule, place) for rule, place in candidates if signature.is_signed_with(rule.keys)]
-        if len(good) == 0:
-            rule, place = candidates[0]
-            raise Unauthorized(
-                f"InvalidSignature: the token has an invalid signature: no key of rule {rule.name!r} of {place} made it"
-            )
+        rule, entity = self._rule_of(signature, resource=resource)
         if signature.expires * 1000 <= self.clock.now():
             ended = datetime.fromtimestamp(signature.expires, tz=UTC)
             raise Unauthorized(f"ExpiredToken: the token is expired. Expiration time: '{ended:%Y-%m-%d %H:%M:%SZ}'")
-        if not is_within(path, resource=resource):
-            raise Unauthorized("InvalidAudience: the token is for another resource than the one that is asked for")
-        rule, place = good[0]
-        return Grant(
+        grant = Grant(
             resource=path,
+            entity=entity,
             rights=rule.rights,
             expires_at=signature.expires * 1000,
-            holder=f"rule {rule.name!r} of {place}",
+            holder=f"rule {rule.name!r} of {_place(entity)}",
         )
+        if not is_within(path, resource=resource) or not grant.covers(path):
+            raise Unauthorized("InvalidAudience: the token is for another resource than the one that is asked for")
+        return grant
+
+    def _rule_of(self, signature: SharedAccessSignature, *, resource: str) -> tuple[AccessRule, str | None]:
+        """Return the rule with which a token was made, and the entity whose it is; None = the namespace's."""
+        entity, wanted = entity_of(resource), signature.rule.casefold()
+        # A token for the whole namespace is made with a rule of the namespace.
+        places: list[tuple[str | None, tuple[AccessRule, ...]]] = [(None, self._rules.list())]
+        if entity != "":
+            places.insert(0, (entity, self._rules.find(entity)))
+        named = [(rule, place) for place, rules in places for rule in rules if rule.name.casefold() == wanted]
+        if len(named) == 0:
+            raise Unauthorized("InvalidSignature: the token has an invalid signature: its resource has no such rule")
+        good = [(rule, place) for rule, place in named if signature.is_signed_with(rule.keys)]
+        if len(good) == 0:
+            rule, place = named[0]
+            of_rule = f"rule {rule.name!r} of {_place(place)}"
+            raise Unauthorized(f"InvalidSignature: the token has an invalid signature: no key of {of_rule} made it")
+        return good[-1]
 
     def _bearer_grant(self, token: str, *, path: str) -> Grant:
         claims = self.issuer.check(token, audience=SERVICE_BUS)
@@ -174,11 +185,9 @@ class Guard:
             holder=f"client {claims.client!r}, role {claims.role}",
         )
 
-    def _rules_for(self, resource: str) -> list[tuple[str, tuple[AccessRule, ...]]]:
-        places = [("the namespace", self._rules.list())]
-        # A token for the whole namespace is made with a rule of the namespace.
-        entity = resource.partition("/$")[0]
-        return places if entity == "" else [(repr(entity), self._rules.find(entity)), *places]
+
+def _place(entity: str | None) -> str:
+    return "the namespace" if entity is None else repr(entity)
 
 
 def _shown(grant: Grant, *, now: int) -> str:
