@@ -42,16 +42,28 @@ async def http(contoso: HostedNamespace) -> AsyncIterator[ClientSession]:
 @pytest.mark.parametrize(
     ("headers", "why"),
     [
-        ({}, "MissingToken: the Authorization header was not found"),
-        ({"Authorization": "Basic dXNlcjpwYXNz"}, "MalformedToken: the Authorization header is unreadable"),
-        ({"Authorization": "SharedAccessSignature sr=a&sig=b&se=c"}, "MalformedToken: the token has skn missing"),
-        ({"Authorization": "SharedAccessSignature sr=a&sig=b&se=c&skn=d"}, "MalformedToken: se is no time"),
+        ({}, "MissingToken: The authorization header was not found"),
+        ({"Authorization": "Basic dXNlcjpwYXNz"}, "MalformedToken: The authorization header is unreadable"),
+        ({"Authorization": "SharedAccessSignature sr=a&sig=b&se=c"}, "MalformedToken: The token has skn missing"),
+        (
+            {"Authorization": "SharedAccessSignature sr=a&sig=b&se=c&skn=d"},
+            "has an expiry se that is no time",
+        ),
         ({"Authorization": "SharedAccessSignature sr=a&sr=a&sig=b&se=1&skn=d"}, "a field given twice"),
-        ({"Authorization": "Bearer a.b.c"}, "InvalidSignature: the bearer token was not issued here"),
-        (signed(key="canary"), "InvalidSignature: the token has an invalid signature: no key of rule 'RootManage"),
-        (signed(rule="canary"), "InvalidSignature: the token has an invalid signature: its resource has no such rule"),
-        (signed(lifetime=-1), "ExpiredToken: the token is expired. Expiration time: '20"),
-        (signed(resource="https://contoso/other"), "InvalidAudience: the token is for another resource"),
+        (
+            {"Authorization": "Bearer a.b.c"},
+            "The token has an invalid signature. It was not issued here",
+        ),
+        (signed(key="canary"), "InvalidSignature: The token has an invalid signature. No key of rule 'RootManage"),
+        (
+            signed(rule="canary"),
+            "The token has an invalid signature. Its resource has no rule of that name",
+        ),
+        (signed(lifetime=-1), "ExpiredToken: The token is expired. Expiration time: '20"),
+        (
+            signed(resource="https://contoso/other"),
+            "InvalidAudience: The authorization header contains a token with a wrong",
+        ),
     ],
 )
 async def test_a_token_that_is_missing_or_not_good_is_answered_with_401_and_why(

@@ -101,7 +101,7 @@ async def test_a_token_that_is_not_good_is_answered_with_401_its_condition_and_w
 ):
     [answer] = await in_turn(contoso, lambda raw: raw.bring(raw.token(lifetime=60, key="canary", clock=clock)))
     assert (answer["status-code"], answer["error-condition"]) == (401, symbol(UNAUTHORIZED))
-    assert answer["status-description"].startswith("InvalidSignature: the token has an invalid signature: no key of")
+    assert answer["status-description"].startswith("InvalidSignature: The token has an invalid signature. No key of")
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,11 @@ async def test_a_token_that_is_not_good_is_answered_with_401_its_condition_and_w
         ({"kind": 7}, 400, "are to be strings"),
         ({"token": b"bytes"}, 400, "are to be strings"),
         ({"token": "nothing"}, 401, "MalformedToken"),
-        ({"token": "nothing", "kind": BEARER_KIND}, 401, "InvalidSignature: the bearer token was not issued here"),
+        (
+            {"token": "nothing", "kind": BEARER_KIND},
+            401,
+            "The token has an invalid signature. It was not issued here",
+        ),
         ({"name": "sb://contoso/other"}, 401, "InvalidAudience"),
         ({"name": "sb://["}, 401, "InvalidAudience"),
         ({"name": "sb://contoso"}, 401, "InvalidAudience"),
@@ -231,7 +235,7 @@ async def test_a_link_outlives_its_first_token_when_a_second_is_brought_and_goes
     )
     assert steps[2], "the first token is good"
     assert steps[4], "the second token is good"
-    assert "ExpiredToken: the token is expired and was not renewed. Resource: 'sb://contoso/flights'" in steps[5]
+    assert "ExpiredToken: The token is expired and was not renewed. Resource: 'sb://contoso/flights'" in steps[5]
     assert UNAUTHORIZED in steps[5]
 
 

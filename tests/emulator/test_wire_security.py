@@ -109,7 +109,7 @@ async def test_an_expired_token_is_no_authentication(contoso: HostedNamespace, c
     async with client_of(contoso, AzureSasCredential(token(contoso, "flights", lifetime=-1))) as client:
         with pytest.raises(ServiceBusAuthenticationError):
             await send(client)
-    assert "ExpiredToken: the token is expired" in caplog.text
+    assert "ExpiredToken: The token is expired" in caplog.text
 
 
 async def test_who_may_listen_may_not_send(contoso: HostedNamespace):

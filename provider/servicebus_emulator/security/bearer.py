@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from servicebus_emulator.engine.descriptions import AccessRight
-from servicebus_emulator.engine.errors import Unauthorized
+from servicebus_emulator.security.refusals import bad_signature, expired, wrong_audience
 from servicebus_emulator.security.rules import ALL_RIGHTS
 
 if TYPE_CHECKING:
@@ -179,20 +179,20 @@ class TokenIssuer:
         :raises Unauthorized: when it is none of ours, for someone else, or out of date; nothing of it is repeated.
         """
         if len(self._clients) == 0 or len(token) > _LONGEST:
-            raise Unauthorized("InvalidToken: no bearer token is accepted here that long, or none at all")
+            raise bad_signature("Bearer tokens as long, or any, are not accepted here")
         claims = self._signer.claims_of(token)
         if str(claims.get("aud")).rstrip("/") != audience:
-            raise Unauthorized(f"InvalidAudience: the bearer token is for someone else; allowed: {audience}")
+            raise wrong_audience(f"Allowed: {audience}")
         return self._in_time(claims)
 
     def _in_time(self, claims: dict[str, Any]) -> BearerClaims:
         expires, client_id = claims["exp"], str(claims["appid"])
         if not isinstance(expires, int) or expires <= self._now():
-            raise Unauthorized("ExpiredToken: the bearer token is expired; ask for a new one")
+            raise expired("; ask for a new one")
         # The role is that of the client now, not that of the time of issue.
         client = self._clients.get(client_id)
         if client is None:
-            raise Unauthorized("InvalidToken: the client of the bearer token is no longer known")
+            raise bad_signature("Its client is not known here")
         return BearerClaims(client=client_id, role=client.role, expires=expires)
 
     def _now(self) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from servicebus_emulator.engine.descriptions import AccessRight
 from servicebus_emulator.engine.errors import InvalidArgument, Unauthorized
 from servicebus_emulator.security.bearer import SERVICE_BUS, TokenIssuer
+from servicebus_emulator.security.refusals import bad_signature, expired, malformed, wrong_audience
 from servicebus_emulator.security.resources import entity_of, is_within, resource_path
 from servicebus_emulator.security.sas import SCHEME, SharedAccessSignature
 
@@ -87,7 +88,7 @@ class Guard:
         if token.casefold().startswith(f"{SCHEME.casefold()} "):
             return self._signature_grant(token, path=path)
         if kind == SIGNATURE_KIND:
-            raise Unauthorized(f"MalformedToken: the token is no shared access signature; it begins with '{SCHEME} '")
+            raise malformed(f"is no shared access signature; those begin with '{SCHEME} '")
         return self._bearer_grant(token, path=path)
 
     def authorize(self, header: str | None, *, path: str, rights: Iterable[AccessRight]) -> None:
@@ -102,7 +103,7 @@ class Guard:
             return
         wanted = frozenset(rights)
         if header is None or header.strip() == "":
-            raise Unauthorized("MissingToken: the Authorization header was not found; send a token in it")
+            raise Unauthorized("MissingToken: The authorization header was not found; send a token in it")
         folded = path.strip("/").casefold()
         scheme, _, credentials = header.strip().partition(" ")
         if scheme.casefold() == _BEARER:
@@ -110,7 +111,7 @@ class Guard:
         elif scheme.casefold() == SCHEME.casefold():
             grant = self._signature_grant(header, path=folded)
         else:
-            raise Unauthorized(f"MalformedToken: the Authorization header is unreadable; allowed: {SCHEME}, Bearer")
+            raise Unauthorized(f"MalformedToken: The authorization header is unreadable; allowed: {SCHEME}, Bearer")
         self.require([grant], rights=wanted, path=folded)
 
     def require(self, grants: Iterable[Grant], *, rights: frozenset[AccessRight], path: str) -> None:
@@ -134,7 +135,7 @@ class Guard:
 
     def expired(self, path: str) -> Unauthorized:
         """Return what a client is told whose token ran out while it was using a resource."""
-        return Unauthorized(f"ExpiredToken: the token is expired and was not renewed. Resource: {self._address(path)}.")
+        return expired(f" and was not renewed. Resource: {self._address(path)}.")
 
     # Steps
 
@@ -147,7 +148,7 @@ class Guard:
         rule, entity = self._rule_of(signature, resource=resource)
         if signature.expires * 1000 <= self.clock.now():
             ended = datetime.fromtimestamp(signature.expires, tz=UTC)
-            raise Unauthorized(f"ExpiredToken: the token is expired. Expiration time: '{ended:%Y-%m-%d %H:%M:%SZ}'")
+            raise expired(f". Expiration time: '{ended:%Y-%m-%d %H:%M:%SZ}'")
         grant = Grant(
             resource=path,
             entity=entity,
@@ -156,7 +157,7 @@ class Guard:
             holder=f"rule {rule.name!r} of {_place(entity)}",
         )
         if not is_within(path, resource=resource) or not grant.covers(path):
-            raise Unauthorized("InvalidAudience: the token is for another resource than the one that is asked for")
+            raise wrong_audience("It is for another resource")
         return grant
 
     def _rule_of(self, signature: SharedAccessSignature, *, resource: str) -> tuple[AccessRule, str | None]:
@@ -168,13 +169,13 @@ class Guard:
             places.insert(0, (entity, self._rules.find(entity)))
         named = [(rule, place) for place, rules in places for rule in rules if rule.name.casefold() == wanted]
         if len(named) == 0:
-            raise Unauthorized("InvalidSignature: the token has an invalid signature: its resource has no such rule")
+            raise bad_signature("Its resource has no rule of that name")
         good = [(rule, place) for rule, place in named if signature.is_signed_with(rule.keys)]
         if len(good) == 0:
             rule, place = named[0]
             of_rule = f"rule {rule.name!r} of {_place(place)}"
-            raise Unauthorized(f"InvalidSignature: the token has an invalid signature: no key of {of_rule} made it")
-        return good[-1]
+            raise bad_signature(f"No key of {of_rule} made it")
+        return good[0]
 
     def _bearer_grant(self, token: str, *, path: str) -> Grant:
         claims = self.issuer.check(token, audience=SERVICE_BUS)

@@ -13,7 +13,7 @@ from typing import Any, Final
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from servicebus_emulator.engine.errors import Unauthorized
+from servicebus_emulator.security.refusals import bad_signature
 
 __all__ = ["Signer"]
 
@@ -54,7 +54,7 @@ class Signer:
         except jwt.InvalidTokenError as error:
             # Named by its class: its text may repeat parts of the token.
             reason = type(error).__name__
-            raise Unauthorized(f"InvalidSignature: the bearer token was not issued here ({reason})") from None
+            raise bad_signature(f"It was not issued here ({reason})") from None
         return claims
 
 
