@@ -44,7 +44,7 @@ from servicebus_emulator.metrics import Sources, metrics_page
 from servicebus_emulator.security.bearer import Client, TokenIssuer
 from servicebus_emulator.security.guard import Guard
 from servicebus_emulator.security.rules import DEFAULT_KEY, ROOT_RULE
-from servicebus_emulator.security.settings import Security
+from servicebus_emulator.security.settings import Security, is_loopback
 from servicebus_emulator.store.sqlite import SqliteJournal
 
 __all__ = ["Emulator", "HostedNamespace", "connection_string"]
@@ -122,6 +122,8 @@ class HostedNamespace:
             _log.warning("namespace %s: the keys on disk, regenerated before, are used instead of those given", name)
         if config is not None:
             _create_entities(self.namespace, config=config)
+        if security.open and not is_loopback(host):
+            _log.warning("namespace %s: open: whoever reaches %s is let in, unchecked", name, host)
         guard = Guard(name, rules=self.namespace.access_rules, issuer=issuer, clock=clock.base, is_open=security.open)
         self._trouble = Trouble(name, clock=clock, seed=fault_seed)
         self._broker = Broker(self.namespace, clock=clock, trouble=self._trouble, guard=guard, on_failure=self._fail)

@@ -64,6 +64,13 @@ def test_the_network_is_not_let_in_by_the_well_known_key(host: str):
     Emulator(["contoso"], host=host, open=True)
 
 
+async def test_openness_to_the_network_is_said(caplog: pytest.LogCaptureFixture):
+    async with Emulator(["contoso"], open=True):
+        assert "open" not in caplog.text
+    async with Emulator(["contoso"], host="0.0.0.0", open=True):  # noqa: S104 - that is the point
+        assert "namespace contoso: open: whoever reaches 0.0.0.0 is let in, unchecked" in caplog.text
+
+
 # Keys
 
 
