@@ -154,11 +154,12 @@ def test_bad_arguments_are_named(arguments: list[str], message: str):
     assert message in ended.stderr
 
 
-def test_an_empty_key_is_refused(tmp_path: Path):
+def test_a_key_that_is_none_is_refused(tmp_path: Path):
     file = tmp_path / "key"
     file.write_text("\n")
-    assert "the key is empty; allowed: 1 to 256 characters" in run("--key-file", str(file)).stderr
-    assert "the key is empty; allowed: 1 to 256 characters" in run(**{KEY_VARIABLE: ""}).stderr
+    for ended in (run("--key-file", str(file)), run(**{KEY_VARIABLE: ""}), run(**{KEY_VARIABLE: "two\nlines"})):
+        assert "PrimaryKey is 'of" in ended.stderr
+        assert "allowed: 1 to 256 printable characters" in ended.stderr
 
 
 # Tokens, taken apart
@@ -186,7 +187,17 @@ def test_a_signature_made_by_another_program_is_accepted():
     assert SharedAccessSignature.parse(text).is_signed_with(["key"])
 
 
-@pytest.mark.parametrize("text", ["", "SharedAccessSignature", CANARY, f"SharedAccessSignature {CANARY}", "x" * 9000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "SharedAccessSignature",
+        CANARY,
+        f"SharedAccessSignature {CANARY}",
+        "x" * 9000,
+        "SharedAccessSignature sr=\udcff&sig=\udcff&se=1&skn=\udcff",
+    ],
+)
 def test_what_is_no_token_is_refused_and_not_repeated(text: str):
     with pytest.raises(Unauthorized, match="MalformedToken") as refused:
         SharedAccessSignature.parse(text)

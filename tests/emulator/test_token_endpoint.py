@@ -219,6 +219,9 @@ async def test_what_the_token_endpoint_refuses(
             answer = await response.json()
             assert (response.status, answer["error"]) == (status, error)
             assert "AADSTS" in answer["error_description"]
+        headers = {"Content-Type": "application/x-www-form-urlencoded; charset=none"}
+        async with http.post(url, data=b"a=b", headers=headers) as response:
+            assert (response.status, (await response.json())["error"]) == (400, "invalid_request")
         async with http.post(url, json=form) as response:
             assert (response.status, (await response.json())["error"]) == (400, "invalid_request")
 
@@ -261,7 +264,7 @@ def test_a_token_that_signs_itself_is_refused(algorithm: str):
     issuer = TokenIssuer(CLIENTS, clock=ManualClock())
     claims = jwt.decode(issue(issuer), options={"verify_signature": False})
     forged = jwt.encode(claims, "" if algorithm == "none" else "k" * 32, algorithm=algorithm)
-    for text in (forged, "", "a.b.c", "x" * 10_000, f"{issue(issuer)}x"):
+    for text in (forged, "", "a.b.c", "x" * 10_000, f"{issue(issuer)}x", "\udcff.b.c"):
         with pytest.raises(Unauthorized) as refused:
             issuer.check(text, audience=SERVICE_BUS)
         assert text == "" or text not in str(refused.value)
@@ -277,5 +280,5 @@ def test_no_secret_is_in_the_repr_of_a_client_or_in_what_is_refused():
     assert "canary" not in str(refused.value)
     with pytest.raises(ValueError, match="each id once"):
         TokenIssuer([SENDER, SENDER], clock=ManualClock())
-    with pytest.raises(ValueError, match="ClientSecret of a client is empty"):
+    with pytest.raises(ValueError, match="ClientSecret of a client is empty or unreadable"):
         Client(id="app", secret="")

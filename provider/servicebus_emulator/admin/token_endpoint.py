@@ -73,7 +73,10 @@ def token_pages(issuer: TokenIssuer) -> tuple[Page, ...]:
 async def _issue(request: web.Request, *, issuer: TokenIssuer) -> IssuedToken:
     if request.content_type != _FORM:
         raise ClientError("invalid_request", f"AADSTS900144: Content-Type must be {_FORM}.", status=400)
-    form = {name: str(value) for name, value in (await request.post()).items()}
+    try:
+        form = {name: str(value) for name, value in (await request.post()).items()}
+    except (UnicodeError, LookupError) as error:
+        raise ClientError("invalid_request", "AADSTS900144: The form is not readable.", status=400) from error
     if form.get("grant_type") != _GRANT:
         message = f"AADSTS70003: The grant type is not supported; allowed: {_GRANT}"
         raise ClientError("unsupported_grant_type", message, status=400)

@@ -74,9 +74,9 @@ class Client:
     role: Role = Role.OWNER
 
     def __post_init__(self) -> None:
-        if self.id == "" or self.secret == "":
-            missing = "ClientId" if self.id == "" else "ClientSecret"
-            raise ValueError(f"{missing} of a client is empty; allowed: at least one character")
+        for name, value in (("ClientId", self.id), ("ClientSecret", self.secret)):
+            if value == "" or not value.isprintable():
+                raise ValueError(f"{name} of a client is empty or unreadable; allowed: printable characters")
 
 
 DEVELOPMENT_CLIENT: Final = Client(id="servicebus-emulator", secret="CLIENT_SECRET_VALUE")  # noqa: S106 - well known
@@ -178,8 +178,8 @@ class TokenIssuer:
         :param audience: whom it must be for.
         :raises Unauthorized: when it is none of ours, for someone else, or out of date; nothing of it is repeated.
         """
-        if len(self._clients) == 0 or len(token) > _LONGEST:
-            raise bad_signature("Bearer tokens as long, or any, are not accepted here")
+        if len(self._clients) == 0 or len(token) > _LONGEST or not token.isascii():
+            raise bad_signature("Bearer tokens like it, or any, are not accepted here")
         claims = self._signer.claims_of(token)
         if str(claims.get("aud")).rstrip("/") != audience:
             raise wrong_audience(f"Allowed: {audience}")

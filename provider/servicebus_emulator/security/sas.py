@@ -49,7 +49,7 @@ class SharedAccessSignature:
         :raises Unauthorized: when it is none; nothing of it is repeated.
         """
         scheme, _, rest = text.strip().partition(" ")
-        if scheme.casefold() != SCHEME.casefold() or len(text) > _LONGEST:
+        if scheme.casefold() != SCHEME.casefold() or len(text) > _LONGEST or not text.isascii():
             raise malformed(f"is no shared access signature; {_SHAPE}")
         pairs = [part.partition("=")[::2] for part in rest.strip().split("&")]
         fields = dict(pairs)
