@@ -232,7 +232,7 @@ async def test_neither_keys_nor_tokens_nor_secrets_are_in_anything_that_it_says(
     )
     assert process.stdout is not None
     ready = (await process.stdout.readline()).decode()
-    amqp, admin = (part.partition("=")[2].strip() for part in ready.split()[2:])
+    amqp, admin = (part.partition("=")[2].strip() for part in ready.split()[2:4])
     try:
         said = [ready, *await _over_amqp(amqp), *await _over_http(admin)]
     finally:
