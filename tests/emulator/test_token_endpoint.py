@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
-import ssl
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import jwt
 import pytest
-from aiohttp import ClientSession, web
+from aiohttp import ClientSession
 from azure.core.credentials import AccessToken
 from azure.core.exceptions import ClientAuthenticationError
 from azure.identity.aio import ClientSecretCredential
@@ -19,12 +15,8 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.aio.management import ServiceBusAdministrationClient
 from azure.servicebus.exceptions import ServiceBusAuthenticationError, ServiceBusAuthorizationError
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from servicebus_emulator import Emulator, HostedNamespace
-from servicebus_emulator.admin.token_endpoint import token_pages
 from servicebus_emulator.engine.clock import SystemClock
 from servicebus_emulator.engine.descriptions import QueueDescription
 from servicebus_emulator.engine.errors import Unauthorized
@@ -39,7 +31,6 @@ from servicebus_emulator.security.bearer import (
 )
 from tests.emulator.clock import ManualClock
 from tests.emulator.talk import bodies
-from tests.emulator.transport import PlainTransport
 
 SENDER = Client(id="sender", secret="s3nd", role=Role.SENDER)
 CLIENTS = (DEVELOPMENT_CLIENT, SENDER)
@@ -53,57 +44,17 @@ async def contoso() -> AsyncIterator[HostedNamespace]:
         yield emulator["contoso"]
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A certificate of 127.0.0.1 for itself, with its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now)
-        .not_valid_after(now + timedelta(hours=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    path = tmp_path_factory.mktemp("tls") / "certificate.pem"
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    path.write_bytes(made.public_bytes(serialization.Encoding.PEM) + private)
-    return path
-
-
-@pytest.fixture
-async def authority(certificate: Path) -> AsyncIterator[str]:
-    """The token endpoint over TLS, as azure-identity insists: another issuer, which knows the same clients."""
-    application = web.Application()
-    for page in token_pages(TokenIssuer(CLIENTS, clock=SystemClock())):
-        application.router.add_route(page.method, page.path, page.answer)
-    runner = web.AppRunner(application, access_log=None)
-    await runner.setup()
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(certificate)
-    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
-    yield f"https://127.0.0.1:{runner.addresses[0][1]}"
-    await runner.cleanup()
-
-
 def credential(
-    authority: str, *, certificate: Path, client: Client = DEVELOPMENT_CLIENT, secret: str | None = None
+    hosted: HostedNamespace, *, client: Client = DEVELOPMENT_CLIENT, secret: str | None = None
 ) -> ClientSecretCredential:
+    """Return what asks a namespace's own administration port for tokens, over TLS, as azure-identity insists."""
     return ClientSecretCredential(
         TENANT,
         client.id,
         client.secret if secret is None else secret,
-        authority=authority,
+        authority=f"https://{hosted.host}:{hosted.admin_port}",
         disable_instance_discovery=True,
-        connection_verify=str(certificate),
+        connection_verify=str(hosted.ca_file),
     )
 
 
@@ -111,12 +62,10 @@ def client_of(hosted: HostedNamespace, shown: Any) -> ServiceBusClient:
     return ServiceBusClient(f"{hosted.host}:{hosted.amqp_port}", shown, retry_total=0, use_tls=False)
 
 
-async def test_unmodified_azure_identity_opens_messages_and_administration(
-    contoso: HostedNamespace, authority: str, certificate: Path
-):
-    async with credential(authority, certificate=certificate) as shown:
+async def test_unmodified_azure_identity_opens_messages_and_administration(contoso: HostedNamespace):
+    async with credential(contoso) as shown:
         host = f"{contoso.host}:{contoso.admin_port}"
-        async with ServiceBusAdministrationClient(host, shown, transport=PlainTransport()) as admin:
+        async with ServiceBusAdministrationClient(host, shown, connection_verify=str(contoso.ca_file)) as admin:
             await admin.create_queue("made")
         async with (
             client_of(contoso, shown) as client,
@@ -127,25 +76,23 @@ async def test_unmodified_azure_identity_opens_messages_and_administration(
             assert bodies(await receiver.receive_messages()) == ["x"]
 
 
-async def test_a_wrong_secret_gets_no_token(authority: str, certificate: Path, caplog: pytest.LogCaptureFixture):
-    async with credential(authority, certificate=certificate, secret="canary") as shown:
+async def test_a_wrong_secret_gets_no_token(contoso: HostedNamespace, caplog: pytest.LogCaptureFixture):
+    async with credential(contoso, secret="canary") as shown:
         with pytest.raises(ClientAuthenticationError, match="AADSTS7000215"):
             await shown.get_token(f"{SERVICE_BUS}/.default")
     assert "a client was refused: invalid_client" in caplog.text
     assert "canary" not in caplog.text
 
 
-async def test_a_client_with_the_senders_role_sends_and_does_no_more(
-    contoso: HostedNamespace, authority: str, certificate: Path
-):
-    async with credential(authority, certificate=certificate, client=SENDER) as shown:
+async def test_a_client_with_the_senders_role_sends_and_does_no_more(contoso: HostedNamespace):
+    async with credential(contoso, client=SENDER) as shown:
         async with client_of(contoso, shown) as client:
             async with client.get_queue_sender("flights") as sender:
                 await sender.send_messages(ServiceBusMessage("x"))
             with pytest.raises(ServiceBusAuthorizationError, match="client 'sender', role Sender, which has Send"):
                 await client.get_queue_receiver("flights").receive_messages()
         host = f"{contoso.host}:{contoso.admin_port}"
-        async with ServiceBusAdministrationClient(host, shown, transport=PlainTransport()) as admin:
+        async with ServiceBusAdministrationClient(host, shown, connection_verify=str(contoso.ca_file)) as admin:
             with pytest.raises(ClientAuthenticationError, match="'Manage' claim"):
                 await admin.create_queue("made")
 
