@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+from itertools import count
 from typing import Any
 
 import pytest
@@ -253,3 +255,22 @@ async def test_what_one_connection_may_another_may_not(contoso: HostedNamespace,
     await in_turn(contoso, lambda raw: raw.bring(raw.token(lifetime=60, clock=clock)))
     [why] = await in_turn(contoso, refused(lambda raw: raw.connection.create_sender("flights")))
     assert "'Send' claim(s) are required" in why
+
+
+async def test_a_token_outlives_a_shift_of_the_clock_and_costs_no_turn_meanwhile(
+    contoso: HostedNamespace, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+):
+    raw = await asyncio.to_thread(Raw, contoso)
+    try:
+        await asyncio.to_thread(lambda: raw.bring(raw.token(lifetime=60, clock=clock)))
+        receiver = await asyncio.to_thread(lambda: raw.connection.create_receiver("flights"))
+        turns = count()
+        advance = contoso.namespace.advance
+        monkeypatch.setattr(contoso.namespace, "advance", lambda: (next(turns), advance()))
+        contoso.shift_time(timedelta(hours=2))
+        await asyncio.to_thread(lambda: raw.bring("nothing"))
+        await asyncio.sleep(0.2)
+        assert next(turns) < 20
+        assert receiver.link.state & Endpoint.REMOTE_ACTIVE
+    finally:
+        await asyncio.to_thread(raw.connection.close)
