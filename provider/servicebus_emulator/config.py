@@ -58,14 +58,15 @@ class ConfigError(ValueError):
     """The configuration file holds a value that is not allowed.
 
     :ivar path: where in the file, such as ``UserConfig.Namespaces[0].Queues[1].Name``.
-    :ivar value: the refused value.
+    :ivar value: the refused value, without keys and secrets that are in it.
     :ivar allowed: what is allowed instead.
     """
 
     def __init__(self, path: str, *, value: object, allowed: str) -> None:
-        super().__init__(f"{path} is {_short(_masked(value))}; allowed: {allowed}")
+        shown = _hidden(value)
+        super().__init__(f"{path} is {_short(shown)}; allowed: {allowed}")
         self.path = path
-        self.value = value
+        self.value = shown
         self.allowed = allowed
 
 
@@ -130,7 +131,8 @@ class _Node:
         nodes = {name: _Node(self.below(name), value) for name, value in self.object().items()}
         for name, node in nodes.items():
             if name not in known:
-                raise ConfigError(node.path, value=node.value, allowed=f"only {', '.join(known)}")
+                value = _masked({name: node.value})[name]
+                raise ConfigError(node.path, value=value, allowed=f"only {', '.join(known)}")
         for name in required:
             if name not in nodes:
                 raise ConfigError(self.below(name), value="missing", allowed="a value; it is required")
@@ -162,13 +164,15 @@ def _short(value: object) -> str:
     return shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}..."
 
 
-def _masked(value: object) -> object:
+def _masked(members: Mapping[str, object]) -> dict[str, object]:
     """Hide whatever may be a key or a secret, however its name is spelt."""
+    return {name: "***" if _SECRET.search(name) else _hidden(value) for name, value in members.items()}
+
+
+def _hidden(value: object) -> object:
     if isinstance(value, list):
-        return [_masked(each) for each in value]
-    if isinstance(value, dict):
-        return {name: "***" if _SECRET.search(name) else _masked(each) for name, each in value.items()}
-    return value
+        return [_hidden(each) for each in value]
+    return _masked(value) if isinstance(value, dict) else value
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -24,19 +24,15 @@ from servicebus_emulator.amqp.listener import Listener
 from servicebus_emulator.amqp.patience import Patience
 from servicebus_emulator.amqp.properties import AmqpProperties
 from servicebus_emulator.amqp.trouble import Trouble
+from servicebus_emulator.beginning import begin_with
 from servicebus_emulator.certificates import Certificates, MadeCertificate
 from servicebus_emulator.clock import ShiftableClock
 from servicebus_emulator.config import NamespaceConfig
 from servicebus_emulator.engine.clock import Clock
 from servicebus_emulator.engine.descriptions import (
     AuthorizationRule,
-    QueueDescription,
-    SubscriptionDescription,
-    TopicDescription,
 )
-from servicebus_emulator.engine.errors import EntityExists
-from servicebus_emulator.engine.forwarding import in_order_of_creation
-from servicebus_emulator.engine.journal import Description, JournalError
+from servicebus_emulator.engine.journal import JournalError
 from servicebus_emulator.engine.namespace import Namespace
 from servicebus_emulator.faults import Armed, Fault, FaultError
 from servicebus_emulator.logs import event, masked
@@ -44,7 +40,7 @@ from servicebus_emulator.metrics import Sources, metrics_page
 from servicebus_emulator.security.bearer import Client, TokenIssuer
 from servicebus_emulator.security.guard import Guard
 from servicebus_emulator.security.rules import DEFAULT_KEY, ROOT_RULE
-from servicebus_emulator.security.settings import Security
+from servicebus_emulator.security.settings import Security, is_loopback
 from servicebus_emulator.store.sqlite import SqliteJournal
 
 __all__ = ["Emulator", "HostedNamespace", "connection_string"]
@@ -121,7 +117,9 @@ class HostedNamespace:
         if not self.namespace.access_rules.start_with(root_keys):
             _log.warning("namespace %s: the keys on disk, regenerated before, are used instead of those given", name)
         if config is not None:
-            _create_entities(self.namespace, config=config)
+            begin_with(config, namespace=self.namespace)
+        if security.open and not is_loopback(host):
+            _log.warning("namespace %s: open: whoever reaches %s is let in, unchecked", name, host)
         guard = Guard(name, rules=self.namespace.access_rules, issuer=issuer, clock=clock.base, is_open=security.open)
         self._trouble = Trouble(name, clock=clock, seed=fault_seed)
         self._broker = Broker(self.namespace, clock=clock, trouble=self._trouble, guard=guard, on_failure=self._fail)
@@ -418,36 +416,6 @@ class Emulator:
         )
         for each in done:
             each.result()
-
-
-def _create_entities(namespace: Namespace, *, config: NamespaceConfig) -> None:
-    described = in_order_of_creation([*config.queues, *config.topics, *config.subscriptions])
-    kept = 0
-    for description in described:
-        try:
-            namespace.create(_completed(description, namespace=namespace))
-        except EntityExists:
-            kept += 1
-    known = {rule.name.casefold() for rule in namespace.access_rules.list()}
-    for rule in config.access_rules:
-        name = str(rule.key_name)
-        if name.casefold() not in known:
-            namespace.access_rules.put(
-                name, rights=rule.rights, primary_key=rule.primary_key, secondary_key=rule.secondary_key
-            )
-    created = len(described) - kept
-    about = event("configured", namespace=namespace.name, created=created, kept=kept)
-    _log.info("namespace %s: %d entities created, %d kept as they were", namespace.name, created, kept, extra=about)
-
-
-def _completed(description: Description, *, namespace: Namespace) -> Description:
-    match description:
-        case QueueDescription():
-            return namespace.access_rules.completed(description)
-        case TopicDescription():
-            return namespace.access_rules.completed(description)
-        case SubscriptionDescription():
-            return description
 
 
 def _check_names(names: Sequence[str]) -> None:

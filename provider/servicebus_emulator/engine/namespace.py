@@ -255,6 +255,10 @@ class Namespace(Directory):
             timed.advance()
             self._effects.changed(timed)
 
+    def now(self) -> int:
+        """Return what time it is in the namespace, in milliseconds since 1970."""
+        return self._context.clock.now()
+
     def remind(self, timed: Timed) -> None:
         """Have something looked after that is no entity: it is advanced when it says that it is due."""
         self._effects.changed(timed)
