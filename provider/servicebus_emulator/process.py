@@ -50,6 +50,7 @@ class EmulatorProcess:
     :param allow_time_shift: whether the clock may be put forward.
     :param log_level: what is logged to standard error: DEBUG, INFO, WARNING or ERROR.
     :param log_format: how: text or json.
+    :param options: further options of the command line.
     """
 
     def __init__(
@@ -68,10 +69,12 @@ class EmulatorProcess:
         allow_time_shift: bool = False,
         log_level: str = "WARNING",
         log_format: str = "text",
+        options: Sequence[str] = (),
     ) -> None:
         self._open = open
         self._key = os.environ.get(KEY_VARIABLE) if key is None else key
         self._names = tuple(names)
+        self._options = tuple(options)
         self._data = data
         self._config = config
         self._host = host
@@ -215,7 +218,7 @@ class EmulatorProcess:
         for option, path in (("--data", self._data), ("--config", self._config)):
             if path is not None:
                 command += [option, str(path)]
-        return command
+        return [*command, *self._options]
 
 
 def _forward(stream: IO[str], lines: Queue[str]) -> None:

@@ -72,11 +72,12 @@ class Peer:
             self.gone = True
             return
         while len(data) > 0:
-            taken = self.transport.push(data)
-            self._note()
-            if taken is None or taken <= 0:
+            capacity = self.transport.capacity()
+            if capacity <= 0:
                 break
-            data = data[taken:]
+            self.transport.push(data[:capacity])
+            data = data[capacity:]
+            self._note()
         self.push()
 
     async def until(self, reached: Callable[[], bool], *, seconds: float = PATIENCE) -> None:

@@ -169,8 +169,10 @@ class AmqpConnection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         """Go on handing out messages."""
-        if self._wire is not None and self._wire.frozen:
-            return
+        if self._wire is not None:
+            self._wire.heard()
+            if self._wire.frozen:
+                return
         self.congested = False
         for end in tuple(self._ends.values()):
             end.flowed()
@@ -194,6 +196,8 @@ class AmqpConnection(asyncio.Protocol):
             pending = lib.pn_transport_pending(transport)
         if pending < 0:
             wire.close()
+        elif self.congested:
+            wire.hear_if_heard()
 
     def frame(self) -> None:
         """Have Proton write the frames of what was answered so far.

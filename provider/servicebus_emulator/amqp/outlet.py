@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["Outlet"]
 
 _PER_TURN: Final = 500
+_BYTES_PER_TURN: Final = 4 * 1024 * 1024
 _REASON: Final = "DeadLetterReason"
 _DESCRIPTION: Final = "DeadLetterErrorDescription"
 
@@ -70,7 +71,7 @@ class Outlet:
         """How many messages the client is ready to take now."""
         if not self._open or self._connection.congested:
             return 0
-        return min(proton.credit(self._handle), _PER_TURN)
+        return min(proton.credit(self._handle), _PER_TURN, self._most_per_turn())
 
     def give(self, limit: int) -> None:
         """Take up to `limit` messages from the queue and send them."""
@@ -87,6 +88,13 @@ class Outlet:
             proton.send(self._handle, tag=tag, data=encode_delivery(message), settled=self._settled)
         if len(messages) > 0:
             self._broker.mark_dirty(self._connection)
+            # A client that does not read what it is sent gets no more of it than one turn gives.
+            self._broker.ask(self.queue)
+
+    def _most_per_turn(self) -> int:
+        """Return how many messages fit into what a connection is given at once."""
+        stored = self.queue.active_count
+        return _BYTES_PER_TURN if stored == 0 else 1 + _BYTES_PER_TURN * stored // (self.queue.size_in_bytes + 1)
 
     def finish_drain(self) -> None:
         """Answer a drain, now that what was waiting has been sent."""
