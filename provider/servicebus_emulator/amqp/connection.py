@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol, cast
 
 from cproton import ffi, lib
-from proton import Collector, Connection, Endpoint, Link, Session, Transport
+from proton import Collector, Connection, DataException, Endpoint, Link, Session, Transport
 
 from servicebus_emulator.amqp import proton
 from servicebus_emulator.amqp.broker import Broker
@@ -32,9 +32,16 @@ _CHANNEL_MAX: Final = 4999
 _SESSION_WINDOW: Final = 5000
 # A connection that was frozen has this long to be heard again before it counts as silent.
 _AFTER_A_FREEZE: Final = 5.0
+_UNREADABLE: Final = (UnicodeDecodeError, RecursionError, DataException)
 _DEFAULT_PATIENCE: Final = Patience()
 
 _log = logging.getLogger(__name__)
+
+
+class FrameUnreadable(BrokerError):  # noqa: N818 - a refusal is named for what was refused
+    """A frame holds what cannot be decoded."""
+
+    condition = "amqp:decode-error"
 
 
 class LinkEnd(Protocol):
@@ -322,6 +329,14 @@ class AmqpConnection(asyncio.Protocol):
         }
 
     def _handle_events(self) -> None:
+        try:
+            self._handle_each()
+        except _UNREADABLE as error:
+            # What Proton hands on it has not always decoded: names that are no UTF-8, maps without end.
+            _log.info("namespace %s: a frame cannot be read: %s", self.broker.namespace.name, type(error).__name__)
+            self.close_with(FrameUnreadable(f"a frame cannot be read: {type(error).__name__}"))
+
+    def _handle_each(self) -> None:
         collector, handlers = self._raw_collector, self._handlers
         event = lib.pn_collector_peek(collector)
         while event != ffi.NULL and not self.closed:

@@ -88,13 +88,14 @@ def read_request(data: bytes) -> Request:
                 properties = decode(value)
             elif code == Code.VALUE:
                 body = decode(value)
+        reply_to = decode_text(fields[_REPLY_TO]) if len(fields) > _REPLY_TO else None
     except MalformedValueError as error:
         raise InvalidArgument(f"a request of {len(data)} bytes cannot be read: {error}") from error
     if not isinstance(properties, dict):
         raise InvalidArgument("the application properties of a request are no map")
     return Request(
         message_id=fields[_MESSAGE_ID] if len(fields) > _MESSAGE_ID else NULL,
-        reply_to=decode_text(fields[_REPLY_TO]) if len(fields) > _REPLY_TO else None,
+        reply_to=reply_to,
         properties=properties,
         body=body,
     )

@@ -53,7 +53,9 @@ class Wire:
         self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
 
     def write(self, data: bytes) -> None:
-        """Send bytes, now or when they are due."""
+        """Send bytes, now or when they are due; none once the peer is gone."""
+        if self._transport.is_closing():
+            return
         if self._pace is None and not self.frozen and len(self._leaving) == 0:
             self._transport.write(data)
             return
