@@ -98,7 +98,12 @@ class Outlet:
 
     def finish_drain(self) -> None:
         """Answer a drain, now that what was waiting has been sent."""
-        if self._open and not self._connection.congested and proton.drained(self._handle):
+        if not self._open or self._connection.congested:
+            return
+        if proton.credit(self._handle) > 0 and self.queue.waiting_count(hold=self.hold) > 0:
+            # There was more than one turn gives; the next one goes on.
+            return
+        if proton.drained(self._handle):
             self._broker.mark_dirty(self._connection)
 
     def opened(self) -> None:
