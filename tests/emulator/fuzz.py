@@ -84,6 +84,15 @@ class Target:
     def memory(self) -> int:
         return int(psutil.Process(self.process.pid).memory_info().rss)
 
+    def check(self, when: str) -> None:
+        """Check that it is still there.
+
+        :raises AssertionError: when it ended.
+        """
+        status = self.process.returncode
+        if status is not None:
+            raise AssertionError(f"it ended with status {status} in {when}; its log: {self.log.read_text()[-5000:]}")
+
     def raised(self) -> Counter[str]:
         """Return the exceptions in its log, by their last line."""
         found: Counter[str] = Counter()
@@ -225,7 +234,9 @@ async def watch(attacked: Target, figures: Figures, *, enough: asyncio.Event) ->
                 await asyncio.wait_for(enough.wait(), 0.2)
 
 
-async def attack(attacked: Target, figures: Figures, *, seed: int, rounds: int | None, seconds: float) -> None:
+async def attack(
+    attacked: Target, figures: Figures, *, seed: int, first: int, rounds: int | None, seconds: float
+) -> None:
     """Say rubbish, round by round: each kind once in each."""
     recorded = await record(attacked)
     many_properties(Random(seed))  # noqa: S311 - made once, before anybody's time is taken
@@ -234,9 +245,9 @@ async def attack(attacked: Target, figures: Figures, *, seed: int, rounds: int |
         *((name, case, attacked.admin) for name, case in http_cases().items()),
         *((f"{name}, on the other port", case, attacked.amqp) for name, case in http_cases().items()),
     ]
-    ends, done = time.monotonic() + seconds, 0
+    ends, done = time.monotonic() + seconds, first
     figures.memory_before = attacked.memory
-    while time.monotonic() < ends and (rounds is None or done < rounds):
+    while time.monotonic() < ends and (rounds is None or done < first + rounds):
         random = Random(f"{seed} {done}")  # noqa: S311 - it is to be the same each time
         words = [(port, case(random)) for _, case, port in kinds]
         heard = await asyncio.gather(*(say(attacked, port=port, words=each, patience=0.2) for port, each in words))
@@ -244,12 +255,13 @@ async def attack(attacked: Target, figures: Figures, *, seed: int, rounds: int |
             figures.said[name] += 1
             figures.heard[name] += size
         done += 1
-        assert attacked.process.returncode is None, f"it ended in round {done} of seed {seed}"
+        attacked.check(f"round {done} of seed {seed}")
 
 
-async def run(*, seed: int, rounds: int | None = None, seconds: float = 3600.0) -> Figures:
+async def run(*, seed: int, first: int = 0, rounds: int | None = None, seconds: float = 3600.0) -> Figures:
     """Attack a namespace; return what that showed.
 
+    :param first: the number of the first round.
     :param rounds: how many rounds; None = as many as there is time for.
     :param seconds: how long at most.
     :raises AssertionError: when the process ends, or its other client is not served.
@@ -258,7 +270,7 @@ async def run(*, seed: int, rounds: int | None = None, seconds: float = 3600.0) 
     async with target() as attacked:
         watching = asyncio.ensure_future(watch(attacked, figures, enough=enough))
         try:
-            await attack(attacked, figures, seed=seed, rounds=rounds, seconds=seconds)
+            await attack(attacked, figures, seed=seed, first=first, rounds=rounds, seconds=seconds)
         finally:
             enough.set()
             figures.raised = attacked.raised()
@@ -272,8 +284,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60, help="how long (default: %(default)g)")
     parser.add_argument("--seed", type=int, default=1, help="what decides what is said (default: %(default)s)")
+    parser.add_argument("--first", type=int, default=0, help="the number of the first round (default: %(default)s)")
     options = parser.parse_args()
-    print(asyncio.run(run(seed=options.seed, seconds=options.seconds)))  # noqa: T201 - what it is for
+    print(asyncio.run(run(seed=options.seed, first=options.first, seconds=options.seconds)))  # noqa: T201 - what it is for
 
 
 if __name__ == "__main__":

@@ -66,6 +66,34 @@ async def test_a_request_whose_place_to_answer_to_is_no_utf_8_is_rejected(hosted
         assert not is_closed(sender)
 
 
+@pytest.mark.parametrize("outcome", [b"\x00S\x24\x45", b"\x00S\x26\x45", b"\x00S\x27\x45", b"\x00S\x25\x45"])
+async def test_a_delivery_that_is_settled_many_times_in_one_breath_is_settled_once(
+    hosted: HostedNamespace, outcome: bytes
+):
+    """Proton frees a delivery that both sides have settled; the second answer found it gone, and ended the process."""
+    async with connected(hosted) as peer:
+        sender = peer.sender(peer.begin(), "flights")
+        await peer.until(lambda: sender.credit > 0)
+        sender.delivery("x")
+        sender.send(b"\x00Su\xa0\x01x")
+        sender.advance()
+        await peer.until(lambda: "x" in peer.answered)
+    async with connected(hosted) as peer:
+        flow = hostility.listed(
+            *[hostility.number(each) for each in (0, 5000, 0, 5000, 0, 0, 10)], b"\x40", b"\x42", b"\x42"
+        )
+        for each in (*hostility.attached("flights", receiver=True), hostility.frame(b"\x00S\x13" + flow)):
+            peer.writer.write(each)
+            await asyncio.sleep(0.05)
+        settled = hostility.listed(b"\x41", hostility.number(0), hostility.number(0), b"\x42", outcome)
+        peer.writer.write(hostility.frame(b"\x00S\x15" + settled) * 500)
+        await asyncio.sleep(0.1)
+        answered = await peer.reader.read(1 << 20)
+        assert answered.count(b"\x00S\x15") == 1
+        peer.writer.write(hostility.begin_frame(channel=1))
+        assert b"\x00S\x11" in await asyncio.wait_for(peer.reader.read(1 << 20), 3)
+
+
 async def test_a_client_may_say_all_of_its_opening_at_once(hosted: HostedNamespace):
     async with connected(hosted) as peer:
         peer.writer.write(b"".join(hostility.attached("flights")))

@@ -20,6 +20,8 @@ from servicebus_emulator.engine.errors import (
 from servicebus_emulator.faults import FaultKind, Operation
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from proton import Link
 
     from servicebus_emulator.amqp.connection import AmqpConnection
@@ -64,6 +66,7 @@ class Outlet:
         self._handle = link._impl  # noqa: SLF001 - the only door from Proton's wrapper to what it wraps
         self._settled = settled
         self._open = True
+        self._answering: set[int] = set()
         self._broker.add_receiver(self)
 
     @property
@@ -120,6 +123,11 @@ class Outlet:
         state = proton.outcome(delivery)
         if state == 0 and not proton.settled_by_peer(delivery):
             return
+        key = proton.identity(delivery)
+        if key in self._answering:
+            # Settled twice in one breath: the first answer frees what the second would be given on.
+            return
+        self._answering.add(key)
         # What a client gives back as it closes is no settlement that anybody asked for.
         asked_for = state in {proton.ACCEPTED, proton.MODIFIED, proton.REJECTED}
         path = self.entity.description.path
@@ -128,6 +136,10 @@ class Outlet:
             self._broker.answer(self._connection, self._settle(delivery, state=state))
         else:
             self._spoil(struck, delivery, state=state)
+
+    def _answered(self, key: int, answer: Callable[[], None]) -> None:
+        self._answering.discard(key)
+        answer()
 
     def closed(self) -> None:
         """Forget the link. A session is freed; single messages stay locked until their lock expires."""
@@ -149,10 +161,11 @@ class Outlet:
 
     def _settle(self, delivery: proton.Handle, *, state: int) -> partial[None]:
         try:
-            return self._carry_out(delivery, state=state)
+            answer = self._carry_out(delivery, state=state)
         except BrokerError as error:
             self._broker.note_refusal(error)
-            return partial(proton.reject, delivery, error=error)
+            answer = partial(proton.reject, delivery, error=error)
+        return partial(self._answered, proton.identity(delivery), answer)
 
     def _spoil(self, struck: Armed, delivery: proton.Handle, *, state: int) -> None:
         carry_out = partial(self._settle, delivery, state=state)
@@ -160,13 +173,16 @@ class Outlet:
             # The message comes again, as after a lock that expired.
             with suppress(MessageLockLost):
                 self.queue.abandon(proton.delivery_tag(delivery))
-            carry_out = partial(partial, proton.settle, delivery, state=state)
+            settle = partial(proton.settle, delivery, state=state)
+            carry_out = partial(partial, self._answered, proton.identity(delivery), settle)
         spoil(
             struck,
             connection=self._connection,
             link=self._link,
             carry_out=carry_out,
-            refuse=lambda error: partial(proton.reject, delivery, error=error),
+            refuse=lambda error: partial(
+                self._answered, proton.identity(delivery), partial(proton.reject, delivery, error=error)
+            ),
             is_open=lambda: self._open,
         )
 
