@@ -74,14 +74,13 @@ class EmulatorProcess:
         self._open = open
         self._key = os.environ.get(KEY_VARIABLE) if key is None else key
         self._names = tuple(names)
-        self._options = tuple(options)
         self._data = data
         self._config = config
         self._host = host
         self._ports = (amqp_port, admin_port)
         self._faults = tuple(faults)
         self._options = ["--fault-seed", str(fault_seed), "--log-level", log_level, "--log-format", log_format]
-        self._options += ["--allow-time-shift"] if allow_time_shift else []
+        self._options += ["--allow-time-shift", *options] if allow_time_shift else options
         self._process: subprocess.Popen[str] | None = None
         self._served: dict[str, ServedNamespace] = {}
 
@@ -218,7 +217,7 @@ class EmulatorProcess:
         for option, path in (("--data", self._data), ("--config", self._config)):
             if path is not None:
                 command += [option, str(path)]
-        return [*command, *self._options]
+        return command
 
 
 def _forward(stream: IO[str], lines: Queue[str]) -> None:

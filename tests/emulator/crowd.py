@@ -74,7 +74,7 @@ async def run(*, count: int) -> Figures:
     allow_many_connections()
     from azure.servicebus.aio.management import ServiceBusAdministrationClient
 
-    with EmulatorProcess(["contoso"]) as process:
+    with EmulatorProcess(["contoso"], open=True) as process:
         served = process["contoso"]
         async with ServiceBusAdministrationClient.from_connection_string(
             served.connection_string, connection_verify=str(served.ca_file)

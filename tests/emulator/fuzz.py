@@ -21,7 +21,7 @@ import psutil
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 
-from servicebus_emulator.process import connection_string
+from servicebus_emulator.hosting import connection_string
 from tests.emulator.hostility import Case, Words, amqp_cases, frames_of, http_cases, many_properties
 
 MEGABYTE = 1024 * 1024
@@ -127,7 +127,7 @@ async def target() -> AsyncIterator[Target]:
 
 
 async def _start(config: Path, output: IO[bytes]) -> asyncio.subprocess.Process:
-    ports = ["--amqp-port", "0", "--admin-port", "0", "--opening-seconds", "5", "--greeting-seconds", "2"]
+    ports = ["--amqp-port", "0", "--admin-port", "0", "--opening-seconds", "5", "--greeting-seconds", "2", "--open"]
     options = ["--config", str(config), "--message-kilobytes", "102400", "--log-level", "WARNING", *ports]
     return await asyncio.create_subprocess_exec(
         sys.executable, "-m", "servicebus_emulator", *options, stdout=asyncio.subprocess.PIPE, stderr=output

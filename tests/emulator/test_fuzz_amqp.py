@@ -36,7 +36,7 @@ async def test_rubbish_neither_kills_it_nor_grows_it_nor_keeps_others_from_worki
 
 @pytest.fixture
 async def hosted() -> AsyncIterator[HostedNamespace]:
-    async with Emulator(["contoso"], message_kilobytes=102_400) as emulator:
+    async with Emulator(["contoso"], open=True, message_kilobytes=102_400) as emulator:
         emulator["contoso"].namespace.create_queue(QueueDescription("flights"))
         yield emulator["contoso"]
 

@@ -20,7 +20,7 @@ KILOBYTE = 1024
 
 @pytest.fixture
 async def hosted() -> AsyncIterator[HostedNamespace]:
-    async with Emulator(["contoso"]) as emulator:
+    async with Emulator(["contoso"], open=True) as emulator:
         emulator["contoso"].namespace.create_queue(QueueDescription("flights"))
         yield emulator["contoso"]
 

@@ -21,7 +21,7 @@ async def test_a_thousand_connections_are_open_at_once_and_each_is_served():
 
 
 async def test_who_finds_no_room_waits_for_it_and_nobody_else_suffers():
-    with EmulatorProcess(["contoso"]) as process:
+    with EmulatorProcess(["contoso"], open=True) as process:
         served = process["contoso"]
         open_now = psutil.Process(process.pid).num_fds()
         resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (open_now + 20, open_now + 20))

@@ -54,7 +54,7 @@ async def test_a_message_of_100_megabytes_is_sent_received_and_survives(tmp_path
 
 
 async def test_a_namespace_of_the_premium_tier_takes_a_megabyte_without_being_asked():
-    async with Emulator(["contoso"], message_kilobytes=1024) as emulator:
+    async with Emulator(["contoso"], open=True, message_kilobytes=1024) as emulator:
         hosted = emulator["contoso"]
         async with ServiceBusAdministrationClient.from_connection_string(
             hosted.connection_string, connection_verify=str(hosted.ca_file)
@@ -78,13 +78,13 @@ async def test_a_namespace_of_the_premium_tier_takes_a_megabyte_without_being_as
 @pytest.mark.parametrize("kilobytes", [0, -1, 102_401])
 def test_a_size_out_of_range_is_refused(kilobytes: int):
     with pytest.raises(ValueError, match=rf"message_kilobytes is {kilobytes}; allowed: 1 .. 102400"):
-        Emulator(["contoso"], message_kilobytes=kilobytes)
+        Emulator(["contoso"], open=True, message_kilobytes=kilobytes)
 
 
 @pytest.mark.parametrize("path", ["flights", "$cbs", "flights/$management"])
 async def test_a_sender_that_never_ends_a_message_costs_no_memory_beyond_the_limit(path: str):
     """Whatever a message is sent to: an entity, the gate for tokens, or management."""
-    with EmulatorProcess(["contoso"]) as process:
+    with EmulatorProcess(["contoso"], open=True) as process:
         served = process["contoso"]
         async with ServiceBusAdministrationClient.from_connection_string(
             served.connection_string, connection_verify=str(served.ca_file)
@@ -116,7 +116,7 @@ async def test_a_sender_that_never_ends_a_message_costs_no_memory_beyond_the_lim
 
 async def test_what_a_client_never_reads_stays_in_the_queue():
     """A receiver with credit for everything that stops reading is sent no more than its socket takes."""
-    async with Emulator(["contoso"]) as emulator:
+    async with Emulator(["contoso"], open=True) as emulator:
         hosted = emulator["contoso"]
         hosted.namespace.create_queue(QueueDescription("flights", max_message_size_in_kilobytes=10_240))
         async with connected(hosted) as peer, connected(hosted) as deaf:
