@@ -69,6 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             clients=_clients(options.client),
             certificates=given_certificate(options),
             patience=patience_of(options),
+            message_kilobytes=options.message_kilobytes,
         )
     except (ConfigError, ValueError) as error:
         parser.error(str(error))

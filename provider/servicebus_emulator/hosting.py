@@ -46,6 +46,8 @@ from servicebus_emulator.store.sqlite import SqliteJournal
 __all__ = ["Emulator", "HostedNamespace", "connection_string"]
 
 _MAX_PORT: Final = 65_535
+_LEAST_KILOBYTES: Final = 1
+_MOST_KILOBYTES: Final = 102_400
 _DEFAULT_PATIENCE: Final = Patience()
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,49}")
 
@@ -81,6 +83,7 @@ class HostedNamespace:
     :param issuer: knows the bearer tokens that are good.
     :param certificates: where TLS gets its certificate from.
     :param patience: how long clients are waited for.
+    :param message_kilobytes: how large messages each queue and topic takes at least.
     """
 
     def __init__(
@@ -99,6 +102,7 @@ class HostedNamespace:
         issuer: TokenIssuer,
         certificates: Certificates,
         patience: Patience,
+        message_kilobytes: int,
     ) -> None:
         self.name = name
         self.host = host
@@ -112,6 +116,7 @@ class HostedNamespace:
             identify=message_id_of,
             snapshot=None if self._journal is None else self._journal.snapshot(),
             codec=AmqpProperties(),
+            least_message_kilobytes=message_kilobytes,
         )
         root_keys = security.root_keys(None if config is None else config.root_rule)
         if not self.namespace.access_rules.start_with(root_keys):
@@ -295,6 +300,8 @@ class Emulator:
     :param certificates: where TLS gets its certificate from; None = made on first use, kept in the folder ``tls``
         of `data`.
     :param patience: how long clients are waited for.
+    :param message_kilobytes: how large messages each new queue and topic takes at least, whatever it asks for:
+        1,024 as in the service's Premium tier, up to 102,400 (100 MB). Without, one that asks for nothing takes 256.
     :raises FaultError: when a fault names a namespace that is not served.
     :raises ValueError: when a name is none or is there twice, a port is out of range, a key is none, two clients have
         one id, or the network would be let in by the well-known key.
@@ -318,6 +325,7 @@ class Emulator:
         clients: Sequence[Client] | None = None,
         certificates: Certificates | None = None,
         patience: Patience = _DEFAULT_PATIENCE,
+        message_kilobytes: int = _LEAST_KILOBYTES,
     ) -> None:
         self._security = Security(
             open=open,
@@ -327,6 +335,10 @@ class Emulator:
         _check_names(names)
         _check_ports(amqp=amqp_port, admin=admin_port, count=len(names))
         _check_faults(faults, names=names)
+        if not _LEAST_KILOBYTES <= message_kilobytes <= _MOST_KILOBYTES:
+            raise ValueError(
+                f"message_kilobytes is {message_kilobytes}; allowed: {_LEAST_KILOBYTES} .. {_MOST_KILOBYTES}"
+            )
         self._names = tuple(names)
         self._faults = tuple(faults)
         self._fault_seed = fault_seed
@@ -344,6 +356,7 @@ class Emulator:
         folder = None if data is None else data / "tls"
         self._certificates = MadeCertificate(folder, names=[host]) if certificates is None else certificates
         self._patience = patience
+        self._message_kilobytes = message_kilobytes
 
     def __getitem__(self, name: str) -> HostedNamespace:
         """Return a namespace that is served."""
@@ -390,6 +403,7 @@ class Emulator:
                     issuer=self._issuer,
                     certificates=self._certificates,
                     patience=self._patience,
+                    message_kilobytes=self._message_kilobytes,
                 )
                 self._hosted[name] = hosted
                 for fault in self._faults:

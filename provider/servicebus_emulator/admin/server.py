@@ -13,6 +13,7 @@ from aiohttp import web
 
 from servicebus_emulator.admin.faults import add_fault_routes
 from servicebus_emulator.admin.guarding import Handler, guarded
+from servicebus_emulator.admin.http_log import http_log
 from servicebus_emulator.admin.operations import Administration, refusal
 from servicebus_emulator.admin.pages import Page
 from servicebus_emulator.admin.requests import Answer, Request
@@ -127,7 +128,9 @@ class AdminServer:
         door = Door(make=self.make_handler, tls=tls, seconds=patience.greeting_seconds, counts=self.counts)
         self._listener: Final = Listener(host, port=port, door=door)
         application = build_application(namespace, guard=guard, clock=clock, trouble=trouble, pages=pages)
-        self._runner: Final = web.AppRunner(application, access_log=None, shutdown_timeout=_SECONDS_TO_FINISH)
+        self._runner: Final = web.AppRunner(
+            application, access_log=None, logger=http_log, shutdown_timeout=_SECONDS_TO_FINISH
+        )
 
     @property
     def port(self) -> int:

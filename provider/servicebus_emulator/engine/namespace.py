@@ -9,6 +9,7 @@ from itertools import count
 from operator import attrgetter
 
 from servicebus_emulator.engine.access import AccessRules
+from servicebus_emulator.engine.admission import enlarged
 from servicebus_emulator.engine.agenda import Agenda
 from servicebus_emulator.engine.clock import Clock, SystemClock
 from servicebus_emulator.engine.context import Context
@@ -53,6 +54,8 @@ class Namespace(Directory):
     :param codec: reads and changes the properties of messages; without one, rules can let pass all or none.
     :param deliver_pings: whether a ping is a message like any other; by default it is accepted and never
         delivered, as the documentation of paired namespaces says of the service.
+    :param least_message_kilobytes: what each queue and topic takes at least, whatever its description asks for: 256
+        are the service's Standard tier, 1024 its Premium tier ("Service Bus quotas", Microsoft Learn).
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class Namespace(Directory):
         random_bytes: Callable[[int], bytes] = os.urandom,
         codec: PropertyCodec | None = None,
         deliver_pings: bool = False,
+        least_message_kilobytes: int = 1,
     ) -> None:
         remembered = Snapshot() if snapshot is None else snapshot
         self._effects = Effects()
@@ -80,6 +84,7 @@ class Namespace(Directory):
             deliver_pings=deliver_pings,
         )
         super().__init__(name, context=context)
+        self.least_message_kilobytes = least_message_kilobytes
         self._agenda: Agenda[Timed] = Agenda()
         self._keys = count(max((record.key for record in remembered.entities), default=0) + 1)
         self._forwarder = Forwarder(self.find, clock=self._context.clock)
@@ -106,6 +111,7 @@ class Namespace(Directory):
         :raises EntityExists: when a queue or topic has the path.
         :raises InvalidArgument: when it forwards to what does not exist.
         """
+        description = enlarged(description, kilobytes=self.least_message_kilobytes)
         self._check_free(description.path)
         self._forwarder.check(description, before=None)
         self._start(self._adopt(self._new_record(description)))
@@ -116,6 +122,7 @@ class Namespace(Directory):
 
         :raises EntityExists: when a queue or topic has the path.
         """
+        description = enlarged(description, kilobytes=self.least_message_kilobytes)
         self._check_free(description.path)
         self._start(self._adopt(self._new_record(description)))
         return description
@@ -145,6 +152,7 @@ class Namespace(Directory):
         :raises InvalidArgument: when a field differs that is fixed at creation, or it is to forward to what
             does not exist.
         """
+        description = enlarged(description, kilobytes=self.least_message_kilobytes)
         entity = self._queue(description.path)
         _check_change(entity.description, proposed=description)
         self._forwarder.check(description, before=entity.description)
@@ -159,6 +167,7 @@ class Namespace(Directory):
         :raises EntityNotFound: when there is no such topic.
         :raises InvalidArgument: when a field differs that is fixed at creation.
         """
+        description = enlarged(description, kilobytes=self.least_message_kilobytes)
         entity = self._topic(description.path)
         _check_change(entity.description, proposed=description)
         entity.describe(description)
