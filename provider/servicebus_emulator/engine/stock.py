@@ -80,6 +80,11 @@ class Stock(ABC):
         """How many messages are waiting, locked or deferred."""
         return len(self._shelf) - len(self._schedule)
 
+    @property
+    def nothing_waits(self) -> bool:
+        """Whether no message could be taken now, by anybody."""
+        return len(self._line) == 0 if self._session_lines is None else self._session_lines.is_empty
+
     def waiting_count(self, *, hold: SessionHold | None = None) -> int:
         """Return how many messages could be taken now, of one session or of the queue."""
         if hold is not None and self._session_lines is not None:
@@ -119,8 +124,8 @@ class Stock(ABC):
         self._shelf.add(message)
         self._wait(message)
 
-    def add_all(self, contents: Several[Content], *, numbers: range) -> None:
-        """Store messages as they were sent, all at once; their numbers are higher than all before."""
+    def add_all(self, contents: Several[Content], *, numbers: Several[int]) -> None:
+        """Store messages as they were sent, all at once; their numbers ascend and are higher than all before."""
         now = self._context.clock.now()
         messages = [
             Message(row=row, number=number, content=content, enqueued_at=now)
@@ -128,10 +133,12 @@ class Stock(ABC):
             for number, content, row in zip(numbers, contents, self._context.rows, strict=False)
         ]
         self._context.journal.add_all(self.key, messages)
+        limit = self.settings.time_to_live
         for message in messages:
-            if message.content.time_to_live is not None or self.settings.time_to_live is not None:
-                self._start_life(message, time_to_live=message.content.time_to_live)
-        self._shelf.extend(messages, size_in_bytes=total_size(contents))
+            lifetime = message.content.time_to_live
+            if lifetime is not None or limit is not None:
+                self._start_life(message, time_to_live=lifetime)
+        self._shelf.extend(messages, numbers=numbers, size_in_bytes=total_size(contents))
         if self._session_lines is None:
             self._line.extend(numbers)
             self._pass_on()
@@ -230,7 +237,7 @@ class Stock(ABC):
         self._shelf.remove(message)
         self._expiry.discard(message.number)
         self._context.journal.remove(message)
-        self._context.effects.changed(self)
+        self._context.effects.retimed(self)
 
     def _lines_of_sessions(self) -> SessionLines:
         if self._session_lines is None:

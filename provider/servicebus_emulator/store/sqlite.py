@@ -87,6 +87,8 @@ class SqliteJournal:
     :raises JournalError: when it cannot be opened, is in use, or is of another version.
     """
 
+    is_durable = True
+
     def __init__(self, path: Path) -> None:
         self.commits = 0
         self.commit_seconds = 0.0
