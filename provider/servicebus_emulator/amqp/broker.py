@@ -338,15 +338,17 @@ class Broker:
         receivers.rotate(-1)
 
     def _share_out(self, queue: MessageQueue, *, receivers: Iterable[Receiver]) -> None:
-        hungry = [receiver for receiver in receivers if receiver.demand > 0]
-        share = -(-queue.waiting_count() // max(1, len(hungry)))
+        hungry = [(receiver, demand) for receiver in receivers if (demand := receiver.demand) > 0]
+        if len(hungry) == 0:
+            return
+        share = -(-queue.waiting_count() // len(hungry))
         gave = False
-        for receiver in hungry:
+        for receiver, demand in hungry:
             waiting = queue.waiting_count(hold=receiver.hold)
             if waiting > 0:
-                receiver.give(min(waiting if receiver.hold is not None else share, receiver.demand))
+                receiver.give(min(waiting if receiver.hold is not None else share, demand))
                 gave = gave or queue.waiting_count(hold=receiver.hold) < waiting
-        if gave and any(each.demand > 0 and queue.waiting_count(hold=each.hold) > 0 for each in hungry):
+        if gave and any(each.demand > 0 and queue.waiting_count(hold=each.hold) > 0 for each, _ in hungry):
             # In the next turn: one receiver's share must not keep the others from theirs.
             self.ask(queue)
 

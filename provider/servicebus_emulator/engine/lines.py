@@ -39,8 +39,8 @@ class Line:
     def pop(self) -> int | None:
         """Remove and return the first number, or None when nothing waits."""
         arrived, returned = self._arrived, self._returned
-        while len(arrived) > 0 or len(returned) > 0:
-            comes_back = len(returned) > 0 and (len(arrived) == 0 or returned[0] < arrived[0])
+        while arrived or returned:
+            comes_back = returned and (not arrived or returned[0] < arrived[0])
             number = heappop(returned) if comes_back else arrived.popleft()
             if number not in self._gone:
                 return number
