@@ -3,7 +3,8 @@
 A turn (:meth:`Broker._turn`) runs once after any number of arrivals: time-outs take effect, receivers
 get what is waiting for them, one commit makes it all durable, then the answers are given and the bytes
 leave. So a batch, or many single sends at once, cost one transaction, and nobody hears of anything that
-a crash could take back.
+a crash could take back. In a namespace that keeps nothing each arrival has its turn at once: there is no
+transaction to share, and waiting for others costs a round of the event loop.
 """
 
 from __future__ import annotations

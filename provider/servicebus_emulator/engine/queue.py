@@ -249,8 +249,9 @@ class MessageQueue(Stock):
         due = self.next_due()
         if due is None or due > now:
             return
-        for message in self._schedule.activate(now):
-            self._start_life(message, time_to_live=message.content.time_to_live)
+        activated = self._schedule.activate(now)
+        self._start_lives(activated)
+        for message in activated:
             self._wait(message)
         for token in self._lock_expiry.pop_due(now):
             self.tally.locks_lost += 1

@@ -7,7 +7,7 @@ messages do not wait: they are passed on instead.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Several
 
 from servicebus_emulator.engine.agenda import Agenda
@@ -133,11 +133,7 @@ class Stock(ABC):
             for number, content, row in zip(numbers, contents, self._context.rows, strict=False)
         ]
         self._context.journal.add_all(self.key, messages)
-        limit = self.settings.time_to_live
-        for message in messages:
-            lifetime = message.content.time_to_live
-            if lifetime is not None or limit is not None:
-                self._start_life(message, time_to_live=lifetime)
+        self._start_lives(messages)
         self._shelf.extend(messages, numbers=numbers, size_in_bytes=total_size(contents))
         if self._session_lines is None:
             self._line.extend(numbers)
@@ -189,6 +185,19 @@ class Stock(ABC):
         if lifetime is not None:
             message.expires_at = message.enqueued_at + lifetime
             self._expiry.set(message.number, message.expires_at)
+
+    def _start_lives(self, messages: Iterable[Message]) -> None:
+        limit = self.settings.time_to_live
+        ending: dict[int, list[int]] = {}
+        for message in messages:
+            lifetime = message.content.time_to_live
+            if lifetime is None or (limit is not None and limit < lifetime):
+                lifetime = limit
+            if lifetime is not None:
+                end = message.expires_at = message.enqueued_at + lifetime
+                ending.setdefault(end, []).append(message.number)
+        for end, numbers in ending.items():
+            self._expiry.set_all(numbers, end)
 
     def _wait(self, message: Message) -> None:
         if self._session_lines is None:
