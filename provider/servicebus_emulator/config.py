@@ -1,10 +1,11 @@
 """The configuration file: namespaces and their entities, in the shape of Microsoft's emulator.
 
 ``UserConfig.Namespaces[]`` holds ``Queues[]`` and ``Topics[]``, topics hold ``Subscriptions[]`` and these
-``Rules[]``. Beyond the original there may be several namespaces, every property that the administration
-API can set is known, and the service's own ranges and defaults hold (the original allows one hour of time
-to live and ten deliveries). Namespaces, queues and topics may have ``AuthorizationRules[]``: ``KeyName``,
-``Rights[]``, and ``PrimaryKey`` and ``SecondaryKey``, which are made when they are left out.
+``Rules[]``. Beyond the original there may be several namespaces, each of which may say ``DeliverPings``, every
+property that the administration API can set is known, and the service's own ranges and defaults hold (the
+original allows one hour of time to live and ten deliveries). Namespaces, queues and topics may have
+``AuthorizationRules[]``: ``KeyName``, ``Rights[]``, and ``PrimaryKey`` and ``SecondaryKey``, which are made when
+they are left out.
 """
 
 from __future__ import annotations
@@ -72,13 +73,17 @@ class ConfigError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamespaceConfig:
-    """A namespace and the entities that it begins with."""
+    """A namespace and the entities that it begins with.
+
+    :ivar deliver_pings: whether it delivers pings like any other message.
+    """
 
     name: str
     queues: tuple[QueueDescription, ...] = ()
     topics: tuple[TopicDescription, ...] = ()
     subscriptions: tuple[SubscriptionDescription, ...] = ()
     access_rules: tuple[AuthorizationRule, ...] = ()
+    deliver_pings: bool = False
 
     @property
     def root_rule(self) -> AuthorizationRule | None:
@@ -205,7 +210,7 @@ def _check_unique(node: _Node, *, names: Sequence[str]) -> None:
 
 
 def _namespace(node: _Node) -> NamespaceConfig:
-    members = node.members(required=("Name",), optional=("Queues", "Topics", "AuthorizationRules"))
+    members = node.members(required=("Name",), optional=("Queues", "Topics", "AuthorizationRules", "DeliverPings"))
     name = members["Name"].text()
     _described(members["Name"], make=lambda: check_name("name", value=name))
     queues = tuple(_entity(item, kind=QueueDescription) for item in _list(members, "Queues"))
@@ -218,8 +223,14 @@ def _namespace(node: _Node) -> NamespaceConfig:
         for item, topic in zip(_list(members, "Topics"), topics, strict=True)
         for subscription in _subscriptions(item, topic=topic)
     )
-    rules = _authorization(members)
-    return NamespaceConfig(name=name, queues=queues, topics=topics, subscriptions=subscriptions, access_rules=rules)
+    return NamespaceConfig(
+        name=name,
+        queues=queues,
+        topics=topics,
+        subscriptions=subscriptions,
+        access_rules=_authorization(members),
+        deliver_pings="DeliverPings" in members and _boolean(members["DeliverPings"]),
+    )
 
 
 def _entity(node: _Node, *, kind: type[D], optional: tuple[str, ...] = ()) -> D:

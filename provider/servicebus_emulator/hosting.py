@@ -78,6 +78,8 @@ class HostedNamespace:
     :param config: entities that are created if they do not exist.
     :param clock: what time it is.
     :param allow_time_shift: whether it may be put forward over HTTP.
+    :param deliver_pings: whether messages of content type ``application/vnd.ms-servicebus-ping`` are delivered
+        like any other; a namespace's own configuration can say so for it alone.
     :param fault_seed: from which the luck of faults comes that do not always strike.
     :param security: who is let in.
     :param issuer: knows the bearer tokens that are good.
@@ -97,6 +99,7 @@ class HostedNamespace:
         config: NamespaceConfig | None,
         clock: ShiftableClock,
         allow_time_shift: bool,
+        deliver_pings: bool,
         fault_seed: int,
         security: Security,
         issuer: TokenIssuer,
@@ -117,6 +120,7 @@ class HostedNamespace:
             snapshot=None if self._journal is None else self._journal.snapshot(),
             codec=AmqpProperties(),
             least_message_kilobytes=message_kilobytes,
+            deliver_pings=deliver_pings or (config is not None and config.deliver_pings),
         )
         root_keys = security.root_keys(None if config is None else config.root_rule)
         if not self.namespace.access_rules.start_with(root_keys):
@@ -290,6 +294,8 @@ class Emulator:
     :param configs: entities to begin with, by namespace; what is on disk already is kept as it is.
     :param clock: what time it is; None = the machine's.
     :param allow_time_shift: whether the clock may be put forward over HTTP; from Python it always may.
+    :param deliver_pings: whether messages of content type ``application/vnd.ms-servicebus-ping`` are delivered
+        like any other; a namespace's own configuration can say so for it alone.
     :param faults: what is broken from the beginning, of the namespace it names or of all.
     :param fault_seed: from which the luck of faults comes that do not always strike.
     :param open: whether everybody is let in, unchecked: tokens are neither needed nor read.
@@ -318,6 +324,7 @@ class Emulator:
         configs: Sequence[NamespaceConfig] = (),
         clock: Clock | None = None,
         allow_time_shift: bool = False,
+        deliver_pings: bool = False,
         faults: Sequence[Fault] = (),
         fault_seed: int = 0,
         open: bool = False,  # noqa: A002 - the word for it everywhere else
@@ -352,6 +359,7 @@ class Emulator:
         self._clock = clock if isinstance(clock, ShiftableClock) else ShiftableClock(clock)
         self._allow_time_shift = allow_time_shift
         self._issuer = TokenIssuer(self._security.clients_at(host), clock=self._clock.base)
+        self._deliver_pings = deliver_pings
         self._hosted: dict[str, HostedNamespace] = {}
         folder = None if data is None else data / "tls"
         self._certificates = MadeCertificate(folder, names=[host]) if certificates is None else certificates
@@ -398,6 +406,7 @@ class Emulator:
                     config=self._configs.get(name.casefold()),
                     clock=self._clock,
                     allow_time_shift=self._allow_time_shift,
+                    deliver_pings=self._deliver_pings,
                     fault_seed=self._fault_seed,
                     security=self._security,
                     issuer=self._issuer,

@@ -50,6 +50,7 @@ class EmulatorProcess:
     :param allow_time_shift: whether the clock may be put forward.
     :param log_level: what is logged to standard error: DEBUG, INFO, WARNING or ERROR.
     :param log_format: how: text or json.
+    :param deliver_pings: whether pings are delivered like any other message.
     :param options: further options of the command line.
     """
 
@@ -69,6 +70,7 @@ class EmulatorProcess:
         allow_time_shift: bool = False,
         log_level: str = "WARNING",
         log_format: str = "text",
+        deliver_pings: bool = False,
         options: Sequence[str] = (),
     ) -> None:
         self._open = open
@@ -80,7 +82,9 @@ class EmulatorProcess:
         self._ports = (amqp_port, admin_port)
         self._faults = tuple(faults)
         self._options = ["--fault-seed", str(fault_seed), "--log-level", log_level, "--log-format", log_format]
-        self._options += ["--allow-time-shift", *options] if allow_time_shift else options
+        self._options += ["--allow-time-shift"] if allow_time_shift else []
+        self._options += ["--deliver-pings"] if deliver_pings else []
+        self._options += options
         self._process: subprocess.Popen[str] | None = None
         self._served: dict[str, ServedNamespace] = {}
 

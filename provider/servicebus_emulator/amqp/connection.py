@@ -139,7 +139,14 @@ class AmqpConnection(asyncio.Protocol):
             self._wire.arrived(data)
 
     def _feed(self, data: bytes) -> None:
-        view = memoryview(data)
+        self.broker.begin_arrival()
+        try:
+            self._read(memoryview(data))
+        finally:
+            self.broker.end_arrival()
+        self.flush()
+
+    def _read(self, view: memoryview) -> None:
         while len(view) > 0 and not self.closed:
             capacity = lib.pn_transport_capacity(self._raw_transport)
             if capacity <= 0:
@@ -148,7 +155,6 @@ class AmqpConnection(asyncio.Protocol):
             lib.pn_transport_push(self._raw_transport, ffi.from_buffer(view[:size]), size)
             view = view[size:]
             self._handle_events()
-        self.flush()
 
     def eof_received(self) -> bool:
         """Close: a client that sends no more is gone."""

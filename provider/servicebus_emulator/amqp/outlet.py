@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Final
-from uuid import uuid4
 
 from servicebus_emulator.amqp import proton
 from servicebus_emulator.amqp.outgoing import encode_delivery
@@ -33,6 +33,7 @@ __all__ = ["Outlet"]
 
 _PER_TURN: Final = 500
 _BYTES_PER_TURN: Final = 4 * 1024 * 1024
+_TAG_BYTES: Final = 16
 _REASON: Final = "DeadLetterReason"
 _DESCRIPTION: Final = "DeadLetterErrorDescription"
 
@@ -65,6 +66,7 @@ class Outlet:
         self._link = link
         self._handle = link._impl  # noqa: SLF001 - the only door from Proton's wrapper to what it wraps
         self._settled = settled
+        self._tags = count(1)
         self._open = True
         self._answering: set[int] = set()
         self._broker.add_receiver(self)
@@ -87,7 +89,7 @@ class Outlet:
             self.refuse(error)
             return
         for message in messages:
-            tag = uuid4().bytes if message.lock is None else message.lock.token
+            tag = next(self._tags).to_bytes(_TAG_BYTES, "big") if message.lock is None else message.lock.token
             proton.send(self._handle, tag=tag, data=encode_delivery(message), settled=self._settled)
         if len(messages) > 0:
             self._broker.mark_dirty(self._connection)

@@ -260,6 +260,7 @@ class Namespace(Directory):
 
         :raises JournalError: when a deletion cannot be made durable.
         """
+        self._refresh_agenda()
         for timed in self._agenda.pop_due(self._context.clock.now()):
             timed.advance()
             self._effects.changed(timed)
@@ -274,7 +275,13 @@ class Namespace(Directory):
 
     def next_due(self) -> int | None:
         """Return when :meth:`advance` next has something to do (milliseconds since 1970), or None."""
+        self._refresh_agenda()
         return self._agenda.next_due()
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether :meth:`commit` does anything."""
+        return self._context.journal.is_durable
 
     def commit(self) -> None:
         """Make durable what happened so far.
@@ -289,16 +296,17 @@ class Namespace(Directory):
 
     def take_effects(self) -> Happened:
         """Return what happened since the last call."""
-        happened = self._effects.take()
-        for timed in happened.changed:
+        return self._effects.take()
+
+    # Steps
+
+    def _refresh_agenda(self) -> None:
+        for timed in self._effects.take_retimed():
             due = timed.next_due()
             if due is None:
                 self._agenda.discard(timed)
             else:
                 self._agenda.set(timed, due)
-        return happened
-
-    # Steps
 
     def _start(self, entity: AnyEntity) -> None:
         self.idle.watch(entity)
