@@ -20,6 +20,7 @@ import psutil
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from servicebus_emulator import EmulatorProcess, ServedNamespace
+from servicebus_emulator.engine.descriptions import RuleDescription, SqlAction, SqlFilter
 
 SASL = b"AMQP\x03\x01\x00\x00"
 AMQP = b"AMQP\x00\x01\x00\x00"
@@ -275,7 +276,11 @@ def prepare(place: ServedNamespace) -> None:
     place.create_queue("flights", max_message_size_in_kilobytes=102_400)
     place.create_queue("calm")
     place.create_topic("news", max_message_size_in_kilobytes=102_400)
-    place.create_subscription("news", "late")
+    for name, expression in (("late", "minutes > 60"), ("all", "minutes IS NULL OR sys.label IS NULL")):
+        rule = RuleDescription(
+            name, filter=SqlFilter(expression=expression), action=SqlAction(expression="SET seen = 1")
+        )
+        place.create_subscription("news", name, rules=(rule,))
 
 
 def clear_away(place: ServedNamespace) -> None:
