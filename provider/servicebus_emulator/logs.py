@@ -55,6 +55,7 @@ def configure(*, level: str, log_format: LogFormat, stream: TextIO | None = None
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(JsonFormatter() if log_format is LogFormat.JSON else TextFormatter())
     logging.basicConfig(level=level, handlers=[handler], force=True)
+    logging.captureWarnings(capture=True)
 
 
 class TextFormatter(logging.Formatter):

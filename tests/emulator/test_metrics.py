@@ -141,6 +141,12 @@ async def test_subscriptions_have_their_own_series_and_a_topic_what_it_took_in(h
     assert found("messages_accepted_total", entity="news") == 1
     assert [found("messages", entity=f"news/Subscriptions/{name}", state="active") for name in ("a", "b")] == [1, 1]
     assert found("entity_size_bytes", entity="news") == 0
+    assert found.labels("messages_accepted_total", "entity") == {"flights", "news"}
+    assert found.labels("messages_delivered_total", "entity") == {
+        "flights",
+        "news/Subscriptions/a",
+        "news/Subscriptions/b",
+    }
 
 
 async def test_beyond_the_most_entities_there_is_one_series_for_all_others(
