@@ -104,11 +104,15 @@ def test_time_is_shifted_from_outside(contoso: EmulatorProcess):
 
 def test_faults_of_the_start_come_back_with_each_start_and_ports_are_kept(tmp_path: Path):
     busy = Fault(kind=FaultKind.SERVER_BUSY, entity="a,b=c", count=3, on=(Operation.SEND, Operation.MANAGE))
-    process = EmulatorProcess(["contoso"], data=tmp_path, faults=[busy], fault_seed=7, log_format="json")
+    options = ["--fault", "latency,delay=0.01"]
+    process = EmulatorProcess(
+        ["contoso"], data=tmp_path, faults=[busy], fault_seed=7, log_format="json", options=options
+    )
     with process:
         first = process["contoso"]
-        assert [(each["entity"], each["on"], each["count"]) for each in first.faults] == [
-            ("a,b=c", ["send", "manage"], 3)
+        assert [(each.get("entity"), each["on"], each.get("count")) for each in first.faults] == [
+            ("a,b=c", ["send", "manage"], 3),
+            (None, ["anything"], None),
         ]
         first.create_queue("flights")
         process.kill()
@@ -118,7 +122,7 @@ def test_faults_of_the_start_come_back_with_each_start_and_ports_are_kept(tmp_pa
             first.health()
         process.start()
         assert process["contoso"] == first
-        assert (len(first.faults), first.health()["queues"]) == (1, 1)
+        assert (len(first.faults), first.health()["queues"]) == (2, 1)
         with pytest.raises(RefusedError, match="allow-time-shift"):
             first.shift_time(timedelta(seconds=1))
 
