@@ -283,7 +283,8 @@ async def test_health_answers_json_and_a_queue_may_still_be_named_health(http: C
 
 async def test_a_namespace_that_keeps_no_state_any_more_is_not_healthy(namespace: Namespace):
     health = health_page(namespace, version=lambda: "1.2", works=lambda: False)
-    server = AdminServer(namespace, host="127.0.0.1", port=0, pages=[health])
+    guard = guard_of(namespace, is_open=True)
+    server = AdminServer(namespace, host="127.0.0.1", port=0, guard=guard, pages=[health])
     await server.start()
     async with ClientSession(f"http://127.0.0.1:{server.port}") as session, session.get("/health") as response:
         assert (response.status, (await response.json())["status"]) == (503, "failed")

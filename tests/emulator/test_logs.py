@@ -41,12 +41,6 @@ class Started:
     def log(self) -> str:
         return self._log.read_text()
 
-    def wait_for(self, text: str) -> None:
-        deadline = time.monotonic() + 10
-        while text not in self.log:
-            assert time.monotonic() < deadline, self.log
-            time.sleep(0.02)
-
     def events(self) -> dict[str, dict[str, Any]]:
         return {each["event"]: each for each in map(json.loads, self.log.splitlines())}
 
@@ -159,18 +153,21 @@ def test_a_signal_ends_it_within_a_second_whoever_is_connected(start: Any, numbe
             begun = time.monotonic()
             started.process.send_signal(number)
             assert started.process.wait(5) == 0
-            # Twice the promise: the machine that runs this may be busy.
-            assert time.monotonic() - begun < 2
+            # More than the promise of one second: the machine that runs this may be busy.
+            assert time.monotonic() - begun < 4
     assert started.events()["stopping"]["signal"] == number.name
 
 
 def test_a_second_signal_ends_it_at_once(start: Any):
     started = start()
     with half_a_request(started.admin_port):
+        # Both are there when it looks: however busy the machine is, the second does not come too late.
+        started.process.send_signal(signal.SIGSTOP)
         started.process.send_signal(signal.SIGTERM)
-        started.wait_for("stopping: SIGTERM")
-        started.process.send_signal(signal.SIGTERM)
-        assert started.process.wait(5) == 128 + signal.SIGTERM
+        started.process.send_signal(signal.SIGINT)
+        started.process.send_signal(signal.SIGCONT)
+        assert started.process.wait(5) in {128 + signal.SIGTERM, 128 + signal.SIGINT}
+    assert started.log.count("stopping: ") == 1
 
 
 def half_a_request(port: int) -> socket.socket:
