@@ -136,7 +136,7 @@ class HostedNamespace:
             patience=patience,
             clock=clock,
             trouble=self._trouble,
-            pages=self._pages(allow_time_shift=allow_time_shift),
+            pages=self._pages(allow_time_shift=allow_time_shift, guard=guard),
         )
         door = entrance(
             self._broker,
@@ -262,13 +262,13 @@ class HostedNamespace:
         if self._journal is not None:
             self._journal.close()
 
-    def _pages(self, *, allow_time_shift: bool) -> tuple[Page, ...]:
+    def _pages(self, *, allow_time_shift: bool, guard: Guard) -> tuple[Page, ...]:
         return (
             health_page(self.namespace, version=version, works=lambda: not self.failure.done()),
             metrics_page(
                 Sources(namespace=self.namespace, broker=self._broker, trouble=self._trouble, journal=self._journal)
             ),
-            *time_pages(self._clock, allowed=allow_time_shift),
+            *time_pages(self._clock, allowed=allow_time_shift, guard=guard),
         )
 
     def _fail(self, error: JournalError) -> None:

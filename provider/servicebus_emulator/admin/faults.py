@@ -10,16 +10,14 @@ request needs a token with Manage on the namespace.
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from servicebus_emulator.engine.descriptions import AccessRight
-from servicebus_emulator.engine.errors import Unauthorized
+from servicebus_emulator.admin.local import guarded
 from servicebus_emulator.fault_reading import armed_document, fault_from_json
 from servicebus_emulator.faults import Armed, FaultError
-from servicebus_emulator.security.settings import is_loopback
 
 if TYPE_CHECKING:
     from servicebus_emulator.amqp.trouble import Trouble
@@ -28,8 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["add_fault_routes"]
 
 _PATH = "/$faults"
-
-Handler = Callable[[web.Request], Awaitable[web.Response]]
 
 
 def add_fault_routes(router: web.UrlDispatcher, *, trouble: Trouble, guard: Guard) -> None:
@@ -60,26 +56,10 @@ def add_fault_routes(router: web.UrlDispatcher, *, trouble: Trouble, guard: Guar
             return _refused("id", value=fault_id, allowed="none is set" if known == "" else known, status=404)
         return _listed(cleared)
 
-    router.add_post(_PATH, _guarded(post, guard=guard))
-    router.add_get(_PATH, _guarded(get, guard=guard))
-    router.add_delete(_PATH, _guarded(delete, guard=guard))
-    router.add_delete(_PATH + "/{id}", _guarded(delete, guard=guard))
-
-
-def _guarded(handler: Handler, *, guard: Guard) -> Handler:
-    async def checked(request: web.Request) -> web.Response:
-        try:
-            _authorize(guard, request=request)
-        except Unauthorized as error:
-            return web.json_response({"error": str(error)}, status=error.status)
-        return await handler(request)
-
-    return checked
-
-
-def _authorize(guard: Guard, *, request: web.Request) -> None:
-    if request.remote is None or not is_loopback(request.remote):
-        guard.authorize(request.headers.get("Authorization"), path="", rights=[AccessRight.MANAGE])
+    router.add_post(_PATH, guarded(post, guard=guard))
+    router.add_get(_PATH, guarded(get, guard=guard))
+    router.add_delete(_PATH, guarded(delete, guard=guard))
+    router.add_delete(_PATH + "/{id}", guarded(delete, guard=guard))
 
 
 def _listed(armed: Iterable[Armed]) -> web.Response:
