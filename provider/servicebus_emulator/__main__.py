@@ -215,7 +215,7 @@ async def _serve(emulator: Emulator) -> int:
                 print(f"ready namespace={each.name} amqp={amqp} admin={admin} ca={each.ca_file}", flush=True)  # noqa: T201
             return await _until(stopped, emulator=emulator)
     except (OSError, JournalError, BrokerError) as error:
-        print(f"servicebus-emulator: error: {error}", file=sys.stderr)  # noqa: T201 - the command's last word
+        _log.critical("error: %s", error, extra=event("failed"))
         return 1
 
 

@@ -63,6 +63,7 @@ class _Figures:
     size: int = 0
     accepted: int = 0
     duplicates: int = 0
+    takes_in: bool = False
 
     def count(self, counts: MessageCounts) -> None:
         for state in _STATES:
@@ -131,8 +132,9 @@ class _Collector:
             ("messages_accepted", "Messages that senders were told to be accepted", "accepted"),
             ("messages_duplicate", "Accepted messages that were dropped as duplicates", "duplicates"),
         ):
+            taking_in = {path: each for path, each in figures.items() if each.takes_in}
             yield self._counter(
-                name, text, {(("entity", path),): getattr(each, attribute) for path, each in figures.items()}
+                name, text, {(("entity", path),): getattr(each, attribute) for path, each in taking_in.items()}
             )
         for name, text, attribute in (
             ("messages_delivered", "Messages handed to receivers, each time", "delivered"),
@@ -168,6 +170,7 @@ class _Collector:
             else:
                 tallies[label].add(entity.tally())
             if not isinstance(entity, SubscriptionEntity):
+                each.takes_in = True
                 each.accepted += entity.reception.accepted
                 each.duplicates += entity.reception.duplicates
         return figures, tallies

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from servicebus_emulator.process import EmulatorProcess
 from servicebus_emulator.served import ServedNamespace
@@ -23,15 +23,7 @@ class OwnNamespace(ServedNamespace):
     def of(cls, process: EmulatorProcess, *, name: str) -> OwnNamespace:
         """Return the namespace of a process that runs."""
         served = process[name]
-        return cls(
-            name=name,
-            host=served.host,
-            amqp_port=served.amqp_port,
-            admin_port=served.admin_port,
-            ca_file=served.ca_file,
-            key=served.key,
-            process=process,
-        )
+        return cls(**{each.name: getattr(served, each.name) for each in fields(ServedNamespace)}, process=process)
 
     def kill(self) -> None:
         """End it at once, as ``kill -9`` does: its peers see their connections break, and nobody listens any more."""

@@ -51,7 +51,7 @@ class EmulatorProcess:
     :param log_level: what is logged to standard error: DEBUG, INFO, WARNING or ERROR.
     :param log_format: how: text or json.
     :param deliver_pings: whether pings are delivered like any other message.
-    :param options: further options of the command line.
+    :param options: further options of the command line, such as ``["--option", "value"]``.
     """
 
     def __init__(
@@ -205,10 +205,11 @@ class EmulatorProcess:
 
     def _command(self, faults: Path) -> list[str]:
         if len(self._served) == 0:
-            free = _free_ports(self._host, runs=2, length=len(self._names))
-            amqp_port, admin_port = (
-                one if one is not None else other for one, other in zip(self._ports, free, strict=True)
-            )
+            # One namespace has its ports chosen as it listens, so that nobody else can take them before.
+            alone = len(self._names) == 1
+            free = [0, 0] if alone else _free_ports(self._host, runs=2, length=len(self._names))
+            wanted = zip(self._ports, free, strict=True)
+            amqp_port, admin_port = (any_free if given is None else given for given, any_free in wanted)
         else:
             first = self._served[self._names[0]]
             amqp_port, admin_port = first.amqp_port, first.admin_port

@@ -13,10 +13,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
+from xml.etree.ElementTree import Element
 
 from servicebus_emulator.admin.atom import Entry, entry_document
 from servicebus_emulator.admin.fields import Runtime, encode
+from servicebus_emulator.admin.resources import Entity, Resource, Rule, Subscription, url_path
+from servicebus_emulator.admin.rules import encode_rule
 from servicebus_emulator.engine.descriptions import (
+    DEFAULT_RULE,
+    DEFAULT_RULE_NAME,
     Description,
     MessageCounts,
     QueueDescription,
@@ -91,21 +96,16 @@ class ServedNamespace:
     # Entities
 
     def create(self, description: Description) -> None:
-        """Create a queue, a topic, or a subscription with the rules that a new one has."""
+        """Create a queue, a topic, or a subscription with its rules."""
         runtime = Runtime(
             counts=MessageCounts(),
             times=EntityTimes(created=_NEVER, updated=_NEVER, accessed=_NEVER),
             size_in_bytes=0,
             subscription_count=0,
         )
-        entry = Entry(
-            title=description.path,
-            address=description.path,
-            published=_NEVER,
-            updated=_NEVER,
-            content=encode(description, runtime=runtime),
-        )
-        self._ask("PUT", _path_of(description), body=entry_document(entry, author=self.name), kind="application/xml")
+        self._put(_resource_of(description), content=encode(description, runtime=runtime))
+        if isinstance(description, SubscriptionDescription):
+            self._create_rules(description)
 
     def create_queue(self, path: str, **fields: Any) -> str:
         """Create a queue and return its path.
@@ -123,7 +123,10 @@ class ServedNamespace:
         return path
 
     def create_subscription(self, topic: str, name: str, **fields: Any) -> str:
-        """Create a subscription that receives everything, and return its name. See :meth:`create_queue`."""
+        """Create a subscription, which receives everything unless `rules` are given, and return its name.
+
+        See :meth:`create_queue`.
+        """
         self.create(SubscriptionDescription(topic, name, **_durations(fields)))
         return name
 
@@ -160,6 +163,20 @@ class ServedNamespace:
 
     # Steps
 
+    def _create_rules(self, description: SubscriptionDescription) -> None:
+        if description.rules == (DEFAULT_RULE,):
+            return
+        topic, name = description.topic_path, description.name
+        self._ask("DELETE", f"{url_path(Rule(topic, name, DEFAULT_RULE_NAME))}?{_VERSION}")
+        for rule in description.rules:
+            self._put(Rule(topic, name, rule.name), content=encode_rule(rule, created=_NEVER))
+
+    def _put(self, resource: Resource, *, content: Element) -> None:
+        path = url_path(resource)
+        entry = Entry(title=path, address=path, published=_NEVER, updated=_NEVER, content=content)
+        body = entry_document(entry, author=self.name)
+        self._ask("PUT", f"{path}?{_VERSION}", body=body, kind="application/xml")
+
     def _ask_json(self, method: str, path: str, *, document: object = None) -> dict[str, Any]:
         body = None if document is None else json.dumps(document).encode()
         answer: dict[str, Any] = json.loads(self._ask(method, path, body=body, kind="application/json"))
@@ -188,12 +205,10 @@ def _reason_of(answered: str) -> str:
     return answered if detail is None else html.unescape(detail[1])
 
 
-def _path_of(description: Description) -> str:
+def _resource_of(description: Description) -> Resource:
     if isinstance(description, SubscriptionDescription):
-        if description.rules != SubscriptionDescription("t", "s").rules:
-            raise ValueError("rules of a subscription are given; allowed: none here, add them with a client")
-        return f"/{quote(description.topic_path, safe='')}/Subscriptions/{quote(description.name)}?{_VERSION}"
-    return f"/{quote(description.path, safe='')}?{_VERSION}"
+        return Subscription(description.topic_path, description.name)
+    return Entity(description.path)
 
 
 def _durations(fields: dict[str, Any]) -> dict[str, Any]:

@@ -281,6 +281,16 @@ async def test_health_answers_json_and_a_queue_may_still_be_named_health(http: C
         assert "<QueueDescription" in await response.text()
 
 
+async def test_a_namespace_that_keeps_no_state_any_more_is_not_healthy(namespace: Namespace):
+    health = health_page(namespace, version=lambda: "1.2", works=lambda: False)
+    guard = guard_of(namespace, is_open=True)
+    server = AdminServer(namespace, host="127.0.0.1", port=0, guard=guard, pages=[health])
+    await server.start()
+    async with ClientSession(f"http://127.0.0.1:{server.port}") as session, session.get("/health") as response:
+        assert (response.status, (await response.json())["status"]) == (503, "failed")
+    await server.stop()
+
+
 async def test_tokens_are_never_logged_and_changes_are(http: ClientSession, caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.DEBUG)
     token = "SharedAccessSignature sr=x&sig=c2VjcmV0&se=1&skn=root"

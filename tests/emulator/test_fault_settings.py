@@ -138,6 +138,18 @@ async def test_administration_is_refused_frozen_and_reset(hosted: HostedNamespac
     assert asyncio.get_running_loop().time() - began > 0.2
 
 
+async def test_packets_of_administration_are_lost_until_the_fault_is_over(hosted: HostedNamespace, http: ClientSession):
+    fault = hosted.set_fault(Fault(kind=FaultKind.DROP, on=(Operation.ADMINISTER,), entity="flights"))
+    asking = asyncio.ensure_future(http.get(f"/flights?{VERSION}"))
+    done, _ = await asyncio.wait([asking], timeout=1)
+    assert not done
+    async with ClientSession(f"http://{hosted.host}:{hosted.admin_port}") as other:
+        async with other.delete(f"/$faults/{fault.id}") as response:
+            assert response.status == 200
+        async with await asyncio.wait_for(asking, 5) as response:
+            assert response.status == 200
+
+
 async def test_faults_from_python_begin_with_the_namespace_that_they_name():
     faults = [Fault(kind=FaultKind.RESET, namespace="contoso"), Fault(kind=FaultKind.FREEZE)]
     async with Emulator(["contoso", "contoso-dr"], faults=faults, fault_seed=7) as emulator:

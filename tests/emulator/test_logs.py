@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp.http_exceptions import BadHttpMessage
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from servicebus_emulator.logs import JsonFormatter, TextFormatter, event, masked
@@ -39,12 +40,6 @@ class Started:
     @property
     def log(self) -> str:
         return self._log.read_text()
-
-    def wait_for(self, text: str) -> None:
-        deadline = time.monotonic() + 10
-        while text not in self.log:
-            assert time.monotonic() < deadline, self.log
-            time.sleep(0.02)
 
     def events(self) -> dict[str, dict[str, Any]]:
         return {each["event"]: each for each in map(json.loads, self.log.splitlines())}
@@ -114,6 +109,12 @@ def test_a_key_or_token_that_reaches_the_log_is_masked(formatter: logging.Format
     assert "***" in written
 
 
+def test_what_a_client_sent_is_not_quoted_when_it_is_no_request():
+    failed = record("Error handling request")
+    failed.exc_info = (BadHttpMessage, BadHttpMessage(KEY), None)
+    assert KEY not in TextFormatter().format(failed) + JsonFormatter().format(failed)
+
+
 def test_what_is_no_secret_is_not_masked():
     assert masked("SharedAccessKeyName=Root; entity=sig; design=1") == "SharedAccessKeyName=Root; entity=sig; design=1"
 
@@ -152,18 +153,21 @@ def test_a_signal_ends_it_within_a_second_whoever_is_connected(start: Any, numbe
             begun = time.monotonic()
             started.process.send_signal(number)
             assert started.process.wait(5) == 0
-            # Twice the promise: the machine that runs this may be busy.
-            assert time.monotonic() - begun < 2
+            # More than the promise of one second: the machine that runs this may be busy.
+            assert time.monotonic() - begun < 4
     assert started.events()["stopping"]["signal"] == number.name
 
 
 def test_a_second_signal_ends_it_at_once(start: Any):
     started = start()
     with half_a_request(started.admin_port):
+        # Both are there when it looks: however busy the machine is, the second does not come too late.
+        started.process.send_signal(signal.SIGSTOP)
         started.process.send_signal(signal.SIGTERM)
-        started.wait_for("stopping: SIGTERM")
-        started.process.send_signal(signal.SIGTERM)
-        assert started.process.wait(5) == 128 + signal.SIGTERM
+        started.process.send_signal(signal.SIGINT)
+        started.process.send_signal(signal.SIGCONT)
+        assert started.process.wait(5) in {128 + signal.SIGTERM, 128 + signal.SIGINT}
+    assert started.log.count("stopping: ") == 1
 
 
 def half_a_request(port: int) -> socket.socket:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -10,6 +10,7 @@ import pytest
 from aiohttp import ClientSession
 from azure.servicebus import ServiceBusMessage, ServiceBusReceiveMode, ServiceBusSubQueue
 from azure.servicebus.exceptions import MessageLockLostError, ServiceBusError
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from servicebus_emulator import Emulator, Fault, FaultKind, HostedNamespace, metrics
@@ -51,11 +52,8 @@ class Scraped:
         return {sample.labels[label] for sample in self.samples if sample.name == PREFIX + name}
 
 
-async def scrape(hosted: HostedNamespace, headers: Mapping[str, str] = {}) -> Scraped:
-    async with (
-        ClientSession(f"http://{hosted.host}:{hosted.admin_port}") as http,
-        http.get("/metrics", headers=headers) as response,
-    ):
+async def scrape(hosted: HostedNamespace) -> Scraped:
+    async with ClientSession(f"http://{hosted.host}:{hosted.admin_port}") as http, http.get("/metrics") as response:
         assert response.status == 200
         assert response.content_type == "text/plain"
         return Scraped(await response.text())
@@ -141,6 +139,24 @@ async def test_subscriptions_have_their_own_series_and_a_topic_what_it_took_in(h
     assert found("messages_accepted_total", entity="news") == 1
     assert [found("messages", entity=f"news/Subscriptions/{name}", state="active") for name in ("a", "b")] == [1, 1]
     assert found("entity_size_bytes", entity="news") == 0
+    assert found.labels("messages_accepted_total", "entity") == {"flights", "news"}
+    assert found.labels("messages_delivered_total", "entity") == {
+        "flights",
+        "news/Subscriptions/a",
+        "news/Subscriptions/b",
+    }
+
+
+async def test_openmetrics_is_spoken_to_who_asks_for_it(hosted: HostedNamespace):
+    hosted.set_fault(Fault(kind=FaultKind.SERVER_BUSY))
+    headers = {"Accept": "application/openmetrics-text; version=1.0.0"}
+    async with (
+        ClientSession(f"http://{hosted.host}:{hosted.admin_port}") as http,
+        http.get("/metrics", headers=headers) as response,
+    ):
+        assert response.content_type == "application/openmetrics-text"
+        families = list(openmetrics(await response.text()))
+    assert PREFIX + "messages_accepted" in {family.name for family in families}
 
 
 async def test_beyond_the_most_entities_there_is_one_series_for_all_others(

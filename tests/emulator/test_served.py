@@ -13,7 +13,7 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusSend
 from azure.servicebus.exceptions import MessageLockLostError, ServiceBusConnectionError, ServiceBusServerBusyError
 
 from servicebus_emulator import EmulatorProcess, Fault, FaultKind, Operation
-from servicebus_emulator.engine.descriptions import SubscriptionDescription
+from servicebus_emulator.engine.descriptions import DescriptionError, RuleDescription, SqlFilter
 from servicebus_emulator.served import RefusedError
 from tests.emulator.talk import bodies
 
@@ -42,12 +42,16 @@ def test_entities_are_created_with_fields_and_deleted(contoso: EmulatorProcess):
     assert served.create_queue("in/box", lock_duration=timedelta(seconds=30), requires_session=True) == "in/box"
     served.create_topic("news")
     served.create_subscription("news", "all", max_delivery_count=3)
-    assert served.health()["subscriptions"] == 1
+    late = RuleDescription("late", filter=SqlFilter(expression="minutes > 60"))
+    served.create_subscription("news", "late only", rules=(late,))
+    assert served.health()["subscriptions"] == 2
     with ServiceBusClient.from_connection_string(served.connection_string) as client:
         with client.get_topic_sender("news") as sender:
             send(sender, "x")
         with client.get_subscription_receiver("news", "all", max_wait_time=5) as receiver:
             assert bodies(receiver.receive_messages(1)) == ["x"]
+        with client.get_subscription_receiver("news", "late only", max_wait_time=1) as receiver:
+            assert receiver.receive_messages(1) == []
         with client.get_queue_receiver("in/box", session_id="a") as receiver:
             until = receiver.session.locked_until_utc
             assert until is not None
@@ -62,8 +66,8 @@ def test_what_cannot_be_created_says_why(contoso: EmulatorProcess):
     with pytest.raises(RefusedError, match=r"'contoso': status 404: SubCode=40400. no topic") as refused:
         served.create_subscription("nowhere", "s")
     assert refused.value.status == 404
-    with pytest.raises(ValueError, match="rules of a subscription are given"):
-        served.create(SubscriptionDescription("t", "s", rules=()))
+    with pytest.raises(DescriptionError, match="lock_duration"):
+        served.create_queue("q", lock_duration=timedelta(hours=1))
 
 
 def test_faults_are_set_listed_and_cleared_from_outside(contoso: EmulatorProcess):
@@ -100,11 +104,15 @@ def test_time_is_shifted_from_outside(contoso: EmulatorProcess):
 
 def test_faults_of_the_start_come_back_with_each_start_and_ports_are_kept(tmp_path: Path):
     busy = Fault(kind=FaultKind.SERVER_BUSY, entity="a,b=c", count=3, on=(Operation.SEND, Operation.MANAGE))
-    process = EmulatorProcess(["contoso"], data=tmp_path, faults=[busy], fault_seed=7, log_format="json")
+    options = ["--fault", "latency,delay=0.01"]
+    process = EmulatorProcess(
+        ["contoso"], data=tmp_path, faults=[busy], fault_seed=7, log_format="json", options=options
+    )
     with process:
         first = process["contoso"]
-        assert [(each["entity"], each["on"], each["count"]) for each in first.faults] == [
-            ("a,b=c", ["send", "manage"], 3)
+        assert [(each.get("entity"), each["on"], each.get("count")) for each in first.faults] == [
+            ("a,b=c", ["send", "manage"], 3),
+            (None, ["anything"], None),
         ]
         first.create_queue("flights")
         process.kill()
@@ -114,7 +122,7 @@ def test_faults_of_the_start_come_back_with_each_start_and_ports_are_kept(tmp_pa
             first.health()
         process.start()
         assert process["contoso"] == first
-        assert (len(first.faults), first.health()["queues"]) == (1, 1)
+        assert (len(first.faults), first.health()["queues"]) == (2, 1)
         with pytest.raises(RefusedError, match="allow-time-shift"):
             first.shift_time(timedelta(seconds=1))
 

@@ -12,11 +12,13 @@ from azure.servicebus import ServiceBusMessage, ServiceBusSubQueue
 from azure.servicebus.exceptions import MessageLockLostError, SessionLockLostError
 
 from servicebus_emulator import Emulator, Fault, FaultKind, HostedNamespace
+from servicebus_emulator.admin import local
 from servicebus_emulator.clock import ShiftableClock, TimeShiftError
 from servicebus_emulator.engine.descriptions import QueueDescription
 from servicebus_emulator.engine.errors import EntityNotFound
 from servicebus_emulator.engine.timespan import TimeSpan
 from tests.emulator.clock import ManualClock
+from tests.emulator.guards import signed
 from tests.emulator.talk import Talk, bodies, talk
 
 HOUR = timedelta(hours=1)
@@ -145,6 +147,19 @@ async def test_over_http_time_stands_unless_it_was_allowed_to_move():
 async def test_only_json_moves_the_clock_so_that_no_form_of_a_web_page_can(http: ClientSession):
     async with http.post("/$time", data=b'{"shift_seconds": 60}', headers={"Content-Type": "text/plain"}) as response:
         assert response.status == 400
+
+
+async def test_from_elsewhere_moving_the_clock_needs_a_token_that_may_manage(monkeypatch: pytest.MonkeyPatch):
+    # Not every machine that runs this has an address besides the loopback's.
+    monkeypatch.setattr(local, "is_loopback", lambda _: False)
+    async with Emulator(["contoso"], allow_time_shift=True) as emulator:
+        hosted = emulator["contoso"]
+        async with ClientSession(f"http://{hosted.host}:{hosted.admin_port}") as http:
+            async with http.post("/$time", json={"shift_seconds": 60}) as response:
+                assert response.status == 401
+            async with http.post("/$time", json={"shift_seconds": 60}, headers=signed()) as response:
+                assert response.status == 200
+    assert hosted._clock.ahead == timedelta(seconds=60)
 
 
 def test_a_clock_goes_forward_only_and_ten_years_at_most():

@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 
 from servicebus_pair.core import read_pair
@@ -19,6 +16,7 @@ from tests.system.demo.layout import PROJECT
 from tests.system.demo.namespaces import PRIMARY, SECONDARY, Namespace
 from tests.system.demo.ports import PortReservation
 from tests.system.demo.processes import Processes
+from tests.system.shown import do_what_is_shown
 
 README = (PROJECT / "README.md").read_text()
 BLOCKS = re.findall(r"(?:<!-- from (\S+): (\w+) -->\n)?```(\w+)\n(.*?)```", README, flags=re.DOTALL)
@@ -26,15 +24,6 @@ BLOCKS = re.findall(r"(?:<!-- from (\S+): (\w+) -->\n)?```(\w+)\n(.*?)```", READ
 
 def blocks(language: str, *, quoted: bool) -> list[tuple[str, str, str]]:
     return [(source, name, text) for source, name, kind, text in BLOCKS if kind == language and bool(source) is quoted]
-
-
-@pytest.fixture
-def processes(tmp_path: Path) -> Iterator[Processes]:
-    started = Processes(record=tmp_path / "pids.json", logs=tmp_path)
-    try:
-        yield started
-    finally:
-        started.stop()
 
 
 @pytest.mark.parametrize(("source", "name", "text"), blocks("python", quoted=True))
@@ -76,25 +65,7 @@ EMULATOR = [text.splitlines() for _, _, text in blocks("console", quoted=False) 
 
 @pytest.mark.parametrize("lines", EMULATOR, ids=[lines[0] for lines in EMULATOR])
 def test_the_embedded_service_bus_does_what_is_shown(processes: Processes, lines: list[str]) -> None:
-    command, *requests = [shlex.split(line) for line in lines]
-    ports = PortReservation()
-    admin = ports.next_free(26300)
-    free = ["--amqp-port", str(ports.next_free(26672)), "--admin-port", str(admin)]
-    executable = Path(sys.executable).parent / command[0]
-    processes.start("emulator", [str(executable), *command[1:], *free], env=os.environ, cwd=PROJECT)
-    last = command[len(command) - 1 - command[::-1].index("--namespace") + 1]
-    processes.wait_for_line("emulator", f"ready namespace={last}", after=0, seconds=20)
-    for request in requests:
-        assert curl(request, port=admin) < 300
-
-
-def curl(words: list[str], *, port: int) -> int:
-    """Do what a line of curl would do, where curl is not installed, and return the status."""
-    options = dict(zip(words[1:-1:2], words[2:-1:2], strict=True))
-    name, _, value = options.get("-H", "").partition(": ")
-    method = options.get("-X", "POST" if "-d" in options else "GET")
-    address = words[-1].replace("5300", str(port))
-    return httpx.request(method, address, content=options.get("-d"), headers={name: value} if name else {}).status_code
+    do_what_is_shown(lines, processes=processes, cwd=PROJECT)
 
 
 def test_every_make_target_named_exists_and_the_two_commands_are_what_ci_runs() -> None:

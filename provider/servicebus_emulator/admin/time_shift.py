@@ -1,7 +1,8 @@
 """The time of a namespace over HTTP: ``GET`` and ``POST`` at ``/$time``, on its administration port.
 
 ``GET`` says what time it is. ``POST {"shift_seconds": 60}`` puts the clock forward, if the emulator was started so that
-it may be; everything that waits for a time acts on it at once. All namespaces of a process share the clock.
+it may be; everything that waits for a time acts on it at once. All namespaces of a process share the clock. Whoever
+asks from this machine needs no token; from elsewhere the request needs one with Manage on the namespace.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _MEMBER = "shift_seconds"
 
 
 def time_pages(clock: ShiftableClock, *, allowed: bool) -> tuple[Page, ...]:
-    """Return the pages that show the time and, where that is allowed, put it forward."""
+    """Return the pages that show the time to everybody and, where that is allowed, put it forward."""
 
     async def get(_: web.Request) -> web.Response:
         return _told(clock, allowed=allowed)
@@ -37,7 +38,7 @@ def time_pages(clock: ShiftableClock, *, allowed: bool) -> tuple[Page, ...]:
             return _refused(str(error))
         return _told(clock, allowed=allowed)
 
-    return (Page(method="GET", path=_PATH, answer=get), Page(method="POST", path=_PATH, answer=post))
+    return (Page(method="GET", path=_PATH, answer=get, public=True), Page(method="POST", path=_PATH, answer=post))
 
 
 def _shift_of(body: bytes) -> timedelta:

@@ -31,6 +31,7 @@ from servicebus_emulator.engine.idle import IdleWatch
 from servicebus_emulator.engine.journal import Description, EntityRecord, Journal, MemoryJournal, Snapshot
 from servicebus_emulator.engine.message import Content
 from servicebus_emulator.engine.rules import PropertyCodec, UnreadableContents, check_rule
+from servicebus_emulator.logs import event
 
 __all__ = ["Namespace"]
 
@@ -322,7 +323,9 @@ class Namespace(Directory):
                 self.delete_topic(description.path)
             case SubscriptionDescription():
                 self.delete_subscription(description.topic_path, description.name)
-        _log.info("namespace %s: deleted %s, idle for %s", self.name, description.path, description.auto_delete_on_idle)
+        about = event("deleted-idle", namespace=self.name, entity=description.path)
+        idle = description.auto_delete_on_idle
+        _log.info("namespace %s: deleted %s, idle for %s", self.name, description.path, idle, extra=about)
 
     def _new_record(self, description: Description) -> EntityRecord:
         now = self._context.clock.now()
