@@ -43,16 +43,16 @@ def make_identity(folder: Path) -> Identity:
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(days=1))
         .not_valid_after(now + datetime.timedelta(days=2))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(f"*{SUFFIX}")]), critical=False)
+        .add_extension(
+            x509.SubjectAlternativeName([x509.DNSName(f"*{SUFFIX}"), x509.DNSName("localhost")]), critical=False
+        )
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .sign(key, hashes.SHA256())
     )
     encoded = certificate.public_bytes(serialization.Encoding.PEM)
     files.certificate.write_bytes(encoded)
     files.key.write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     )
     files.authorities.write_bytes(Path(certifi.where()).read_bytes() + encoded)
     return files
