@@ -47,10 +47,11 @@ class Record:
         elif report.skipped and outcome.outcome == "passed":
             outcome.outcome = "skipped"
             outcome.reason = _last_line(report) if expected_failure is None else f"expected to fail: {expected_failure}"
+        if report.when == "teardown":
+            self._write()
 
-    @pytest.hookimpl
-    def pytest_sessionfinish(self) -> None:
-        """Write the record."""
+    def _write(self) -> None:
+        """Write after every test: a run that is cut short is worth what it found."""
         self.path.write_text(json.dumps({name: asdict(each) for name, each in sorted(self.tests.items())}, indent=1))
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from tests.conformance.source import CACHE
 from tests.conformance.trust import make_identity, trusting
 
 __all__ = ["ADMINISTRATION", "MESSAGING", "run"]
@@ -45,8 +46,9 @@ def run(
     with tempfile.TemporaryDirectory(prefix="servicebus-conformance-") as name:
         folder = Path(name)
         identity = make_identity(folder)
-        settings, record = folder / "pytest.ini", folder / "record.json"
+        settings, record = folder / "pytest.ini", CACHE / "record.json"
         settings.write_text(_SETTINGS)
+        record.unlink(missing_ok=True)
         command = [sys.executable, "-m", "pytest", "-c", str(settings), "--rootdir", str(source), "--quiet"]
         command += ["-p", "no:cacheprovider", "-p", "tests.conformance.plugin", "--timeout", str(_TEST_TIMEOUT)]
         command += ["--identity", str(folder), "--record", str(record), "--tb", "short"]

@@ -60,6 +60,31 @@ async def test_every_settlement_is_carried_out_and_answered(contoso: HostedNames
         assert counts(queue).active == 1
 
 
+async def test_the_lock_token_is_the_delivery_tag_and_a_delivery_annotation(sdk: Talk, queue: str):
+    async with sdk.queue(queue) as (sender, receiver):
+        await sender.send_messages(ServiceBusMessage("x"))
+        (message,) = await receiver.receive_messages(1, max_wait_time=2)
+        raw = message.raw_amqp_message
+        assert raw.delivery_annotations == {b"x-opt-lock-token": message.lock_token}
+        assert message.lock_token == UUID(bytes_le=message._delivery_tag)
+
+
+async def test_giving_back_counts_even_when_the_delivery_is_not_said_to_have_failed(sdk: Talk, queue: str):
+    async with sdk.queue(queue) as (sender, receiver):
+        await sender.send_messages(ServiceBusMessage("x"))
+        (message,) = await receiver.receive_messages(1, max_wait_time=2)
+        # As the JavaScript client abandons: the Python client adds delivery_failed.
+        await receiver._handler.settle_messages_async(
+            message._delivery_id,
+            message._delivery_tag,
+            "modified",
+            undeliverable_here=False,
+            await_outcome=True,
+        )
+        (again,) = await receiver.receive_messages(1, max_wait_time=2)
+        assert again.delivery_count == 1
+
+
 async def test_a_lock_that_is_lost_cannot_be_settled_or_renewed(contoso: HostedNamespace, sdk: Talk):
     second = TimeSpan.of(timedelta(seconds=1))
     contoso.namespace.create_queue(QueueDescription("short", lock_duration=second))

@@ -20,11 +20,14 @@ __all__ = ["encode_delivery"]
 
 _LIST, _MAP = 0xC0, 0xC1
 _HEADER = b"\x00\x53\x70"
+_DELIVERY_ANNOTATIONS = b"\x00\x53\x71"
 _ANNOTATIONS = b"\x00\x53\x72"
 _APPLICATION_PROPERTIES = b"\x00\x53\x74"
 _NO_HEADER = NULL * 4
 _INT = 0x71
 
+_UUID = b"\x98"
+_LOCK_TOKEN = encode_symbol("x-opt-lock-token")
 _NUMBER = encode_symbol("x-opt-sequence-number")
 _ENQUEUED = encode_symbol("x-opt-enqueued-time")
 _ORIGIN = encode_symbol("x-opt-enqueue-sequence-number")
@@ -39,8 +42,9 @@ _DESCRIPTION = "DeadLetterErrorDescription"
 def encode_delivery(message: Message) -> bytes:
     """Encode a message for its receiver.
 
-    The header keeps the sender's durable, priority and ttl; the annotations keep the sender's own;
-    everything from the properties on is what was sent, but for the reason of a dead letter.
+    A locked message says its lock token in the delivery annotations, beside the delivery tag. The header keeps the
+    sender's durable, priority and ttl; the annotations keep the sender's own; everything from the properties on is
+    what was sent, but for the reason of a dead letter.
     """
     content = message.content
     header = (content.header or _NO_HEADER) + encode_uint(message.delivery_count)
@@ -68,11 +72,18 @@ def encode_delivery(message: Message) -> bytes:
         (
             _HEADER,
             encode_compound(_LIST, body=header, count=5),
+            b"" if message.lock is None else _delivery_annotations(message.lock.token),
             _ANNOTATIONS,
             encode_compound(_MAP, body=b"".join(marks), count=count),
             content.sections if mark is None else _with_dead_letter_mark(content.sections, mark=mark),
         )
     )
+
+
+def _delivery_annotations(token: bytes) -> bytes:
+    """Encode the delivery annotations: the lock token as a UUID, which .NET writes with its first parts reversed."""
+    value = _UUID + token[3::-1] + token[5:3:-1] + token[7:5:-1] + token[8:]
+    return _DELIVERY_ANNOTATIONS + encode_compound(_MAP, body=_LOCK_TOKEN + value, count=2)
 
 
 def _with_dead_letter_mark(data: bytes, *, mark: DeadLetterMark) -> bytes:

@@ -127,7 +127,9 @@ class Outlet:
     def obstacle(self) -> BrokerError | None:
         """Return why the link cannot go on."""
         if self.entity.deleted:
-            return EntityNotFound(f"{self.entity.description.path!r} was deleted")
+            return EntityNotFound(
+                f"the messaging entity {self.entity.description.path!r} could not be found: it was deleted"
+            )
         return link_obstacle(self.entity.description, sub_queue=self.queue is not self.entity.main)
 
     def refuse(self, error: BrokerError) -> None:
@@ -175,10 +177,9 @@ class Outlet:
         failed, undeliverable = proton.how_modified(delivery)
         if undeliverable:
             self.queue.defer(token)
-        elif failed:
-            self.queue.abandon(token)
         else:
-            self.queue.release(token)
+            # Abandoned, whether or not the delivery is said to have failed: the JavaScript client does not say so.
+            self.queue.abandon(token)
         return partial(proton.settle_modified, delivery, failed=failed, undeliverable=undeliverable)
 
 

@@ -169,9 +169,10 @@ class MessageQueue(Stock):
 
     # Sessions
 
-    def accept_session(self, session_id: str | None) -> SessionHold | None:
+    def accept_session(self, session_id: str | None, *, lasting: bool = False) -> SessionHold | None:
         """Give a session to a receiver: the one named, or the one that has waited longest (None = no session waits).
 
+        :param lasting: whether the hold ends with the receiver only, as that of one who receives and deletes.
         :raises SessionCannotBeLocked: when another receiver has the named session.
         """
         self.advance()
@@ -179,7 +180,8 @@ class MessageQueue(Stock):
         chosen = lines.next_unheld() if session_id is None else session_id
         if chosen is None:
             return None
-        hold = self._sessions.hold(chosen, until=self._context.clock.now() + self.settings.lock_duration)
+        until = self._context.clock.now() + self.settings.lock_duration
+        hold = self._sessions.hold(chosen, until=until, lasting=lasting)
         lines.hold(chosen)
         self._context.effects.changed(self)
         return hold
