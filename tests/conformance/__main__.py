@@ -22,14 +22,15 @@ def main() -> int:
     if options.list:
         return 0
     verdict = judge(outcomes, expected=load_expected())
+    seconds = round(time.monotonic() - started)
     report = {
         "distribution": f"azure-servicebus {installed_version()}",
-        "seconds": round(time.monotonic() - started),
+        "seconds": seconds,
         "counts": verdict.counts,
         "tests": verdict.tests,
     }
     (CACHE / "report.json").write_text(json.dumps(report, indent=1) + "\n")
-    print(verdict.table(seconds=report["seconds"]))
+    print(verdict.table(seconds=seconds))
     return 0 if len(outcomes) > 0 and verdict.is_as_expected else 1
 
 

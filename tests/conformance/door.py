@@ -7,6 +7,7 @@ import ssl
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future
+from functools import partial
 
 from tests.conformance.trust import Identity
 
@@ -23,15 +24,12 @@ def open_doors(identity: Identity, targets: Sequence[int]) -> list[int]:
 async def _serve(identity: Identity, targets: Sequence[int], ready: Future[list[int]]) -> None:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(identity.certificate, identity.key)
-    servers = [
-        await asyncio.start_server(lambda r, w, to=target: _carry(r, w, to), "127.0.0.1", 0, ssl=context)
-        for target in targets
-    ]
+    servers = [await asyncio.start_server(partial(_carry, target), "127.0.0.1", 0, ssl=context) for target in targets]
     ready.set_result([server.sockets[0].getsockname()[1] for server in servers])
     await asyncio.Event().wait()
 
 
-async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: int) -> None:
+async def _carry(target: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", target)
     await asyncio.gather(_pump(reader, inner_writer), _pump(inner_reader, writer))
 
@@ -41,7 +39,7 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
         while len(data := await reader.read(65536)) > 0:
             writer.write(data)
             await writer.drain()
-    except (ConnectionError, ssl.SSLError):
+    except (ConnectionError, TimeoutError, ssl.SSLError):
         pass
     finally:
         writer.close()

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from azure.core.credentials import AccessToken
 
@@ -113,7 +113,7 @@ class AsyncBearer:
         """Return a token, good for an hour."""
         return Bearer().get_token()
 
-    async def __aenter__(self) -> AsyncBearer:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -1,3 +1,4 @@
+# ruff: noqa: ARG002 - the signatures of azure-mgmt-servicebus
 """Stands in for the client of the resource manager, by the administration API of the same namespace."""
 
 from __future__ import annotations

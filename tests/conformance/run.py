@@ -28,8 +28,9 @@ MESSAGING: Final = (
     "tests/async_tests",
 )
 ADMINISTRATION: Final = ("tests/mgmt_tests",)
-_TEST_TIMEOUT: Final = 300
-_SETTINGS: Final = "[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n"  # some asynchronous tests carry no mark
+_TEST_TIMEOUT: Final = 900
+# Some asynchronous tests carry no mark.
+_SETTINGS: Final = "[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function\n"
 
 
 def run(

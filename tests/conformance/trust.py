@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import datetime
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import certifi
@@ -34,15 +34,15 @@ def make_identity(folder: Path) -> Identity:
     files = identity_in(folder)
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "embedded Service Bus, conformance run")])
-    now = datetime.datetime.now(tz=datetime.UTC)
+    now = datetime.now(tz=UTC)
     certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=2))
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=2))
         .add_extension(
             x509.SubjectAlternativeName([x509.DNSName(f"*{SUFFIX}"), x509.DNSName("localhost")]), critical=False
         )

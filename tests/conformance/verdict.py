@@ -13,7 +13,9 @@ __all__ = ["Verdict", "judge", "load_expected"]
 
 _EXPECTED: Final = Path(__file__).parent / "expected.toml"
 NEEDS_AZURE: Final = "needs Azure"
-_KINDS: Final = {"needs-azure": NEEDS_AZURE, "differs": "differs"}
+CANNOT_PASS: Final = "cannot pass anywhere"
+_KINDS: Final = {"needs-azure": NEEDS_AZURE, "cannot-pass": CANNOT_PASS, "differs": "differs"}
+_UNDECIDED: Final = frozenset({"skipped", NEEDS_AZURE, CANNOT_PASS})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +45,10 @@ class Verdict:
         :param seconds: how long the run took.
         """
         counts = self.counts
-        decided = {kind: count for kind, count in counts.items() if kind not in ("skipped", NEEDS_AZURE)}
-        share = 100 * counts.get("passed", 0) / max(1, sum(decided.values()))
+        decided = sum(count for kind, count in counts.items() if kind not in _UNDECIDED)
+        share = 100 * counts.get("passed", 0) / max(1, decided)
         lines = [f"{count:5}  {kind}" for kind, count in sorted(counts.items())]
-        lines += [f"{share:5.1f} % of those that do not need Azure and do not skip themselves; {seconds} s"]
+        lines += [f"{share:5.1f} % of the {decided} that neither need Azure nor skip themselves pass; {seconds} s"]
         for kind in sorted(counts.keys() - {"passed"}):
             named = {name: test["reason"] for name, test in self.tests.items() if test["verdict"] == kind}
             lines += ["", f"{kind}:", *(f"  {name}\n      {_first_line(reason)}" for name, reason in named.items())]
@@ -64,7 +66,7 @@ def judge(outcomes: Mapping[str, Mapping[str, Any]], *, expected: Mapping[str, M
     """Compare outcomes with what is expected.
 
     :param outcomes: outcome, seconds and reason of each test.
-    :param expected: by ``needs-azure`` and ``differs``, the tests that fail, with reasons.
+    :param expected: by ``needs-azure``, ``cannot-pass`` and ``differs``, the tests that fail, with reasons.
     """
     reasons = {name: (_KINDS[kind], reason) for kind, named in expected.items() for name, reason in named.items()}
     tests: dict[str, Mapping[str, Any]] = {}

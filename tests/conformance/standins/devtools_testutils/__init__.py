@@ -12,7 +12,6 @@ import itertools
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any, ClassVar
 
 from tests.conformance.lane import current_lane
@@ -134,7 +133,7 @@ class AzureMgmtPreparer:
         """The name that a recording would show."""
         return self.resource_moniker
 
-    def set_cache(self, enabled: bool, *key: Any) -> None:  # noqa: FBT001  the original's signature
+    def set_cache(self, enabled: bool, *key: Any) -> None:
         """Share the resource with others of the same class and key."""
         self._cache_key = (type(self).__name__, *map(repr, key)) if enabled else None
 
@@ -238,10 +237,3 @@ class PowerShellPreparer:
         prepared.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
         prepared.is_prepared_from_settings = True  # type: ignore[attr-defined]
         return prepared
-
-
-def resource_client_module() -> ModuleType:
-    """Return a module with the client of resource groups, which the tests import and never call."""
-    module = ModuleType("azure.mgmt.resource")
-    module.ResourceManagementClient = object  # type: ignore[attr-defined]
-    return module
