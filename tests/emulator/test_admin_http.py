@@ -117,6 +117,18 @@ async def test_a_slash_in_a_path_may_come_encoded_or_not(http: ClientSession, na
     assert document.findtext(f"{ATOM}id") == f"{response.url.origin()!s}/a/b/0?{VERSION}"
 
 
+async def test_a_list_may_end_with_a_slash_as_the_javascript_client_writes_it(
+    http: ClientSession, namespace: Namespace
+):
+    namespace.create_topic(TopicDescription("t"))
+    namespace.create_subscription(SubscriptionDescription("t", "s"))
+
+    async with http.get(f"/t/Subscriptions/s/Rules/?{VERSION}") as response:
+        document = ET.fromstring(await response.text())  # noqa: S314 - our own server's answer
+
+    assert [entry.findtext(f"{ATOM}title") for entry in document.iter(f"{ATOM}entry")] == ["$Default"]
+
+
 @pytest.mark.parametrize("path", ["", "/rules/$Default"])
 async def test_the_id_of_a_subscription_is_written_as_the_javascript_client_reads_it(
     http: ClientSession, namespace: Namespace, path: str

@@ -89,11 +89,12 @@ def resource_at(raw_path: str) -> Resource:
     """Return what a URL's path points at.
 
     A ``/`` of an entity's path may come as it is or as ``%2F``. The segment ``subscriptions`` ends a
-    topic's path: no entity path may contain it (see ``check_entity_path``). Fixed words are read without case.
+    topic's path: no entity path may contain it (see ``check_entity_path``). Fixed words are read without case. The
+    JavaScript client writes a ``/`` behind the path of a list of rules.
 
     :param raw_path: the path as it came, percent-encoded once.
     """
-    path = unquote(raw_path).removeprefix("/")
+    path = unquote(raw_path).removeprefix("/").removesuffix("/")
     segments = path.split("/")
     words = [segment.casefold() for segment in segments]
     if path.startswith("$"):
