@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from servicebus_emulator.amqp.amending import with_application_properties
 from servicebus_emulator.amqp.encoding import (
     NULL,
-    compound_items,
-    decode_text,
     encode_compound,
     encode_long,
     encode_string,
@@ -13,7 +12,6 @@ from servicebus_emulator.amqp.encoding import (
     encode_timestamp,
     encode_uint,
 )
-from servicebus_emulator.amqp.sections import Code, sections
 from servicebus_emulator.engine.message import DeadLetterMark, Message, MessageState
 
 __all__ = ["encode_delivery"]
@@ -22,7 +20,6 @@ _LIST, _MAP = 0xC0, 0xC1
 _HEADER = b"\x00\x53\x70"
 _DELIVERY_ANNOTATIONS = b"\x00\x53\x71"
 _ANNOTATIONS = b"\x00\x53\x72"
-_APPLICATION_PROPERTIES = b"\x00\x53\x74"
 _NO_HEADER = NULL * 4
 _INT = 0x71
 
@@ -88,20 +85,8 @@ def _delivery_annotations(token: bytes) -> bytes:
 
 def _with_dead_letter_mark(data: bytes, *, mark: DeadLetterMark) -> bytes:
     """Write the reason of a dead letter into the application properties, as the service does."""
-    before, after, items = 0, 0, list[bytes]()
-    for code, start, begins, end in sections(data):
-        if code == Code.PROPERTIES:
-            before = after = end
-        elif code == Code.APPLICATION_PROPERTIES:
-            items = compound_items(data[begins:end])
-            before, after = start, end
-    kept: list[bytes] = []
-    # strict=False: a key without a value, which no client sends, must not make the message undeliverable.
-    for key, value in zip(items[::2], items[1::2], strict=False):
-        if decode_text(key) not in {_REASON, _DESCRIPTION}:
-            kept += (key, value)
+    added: list[bytes] = []
     for name, text in ((_REASON, mark.reason), (_DESCRIPTION, mark.description)):
         if text is not None:
-            kept += (encode_string(name), encode_string(text))
-    properties = _APPLICATION_PROPERTIES + encode_compound(_MAP, body=b"".join(kept), count=len(kept))
-    return data[:before] + properties + data[after:]
+            added += (encode_string(name), encode_string(text))
+    return with_application_properties(data, names=(_REASON, _DESCRIPTION), added=added)

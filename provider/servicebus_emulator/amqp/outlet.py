@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from servicebus_emulator.amqp import proton
+from servicebus_emulator.amqp.amending import amend
 from servicebus_emulator.amqp.outgoing import encode_delivery
 from servicebus_emulator.amqp.spoiling import spoil, spoil_receive
 from servicebus_emulator.engine.admission import link_obstacle
@@ -167,6 +168,7 @@ class Outlet:
             return self._modify(delivery, token=token)
         elif state == proton.REJECTED:
             info = proton.why_rejected(delivery)
+            amend(self.queue, token, items=proton.changed_properties(delivery), but=(_REASON, _DESCRIPTION))
             self.queue.dead_letter(token, reason=_text(info.get(_REASON)), description=_text(info.get(_DESCRIPTION)))
         else:
             # Released, or settled without any state: given back as if never delivered.
@@ -175,6 +177,7 @@ class Outlet:
 
     def _modify(self, delivery: proton.Handle, *, token: bytes) -> partial[None]:
         failed, undeliverable = proton.how_modified(delivery)
+        amend(self.queue, token, items=proton.changed_properties(delivery))
         if undeliverable:
             self.queue.defer(token)
         else:

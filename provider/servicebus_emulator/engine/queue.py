@@ -17,13 +17,13 @@ How messages come and wait: :mod:`servicebus_emulator.engine.stock`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
 
 from servicebus_emulator.engine.agenda import Agenda
 from servicebus_emulator.engine.context import Context, Sequence
 from servicebus_emulator.engine.errors import MessageLockLost, MessageNotFound, OperationNotAllowed, SessionLockLost
-from servicebus_emulator.engine.message import DeadLetterMark, Lock, Message, MessageState
+from servicebus_emulator.engine.message import Content, DeadLetterMark, Lock, Message, MessageState
 from servicebus_emulator.engine.sessions import SessionHold, SessionTable
 from servicebus_emulator.engine.settings import QueueSettings, shortest
 from servicebus_emulator.engine.stock import Stock
@@ -131,6 +131,16 @@ class MessageQueue(Stock):
         self.advance()
         self._remove(self._unlock(token))
         self.tally.completed += 1
+
+    def amend(self, token: bytes, change: Callable[[Content], Content]) -> None:
+        """Change a locked message.
+
+        :param change: returns the changed content.
+        :raises MessageLockLost: when the lock is over.
+        """
+        self.advance()
+        message, _ = self._holding(token)
+        self._replace_content(message, change(message.content))
 
     def abandon(self, token: bytes) -> None:
         """Give a locked message back, counting a delivery."""
