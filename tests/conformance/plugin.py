@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -12,6 +13,7 @@ from typing import Any, Final
 import pytest
 
 from tests.conformance.lane import Lane
+from tests.conformance.source import CACHE
 
 MARKS: Final = ("liveTest", "live_test_only", "playback_test_only")
 _ADMINISTRATION: Final = "is_prepared_from_settings"
@@ -83,12 +85,33 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Choose the tests that need a service: those marked live, and those of administration."""
     live = [item for item in items if _is_live(item)]
     config.hook.pytest_deselected(items=[item for item in items if item not in live])
-    items[:] = live
+    items[:] = _in_fair_parts(live, parts=_worker_count(config), seconds=_seconds_of_last_run())
 
 
 @pytest.fixture(scope="session")
 def test_proxy() -> None:
     """Stand for the recorder of the original: nothing is recorded."""
+
+
+def _worker_count(config: pytest.Config) -> int:
+    given = getattr(config, "workerinput", None)
+    return 1 if given is None else int(given["workercount"])
+
+
+def _seconds_of_last_run() -> Mapping[str, float]:
+    report = CACHE / "report.json"
+    if not report.exists():
+        return {}
+    return {name: test["seconds"] for name, test in json.loads(report.read_text())["tests"].items()}
+
+
+def _in_fair_parts(items: list[pytest.Item], *, parts: int, seconds: Mapping[str, float]) -> list[pytest.Item]:
+    """Order tests such that as many equal parts take about as long, each with its longest tests first.
+
+    Every process begins with the part that is its own, and takes from the end of others' parts when it is done.
+    """
+    longest_first = sorted(items, key=lambda item: (-seconds.get(item.nodeid, 0), item.nodeid))
+    return [item for part in range(parts) for item in longest_first[part::parts]]
 
 
 def _resource_client() -> ModuleType:
