@@ -35,7 +35,8 @@ __all__ = ["RefusedError", "ServedNamespace"]
 
 _TIMEOUT: Final = 10.0
 _TOKEN_SECONDS: Final = 3600
-_VERSION: Final = "api-version=2021-05"
+_API_VERSION: Final = "2021-05"
+_VERSION: Final = f"api-version={_API_VERSION}"
 _NEVER: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -103,7 +104,7 @@ class ServedNamespace:
             address=description.path,
             published=_NEVER,
             updated=_NEVER,
-            content=encode(description, runtime=runtime),
+            content=encode(description, runtime=runtime, version=_API_VERSION),
         )
         self._ask("PUT", _path_of(description), body=entry_document(entry, author=self.name), kind="application/xml")
 
