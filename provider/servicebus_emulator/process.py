@@ -50,6 +50,7 @@ class EmulatorProcess:
     :param allow_time_shift: whether the clock may be put forward.
     :param log_level: what is logged to standard error: DEBUG, INFO, WARNING or ERROR.
     :param log_format: how: text or json.
+    :param options: further options of the command line.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class EmulatorProcess:
         allow_time_shift: bool = False,
         log_level: str = "WARNING",
         log_format: str = "text",
+        options: Sequence[str] = (),
     ) -> None:
         self._open = open
         self._key = os.environ.get(KEY_VARIABLE) if key is None else key
@@ -79,6 +81,7 @@ class EmulatorProcess:
         self._faults = tuple(faults)
         self._options = ["--fault-seed", str(fault_seed), "--log-level", log_level, "--log-format", log_format]
         self._options += ["--allow-time-shift"] if allow_time_shift else []
+        self._options += options
         self._process: subprocess.Popen[str] | None = None
         self._served: dict[str, ServedNamespace] = {}
 

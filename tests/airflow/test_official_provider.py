@@ -1,10 +1,9 @@
 """Issue 3: the operators and triggers of the official Azure provider, unmodified, against the embedded Service Bus.
 
-They take a connection of the type ``azure_service_bus`` whose field ``schema`` is a connection string, and write no
-port of their own into it. Messages: the namespace's connection string as it is (``UseDevelopmentEmulator=true`` keeps
-its port and speaks plain TCP). Administration: the provider's client always speaks https and keeps the port, so the
-connection string names the https port of the administration API, and the certificate is trusted by
-``REQUESTS_CA_BUNDLE``. As the two differ in their port there are two connections, and each operator is given its own.
+They take a connection of the type ``azure_service_bus`` whose field ``schema`` is a connection string: that of the
+namespace, as it is. Messages go in clear to its port, because of ``UseDevelopmentEmulator=true``; administration goes
+to the same port by https, which the SDK's administration client always speaks, so its certificate has to be trusted:
+``REQUESTS_CA_BUNDLE`` names the namespace's ``ca_file``.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import asyncio
 import json
 from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,31 +19,21 @@ import pytest
 from servicebus_emulator import EmulatorProcess
 from tests.airflow.conftest import RunDag, run_task, states
 from tests.airflow.queues import contents, queue_names
-from tests.conformance.door import open_doors
-from tests.conformance.trust import make_identity, trusting
 
-MESSAGES = {"azure_service_bus_conn_id": "asb_messages"}
-ADMINISTRATION = {"azure_service_bus_conn_id": "asb_administration"}
+CONNECTION = {"azure_service_bus_conn_id": "asb_contoso"}
 
 seen: list[str] = []
 
 
 @pytest.fixture
-def contoso(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EmulatorProcess]:
-    """A namespace, and the environment variables of two connections to it."""
+def contoso(monkeypatch: pytest.MonkeyPatch) -> Iterator[EmulatorProcess]:
+    """A namespace, and the environment variables of a connection to it."""
     seen.clear()
-    identity = make_identity(tmp_path)
     with EmulatorProcess(["contoso"]) as process:
         served = process["contoso"]
-        (https,) = open_doors(identity, [served.admin_port])
-        administration = served.admin_connection_string.replace(
-            f"{served.host}:{served.admin_port}", f"localhost:{https}"
-        )
-        for conn_id, text in (("asb_messages", served.connection_string), ("asb_administration", administration)):
-            connection = json.dumps({"conn_type": "azure_service_bus", "schema": text})
-            monkeypatch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", connection)
-        for name, value in trusting(identity).items():
-            monkeypatch.setenv(name, value)
+        connection = {"conn_type": "azure_service_bus", "schema": served.connection_string}
+        monkeypatch.setenv("AIRFLOW_CONN_ASB_CONTOSO", json.dumps(connection))
+        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(served.ca_file))
         yield process
 
 
@@ -63,7 +51,7 @@ def test_queues_are_created_filled_emptied_and_deleted(contoso: EmulatorProcess,
     run_task(
         run_dag,
         lambda: asb.AzureServiceBusCreateQueueOperator(
-            task_id="create", queue_name="flights", max_delivery_count=3, **ADMINISTRATION
+            task_id="create", queue_name="flights", max_delivery_count=3, **CONNECTION
         ),
         lambda: asb.AzureServiceBusSendMessageOperator(
             task_id="one",
@@ -72,13 +60,13 @@ def test_queues_are_created_filled_emptied_and_deleted(contoso: EmulatorProcess,
             message_id="m1",
             reply_to="answers",
             message_headers={"carrier": "UA"},
-            **MESSAGES,
+            **CONNECTION,
         ),
         lambda: asb.AzureServiceBusSendMessageOperator(
-            task_id="several", queue_name="flights", message=["b", "c"], **MESSAGES
+            task_id="several", queue_name="flights", message=["b", "c"], **CONNECTION
         ),
         lambda: asb.AzureServiceBusSendMessageOperator(
-            task_id="batch", queue_name="flights", message=["d", "e"], batch=True, **MESSAGES
+            task_id="batch", queue_name="flights", message=["d", "e"], batch=True, **CONNECTION
         ),
     )
     sent = contents(contoso["contoso"], "flights")
@@ -88,10 +76,10 @@ def test_queues_are_created_filled_emptied_and_deleted(contoso: EmulatorProcess,
     run_task(
         run_dag,
         lambda: asb.AzureServiceBusReceiveMessageOperator(
-            task_id="logged", queue_name="flights", max_message_count=1, **MESSAGES
+            task_id="logged", queue_name="flights", max_message_count=1, **CONNECTION
         ),
         lambda: asb.AzureServiceBusReceiveMessageOperator(
-            task_id="noted", queue_name="flights", max_message_count=4, message_callback=note, **MESSAGES
+            task_id="noted", queue_name="flights", max_message_count=4, message_callback=note, **CONNECTION
         ),
     )
     assert seen == [f"{body} in noted" for body in "bcde"]
@@ -99,7 +87,7 @@ def test_queues_are_created_filled_emptied_and_deleted(contoso: EmulatorProcess,
 
     run_task(
         run_dag,
-        lambda: asb.AzureServiceBusDeleteQueueOperator(task_id="delete", queue_name="flights", **ADMINISTRATION),
+        lambda: asb.AzureServiceBusDeleteQueueOperator(task_id="delete", queue_name="flights", **CONNECTION),
     )
     assert queue_names(contoso["contoso"]) == []
 
@@ -110,12 +98,12 @@ def test_a_message_whose_callback_fails_stays_in_the_queue(contoso: EmulatorProc
 
     run_task(
         run_dag,
-        lambda: asb.AzureServiceBusCreateQueueOperator(task_id="create", queue_name="flights", **ADMINISTRATION),
-        lambda: asb.AzureServiceBusSendMessageOperator(task_id="send", queue_name="flights", message="a", **MESSAGES),
+        lambda: asb.AzureServiceBusCreateQueueOperator(task_id="create", queue_name="flights", **CONNECTION),
+        lambda: asb.AzureServiceBusSendMessageOperator(task_id="send", queue_name="flights", message="a", **CONNECTION),
     )
     with DAG("failing", schedule=None) as dag:
         asb.AzureServiceBusReceiveMessageOperator(
-            task_id="receive", queue_name="flights", message_callback=refuse, **MESSAGES
+            task_id="receive", queue_name="flights", message_callback=refuse, **CONNECTION
         )
     assert states(run_dag(dag)) == {"receive": "failed"}
     assert [message.body for message in contents(contoso["contoso"], "flights")] == ["a"]
@@ -138,7 +126,7 @@ def test_topics_and_subscriptions_are_created_updated_received_from_and_deleted(
             topic_name="delays",
             default_message_time_to_live="PT1H",
             do_xcom_push=False,
-            **ADMINISTRATION,
+            **CONNECTION,
         ),
         lambda: asb.AzureServiceBusSubscriptionCreateOperator(
             task_id="subscription",
@@ -146,13 +134,13 @@ def test_topics_and_subscriptions_are_created_updated_received_from_and_deleted(
             filter_rule=SqlRuleFilter("minutes > 30"),
             filter_rule_name="late",
             **of_late,
-            **ADMINISTRATION,
+            **CONNECTION,
         ),
         lambda: asb.AzureServiceBusUpdateSubscriptionOperator(
-            task_id="update", max_delivery_count=7, enable_batched_operations=False, **of_late, **ADMINISTRATION
+            task_id="update", max_delivery_count=7, enable_batched_operations=False, **of_late, **CONNECTION
         ),
     )
-    hook = AdminClientHook(**ADMINISTRATION)
+    hook = AdminClientHook(**CONNECTION)
     with hook.get_conn() as client:
         assert client.get_topic("delays").default_message_time_to_live == timedelta(hours=1)
         subscription = client.get_subscription("delays", "late")
@@ -169,10 +157,10 @@ def test_topics_and_subscriptions_are_created_updated_received_from_and_deleted(
     run_task(
         run_dag,
         lambda: asb.ASBReceiveSubscriptionMessageOperator(
-            task_id="receive", max_message_count=2, message_callback=note, **of_late, **MESSAGES
+            task_id="receive", max_message_count=2, message_callback=note, **of_late, **CONNECTION
         ),
-        lambda: asb.AzureServiceBusSubscriptionDeleteOperator(task_id="no_subscription", **of_late, **ADMINISTRATION),
-        lambda: asb.AzureServiceBusTopicDeleteOperator(task_id="no_topic", topic_name="delays", **ADMINISTRATION),
+        lambda: asb.AzureServiceBusSubscriptionDeleteOperator(task_id="no_subscription", **of_late, **CONNECTION),
+        lambda: asb.AzureServiceBusTopicDeleteOperator(task_id="no_topic", topic_name="delays", **CONNECTION),
     )
     assert seen == ["40 late in receive"]
     with hook.get_conn() as client, pytest.raises(ResourceNotFoundError):
@@ -186,7 +174,7 @@ async def test_triggers_tell_of_messages_in_queues_and_subscriptions(contoso: Em
     from azure.servicebus.aio import ServiceBusClient
 
     def create() -> None:
-        with AdminClientHook(**ADMINISTRATION).get_conn() as client:
+        with AdminClientHook(**CONNECTION).get_conn() as client:
             for queue in ("empty", "flights"):
                 client.create_queue(queue)
             client.create_topic("delays")
@@ -200,7 +188,7 @@ async def test_triggers_tell_of_messages_in_queues_and_subscriptions(contoso: Em
     ):
         await queue.send_messages(ServiceBusMessage("a"))
         await topic.send_messages(ServiceBusMessage("b"))
-    options = {"poll_interval": 0.1, "max_wait_time": 1, **MESSAGES}
+    options = {"poll_interval": 0.1, "max_wait_time": 1, **CONNECTION}
     of_queues = message_bus.AzureServiceBusQueueTrigger(queues=["empty", "flights"], **options)
     of_topics = message_bus.AzureServiceBusSubscriptionTrigger(topics=["delays"], subscription_name="all", **options)
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
-from azure.core.credentials import AccessToken
+from azure.identity import ClientSecretCredential
+from azure.identity.aio import ClientSecretCredential as AsyncClientSecretCredential
 
 from servicebus_emulator import EmulatorProcess
-from tests.conformance.door import open_doors
+from servicebus_emulator.security.bearer import DEVELOPMENT_CLIENT
 from tests.conformance.management import ResourceManager
 from tests.conformance.names import AMQPS, HTTPS, SUFFIX, resolve_here
 from tests.conformance.trust import identity_in, trust
@@ -21,6 +21,7 @@ __all__ = ["Lane", "current_lane"]
 
 NAMESPACE: Final = "conformance"
 _POLICY: Final = "RootManageSharedAccessKey"
+_TENANT: Final = "conformance"
 
 _lanes: list[Lane] = []
 
@@ -40,14 +41,15 @@ class Lane:
 
     def __init__(self, folder: Path) -> None:
         self._identity = identity_in(folder)
-        self._process = EmulatorProcess([NAMESPACE])
+        certificate = ["--certificate", str(self._identity.certificate), "--key", str(self._identity.key)]
+        self._process = EmulatorProcess([NAMESPACE], key=self.key, options=certificate)
 
     def open(self) -> None:
         """Start the embedded Service Bus and prepare this process for it."""
         self._process.start()
         served = self._process[NAMESPACE]
-        amqps, https = open_doors(self._identity, [served.amqp_port, served.admin_port])
-        resolve_here({(self.host, AMQPS): amqps, (self.host, HTTPS): https})
+        # Each port takes all: AMQP, AMQP over WebSocket and HTTP.
+        resolve_here({(self.host, AMQPS): served.amqp_port, (self.host, HTTPS): served.amqp_port})
         trust(self._identity)
         os.environ.update(self.settings)
         _lanes.append(self)
@@ -64,7 +66,7 @@ class Lane:
     @property
     def key(self) -> str:
         """The namespace's key."""
-        return "SAS_KEY_VALUE"
+        return "a key of the conformance run"
 
     def connection_string(self, policy: str = _POLICY, *, key: str | None = None, entity: str | None = None) -> str:
         """Return a connection string of a policy."""
@@ -86,8 +88,15 @@ class Lane:
         }
 
     def credential(self, *, is_async: bool) -> Any:
-        """Return an identity that may do everything."""
-        return AsyncBearer() if is_async else Bearer()
+        """Return an identity that may do everything, by a token of the embedded Service Bus's own endpoint."""
+        kind = AsyncClientSecretCredential if is_async else ClientSecretCredential
+        return kind(
+            _TENANT,
+            DEVELOPMENT_CLIENT.id,
+            DEVELOPMENT_CLIENT.secret,
+            authority=self.host,
+            disable_instance_discovery=True,
+        )
 
     def resource_manager(self, client_class: Any) -> Any:  # noqa: ARG002  there is one kind only
         """Return a client of the resource manager."""
@@ -96,28 +105,3 @@ class Lane:
     @cached_property
     def _manager(self) -> ResourceManager:
         return ResourceManager(self, namespace=NAMESPACE)
-
-
-class Bearer:
-    """Hands out bearer tokens."""
-
-    def get_token(self, *_: str, **__: Any) -> AccessToken:
-        """Return a token, good for an hour."""
-        return AccessToken("token", int(time.time()) + 3600)
-
-
-class AsyncBearer:
-    """Hands out bearer tokens to asynchronous clients."""
-
-    async def get_token(self, *_: str, **__: Any) -> AccessToken:
-        """Return a token, good for an hour."""
-        return Bearer().get_token()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        """Hold nothing."""
