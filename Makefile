@@ -4,6 +4,8 @@
 #                       KILL=driver, KILL=task or KILL=syphon lets that die too
 #   make demo-stop      stops what `make demo KEEP=1` left running
 #   make test           the tests; ARGS="tests/core -k envelope" chooses among them
+#   make conformance    the Azure SDK's own live tests against the embedded Service Bus: sixteen minutes
+#                       ARGS="--admin" for those of administration, in ten seconds; see tests/conformance
 #   make check          lint, types and contracts
 #   make bench          what things cost; GROUP=emulator chooses one group
 #   make constraints    resolves constraints.txt anew, for every supported Python that is found
@@ -31,6 +33,9 @@ test: setup
 bench: setup
 	@.ci/within python -m tests.benchmarks $(GROUP)
 
+conformance: setup
+	@.ci/within python -m tests.conformance $(ARGS)
+
 check: lint types contracts
 
 lint: setup
@@ -47,4 +52,4 @@ constraints: setup
 	@.ci/within python .ci/constraints.py
 
 clean: demo-stop
-	rm -rf .venv .demo build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info provider/*.egg-info
+	rm -rf .venv .demo .conformance build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis *.egg-info provider/*.egg-info

@@ -40,7 +40,8 @@ __all__ = ["RefusedError", "ServedNamespace"]
 
 _TIMEOUT: Final = 10.0
 _TOKEN_SECONDS: Final = 3600
-_VERSION: Final = "api-version=2021-05"
+_API_VERSION: Final = "2021-05"
+_VERSION: Final = f"api-version={_API_VERSION}"
 _NEVER: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -103,7 +104,7 @@ class ServedNamespace:
             size_in_bytes=0,
             subscription_count=0,
         )
-        self._put(_resource_of(description), content=encode(description, runtime=runtime))
+        self._put(_resource_of(description), content=encode(description, runtime=runtime, version=_API_VERSION))
         if isinstance(description, SubscriptionDescription):
             self._create_rules(description)
 

@@ -111,16 +111,6 @@ def test_a_name_of_a_subscription_or_rule_has_up_to_50_characters_and_no_slash(n
         RuleDescription(name)
 
 
-def test_a_session_queue_cannot_forward():
-    with pytest.raises(DescriptionError, match="forward_to is 'other'; allowed: none on an entity that requires"):
-        QueueDescription("q", requires_session=True, forward_to="other")
-
-
-def test_nothing_forwards_to_itself():
-    with pytest.raises(DescriptionError, match="another queue or topic"):
-        QueueDescription("a/b", forward_dead_lettered_messages_to="sb://host:1/A/B")
-
-
 def test_a_forwarding_address_is_a_path_or_a_url():
     assert entity_path_of("sb://127.0.0.1:5673/a/b") == entity_path_of("/a/b") == entity_path_of("a/b") == "a/b"
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceNotFoundError
 from azure.servicebus.aio.management import ServiceBusAdministrationClient
-from azure.servicebus.management import AuthorizationRule, TrueRuleFilter
+from azure.servicebus.management import AuthorizationRule, CorrelationRuleFilter, TrueRuleFilter
 from azure.servicebus.management import ServiceBusAdministrationClient as BlockingAdministrationClient
 
 from servicebus_emulator.admin.server import AdminServer
@@ -318,7 +318,7 @@ async def test_a_name_belongs_to_one_entity_only(client: ServiceBusAdministratio
         ({"max_size_in_megabytes": 100_000}, "max_size_in_megabytes is 100000; allowed: 1 .. 81920"),
         ({"user_metadata": "x" * 1025}, "user_metadata is '1025 characters'; allowed: at most 1024"),
         ({"status": "Sleeping"}, "Status is 'Sleeping'; allowed: Active, Disabled, SendDisabled, ReceiveDisabled"),
-        ({"forward_to": "bad"}, "forward_to is .*; allowed: another queue or topic"),
+        ({"forward_to": "bad"}, "forward_to is .*; allowed: the path of a queue or topic that exists"),
     ],
 )
 async def test_a_value_out_of_range_is_refused_with_its_name_and_what_is_allowed(
@@ -431,6 +431,16 @@ async def test_rules_of_every_kind_are_read_with_their_values(
     assert sql.action.sql_expression == "SET b = 1"
 
 
+async def test_a_topic_counts_the_filters_of_its_subscriptions_by_kind(client: ServiceBusAdministrationClient):
+    await client.create_topic("t")
+    for name in ("s1", "s2"):
+        await client.create_subscription("t", name)
+    await client.create_rule("t", "s1", "correlated", filter=CorrelationRuleFilter(label="late"))
+
+    properties = await client.get_topic_runtime_properties("t")
+    assert (properties.sql_filter_count, properties.correlation_filter_count) == (2, 1)
+
+
 async def test_the_namespace_tells_its_name(client: ServiceBusAdministrationClient):
     properties = await client.get_namespace_properties()
 
@@ -457,3 +467,16 @@ async def test_the_blocking_client_speaks_every_api_version(connection_string: s
             return [*seen, *(queue.name for queue in client.list_queues())]
 
     assert await asyncio.to_thread(administer) == [version, BACKLOG]
+
+
+async def test_an_api_version_knows_what_it_began_with(connection_string: str):
+    def administer() -> tuple[int | None, int | None]:
+        with BlockingAdministrationClient.from_connection_string(
+            connection_string, transport=BlockingPlainTransport(), api_version="2017-04"
+        ) as client:
+            with pytest.raises(HttpResponseError, match=r"MaxMessageSizeInKilobytes .* none before api-version 2021"):
+                client.create_queue("q", max_message_size_in_kilobytes=1024)
+            topic = client.create_topic("t")
+            return topic.max_message_size_in_kilobytes, client.get_topic_runtime_properties("t").sql_filter_count
+
+    assert await asyncio.to_thread(administer) == (None, None)

@@ -114,7 +114,33 @@ async def test_a_slash_in_a_path_may_come_encoded_or_not(http: ClientSession, na
         document = ET.fromstring(await response.text())  # noqa: S314 - our own server's answer
 
     assert document.findtext(f"{ATOM}title") == "a/b/0"
-    assert document.findtext(f"{ATOM}id") == f"{response.url.origin()!s}/a%2Fb%2F0?{VERSION}"
+    assert document.findtext(f"{ATOM}id") == f"{response.url.origin()!s}/a/b/0?{VERSION}"
+
+
+async def test_a_list_may_end_with_a_slash_as_the_javascript_client_writes_it(
+    http: ClientSession, namespace: Namespace
+):
+    namespace.create_topic(TopicDescription("t"))
+    namespace.create_subscription(SubscriptionDescription("t", "s"))
+
+    async with http.get(f"/t/Subscriptions/s/Rules/?{VERSION}") as response:
+        document = ET.fromstring(await response.text())  # noqa: S314 - our own server's answer
+
+    assert [entry.findtext(f"{ATOM}title") for entry in document.iter(f"{ATOM}entry")] == ["$Default"]
+
+
+@pytest.mark.parametrize("path", ["", "/rules/$Default"])
+async def test_the_id_of_a_subscription_is_written_as_the_javascript_client_reads_it(
+    http: ClientSession, namespace: Namespace, path: str
+):
+    namespace.create_topic(TopicDescription("air/delays"))
+    namespace.create_subscription(SubscriptionDescription("air/delays", "late"))
+
+    async with http.get(f"/air%2Fdelays/subscriptions/late{path}?{VERSION}") as response:
+        document = ET.fromstring(await response.text())  # noqa: S314 - our own server's answer
+
+    expected = f"{response.url.origin()!s}/air/delays/Subscriptions/late{path.replace('rules', 'Rules')}?{VERSION}"
+    assert document.findtext(f"{ATOM}id") == expected
 
 
 @pytest.mark.parametrize(("skip", "top", "links"), [(0, 2, 2), (1, 2, 1), (0, 3, 1), (3, 1, 1), (9, 1, 1)])

@@ -222,7 +222,7 @@ RULE = f"{SUBSCRIPTION}.Rules.0.Properties"
         (f"{QUEUE}.Properties.MaxDeliveryCount", 1.5, r"MaxDeliveryCount is 1.5; allowed: a whole number"),
         (f"{QUEUE}.Properties.RequiresSession", "true", r"RequiresSession is 'true'; allowed: true, false"),
         (f"{QUEUE}.Properties.Status", "On", r"Status is 'On'; allowed: Active, Disabled"),
-        (f"{QUEUE}.Properties.ForwardTo", "else", r"Properties.ForwardTo is 'else'; allowed: none on an entity"),
+        (f"{QUEUE}.Properties.ForwardTo", "a?b", r"Properties.ForwardTo is 'a\?b'; allowed: 1 to 260 characters"),
         (f"{QUEUE}.Properties.UserMetadata", "a\x01b", r"UserMetadata is 'a.*b'; allowed: .*characters that XML"),
         (f"{QUEUE}.Properties.UserMetadata", "\ud800", r"UserMetadata is .*; allowed: .*characters that XML"),
         (

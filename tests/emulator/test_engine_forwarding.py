@@ -77,6 +77,30 @@ def test_a_circle_ends_after_four_hops(bench: Bench):
     assert b.counts().total == 0
 
 
+def test_a_queue_that_forwards_to_itself_ends_after_four_hops_as_well(bench: Bench):
+    queue = bench.queue(QueueDescription("a"))
+    bench.namespace.update_queue(replace(queue.description, forward_to="sb://host:1/A"))
+    queue.send([content("x")])
+    assert reason_of(stranded(queue)) == "MaxTransferHopCountExceeded"
+
+
+def test_dead_letters_may_return_to_their_own_queue(bench: Bench):
+    queue = bench.queue(QueueDescription("a"))
+    bench.namespace.update_queue(replace(queue.description, forward_dead_lettered_messages_to="a"))
+    queue.send([content("x")])
+    for _ in range(5):
+        (message,) = queue.main.take(1)
+        queue.main.dead_letter(token_of(message), reason="no", description=None)
+    assert reason_of(stranded(queue)) == "MaxTransferHopCountExceeded"
+
+
+def test_a_queue_with_sessions_may_name_a_target_and_keeps_what_it_gets(bench: Bench):
+    last = bench.queue(QueueDescription("last"))
+    first = bench.queue(QueueDescription("first", requires_session=True, forward_to="last"))
+    first.send([content("x", session_id="s")])
+    assert (first.counts().active, last.counts().total) == (1, 0)
+
+
 def test_topics_and_subscriptions_are_part_of_a_chain(bench: Bench):
     inbox = bench.queue(QueueDescription("inbox"))
     topic = bench.topic(TopicDescription("topic"))

@@ -50,6 +50,16 @@ def test_a_session_can_be_accepted_before_it_has_messages(queue: MessageQueue):
     assert queue.take(1, hold=accept(queue, "unknown")) == []
 
 
+def test_a_receiver_that_deletes_keeps_its_session_until_it_closes(bench: Bench, queue: MessageQueue):
+    hold = queue.accept_session("N", lasting=True)
+    assert hold is not None
+    assert (hold.until, queue.renew_session("N")) == (bench.clock.now() + 60_000, bench.clock.now() + 60_000)
+    bench.go_on(3600)
+    assert texts(queue.take(1, hold=hold, delete=True)) == ["N1"]
+    queue.close_session(hold)
+    assert accept(queue, "N") is not hold
+
+
 def test_closing_a_session_gives_its_messages_back_without_counting(queue: MessageQueue):
     hold = accept(queue, "N")
     taken = queue.take(2, hold=hold)

@@ -286,3 +286,19 @@ def test_lifetimes_beyond_the_calendar_are_kept(disk: Disk):
         namespace.commit()
     with disk.namespace() as namespace:
         assert texts(queue_of(namespace).main.take(1)) == ["x"]
+
+
+def test_a_message_that_was_changed_is_kept_as_it_is_now(disk: Disk):
+    with disk.namespace() as namespace:
+        namespace.create_queue(QueueDescription("q"))
+        queue = queue_of(namespace).main
+        queue_of(namespace).send([content("before"), content("other")])
+        namespace.commit()
+        token = token_of(queue.take(1)[0])
+        queue.amend(token, lambda given: given._replace(sections=b"changed and longer"))
+        assert queue.size_in_bytes == len(b"changed and longer" + b"other")
+        queue.abandon(token)
+        namespace.commit()
+    with disk.namespace() as namespace:
+        (first, second) = queue_of(namespace).main.take(2)
+        assert (texts([first, second]), first.delivery_count) == (["changed and longer", "other"], 1)

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 from azure.servicebus import ServiceBusMessage, ServiceBusReceiveMode, ServiceBusSubQueue
+from azure.servicebus._pyamqp.error import AMQPError
 from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageHeader, AmqpMessageProperties
 from azure.servicebus.exceptions import MessageLockLostError, MessageNotFoundError, MessageSizeExceededError
 
@@ -59,6 +60,50 @@ async def test_every_settlement_is_carried_out_and_answered(contoso: HostedNames
         with pytest.raises(MessageNotFoundError):
             await receiver.receive_deferred_messages([aside.sequence_number])
         assert counts(queue).active == 1
+
+
+async def test_the_lock_token_is_the_delivery_tag_and_a_delivery_annotation(sdk: Talk, queue: str):
+    async with sdk.queue(queue) as (sender, receiver):
+        await sender.send_messages(ServiceBusMessage("x"))
+        (message,) = await receiver.receive_messages(1, max_wait_time=2)
+        raw = message.raw_amqp_message
+        assert raw.delivery_annotations == {b"x-opt-lock-token": message.lock_token}
+        assert message.lock_token == UUID(bytes_le=message._delivery_tag)
+
+
+async def test_giving_back_counts_even_when_the_delivery_is_not_said_to_have_failed(sdk: Talk, queue: str):
+    async with sdk.queue(queue) as (sender, receiver):
+        await sender.send_messages(ServiceBusMessage("x"))
+        (message,) = await receiver.receive_messages(1, max_wait_time=2)
+        # As the JavaScript client abandons: the Python client adds delivery_failed.
+        await receiver._handler.settle_messages_async(
+            message._delivery_id,
+            message._delivery_tag,
+            "modified",
+            undeliverable_here=False,
+            await_outcome=True,
+        )
+        (again,) = await receiver.receive_messages(1, max_wait_time=2)
+        assert again.delivery_count == 1
+
+
+async def test_what_settles_a_message_may_change_its_properties(sdk: Talk, queue: str):
+    async def settle(outcome: str, **options: object) -> None:
+        await receiver._handler.settle_messages_async(
+            message._delivery_id, message._delivery_tag, outcome, await_outcome=True, **options
+        )
+
+    dead = sdk.client.get_queue_receiver(queue, sub_queue=DEAD_LETTER, max_wait_time=2)
+    async with sdk.queue(queue) as (sender, receiver), sdk.opened(dead):
+        await sender.send_messages(ServiceBusMessage("x", application_properties={"tries": 1, "kept": True}))
+        (message,) = await receiver.receive_messages(1, max_wait_time=2)
+        await settle("modified", message_annotations={"tries": 2, "why": "late"})
+        (message,) = await receiver.receive_messages(1, max_wait_time=2)
+        assert message.application_properties == {b"kept": True, b"tries": 2, b"why": b"late"}
+        info = {"DeadLetterReason": "no", "tries": 3}
+        await settle("rejected", error=AMQPError("com.microsoft:dead-letter", None, info))
+        (message,) = await dead.receive_messages(1, max_wait_time=2)
+        assert (message.dead_letter_reason, message.application_properties[b"tries"]) == ("no", 3)
 
 
 async def test_a_lock_that_is_lost_cannot_be_settled_or_renewed(contoso: HostedNamespace, sdk: Talk):

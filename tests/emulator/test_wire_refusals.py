@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import replace
 from random import Random
 
@@ -28,6 +29,8 @@ async def test_links_to_an_unknown_entity_and_receivers_of_a_topic_are_refused(c
     topic = sdk.client.get_queue_receiver("no-queue")
     refusals = await asyncio.gather(*map(open_link, [*unknown, topic]), return_exceptions=True)
     assert [type(refusal) for refusal in refusals] == [MessagingEntityNotFoundError] * 2 + [ServiceBusError]
+    # The JavaScript client tells by this phrase that an entity is missing.
+    assert re.search("The messaging entity 'nowhere' could not be found", str(refusals[0]), re.IGNORECASE)
     assert "receive from one of its subscriptions" in str(refusals[2])
 
 

@@ -14,7 +14,7 @@ from servicebus_emulator.engine.descriptions import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["ELEMENTS", "READ_ONLY"]
+__all__ = ["ELEMENTS", "READ_ONLY", "SINCE"]
 
 ELEMENTS: Final[Mapping[type[Description], tuple[str, ...]]] = {
     QueueDescription: (
@@ -64,6 +64,8 @@ ELEMENTS: Final[Mapping[type[Description], tuple[str, ...]]] = {
         "SupportOrdering",
         "CountDetails",
         "SubscriptionCount",
+        "SqlFilterCount",
+        "CorrelationFilterCount",
         "AutoDeleteOnIdle",
         "EnablePartitioning",
         "EntityAvailabilityStatus",
@@ -110,3 +112,10 @@ READ_ONLY: Final = frozenset(
     ]
 )
 """What only the service sets. Clients send it back when they update an entity; it is passed over."""
+
+SINCE: Final[Mapping[str, str]] = {
+    "MaxMessageSizeInKilobytes": "2021-05",
+    "SqlFilterCount": "2024-05",
+    "CorrelationFilterCount": "2024-05",
+}
+"""The api-version that first knew an element; those before neither take nor return it."""

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_type_hints
 from xml.etree.ElementTree import Element
 
-from servicebus_emulator.admin.elements import ELEMENTS, READ_ONLY
+from servicebus_emulator.admin.elements import ELEMENTS, READ_ONLY, SINCE
 from servicebus_emulator.admin.markup import COUNTS, SCHEMA_INSTANCE, SERVICE_BUS, leaf, local_name
 from servicebus_emulator.engine.descriptions import (
     AccessRight,
@@ -44,6 +44,8 @@ class Runtime:
     times: EntityTimes
     size_in_bytes: int
     subscription_count: int = 0
+    sql_filter_count: int = 0
+    correlation_filter_count: int = 0
 
 
 _IDENTITY: Final = frozenset({"path", "topic_path", "name", "rules", "_"})
@@ -69,12 +71,13 @@ def property_types(kind: type[Description]) -> Mapping[str, tuple[str, object]]:
     return _PROPERTY_TYPES[kind]
 
 
-def decode(element: Element, *, kind: type[D], given: Mapping[str, Any]) -> D:
+def decode(element: Element, *, kind: type[D], given: Mapping[str, Any], version: str) -> D:
     """Read a description.
 
     :param element: the ``QueueDescription``, ``TopicDescription`` or ``SubscriptionDescription`` element.
     :param kind: the class of the description.
     :param given: attributes that the document does not decide or may leave out: identity, defaults of this request.
+    :param version: the api-version in which the document is written.
     :raises DescriptionError: naming the property, its value and what is allowed.
     """
     types = property_types(kind)
@@ -85,6 +88,8 @@ def decode(element: Element, *, kind: type[D], given: Mapping[str, Any]) -> D:
             continue
         if child.tag != f"{{{SERVICE_BUS}}}{name}" or name not in types:
             raise DescriptionError(kind.__name__, value=child.tag, allowed=", ".join(types))
+        if SINCE.get(name, version) > version:
+            raise DescriptionError(name, value=child.text, allowed=f"none before api-version {SINCE[name]}")
         attribute, hint = types[name]
         if attribute in values:
             raise DescriptionError(name, value="given twice", allowed="each property once")
@@ -92,13 +97,16 @@ def decode(element: Element, *, kind: type[D], given: Mapping[str, Any]) -> D:
     return kind(**{**given, **values})
 
 
-def encode(description: Description, *, runtime: Runtime) -> Element:
-    """Return the element of a description with every field, set or not, and its runtime properties."""
+def encode(description: Description, *, runtime: Runtime, version: str) -> Element:
+    """Return the element of a description with every field, set or not, and its runtime properties.
+
+    :param version: the api-version in which it is written.
+    """
     kind = type(description)
     root = Element(kind.__name__, {"xmlns": SERVICE_BUS, "xmlns:i": SCHEMA_INSTANCE})
     types = property_types(kind)
     computed = _computed(runtime)
-    for name in ELEMENTS[kind]:
+    for name in (name for name in ELEMENTS[kind] if SINCE.get(name, version) <= version):
         if name == "CountDetails":
             _encode_counts(root, counts=runtime.counts)
         elif name == "AuthorizationRules":
@@ -122,6 +130,8 @@ def _computed(runtime: Runtime) -> Mapping[str, str]:
         "SizeInBytes": str(runtime.size_in_bytes),
         "MessageCount": str(runtime.counts.total),
         "SubscriptionCount": str(runtime.subscription_count),
+        "SqlFilterCount": str(runtime.sql_filter_count),
+        "CorrelationFilterCount": str(runtime.correlation_filter_count),
         "CreatedAt": format_time(runtime.times.created),
         "UpdatedAt": format_time(runtime.times.updated),
         "AccessedAt": format_time(runtime.times.accessed),

@@ -60,9 +60,9 @@ class Administration:
             return Answer(200 if request.update else 201, self._reader.read(resource, request=request))
         target = _changeable(resource)
         if request.update:
-            description = self._writer.update(target, document=request.body)
+            description = self._writer.update(target, document=request.body, version=request.version)
         else:
-            description = self._writer.create(target, document=request.body)
+            description = self._writer.create(target, document=request.body, version=request.version)
         return Answer(200 if request.update else 201, self._reader.entry_of(description, request=request))
 
     def _delete(self, resource: Resource, _: Request) -> Answer:

@@ -21,6 +21,7 @@ from servicebus_emulator.admin.resources import (
 )
 from servicebus_emulator.admin.rules import encode_rule
 from servicebus_emulator.engine.descriptions import (
+    CorrelationFilter,
     Description,
     QueueDescription,
     SubscriptionDescription,
@@ -129,17 +130,22 @@ class Reader:
             address=request.address(resource),
             published=runtime.times.created,
             updated=runtime.times.updated,
-            content=encode(description, runtime=runtime),
+            content=encode(description, runtime=runtime, version=request.version),
         )
 
     def _runtime(self, description: Description) -> Runtime:
         path = description.path
         of_topic = isinstance(description, TopicDescription)
+        subscriptions = self._namespace.list_subscriptions(path) if of_topic else ()
+        filters = [rule.filter for subscription in subscriptions for rule in subscription.rules]
+        correlations = sum(isinstance(each, CorrelationFilter) for each in filters)
         return Runtime(
             counts=self._namespace.counts(path),
             times=self._namespace.times(path),
             size_in_bytes=self._namespace.size_in_bytes(path),
-            subscription_count=len(self._namespace.list_subscriptions(path)) if of_topic else 0,
+            subscription_count=len(subscriptions),
+            sql_filter_count=len(filters) - correlations,
+            correlation_filter_count=correlations,
         )
 
     def _rule(self, resource: Rule, *, request: Request) -> Entry:

@@ -81,43 +81,44 @@ class Unknown:
 
 Resource = NamespaceInfo | EntityList | Entity | SubscriptionList | Subscription | RuleList | Rule | Unknown
 
-_SUBSCRIPTIONS: Final = "subscriptions"
-_RULES: Final = "rules"
+_SUBSCRIPTIONS: Final = "Subscriptions"
+_RULES: Final = "Rules"
 
 
 def resource_at(raw_path: str) -> Resource:
     """Return what a URL's path points at.
 
     A ``/`` of an entity's path may come as it is or as ``%2F``. The segment ``subscriptions`` ends a
-    topic's path: no entity path may contain it (see ``check_entity_path``). Fixed words are read without case.
+    topic's path: no entity path may contain it (see ``check_entity_path``). Fixed words are read without case. The
+    JavaScript client writes a ``/`` behind the path of a list of rules.
 
     :param raw_path: the path as it came, percent-encoded once.
     """
-    path = unquote(raw_path).removeprefix("/")
+    path = unquote(raw_path).removeprefix("/").removesuffix("/")
     segments = path.split("/")
     words = [segment.casefold() for segment in segments]
     if path.startswith("$"):
         return _service_resource(words, path=path)
-    if _SUBSCRIPTIONS not in words:
+    if _SUBSCRIPTIONS.casefold() not in words:
         return Entity(path)
-    end = words.index(_SUBSCRIPTIONS)
+    end = words.index(_SUBSCRIPTIONS.casefold())
     topic = "/".join(segments[:end])
     match segments[end + 1 :], words[end + 2 :]:
         case [], _:
             return SubscriptionList(topic)
         case [name], _:
             return Subscription(topic, name)
-        case [name, _], [word] if word == _RULES:
+        case [name, _], [word] if word == _RULES.casefold():
             return RuleList(topic, name)
-        case [name, _, rule], [word, _] if word == _RULES:
+        case [name, _, rule], [word, _] if word == _RULES.casefold():
             return Rule(topic, name, rule)
         case _:
             return Unknown(path)
 
 
 def url_path(resource: Resource) -> str:
-    """Return the URL path of a resource, each of its names encoded as one segment."""
-    return "/" + "/".join(quote(name, safe="$") for name in _names(resource))
+    """Return the URL path of a resource as the service writes it: the JavaScript client takes names out of it."""
+    return "/" + "/".join(quote(name, safe="$/") for name in _names(resource))
 
 
 def _names(resource: Resource) -> list[str]:

@@ -44,9 +44,10 @@ class Writer:
         self._namespace: Final = namespace
         self._rules: Final = namespace.access_rules
 
-    def create(self, resource: Entity | Subscription, *, document: bytes) -> Description:
+    def create(self, resource: Entity | Subscription, *, document: bytes, version: str) -> Description:
         """Create what a document describes, and return it with the service's defaults filled in.
 
+        :param version: the api-version in which the document is written.
         :raises MarkupError: when the document is no Atom entry.
         :raises DescriptionError: naming the property, its value and what is allowed.
         :raises BrokerError: what the namespace refuses: a path that is taken, a topic that is missing.
@@ -58,26 +59,26 @@ class Writer:
                 _expect(element, SubscriptionDescription)
                 rules = (_default_rule(element),)
                 given = {"topic_path": self._namespace.get_topic(topic).path, "name": name, "rules": rules}
-                created = self._namespace.create_subscription(
-                    decode(element, kind=SubscriptionDescription, given=given)
-                )
+                subscription = decode(element, kind=SubscriptionDescription, given=given, version=version)
+                created = self._namespace.create_subscription(subscription)
             case Entity(path) if _expect(element, QueueDescription, TopicDescription) is QueueDescription:
                 created = self._namespace.create_queue(
-                    self._rules.completed(decode(element, kind=QueueDescription, given={"path": path}))
+                    self._rules.completed(decode(element, kind=QueueDescription, given={"path": path}, version=version))
                 )
             case Entity(path):
                 created = self._namespace.create_topic(
-                    self._rules.completed(decode(element, kind=TopicDescription, given={"path": path}))
+                    self._rules.completed(decode(element, kind=TopicDescription, given={"path": path}, version=version))
                 )
         self._log_change("created", _label(created), entity=created.path)
         return created
 
-    def update(self, resource: Entity | Subscription, *, document: bytes) -> Description:
+    def update(self, resource: Entity | Subscription, *, document: bytes, version: str) -> Description:
         """Describe an entity anew, and return it.
 
         A property that the document leaves out returns to its default, as forwarding must to be ended;
         only what is fixed at creation, and the rules of a subscription, stay.
 
+        :param version: the api-version in which the document is written.
         :raises MarkupError: when the document is no Atom entry.
         :raises DescriptionError: naming the property, its value and what is allowed.
         :raises EntityNotFound: when the entity does not exist.
@@ -91,20 +92,19 @@ class Writer:
                 subscription = self._namespace.get_subscription(topic, name)
                 kept = {"topic_path": subscription.topic_path, "name": subscription.name, "rules": subscription.rules}
                 given = {**kept, **_fixed(subscription)}
-                updated = self._namespace.update_subscription(
-                    decode(element, kind=SubscriptionDescription, given=given)
-                )
+                subscription = decode(element, kind=SubscriptionDescription, given=given, version=version)
+                updated = self._namespace.update_subscription(subscription)
             case Entity(path) if _expect(element, QueueDescription, TopicDescription) is QueueDescription:
                 queue = self._namespace.get_queue(path)
                 given = {"path": queue.path, **_fixed(queue)}
                 updated = self._namespace.update_queue(
-                    self._rules.completed(decode(element, kind=QueueDescription, given=given))
+                    self._rules.completed(decode(element, kind=QueueDescription, given=given, version=version))
                 )
             case Entity(path):
                 described = self._namespace.get_topic(path)
                 given = {"path": described.path, **_fixed(described)}
                 updated = self._namespace.update_topic(
-                    self._rules.completed(decode(element, kind=TopicDescription, given=given))
+                    self._rules.completed(decode(element, kind=TopicDescription, given=given, version=version))
                 )
         self._log_change("updated", _label(updated), entity=updated.path)
         return updated

@@ -110,10 +110,13 @@ def _attach_to_session(
     connection: AmqpConnection, link: Link, *, entity: QueueEntity | SubscriptionEntity, session_id: str | None
 ) -> LinkEnd | None:
     make_outlet = partial(_session_outlet, connection, link, entity)
-    hold = entity.main.accept_session(session_id)
+    accept = partial(entity.main.accept_session, session_id, lasting=link.remote_snd_settle_mode == Link.SND_SETTLED)
+    hold = accept()
     if hold is not None:
         return make_outlet(hold)
-    wait = SessionWait(connection, link, entity=entity, timeout=session_timeout(link), make_outlet=make_outlet)
+    wait = SessionWait(
+        connection, link, entity=entity, timeout=session_timeout(link), accept=accept, make_outlet=make_outlet
+    )
     connection.hold_attach(link, wait)
     return None
 

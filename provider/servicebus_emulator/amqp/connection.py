@@ -19,6 +19,7 @@ from servicebus_emulator.amqp import proton
 from servicebus_emulator.amqp.broker import Broker
 from servicebus_emulator.amqp.claims import Claims
 from servicebus_emulator.amqp.patience import Patience
+from servicebus_emulator.amqp.request_order import RequestOrder
 from servicebus_emulator.amqp.watch import ConnectionWatch
 from servicebus_emulator.amqp.wire import Wire
 from servicebus_emulator.engine.errors import BrokerError
@@ -128,7 +129,8 @@ class AmqpConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to serve."""
-        self._wire = Wire(cast("asyncio.Transport", transport), feed=self._feed)
+        order = RequestOrder(self._feed, max_frame_size=_MAX_FRAME_SIZE)
+        self._wire = Wire(cast("asyncio.Transport", transport), feed=order.take)
         self._watch.begin()
         self.broker.opened(self)
         self.flush()

@@ -86,7 +86,9 @@ class Intake:
     def obstacle(self) -> BrokerError | None:
         """Return why the link cannot go on. A disabled entity refuses each message instead."""
         if self.entity.deleted:
-            return EntityNotFound(f"{self.entity.description.path!r} was deleted")
+            return EntityNotFound(
+                f"the messaging entity {self.entity.description.path!r} could not be found: it was deleted"
+            )
         return None
 
     def refuse(self, error: BrokerError) -> None:
@@ -125,7 +127,9 @@ class Intake:
         # Before it is read: what is too large may have been dropped in part.
         check_size(size, messages=1, description=self.entity.description)
         if self.entity.deleted:
-            raise EntityNotFound(f"{self.entity.description.path!r} was deleted")
+            raise EntityNotFound(
+                f"the messaging entity {self.entity.description.path!r} could not be found: it was deleted"
+            )
         try:
             contents = read_transfer(data, new_id=new_message_id)
         except MalformedValueError as error:

@@ -10,13 +10,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+from servicebus_emulator.amqp.amending import amend
 from servicebus_emulator.amqp.encoding import MalformedValueError
 from servicebus_emulator.amqp.incoming import read_message
 from servicebus_emulator.amqp.intake import new_message_id
 from servicebus_emulator.amqp.outgoing import encode_delivery
 from servicebus_emulator.amqp.requests import Answer, Request
 from servicebus_emulator.amqp.rules import describe_rule, read_rule
-from servicebus_emulator.amqp.values import Array, Int, Symbol, Timestamp, Value
+from servicebus_emulator.amqp.values import Array, Int, Symbol, Timestamp, Value, encode
 from servicebus_emulator.engine.admission import check_size, receive_obstacle
 from servicebus_emulator.engine.descriptions import AccessRight, DescriptionError
 from servicebus_emulator.engine.entities import SubQueue, SubscriptionEntity, TopicEntity
@@ -168,7 +169,9 @@ class Management:
             raise InvalidArgument(
                 f"disposition-status is {status!r}; allowed: 'completed', 'abandoned', 'defered', 'suspended'"
             )
+        items = [encode(each) for each in fields.pairs("properties-to-modify")]
         for token in fields.tokens():
+            amend(queue, token, items=items)
             settle(token)
         return _done({})
 
@@ -279,6 +282,13 @@ class _Fields:
         if value is not None and not isinstance(value, bytes):
             raise InvalidArgument(f"{name} is no binary; allowed: binary or null")
         return value
+
+    def pairs(self, name: str) -> list[Value]:
+        """Return the names and values of a map in turn; none when it is missing."""
+        value = self._fields.get(name)
+        if value is not None and not isinstance(value, dict):
+            raise InvalidArgument(f"{name} is {value!r}; allowed: a map")
+        return [] if value is None else [each for pair in value.items() for each in pair]
 
     def items(self, name: str) -> list[Value]:
         value = self._fields.get(name)

@@ -4,28 +4,29 @@ from __future__ import annotations
 
 from struct import Struct
 
+from servicebus_emulator.amqp.amending import with_application_properties
 from servicebus_emulator.amqp.encoding import (
     NULL,
-    compound_items,
-    decode_text,
     encode_compound,
     encode_string,
     encode_symbol,
     encode_timestamp,
     encode_uint,
 )
-from servicebus_emulator.amqp.sections import Code, sections
 from servicebus_emulator.engine.message import DeadLetterMark, Message, MessageState
 
 __all__ = ["encode_delivery"]
 
 _LIST, _MAP = 0xC0, 0xC1
 _HEADER = b"\x00\x53\x70"
+_DELIVERY_ANNOTATIONS = b"\x00\x53\x71"
 _ANNOTATIONS = b"\x00\x53\x72"
-_APPLICATION_PROPERTIES = b"\x00\x53\x74"
 _NO_HEADER = NULL * 4
 _HEADER_FIELDS = 5
 _INT = 0x71
+
+_UUID = b"\x98"
+_LOCK_TOKEN = encode_symbol("x-opt-lock-token")
 
 # What every message bears, each with the constructor of its value: a long, a timestamp, a long.
 _NUMBER = encode_symbol("x-opt-sequence-number") + b"\x81"
@@ -45,8 +46,9 @@ _DESCRIPTION = "DeadLetterErrorDescription"
 def encode_delivery(message: Message) -> bytes:
     """Encode a message for its receiver.
 
-    The header keeps the sender's durable, priority and ttl; the annotations keep the sender's own;
-    everything from the properties on is what was sent, but for the reason of a dead letter.
+    A locked message says its lock token in the delivery annotations, beside the delivery tag. The header keeps the
+    sender's durable, priority and ttl; the annotations keep the sender's own; everything from the properties on is
+    what was sent, but for the reason of a dead letter.
     """
     content, lock, mark = message.content, message.lock, message.dead_letter
     header = (content.header or _NO_HEADER) + encode_uint(message.delivery_count)
@@ -66,28 +68,23 @@ def encode_delivery(message: Message) -> bytes:
     return (
         _HEADER
         + encode_compound(_LIST, body=header, count=_HEADER_FIELDS)
+        + (b"" if lock is None else _delivery_annotations(lock.token))
         + _ANNOTATIONS
         + encode_compound(_MAP, body=marks, count=count)
         + (content.sections if mark is None else _with_dead_letter_mark(content.sections, mark=mark))
     )
 
 
+def _delivery_annotations(token: bytes) -> bytes:
+    """Encode the delivery annotations: the lock token as a UUID, which .NET writes with its first parts reversed."""
+    value = _UUID + token[3::-1] + token[5:3:-1] + token[7:5:-1] + token[8:]
+    return _DELIVERY_ANNOTATIONS + encode_compound(_MAP, body=_LOCK_TOKEN + value, count=2)
+
+
 def _with_dead_letter_mark(data: bytes, *, mark: DeadLetterMark) -> bytes:
     """Write the reason of a dead letter into the application properties, as the service does."""
-    before, after, items = 0, 0, list[bytes]()
-    for code, start, begins, end in sections(data):
-        if code == Code.PROPERTIES:
-            before = after = end
-        elif code == Code.APPLICATION_PROPERTIES:
-            items = compound_items(data[begins:end])
-            before, after = start, end
-    kept: list[bytes] = []
-    # strict=False: a key without a value, which no client sends, must not make the message undeliverable.
-    for key, value in zip(items[::2], items[1::2], strict=False):
-        if decode_text(key) not in {_REASON, _DESCRIPTION}:
-            kept += (key, value)
+    added: list[bytes] = []
     for name, text in ((_REASON, mark.reason), (_DESCRIPTION, mark.description)):
         if text is not None:
-            kept += (encode_string(name), encode_string(text))
-    properties = _APPLICATION_PROPERTIES + encode_compound(_MAP, body=b"".join(kept), count=len(kept))
-    return data[:before] + properties + data[after:]
+            added += (encode_string(name), encode_string(text))
+    return with_application_properties(data, names=(_REASON, _DESCRIPTION), added=added)

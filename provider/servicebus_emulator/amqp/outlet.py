@@ -8,6 +8,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from servicebus_emulator.amqp import proton
+from servicebus_emulator.amqp.amending import amend
 from servicebus_emulator.amqp.outgoing import encode_delivery
 from servicebus_emulator.amqp.spoiling import spoil, spoil_receive
 from servicebus_emulator.engine.admission import link_obstacle
@@ -155,7 +156,9 @@ class Outlet:
     def obstacle(self) -> BrokerError | None:
         """Return why the link cannot go on."""
         if self.entity.deleted:
-            return EntityNotFound(f"{self.entity.description.path!r} was deleted")
+            return EntityNotFound(
+                f"the messaging entity {self.entity.description.path!r} could not be found: it was deleted"
+            )
         return link_obstacle(self.entity.description, sub_queue=self.queue is not self.entity.main)
 
     def refuse(self, error: BrokerError) -> None:
@@ -197,6 +200,7 @@ class Outlet:
             return self._modify(delivery, token=token)
         elif state == proton.REJECTED:
             info = proton.why_rejected(delivery)
+            amend(self.queue, token, items=proton.changed_properties(delivery), but=(_REASON, _DESCRIPTION))
             self.queue.dead_letter(token, reason=_text(info.get(_REASON)), description=_text(info.get(_DESCRIPTION)))
         else:
             # Released, or settled without any state: given back as if never delivered.
@@ -205,12 +209,12 @@ class Outlet:
 
     def _modify(self, delivery: proton.Handle, *, token: bytes) -> partial[None]:
         failed, undeliverable = proton.how_modified(delivery)
+        amend(self.queue, token, items=proton.changed_properties(delivery))
         if undeliverable:
             self.queue.defer(token)
-        elif failed:
-            self.queue.abandon(token)
         else:
-            self.queue.release(token)
+            # Abandoned, whether or not the delivery is said to have failed: the JavaScript client does not say so.
+            self.queue.abandon(token)
         return partial(proton.settle_modified, delivery, failed=failed, undeliverable=undeliverable)
 
 

@@ -11,6 +11,7 @@ import cproton
 from cproton import ffi, lib
 from proton import Condition, Delivery, symbol
 
+from servicebus_emulator.amqp.encoding import NULL, compound_items
 from servicebus_emulator.engine.errors import BrokerError
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "accept",
     "add_credit",
     "advance",
+    "changed_properties",
     "condition_of",
     "credit",
     "delivery_tag",
@@ -159,6 +161,17 @@ def how_modified(delivery: Handle) -> tuple[bool, bool]:
     return bool(remote.failed), bool(remote.undeliverable)
 
 
+def changed_properties(delivery: Handle) -> list[bytes]:
+    """Return the properties that the peer changes with its outcome of a delivery: encoded names and values in turn.
+
+    They are the annotations of ``modified``, and the information of the error of ``rejected``.
+    """
+    remote = lib.pn_delivery_remote(delivery)
+    if outcome(delivery) == REJECTED:
+        return _items(lib.pn_condition_info(lib.pn_disposition_condition(remote)))
+    return _items(lib.pn_disposition_annotations(remote))
+
+
 def settle_modified(delivery: Handle, *, failed: bool, undeliverable: bool) -> None:
     """Settle a delivery, answering with ``modified``."""
     wrapped = _wrap(delivery)
@@ -186,6 +199,14 @@ def condition_of(error: BrokerError) -> Condition:
     The info map is never empty: Proton drops trailing nulls, and clients trip over an error of two fields.
     """
     return Condition(error.condition, str(error), {symbol("status-code"): error.status})
+
+
+def _items(data: Handle) -> list[bytes]:
+    size = lib.pn_data_encoded_size(data)
+    if size <= len(NULL):
+        return []
+    buffer = bytearray(size)
+    return compound_items(bytes(buffer[: lib.pn_data_encode(data, ffi.from_buffer(buffer), size)]))
 
 
 def _wrap(delivery: Handle) -> Delivery:

@@ -26,6 +26,7 @@ class SessionWait:
 
     :param timeout: how long the client waits, in milliseconds. It is answered with an error then; a
         client without any answer would wait for minutes.
+    :param accept: takes the next session, if there is one.
     :param make_outlet: makes this side of the link for the session that was granted.
     """
 
@@ -36,12 +37,14 @@ class SessionWait:
         *,
         entity: QueueEntity | SubscriptionEntity,
         timeout: int,
+        accept: Callable[[], SessionHold | None],
         make_outlet: Callable[[SessionHold], Outlet],
     ) -> None:
         self.entity = entity
         self.queue = entity.main
         self._connection = connection
         self._link = link
+        self._accept = accept
         self._make_outlet = make_outlet
         self._timer = connection.broker.call_later(timeout, self._give_up)
         connection.broker.add_waiter(self)
@@ -49,7 +52,7 @@ class SessionWait:
 
     def try_session(self) -> bool:
         """Try to attach to a session; return whether the wait is over."""
-        hold = self.queue.accept_session(None)
+        hold = self._accept()
         if hold is None:
             return False
         self.closed()
@@ -75,7 +78,9 @@ class SessionWait:
     def obstacle(self) -> BrokerError | None:
         """Return why waiting is of no use."""
         if self.entity.deleted:
-            return EntityNotFound(f"{self.entity.description.path!r} was deleted")
+            return EntityNotFound(
+                f"the messaging entity {self.entity.description.path!r} could not be found: it was deleted"
+            )
         return receive_obstacle(self.entity.description)
 
     def refuse(self, error: BrokerError) -> None:

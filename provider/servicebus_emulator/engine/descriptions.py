@@ -229,7 +229,7 @@ class QueueDescription:
         check_entity_path("path", value=self.path)
         _check_receivable(self)
         _check_storage(self)
-        _check_forwarding(self, own_path=self.path)
+        _check_forwarding(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +295,7 @@ class SubscriptionDescription:
         check_entity_path("topic_path", value=self.topic_path)
         check_name("name", value=self.name)
         _check_receivable(self)
-        _check_forwarding(self, own_path=self.topic_path)
+        _check_forwarding(self)
         names = [rule.name.casefold() for rule in self.rules]
         if len(set(names)) != len(names):
             raise DescriptionError("rules", value=[rule.name for rule in self.rules], allowed="each rule name once")
@@ -419,18 +419,15 @@ def _check_storage(entity: QueueDescription | TopicDescription) -> None:
     )
 
 
-def _check_forwarding(entity: QueueDescription | SubscriptionDescription, *, own_path: str) -> None:
+def _check_forwarding(entity: QueueDescription | SubscriptionDescription) -> None:
+    """Check addresses.
+
+    As at the service, an entity may name itself, and one that requires sessions may name a target, although
+    nothing is forwarded from it ("Chaining Service Bus entities with autoforwarding").
+    """
     for name, address in (
         ("forward_to", entity.forward_to),
         ("forward_dead_lettered_messages_to", entity.forward_dead_lettered_messages_to),
     ):
-        if address is None:
-            continue
-        target = entity_path_of(address)
-        check_entity_path(name, value=target)
-        if target.casefold() == own_path.casefold():
-            raise DescriptionError(name, value=address, allowed="another queue or topic than the entity itself")
-    if entity.requires_session and entity.forward_to is not None:
-        raise DescriptionError(
-            "forward_to", value=entity.forward_to, allowed="none on an entity that requires sessions"
-        )
+        if address is not None:
+            check_entity_path(name, value=entity_path_of(address))

@@ -52,7 +52,7 @@ class Directory:
             return self._subscription(topic, name)
         entity = self._queues.get(key) or self._topics.get(key)
         if entity is None:
-            raise EntityNotFound(f"no queue or topic has the path {path!r} in namespace {self.name!r}; create it first")
+            raise self._missing(path, wanted="an entity")
         return entity
 
     def get_queue(self, path: str) -> QueueDescription:
@@ -123,20 +123,26 @@ class Directory:
     def _queue(self, path: str) -> QueueEntity:
         entity = self._queues.get(path.casefold())
         if entity is None:
-            raise EntityNotFound(f"no queue has the path {path!r} in namespace {self.name!r}; create it first")
+            raise self._missing(path, wanted="a queue")
         return entity
 
     def _topic(self, path: str) -> TopicEntity:
         entity = self._topics.get(path.casefold())
         if entity is None:
-            raise EntityNotFound(f"no topic has the path {path!r} in namespace {self.name!r}; create it first")
+            raise self._missing(path, wanted="a topic")
         return entity
 
     def _subscription(self, topic: str, name: str) -> SubscriptionEntity:
         entity = self._topic(topic).subscriptions.get(name.casefold())
         if entity is None:
-            raise EntityNotFound(f"topic {topic!r} has no subscription {name!r}; create it first")
+            raise self._missing(f"{topic}/Subscriptions/{name}", wanted="a subscription")
         return entity
+
+    def _missing(self, path: str, *, wanted: str) -> EntityNotFound:
+        """Say what is missing. The JavaScript client tells this from other refusals by the service's phrase."""
+        return EntityNotFound(
+            f"the messaging entity {path!r} could not be found as {wanted} of namespace {self.name!r}; create it first"
+        )
 
     def _check_free(self, path: str) -> None:
         taken = self._queues.get(path.casefold()) or self._topics.get(path.casefold())

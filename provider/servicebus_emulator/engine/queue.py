@@ -17,13 +17,13 @@ How messages come and wait: :mod:`servicebus_emulator.engine.stock`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
 
 from servicebus_emulator.engine.agenda import Agenda
 from servicebus_emulator.engine.context import Context, Sequence
 from servicebus_emulator.engine.errors import MessageLockLost, MessageNotFound, OperationNotAllowed, SessionLockLost
-from servicebus_emulator.engine.message import DeadLetterMark, Lock, Message, MessageState
+from servicebus_emulator.engine.message import Content, DeadLetterMark, Lock, Message, MessageState
 from servicebus_emulator.engine.sessions import SessionHold, SessionTable
 from servicebus_emulator.engine.settings import QueueSettings, shortest
 from servicebus_emulator.engine.stock import Stock
@@ -132,6 +132,16 @@ class MessageQueue(Stock):
         self._remove(self._unlock(token))
         self.tally.completed += 1
 
+    def amend(self, token: bytes, change: Callable[[Content], Content]) -> None:
+        """Change a locked message.
+
+        :param change: returns the changed content.
+        :raises MessageLockLost: when the lock is over.
+        """
+        self.advance()
+        message, _ = self._holding(token)
+        self._replace_content(message, change(message.content))
+
     def abandon(self, token: bytes) -> None:
         """Give a locked message back, counting a delivery."""
         self.advance()
@@ -169,9 +179,10 @@ class MessageQueue(Stock):
 
     # Sessions
 
-    def accept_session(self, session_id: str | None) -> SessionHold | None:
+    def accept_session(self, session_id: str | None, *, lasting: bool = False) -> SessionHold | None:
         """Give a session to a receiver: the one named, or the one that has waited longest (None = no session waits).
 
+        :param lasting: whether the hold ends with the receiver only, as that of one who receives and deletes.
         :raises SessionCannotBeLocked: when another receiver has the named session.
         """
         self.advance()
@@ -179,7 +190,8 @@ class MessageQueue(Stock):
         chosen = lines.next_unheld() if session_id is None else session_id
         if chosen is None:
             return None
-        hold = self._sessions.hold(chosen, until=self._context.clock.now() + self.settings.lock_duration)
+        until = self._context.clock.now() + self.settings.lock_duration
+        hold = self._sessions.hold(chosen, until=until, lasting=lasting)
         lines.hold(chosen)
         self._context.effects.changed(self)
         return hold

@@ -15,11 +15,13 @@ class SessionHold:
     """A receiver's exclusive hold on a session.
 
     :ivar until: milliseconds since 1970.
+    :ivar lasting: whether the hold does not end then, but with the receiver.
     :ivar tokens: the lock tokens of the session's messages that are in the receiver's hands.
     """
 
     session_id: str
     until: int
+    lasting: bool = False
     tokens: set[bytes] = field(default_factory=set)
 
 
@@ -33,7 +35,7 @@ class SessionTable:
         self._expiry: Agenda[str] = Agenda()
         self._states: dict[str, tuple[bytes, int]] = {}
 
-    def hold(self, session_id: str, *, until: int) -> SessionHold:
+    def hold(self, session_id: str, *, until: int, lasting: bool) -> SessionHold:
         """Give the session to a receiver.
 
         :raises SessionCannotBeLocked: when another one has it.
@@ -42,9 +44,9 @@ class SessionTable:
             raise SessionCannotBeLocked(
                 f"session {session_id!r} is locked by another receiver; wait until it is closed or its lock expires"
             )
-        hold = SessionHold(session_id=session_id, until=until)
+        hold = SessionHold(session_id=session_id, until=until, lasting=lasting)
         self._holds[session_id] = hold
-        self._expiry.set(session_id, until)
+        self.extend(hold, until=until)
         return hold
 
     def held(self, session_id: str) -> SessionHold:
@@ -64,7 +66,8 @@ class SessionTable:
     def extend(self, hold: SessionHold, *, until: int) -> None:
         """Let a hold last until `until`."""
         hold.until = until
-        self._expiry.set(hold.session_id, until)
+        if not hold.lasting:
+            self._expiry.set(hold.session_id, until)
 
     def drop(self, hold: SessionHold) -> None:
         """End a hold."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
 
-from servicebus_emulator.engine.message import Message
+from servicebus_emulator.engine.message import Content, Message
 
 __all__ = ["Shelf"]
 
@@ -64,6 +64,11 @@ class Shelf:
         self.size_in_bytes -= message.content.size
         if len(self._order) > 2 * len(self._by_number) + _SLACK:
             self._order = [number for number in self._order if number in self._by_number]
+
+    def replace_content(self, message: Message, content: Content) -> None:
+        """Give a message that is on the shelf another content."""
+        self.size_in_bytes += content.size - message.content.size
+        message.content = content
 
     def starting_at(self, number: int) -> Iterator[Message]:
         """Yield the messages from `number` on, by sequence number. The shelf must not change meanwhile."""

@@ -248,6 +248,13 @@ class Stock(ABC):
         self._context.journal.remove(message)
         self._context.effects.retimed(self)
 
+    def _replace_content(self, message: Message, content: Content) -> None:
+        self._shelf.replace_content(message, content)
+        # The journal changes what happens to a message, never what was sent: it is another message there.
+        self._context.journal.remove(message)
+        message.row = next(self._context.rows)
+        self._context.journal.add(self.key, message)
+
     def _lines_of_sessions(self) -> SessionLines:
         if self._session_lines is None:
             raise OperationNotAllowed("the entity does not require sessions; open a receiver without a session filter")

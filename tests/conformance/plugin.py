@@ -1,0 +1,133 @@
+"""The pytest plugin of a run of the SDK's tests: a lane in each working process, a record in the leading one."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+import pytest
+
+from tests.conformance.lane import Lane
+from tests.conformance.source import CACHE
+
+MARKS: Final = ("liveTest", "live_test_only", "playback_test_only")
+_ADMINISTRATION: Final = "is_prepared_from_settings"
+
+_lane_key: Final = pytest.StashKey[Lane]()
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of a test; `seconds` is how long it took."""
+
+    outcome: str = "passed"
+    seconds: float = 0.0
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class Record:
+    """What became of each test, by its id."""
+
+    path: Path
+    tests: dict[str, Outcome] = field(default_factory=dict)
+
+    @pytest.hookimpl
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note one of the three phases of a test."""
+        outcome = self.tests.setdefault(report.nodeid, Outcome())
+        outcome.seconds = round(outcome.seconds + report.duration, 2)
+        expected_failure = getattr(report, "wasxfail", None)
+        if report.failed:
+            outcome.outcome, outcome.reason = "failed", _last_line(report)
+        elif report.skipped and outcome.outcome == "passed":
+            outcome.outcome = "skipped"
+            outcome.reason = _last_line(report) if expected_failure is None else f"expected to fail: {expected_failure}"
+        if report.when == "teardown":
+            self._write()
+
+    def _write(self) -> None:
+        """Write after every test: a run that is cut short is worth what it found."""
+        self.path.write_text(json.dumps({name: asdict(each) for name, each in sorted(self.tests.items())}, indent=1))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add where the record is written."""
+    parser.addoption("--record", type=Path, required=True, help="the file in which the outcomes are noted")
+    parser.addoption("--identity", type=Path, required=True, help="the folder with the namespaces' certificate")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Prepare a working process, or record in the leading one."""
+    for mark in MARKS:
+        config.addinivalue_line("markers", f"{mark}: one of the SDK's own")
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Record(config.getoption("--record")))
+        return
+    lane = Lane(config.getoption("--identity"))
+    lane.open()
+    config.stash[_lane_key] = lane
+    sys.modules["azure.mgmt.resource"] = _resource_client()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Stop what was started."""
+    if _lane_key in config.stash:
+        config.stash[_lane_key].close()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Choose the tests that need a service: those marked live, and those of administration."""
+    live = [item for item in items if _is_live(item)]
+    config.hook.pytest_deselected(items=[item for item in items if item not in live])
+    items[:] = _in_fair_parts(live, parts=_worker_count(config), seconds=_seconds_of_last_run())
+
+
+@pytest.fixture(scope="session")
+def test_proxy() -> None:
+    """Stand for the recorder of the original: nothing is recorded."""
+
+
+def _worker_count(config: pytest.Config) -> int:
+    given = getattr(config, "workerinput", None)
+    return 1 if given is None else int(given["workercount"])
+
+
+def _seconds_of_last_run() -> Mapping[str, float]:
+    report = CACHE / "report.json"
+    if not report.exists():
+        return {}
+    return {name: test["seconds"] for name, test in json.loads(report.read_text())["tests"].items()}
+
+
+def _in_fair_parts(items: list[pytest.Item], *, parts: int, seconds: Mapping[str, float]) -> list[pytest.Item]:
+    """Order tests such that as many equal parts take about as long, each with its longest tests first.
+
+    Every process begins with the part that is its own, and takes from the end of others' parts when it is done.
+    """
+    longest_first = sorted(items, key=lambda item: (-seconds.get(item.nodeid, 0), item.nodeid))
+    return [item for part in range(parts) for item in longest_first[part::parts]]
+
+
+def _resource_client() -> ModuleType:
+    """Return a module with the client of resource groups, which the tests import and never call."""
+    module = ModuleType("azure.mgmt.resource")
+    module.ResourceManagementClient = object  # type: ignore[attr-defined]
+    return module
+
+
+def _is_live(item: pytest.Item) -> bool:
+    function = getattr(item, "function", None)
+    return item.get_closest_marker("liveTest") is not None or hasattr(function, _ADMINISTRATION)
+
+
+def _last_line(report: Any) -> str:
+    if isinstance(report.longrepr, tuple):
+        return str(report.longrepr[2])
+    crash = getattr(report.longrepr, "reprcrash", None)
+    return str(report.longrepr if crash is None else crash.message).strip()[:500]

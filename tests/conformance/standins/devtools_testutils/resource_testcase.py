@@ -1,0 +1,9 @@
+"""Names of what preparers hand over."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["RESOURCE_GROUP_PARAM"]
+
+RESOURCE_GROUP_PARAM: Final = "resource_group"
