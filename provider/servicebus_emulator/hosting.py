@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -24,6 +24,9 @@ from servicebus_emulator.amqp.listener import Listener
 from servicebus_emulator.amqp.patience import Patience
 from servicebus_emulator.amqp.properties import AmqpProperties
 from servicebus_emulator.amqp.trouble import Trouble
+from servicebus_emulator.arm.addresses import Scope
+from servicebus_emulator.arm.register import Register
+from servicebus_emulator.arm.server import ArmServer
 from servicebus_emulator.beginning import begin_with
 from servicebus_emulator.certificates import Certificates, MadeCertificate
 from servicebus_emulator.clock import ShiftableClock
@@ -37,7 +40,8 @@ from servicebus_emulator.engine.namespace import Namespace
 from servicebus_emulator.faults import Armed, Fault, FaultError
 from servicebus_emulator.logs import event, masked
 from servicebus_emulator.metrics import Sources, metrics_page
-from servicebus_emulator.security.bearer import Client, TokenIssuer
+from servicebus_emulator.naming import NAMESPACE_NAMES, is_namespace_name
+from servicebus_emulator.security.bearer import MANAGEMENT, Client, TokenIssuer
 from servicebus_emulator.security.guard import Guard
 from servicebus_emulator.security.rules import DEFAULT_KEY, ROOT_RULE
 from servicebus_emulator.security.settings import Security, is_loopback
@@ -49,7 +53,7 @@ _MAX_PORT: Final = 65_535
 _LEAST_KILOBYTES: Final = 1
 _MOST_KILOBYTES: Final = 102_400
 _DEFAULT_PATIENCE: Final = Patience()
-_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,49}")
+_DEFAULT_SCOPE: Final = Scope()
 
 _log = logging.getLogger(__name__)
 
@@ -131,7 +135,7 @@ class HostedNamespace:
             _log.warning("namespace %s: open: whoever reaches %s is let in, unchecked", name, host)
         guard = Guard(name, rules=self.namespace.access_rules, issuer=issuer, clock=clock.base, is_open=security.open)
         self._trouble = Trouble(name, clock=clock, seed=fault_seed)
-        self._broker = Broker(self.namespace, clock=clock, trouble=self._trouble, guard=guard, on_failure=self._fail)
+        self._broker = Broker(self.namespace, clock=clock, trouble=self._trouble, guard=guard, on_failure=self.fail)
         self._certificates = certificates
         self.counts = ArrivalCounts()
         self._admin = AdminServer(
@@ -172,6 +176,11 @@ class HostedNamespace:
         :raises RuntimeError: when it is not started.
         """
         return self._admin.port
+
+    @property
+    def trouble(self) -> Trouble:
+        """The namespace's faults, carried out."""
+        return self._trouble
 
     @property
     def connection_string(self) -> str:
@@ -269,6 +278,12 @@ class HostedNamespace:
         if self._journal is not None:
             self._journal.close()
 
+    async def destroy(self) -> None:
+        """Stop, and forget all that the namespace held."""
+        await self.stop()
+        if self._journal is not None:
+            self._journal.destroy()
+
     def _pages(self, *, allow_time_shift: bool) -> tuple[Page, ...]:
         return (
             health_page(self.namespace, version=version, works=lambda: not self.failure.done()),
@@ -278,7 +293,8 @@ class HostedNamespace:
             *time_pages(self._clock, allowed=allow_time_shift),
         )
 
-    def _fail(self, error: JournalError) -> None:
+    def fail(self, error: JournalError) -> None:
+        """Take note that the state cannot be kept any longer."""
         if not self.failure.done():
             self.failure.set_exception(error)
 
@@ -308,6 +324,8 @@ class Emulator:
     :param patience: how long clients are waited for.
     :param message_kilobytes: how large messages each new queue and topic takes at least, whatever it asks for:
         1,024 as in the service's Premium tier, up to 102,400 (100 MB). Without, one that asks for nothing takes 256.
+    :param arm_port: port of the ARM interface, which serves all namespaces; 0 = any.
+    :param arm_scope: the subscription and the resource group in which the ARM interface finds them.
     :raises FaultError: when a fault names a namespace that is not served.
     :raises ValueError: when a name is none or is there twice, a port is out of range, a key is none, two clients have
         one id, or the network would be let in by the well-known key.
@@ -333,6 +351,8 @@ class Emulator:
         certificates: Certificates | None = None,
         patience: Patience = _DEFAULT_PATIENCE,
         message_kilobytes: int = _LEAST_KILOBYTES,
+        arm_port: int = 0,
+        arm_scope: Scope = _DEFAULT_SCOPE,
     ) -> None:
         self._security = Security(
             open=open,
@@ -340,7 +360,7 @@ class Emulator:
             clients=None if clients is None else tuple(clients),
         )
         _check_names(names)
-        _check_ports(amqp=amqp_port, admin=admin_port, count=len(names))
+        _check_ports(amqp=amqp_port, admin=admin_port, arm=arm_port, count=len(names))
         _check_faults(faults, names=names)
         if not _LEAST_KILOBYTES <= message_kilobytes <= _MOST_KILOBYTES:
             raise ValueError(
@@ -360,6 +380,10 @@ class Emulator:
         self._allow_time_shift = allow_time_shift
         self._issuer = TokenIssuer(self._security.clients_at(host), clock=self._clock.base)
         self._deliver_pings = deliver_pings
+        self._arm_port = arm_port
+        self._arm_scope = arm_scope
+        self._arm: ArmServer | None = None
+        self._failed: asyncio.Future[None] | None = None
         self._hosted: dict[str, HostedNamespace] = {}
         folder = None if data is None else data / "tls"
         self._certificates = MadeCertificate(folder, names=[host]) if certificates is None else certificates
@@ -379,6 +403,29 @@ class Emulator:
         """The namespaces that are served, in the order of their names as given."""
         return tuple(self._hosted.values())
 
+    @property
+    def arm_url(self) -> str:
+        """What clients of Azure Resource Manager take as their base URL; :attr:`ca_file` is what they have to trust.
+
+        :raises RuntimeError: when it is not started.
+        """
+        if self._arm is None:
+            raise RuntimeError("the ARM interface has no port; start() it first")
+        return self._arm.url
+
+    @property
+    def ca_file(self) -> Path:
+        """The certificates that a TLS client has to trust: the SDK's option ``connection_verify``.
+
+        :raises OSError: when they cannot be written.
+        """
+        return self._certificates.ca_file
+
+    @property
+    def arm_scope(self) -> Scope:
+        """The subscription and the resource group in which the ARM interface finds the namespaces."""
+        return self._arm_scope
+
     async def __aenter__(self) -> Self:
         await self.start()
         return self
@@ -395,56 +442,107 @@ class Emulator:
         :raises JournalError: when a file cannot be opened or is in use.
         :raises InvalidArgument: when a configured entity forwards to what does not exist.
         """
+        self._failed = asyncio.get_running_loop().create_future()
         try:
             for position, name in enumerate(self._names):
-                hosted = HostedNamespace(
-                    name,
-                    host=self._host,
-                    amqp_port=_counted(self._amqp_port, position=position),
-                    admin_port=_counted(self._admin_port, position=position),
-                    data=self._data,
-                    config=self._configs.get(name.casefold()),
-                    clock=self._clock,
-                    allow_time_shift=self._allow_time_shift,
-                    deliver_pings=self._deliver_pings,
-                    fault_seed=self._fault_seed,
-                    security=self._security,
-                    issuer=self._issuer,
-                    certificates=self._certificates,
-                    patience=self._patience,
-                    message_kilobytes=self._message_kilobytes,
-                )
-                self._hosted[name] = hosted
-                for fault in self._faults:
-                    if fault.is_of(name):
-                        hosted.set_fault(fault)
-                await hosted.start()
+                amqp_port = _counted(self._amqp_port, position=position)
+                await self._serve(name, amqp_port=amqp_port, admin_port=_counted(self._admin_port, position=position))
+            self._arm = ArmServer(
+                self,
+                register=Register(_register_path(self._data, first=self._names[0])),
+                host=self._host,
+                port=self._arm_port,
+                scope=self._arm_scope,
+                clock=self._clock,
+                tls=self._certificates.context,
+                patience=self._patience,
+                check=None if self._security.open else partial(self._issuer.check, audience=MANAGEMENT),
+            )
+            await self._arm.start()
         except BaseException:
             await self.stop()
             raise
 
     async def stop(self) -> None:
         """Stop serving. What was answered is kept."""
+        if self._arm is not None:
+            await self._arm.stop()
         hosted, self._hosted = self._hosted, {}
         await asyncio.gather(*(each.stop() for each in hosted.values()))
         self._certificates.close()
+
+    async def add(self, name: str) -> HostedNamespace:
+        """Serve one more namespace, on ports that are free.
+
+        :raises ValueError: when it cannot be named so, or is served already.
+        :raises OSError: when no port is free.
+        :raises JournalError: when its file cannot be opened or is in use.
+        """
+        _check_names([*self._hosted, name])
+        return await self._serve(name, amqp_port=0, admin_port=0)
+
+    async def remove(self, name: str) -> None:
+        """Serve a namespace no longer, and forget all that it held.
+
+        :raises KeyError: when it is not served.
+        """
+        await self._hosted.pop(name).destroy()
 
     async def wait_for_failure(self) -> None:
         """Wait until a namespace cannot keep its state any longer.
 
         :raises JournalError: then.
+        :raises RuntimeError: when nothing is served.
         """
-        done, _ = await asyncio.wait(
-            [each.failure for each in self._hosted.values()], return_when=asyncio.FIRST_COMPLETED
+        if self._failed is None:
+            raise RuntimeError("nothing is served that could fail; start() it first")
+        await asyncio.shield(self._failed)
+
+    async def _serve(self, name: str, *, amqp_port: int, admin_port: int) -> HostedNamespace:
+        hosted = HostedNamespace(
+            name,
+            host=self._host,
+            amqp_port=amqp_port,
+            admin_port=admin_port,
+            data=self._data,
+            config=self._configs.get(name.casefold()),
+            clock=self._clock,
+            allow_time_shift=self._allow_time_shift,
+            fault_seed=self._fault_seed,
+            security=self._security,
+            issuer=self._issuer,
+            certificates=self._certificates,
+            patience=self._patience,
+            message_kilobytes=self._message_kilobytes,
+            deliver_pings=self._deliver_pings,
         )
-        for each in done:
-            each.result()
+        hosted.failure.add_done_callback(self._note_failure)
+        try:
+            for fault in self._faults:
+                if fault.is_of(name):
+                    hosted.set_fault(fault)
+            await hosted.start()
+        except BaseException:
+            await hosted.stop()
+            raise
+        self._hosted[name] = hosted
+        return hosted
+
+    def _note_failure(self, failure: asyncio.Future[None]) -> None:
+        error = failure.exception()
+        if error is not None and self._failed is not None and not self._failed.done():
+            self._failed.set_exception(error)
+
+
+def _register_path(data: Path | None, *, first: str) -> Path | None:
+    """Return the file of what was made while running: one for each process, as the first namespace is."""
+    return None if data is None else data / f"{first.casefold()}.namespaces.json"
 
 
 def _check_names(names: Sequence[str]) -> None:
     for name in names:
-        if _NAME.fullmatch(name) is None:
-            raise ValueError(f"namespace is {name!r}; allowed: 1 to 50 letters, digits and hyphens, a letter first")
+        if not is_namespace_name(name):
+            raise ValueError(f"namespace is {name!r}; allowed: {NAMESPACE_NAMES}")
     folded = {name.casefold() for name in names}
     if len(names) == 0 or len(folded) != len(names):
         raise ValueError(f"namespaces are {list(names)}; allowed: at least one, each once")
@@ -456,10 +554,12 @@ def _check_faults(faults: Sequence[Fault], *, names: Sequence[str]) -> None:
             raise FaultError("namespace", value=fault.namespace, allowed=f"{', '.join(names)}, or none for all")
 
 
-def _check_ports(*, amqp: int, admin: int, count: int) -> None:
+def _check_ports(*, amqp: int, admin: int, arm: int, count: int) -> None:
     for option, port in (("amqp_port", amqp), ("admin_port", admin)):
         if port < 0 or port + count - 1 > _MAX_PORT:
             raise ValueError(f"{option} is {port} for {count} namespaces; allowed: 0 .. {_MAX_PORT - count + 1}")
+    if not 0 <= arm <= _MAX_PORT:
+        raise ValueError(f"arm_port is {arm}; allowed: 0 .. {_MAX_PORT}")
     if amqp != 0 and admin != 0 and abs(amqp - admin) < count:
         raise ValueError(
             f"amqp_port {amqp} and admin_port {admin} overlap when counted up for {count} namespaces;"
