@@ -16,11 +16,11 @@ from typing import Final
 
 from servicebus_emulator.arm.addresses import Scope
 from servicebus_emulator.config import ConfigError, NamespaceConfig, load_config
+from servicebus_emulator.emulator import Emulator
 from servicebus_emulator.engine.errors import BrokerError
 from servicebus_emulator.engine.journal import JournalError
 from servicebus_emulator.fault_reading import fault_from_text, load_faults
 from servicebus_emulator.faults import Fault
-from servicebus_emulator.hosting import Emulator
 from servicebus_emulator.logs import LogFormat, configure, event
 from servicebus_emulator.security.bearer import DEVELOPMENT_CLIENT, Client, Role
 from servicebus_emulator.security.rules import DEFAULT_KEY, ROOT_RULE
