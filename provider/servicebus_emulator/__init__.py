@@ -24,8 +24,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from servicebus_emulator.emulator import Emulator
     from servicebus_emulator.faults import Fault, FaultKind, Operation
-    from servicebus_emulator.hosting import Emulator, HostedNamespace
+    from servicebus_emulator.hosting import HostedNamespace
     from servicebus_emulator.process import EmulatorProcess
     from servicebus_emulator.security.bearer import Client, Role
     from servicebus_emulator.served import ServedNamespace
@@ -45,7 +46,7 @@ __all__ = [
 # Imported when asked for: pytest imports this package in every project that has it installed.
 _PLACES: Final = {
     "Client": "security.bearer",
-    "Emulator": "hosting",
+    "Emulator": "emulator",
     "EmulatorProcess": "process",
     "Fault": "faults",
     "FaultKind": "faults",

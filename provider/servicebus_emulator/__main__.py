@@ -14,12 +14,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from servicebus_emulator.arm.addresses import Scope
 from servicebus_emulator.config import ConfigError, NamespaceConfig, load_config
+from servicebus_emulator.emulator import Emulator
 from servicebus_emulator.engine.errors import BrokerError
 from servicebus_emulator.engine.journal import JournalError
 from servicebus_emulator.fault_reading import fault_from_text, load_faults
 from servicebus_emulator.faults import Fault
-from servicebus_emulator.hosting import Emulator
 from servicebus_emulator.logs import LogFormat, configure, event
 from servicebus_emulator.security.bearer import DEVELOPMENT_CLIENT, Client, Role
 from servicebus_emulator.security.rules import DEFAULT_KEY, ROOT_RULE
@@ -48,8 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     signal's number.
 
     One line per namespace on standard output says when it is ready:
-    ``ready namespace=contoso amqp=127.0.0.1:5672 admin=127.0.0.1:5300 ca=data/tls/ca.pem``. Both ports speak TLS too,
-    with a certificate under that authority. The log is on standard error.
+    ``ready namespace=contoso amqp=127.0.0.1:5672 admin=127.0.0.1:5300 ca=data/tls/ca.pem``. The last says where the ARM
+    interface is: ``ready arm=https://127.0.0.1:5400``. All ports speak TLS too, with a certificate under that
+    authority. The log is on standard error.
     """
     parser = _parser()
     options = parser.parse_args(arguments)
@@ -73,6 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             certificates=given_certificate(options),
             patience=patience_of(options),
             message_kilobytes=options.message_kilobytes,
+            arm_port=options.arm_port,
+            arm_scope=Scope(subscription=options.arm_subscription, resource_group=options.arm_resource_group),
         )
     except (ConfigError, ValueError) as error:
         parser.error(str(error))
@@ -118,6 +122,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="administration port of the first namespace, counted up for the next; 0 = any (default: %(default)s)",
     )
+    _add_arm(parser)
     parser.add_argument(
         "--data", type=Path, metavar="DIR", help="the folder in which the state is kept (default: in memory only)"
     )
@@ -168,6 +173,29 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_arm(parser: argparse.ArgumentParser) -> None:
+    scope = Scope()
+    parser.add_argument(
+        "--arm-port",
+        type=int,
+        default=0,
+        metavar="N",
+        help="port of the ARM interface, one for all namespaces; 0 = any (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--arm-subscription",
+        default=scope.subscription,
+        metavar="ID",
+        help="the subscription that the ARM interface has (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--arm-resource-group",
+        default=scope.resource_group,
+        metavar="NAME",
+        help="the resource group that the ARM interface has (default: %(default)s)",
+    )
+
+
 def _names(wanted: Sequence[str], *, configs: Sequence[NamespaceConfig]) -> list[str]:
     if len(wanted) > 0:
         return list(wanted)
@@ -213,6 +241,7 @@ async def _serve(emulator: Emulator) -> int:
                 amqp, admin = f"{each.host}:{each.amqp_port}", f"{each.host}:{each.admin_port}"
                 # Whoever started the process waits for this line.
                 print(f"ready namespace={each.name} amqp={amqp} admin={admin} ca={each.ca_file}", flush=True)  # noqa: T201
+            print(f"ready arm={emulator.arm_url}", flush=True)  # noqa: T201
             return await _until(stopped, emulator=emulator)
     except (OSError, JournalError, BrokerError) as error:
         _log.critical("error: %s", error, extra=event("failed"))

@@ -1,15 +1,11 @@
-"""Namespaces in the running event loop, each on its own pair of ports."""
+"""One namespace in the running event loop, on its own pair of ports."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import re
-from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
 
 from servicebus_emulator.about import version
 from servicebus_emulator.admin.health import health_page
@@ -25,31 +21,21 @@ from servicebus_emulator.amqp.patience import Patience
 from servicebus_emulator.amqp.properties import AmqpProperties
 from servicebus_emulator.amqp.trouble import Trouble
 from servicebus_emulator.beginning import begin_with
-from servicebus_emulator.certificates import Certificates, MadeCertificate
+from servicebus_emulator.certificates import Certificates
 from servicebus_emulator.clock import ShiftableClock
 from servicebus_emulator.config import NamespaceConfig
-from servicebus_emulator.engine.clock import Clock
-from servicebus_emulator.engine.descriptions import (
-    AuthorizationRule,
-)
 from servicebus_emulator.engine.journal import JournalError
 from servicebus_emulator.engine.namespace import Namespace
-from servicebus_emulator.faults import Armed, Fault, FaultError
+from servicebus_emulator.faults import Armed, Fault
 from servicebus_emulator.logs import event, masked
 from servicebus_emulator.metrics import Sources, metrics_page
-from servicebus_emulator.security.bearer import Client, TokenIssuer
+from servicebus_emulator.security.bearer import TokenIssuer
 from servicebus_emulator.security.guard import Guard
 from servicebus_emulator.security.rules import DEFAULT_KEY, ROOT_RULE
 from servicebus_emulator.security.settings import Security, is_loopback
 from servicebus_emulator.store.sqlite import SqliteJournal
 
-__all__ = ["Emulator", "HostedNamespace", "connection_string"]
-
-_MAX_PORT: Final = 65_535
-_LEAST_KILOBYTES: Final = 1
-_MOST_KILOBYTES: Final = 102_400
-_DEFAULT_PATIENCE: Final = Patience()
-_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,49}")
+__all__ = ["HostedNamespace", "connection_string"]
 
 _log = logging.getLogger(__name__)
 
@@ -131,7 +117,7 @@ class HostedNamespace:
             _log.warning("namespace %s: open: whoever reaches %s is let in, unchecked", name, host)
         guard = Guard(name, rules=self.namespace.access_rules, issuer=issuer, clock=clock.base, is_open=security.open)
         self._trouble = Trouble(name, clock=clock, seed=fault_seed)
-        self._broker = Broker(self.namespace, clock=clock, trouble=self._trouble, guard=guard, on_failure=self._fail)
+        self._broker = Broker(self.namespace, clock=clock, trouble=self._trouble, guard=guard, on_failure=self.fail)
         self._certificates = certificates
         self.counts = ArrivalCounts()
         self._admin = AdminServer(
@@ -172,6 +158,11 @@ class HostedNamespace:
         :raises RuntimeError: when it is not started.
         """
         return self._admin.port
+
+    @property
+    def trouble(self) -> Trouble:
+        """The namespace's faults, carried out."""
+        return self._trouble
 
     @property
     def connection_string(self) -> str:
@@ -269,6 +260,12 @@ class HostedNamespace:
         if self._journal is not None:
             self._journal.close()
 
+    async def destroy(self) -> None:
+        """Stop, and forget all that the namespace held."""
+        await self.stop()
+        if self._journal is not None:
+            self._journal.destroy()
+
     def _pages(self, *, allow_time_shift: bool) -> tuple[Page, ...]:
         return (
             health_page(self.namespace, version=version, works=lambda: not self.failure.done()),
@@ -278,194 +275,7 @@ class HostedNamespace:
             *time_pages(self._clock, allowed=allow_time_shift),
         )
 
-    def _fail(self, error: JournalError) -> None:
+    def fail(self, error: JournalError) -> None:
+        """Take note that the state cannot be kept any longer."""
         if not self.failure.done():
             self.failure.set_exception(error)
-
-
-class Emulator:
-    """Several namespaces, served in the running event loop while the context is open.
-
-    :param names: the namespaces: each 1 to 50 letters, digits and hyphens, beginning with a letter.
-    :param host: the address to listen on; where the network reaches it, a key of your own is needed, or `open`.
-    :param amqp_port: AMQP port of the first namespace, counted up for the next; 0 = any.
-    :param admin_port: administration port of the first namespace, counted up for the next; 0 = any.
-    :param data: the folder in which each namespace keeps a file; None = in memory only.
-    :param configs: entities to begin with, by namespace; what is on disk already is kept as it is.
-    :param clock: what time it is; None = the machine's.
-    :param allow_time_shift: whether the clock may be put forward over HTTP; from Python it always may.
-    :param deliver_pings: whether messages of content type ``application/vnd.ms-servicebus-ping`` are delivered
-        like any other; a namespace's own configuration can say so for it alone.
-    :param faults: what is broken from the beginning, of the namespace it names or of all.
-    :param fault_seed: from which the luck of faults comes that do not always strike.
-    :param open: whether everybody is let in, unchecked: tokens are neither needed nor read.
-    :param key: both keys of each namespace's root rule ``RootManageSharedAccessKey``, until they are regenerated;
-        None = ``SAS_KEY_VALUE``, the well-known key of Microsoft's emulator.
-    :param clients: who may ask the token endpoint for bearer tokens; None = on loopback addresses the well-known
-        client ``servicebus-emulator`` with the secret ``CLIENT_SECRET_VALUE``, else nobody.
-    :param certificates: where TLS gets its certificate from; None = made on first use, kept in the folder ``tls``
-        of `data`.
-    :param patience: how long clients are waited for.
-    :param message_kilobytes: how large messages each new queue and topic takes at least, whatever it asks for:
-        1,024 as in the service's Premium tier, up to 102,400 (100 MB). Without, one that asks for nothing takes 256.
-    :raises FaultError: when a fault names a namespace that is not served.
-    :raises ValueError: when a name is none or is there twice, a port is out of range, a key is none, two clients have
-        one id, or the network would be let in by the well-known key.
-    """
-
-    def __init__(
-        self,
-        names: Sequence[str],
-        *,
-        host: str = "127.0.0.1",
-        amqp_port: int = 0,
-        admin_port: int = 0,
-        data: Path | None = None,
-        configs: Sequence[NamespaceConfig] = (),
-        clock: Clock | None = None,
-        allow_time_shift: bool = False,
-        deliver_pings: bool = False,
-        faults: Sequence[Fault] = (),
-        fault_seed: int = 0,
-        open: bool = False,  # noqa: A002 - the word for it everywhere else
-        key: str | None = None,
-        clients: Sequence[Client] | None = None,
-        certificates: Certificates | None = None,
-        patience: Patience = _DEFAULT_PATIENCE,
-        message_kilobytes: int = _LEAST_KILOBYTES,
-    ) -> None:
-        self._security = Security(
-            open=open,
-            key=key,
-            clients=None if clients is None else tuple(clients),
-        )
-        _check_names(names)
-        _check_ports(amqp=amqp_port, admin=admin_port, count=len(names))
-        _check_faults(faults, names=names)
-        if not _LEAST_KILOBYTES <= message_kilobytes <= _MOST_KILOBYTES:
-            raise ValueError(
-                f"message_kilobytes is {message_kilobytes}; allowed: {_LEAST_KILOBYTES} .. {_MOST_KILOBYTES}"
-            )
-        self._names = tuple(names)
-        self._faults = tuple(faults)
-        self._fault_seed = fault_seed
-        self._host = host
-        self._amqp_port = amqp_port
-        self._admin_port = admin_port
-        self._data = data
-        self._configs: Mapping[str, NamespaceConfig] = {config.name.casefold(): config for config in configs}
-        for name in names:
-            self._security.check_host(host, configured=self._root_rule(name))
-        self._clock = clock if isinstance(clock, ShiftableClock) else ShiftableClock(clock)
-        self._allow_time_shift = allow_time_shift
-        self._issuer = TokenIssuer(self._security.clients_at(host), clock=self._clock.base)
-        self._deliver_pings = deliver_pings
-        self._hosted: dict[str, HostedNamespace] = {}
-        folder = None if data is None else data / "tls"
-        self._certificates = MadeCertificate(folder, names=[host]) if certificates is None else certificates
-        self._patience = patience
-        self._message_kilobytes = message_kilobytes
-
-    def __getitem__(self, name: str) -> HostedNamespace:
-        """Return a namespace that is served."""
-        return self._hosted[name]
-
-    def _root_rule(self, name: str) -> AuthorizationRule | None:
-        config = self._configs.get(name.casefold())
-        return None if config is None else config.root_rule
-
-    @property
-    def namespaces(self) -> tuple[HostedNamespace, ...]:
-        """The namespaces that are served, in the order of their names as given."""
-        return tuple(self._hosted.values())
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.stop()
-
-    async def start(self) -> None:
-        """Serve all namespaces, or none.
-
-        :raises OSError: when a port is taken or the host is not of this machine.
-        :raises JournalError: when a file cannot be opened or is in use.
-        :raises InvalidArgument: when a configured entity forwards to what does not exist.
-        """
-        try:
-            for position, name in enumerate(self._names):
-                hosted = HostedNamespace(
-                    name,
-                    host=self._host,
-                    amqp_port=_counted(self._amqp_port, position=position),
-                    admin_port=_counted(self._admin_port, position=position),
-                    data=self._data,
-                    config=self._configs.get(name.casefold()),
-                    clock=self._clock,
-                    allow_time_shift=self._allow_time_shift,
-                    deliver_pings=self._deliver_pings,
-                    fault_seed=self._fault_seed,
-                    security=self._security,
-                    issuer=self._issuer,
-                    certificates=self._certificates,
-                    patience=self._patience,
-                    message_kilobytes=self._message_kilobytes,
-                )
-                self._hosted[name] = hosted
-                for fault in self._faults:
-                    if fault.is_of(name):
-                        hosted.set_fault(fault)
-                await hosted.start()
-        except BaseException:
-            await self.stop()
-            raise
-
-    async def stop(self) -> None:
-        """Stop serving. What was answered is kept."""
-        hosted, self._hosted = self._hosted, {}
-        await asyncio.gather(*(each.stop() for each in hosted.values()))
-        self._certificates.close()
-
-    async def wait_for_failure(self) -> None:
-        """Wait until a namespace cannot keep its state any longer.
-
-        :raises JournalError: then.
-        """
-        done, _ = await asyncio.wait(
-            [each.failure for each in self._hosted.values()], return_when=asyncio.FIRST_COMPLETED
-        )
-        for each in done:
-            each.result()
-
-
-def _check_names(names: Sequence[str]) -> None:
-    for name in names:
-        if _NAME.fullmatch(name) is None:
-            raise ValueError(f"namespace is {name!r}; allowed: 1 to 50 letters, digits and hyphens, a letter first")
-    folded = {name.casefold() for name in names}
-    if len(names) == 0 or len(folded) != len(names):
-        raise ValueError(f"namespaces are {list(names)}; allowed: at least one, each once")
-
-
-def _check_faults(faults: Sequence[Fault], *, names: Sequence[str]) -> None:
-    for fault in faults:
-        if not any(fault.is_of(name) for name in names):
-            raise FaultError("namespace", value=fault.namespace, allowed=f"{', '.join(names)}, or none for all")
-
-
-def _check_ports(*, amqp: int, admin: int, count: int) -> None:
-    for option, port in (("amqp_port", amqp), ("admin_port", admin)):
-        if port < 0 or port + count - 1 > _MAX_PORT:
-            raise ValueError(f"{option} is {port} for {count} namespaces; allowed: 0 .. {_MAX_PORT - count + 1}")
-    if amqp != 0 and admin != 0 and abs(amqp - admin) < count:
-        raise ValueError(
-            f"amqp_port {amqp} and admin_port {admin} overlap when counted up for {count} namespaces;"
-            f" allowed: at least {count} apart"
-        )
-
-
-def _counted(port: int, *, position: int) -> int:
-    return 0 if port == 0 else port + position

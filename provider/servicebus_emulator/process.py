@@ -27,6 +27,7 @@ from servicebus_emulator.served import ServedNamespace
 __all__ = ["EmulatorProcess"]
 
 _READY: Final = re.compile(r"ready namespace=(\S+) amqp=(\S+):(\d+) admin=\S+:(\d+) ca=(.+)")
+_ARM_READY: Final = re.compile(r"ready arm=(\S+:(\d+))")
 _TRIES: Final = 100
 
 
@@ -87,6 +88,7 @@ class EmulatorProcess:
         self._options += options
         self._process: subprocess.Popen[str] | None = None
         self._served: dict[str, ServedNamespace] = {}
+        self._arm: re.Match[str] | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -100,6 +102,16 @@ class EmulatorProcess:
     def __getitem__(self, name: str) -> ServedNamespace:
         """Return where a namespace is reached."""
         return self._served[name]
+
+    @property
+    def arm_url(self) -> str:
+        """What clients of Azure Resource Manager take as their base URL.
+
+        :raises RuntimeError: when it was never started.
+        """
+        if self._arm is None:
+            raise RuntimeError("the embedded Service Bus was never started; start() it first")
+        return self._arm[1]
 
     @property
     def pid(self) -> int:
@@ -174,8 +186,9 @@ class EmulatorProcess:
     def _wait_until_ready(self, process: subprocess.Popen[str], *, timeout: float) -> None:
         lines: Queue[str] = Queue()
         threading.Thread(target=_forward, args=(cast("IO[str]", process.stdout), lines), daemon=True).start()
-        for _ in self._names:
-            self._note(lines.get(timeout=timeout))
+        # One line for each namespace, those too that were made while running; that of the ARM interface is last.
+        while not self._note(lines.get(timeout=timeout)):
+            pass
 
     def _running(self) -> subprocess.Popen[str]:
         if self._process is None:
@@ -189,19 +202,24 @@ class EmulatorProcess:
             process.stdout.close()
         self._process = None
 
-    def _note(self, line: str) -> None:
-        match = _READY.match(line)
-        if match is None:
+    def _note(self, line: str) -> bool:
+        """Note what a line says; return whether it is the last that says something is ready."""
+        arm, match = _ARM_READY.match(line), _READY.match(line)
+        if arm is not None:
+            self._arm = arm
+        elif match is not None:
+            name, host, amqp_port, admin_port, ca_file = match.groups()
+            self._served[name] = ServedNamespace(
+                name=name,
+                host=host,
+                amqp_port=int(amqp_port),
+                admin_port=int(admin_port),
+                ca_file=Path(ca_file),
+                key=DEFAULT_KEY if self._key is None else self._key,
+            )
+        else:
             raise ValueError(f"unexpected output {line!r}")
-        name, host, amqp_port, admin_port, ca_file = match.groups()
-        self._served[name] = ServedNamespace(
-            name=name,
-            host=host,
-            amqp_port=int(amqp_port),
-            admin_port=int(admin_port),
-            ca_file=Path(ca_file),
-            key=DEFAULT_KEY if self._key is None else self._key,
-        )
+        return arm is not None
 
     def _command(self, faults: Path) -> list[str]:
         if len(self._served) == 0:
@@ -215,6 +233,7 @@ class EmulatorProcess:
             amqp_port, admin_port = first.amqp_port, first.admin_port
         command = [sys.executable, "-m", "servicebus_emulator", "--host", self._host, *self._options]
         command += ["--amqp-port", str(amqp_port), "--admin-port", str(admin_port), "--faults", str(faults)]
+        command += ["--arm-port", "0" if self._arm is None else self._arm[2]]
         for name in self._names:
             command += ["--namespace", name]
         if self._open:

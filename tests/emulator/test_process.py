@@ -105,6 +105,8 @@ def test_the_synchronous_client_sends_receives_and_settles(config: Path):
         (["--amqp-port", "70000"], "amqp_port is 70000"),
         (["--amqp-port", "6000", "--admin-port", "6001", "--namespace", "a", "--namespace", "b"], "overlap"),
         (["--config", "nowhere.json"], "--config cannot be read"),
+        (["--arm-port", "-1"], "arm_port is -1; allowed: 0 .. 65535"),
+        (["--arm-resource-group", "a/b"], "resource_group is 'a/b'; allowed: 1 to 90 letters"),
         (["--amqp-port", "x"], "invalid int value"),
     ],
 )

@@ -36,7 +36,28 @@ if TYPE_CHECKING:
     from servicebus_emulator.engine.namespace import Namespace
 
 _PREMIUM_KILOBYTES: Final = 1024
-__all__ = ["Reader"]
+
+__all__ = ["Reader", "runtime_of"]
+
+
+def runtime_of(namespace: Namespace, description: Description) -> Runtime:
+    """Return what an entity of a namespace has come to.
+
+    :raises EntityNotFound: when there is no such entity.
+    """
+    path = description.path
+    of_topic = isinstance(description, TopicDescription)
+    subscriptions = namespace.list_subscriptions(path) if of_topic else ()
+    filters = [rule.filter for subscription in subscriptions for rule in subscription.rules]
+    correlations = sum(isinstance(each, CorrelationFilter) for each in filters)
+    return Runtime(
+        counts=namespace.counts(path),
+        times=namespace.times(path),
+        size_in_bytes=namespace.size_in_bytes(path),
+        subscription_count=len(subscriptions),
+        sql_filter_count=len(filters) - correlations,
+        correlation_filter_count=correlations,
+    )
 
 
 class Reader:
@@ -119,7 +140,7 @@ class Reader:
         )
 
     def _entity(self, description: Description, *, request: Request) -> Entry:
-        runtime = self._runtime(description)
+        runtime = runtime_of(self._namespace, description)
         resource: Entity | Subscription
         if isinstance(description, SubscriptionDescription):
             title, resource = description.name, Subscription(description.topic_path, description.name)
@@ -131,21 +152,6 @@ class Reader:
             published=runtime.times.created,
             updated=runtime.times.updated,
             content=encode(description, runtime=runtime, version=request.version),
-        )
-
-    def _runtime(self, description: Description) -> Runtime:
-        path = description.path
-        of_topic = isinstance(description, TopicDescription)
-        subscriptions = self._namespace.list_subscriptions(path) if of_topic else ()
-        filters = [rule.filter for subscription in subscriptions for rule in subscription.rules]
-        correlations = sum(isinstance(each, CorrelationFilter) for each in filters)
-        return Runtime(
-            counts=self._namespace.counts(path),
-            times=self._namespace.times(path),
-            size_in_bytes=self._namespace.size_in_bytes(path),
-            subscription_count=len(subscriptions),
-            sql_filter_count=len(filters) - correlations,
-            correlation_filter_count=correlations,
         )
 
     def _rule(self, resource: Rule, *, request: Request) -> Entry:

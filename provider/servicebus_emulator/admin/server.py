@@ -17,15 +17,14 @@ from servicebus_emulator.admin.http_log import http_log
 from servicebus_emulator.admin.operations import Administration, refusal
 from servicebus_emulator.admin.pages import Page
 from servicebus_emulator.admin.requests import Answer, Request
+from servicebus_emulator.admin.spoiling import spoil
 from servicebus_emulator.admin.token_endpoint import token_pages
 from servicebus_emulator.amqp.arrival import ArrivalCounts, Door
 from servicebus_emulator.amqp.listener import Listener
-from servicebus_emulator.amqp.packets import lose_packets
 from servicebus_emulator.amqp.patience import Patience
 from servicebus_emulator.engine.clock import Clock, SystemClock
 from servicebus_emulator.engine.descriptions import AccessRight
 from servicebus_emulator.engine.errors import Unauthorized
-from servicebus_emulator.faults import FaultKind, Operation, refusal_of
 from servicebus_emulator.security.resources import resource_path
 
 if TYPE_CHECKING:
@@ -67,9 +66,9 @@ def build_application(
 
     async def administer(request: web.Request) -> web.Response:
         if trouble is not None:
-            spoiled = await _spoil(trouble, request=request)
-            if spoiled is not None:
-                return spoiled
+            refused = await spoil(trouble, request=request, entity=request.path.strip("/"))
+            if refused is not None:
+                return _response(refusal(refused.status, reason=str(refused)))
         try:
             _authorize(guard, request=request)
         except Unauthorized as error:
@@ -204,35 +203,6 @@ async def _answer(administration: Administration, *, request: web.Request) -> An
             body=body,
         )
     )
-
-
-async def _spoil(trouble: Trouble, *, request: web.Request) -> web.Response | None:
-    """Let a fault have its way with a request; None = nothing happens to it."""
-    struck = trouble.strike(Operation.ADMINISTER, entity=request.path.strip("/"))
-    if struck is None:
-        return None
-    match struck.fault.kind:
-        case FaultKind.FREEZE:
-            await trouble.wait_until_over(struck)
-        case FaultKind.DROP:
-            await _lose_packets(request, until=trouble.wait_until_over(struck))
-        case FaultKind.RESET:
-            if request.transport is not None:
-                request.transport.abort()
-            return web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE)
-        case FaultKind.KILL:
-            trouble.kill()
-    error = refusal_of(struck.fault)
-    return None if error is None else _response(refusal(error.status, reason=str(error)))
-
-
-async def _lose_packets(request: web.Request, *, until: Awaitable[None]) -> None:
-    transport = request.transport
-    if transport is not None:
-        lose_packets(transport.get_extra_info("socket"), lost=True)
-    await until
-    if transport is not None and not transport.is_closing():
-        lose_packets(transport.get_extra_info("socket"), lost=False)
 
 
 def _response(answer: Answer) -> web.Response:

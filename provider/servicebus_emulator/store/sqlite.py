@@ -119,6 +119,11 @@ class SqliteJournal:
         """Close the file. What was not committed is lost."""
         self._database.close()
 
+    def destroy(self) -> None:
+        """Remove the file, which is closed, with all that it remembers."""
+        for suffix in ("", "-wal", "-shm"):
+            self._path.with_name(self._path.name + suffix).unlink(missing_ok=True)
+
     def snapshot(self) -> Snapshot:
         """Return all that the file remembers. Messages are read while they are iterated over."""
         entities = tuple(

@@ -1,0 +1,138 @@
+"""Queues, topics and subscriptions as JSON, and back.
+
+The members are those of the models ``SBQueueProperties``, ``SBTopicProperties`` and
+``SBSubscriptionProperties`` of azure-mgmt-servicebus 10.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from servicebus_emulator.admin.fields import Runtime, format_time, property_name, property_types
+from servicebus_emulator.arm.errors import arm_name
+from servicebus_emulator.arm.values import READERS, Value
+from servicebus_emulator.engine.descriptions import (
+    Description,
+    QueueDescription,
+    SubscriptionDescription,
+    TopicDescription,
+)
+from servicebus_emulator.engine.timespan import TimeSpan
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from servicebus_emulator.engine.descriptions import MessageCounts
+
+__all__ = ["described", "properties_of"]
+
+D = TypeVar("D", QueueDescription, TopicDescription, SubscriptionDescription)
+
+_STORED: Final = (
+    "max_size_in_megabytes",
+    "max_message_size_in_kilobytes",
+    "requires_duplicate_detection",
+    "duplicate_detection_history_time_window",
+    "enable_partitioning",
+    "enable_express",
+)
+_RECEIVED: Final = (
+    "lock_duration",
+    "requires_session",
+    "dead_lettering_on_message_expiration",
+    "max_delivery_count",
+    "forward_to",
+    "forward_dead_lettered_messages_to",
+)
+_COMMON: Final = (
+    "default_message_time_to_live",
+    "auto_delete_on_idle",
+    "status",
+    "enable_batched_operations",
+    "user_metadata",
+)
+_MEMBERS: Final[Mapping[type[Description], tuple[str, ...]]] = {
+    QueueDescription: (*_COMMON, *_RECEIVED, *_STORED),
+    TopicDescription: (*_COMMON, *_STORED, "support_ordering"),
+    SubscriptionDescription: (*_COMMON, *_RECEIVED, "dead_lettering_on_filter_evaluation_exceptions"),
+}
+_FIXED: Final = frozenset({"requires_session", "requires_duplicate_detection", "enable_partitioning"})
+_TIMES: Final = ("createdAt", "updatedAt", "accessedAt")
+_READ_ONLY: Final = (*_TIMES, "countDetails", "sizeInBytes", "messageCount", "subscriptionCount")
+# What a subscription has in the model and nothing reads: it detects no duplicates, and knows no clients of JMS.
+_WINDOW: Final = "duplicateDetectionHistoryTimeWindow"
+_IS_AFFINE: Final = "isClientAffine"
+_AFFINE: Final = "clientAffineProperties"
+_IGNORED: Final[Mapping[type[Description], tuple[str, ...]]] = {
+    SubscriptionDescription: (_WINDOW, _IS_AFFINE, _AFFINE),
+}
+
+
+def properties_of(description: Description, *, runtime: Runtime) -> dict[str, object]:
+    """Return the ``properties`` of an entity: what is set, and what it has come to."""
+    shown = {arm_name(name): _shown(getattr(description, name)) for name in _MEMBERS[type(description)]}
+    document: dict[str, object] = {name: value for name, value in shown.items() if value is not None}
+    times = (runtime.times.created, runtime.times.updated, runtime.times.accessed)
+    document |= {name: format_time(time) for name, time in zip(_TIMES, times, strict=True)}
+    document["countDetails"] = _counts(runtime.counts)
+    if isinstance(description, SubscriptionDescription):
+        document[_IS_AFFINE] = False
+    else:
+        document["sizeInBytes"] = runtime.size_in_bytes
+    if isinstance(description, TopicDescription):
+        document["subscriptionCount"] = runtime.subscription_count
+    else:
+        document["messageCount"] = runtime.counts.total
+    return document
+
+
+def described(properties: Value | None, *, kind: type[D], identity: Mapping[str, Any], current: D | None) -> D:
+    """Read what an entity is to be.
+
+    The document replaces what was set before: what it leaves out gets its default, but for what is fixed at
+    creation and what the interface does not show (rules, shared access rules).
+
+    :param properties: the document's ``properties``; None = it has none.
+    :param kind: the class of the description.
+    :param identity: attributes that the document does not decide.
+    :param current: the entity as it is; None = it is to be created.
+    :raises ArmError, DescriptionError: naming the property, its value and what is allowed.
+    """
+    names = {arm_name(name): name for name in _MEMBERS[kind]}
+    given = {} if properties is None else properties.members(*names, *_IGNORED.get(kind, ()), *_READ_ONLY)
+    _check_ignored(given, kind=kind)
+    types = property_types(kind)
+    kept = {} if current is None else {name: getattr(current, name) for name in _kept(kind)}
+    values = {
+        name: READERS[types[property_name(name)][1]](given[member]) for member, name in names.items() if member in given
+    }
+    return kind(**{**kept, **values, **identity})
+
+
+def _kept(kind: type[Description]) -> list[str]:
+    replaced = frozenset(_MEMBERS[kind]) - _FIXED
+    return [field.name for field in fields(kind) if field.name not in replaced]
+
+
+def _check_ignored(given: Mapping[str, Value], *, kind: type[Description]) -> None:
+    if _WINDOW in given and _WINDOW in _IGNORED.get(kind, ()):
+        given[_WINDOW].duration()
+    if _IS_AFFINE in given and given[_IS_AFFINE].boolean():
+        given[_IS_AFFINE].refuse("false; subscriptions of JMS clients are not supported")
+    if _AFFINE in given:
+        given[_AFFINE].refuse("null; subscriptions of JMS clients are not supported")
+
+
+def _shown(value: object) -> object:
+    return str(value) if isinstance(value, TimeSpan) else value
+
+
+def _counts(counts: MessageCounts) -> dict[str, int]:
+    return {
+        "activeMessageCount": counts.active,
+        "deadLetterMessageCount": counts.dead_lettered,
+        "scheduledMessageCount": counts.scheduled,
+        "transferMessageCount": counts.transfer,
+        "transferDeadLetterMessageCount": counts.transfer_dead_lettered,
+    }

@@ -1,0 +1,307 @@
+"""Namespaces in the running event loop, and the ARM interface that manages them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from servicebus_emulator.amqp.patience import Patience
+from servicebus_emulator.arm.addresses import Scope
+from servicebus_emulator.arm.register import Register
+from servicebus_emulator.arm.server import ArmServer
+from servicebus_emulator.certificates import Certificates, MadeCertificate
+from servicebus_emulator.clock import ShiftableClock
+from servicebus_emulator.config import NamespaceConfig
+from servicebus_emulator.engine.clock import Clock
+from servicebus_emulator.engine.descriptions import (
+    AuthorizationRule,
+)
+from servicebus_emulator.faults import Fault, FaultError
+from servicebus_emulator.hosting import HostedNamespace
+from servicebus_emulator.naming import NAMESPACE_NAMES, is_namespace_name
+from servicebus_emulator.security.bearer import MANAGEMENT, Client, TokenIssuer
+from servicebus_emulator.security.settings import Security
+
+__all__ = ["Emulator"]
+
+_MAX_PORT: Final = 65_535
+_LEAST_KILOBYTES: Final = 1
+_MOST_KILOBYTES: Final = 102_400
+_DEFAULT_PATIENCE: Final = Patience()
+_DEFAULT_SCOPE: Final = Scope()
+
+
+class Emulator:
+    """Several namespaces, served in the running event loop while the context is open.
+
+    :param names: the namespaces: each 1 to 50 letters, digits and hyphens, beginning with a letter.
+    :param host: the address to listen on; where the network reaches it, a key of your own is needed, or `open`.
+    :param amqp_port: AMQP port of the first namespace, counted up for the next; 0 = any.
+    :param admin_port: administration port of the first namespace, counted up for the next; 0 = any.
+    :param data: the folder in which each namespace keeps a file; None = in memory only.
+    :param configs: entities to begin with, by namespace; what is on disk already is kept as it is.
+    :param clock: what time it is; None = the machine's.
+    :param allow_time_shift: whether the clock may be put forward over HTTP; from Python it always may.
+    :param deliver_pings: whether messages of content type ``application/vnd.ms-servicebus-ping`` are delivered
+        like any other; a namespace's own configuration can say so for it alone.
+    :param faults: what is broken from the beginning, of the namespace it names or of all.
+    :param fault_seed: from which the luck of faults comes that do not always strike.
+    :param open: whether everybody is let in, unchecked: tokens are neither needed nor read.
+    :param key: both keys of each namespace's root rule ``RootManageSharedAccessKey``, until they are regenerated;
+        None = ``SAS_KEY_VALUE``, the well-known key of Microsoft's emulator.
+    :param clients: who may ask the token endpoint for bearer tokens; None = on loopback addresses the well-known
+        client ``servicebus-emulator`` with the secret ``CLIENT_SECRET_VALUE``, else nobody.
+    :param certificates: where TLS gets its certificate from; None = made on first use, kept in the folder ``tls``
+        of `data`.
+    :param patience: how long clients are waited for.
+    :param message_kilobytes: how large messages each new queue and topic takes at least, whatever it asks for:
+        1,024 as in the service's Premium tier, up to 102,400 (100 MB). Without, one that asks for nothing takes 256.
+    :param arm_port: port of the ARM interface, which serves all namespaces; 0 = any.
+    :param arm_scope: the subscription and the resource group in which the ARM interface finds them.
+    :raises FaultError: when a fault names a namespace that is not served.
+    :raises ValueError: when a name is none or is there twice, a port is out of range, a key is none, two clients have
+        one id, or the network would be let in by the well-known key.
+    """
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        *,
+        host: str = "127.0.0.1",
+        amqp_port: int = 0,
+        admin_port: int = 0,
+        data: Path | None = None,
+        configs: Sequence[NamespaceConfig] = (),
+        clock: Clock | None = None,
+        allow_time_shift: bool = False,
+        deliver_pings: bool = False,
+        faults: Sequence[Fault] = (),
+        fault_seed: int = 0,
+        open: bool = False,  # noqa: A002 - the word for it everywhere else
+        key: str | None = None,
+        clients: Sequence[Client] | None = None,
+        certificates: Certificates | None = None,
+        patience: Patience = _DEFAULT_PATIENCE,
+        message_kilobytes: int = _LEAST_KILOBYTES,
+        arm_port: int = 0,
+        arm_scope: Scope = _DEFAULT_SCOPE,
+    ) -> None:
+        self._security = Security(
+            open=open,
+            key=key,
+            clients=None if clients is None else tuple(clients),
+        )
+        _check_names(names)
+        _check_ports(amqp=amqp_port, admin=admin_port, arm=arm_port, count=len(names))
+        _check_faults(faults, names=names)
+        if not _LEAST_KILOBYTES <= message_kilobytes <= _MOST_KILOBYTES:
+            raise ValueError(
+                f"message_kilobytes is {message_kilobytes}; allowed: {_LEAST_KILOBYTES} .. {_MOST_KILOBYTES}"
+            )
+        self._names = tuple(names)
+        self._faults = tuple(faults)
+        self._fault_seed = fault_seed
+        self._host = host
+        self._amqp_port = amqp_port
+        self._admin_port = admin_port
+        self._data = data
+        self._configs: Mapping[str, NamespaceConfig] = {config.name.casefold(): config for config in configs}
+        for name in names:
+            self._security.check_host(host, configured=self._root_rule(name))
+        self._clock = clock if isinstance(clock, ShiftableClock) else ShiftableClock(clock)
+        self._allow_time_shift = allow_time_shift
+        self._issuer = TokenIssuer(self._security.clients_at(host), clock=self._clock.base)
+        self._deliver_pings = deliver_pings
+        self._arm_port = arm_port
+        self._arm_scope = arm_scope
+        self._arm: ArmServer | None = None
+        self._failed: asyncio.Future[None] | None = None
+        self._hosted: dict[str, HostedNamespace] = {}
+        folder = None if data is None else data / "tls"
+        self._certificates = MadeCertificate(folder, names=[host]) if certificates is None else certificates
+        self._patience = patience
+        self._message_kilobytes = message_kilobytes
+
+    def __getitem__(self, name: str) -> HostedNamespace:
+        """Return a namespace that is served."""
+        return self._hosted[name]
+
+    def _root_rule(self, name: str) -> AuthorizationRule | None:
+        config = self._configs.get(name.casefold())
+        return None if config is None else config.root_rule
+
+    @property
+    def namespaces(self) -> tuple[HostedNamespace, ...]:
+        """The namespaces that are served, in the order of their names as given."""
+        return tuple(self._hosted.values())
+
+    @property
+    def arm_url(self) -> str:
+        """What clients of Azure Resource Manager take as their base URL; :attr:`ca_file` is what they have to trust.
+
+        :raises RuntimeError: when it is not started.
+        """
+        if self._arm is None:
+            raise RuntimeError("the ARM interface has no port; start() it first")
+        return self._arm.url
+
+    @property
+    def ca_file(self) -> Path:
+        """The certificates that a TLS client has to trust: the SDK's option ``connection_verify``.
+
+        :raises OSError: when they cannot be written.
+        """
+        return self._certificates.ca_file
+
+    @property
+    def arm_scope(self) -> Scope:
+        """The subscription and the resource group in which the ARM interface finds the namespaces."""
+        return self._arm_scope
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Serve all namespaces, or none.
+
+        :raises OSError: when a port is taken or the host is not of this machine.
+        :raises JournalError: when a file cannot be opened or is in use.
+        :raises InvalidArgument: when a configured entity forwards to what does not exist.
+        """
+        self._failed = asyncio.get_running_loop().create_future()
+        try:
+            for position, name in enumerate(self._names):
+                amqp_port = _counted(self._amqp_port, position=position)
+                await self._serve(name, amqp_port=amqp_port, admin_port=_counted(self._admin_port, position=position))
+            self._arm = ArmServer(
+                self,
+                register=Register(_register_path(self._data, first=self._names[0])),
+                host=self._host,
+                port=self._arm_port,
+                scope=self._arm_scope,
+                clock=self._clock,
+                tls=self._certificates.context,
+                patience=self._patience,
+                check=None if self._security.open else partial(self._issuer.check, audience=MANAGEMENT),
+            )
+            await self._arm.start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """Stop serving. What was answered is kept."""
+        if self._arm is not None:
+            await self._arm.stop()
+        hosted, self._hosted = self._hosted, {}
+        await asyncio.gather(*(each.stop() for each in hosted.values()))
+        self._certificates.close()
+
+    async def add(self, name: str) -> HostedNamespace:
+        """Serve one more namespace, on ports that are free.
+
+        :raises ValueError: when it cannot be named so, or is served already.
+        :raises OSError: when no port is free.
+        :raises JournalError: when its file cannot be opened or is in use.
+        """
+        _check_names([*self._hosted, name])
+        return await self._serve(name, amqp_port=0, admin_port=0)
+
+    async def remove(self, name: str) -> None:
+        """Serve a namespace no longer, and forget all that it held.
+
+        :raises KeyError: when it is not served.
+        """
+        await self._hosted.pop(name).destroy()
+
+    async def wait_for_failure(self) -> None:
+        """Wait until a namespace cannot keep its state any longer.
+
+        :raises JournalError: then.
+        :raises RuntimeError: when nothing is served.
+        """
+        if self._failed is None:
+            raise RuntimeError("nothing is served that could fail; start() it first")
+        await asyncio.shield(self._failed)
+
+    async def _serve(self, name: str, *, amqp_port: int, admin_port: int) -> HostedNamespace:
+        hosted = HostedNamespace(
+            name,
+            host=self._host,
+            amqp_port=amqp_port,
+            admin_port=admin_port,
+            data=self._data,
+            config=self._configs.get(name.casefold()),
+            clock=self._clock,
+            allow_time_shift=self._allow_time_shift,
+            fault_seed=self._fault_seed,
+            security=self._security,
+            issuer=self._issuer,
+            certificates=self._certificates,
+            patience=self._patience,
+            message_kilobytes=self._message_kilobytes,
+            deliver_pings=self._deliver_pings,
+        )
+        hosted.failure.add_done_callback(self._note_failure)
+        try:
+            for fault in self._faults:
+                if fault.is_of(name):
+                    hosted.set_fault(fault)
+            await hosted.start()
+        except BaseException:
+            await hosted.stop()
+            raise
+        self._hosted[name] = hosted
+        return hosted
+
+    def _note_failure(self, failure: asyncio.Future[None]) -> None:
+        error = failure.exception()
+        if error is not None and self._failed is not None and not self._failed.done():
+            self._failed.set_exception(error)
+
+
+def _register_path(data: Path | None, *, first: str) -> Path | None:
+    """Return the file of what was made while running: one for each process, as the first namespace is."""
+    return None if data is None else data / f"{first.casefold()}.namespaces.json"
+
+
+def _check_names(names: Sequence[str]) -> None:
+    for name in names:
+        if not is_namespace_name(name):
+            raise ValueError(f"namespace is {name!r}; allowed: {NAMESPACE_NAMES}")
+    folded = {name.casefold() for name in names}
+    if len(names) == 0 or len(folded) != len(names):
+        raise ValueError(f"namespaces are {list(names)}; allowed: at least one, each once")
+
+
+def _check_faults(faults: Sequence[Fault], *, names: Sequence[str]) -> None:
+    for fault in faults:
+        if not any(fault.is_of(name) for name in names):
+            raise FaultError("namespace", value=fault.namespace, allowed=f"{', '.join(names)}, or none for all")
+
+
+def _check_ports(*, amqp: int, admin: int, arm: int, count: int) -> None:
+    for option, port in (("amqp_port", amqp), ("admin_port", admin)):
+        if port < 0 or port + count - 1 > _MAX_PORT:
+            raise ValueError(f"{option} is {port} for {count} namespaces; allowed: 0 .. {_MAX_PORT - count + 1}")
+    if not 0 <= arm <= _MAX_PORT:
+        raise ValueError(f"arm_port is {arm}; allowed: 0 .. {_MAX_PORT}")
+    if amqp != 0 and admin != 0 and abs(amqp - admin) < count:
+        raise ValueError(
+            f"amqp_port {amqp} and admin_port {admin} overlap when counted up for {count} namespaces;"
+            f" allowed: at least {count} apart"
+        )
+
+
+def _counted(port: int, *, position: int) -> int:
+    return 0 if port == 0 else port + position
