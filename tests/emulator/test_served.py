@@ -63,9 +63,7 @@ def test_entities_are_created_with_fields_and_deleted(contoso: EmulatorProcess):
 
 def test_what_cannot_be_created_says_why(contoso: EmulatorProcess):
     served = contoso["contoso"]
-    with pytest.raises(
-        RefusedError, match=r"'contoso': status 404: SubCode=40400. the messaging entity"
-    ) as refused:
+    with pytest.raises(RefusedError, match=r"'contoso': status 404: SubCode=40400. the messaging entity") as refused:
         served.create_subscription("nowhere", "s")
     assert refused.value.status == 404
     with pytest.raises(DescriptionError, match="lock_duration"):

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from servicebus_emulator.admin.faults import add_fault_routes
 from servicebus_emulator.admin.guarding import Handler, guarded
@@ -86,10 +86,10 @@ def build_application(
 
     application = web.Application(client_max_size=_MAX_BODY, middlewares=[_bear_with_clients_that_leave])
     for page in (*pages, *token_pages(guard.issuer)):
-        application.router.add_route(page.method, page.path, beside(page))
+        application.router.add_route(page.method, page.path, beside(page), expect_handler=_go_on)
     if trouble is not None:
         add_fault_routes(application.router, trouble=trouble, guard=guard)
-    application.router.add_route("*", "/{path:.*}", administer)
+    application.router.add_route("*", "/{path:.*}", administer, expect_handler=_go_on)
     return application
 
 
@@ -186,6 +186,14 @@ async def _bear_with_clients_that_leave(
     except ConnectionError:
         # In the middle of its request: nobody hears this, and nothing here has failed.
         return web.Response(status=HTTPStatus.BAD_REQUEST)
+
+
+async def _go_on(request: web.Request) -> None:
+    """Let a client that asks first send its body; aiohttp's own answer to other expectations fails over odd bytes."""
+    if request.headers["Expect"].lower() != "100-continue":
+        raise web.HTTPExpectationFailed(text="allowed: 100-continue, or no expectation")
+    if request.version == HttpVersion11 and request.transport is not None:
+        request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
 
 async def _answer(administration: Administration, *, request: web.Request) -> Answer:

@@ -94,12 +94,9 @@ class Outlet:
             proton.send(self._handle, tag=tag, data=encode_delivery(message), settled=self._settled)
         if len(messages) > 0:
             self._broker.mark_dirty(self._connection)
-            if self.queue.waiting_count(hold=self.hold) > 0:
-                # A client that does not read what it is sent gets no more of it than one turn gives.
-                self._broker.ask(self.queue)
 
     def _most_per_turn(self) -> int:
-        """Return how many messages fit into what a connection is given at once."""
+        """Return how many messages fit into what one turn gives: who does not read that gets no more."""
         stored = self.queue.active_count
         return _BYTES_PER_TURN if stored == 0 else 1 + _BYTES_PER_TURN * stored // (self.queue.size_in_bytes + 1)
 
