@@ -11,6 +11,9 @@ It breaks on purpose too::
 
         contoso.set_fault(Fault(kind=FaultKind.NO_DISPOSITION, entity="flights", count=3))
 
+Clients have to show what they may do: the connection string holds the key of the rule that may do everything, and
+``contoso.namespace.access_rules`` makes others. ``Emulator(["contoso"], open=True)`` lets in everybody.
+
 As a process of its own: ``python -m servicebus_emulator``, or :class:`EmulatorProcess`, which can be killed. In tests
 the fixtures of :mod:`servicebus_emulator.pytest_plugin` are there already. More in README.md beside this file.
 """
@@ -24,18 +27,31 @@ if TYPE_CHECKING:
     from servicebus_emulator.faults import Fault, FaultKind, Operation
     from servicebus_emulator.hosting import Emulator, HostedNamespace
     from servicebus_emulator.process import EmulatorProcess
+    from servicebus_emulator.security.bearer import Client, Role
     from servicebus_emulator.served import ServedNamespace
 
-__all__ = ["Emulator", "EmulatorProcess", "Fault", "FaultKind", "HostedNamespace", "Operation", "ServedNamespace"]
+__all__ = [
+    "Client",
+    "Emulator",
+    "EmulatorProcess",
+    "Fault",
+    "FaultKind",
+    "HostedNamespace",
+    "Operation",
+    "Role",
+    "ServedNamespace",
+]
 
 # Imported when asked for: pytest imports this package in every project that has it installed.
 _PLACES: Final = {
+    "Client": "security.bearer",
     "Emulator": "hosting",
     "EmulatorProcess": "process",
     "Fault": "faults",
     "FaultKind": "faults",
     "HostedNamespace": "hosting",
     "Operation": "faults",
+    "Role": "security.bearer",
     "ServedNamespace": "served",
 }
 

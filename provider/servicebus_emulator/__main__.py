@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import logging
 import os
 import re
@@ -35,6 +36,7 @@ __all__ = ["main"]
 _DEFAULT_NAME: Final = "sbemulatorns"
 _AMQP_PORT: Final = 5672
 _ADMIN_PORT: Final = 5300
+_GARBAGE_THRESHOLDS: Final = (50_000, 50, 100)
 
 _log = logging.getLogger(__name__)
 
@@ -61,6 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             admin_port=options.admin_port,
             data=options.data,
             allow_time_shift=options.allow_time_shift,
+            deliver_pings=options.deliver_pings,
             configs=configs,
             faults=_faults(options),
             fault_seed=options.fault_seed,
@@ -69,12 +72,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             clients=_clients(options.client),
             certificates=given_certificate(options),
             patience=patience_of(options),
+            message_kilobytes=options.message_kilobytes,
         )
     except (ConfigError, ValueError) as error:
         parser.error(str(error))
     except OSError as error:
         parser.error(f"--config cannot be read: {error}")
     allow_many_connections()
+    # Messages make no cycles, and walking a million of them for cycles would take as long as taking them in.
+    gc.set_threshold(*_GARBAGE_THRESHOLDS)
     return asyncio.run(_serve(emulator))
 
 
@@ -124,6 +130,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--allow-time-shift", action="store_true", help="let the clock be put forward: POST /$time, for tests"
+    )
+    parser.add_argument(
+        "--deliver-pings", action="store_true", help="deliver pings like any other message (default: accept and drop)"
     )
     parser.add_argument("--faults", type=Path, metavar="FILE", help="a JSON list of things to break")
     parser.add_argument(

@@ -1,10 +1,11 @@
 """The configuration file: namespaces and their entities, in the shape of Microsoft's emulator.
 
 ``UserConfig.Namespaces[]`` holds ``Queues[]`` and ``Topics[]``, topics hold ``Subscriptions[]`` and these
-``Rules[]``. Beyond the original there may be several namespaces, every property that the administration
-API can set is known, and the service's own ranges and defaults hold (the original allows one hour of time
-to live and ten deliveries). Namespaces, queues and topics may have ``AuthorizationRules[]``: ``KeyName``,
-``Rights[]``, and ``PrimaryKey`` and ``SecondaryKey``, which are made when they are left out.
+``Rules[]``. Beyond the original there may be several namespaces, each of which may say ``DeliverPings``, every
+property that the administration API can set is known, and the service's own ranges and defaults hold (the
+original allows one hour of time to live and ten deliveries). Namespaces, queues and topics may have
+``AuthorizationRules[]``: ``KeyName``, ``Rights[]``, and ``PrimaryKey`` and ``SecondaryKey``, which are made when
+they are left out.
 """
 
 from __future__ import annotations
@@ -58,26 +59,31 @@ class ConfigError(ValueError):
     """The configuration file holds a value that is not allowed.
 
     :ivar path: where in the file, such as ``UserConfig.Namespaces[0].Queues[1].Name``.
-    :ivar value: the refused value.
+    :ivar value: the refused value, without keys and secrets that are in it.
     :ivar allowed: what is allowed instead.
     """
 
     def __init__(self, path: str, *, value: object, allowed: str) -> None:
-        super().__init__(f"{path} is {_short(_masked(value))}; allowed: {allowed}")
+        shown = _hidden(value)
+        super().__init__(f"{path} is {_short(shown)}; allowed: {allowed}")
         self.path = path
-        self.value = value
+        self.value = shown
         self.allowed = allowed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamespaceConfig:
-    """A namespace and the entities that it begins with."""
+    """A namespace and the entities that it begins with.
+
+    :ivar deliver_pings: whether it delivers pings like any other message.
+    """
 
     name: str
     queues: tuple[QueueDescription, ...] = ()
     topics: tuple[TopicDescription, ...] = ()
     subscriptions: tuple[SubscriptionDescription, ...] = ()
     access_rules: tuple[AuthorizationRule, ...] = ()
+    deliver_pings: bool = False
 
     @property
     def root_rule(self) -> AuthorizationRule | None:
@@ -130,7 +136,8 @@ class _Node:
         nodes = {name: _Node(self.below(name), value) for name, value in self.object().items()}
         for name, node in nodes.items():
             if name not in known:
-                raise ConfigError(node.path, value=node.value, allowed=f"only {', '.join(known)}")
+                value = _masked({name: node.value})[name]
+                raise ConfigError(node.path, value=value, allowed=f"only {', '.join(known)}")
         for name in required:
             if name not in nodes:
                 raise ConfigError(self.below(name), value="missing", allowed="a value; it is required")
@@ -162,13 +169,15 @@ def _short(value: object) -> str:
     return shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}..."
 
 
-def _masked(value: object) -> object:
+def _masked(members: Mapping[str, object]) -> dict[str, object]:
     """Hide whatever may be a key or a secret, however its name is spelt."""
+    return {name: "***" if _SECRET.search(name) else _hidden(value) for name, value in members.items()}
+
+
+def _hidden(value: object) -> object:
     if isinstance(value, list):
-        return [_masked(each) for each in value]
-    if isinstance(value, dict):
-        return {name: "***" if _SECRET.search(name) else _masked(each) for name, each in value.items()}
-    return value
+        return [_hidden(each) for each in value]
+    return _masked(value) if isinstance(value, dict) else value
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -201,7 +210,7 @@ def _check_unique(node: _Node, *, names: Sequence[str]) -> None:
 
 
 def _namespace(node: _Node) -> NamespaceConfig:
-    members = node.members(required=("Name",), optional=("Queues", "Topics", "AuthorizationRules"))
+    members = node.members(required=("Name",), optional=("Queues", "Topics", "AuthorizationRules", "DeliverPings"))
     name = members["Name"].text()
     _described(members["Name"], make=lambda: check_name("name", value=name))
     queues = tuple(_entity(item, kind=QueueDescription) for item in _list(members, "Queues"))
@@ -214,8 +223,14 @@ def _namespace(node: _Node) -> NamespaceConfig:
         for item, topic in zip(_list(members, "Topics"), topics, strict=True)
         for subscription in _subscriptions(item, topic=topic)
     )
-    rules = _authorization(members)
-    return NamespaceConfig(name=name, queues=queues, topics=topics, subscriptions=subscriptions, access_rules=rules)
+    return NamespaceConfig(
+        name=name,
+        queues=queues,
+        topics=topics,
+        subscriptions=subscriptions,
+        access_rules=_authorization(members),
+        deliver_pings="DeliverPings" in members and _boolean(members["DeliverPings"]),
+    )
 
 
 def _entity(node: _Node, *, kind: type[D], optional: tuple[str, ...] = ()) -> D:

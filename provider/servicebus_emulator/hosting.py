@@ -24,19 +24,15 @@ from servicebus_emulator.amqp.listener import Listener
 from servicebus_emulator.amqp.patience import Patience
 from servicebus_emulator.amqp.properties import AmqpProperties
 from servicebus_emulator.amqp.trouble import Trouble
+from servicebus_emulator.beginning import begin_with
 from servicebus_emulator.certificates import Certificates, MadeCertificate
 from servicebus_emulator.clock import ShiftableClock
 from servicebus_emulator.config import NamespaceConfig
 from servicebus_emulator.engine.clock import Clock
 from servicebus_emulator.engine.descriptions import (
     AuthorizationRule,
-    QueueDescription,
-    SubscriptionDescription,
-    TopicDescription,
 )
-from servicebus_emulator.engine.errors import EntityExists
-from servicebus_emulator.engine.forwarding import in_order_of_creation
-from servicebus_emulator.engine.journal import Description, JournalError
+from servicebus_emulator.engine.journal import JournalError
 from servicebus_emulator.engine.namespace import Namespace
 from servicebus_emulator.faults import Armed, Fault, FaultError
 from servicebus_emulator.logs import event, masked
@@ -44,12 +40,14 @@ from servicebus_emulator.metrics import Sources, metrics_page
 from servicebus_emulator.security.bearer import Client, TokenIssuer
 from servicebus_emulator.security.guard import Guard
 from servicebus_emulator.security.rules import DEFAULT_KEY, ROOT_RULE
-from servicebus_emulator.security.settings import Security
+from servicebus_emulator.security.settings import Security, is_loopback
 from servicebus_emulator.store.sqlite import SqliteJournal
 
 __all__ = ["Emulator", "HostedNamespace", "connection_string"]
 
 _MAX_PORT: Final = 65_535
+_LEAST_KILOBYTES: Final = 1
+_MOST_KILOBYTES: Final = 102_400
 _DEFAULT_PATIENCE: Final = Patience()
 _NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,49}")
 
@@ -80,11 +78,14 @@ class HostedNamespace:
     :param config: entities that are created if they do not exist.
     :param clock: what time it is.
     :param allow_time_shift: whether it may be put forward over HTTP.
+    :param deliver_pings: whether messages of content type ``application/vnd.ms-servicebus-ping`` are delivered
+        like any other; a namespace's own configuration can say so for it alone.
     :param fault_seed: from which the luck of faults comes that do not always strike.
     :param security: who is let in.
     :param issuer: knows the bearer tokens that are good.
     :param certificates: where TLS gets its certificate from.
     :param patience: how long clients are waited for.
+    :param message_kilobytes: how large messages each queue and topic takes at least.
     """
 
     def __init__(
@@ -98,11 +99,13 @@ class HostedNamespace:
         config: NamespaceConfig | None,
         clock: ShiftableClock,
         allow_time_shift: bool,
+        deliver_pings: bool,
         fault_seed: int,
         security: Security,
         issuer: TokenIssuer,
         certificates: Certificates,
         patience: Patience,
+        message_kilobytes: int,
     ) -> None:
         self.name = name
         self.host = host
@@ -116,12 +119,16 @@ class HostedNamespace:
             identify=message_id_of,
             snapshot=None if self._journal is None else self._journal.snapshot(),
             codec=AmqpProperties(),
+            least_message_kilobytes=message_kilobytes,
+            deliver_pings=deliver_pings or (config is not None and config.deliver_pings),
         )
         root_keys = security.root_keys(None if config is None else config.root_rule)
         if not self.namespace.access_rules.start_with(root_keys):
             _log.warning("namespace %s: the keys on disk, regenerated before, are used instead of those given", name)
         if config is not None:
-            _create_entities(self.namespace, config=config)
+            begin_with(config, namespace=self.namespace)
+        if security.open and not is_loopback(host):
+            _log.warning("namespace %s: open: whoever reaches %s is let in, unchecked", name, host)
         guard = Guard(name, rules=self.namespace.access_rules, issuer=issuer, clock=clock.base, is_open=security.open)
         self._trouble = Trouble(name, clock=clock, seed=fault_seed)
         self._broker = Broker(self.namespace, clock=clock, trouble=self._trouble, guard=guard, on_failure=self._fail)
@@ -136,7 +143,7 @@ class HostedNamespace:
             patience=patience,
             clock=clock,
             trouble=self._trouble,
-            pages=self._pages(allow_time_shift=allow_time_shift, guard=guard),
+            pages=self._pages(allow_time_shift=allow_time_shift),
         )
         door = entrance(
             self._broker,
@@ -262,13 +269,13 @@ class HostedNamespace:
         if self._journal is not None:
             self._journal.close()
 
-    def _pages(self, *, allow_time_shift: bool, guard: Guard) -> tuple[Page, ...]:
+    def _pages(self, *, allow_time_shift: bool) -> tuple[Page, ...]:
         return (
             health_page(self.namespace, version=version, works=lambda: not self.failure.done()),
             metrics_page(
                 Sources(namespace=self.namespace, broker=self._broker, trouble=self._trouble, journal=self._journal)
             ),
-            *time_pages(self._clock, allowed=allow_time_shift, guard=guard),
+            *time_pages(self._clock, allowed=allow_time_shift),
         )
 
     def _fail(self, error: JournalError) -> None:
@@ -287,6 +294,8 @@ class Emulator:
     :param configs: entities to begin with, by namespace; what is on disk already is kept as it is.
     :param clock: what time it is; None = the machine's.
     :param allow_time_shift: whether the clock may be put forward over HTTP; from Python it always may.
+    :param deliver_pings: whether messages of content type ``application/vnd.ms-servicebus-ping`` are delivered
+        like any other; a namespace's own configuration can say so for it alone.
     :param faults: what is broken from the beginning, of the namespace it names or of all.
     :param fault_seed: from which the luck of faults comes that do not always strike.
     :param open: whether everybody is let in, unchecked: tokens are neither needed nor read.
@@ -297,6 +306,8 @@ class Emulator:
     :param certificates: where TLS gets its certificate from; None = made on first use, kept in the folder ``tls``
         of `data`.
     :param patience: how long clients are waited for.
+    :param message_kilobytes: how large messages each new queue and topic takes at least, whatever it asks for:
+        1,024 as in the service's Premium tier, up to 102,400 (100 MB). Without, one that asks for nothing takes 256.
     :raises FaultError: when a fault names a namespace that is not served.
     :raises ValueError: when a name is none or is there twice, a port is out of range, a key is none, two clients have
         one id, or the network would be let in by the well-known key.
@@ -313,6 +324,7 @@ class Emulator:
         configs: Sequence[NamespaceConfig] = (),
         clock: Clock | None = None,
         allow_time_shift: bool = False,
+        deliver_pings: bool = False,
         faults: Sequence[Fault] = (),
         fault_seed: int = 0,
         open: bool = False,  # noqa: A002 - the word for it everywhere else
@@ -320,6 +332,7 @@ class Emulator:
         clients: Sequence[Client] | None = None,
         certificates: Certificates | None = None,
         patience: Patience = _DEFAULT_PATIENCE,
+        message_kilobytes: int = _LEAST_KILOBYTES,
     ) -> None:
         self._security = Security(
             open=open,
@@ -329,6 +342,10 @@ class Emulator:
         _check_names(names)
         _check_ports(amqp=amqp_port, admin=admin_port, count=len(names))
         _check_faults(faults, names=names)
+        if not _LEAST_KILOBYTES <= message_kilobytes <= _MOST_KILOBYTES:
+            raise ValueError(
+                f"message_kilobytes is {message_kilobytes}; allowed: {_LEAST_KILOBYTES} .. {_MOST_KILOBYTES}"
+            )
         self._names = tuple(names)
         self._faults = tuple(faults)
         self._fault_seed = fault_seed
@@ -342,10 +359,12 @@ class Emulator:
         self._clock = clock if isinstance(clock, ShiftableClock) else ShiftableClock(clock)
         self._allow_time_shift = allow_time_shift
         self._issuer = TokenIssuer(self._security.clients_at(host), clock=self._clock.base)
+        self._deliver_pings = deliver_pings
         self._hosted: dict[str, HostedNamespace] = {}
         folder = None if data is None else data / "tls"
         self._certificates = MadeCertificate(folder, names=[host]) if certificates is None else certificates
         self._patience = patience
+        self._message_kilobytes = message_kilobytes
 
     def __getitem__(self, name: str) -> HostedNamespace:
         """Return a namespace that is served."""
@@ -387,11 +406,13 @@ class Emulator:
                     config=self._configs.get(name.casefold()),
                     clock=self._clock,
                     allow_time_shift=self._allow_time_shift,
+                    deliver_pings=self._deliver_pings,
                     fault_seed=self._fault_seed,
                     security=self._security,
                     issuer=self._issuer,
                     certificates=self._certificates,
                     patience=self._patience,
+                    message_kilobytes=self._message_kilobytes,
                 )
                 self._hosted[name] = hosted
                 for fault in self._faults:
@@ -418,36 +439,6 @@ class Emulator:
         )
         for each in done:
             each.result()
-
-
-def _create_entities(namespace: Namespace, *, config: NamespaceConfig) -> None:
-    described = in_order_of_creation([*config.queues, *config.topics, *config.subscriptions])
-    kept = 0
-    for description in described:
-        try:
-            namespace.create(_completed(description, namespace=namespace))
-        except EntityExists:
-            kept += 1
-    known = {rule.name.casefold() for rule in namespace.access_rules.list()}
-    for rule in config.access_rules:
-        name = str(rule.key_name)
-        if name.casefold() not in known:
-            namespace.access_rules.put(
-                name, rights=rule.rights, primary_key=rule.primary_key, secondary_key=rule.secondary_key
-            )
-    created = len(described) - kept
-    about = event("configured", namespace=namespace.name, created=created, kept=kept)
-    _log.info("namespace %s: %d entities created, %d kept as they were", namespace.name, created, kept, extra=about)
-
-
-def _completed(description: Description, *, namespace: Namespace) -> Description:
-    match description:
-        case QueueDescription():
-            return namespace.access_rules.completed(description)
-        case TopicDescription():
-            return namespace.access_rules.completed(description)
-        case SubscriptionDescription():
-            return description
 
 
 def _check_names(names: Sequence[str]) -> None:

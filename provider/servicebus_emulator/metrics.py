@@ -83,7 +83,7 @@ def metrics_page(sources: Sources) -> Page:
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
         return web.Response(body=encode(registry), headers={"Content-Type": content_type})
 
-    return Page(method="GET", path="/metrics", answer=get)
+    return Page(method="GET", path="/metrics", answer=get, public=True)
 
 
 class _Collector:

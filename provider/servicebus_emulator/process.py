@@ -50,6 +50,7 @@ class EmulatorProcess:
     :param allow_time_shift: whether the clock may be put forward.
     :param log_level: what is logged to standard error: DEBUG, INFO, WARNING or ERROR.
     :param log_format: how: text or json.
+    :param deliver_pings: whether pings are delivered like any other message.
     :param options: further options of the command line, such as ``["--option", "value"]``.
     """
 
@@ -69,6 +70,7 @@ class EmulatorProcess:
         allow_time_shift: bool = False,
         log_level: str = "WARNING",
         log_format: str = "text",
+        deliver_pings: bool = False,
         options: Sequence[str] = (),
     ) -> None:
         self._open = open
@@ -81,6 +83,7 @@ class EmulatorProcess:
         self._faults = tuple(faults)
         self._options = ["--fault-seed", str(fault_seed), "--log-level", log_level, "--log-format", log_format]
         self._options += ["--allow-time-shift"] if allow_time_shift else []
+        self._options += ["--deliver-pings"] if deliver_pings else []
         self._options += options
         self._process: subprocess.Popen[str] | None = None
         self._served: dict[str, ServedNamespace] = {}
@@ -205,8 +208,9 @@ class EmulatorProcess:
             # One namespace has its ports chosen as it listens, so that nobody else can take them before.
             alone = len(self._names) == 1
             free = [0, 0] if alone else _free_ports(self._host, runs=2, length=len(self._names))
-            wanted = zip(self._ports, free, strict=True)
-            amqp_port, admin_port = (any_free if given is None else given for given, any_free in wanted)
+            amqp_port, admin_port = (
+                one if one is not None else other for one, other in zip(self._ports, free, strict=True)
+            )
         else:
             first = self._served[self._names[0]]
             amqp_port, admin_port = first.amqp_port, first.admin_port

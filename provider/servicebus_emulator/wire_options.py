@@ -31,6 +31,14 @@ def add_wire_options(parser: argparse.ArgumentParser) -> None:
         help="the server's certificate for TLS, in PEM (default: one made for this machine)",
     )
     parser.add_argument("--key", type=Path, metavar="FILE", help="the private key of --certificate, in PEM")
+    parser.add_argument(
+        "--message-kilobytes",
+        type=int,
+        default=1,
+        metavar="N",
+        help="how large messages each new queue and topic takes at least: 1024 as in the Premium tier, up to 102400"
+        " (default: what each asks for, or else 256)",
+    )
     for name, text in _TIMES.items():
         parser.add_argument(
             f"--{name.replace('_', '-')}",

@@ -107,7 +107,7 @@ class Pair:
 
     def _endpoint(self, side: str, served: ServedNamespace) -> dict[str, Any]:
         return {
-            f"{side}_connection_string": served.connection_string.replace("SAS_KEY_VALUE", KEY),
+            f"{side}_connection_string": served.connection_string,
             f"{side}_namespace": served.name,
             f"{side}_administration": f"{served.host}:{served.admin_port}",
         }
@@ -120,8 +120,8 @@ def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh_state: None) -> 
     queues = [{"Name": "flights", "Properties": {}}, {"Name": "briefings", "Properties": {}}]
     namespaces = [{"Name": "contoso", "Queues": queues}, {"Name": "contoso-dr"}]
     config.write_text(json.dumps({"UserConfig": {"Namespaces": namespaces}}))
-    primary = EmulatorProcess(["contoso"], data=tmp_path / "primary", config=config)
-    secondary = EmulatorProcess(["contoso-dr"], data=tmp_path / "secondary", config=config)
+    primary = EmulatorProcess(["contoso"], data=tmp_path / "primary", config=config, key=KEY)
+    secondary = EmulatorProcess(["contoso-dr"], data=tmp_path / "secondary", config=config, key=KEY)
     with ThreadPoolExecutor() as together:
         try:
             for started in [together.submit(each.start) for each in (primary, secondary)]:

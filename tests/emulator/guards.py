@@ -20,7 +20,7 @@ def guard_of(namespace: Namespace, *, clock: Clock = _CLOCK, is_open: bool = Fal
 
 
 def signed(
-    *, resource: str = "https://contoso/", rule: str = ROOT_RULE, key: str = DEFAULT_KEY, lifetime: float = 60
+    *, resource: str = "https://contoso/", rule: str = ROOT_RULE, key: str = DEFAULT_KEY, lifetime: float = 86_400
 ) -> dict[str, str]:
     """The header with which a request is made in the name of a rule."""
     return {"Authorization": sign(resource, rule=rule, key=key, expires=int(time.time() + lifetime))}

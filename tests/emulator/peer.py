@@ -20,6 +20,8 @@ class Peer:
     :ivar received: the deliveries that have arrived, with their bytes.
     :ivar answered: the outcomes of what was sent, by tag.
     :ivar gone: whether the other side has closed the socket.
+    :ivar recorded: all that was heard, if it is to be recorded.
+    :ivar reads: whether deliveries are read; otherwise whoever holds the peer reads them.
     """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -34,6 +36,8 @@ class Peer:
         self.received: list[tuple[Delivery, bytes]] = []
         self.answered: dict[str, int] = {}
         self.gone = False
+        self.recorded: bytearray | None = None
+        self.reads = True
 
     def begin(self) -> Session:
         """Open the connection and a session."""
@@ -71,12 +75,15 @@ class Peer:
         if len(data) == 0:
             self.gone = True
             return
+        if self.recorded is not None:
+            self.recorded += data
         while len(data) > 0:
-            taken = self.transport.push(data)
-            self._note()
-            if taken is None or taken <= 0:
+            capacity = self.transport.capacity()
+            if capacity <= 0:
                 break
-            data = data[taken:]
+            self.transport.push(data[:capacity])
+            data = data[capacity:]
+            self._note()
         self.push()
 
     async def until(self, reached: Callable[[], bool], *, seconds: float = PATIENCE) -> None:
@@ -107,7 +114,7 @@ class Peer:
             if delivery.updated:
                 self.answered[delivery.tag] = int(delivery.remote_state)
                 delivery.settle()
-        elif delivery.readable and not delivery.partial:
+        elif self.reads and delivery.readable and not delivery.partial:
             self.received.append((delivery, link.recv(delivery.pending)))
             link.advance()
 

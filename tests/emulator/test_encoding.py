@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from servicebus_emulator.amqp import incoming
 from servicebus_emulator.amqp.encoding import MalformedValueError, compound_items, encode_compound, value_end
 from servicebus_emulator.amqp.incoming import read_message, read_transfer
 from servicebus_emulator.amqp.outgoing import encode_delivery
@@ -39,6 +40,7 @@ encoded_values = st.recursive(
 )
 strings = st.text(max_size=40).map(encode)
 NULL = b"\x40"
+PING = "application/vnd.ms-servicebus-ping"
 
 
 def section(code: Code, value: bytes) -> bytes:
@@ -190,6 +192,40 @@ def test_rubbish_is_refused_by_name(data: bytes):
     except MalformedValueError:
         return
     assert len(contents) >= 1
+
+
+def test_what_is_remembered_of_messages_does_not_grow_with_their_number_or_size():
+    for number in range(3_000):
+        message = section(Code.HEADER, listed(NULL, NULL, encode(number)))
+        message += section(Code.PROPERTIES, listed(encode("id"), encode(str(number).encode()))) + section(
+            Code.VALUE, NULL
+        )
+        assert read_message(message, new_id=lambda: "given").time_to_live == number
+    long = section(Code.PROPERTIES, listed(encode("id"), encode(b"x" * 100_000))) + section(Code.VALUE, NULL)
+    read_message(long, new_id=lambda: "given")
+    for memory in (incoming._HEADERS_READ, incoming._FIELDS_READ):
+        assert 0 < len(memory) <= 1024
+        assert max(map(len, memory)) <= 256
+
+
+@pytest.mark.parametrize("announced", [0, 1, 3, 255])
+def test_properties_that_announce_another_number_of_fields_are_refused(announced: int):
+    fields = encode("id") + NULL
+    short = bytes((0xC0, len(fields) + 1, announced)) + fields
+    long = b"\xd0" + (len(fields) + 4).to_bytes(4, "big") + announced.to_bytes(4, "big") + fields
+    for encoded in (short, long):
+        with pytest.raises(MalformedValueError, match=f"{announced} "):
+            read_message(section(Code.PROPERTIES, encoded), new_id=lambda: "given")
+
+
+def test_properties_are_read_in_the_long_form_as_in_the_short():
+    fields = [encode("id"), *[NULL] * 5, encode(Symbol(PING)), *[NULL] * 3, encode("session")]
+    body = b"".join(fields)
+    long = b"\xd0" + (len(body) + 4).to_bytes(4, "big") + len(fields).to_bytes(4, "big") + body
+    for encoded in (listed(*fields), long):
+        data = section(Code.PROPERTIES, encoded) + section(Code.VALUE, NULL)
+        content = read_message(data, new_id=lambda: "given")
+        assert (content.session_id, content.ping, content.sections) == ("session", True, data)
 
 
 @given(

@@ -181,5 +181,5 @@ def test_it_is_registered_with_pytest():
 
 def test_every_public_name_is_there_when_asked_for_and_no_other():
     assert all(getattr(servicebus_emulator, name).__name__ == name for name in servicebus_emulator.__all__)
-    with pytest.raises(AttributeError, match="allowed: Emulator"):
+    with pytest.raises(AttributeError, match="allowed: Client, Emulator"):
         _ = servicebus_emulator.Emulater

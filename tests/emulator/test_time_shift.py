@@ -12,7 +12,7 @@ from azure.servicebus import ServiceBusMessage, ServiceBusSubQueue
 from azure.servicebus.exceptions import MessageLockLostError, SessionLockLostError
 
 from servicebus_emulator import Emulator, Fault, FaultKind, HostedNamespace
-from servicebus_emulator.admin import local
+from servicebus_emulator.admin import guarding
 from servicebus_emulator.clock import ShiftableClock, TimeShiftError
 from servicebus_emulator.engine.descriptions import QueueDescription
 from servicebus_emulator.engine.errors import EntityNotFound
@@ -151,7 +151,7 @@ async def test_only_json_moves_the_clock_so_that_no_form_of_a_web_page_can(http:
 
 async def test_from_elsewhere_moving_the_clock_needs_a_token_that_may_manage(monkeypatch: pytest.MonkeyPatch):
     # Not every machine that runs this has an address besides the loopback's.
-    monkeypatch.setattr(local, "is_loopback", lambda _: False)
+    monkeypatch.setattr(guarding, "is_loopback", lambda _: False)
     async with Emulator(["contoso"], allow_time_shift=True) as emulator:
         hosted = emulator["contoso"]
         async with ClientSession(f"http://{hosted.host}:{hosted.admin_port}") as http:

@@ -13,6 +13,7 @@ from azure.servicebus.exceptions import MessageLockLostError, MessageNotFoundErr
 
 from servicebus_emulator import HostedNamespace
 from servicebus_emulator.engine.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
+from servicebus_emulator.engine.entities import QueueEntity
 from servicebus_emulator.engine.timespan import TimeSpan
 from tests.emulator.talk import Talk, bodies
 
@@ -253,3 +254,18 @@ async def test_a_topic_serves_each_subscription(contoso: HostedNamespace, sdk: T
             received = await receiver.receive_messages(2, max_wait_time=2)
             assert bodies(received) == ["a", "b"]
             assert [message.enqueued_sequence_number for message in received] == [1, 2]
+
+
+async def test_a_receiver_gets_as_many_as_it_asks_for_although_one_turn_gives_out_fewer(
+    contoso: HostedNamespace, sdk: Talk, queue: str
+):
+    async with sdk.opened(sdk.client.get_queue_sender(queue)) as (sender,):
+        await sender.send_messages([ServiceBusMessage(b"x") for _ in range(1600)])
+    async with sdk.opened(sdk.client.get_queue_receiver(queue, prefetch_count=1500, max_wait_time=5)) as (receiver,):
+        assert len(await receiver.receive_messages(max_message_count=1500)) >= 500
+        entity = contoso.namespace.find(queue)
+        assert isinstance(entity, QueueEntity)
+        for _ in range(4):
+            # What is asked after the messages is answered after them.
+            await receiver.peek_messages(1)
+        assert entity.main.waiting_count() <= 100

@@ -5,18 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from azure.core.credentials import AccessToken, AzureNamedKeyCredential, AzureSasCredential
+from azure.core.credentials import AzureNamedKeyCredential, AzureSasCredential
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
-from azure.servicebus.aio._base_handler_async import (
-    ServiceBusAzureNamedKeyTokenCredentialAsync,
-    ServiceBusAzureSasTokenCredentialAsync,
-)
 from azure.servicebus.exceptions import (
     ServiceBusAuthenticationError,
     ServiceBusAuthorizationError,
@@ -53,21 +48,8 @@ def rule_of(hosted: HostedNamespace, *rights: AccessRight, path: str | None = No
     return hosted.namespace.access_rules.put("app", rights=rights, path=path)
 
 
-@asynccontextmanager
-async def client_of(hosted: HostedNamespace, credential: Any) -> AsyncIterator[ServiceBusClient]:
-    text = f"Endpoint=sb://{hosted.host}:{hosted.amqp_port};SharedAccessKeyName=a;SharedAccessKey=b;"
-    async with ServiceBusClient.from_connection_string(f"{text}UseDevelopmentEmulator=true;", retry_total=0) as client:
-        # The client speaks TLS unless it is told of an emulator, and it is told by a connection string only.
-        client._credential = credential
-        yield client
-
-
-def named(name: str, key: str) -> ServiceBusAzureNamedKeyTokenCredentialAsync:
-    return ServiceBusAzureNamedKeyTokenCredentialAsync(AzureNamedKeyCredential(name, key))
-
-
-def signature(text: str) -> ServiceBusAzureSasTokenCredentialAsync:
-    return ServiceBusAzureSasTokenCredentialAsync(AzureSasCredential(text))
+def client_of(hosted: HostedNamespace, credential: Any) -> ServiceBusClient:
+    return ServiceBusClient(f"{hosted.host}:{hosted.amqp_port}", credential, retry_total=0, use_tls=False)
 
 
 def token(hosted: HostedNamespace, path: str, *, lifetime: float, rule: AccessRule | None = None) -> str:
@@ -99,7 +81,7 @@ async def peek(client: ServiceBusClient, path: str = "flights") -> list[str]:
 async def test_a_token_that_no_rule_made_is_no_authentication(
     contoso: HostedNamespace, name: str, key: str, caplog: pytest.LogCaptureFixture
 ):
-    async with client_of(contoso, named(name, key)) as client:
+    async with client_of(contoso, AzureNamedKeyCredential(name, key)) as client:
         with pytest.raises(ServiceBusAuthenticationError):
             await send(client)
     assert "InvalidSignature" in caplog.text
@@ -108,7 +90,7 @@ async def test_a_token_that_no_rule_made_is_no_authentication(
 
 async def test_both_keys_of_the_root_rule_open_everything(contoso: HostedNamespace):
     secondary = contoso.namespace.access_rules.regenerate(ROOT_RULE, key=Key.SECONDARY).secondary_key
-    async with client_of(contoso, named(ROOT_RULE.upper(), secondary)) as client:
+    async with client_of(contoso, AzureNamedKeyCredential(ROOT_RULE.upper(), secondary)) as client:
         await send(client)
         assert await receive(client) == ["x"]
 
@@ -116,7 +98,7 @@ async def test_both_keys_of_the_root_rule_open_everything(contoso: HostedNamespa
 async def test_a_regenerated_key_is_refused_from_then_on(contoso: HostedNamespace):
     contoso.namespace.access_rules.regenerate(ROOT_RULE, key=Key.PRIMARY)
     contoso.namespace.access_rules.regenerate(ROOT_RULE, key=Key.SECONDARY)
-    async with client_of(contoso, named(ROOT_RULE, DEFAULT_KEY)) as client:
+    async with client_of(contoso, AzureNamedKeyCredential(ROOT_RULE, DEFAULT_KEY)) as client:
         with pytest.raises(ServiceBusAuthenticationError):
             await send(client)
     async with ServiceBusClient.from_connection_string(contoso.connection_string, retry_total=0) as client:
@@ -124,15 +106,15 @@ async def test_a_regenerated_key_is_refused_from_then_on(contoso: HostedNamespac
 
 
 async def test_an_expired_token_is_no_authentication(contoso: HostedNamespace, caplog: pytest.LogCaptureFixture):
-    async with client_of(contoso, signature(token(contoso, "flights", lifetime=-1))) as client:
+    async with client_of(contoso, AzureSasCredential(token(contoso, "flights", lifetime=-1))) as client:
         with pytest.raises(ServiceBusAuthenticationError):
             await send(client)
-    assert "ExpiredToken: the token is expired" in caplog.text
+    assert "ExpiredToken: The token is expired" in caplog.text
 
 
 async def test_who_may_listen_may_not_send(contoso: HostedNamespace):
     rule = rule_of(contoso, AccessRight.LISTEN)
-    async with client_of(contoso, named(rule.name, rule.primary_key)) as client:
+    async with client_of(contoso, AzureNamedKeyCredential(rule.name, rule.primary_key)) as client:
         with pytest.raises(ServiceBusAuthorizationError) as refused:
             await send(client)
         assert await peek(client) == []
@@ -143,7 +125,7 @@ async def test_who_may_listen_may_not_send(contoso: HostedNamespace):
 
 async def test_who_may_send_may_neither_receive_nor_peek_but_schedule(contoso: HostedNamespace):
     rule = rule_of(contoso, AccessRight.SEND, path="flights")
-    async with client_of(contoso, named(rule.name, rule.primary_key)) as client:
+    async with client_of(contoso, AzureNamedKeyCredential(rule.name, rule.primary_key)) as client:
         await send(client)
         with pytest.raises(ServiceBusAuthorizationError, match="'Listen' claim"):
             await receive(client)
@@ -155,7 +137,7 @@ async def test_who_may_send_may_neither_receive_nor_peek_but_schedule(contoso: H
 
 async def test_a_rule_of_one_queue_opens_no_other(contoso: HostedNamespace):
     rule = rule_of(contoso, AccessRight.MANAGE, path="flights")
-    async with client_of(contoso, named(rule.name, rule.primary_key)) as client:
+    async with client_of(contoso, AzureNamedKeyCredential(rule.name, rule.primary_key)) as client:
         await send(client)
         with pytest.raises(ServiceBusAuthenticationError):
             await send(client, "flights/delayed")
@@ -163,15 +145,27 @@ async def test_a_rule_of_one_queue_opens_no_other(contoso: HostedNamespace):
 
 async def test_a_token_for_one_queue_is_not_good_for_another_whose_name_begins_like_it(contoso: HostedNamespace):
     contoso.namespace.create_queue(QueueDescription("flights2"))
-    async with client_of(contoso, signature(token(contoso, "flights", lifetime=60))) as client:
+    async with client_of(contoso, AzureSasCredential(token(contoso, "flights", lifetime=60))) as client:
         await send(client)
         with pytest.raises(ServiceBusAuthenticationError):
             await send(client, "flights2")
 
 
+async def test_a_rule_of_a_queue_opens_no_queue_whose_path_lies_below(contoso: HostedNamespace):
+    rule = rule_of(contoso, AccessRight.MANAGE, path="flights")
+    async with client_of(contoso, AzureSasCredential(token(contoso, "flights", lifetime=60, rule=rule))) as client:
+        await send(client)
+        with pytest.raises(ServiceBusAuthenticationError):
+            await send(client, "flights/delayed")
+    of_namespace = rule_of(contoso, AccessRight.SEND)
+    credential = AzureSasCredential(token(contoso, "flights", lifetime=60, rule=of_namespace))
+    async with client_of(contoso, credential) as client:
+        await send(client, "flights/delayed")
+
+
 async def test_a_rule_of_a_topic_opens_its_subscriptions_and_their_rules(contoso: HostedNamespace):
     rule = rule_of(contoso, AccessRight.SEND, AccessRight.LISTEN, path="delays")
-    async with client_of(contoso, named(rule.name, rule.primary_key)) as client:
+    async with client_of(contoso, AzureNamedKeyCredential(rule.name, rule.primary_key)) as client:
         async with client.get_topic_sender("delays") as sender:
             await sender.send_messages(ServiceBusMessage("late"))
         async with client.get_subscription_receiver("delays", "all", max_wait_time=2) as receiver:
@@ -181,14 +175,14 @@ async def test_a_rule_of_a_topic_opens_its_subscriptions_and_their_rules(contoso
 
 async def test_who_may_not_use_an_entity_does_not_learn_whether_it_exists(contoso: HostedNamespace):
     rule = rule_of(contoso, AccessRight.LISTEN)
-    async with client_of(contoso, named(rule.name, rule.primary_key)) as client:
+    async with client_of(contoso, AzureNamedKeyCredential(rule.name, rule.primary_key)) as client:
         with pytest.raises(ServiceBusAuthorizationError):
             await send(client, "nothing-here")
 
 
 async def test_a_link_goes_when_its_token_does(contoso: HostedNamespace, caplog: pytest.LogCaptureFixture):
     caplog.set_level("INFO", "servicebus_emulator")
-    credential = signature(token(contoso, "flights", lifetime=3))
+    credential = AzureSasCredential(token(contoso, "flights", lifetime=3))
     async with client_of(contoso, credential) as client, client.get_queue_sender("flights") as sender:
         await sender.send_messages(ServiceBusMessage("in time"))
         await _logged(caplog, "token expired, link to 'flights' detached")
@@ -200,25 +194,25 @@ async def test_a_link_goes_when_its_token_does(contoso: HostedNamespace, caplog:
 async def test_a_link_stays_while_its_token_is_renewed(contoso: HostedNamespace, caplog: pytest.LogCaptureFixture):
     caplog.set_level("INFO", "servicebus_emulator")
 
-    class Renewed:
-        """Makes a token of twelve seconds whenever the client asks, as it does before the last one ends."""
+    class Renewed(AzureSasCredential):
+        """Has a token of twelve seconds whenever the client asks, as it does before the last one ends."""
 
-        token_type = b"servicebus.windows.net:sastoken"
         asked = 0
 
-        async def get_token(self, *_: str, **__: Any) -> AccessToken:
+        @property
+        def signature(self) -> str:
             self.asked += 1
-            return AccessToken(token(contoso, "flights", lifetime=12), int(time.time()) + 12)
+            return token(contoso, "flights", lifetime=12)
 
-    renewed = Renewed()
+    credential = Renewed("any")
     async with (
-        client_of(contoso, renewed) as client,
+        client_of(contoso, credential) as client,
         client.get_queue_receiver("flights", max_wait_time=14) as receiver,
     ):
         assert await receiver.receive_messages() == []
         await send(client)
         assert bodies(await receiver.receive_messages()) == ["x"]
-    assert renewed.asked > 2
+    assert credential.asked > 2
     assert "detached" not in caplog.text
 
 
@@ -226,7 +220,7 @@ async def test_an_open_namespace_reads_no_token():
     async with Emulator(["contoso"], open=True) as emulator:
         hosted = emulator["contoso"]
         hosted.namespace.create_queue(QueueDescription("flights"))
-        async with client_of(hosted, named("anybody", "anything")) as client:
+        async with client_of(hosted, AzureNamedKeyCredential("anybody", "anything")) as client:
             await send(client)
 
 

@@ -8,8 +8,11 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from azure.servicebus import ServiceBusMessage
+from azure.servicebus.aio import ServiceBusClient
 
 from servicebus_emulator import Emulator, Fault, FaultKind, HostedNamespace
+from servicebus_emulator.amqp.intake import Intake
 from servicebus_emulator.amqp.patience import Patience
 from servicebus_emulator.engine.descriptions import QueueDescription
 from tests.emulator.peer import connected, is_closed, is_open
@@ -65,6 +68,21 @@ async def test_a_receiver_that_is_sent_messages_is_not_idle():
             await peer.until(lambda count=count: len(peer.received) == count)
             assert is_open(receiver)
             await asyncio.sleep(0.1)
+
+
+async def test_the_official_client_gets_over_an_idle_link_that_was_detached():
+    async with (
+        patient(link_idle_seconds=0.4) as hosted,
+        ServiceBusClient.from_connection_string(hosted.connection_string) as client,
+    ):
+        sender = client.get_queue_sender("flights")
+        for text in ("before", "after"):
+            await sender.send_messages(ServiceBusMessage(text), timeout=15)
+            await asyncio.sleep(1.2)
+        assert [link for link in hosted._broker._links if isinstance(link, Intake)] == []
+        receiver = client.get_queue_receiver("flights")
+        received = await receiver.receive_messages(2, max_wait_time=5)
+        assert [str(message) for message in received] == ["before", "after"]
 
 
 async def test_a_connection_without_links_is_closed():

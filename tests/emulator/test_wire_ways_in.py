@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 import ssl
 import stat
 from collections.abc import AsyncIterator
@@ -146,6 +147,17 @@ async def test_a_port_that_refuses_is_kept_for_all_ways(hosted: HostedNamespace)
             await sender.send_messages(ServiceBusMessage("x"), timeout=3)
         hosted.clear_faults()
         await sender.send_messages(ServiceBusMessage("x"), timeout=3)
+
+
+async def test_a_host_of_several_addresses_is_served_on_one_port_of_all():
+    async with Emulator(["contoso"], host="localhost") as emulator:
+        port = emulator["contoso"].amqp_port
+        found = await asyncio.get_running_loop().getaddrinfo("localhost", port, type=socket.SOCK_STREAM)
+        for address in {address[0] for *_, address in found}:
+            reader, writer = await asyncio.open_connection(address, port)
+            writer.write(SASL_HEADER)
+            assert await asyncio.wait_for(reader.readexactly(8), 3) == SASL_HEADER
+            writer.close()
 
 
 async def test_who_says_nothing_or_too_little_is_dropped(hosted: HostedNamespace):

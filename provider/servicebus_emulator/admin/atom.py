@@ -68,11 +68,11 @@ def error_document(status: int, *, detail: str) -> bytes:
     return serialize(root)
 
 
-def namespace_content(name: str, *, created: datetime) -> Element:
+def namespace_content(name: str, *, created: datetime, premium: bool) -> Element:
     """Return the ``NamespaceInfo`` element of a namespace."""
     root = Element("NamespaceInfo", {"xmlns": SERVICE_BUS, "xmlns:i": SCHEMA_INSTANCE})
     leaf(root, "CreatedTime", text=format_time(created))
-    leaf(root, "MessagingSKU", text="Standard")
+    leaf(root, "MessagingSKU", text="Premium" if premium else "Standard")
     leaf(root, "ModifiedTime", text=format_time(created))
     leaf(root, "Name", text=name)
     leaf(root, "NamespaceType", text="Messaging")

@@ -3,8 +3,7 @@
 ``POST`` sets the fault of its JSON body and answers 201 with its id; ``GET`` lists what is in force with how often
 it struck; ``DELETE /$faults/{id}`` clears one fault, ``DELETE /$faults`` all; both answer with what they cleared.
 
-Whoever asks from this machine needs no token, so that a shell command can break something; from elsewhere the
-request needs a token with Manage on the namespace.
+Who may, says :mod:`servicebus_emulator.admin.guarding`.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from servicebus_emulator.admin.local import guarded
+from servicebus_emulator.admin.guarding import guarded
 from servicebus_emulator.fault_reading import armed_document, fault_from_json
 from servicebus_emulator.faults import Armed, FaultError
 

@@ -47,4 +47,4 @@ def health_page(
         }
         return web.json_response(document, status=HTTPStatus.OK if working else HTTPStatus.SERVICE_UNAVAILABLE)
 
-    return Page(method="GET", path="/health", answer=get)
+    return Page(method="GET", path="/health", answer=get, public=True)

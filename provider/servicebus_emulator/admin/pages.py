@@ -15,8 +15,11 @@ class Page:
     """An answer to a method at a path.
 
     An entity may have the same name: requests about entities carry ``api-version``, these do not.
+
+    :ivar public: whether everybody gets an answer; otherwise see :mod:`servicebus_emulator.admin.guarding`.
     """
 
     method: str
     path: str
     answer: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    public: bool = False

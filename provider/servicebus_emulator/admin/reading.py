@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from servicebus_emulator.engine.clock import Clock
     from servicebus_emulator.engine.namespace import Namespace
 
+_PREMIUM_KILOBYTES: Final = 1024
 __all__ = ["Reader"]
 
 
@@ -162,5 +163,9 @@ class Reader:
             address=request.address(NamespaceInfo()),
             published=self._started,
             updated=self._started,
-            content=namespace_content(self._namespace.name, created=self._started),
+            content=namespace_content(
+                self._namespace.name,
+                created=self._started,
+                premium=self._namespace.least_message_kilobytes >= _PREMIUM_KILOBYTES,
+            ),
         )

@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import web
 
 from servicebus_emulator.admin.faults import add_fault_routes
+from servicebus_emulator.admin.guarding import Handler, guarded
+from servicebus_emulator.admin.http_log import http_log
 from servicebus_emulator.admin.operations import Administration, refusal
 from servicebus_emulator.admin.pages import Page
 from servicebus_emulator.admin.requests import Answer, Request
+from servicebus_emulator.admin.token_endpoint import token_pages
 from servicebus_emulator.amqp.arrival import ArrivalCounts, Door
 from servicebus_emulator.amqp.listener import Listener
 from servicebus_emulator.amqp.packets import lose_packets
@@ -24,7 +27,6 @@ from servicebus_emulator.engine.descriptions import AccessRight
 from servicebus_emulator.engine.errors import Unauthorized
 from servicebus_emulator.faults import FaultKind, Operation, refusal_of
 from servicebus_emulator.security.resources import resource_path
-from servicebus_emulator.security.token_endpoint import add_token_routes
 
 if TYPE_CHECKING:
     from servicebus_emulator.amqp.trouble import Trouble
@@ -51,7 +53,7 @@ def build_application(
 ) -> web.Application:
     """Build the administration API of one namespace, with the token endpoint and other pages beside it.
 
-    Pages are for everybody. A queue may have the path of a page: requests for entities carry ``api-version``,
+    A queue may have the path of a page: requests for entities carry ``api-version``,
     those for pages do not. The tokens that clients send along for the targets of forwarding
     (``ServiceBusSupplementaryAuthorization``) are not looked at.
 
@@ -75,18 +77,19 @@ def build_application(
             return _response(refusal(error.status, reason=str(error)))
         return _response(await _answer(administration, request=request))
 
-    def beside(page: Page) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    def beside(page: Page) -> Handler:
+        served = page.answer if page.public else guarded(page.answer, guard=guard)
+
         async def answer(request: web.Request) -> web.StreamResponse:
-            return await (administer(request) if "api-version" in request.query else page.answer(request))
+            return await (administer(request) if "api-version" in request.query else served(request))
 
         return answer
 
-    application = web.Application(client_max_size=_MAX_BODY, middlewares=[_bear_with_clients_that_leave])
-    for page in pages:
+    application = web.Application(client_max_size=_MAX_BODY)
+    for page in (*pages, *token_pages(guard.issuer)):
         application.router.add_route(page.method, page.path, beside(page))
     if trouble is not None:
         add_fault_routes(application.router, trouble=trouble, guard=guard)
-    add_token_routes(application.router, issuer=guard.issuer)
     application.router.add_route("*", "/{path:.*}", administer)
     return application
 
@@ -125,7 +128,9 @@ class AdminServer:
         door = Door(make=self.make_handler, tls=tls, seconds=patience.greeting_seconds, counts=self.counts)
         self._listener: Final = Listener(host, port=port, door=door)
         application = build_application(namespace, guard=guard, clock=clock, trouble=trouble, pages=pages)
-        self._runner: Final = web.AppRunner(application, access_log=None, shutdown_timeout=_SECONDS_TO_FINISH)
+        self._runner: Final = web.AppRunner(
+            application, access_log=None, logger=http_log, shutdown_timeout=_SECONDS_TO_FINISH
+        )
 
     @property
     def port(self) -> int:
@@ -168,19 +173,9 @@ class AdminServer:
 
 
 def _authorize(guard: Guard, *, request: web.Request) -> None:
-    path = resource_path(f"{request.host}{request.rel_url.raw_path}")
+    # Of the path alone: the client chooses the host, too.
+    path = resource_path(f"https://host{request.rel_url.raw_path}")
     guard.authorize(request.headers.get("Authorization"), path=path, rights=[AccessRight.MANAGE])
-
-
-@web.middleware
-async def _bear_with_clients_that_leave(
-    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-) -> web.StreamResponse:
-    try:
-        return await handler(request)
-    except ConnectionError:
-        # In the middle of its request: nobody hears this, and nothing here has failed.
-        return web.Response(status=HTTPStatus.BAD_REQUEST)
 
 
 async def _answer(administration: Administration, *, request: web.Request) -> Answer:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from servicebus_emulator.engine.entities import SubQueue
 
@@ -40,7 +39,8 @@ class Address:
     @classmethod
     def parse(cls, text: str) -> Address:
         """Take an address apart: a path, or a URL such as ``amqps://host:port/path`` of which the path counts."""
-        path = urlsplit(text).path if "://" in text else text
+        # Not by urlsplit, which raises at hosts that are none: what a client sends is at worst an unknown path.
+        path = text.partition("://")[2].partition("/")[2].partition("?")[0] if "://" in text else text
         path = path.strip("/")
         management = path.casefold().endswith(_MANAGEMENT)
         if management:

@@ -16,7 +16,7 @@ from servicebus_emulator.amqp.requests import Answer, AnswerEnd, Request, Reques
 from servicebus_emulator.amqp.session_wait import SessionWait
 from servicebus_emulator.amqp.spoiling import spoil_attach
 from servicebus_emulator.amqp.terms import grant, grant_session, grant_sizes, session_timeout, session_wanted
-from servicebus_emulator.engine.admission import batch_limit, link_obstacle, message_limit
+from servicebus_emulator.engine.admission import batch_limit, link_obstacle, message_limit, request_limit
 from servicebus_emulator.engine.entities import QueueEntity, SubQueue, SubscriptionEntity, TopicEntity
 from servicebus_emulator.engine.errors import EntityDisabled, OperationNotAllowed, OperationNotSupported
 from servicebus_emulator.faults import Operation
@@ -62,7 +62,7 @@ def _attach_cbs(connection: AmqpConnection, link: Link) -> LinkEnd:
 def _attach_management(connection: AmqpConnection, link: Link, *, address: Address) -> LinkEnd:
     connection.claims.hold(link, rights=MANAGEMENT_RIGHTS, path=address.resource)
     namespace = connection.broker.namespace
-    namespace.find(address.path)
+    limit = request_limit(namespace.find(address.path).description)
     node = f"{address.path.casefold()} {address.part.name}"
     grant(link)
     if link.is_sender:
@@ -74,7 +74,7 @@ def _attach_management(connection: AmqpConnection, link: Link, *, address: Addre
         return Management(namespace.find(address.path), part=address.part).carry_out(request)
 
     kind = (Operation.MANAGE, address.path)
-    return RequestEnd(connection, link, node=node, kind=kind, carry_out=manage, refusal=refuse_request)
+    return RequestEnd(connection, link, node=node, kind=kind, carry_out=manage, refusal=refuse_request, limit=limit)
 
 
 def _attach_intake(connection: AmqpConnection, link: Link, *, address: Address) -> LinkEnd:

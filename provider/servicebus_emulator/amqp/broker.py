@@ -3,7 +3,8 @@
 A turn (:meth:`Broker._turn`) runs once after any number of arrivals: time-outs take effect, receivers
 get what is waiting for them, one commit makes it all durable, then the answers are given and the bytes
 leave. So a batch, or many single sends at once, cost one transaction, and nobody hears of anything that
-a crash could take back.
+a crash could take back. In a namespace that keeps nothing each arrival has its turn at once: there is no
+transaction to share, and waiting for others costs a round of the event loop.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
 from servicebus_emulator.amqp.trouble import Breakable, Trouble
@@ -129,7 +130,9 @@ class Broker:
         self._clock = clock
         self._on_failure = on_failure
         self._loop = asyncio.get_running_loop()
+        self._at_once = not namespace.is_durable
         self._turn_due = False
+        self._in_arrival = False
         self._in_turn = False
         self._stopped = False
         self._timer: asyncio.TimerHandle | None = None
@@ -149,6 +152,7 @@ class Broker:
 
     def stop(self) -> None:
         """Make durable and answer what happened, close the connections and stop working."""
+        self._turn_due = True
         self._turn()
         self._stopped = True
         if self._timer is not None:
@@ -161,7 +165,21 @@ class Broker:
         """Have a turn run soon."""
         if not self._turn_due and not self._stopped:
             self._turn_due = True
-            self._loop.call_soon(self._turn)
+            if not (self._in_arrival and self._at_once):
+                self._loop.call_soon(self._turn)
+
+    def begin_arrival(self) -> None:
+        """Note that bytes of a client are being read."""
+        self._in_arrival = True
+
+    def end_arrival(self) -> None:
+        """Have the turn run that the bytes called for, if they did: at once where there is nothing to make durable.
+
+        Elsewhere it runs soon, as all others, since arrivals that share a turn share its commit.
+        """
+        self._in_arrival = False
+        if self._at_once and self._turn_due:
+            self._turn()
 
     def time_shifted(self) -> None:
         """Act at once on a clock that was put forward."""
@@ -254,9 +272,9 @@ class Broker:
     # A turn
 
     def _turn(self) -> None:
-        self._turn_due = False
-        if self._stopped:
+        if self._stopped or not self._turn_due:
             return
+        self._turn_due = False
         self._in_turn = True
         try:
             self._act()
@@ -313,16 +331,27 @@ class Broker:
         receivers = self._receivers.get(queue)
         if receivers is None:
             return
-        hungry = [receiver for receiver in receivers if receiver.demand > 0]
-        share = -(-queue.waiting_count() // max(1, len(hungry)))
-        for receiver in hungry:
-            waiting = share if receiver.hold is None else queue.waiting_count(hold=receiver.hold)
-            if waiting > 0:
-                receiver.give(min(waiting, receiver.demand))
+        if not queue.nothing_waits:
+            self._share_out(queue, receivers=receivers)
         for receiver in tuple(receivers):
             receiver.finish_drain()
         # Who was served first is served last the next time.
         receivers.rotate(-1)
+
+    def _share_out(self, queue: MessageQueue, *, receivers: Iterable[Receiver]) -> None:
+        hungry = [(receiver, demand) for receiver in receivers if (demand := receiver.demand) > 0]
+        if len(hungry) == 0:
+            return
+        share = -(-queue.waiting_count() // len(hungry))
+        gave = False
+        for receiver, demand in hungry:
+            waiting = queue.waiting_count(hold=receiver.hold)
+            if waiting > 0:
+                receiver.give(min(waiting if receiver.hold is not None else share, demand))
+                gave = gave or queue.waiting_count(hold=receiver.hold) < waiting
+        if gave and any(each.demand > 0 and queue.waiting_count(hold=each.hold) > 0 for each, _ in hungry):
+            # In the next turn: one receiver's share must not keep the others from theirs.
+            self.ask(queue)
 
     def _refuse_unusable(self, keys: frozenset[int]) -> None:
         for link in [link for link in self._links if link.entity.key in keys]:
@@ -332,15 +361,14 @@ class Broker:
 
     def _set_timer(self) -> None:
         due = self.namespace.next_due()
-        if due == self._timer_due:
+        if due is None or (self._timer_due is not None and self._timer_due <= due):
+            # A timer that is too early stays: waking once for nothing costs less than a new timer for each lock.
             return
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
         self._timer_due = due
-        if due is not None:
-            # A millisecond late rather than early: waking early would only mean waking twice.
-            self._timer = self.call_later(max(0, due - self._clock.now()) + 1, self._on_timer)
+        # A millisecond late rather than early: waking early would only mean waking twice.
+        self._timer = self.call_later(max(0, due - self._clock.now()) + 1, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None

@@ -93,7 +93,11 @@ class Claims:
         """
         if self._guard.open:
             return
-        self.require(rights, path=path)
+        try:
+            self.require(rights, path=path)
+        except BrokerError as error:
+            _log.warning("namespace %s: link refused: %s", self._namespace.name, error)
+            raise
         self._held[_identity(link)] = _Held(link, rights, path)
         self._namespace.remind(self)
 
@@ -114,7 +118,9 @@ class Claims:
         if len(self._held) == 0:
             return None
         now = self._guard.clock.now()
-        return min((grant.expires_at for grant in self._grants.values() if grant.expires_at > now), default=None)
+        ends = [grant.expires_at for grant in self._grants.values() if grant.expires_at > now]
+        # In the namespace's time: it may have been put forward, the time by which tokens are judged is not.
+        return self._namespace.now() + min(ends) - now if len(ends) > 0 else None
 
     def advance(self) -> None:
         """Detach the links that have lost their right."""
@@ -124,8 +130,9 @@ class Claims:
             self._connection.expel(held.link, error=self._guard.expired(held.path))
 
     def _end_of(self, held: _Held) -> int:
-        grants = self._over(held.path)
-        return max((grant.expires_at for grant in grants if not grant.rights.isdisjoint(held.rights)), default=0)
+        path = held.path.strip("/").casefold()
+        grants = [grant for grant in self._over(path) if grant.permits(held.rights, path=path, now=0)]
+        return max((grant.expires_at for grant in grants), default=0)
 
     def _over(self, path: str) -> list[Grant]:
         """Return the tokens that were brought for a resource, or for one around it."""

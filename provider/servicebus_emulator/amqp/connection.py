@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol, cast
 
 from cproton import ffi, lib
-from proton import Collector, Connection, Endpoint, Link, Session, Transport
+from proton import Collector, Connection, DataException, Endpoint, Link, Session, Transport
 
 from servicebus_emulator.amqp import proton
 from servicebus_emulator.amqp.broker import Broker
@@ -32,9 +32,16 @@ _CHANNEL_MAX: Final = 4999
 _SESSION_WINDOW: Final = 5000
 # A connection that was frozen has this long to be heard again before it counts as silent.
 _AFTER_A_FREEZE: Final = 5.0
+_UNREADABLE: Final = (UnicodeDecodeError, RecursionError, DataException)
 _DEFAULT_PATIENCE: Final = Patience()
 
 _log = logging.getLogger(__name__)
+
+
+class FrameUnreadable(BrokerError):  # noqa: N818 - a refusal is named for what was refused
+    """A frame holds what cannot be decoded."""
+
+    condition = "amqp:decode-error"
 
 
 class LinkEnd(Protocol):
@@ -132,7 +139,14 @@ class AmqpConnection(asyncio.Protocol):
             self._wire.arrived(data)
 
     def _feed(self, data: bytes) -> None:
-        view = memoryview(data)
+        self.broker.begin_arrival()
+        try:
+            self._read(memoryview(data))
+        finally:
+            self.broker.end_arrival()
+        self.flush()
+
+    def _read(self, view: memoryview) -> None:
         while len(view) > 0 and not self.closed:
             capacity = lib.pn_transport_capacity(self._raw_transport)
             if capacity <= 0:
@@ -141,7 +155,6 @@ class AmqpConnection(asyncio.Protocol):
             lib.pn_transport_push(self._raw_transport, ffi.from_buffer(view[:size]), size)
             view = view[size:]
             self._handle_events()
-        self.flush()
 
     def eof_received(self) -> bool:
         """Close: a client that sends no more is gone."""
@@ -169,8 +182,10 @@ class AmqpConnection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         """Go on handing out messages."""
-        if self._wire is not None and self._wire.frozen:
-            return
+        if self._wire is not None:
+            self._wire.heard()
+            if self._wire.frozen:
+                return
         self.congested = False
         for end in tuple(self._ends.values()):
             end.flowed()
@@ -194,6 +209,8 @@ class AmqpConnection(asyncio.Protocol):
             pending = lib.pn_transport_pending(transport)
         if pending < 0:
             wire.close()
+        elif self.congested:
+            wire.hear_if_heard()
 
     def frame(self) -> None:
         """Have Proton write the frames of what was answered so far.
@@ -318,6 +335,14 @@ class AmqpConnection(asyncio.Protocol):
         }
 
     def _handle_events(self) -> None:
+        try:
+            self._handle_each()
+        except _UNREADABLE as error:
+            # What Proton hands on it has not always decoded: names that are no UTF-8, maps without end.
+            _log.info("namespace %s: a frame cannot be read: %s", self.broker.namespace.name, type(error).__name__)
+            self.close_with(FrameUnreadable(f"a frame cannot be read: {type(error).__name__}"))
+
+    def _handle_each(self) -> None:
         collector, handlers = self._raw_collector, self._handlers
         event = lib.pn_collector_peek(collector)
         while event != ffi.NULL and not self.closed:

@@ -7,6 +7,7 @@ that values of any type, known or not, can be skipped, kept and put together aga
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from struct import Struct
 from typing import Final
 
@@ -52,7 +53,7 @@ _long = Struct(">Bq").pack
 _uint = Struct(">BI").pack
 _sizes = Struct(">BII").pack
 _size = Struct(">BI").pack
-_read_uint = Struct(">I").unpack_from
+_read_uint: Callable[[bytes, int], tuple[int]] = Struct(">I").unpack_from
 
 
 class MalformedValueError(ValueError):
@@ -71,7 +72,7 @@ def value_end(data: bytes, position: int) -> int:
         elif size == _ONE_BYTE_SIZE:
             end = position + 2 + data[position + 1]
         elif size == _FOUR_BYTE_SIZE:
-            end = position + 5 + int(_read_uint(data, position + 1)[0])
+            end = position + 5 + _read_uint(data, position + 1)[0]
         else:
             return _described_end(data, position)
     except (IndexError, struct.error):

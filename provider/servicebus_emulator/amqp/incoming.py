@@ -8,7 +8,6 @@ Messages of one sender are much alike: what was read of those parts that do not 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Final, TypeVar
 
 from servicebus_emulator.amqp.encoding import (
@@ -68,10 +67,20 @@ _LONGEST_REMEMBERED: Final = 256
 R = TypeVar("R")
 
 
-def _remembered(read: Callable[[bytes], R]) -> Callable[[bytes], R]:
-    """Have what a part of a message says remembered, if it is short; parts that are all different cost little more."""
-    remembering = lru_cache(maxsize=_REMEMBERED)(read)
-    return lambda data: remembering(data) if len(data) <= _LONGEST_REMEMBERED else read(data)
+class _Memory(dict[bytes, R]):
+    """What parts of messages say, by their bytes; what is long, or all different, is not kept for long."""
+
+    def __init__(self, read: Callable[[bytes], R]) -> None:
+        super().__init__()
+        self._read = read
+
+    def __missing__(self, data: bytes) -> R:
+        found = self._read(data)
+        if len(data) <= _LONGEST_REMEMBERED:
+            if len(self) >= _REMEMBERED:
+                self.clear()
+            self[data] = found
+        return found
 
 
 def read_transfer(data: bytes, *, new_id: Callable[[], str]) -> list[Content]:
@@ -144,9 +153,9 @@ def _read(data: bytes, found: list[Section], new_id: Callable[[], str]) -> Conte
                 kept = start if named else end
             break
         if code == _HEADER:
-            header, time_to_live = _read_header(data[value:end])
+            header, time_to_live = _HEADERS_READ[data[value:end]]
         elif code == _ANNOTATIONS:
-            annotations, annotation_count, scheduled_for = _read_annotations(data[value:end])
+            annotations, annotation_count, scheduled_for = _ANNOTATIONS_READ[data[value:end]]
     encoded = data[kept:] if named else _with_message_id(properties, message_id=new_id()) + data[kept:]
     # Not by keyword: that would take as long as all that was read.
     return Content(header, annotations, annotation_count, encoded, time_to_live, scheduled_for, session_id, ping)
@@ -160,13 +169,12 @@ def _read_properties(data: bytes) -> tuple[bool, str | None, bool]:
         announced, first = len(compound_items(data)), _FIRST_OF_LONG
         if announced == 0:
             return False, None, False
-    count, session_id, ping = _read_others(data[value_end(data, first) :])
+    count, session_id, ping = _FIELDS_READ[data[value_end(data, first) :]]
     if count + 1 != announced:
         raise MalformedValueError(f"the properties announce {announced} fields and hold {count + 1}")
     return data[first] != _NULL, session_id, ping
 
 
-@_remembered
 def _read_others(data: bytes) -> tuple[int, str | None, bool]:
     """Return how many fields follow the message id, and of these the session id, and whether the message is a ping."""
     fields = encoded_items(data, 0)
@@ -174,14 +182,12 @@ def _read_others(data: bytes) -> tuple[int, str | None, bool]:
     return len(fields), session_id, len(fields) > _CONTENT_TYPE and fields[_CONTENT_TYPE][2:] == PING_CONTENT_TYPE
 
 
-@_remembered
 def _read_header(data: bytes) -> tuple[bytes, int | None]:
     fields = compound_items(data)[:_HEADER_FIELDS_KEPT]
     fields += [NULL] * (_HEADER_FIELDS_KEPT - len(fields))
     return b"".join(fields), _within_calendar(decode_integer(fields[_TIME_TO_LIVE]))
 
 
-@_remembered
 def _read_annotations(data: bytes) -> tuple[bytes, int, int | None]:
     items = compound_items(data)
     if len(items) % 2 != 0:
@@ -196,6 +202,11 @@ def _read_annotations(data: bytes) -> tuple[bytes, int, int | None]:
             scheduled_for = _within_calendar(decode_integer(value))
         kept += (key, value)
     return b"".join(kept), len(kept), scheduled_for
+
+
+_HEADERS_READ: Final = _Memory(_read_header)
+_ANNOTATIONS_READ: Final = _Memory(_read_annotations)
+_FIELDS_READ: Final = _Memory(_read_others)
 
 
 def _within_calendar(milliseconds: int | None) -> int | None:

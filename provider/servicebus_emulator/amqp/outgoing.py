@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from struct import Struct
+
 from servicebus_emulator.amqp.encoding import (
     NULL,
     compound_items,
     decode_text,
     encode_compound,
-    encode_long,
     encode_string,
     encode_symbol,
     encode_timestamp,
@@ -23,11 +24,16 @@ _HEADER = b"\x00\x53\x70"
 _ANNOTATIONS = b"\x00\x53\x72"
 _APPLICATION_PROPERTIES = b"\x00\x53\x74"
 _NO_HEADER = NULL * 4
+_HEADER_FIELDS = 5
 _INT = 0x71
 
-_NUMBER = encode_symbol("x-opt-sequence-number")
-_ENQUEUED = encode_symbol("x-opt-enqueued-time")
-_ORIGIN = encode_symbol("x-opt-enqueue-sequence-number")
+# What every message bears, each with the constructor of its value: a long, a timestamp, a long.
+_NUMBER = encode_symbol("x-opt-sequence-number") + b"\x81"
+_ENQUEUED = encode_symbol("x-opt-enqueued-time") + b"\x83"
+_ORIGIN = encode_symbol("x-opt-enqueue-sequence-number") + b"\x81"
+_MARKS_AT_LEAST = 6
+_pack_marks = Struct(f">{len(_NUMBER)}sq{len(_ENQUEUED)}sq{len(_ORIGIN)}sq").pack
+
 _LOCKED_UNTIL = encode_symbol("x-opt-locked-until")
 _DIED_IN = encode_symbol("x-opt-deadletter-source")
 _STATE = encode_symbol("x-opt-message-state")
@@ -42,36 +48,27 @@ def encode_delivery(message: Message) -> bytes:
     The header keeps the sender's durable, priority and ttl; the annotations keep the sender's own;
     everything from the properties on is what was sent, but for the reason of a dead letter.
     """
-    content = message.content
+    content, lock, mark = message.content, message.lock, message.dead_letter
     header = (content.header or _NO_HEADER) + encode_uint(message.delivery_count)
-    marks = [
-        content.annotations,
-        _NUMBER,
-        encode_long(message.number),
-        _ENQUEUED,
-        encode_timestamp(message.enqueued_at),
-        _ORIGIN,
-        encode_long(message.origin),
-    ]
-    count = content.annotation_count + 6
-    if message.lock is not None:
-        marks += (_LOCKED_UNTIL, encode_timestamp(message.lock.until))
+    count = content.annotation_count + _MARKS_AT_LEAST
+    marks = content.annotations + _pack_marks(
+        _NUMBER, message.number, _ENQUEUED, message.enqueued_at, _ORIGIN, message.origin
+    )
+    if lock is not None:
+        marks += _LOCKED_UNTIL + encode_timestamp(lock.until)
         count += 2
     if message.state is not MessageState.ACTIVE:
-        marks += (_STATE, bytes((_INT, 0, 0, 0, message.state)))
+        marks += _STATE + bytes((_INT, 0, 0, 0, message.state))
         count += 2
     if message.died_in is not None:
-        marks += (_DIED_IN, encode_string(message.died_in))
+        marks += _DIED_IN + encode_string(message.died_in)
         count += 2
-    mark = message.dead_letter
-    return b"".join(
-        (
-            _HEADER,
-            encode_compound(_LIST, body=header, count=5),
-            _ANNOTATIONS,
-            encode_compound(_MAP, body=b"".join(marks), count=count),
-            content.sections if mark is None else _with_dead_letter_mark(content.sections, mark=mark),
-        )
+    return (
+        _HEADER
+        + encode_compound(_LIST, body=header, count=_HEADER_FIELDS)
+        + _ANNOTATIONS
+        + encode_compound(_MAP, body=marks, count=count)
+        + (content.sections if mark is None else _with_dead_letter_mark(content.sections, mark=mark))
     )
 
 

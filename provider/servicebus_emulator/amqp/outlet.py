@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Final
-from uuid import uuid4
 
 from servicebus_emulator.amqp import proton
 from servicebus_emulator.amqp.outgoing import encode_delivery
@@ -20,6 +20,8 @@ from servicebus_emulator.engine.errors import (
 from servicebus_emulator.faults import FaultKind, Operation
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from proton import Link
 
     from servicebus_emulator.amqp.connection import AmqpConnection
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 __all__ = ["Outlet"]
 
 _PER_TURN: Final = 500
+_BYTES_PER_TURN: Final = 4 * 1024 * 1024
+_TAG_BYTES: Final = 16
 _REASON: Final = "DeadLetterReason"
 _DESCRIPTION: Final = "DeadLetterErrorDescription"
 
@@ -62,7 +66,9 @@ class Outlet:
         self._link = link
         self._handle = link._impl  # noqa: SLF001 - the only door from Proton's wrapper to what it wraps
         self._settled = settled
+        self._tags = count(1)
         self._open = True
+        self._answering: set[int] = set()
         self._broker.add_receiver(self)
 
     @property
@@ -70,7 +76,7 @@ class Outlet:
         """How many messages the client is ready to take now."""
         if not self._open or self._connection.congested:
             return 0
-        return min(proton.credit(self._handle), _PER_TURN)
+        return min(proton.credit(self._handle), _PER_TURN, self._most_per_turn())
 
     def give(self, limit: int) -> None:
         """Take up to `limit` messages from the queue and send them."""
@@ -83,14 +89,27 @@ class Outlet:
             self.refuse(error)
             return
         for message in messages:
-            tag = uuid4().bytes if message.lock is None else message.lock.token
+            tag = next(self._tags).to_bytes(_TAG_BYTES, "big") if message.lock is None else message.lock.token
             proton.send(self._handle, tag=tag, data=encode_delivery(message), settled=self._settled)
         if len(messages) > 0:
             self._broker.mark_dirty(self._connection)
+            if self.queue.waiting_count(hold=self.hold) > 0:
+                # A client that does not read what it is sent gets no more of it than one turn gives.
+                self._broker.ask(self.queue)
+
+    def _most_per_turn(self) -> int:
+        """Return how many messages fit into what a connection is given at once."""
+        stored = self.queue.active_count
+        return _BYTES_PER_TURN if stored == 0 else 1 + _BYTES_PER_TURN * stored // (self.queue.size_in_bytes + 1)
 
     def finish_drain(self) -> None:
         """Answer a drain, now that what was waiting has been sent."""
-        if self._open and not self._connection.congested and proton.drained(self._handle):
+        if not self._open or self._connection.congested:
+            return
+        if proton.credit(self._handle) > 0 and self.queue.waiting_count(hold=self.hold) > 0:
+            # There was more than one turn gives; the next one goes on.
+            return
+        if proton.drained(self._handle):
             self._broker.mark_dirty(self._connection)
 
     def opened(self) -> None:
@@ -107,6 +126,11 @@ class Outlet:
         state = proton.outcome(delivery)
         if state == 0 and not proton.settled_by_peer(delivery):
             return
+        key = proton.identity(delivery)
+        if key in self._answering:
+            # Settled twice in one breath: the first answer frees what the second would be given on.
+            return
+        self._answering.add(key)
         # What a client gives back as it closes is no settlement that anybody asked for.
         asked_for = state in {proton.ACCEPTED, proton.MODIFIED, proton.REJECTED}
         path = self.entity.description.path
@@ -115,6 +139,10 @@ class Outlet:
             self._broker.answer(self._connection, self._settle(delivery, state=state))
         else:
             self._spoil(struck, delivery, state=state)
+
+    def _answered(self, key: int, answer: Callable[[], None]) -> None:
+        self._answering.discard(key)
+        answer()
 
     def closed(self) -> None:
         """Forget the link. A session is freed; single messages stay locked until their lock expires."""
@@ -136,10 +164,11 @@ class Outlet:
 
     def _settle(self, delivery: proton.Handle, *, state: int) -> partial[None]:
         try:
-            return self._carry_out(delivery, state=state)
+            answer = self._carry_out(delivery, state=state)
         except BrokerError as error:
             self._broker.note_refusal(error)
-            return partial(proton.reject, delivery, error=error)
+            answer = partial(proton.reject, delivery, error=error)
+        return partial(self._answered, proton.identity(delivery), answer)
 
     def _spoil(self, struck: Armed, delivery: proton.Handle, *, state: int) -> None:
         carry_out = partial(self._settle, delivery, state=state)
@@ -147,13 +176,16 @@ class Outlet:
             # The message comes again, as after a lock that expired.
             with suppress(MessageLockLost):
                 self.queue.abandon(proton.delivery_tag(delivery))
-            carry_out = partial(partial, proton.settle, delivery, state=state)
+            settle = partial(proton.settle, delivery, state=state)
+            carry_out = partial(partial, self._answered, proton.identity(delivery), settle)
         spoil(
             struck,
             connection=self._connection,
             link=self._link,
             carry_out=carry_out,
-            refuse=lambda error: partial(proton.reject, delivery, error=error),
+            refuse=lambda error: partial(
+                self._answered, proton.identity(delivery), partial(proton.reject, delivery, error=error)
+            ),
             is_open=lambda: self._open,
         )
 

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from servicebus_emulator.amqp import proton
+from servicebus_emulator.amqp.assembly import Assembly
 from servicebus_emulator.amqp.encoding import NULL, MalformedValueError, compound_items, decode_text, encode_compound
 from servicebus_emulator.amqp.sections import Code, sections
 from servicebus_emulator.amqp.spoiling import spoil
 from servicebus_emulator.amqp.values import Value, decode, encode
-from servicebus_emulator.engine.errors import BrokerError, InvalidArgument
+from servicebus_emulator.engine.errors import BrokerError, InvalidArgument, MessageTooLarge
 
 if TYPE_CHECKING:
     from proton import Link
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Answer", "AnswerEnd", "Request", "RequestEnd", "read_request"]
 
 _CREDIT: Final = 100
+_MOST_OF_A_REQUEST: Final = 2 * 1024 * 1024
 _LIST: Final = 0xC0
 _MESSAGE_ID: Final = 0
 _REPLY_TO: Final = 4
@@ -86,13 +88,14 @@ def read_request(data: bytes) -> Request:
                 properties = decode(value)
             elif code == Code.VALUE:
                 body = decode(value)
+        reply_to = decode_text(fields[_REPLY_TO]) if len(fields) > _REPLY_TO else None
     except MalformedValueError as error:
         raise InvalidArgument(f"a request of {len(data)} bytes cannot be read: {error}") from error
     if not isinstance(properties, dict):
         raise InvalidArgument("the application properties of a request are no map")
     return Request(
         message_id=fields[_MESSAGE_ID] if len(fields) > _MESSAGE_ID else NULL,
-        reply_to=decode_text(fields[_REPLY_TO]) if len(fields) > _REPLY_TO else None,
+        reply_to=reply_to,
         properties=properties,
         body=body,
     )
@@ -132,6 +135,7 @@ class RequestEnd:
     :param node: the node's address; answers go to the client's links from the same node.
     :param kind: what requests are to faults: the operation, and the path of the entity they are about.
     :param carry_out: carries out a request; what it raises becomes an answer by `refusal`.
+    :param limit: how large a request may be, in bytes.
     """
 
     def __init__(
@@ -143,6 +147,7 @@ class RequestEnd:
         kind: tuple[Operation, str | None],
         carry_out: Callable[[Request], Answer],
         refusal: Callable[[BrokerError], Answer],
+        limit: int = _MOST_OF_A_REQUEST,
     ) -> None:
         self._connection = connection
         self._node = node
@@ -152,6 +157,7 @@ class RequestEnd:
         self._carry_out = carry_out
         self._refusal = refusal
         self._handle = link._impl  # noqa: SLF001 - the only door from Proton's wrapper to what it wraps
+        self._assembly = Assembly(self._handle, limit=limit)
 
     def opened(self) -> None:
         """Let the client send."""
@@ -166,15 +172,14 @@ class RequestEnd:
 
     def delivered(self, delivery: proton.Handle) -> None:
         """Carry out a request; answer it once what it did is durable."""
-        if not proton.is_complete(delivery):
-            return
-        data = proton.read(self._handle, delivery)
-        proton.advance(self._handle)
-        proton.add_credit(self._handle, 1)
         broker = self._connection.broker
+        taken = self._assembly.take(delivery)
+        if taken is None:
+            return
+        data, size = taken
         try:
-            request = read_request(data)
-        except InvalidArgument as error:
+            request = self._read(data, size=size)
+        except BrokerError as error:
             broker.answer(self._connection, partial(proton.reject, delivery, error=error))
             return
         operation, entity = self._kind
@@ -190,6 +195,12 @@ class RequestEnd:
             refuse=lambda error: self._replying(delivery, request, self._refusal(error)),
             is_open=lambda: self._open,
         )
+
+    def _read(self, data: bytes, *, size: int) -> Request:
+        limit = self._assembly.limit
+        if size > limit:
+            raise MessageTooLarge(f"a request of {size} bytes was sent to {self._node!r}; allowed: {limit} bytes")
+        return read_request(data)
 
     def _carried_out(self, delivery: proton.Handle, request: Request) -> Callable[[], None]:
         try:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Wire", "departure"]
 
 _GOODBYE_SECONDS: Final = 10.0
+_UNREAD_ANSWERS: Final = 16 * 1024 * 1024
 
 
 def departure(*, now: float, last: float, size: int, pace: Pace) -> float:
@@ -47,11 +48,14 @@ class Wire:
         self._leaving: deque[tuple[float, bytes]] = deque()
         self._arriving: bytes | None = None
         self._closing = False
+        self._deaf = False
         self._last = 0.0
         self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
 
     def write(self, data: bytes) -> None:
-        """Send bytes, now or when they are due."""
+        """Send bytes, now or when they are due; none once the peer is gone."""
+        if self._transport.is_closing():
+            return
         if self._pace is None and not self.frozen and len(self._leaving) == 0:
             self._transport.write(data)
             return
@@ -77,6 +81,22 @@ class Wire:
         self._arriving = data
         self._transport.pause_reading()
         self._later(self._loop.time() + len(data) / self._pace.bytes_per_second, self._take_in)
+
+    def hear_if_heard(self) -> None:
+        """Read no more from a peer that reads nothing of what it is told, until it does.
+
+        Otherwise its answers would pile up here without end. Below the limit it may still be busy writing.
+        """
+        if not self._deaf and self._transport.get_write_buffer_size() > _UNREAD_ANSWERS:
+            self._deaf = True
+            self._transport.pause_reading()
+
+    def heard(self) -> None:
+        """Note that the peer has read what it was told."""
+        if self._deaf:
+            self._deaf = False
+            if self._arriving is None:
+                self._go_on_reading()
 
     def set_pace(self, pace: Pace | None) -> None:
         """Let bytes go at another pace. What is on its way keeps its time; without any pace it arrives at once."""
@@ -152,7 +172,7 @@ class Wire:
 
     def _go_on_reading(self) -> None:
         # What was fed may have closed or frozen the connection.
-        if not self.frozen and not self._transport.is_closing():
+        if not self.frozen and not self._deaf and not self._transport.is_closing():
             self._transport.resume_reading()
 
     def _later(self, due: float, action: Callable[[], None]) -> None:

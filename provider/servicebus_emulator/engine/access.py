@@ -172,7 +172,7 @@ class AccessRules:
         made = new_key(self._context.random_bytes) if value is None else value
         changed = (
             replace(rule, primary_key=made, modified=self._now())
-            if key is Key.PRIMARY
+            if key == Key.PRIMARY
             else replace(rule, secondary_key=made, modified=self._now())
         )
         self._save(changed, path=path)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeVar
 
 from servicebus_emulator.engine.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
 from servicebus_emulator.engine.errors import (
@@ -14,9 +16,19 @@ from servicebus_emulator.engine.errors import (
 )
 from servicebus_emulator.engine.message import Content, total_size
 
-__all__ = ["admit", "batch_limit", "check_size", "link_obstacle", "message_limit", "receive_obstacle"]
+__all__ = [
+    "admit",
+    "batch_limit",
+    "check_size",
+    "enlarged",
+    "link_obstacle",
+    "message_limit",
+    "receive_obstacle",
+    "request_limit",
+]
 
 _KILOBYTE = 1024
+_Described = TypeVar("_Described", QueueDescription, TopicDescription)
 _MEGABYTE = 1024 * 1024
 
 
@@ -28,6 +40,19 @@ def message_limit(description: QueueDescription | TopicDescription) -> int:
 def batch_limit(description: QueueDescription | TopicDescription) -> int:
     """Return how large an encoded batch may be, in bytes: 1 MB at most, however large a single message may be."""
     return min(message_limit(description), _MEGABYTE)
+
+
+def request_limit(description: QueueDescription | TopicDescription | SubscriptionDescription) -> int:
+    """Return how large a request about an entity may be, in bytes: one may schedule its largest message or batch."""
+    largest = 0 if isinstance(description, SubscriptionDescription) else message_limit(description)
+    return max(largest, _MEGABYTE) + _MEGABYTE
+
+
+def enlarged(description: _Described, *, kilobytes: int) -> _Described:
+    """Return the description of an entity that takes messages of at least so many kilobytes."""
+    if description.max_message_size_in_kilobytes >= kilobytes:
+        return description
+    return replace(description, max_message_size_in_kilobytes=kilobytes)
 
 
 def check_size(size: int, *, messages: int, description: QueueDescription | TopicDescription) -> None:

@@ -49,13 +49,13 @@ class Agenda(Generic[Key]):
 
     def next_due(self) -> int | None:
         """Return when the next key is due, or None when there is none."""
-        while len(self._times) > 0:
+        while self._times:
             due = self._times[0]
             keys = self._at[due]
-            while len(keys) > 0 and self._due.get(keys[-1]) != due:
+            while keys and self._due.get(keys[-1]) != due:
                 keys.pop()
                 self._entries -= 1
-            if len(keys) > 0:
+            if keys:
                 return due
             del self._at[heappop(self._times)]
         return None
@@ -63,7 +63,7 @@ class Agenda(Generic[Key]):
     def pop_due(self, now: int) -> list[Key]:
         """Remove and return the keys due at `now` or before, earliest first."""
         popped: list[Key] = []
-        while len(self._times) > 0 and self._times[0] <= now:
+        while self._times and self._times[0] <= now:
             due = heappop(self._times)
             keys = self._at.pop(due)
             self._entries -= len(keys)

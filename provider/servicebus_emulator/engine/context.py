@@ -50,12 +50,12 @@ class Sequence:
         """Return a new number, one higher than the last."""
         return self.take(1)[0]
 
-    def take(self, count: int) -> range:
+    def take(self, count: int) -> list[int]:
         """Return that many new numbers."""
         first = self.last + 1
         self.last += count
         self.touch()
-        return range(first, first + count)
+        return list(range(first, first + count))
 
     def touch(self) -> None:
         """Note that the entity is in use."""

@@ -29,8 +29,7 @@ class Timed(Protocol):
 class Happened:
     """Effects since they were last taken.
 
-    :ivar changed: queues and topics that were touched: receivers may be waiting for what they hold now,
-        and the time at which they next need attention may have changed.
+    :ivar changed: queues and topics that were touched: receivers may be waiting for what they hold now.
     :ivar gone: entities that were deleted, or whose status changed, by key.
     :ivar lost: sessions whose lock expired under their receiver.
     """
@@ -43,20 +42,32 @@ class Happened:
 class Effects:
     """Collects effects until they are taken; calls `on_first` when the first one is noted."""
 
-    __slots__ = ("_changed", "_gone", "_lost", "_quiet", "on_first")
+    __slots__ = ("_changed", "_gone", "_lost", "_quiet", "_retimed", "on_first")
 
     def __init__(self) -> None:
         self._changed: set[Timed] = set()
+        self._retimed: set[Timed] = set()
         self._gone: set[int] = set()
         self._lost: list[SessionHold] = []
         self._quiet = True
         self.on_first: Callable[[], None] | None = None
 
     def changed(self, queue: Timed) -> None:
-        """Note that a queue was touched."""
+        """Note that a queue was touched, such that there may be more to receive."""
         self._changed.add(queue)
+        self._retimed.add(queue)
         if self._quiet:
             self._announce()
+
+    def retimed(self, queue: Timed) -> None:
+        """Note that only the time may have changed at which a queue next needs attention."""
+        self._retimed.add(queue)
+
+    def take_retimed(self) -> frozenset[Timed]:
+        """Return what was touched in any way since the last call, and forget it."""
+        retimed = frozenset(self._retimed)
+        self._retimed.clear()
+        return retimed
 
     def gone(self, entity: int) -> None:
         """Note that an entity was deleted or changed its status."""

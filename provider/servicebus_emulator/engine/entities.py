@@ -177,6 +177,8 @@ class QueueEntity(_Receivable):
         now = self._context.clock.now()
         ready = [each for each in taken_in if each.scheduled_for is None or each.scheduled_for <= now]
         self.main.add_all(ready, numbers=self.sequence.take(len(ready)))
+        if len(ready) == len(taken_in):
+            return
         for content in taken_in:
             if content.scheduled_for is not None and content.scheduled_for > now:
                 self.main.schedule(content, due=content.scheduled_for)

@@ -58,6 +58,11 @@ class Journal(Protocol):
     Nothing is durable before :meth:`commit` has returned; a commit is all or nothing.
     """
 
+    @property
+    def is_durable(self) -> bool:
+        """Whether anything outlasts the process."""
+        ...
+
     def add(self, queue: int, message: Message) -> None:
         """Note a new message of a queue."""
         ...
@@ -116,6 +121,8 @@ class Journal(Protocol):
 
 class MemoryJournal:
     """The journal of a namespace that lives in memory only: it keeps nothing."""
+
+    is_durable = False
 
     def add(self, queue: int, message: Message) -> None:
         """Keep nothing."""

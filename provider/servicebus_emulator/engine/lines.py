@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from collections.abc import Sequence
 from heapq import heapify, heappop, heappush
 
 __all__ = ["Line", "SessionLines"]
@@ -31,15 +32,15 @@ class Line:
         else:
             heappush(self._returned, number)
 
-    def extend(self, numbers: range) -> None:
-        """Let new messages wait, whose numbers are higher than all before."""
+    def extend(self, numbers: Sequence[int]) -> None:
+        """Let new messages wait, whose numbers ascend and are higher than all before."""
         self._arrived.extend(numbers)
 
     def pop(self) -> int | None:
         """Remove and return the first number, or None when nothing waits."""
         arrived, returned = self._arrived, self._returned
-        while len(arrived) > 0 or len(returned) > 0:
-            comes_back = len(returned) > 0 and (len(arrived) == 0 or returned[0] < arrived[0])
+        while arrived or returned:
+            comes_back = returned and (not arrived or returned[0] < arrived[0])
             number = heappop(returned) if comes_back else arrived.popleft()
             if number not in self._gone:
                 return number
@@ -69,6 +70,11 @@ class SessionLines:
 
     def __len__(self) -> int:
         return sum(len(line) for line in self._lines.values())
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no message of any session waits."""
+        return len(self._lines) == 0
 
     def waiting(self, session_id: str) -> int:
         """Return how many messages of the session wait."""

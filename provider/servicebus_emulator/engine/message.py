@@ -51,7 +51,7 @@ class Content(NamedTuple):
 def total_size(contents: Iterable[Content]) -> int:
     """Return how many bytes several messages count against the entity's quota."""
     # By position, since it runs for each message that arrives, and names would double what it takes.
-    return sum([len(header) + len(own) + len(sections) for header, own, _, sections, *_ in contents])
+    return sum([len(header) + len(own) + len(sections) for header, own, _, sections, _, _, _, _ in contents])
 
 
 class DeadLetterMark(NamedTuple):

@@ -9,6 +9,7 @@ from itertools import count
 from operator import attrgetter
 
 from servicebus_emulator.engine.access import AccessRules
+from servicebus_emulator.engine.admission import enlarged
 from servicebus_emulator.engine.agenda import Agenda
 from servicebus_emulator.engine.clock import Clock, SystemClock
 from servicebus_emulator.engine.context import Context
@@ -54,6 +55,8 @@ class Namespace(Directory):
     :param codec: reads and changes the properties of messages; without one, rules can let pass all or none.
     :param deliver_pings: whether a ping is a message like any other; by default it is accepted and never
         delivered, as the documentation of paired namespaces says of the service.
+    :param least_message_kilobytes: what each queue and topic takes at least, whatever its description asks for: 256
+        are the service's Standard tier, 1024 its Premium tier ("Service Bus quotas", Microsoft Learn).
     """
 
     def __init__(
@@ -67,6 +70,7 @@ class Namespace(Directory):
         random_bytes: Callable[[int], bytes] = os.urandom,
         codec: PropertyCodec | None = None,
         deliver_pings: bool = False,
+        least_message_kilobytes: int = 1,
     ) -> None:
         remembered = Snapshot() if snapshot is None else snapshot
         self._effects = Effects()
@@ -81,6 +85,7 @@ class Namespace(Directory):
             deliver_pings=deliver_pings,
         )
         super().__init__(name, context=context)
+        self.least_message_kilobytes = least_message_kilobytes
         self._agenda: Agenda[Timed] = Agenda()
         self._keys = count(max((record.key for record in remembered.entities), default=0) + 1)
         self._forwarder = Forwarder(self.find, clock=self._context.clock)
@@ -107,6 +112,7 @@ class Namespace(Directory):
         :raises EntityExists: when a queue or topic has the path.
         :raises InvalidArgument: when it forwards to what does not exist.
         """
+        description = enlarged(description, kilobytes=self.least_message_kilobytes)
         self._check_free(description.path)
         self._forwarder.check(description, before=None)
         self._start(self._adopt(self._new_record(description)))
@@ -117,6 +123,7 @@ class Namespace(Directory):
 
         :raises EntityExists: when a queue or topic has the path.
         """
+        description = enlarged(description, kilobytes=self.least_message_kilobytes)
         self._check_free(description.path)
         self._start(self._adopt(self._new_record(description)))
         return description
@@ -146,6 +153,7 @@ class Namespace(Directory):
         :raises InvalidArgument: when a field differs that is fixed at creation, or it is to forward to what
             does not exist.
         """
+        description = enlarged(description, kilobytes=self.least_message_kilobytes)
         entity = self._queue(description.path)
         _check_change(entity.description, proposed=description)
         self._forwarder.check(description, before=entity.description)
@@ -160,6 +168,7 @@ class Namespace(Directory):
         :raises EntityNotFound: when there is no such topic.
         :raises InvalidArgument: when a field differs that is fixed at creation.
         """
+        description = enlarged(description, kilobytes=self.least_message_kilobytes)
         entity = self._topic(description.path)
         _check_change(entity.description, proposed=description)
         entity.describe(description)
@@ -252,9 +261,14 @@ class Namespace(Directory):
 
         :raises JournalError: when a deletion cannot be made durable.
         """
+        self._refresh_agenda()
         for timed in self._agenda.pop_due(self._context.clock.now()):
             timed.advance()
             self._effects.changed(timed)
+
+    def now(self) -> int:
+        """Return what time it is in the namespace, in milliseconds since 1970."""
+        return self._context.clock.now()
 
     def remind(self, timed: Timed) -> None:
         """Have something looked after that is no entity: it is advanced when it says that it is due."""
@@ -262,7 +276,13 @@ class Namespace(Directory):
 
     def next_due(self) -> int | None:
         """Return when :meth:`advance` next has something to do (milliseconds since 1970), or None."""
+        self._refresh_agenda()
         return self._agenda.next_due()
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether :meth:`commit` does anything."""
+        return self._context.journal.is_durable
 
     def commit(self) -> None:
         """Make durable what happened so far.
@@ -277,16 +297,17 @@ class Namespace(Directory):
 
     def take_effects(self) -> Happened:
         """Return what happened since the last call."""
-        happened = self._effects.take()
-        for timed in happened.changed:
+        return self._effects.take()
+
+    # Steps
+
+    def _refresh_agenda(self) -> None:
+        for timed in self._effects.take_retimed():
             due = timed.next_due()
             if due is None:
                 self._agenda.discard(timed)
             else:
                 self._agenda.set(timed, due)
-        return happened
-
-    # Steps
 
     def _start(self, entity: AnyEntity) -> None:
         self.idle.watch(entity)

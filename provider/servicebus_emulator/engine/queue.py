@@ -121,7 +121,7 @@ class MessageQueue(Stock):
         until = self._context.clock.now() + self.settings.lock_duration
         message.lock = lock._replace(until=until)
         self._lock_expiry.set(token, until)
-        self._context.effects.changed(self)
+        self._context.effects.retimed(self)
         return until
 
     # How messages are settled; each of these raises MessageLockLost when the lock is over
@@ -192,7 +192,7 @@ class MessageQueue(Stock):
         self.advance()
         hold = self._sessions.held(session_id)
         self._sessions.extend(hold, until=self._context.clock.now() + self.settings.lock_duration)
-        self._context.effects.changed(self)
+        self._context.effects.retimed(self)
         return hold.until
 
     def close_session(self, hold: SessionHold) -> None:
@@ -219,7 +219,7 @@ class MessageQueue(Stock):
         now = self._context.clock.now()
         self._sessions.set_state(session_id, state, at=now)
         self._context.journal.set_session_state(self.key, session_id, state, at=now)
-        self._context.effects.changed(self)
+        self._context.effects.retimed(self)
 
     def restore_session_state(self, session_id: str, state: bytes, *, at: int) -> None:
         """Take back a session's state after a restart."""
@@ -249,8 +249,9 @@ class MessageQueue(Stock):
         due = self.next_due()
         if due is None or due > now:
             return
-        for message in self._schedule.activate(now):
-            self._start_life(message, time_to_live=message.content.time_to_live)
+        activated = self._schedule.activate(now)
+        self._start_lives(activated)
+        for message in activated:
             self._wait(message)
         for token in self._lock_expiry.pop_due(now):
             self.tally.locks_lost += 1
@@ -291,7 +292,7 @@ class MessageQueue(Stock):
             self._lock_expiry.set_all(tokens, until)
         else:
             hold.tokens.update(tokens)
-        self._context.effects.changed(self)
+        self._context.effects.retimed(self)
 
     def _holding(self, token: bytes) -> tuple[Message, Lock]:
         message = self._locked.get(token)
@@ -306,7 +307,7 @@ class MessageQueue(Stock):
         self._lock_expiry.discard(token)
         if lock.session_id is not None:
             self._sessions.held(lock.session_id).tokens.discard(token)
-        self._context.effects.changed(self)
+        self._context.effects.retimed(self)
         return message
 
     def _give_back(self, message: Message, *, counted: bool) -> None:

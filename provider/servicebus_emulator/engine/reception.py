@@ -56,9 +56,7 @@ class Reception:
         if self.history is not None:
             self.history.remember(fresh)
             self.duplicates += len(contents) - len(fresh)
-        if self._deliver_pings or not any(content.ping for content in fresh):
-            return fresh
-        return [content for content in fresh if not content.ping]
+        return fresh if self._deliver_pings else [content for content in fresh if not content.ping]
 
 
 def number_each(

@@ -36,12 +36,11 @@ class Shelf:
         self._by_number[number] = message
         self.size_in_bytes += message.content.size
 
-    def extend(self, messages: Sequence[Message], *, size_in_bytes: int) -> None:
-        """Take in messages with ascending numbers, higher than all that have been on this shelf before.
+    def extend(self, messages: Sequence[Message], *, numbers: Sequence[int], size_in_bytes: int) -> None:
+        """Take in messages by their numbers, which ascend and are higher than all that have been on this shelf before.
 
         :param size_in_bytes: of all of them.
         """
-        numbers = [message.number for message in messages]
         self._order.extend(numbers)
         self._by_number.update(zip(numbers, messages, strict=True))
         self.size_in_bytes += size_in_bytes

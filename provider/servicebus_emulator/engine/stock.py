@@ -7,7 +7,7 @@ messages do not wait: they are passed on instead.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Several
 
 from servicebus_emulator.engine.agenda import Agenda
@@ -80,6 +80,11 @@ class Stock(ABC):
         """How many messages are waiting, locked or deferred."""
         return len(self._shelf) - len(self._schedule)
 
+    @property
+    def nothing_waits(self) -> bool:
+        """Whether no message could be taken now, by anybody."""
+        return len(self._line) == 0 if self._session_lines is None else self._session_lines.is_empty
+
     def waiting_count(self, *, hold: SessionHold | None = None) -> int:
         """Return how many messages could be taken now, of one session or of the queue."""
         if hold is not None and self._session_lines is not None:
@@ -119,8 +124,8 @@ class Stock(ABC):
         self._shelf.add(message)
         self._wait(message)
 
-    def add_all(self, contents: Several[Content], *, numbers: range) -> None:
-        """Store messages as they were sent, all at once; their numbers are higher than all before."""
+    def add_all(self, contents: Several[Content], *, numbers: Several[int]) -> None:
+        """Store messages as they were sent, all at once; their numbers ascend and are higher than all before."""
         now = self._context.clock.now()
         messages = [
             Message(row=row, number=number, content=content, enqueued_at=now)
@@ -128,10 +133,8 @@ class Stock(ABC):
             for number, content, row in zip(numbers, contents, self._context.rows, strict=False)
         ]
         self._context.journal.add_all(self.key, messages)
-        for message in messages:
-            if message.content.time_to_live is not None or self.settings.time_to_live is not None:
-                self._start_life(message, time_to_live=message.content.time_to_live)
-        self._shelf.extend(messages, size_in_bytes=total_size(contents))
+        self._start_lives(messages)
+        self._shelf.extend(messages, numbers=numbers, size_in_bytes=total_size(contents))
         if self._session_lines is None:
             self._line.extend(numbers)
             self._pass_on()
@@ -183,6 +186,19 @@ class Stock(ABC):
             message.expires_at = message.enqueued_at + lifetime
             self._expiry.set(message.number, message.expires_at)
 
+    def _start_lives(self, messages: Iterable[Message]) -> None:
+        limit = self.settings.time_to_live
+        ending: dict[int, list[int]] = {}
+        for message in messages:
+            lifetime = message.content.time_to_live
+            if lifetime is None or (limit is not None and limit < lifetime):
+                lifetime = limit
+            if lifetime is not None:
+                end = message.expires_at = message.enqueued_at + lifetime
+                ending.setdefault(end, []).append(message.number)
+        for end, numbers in ending.items():
+            self._expiry.set_all(numbers, end)
+
     def _wait(self, message: Message) -> None:
         if self._session_lines is None:
             self._line.push(message.number)
@@ -230,7 +246,7 @@ class Stock(ABC):
         self._shelf.remove(message)
         self._expiry.discard(message.number)
         self._context.journal.remove(message)
-        self._context.effects.changed(self)
+        self._context.effects.retimed(self)
 
     def _lines_of_sessions(self) -> SessionLines:
         if self._session_lines is None:

@@ -1,28 +1,26 @@
 """Bearer tokens: JSON Web Tokens for clients that show their id and secret, and what such a token says.
 
-The tokens look like those of Microsoft Entra ID for an application (RFC 7519, RFC 7518 ES256; OAuth 2.0 client
-credentials, RFC 6749 section 4.4). The signing key is derived from the clients' secrets: processes that know the
-same clients accept each other's tokens, and their own after a restart, and nothing has to be stored.
+The tokens look like those of Microsoft Entra ID for an application (OAuth 2.0 client credentials, RFC 6749 section
+4.4). They are signed with a key that is derived from the clients' secrets: processes that know the same clients
+accept each other's tokens, and their own after a restart.
 """
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-import jwt
-from cryptography.hazmat.primitives.asymmetric import ec
-
 from servicebus_emulator.engine.descriptions import AccessRight
-from servicebus_emulator.engine.errors import Unauthorized
+from servicebus_emulator.security.refusals import bad_signature, expired, wrong_audience
 from servicebus_emulator.security.rules import ALL_RIGHTS
 
 if TYPE_CHECKING:
     from servicebus_emulator.engine.clock import Clock
+    from servicebus_emulator.security.signing import Signer
 
 __all__ = [
     "DEVELOPMENT_CLIENT",
@@ -43,11 +41,8 @@ MANAGEMENT: Final = "https://management.azure.com"
 """The audience of tokens for the ARM interface."""
 
 _AUDIENCES: Final = (SERVICE_BUS, MANAGEMENT)
-_ALGORITHM: Final = "ES256"
 _LIFETIME: Final = 3600
 _LONGEST: Final = 8192
-# The order of the group of P-256: private keys are 1 to one less (FIPS 186-5).
-_ORDER: Final = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 
 
 class Role(StrEnum):
@@ -79,9 +74,9 @@ class Client:
     role: Role = Role.OWNER
 
     def __post_init__(self) -> None:
-        if self.id == "" or self.secret == "":
-            missing = "ClientId" if self.id == "" else "ClientSecret"
-            raise ValueError(f"{missing} of a client is empty; allowed: at least one character")
+        for name, value in (("ClientId", self.id), ("ClientSecret", self.secret)):
+            if value == "" or not value.isprintable():
+                raise ValueError(f"{name} of a client is empty or unreadable; allowed: printable characters")
 
 
 DEVELOPMENT_CLIENT: Final = Client(id="servicebus-emulator", secret="CLIENT_SECRET_VALUE")  # noqa: S106 - well known
@@ -137,7 +132,14 @@ class TokenIssuer:
         if len(self._clients) != len(clients):
             raise ValueError(f"clients are {[client.id for client in clients]}; allowed: each id once")
         self._clock: Final = clock
-        self._key: Final = _derived_key(clients)
+
+    @cached_property
+    def _signer(self) -> Signer:
+        # Not before it is needed: most who start a namespace never use it, and it takes a while to load.
+        from servicebus_emulator.security.signing import Signer
+
+        clients = sorted(self._clients.values(), key=lambda each: each.id)
+        return Signer(text for client in clients for text in (client.id, client.secret))
 
     def issue(self, client_id: str, secret: str, *, scope: str, tenant: str, issuer: str) -> IssuedToken:
         """Issue a token to a client.
@@ -168,7 +170,7 @@ class TokenIssuer:
             "roles": [client.role.value],
             "ver": "1.0",
         }
-        return IssuedToken(text=jwt.encode(claims, self._key, algorithm=_ALGORITHM), lifetime=_LIFETIME)
+        return IssuedToken(text=self._signer.sign(claims), lifetime=_LIFETIME)
 
     def check(self, token: str, *, audience: str) -> BearerClaims:
         """Return what a token says.
@@ -176,50 +178,22 @@ class TokenIssuer:
         :param audience: whom it must be for.
         :raises Unauthorized: when it is none of ours, for someone else, or out of date; nothing of it is repeated.
         """
-        if len(self._clients) == 0 or len(token) > _LONGEST:
-            raise Unauthorized("InvalidToken: no bearer token is accepted here that long, or none at all")
-        try:
-            claims = jwt.decode(
-                token,
-                self._key.public_key(),
-                algorithms=[_ALGORITHM],
-                # The times are checked below, on our own clock.
-                options={
-                    "require": ["appid", "aud", "exp"],
-                    "verify_aud": False,
-                    "verify_exp": False,
-                    "verify_iat": False,
-                    "verify_nbf": False,
-                },
-            )
-        except jwt.InvalidTokenError as error:
-            # Named by its class: its text may repeat parts of the token.
-            reason = type(error).__name__
-            raise Unauthorized(f"InvalidSignature: the bearer token was not issued here ({reason})") from None
+        if len(self._clients) == 0 or len(token) > _LONGEST or not token.isascii():
+            raise bad_signature("Bearer tokens like it, or any, are not accepted here")
+        claims = self._signer.claims_of(token)
         if str(claims.get("aud")).rstrip("/") != audience:
-            raise Unauthorized(f"InvalidAudience: the bearer token is for someone else; allowed: {audience}")
+            raise wrong_audience(f"Allowed: {audience}")
         return self._in_time(claims)
 
     def _in_time(self, claims: dict[str, Any]) -> BearerClaims:
         expires, client_id = claims["exp"], str(claims["appid"])
         if not isinstance(expires, int) or expires <= self._now():
-            raise Unauthorized("ExpiredToken: the bearer token is expired; ask for a new one")
+            raise expired("; ask for a new one")
         # The role is that of the client now, not that of the time of issue.
         client = self._clients.get(client_id)
         if client is None:
-            raise Unauthorized("InvalidToken: the client of the bearer token is no longer known")
+            raise bad_signature("Its client is not known here")
         return BearerClaims(client=client_id, role=client.role, expires=expires)
 
     def _now(self) -> int:
         return self._clock.now() // 1000
-
-
-def _derived_key(clients: Sequence[Client]) -> ec.EllipticCurvePrivateKey:
-    digest = hashlib.sha512(b"servicebus_emulator bearer tokens")
-    for client in sorted(clients, key=lambda each: each.id):
-        for text in (client.id, client.secret):
-            encoded = text.encode()
-            digest.update(len(encoded).to_bytes(4, "big") + encoded)
-    # 512 bits modulo the order: the bias is negligible (FIPS 186-5, A.2.1).
-    secret = int.from_bytes(digest.digest(), "big") % (_ORDER - 1) + 1
-    return ec.derive_private_key(secret, ec.SECP256R1())

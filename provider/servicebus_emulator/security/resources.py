@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
-__all__ = ["is_within", "resource_path", "resources_over"]
+__all__ = ["entity_of", "is_within", "resource_path", "resources_over"]
 
 
 def resource_path(uri: str) -> str:
@@ -16,8 +16,17 @@ def resource_path(uri: str) -> str:
 
     :param uri: such as ``sb://127.0.0.1:5672/flights``, ``https://contoso/`` or ``contoso.example/flights``.
     """
-    path = urlsplit(uri).path if "://" in uri else uri.partition("/")[2]
+    path = uri.partition("://")[2] if "://" in uri else uri
+    path = path.partition("/")[2].partition("?")[0].partition("#")[0]
     return unquote(path).strip("/").casefold()
+
+
+def entity_of(path: str) -> str:
+    """Return the path of the queue or topic to which a resource belongs, such as a subscription or a sub-queue.
+
+    No path of an entity has a segment ``subscriptions``, or one that begins with ``$`` (see ``check_entity_path``).
+    """
+    return path.partition("/subscriptions/")[0].removesuffix("/subscriptions").partition("/$")[0]
 
 
 def is_within(path: str, *, resource: str) -> bool:

@@ -39,6 +39,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,254}[A-Za-z0-9])?")
 _NAME_RULE: Final = "1 to 256 letters, digits, '.', '-' and '_', beginning and ending with a letter or digit"
 _KEY_BYTES: Final = 32
 _MAX_KEY: Final = 256
+_KEY_RULE: Final = f"1 to {_MAX_KEY} printable characters"
 _MOST_RULES: Final = 12
 
 
@@ -94,8 +95,8 @@ def check_rule(
     if len(rights) == 0:
         raise DescriptionError("Rights", value="none", allowed="at least one of Send, Listen, Manage")
     for field_name, key in (("PrimaryKey", primary_key), ("SecondaryKey", secondary_key)):
-        if key is not None and not 0 < len(key) <= _MAX_KEY:
-            raise DescriptionError(field_name, value=f"of {len(key)} characters", allowed=f"1 to {_MAX_KEY} characters")
+        if key is not None and not (0 < len(key) <= _MAX_KEY and key.isprintable()):
+            raise DescriptionError(field_name, value=f"of {len(key)} characters", allowed=_KEY_RULE)
 
 
 def rights_of(rights: Iterable[AccessRight]) -> frozenset[AccessRight]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote_plus, unquote, unquote_plus
 
-from servicebus_emulator.engine.errors import Unauthorized
+from servicebus_emulator.security.refusals import malformed
 
 __all__ = ["SCHEME", "SharedAccessSignature", "sign"]
 
@@ -49,16 +49,16 @@ class SharedAccessSignature:
         :raises Unauthorized: when it is none; nothing of it is repeated.
         """
         scheme, _, rest = text.strip().partition(" ")
-        if scheme.casefold() != SCHEME.casefold() or len(text) > _LONGEST:
-            raise Unauthorized(f"MalformedToken: the token is no shared access signature; {_SHAPE}")
+        if scheme.casefold() != SCHEME.casefold() or len(text) > _LONGEST or not text.isascii():
+            raise malformed(f"is no shared access signature; {_SHAPE}")
         pairs = [part.partition("=")[::2] for part in rest.strip().split("&")]
         fields = dict(pairs)
         missing = [name for name in _FIELDS if fields.get(name, "") == ""]
         if len(missing) > 0 or len(fields) != len(pairs):
             fault = f"{', '.join(missing)} missing" if len(missing) > 0 else "a field given twice"
-            raise Unauthorized(f"MalformedToken: the token has {fault}; {_SHAPE}")
+            raise malformed(f"has {fault}; {_SHAPE}")
         if _EXPIRY.fullmatch(fields["se"]) is None:
-            raise Unauthorized("MalformedToken: se is no time; allowed: whole seconds since 1970-01-01 UTC")
+            raise malformed("has an expiry se that is no time; allowed: whole seconds since 1970-01-01 UTC")
         return cls(
             resource=unquote_plus(fields["sr"]),
             rule=unquote_plus(fields["skn"]),

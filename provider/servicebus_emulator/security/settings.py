@@ -9,7 +9,7 @@ from typing import Final
 
 from servicebus_emulator.engine.descriptions import AuthorizationRule
 from servicebus_emulator.security.bearer import DEVELOPMENT_CLIENT, Client
-from servicebus_emulator.security.rules import DEFAULT_KEY
+from servicebus_emulator.security.rules import ALL_RIGHTS, DEFAULT_KEY, ROOT_RULE, check_rule
 
 __all__ = ["KEY_VARIABLE", "SECRET_VARIABLE", "Security", "is_loopback"]
 
@@ -29,6 +29,7 @@ class Security:
     :param open: whether everybody is, unchecked.
     :param key: both keys of each namespace's root rule; None = those of the configuration, else the well-known one.
     :param clients: who may ask for bearer tokens; None = the well-known client, where only this machine can ask.
+    :raises DescriptionError: when the key is none; it is not repeated.
     """
 
     open: bool = False
@@ -36,8 +37,8 @@ class Security:
     clients: tuple[Client, ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.key == "":
-            raise ValueError("the key is empty; allowed: 1 to 256 characters, or none for the well-known key")
+        if self.key is not None:
+            check_rule(ROOT_RULE, rights=ALL_RIGHTS, primary_key=self.key, secondary_key=None)
 
     def root_keys(self, configured: AuthorizationRule | None) -> tuple[str, str]:
         """Return the keys with which a namespace's root rule begins.

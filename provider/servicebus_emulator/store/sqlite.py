@@ -68,6 +68,12 @@ _COLUMNS: Final = (
     " hops, died_in, header, annotations, annotation_count, sections, time_to_live, scheduled_for, session_id"
 )
 _INSERT: Final = f"INSERT INTO message ({_COLUMNS}) VALUES ({', '.join('?' * 21)})"  # noqa: S608 - constants
+# Of a message that is only what was sent, which is almost every one: binding a value costs as much as storing it.
+_INSERT_SENT: Final = (
+    "INSERT INTO message (id, queue, number, origin, state, delivery_count, enqueued_at, expires_at, dead, header,"
+    " annotations, annotation_count, sections, time_to_live, session_id)"
+    " VALUES (?, ?, ?, ?, 0, 0, ?, ?, 0, ?, ?, ?, ?, ?, ?)"
+)
 _UPDATE: Final = (
     "UPDATE message SET queue = ?, number = ?, state = ?, delivery_count = ?, enqueued_at = ?, expires_at = ?, due = ?,"
     " dead = ?, reason = ?, reason_description = ? WHERE id = ?"
@@ -86,6 +92,8 @@ class SqliteJournal:
     :param path: the file; it is made when it does not exist, its folder too.
     :raises JournalError: when it cannot be opened, is in use, or is of another version.
     """
+
+    is_durable = True
 
     def __init__(self, path: Path) -> None:
         self.commits = 0
@@ -242,7 +250,11 @@ class SqliteJournal:
         try:
             for statement, values in self._others:
                 database.execute(statement, values)
-            database.executemany(_INSERT, map(_row_of, self._added.values()))
+            sent = {row: note for row, note in self._added.items() if _is_as_sent(note[1])}
+            database.executemany(_INSERT_SENT, map(_sent_row_of, sent.values()))
+            if len(sent) < len(self._added):
+                others = (note for row, note in self._added.items() if row not in sent)
+                database.executemany(_INSERT, map(_row_of, others))
             database.executemany(_UPDATE, map(_changes_of, self._changed.values()))
             database.executemany("DELETE FROM message WHERE id = ?", self._removed)
             database.executemany(
@@ -278,6 +290,38 @@ class SqliteJournal:
     def _last_row(self) -> int:
         highest: int | None = self._database.execute("SELECT max(id) FROM message").fetchone()[0]
         return 0 if highest is None else highest
+
+
+def _is_as_sent(message: Message) -> bool:
+    """Tell whether a message is in the state in which messages arrive, and always was."""
+    return (
+        message.state is MessageState.ACTIVE
+        and message.delivery_count == 0
+        and message.dead_letter is None
+        and message.hops == 0
+        and message.content.scheduled_for is None
+        and message.due is None
+        and message.died_in is None
+    )
+
+
+def _sent_row_of(note: tuple[int, Message]) -> tuple[int | str | bytes | None, ...]:
+    queue, message = note
+    header, annotations, annotation_count, sections, time_to_live, _, session_id, _ = message.content
+    return (
+        message.row,
+        queue,
+        message.number,
+        message.origin,
+        message.enqueued_at,
+        message.expires_at,
+        header,
+        annotations,
+        annotation_count,
+        sections,
+        time_to_live,
+        session_id,
+    )
 
 
 def _row_of(note: tuple[int, Message]) -> tuple[int | str | bytes | None, ...]:

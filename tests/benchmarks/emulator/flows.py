@@ -12,6 +12,7 @@ from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch, ServiceB
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 
 from tests.benchmarks.emulator.bare import bare_ingest
+from tests.benchmarks.emulator.echo import bare_round_trip
 from tests.benchmarks.emulator.served import QUEUES, Served, serve
 from tests.benchmarks.measure import Measure
 
@@ -31,18 +32,26 @@ async def measures() -> list[Measure]:
     with serve() as served:
         async with ServiceBusClient.from_connection_string(served.place.connection_string) as client:
             batch_size, in_memory = await _ingest(client, served=served)
-            delivered = await _deliver(client, served=served, count=_BATCHES * batch_size)
-            settled = await _settle(client, served=served)
+            half = _ROUNDS * _BATCHES * batch_size // 2
+            deleted = await _deliver(client, mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE, served=served, count=half)
+            locked = await _deliver(client, mode=ServiceBusReceiveMode.PEEK_LOCK, served=served, count=half)
+            settled = await _settle(client, served=served, prefetch=0)
+            prefetched = await _settle(client, served=served, prefetch=_PREFETCH)
     with serve(durable=True) as served:
         async with ServiceBusClient.from_connection_string(served.place.connection_string) as client:
             _, on_disk = await _ingest(client, served=served)
     bare = min(bare_ingest(_BODY, batch_size=batch_size, batches=_BATCHES) for _ in range(_ROUNDS)) * _MICROSECONDS
+    two_trips = min(2 * bare_round_trip() for _ in range(_ROUNDS)) * _MICROSECONDS
     return [
         Measure(name=f"taken in, in batches of {batch_size}", value=in_memory, unit=_UNIT, at_most=3),
         Measure(name="the same bytes through bare Proton", value=bare, unit=_UNIT),
         Measure(name="taken in / bare Proton", value=in_memory / bare, unit="times"),
-        Measure(name="delivered to a prefetching receiver that deletes", value=delivered, unit=_UNIT, at_most=8),
+        Measure(name="delivered to a prefetching receiver that deletes", value=deleted, unit=_UNIT, at_most=8),
+        Measure(name="delivered to a prefetching receiver that locks", value=locked, unit=_UNIT, at_most=8),
         Measure(name="received and completed one by one", value=settled, unit=_UNIT, at_most=60),
+        Measure(name="two round trips through bare asyncio", value=two_trips, unit=_UNIT),
+        Measure(name="received and completed / bare asyncio", value=settled / two_trips, unit="times"),
+        Measure(name="completed one by one, prefetched", value=prefetched, unit=_UNIT),
         Measure(name="taken in, in batches, durable", value=on_disk, unit=_UNIT),
         Measure(name="durable / in memory", value=on_disk / in_memory, unit="times", at_most=3),
     ]
@@ -72,12 +81,10 @@ async def _ingest(client: ServiceBusClient, *, served: Served) -> tuple[int, flo
         return count, await _lowest(send, served=served, count=_BATCHES * count)
 
 
-async def _deliver(client: ServiceBusClient, *, served: Served, count: int) -> float:
-    receiver = client.get_queue_receiver(
-        QUEUES[0], receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE, prefetch_count=_PREFETCH, max_wait_time=5
-    )
+async def _deliver(client: ServiceBusClient, *, mode: ServiceBusReceiveMode, served: Served, count: int) -> float:
+    receiver = client.get_queue_receiver(QUEUES[0], receive_mode=mode, prefetch_count=_PREFETCH, max_wait_time=5)
     async with receiver:
-        share = count // _ROUNDS // 2
+        share = count // _ROUNDS
 
         async def receive() -> None:
             left = share
@@ -87,12 +94,12 @@ async def _deliver(client: ServiceBusClient, *, served: Served, count: int) -> f
         return await _lowest(receive, served=served, count=share)
 
 
-async def _settle(client: ServiceBusClient, *, served: Served) -> float:
+async def _settle(client: ServiceBusClient, *, served: Served, prefetch: int) -> float:
     async with client.get_queue_sender(QUEUES[1]) as sender:
         batch, count = await full_batch(sender)
         for _ in range(-(-_SINGLES * _ROUNDS // count)):
             await sender.send_messages(batch)
-    async with client.get_queue_receiver(QUEUES[1], max_wait_time=5) as receiver:
+    async with client.get_queue_receiver(QUEUES[1], prefetch_count=prefetch, max_wait_time=5) as receiver:
 
         async def settle() -> None:
             for _ in range(_SINGLES):

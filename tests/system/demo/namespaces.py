@@ -24,7 +24,7 @@ PRIMARY = "contoso"
 SECONDARY = "contoso-dr"
 FIRST_AMQP_PORT = 25672
 FIRST_ADMIN_PORT = 25300
-KEY = "loopback-only"
+KEY = "loopback-only-4f1d0c6be2"
 READY_SECONDS = 20.0
 
 

@@ -12,16 +12,13 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
+from servicebus_emulator.admin.pages import Page
 from servicebus_emulator.security.bearer import ClientError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from servicebus_emulator.security.bearer import IssuedToken, TokenIssuer
 
-    Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-__all__ = ["add_token_routes"]
+__all__ = ["token_pages"]
 
 _TENANT: Final = r"/{tenant:[A-Za-z0-9.-]+}"
 _FORM: Final = "application/x-www-form-urlencoded"
@@ -30,8 +27,8 @@ _GRANT: Final = "client_credentials"
 _log = logging.getLogger(__name__)
 
 
-def add_token_routes(router: web.UrlDispatcher, *, issuer: TokenIssuer) -> None:
-    """Serve the token endpoint, beside other routes that come after.
+def token_pages(issuer: TokenIssuer) -> tuple[Page, ...]:
+    """Return the pages that are the token endpoint.
 
     :param issuer: issues the tokens.
     """
@@ -66,15 +63,20 @@ def add_token_routes(router: web.UrlDispatcher, *, issuer: TokenIssuer) -> None:
         body = {"token_type": "Bearer", "expires_in": issued.lifetime, "ext_expires_in": issued.lifetime}
         return web.json_response({**body, "access_token": issued.text}, headers={"Cache-Control": "no-store"})
 
-    router.add_get(f"{_TENANT}/v2.0/.well-known/openid-configuration", configuration)
-    router.add_get("/common/discovery/instance", instance)
-    router.add_post(f"{_TENANT}/oauth2/v2.0/token", token)
+    return (
+        Page(method="GET", path=f"{_TENANT}/v2.0/.well-known/openid-configuration", answer=configuration, public=True),
+        Page(method="GET", path="/common/discovery/instance", answer=instance, public=True),
+        Page(method="POST", path=f"{_TENANT}/oauth2/v2.0/token", answer=token, public=True),
+    )
 
 
 async def _issue(request: web.Request, *, issuer: TokenIssuer) -> IssuedToken:
     if request.content_type != _FORM:
         raise ClientError("invalid_request", f"AADSTS900144: Content-Type must be {_FORM}.", status=400)
-    form = {name: str(value) for name, value in (await request.post()).items()}
+    try:
+        form = {name: str(value) for name, value in (await request.post()).items()}
+    except (UnicodeError, LookupError) as error:
+        raise ClientError("invalid_request", "AADSTS900144: The form is not readable.", status=400) from error
     if form.get("grant_type") != _GRANT:
         message = f"AADSTS70003: The grant type is not supported; allowed: {_GRANT}"
         raise ClientError("unsupported_grant_type", message, status=400)

@@ -1,0 +1,53 @@
+"""What a namespace begins with: the entities and rules of its configuration."""
+
+from __future__ import annotations
+
+import logging
+
+from servicebus_emulator.config import NamespaceConfig
+from servicebus_emulator.engine.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
+from servicebus_emulator.engine.errors import EntityExists
+from servicebus_emulator.engine.forwarding import in_order_of_creation
+from servicebus_emulator.engine.journal import Description
+from servicebus_emulator.engine.namespace import Namespace
+from servicebus_emulator.logs import event
+
+__all__ = ["begin_with"]
+
+_log = logging.getLogger(__name__)
+
+
+def begin_with(config: NamespaceConfig, *, namespace: Namespace) -> None:
+    """Create the entities and the shared access rules of a configuration.
+
+    What there is already is kept as it is. The root rule is not among them: it has its keys from the start.
+
+    :raises InvalidArgument: when an entity forwards to what does not exist.
+    """
+    described = in_order_of_creation([*config.queues, *config.topics, *config.subscriptions])
+    kept = 0
+    for description in described:
+        try:
+            namespace.create(_completed(description, namespace=namespace))
+        except EntityExists:
+            kept += 1
+    known = {rule.name.casefold() for rule in namespace.access_rules.list()}
+    for rule in config.access_rules:
+        name = str(rule.key_name)
+        if name.casefold() not in known:
+            namespace.access_rules.put(
+                name, rights=rule.rights, primary_key=rule.primary_key, secondary_key=rule.secondary_key
+            )
+    created = len(described) - kept
+    about = event("configured", namespace=namespace.name, created=created, kept=kept)
+    _log.info("namespace %s: %d entities created, %d kept as they were", namespace.name, created, kept, extra=about)
+
+
+def _completed(description: Description, *, namespace: Namespace) -> Description:
+    match description:
+        case QueueDescription():
+            return namespace.access_rules.completed(description)
+        case TopicDescription():
+            return namespace.access_rules.completed(description)
+        case SubscriptionDescription():
+            return description

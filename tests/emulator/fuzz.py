@@ -1,0 +1,293 @@
+"""Rubbish on all ports of an embedded Service Bus that others use meanwhile: ``python -m tests.emulator.fuzz``."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import re
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import IO
+
+import psutil
+from azure.servicebus import ServiceBusMessage
+from azure.servicebus.aio import ServiceBusClient
+
+from servicebus_emulator.hosting import connection_string
+from tests.emulator.hostility import Case, Words, amqp_cases, frames_of, http_cases, many_properties
+
+MEGABYTE = 1024 * 1024
+CONFIG = """
+{"UserConfig": {"Namespaces": [{"Name": "contoso",
+  "Queues": [{"Name": "calm", "Properties": {"MaxSizeInMegabytes": 1}},
+             {"Name": "flights", "Properties": {"MaxSizeInMegabytes": 1}},
+             {"Name": "large", "Properties": {"DefaultMessageTimeToLive": "PT1S"}},
+             {"Name": "ordered", "Properties": {"MaxSizeInMegabytes": 1, "RequiresSession": true}}],
+  "Topics": [{"Name": "topic", "Properties": {"MaxSizeInMegabytes": 1},
+              "Subscriptions": [{"Name": "all", "Rules": []}]}]}]}}
+"""
+READY = re.compile(r"ready namespace=\S+ amqp=(\S+):(\d+) admin=\S+:(\d+)")
+PATIENT_SECONDS = 5.0
+TURN_SECONDS = 0.02
+
+
+@dataclass(slots=True)
+class Figures:
+    """What a run showed.
+
+    :ivar said: how often what was said.
+    :ivar heard: how many bytes were answered.
+    :ivar slowest: how long another client's message took at most to come back, in seconds.
+    :ivar memory: how large the process was in the beginning and at most, in bytes.
+    :ivar raised: exceptions in the log, by their last line.
+    """
+
+    said: Counter[str] = field(default_factory=Counter)
+    heard: Counter[str] = field(default_factory=Counter)
+    round_trips: int = 0
+    slowest: float = 0.0
+    memory_before: int = 0
+    memory_most: int = 0
+    raised: Counter[str] = field(default_factory=Counter)
+
+    def __str__(self) -> str:
+        growth = (self.memory_most - self.memory_before) / MEGABYTE
+        lines = [
+            f"{sum(self.said.values())} connections: {dict(self.said)}",
+            f"bytes answered: {dict(self.heard)}",
+            f"{self.round_trips} round trips of another client, the slowest {self.slowest:.2f} s",
+            f"memory {self.memory_before / MEGABYTE:.0f} MB, at most {growth:.0f} MB more",
+            f"exceptions: {dict(self.raised)}",
+        ]
+        return "\n".join(lines)
+
+
+class Target:
+    """A served namespace under attack."""
+
+    def __init__(self, process: asyncio.subprocess.Process, *, host: str, amqp: int, admin: int, log: Path) -> None:
+        self.process = process
+        self.host = host
+        self.amqp = amqp
+        self.admin = admin
+        self.log = log
+
+    @property
+    def memory(self) -> int:
+        return int(psutil.Process(self.process.pid).memory_info().rss)
+
+    def check(self, when: str) -> None:
+        """Check that it is still there.
+
+        :raises AssertionError: when it ended.
+        """
+        status = self.process.returncode
+        if status is not None:
+            raise AssertionError(f"it ended with status {status} in {when}; its log: {self.log.read_text()[-5000:]}")
+
+    def raised(self) -> Counter[str]:
+        """Return the exceptions in its log, by their last line."""
+        found: Counter[str] = Counter()
+        inside = False
+        for line in self.log.read_text(errors="replace").splitlines():
+            if line.startswith("Traceback"):
+                inside = True
+            elif inside and len(line) > 0 and not line[0].isspace():
+                found[line[:160]] += 1
+                inside = False
+        return found
+
+
+@asynccontextmanager
+async def target() -> AsyncIterator[Target]:
+    """Serve a namespace in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        config, log = Path(folder) / "config.json", Path(folder) / "log"
+        config.write_text(CONFIG)
+        with log.open("wb") as output:
+            process = await _start(config, output)
+        assert process.stdout is not None
+        try:
+            line = (await asyncio.wait_for(process.stdout.readline(), 10)).decode()
+            ready = READY.match(line)
+            assert ready is not None, log.read_text()
+            yield Target(process, host=ready[1], amqp=int(ready[2]), admin=int(ready[3]), log=log)
+        finally:
+            if process.returncode is None:
+                process.terminate()
+            await asyncio.wait_for(process.wait(), 10)
+
+
+async def _start(config: Path, output: IO[bytes]) -> asyncio.subprocess.Process:
+    ports = ["--amqp-port", "0", "--admin-port", "0", "--opening-seconds", "5", "--greeting-seconds", "2", "--open"]
+    options = ["--config", str(config), "--message-kilobytes", "102400", "--log-level", "WARNING", *ports]
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "servicebus_emulator", *options, stdout=asyncio.subprocess.PIPE, stderr=output
+    )
+
+
+async def record(attacked: Target) -> list[list[bytes]]:
+    """Return what the official client says when it sends, receives, settles and manages, frame by frame."""
+    sessions: list[list[bytes]] = []
+
+    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there_reader, there_writer = await asyncio.open_connection(attacked.host, attacked.amqp)
+        said = bytearray()
+
+        async def forward(source: asyncio.StreamReader, sink: asyncio.StreamWriter, copy: bytearray) -> None:
+            with suppress(OSError):
+                while len(data := await source.read(65536)) > 0:
+                    copy += data
+                    sink.write(data)
+            sink.close()
+
+        await asyncio.gather(forward(reader, there_writer, said), forward(there_reader, writer, bytearray()))
+        sessions.append(frames_of(bytes(said)))
+
+    server = await asyncio.start_server(relay, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with ServiceBusClient.from_connection_string(connection_string("127.0.0.1", port=port)) as client:
+        await _use(client)
+    server.close()
+    return sessions
+
+
+async def _use(client: ServiceBusClient) -> None:
+    async with client.get_queue_sender("flights") as sender:
+        await sender.send_messages(
+            [ServiceBusMessage(str(each), application_properties={"n": each}) for each in range(5)]
+        )
+        [scheduled] = await sender.schedule_messages([ServiceBusMessage("x")], datetime.now(UTC) + timedelta(hours=1))
+        await sender.cancel_scheduled_messages(scheduled)
+    async with client.get_queue_receiver("flights") as receiver:
+        [one, two, three, four, five] = await receiver.receive_messages(5, max_wait_time=3)
+        await receiver.complete_message(one)
+        await receiver.abandon_message(two)
+        await receiver.dead_letter_message(three, reason="x")
+        await receiver.defer_message(four)
+        await receiver.receive_deferred_messages([four.sequence_number])
+        await receiver.renew_message_lock(five)
+        await receiver.peek_messages(3)
+    async with client.get_queue_sender("ordered") as sender:
+        await sender.send_messages(ServiceBusMessage("x", session_id="s"))
+    async with client.get_queue_receiver("ordered", session_id="s") as receiver:
+        await receiver.session.set_state(b"x")
+        await receiver.session.get_state()
+        await receiver.session.renew_lock()
+        for message in await receiver.receive_messages(1, max_wait_time=3):
+            await receiver.complete_message(message)
+
+
+async def say(attacked: Target, *, port: int, words: Words, patience: float) -> int:
+    """Say something on a connection of its own, listen a while, and leave; return how many bytes were answered."""
+    reader, writer = await asyncio.wait_for(asyncio.open_connection(attacked.host, port), PATIENT_SECONDS)
+    heard = 0
+    with suppress(OSError):
+        for position, each in enumerate(words):
+            for start in range(0, len(each), 1 << 18):
+                writer.write(each[start : start + (1 << 18)])
+                async with asyncio.timeout(30):
+                    await writer.drain()
+            heard += await _listen(reader, seconds=patience if position + 1 == len(words) else TURN_SECONDS)
+    writer.transport.abort()
+    return heard
+
+
+async def _listen(reader: asyncio.StreamReader, *, seconds: float) -> int:
+    heard = 0
+    with suppress(TimeoutError):
+        while (size := len(await asyncio.wait_for(reader.read(1 << 18), seconds))) > 0:
+            heard += size
+    return heard
+
+
+async def watch(attacked: Target, figures: Figures, *, enough: asyncio.Event) -> None:
+    """Be a well-behaved client meanwhile.
+
+    :raises AssertionError: when it is not served as it should be.
+    """
+    connection = connection_string(attacked.host, port=attacked.amqp)
+    async with (
+        ServiceBusClient.from_connection_string(connection, retry_total=0) as client,
+        client.get_queue_sender("calm") as sender,
+        client.get_queue_receiver("calm") as receiver,
+    ):
+        while not enough.is_set():
+            began = time.monotonic()
+            text = str(figures.round_trips)
+            await sender.send_messages(ServiceBusMessage(text), timeout=20)
+            [message] = await receiver.receive_messages(1, max_wait_time=20)
+            assert str(message) == text
+            await receiver.complete_message(message)
+            figures.round_trips += 1
+            figures.slowest = max(figures.slowest, time.monotonic() - began)
+            figures.memory_most = max(figures.memory_most, attacked.memory)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(enough.wait(), 0.2)
+
+
+async def attack(
+    attacked: Target, figures: Figures, *, seed: int, first: int, rounds: int | None, seconds: float
+) -> None:
+    """Say rubbish, round by round: each kind once in each."""
+    recorded = await record(attacked)
+    many_properties(Random(seed))  # noqa: S311 - made once, before anybody's time is taken
+    kinds: list[tuple[str, Case, int]] = [
+        *((name, case, attacked.amqp) for name, case in amqp_cases(recorded).items()),
+        *((name, case, attacked.admin) for name, case in http_cases().items()),
+        *((f"{name}, on the other port", case, attacked.amqp) for name, case in http_cases().items()),
+    ]
+    ends, done = time.monotonic() + seconds, first
+    figures.memory_before = attacked.memory
+    while time.monotonic() < ends and (rounds is None or done < first + rounds):
+        random = Random(f"{seed} {done}")  # noqa: S311 - it is to be the same each time
+        words = [(port, case(random)) for _, case, port in kinds]
+        heard = await asyncio.gather(*(say(attacked, port=port, words=each, patience=0.2) for port, each in words))
+        for (name, _, _), size in zip(kinds, heard, strict=True):
+            figures.said[name] += 1
+            figures.heard[name] += size
+        done += 1
+        attacked.check(f"round {done} of seed {seed}")
+
+
+async def run(*, seed: int, first: int = 0, rounds: int | None = None, seconds: float = 3600.0) -> Figures:
+    """Attack a namespace; return what that showed.
+
+    :param first: the number of the first round.
+    :param rounds: how many rounds; None = as many as there is time for.
+    :param seconds: how long at most.
+    :raises AssertionError: when the process ends, or its other client is not served.
+    """
+    figures, enough = Figures(), asyncio.Event()
+    async with target() as attacked:
+        watching = asyncio.ensure_future(watch(attacked, figures, enough=enough))
+        try:
+            await attack(attacked, figures, seed=seed, first=first, rounds=rounds, seconds=seconds)
+        finally:
+            enough.set()
+            figures.raised = attacked.raised()
+        await asyncio.wait_for(watching, 60)
+        if len(figures.raised) > 0:
+            sys.stderr.write(attacked.log.read_text(errors="replace"))
+    return figures
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60, help="how long (default: %(default)g)")
+    parser.add_argument("--seed", type=int, default=1, help="what decides what is said (default: %(default)s)")
+    parser.add_argument("--first", type=int, default=0, help="the number of the first round (default: %(default)s)")
+    options = parser.parse_args()
+    print(asyncio.run(run(seed=options.seed, first=options.first, seconds=options.seconds)))  # noqa: T201 - what it is for
+
+
+if __name__ == "__main__":
+    main()
