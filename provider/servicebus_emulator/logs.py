@@ -12,8 +12,6 @@ from typing import Any, Final, TextIO
 
 __all__ = ["JsonFormatter", "LogFormat", "TextFormatter", "configure", "event", "masked"]
 
-# What these errors say is what a client sent: it may be thousands of bytes, and a token among them.
-_QUOTES_WHAT_CAME: Final = "aiohttp.http_exceptions"
 _PACKAGE: Final = "servicebus_emulator."
 # The value of a key, of a signature within a token, and of a token within a header.
 _SECRETS: Final = (
@@ -93,11 +91,7 @@ def _time_of(record: logging.LogRecord) -> str:
 
 
 def _traceback_of(formatter: logging.Formatter, record: logging.LogRecord) -> str | None:
-    if record.exc_info is None or record.exc_info[0] is None:
-        return None
-    if record.exc_info[0].__module__ == _QUOTES_WHAT_CAME:
-        return None
-    return formatter.formatException(record.exc_info)
+    return None if record.exc_info is None else formatter.formatException(record.exc_info)
 
 
 def _plain(value: object) -> object:

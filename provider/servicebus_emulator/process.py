@@ -226,8 +226,9 @@ class EmulatorProcess:
             # One namespace has its ports chosen as it listens, so that nobody else can take them before.
             alone = len(self._names) == 1
             free = [0, 0] if alone else _free_ports(self._host, runs=2, length=len(self._names))
-            wanted = zip(self._ports, free, strict=True)
-            amqp_port, admin_port = (any_free if given is None else given for given, any_free in wanted)
+            amqp_port, admin_port = (
+                one if one is not None else other for one, other in zip(self._ports, free, strict=True)
+            )
         else:
             first = self._served[self._names[0]]
             amqp_port, admin_port = first.amqp_port, first.admin_port

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
@@ -84,7 +84,7 @@ def build_application(
 
         return answer
 
-    application = web.Application(client_max_size=_MAX_BODY, middlewares=[_bear_with_clients_that_leave])
+    application = web.Application(client_max_size=_MAX_BODY)
     for page in (*pages, *token_pages(guard.issuer)):
         application.router.add_route(page.method, page.path, beside(page), expect_handler=_go_on)
     if trouble is not None:
@@ -175,17 +175,6 @@ def _authorize(guard: Guard, *, request: web.Request) -> None:
     # Of the path alone: the client chooses the host, too.
     path = resource_path(f"https://host{request.rel_url.raw_path}")
     guard.authorize(request.headers.get("Authorization"), path=path, rights=[AccessRight.MANAGE])
-
-
-@web.middleware
-async def _bear_with_clients_that_leave(
-    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-) -> web.StreamResponse:
-    try:
-        return await handler(request)
-    except ConnectionError:
-        # In the middle of its request: nobody hears this, and nothing here has failed.
-        return web.Response(status=HTTPStatus.BAD_REQUEST)
 
 
 async def _go_on(request: web.Request) -> None:

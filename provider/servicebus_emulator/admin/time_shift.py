@@ -1,8 +1,8 @@
 """The time of a namespace over HTTP: ``GET`` and ``POST`` at ``/$time``, on its administration port.
 
 ``GET`` says what time it is. ``POST {"shift_seconds": 60}`` puts the clock forward, if the emulator was started so that
-it may be; everything that waits for a time acts on it at once. All namespaces of a process share the clock. Whoever
-asks from this machine needs no token; from elsewhere the request needs one with Manage on the namespace.
+it may be; everything that waits for a time acts on it at once. All namespaces of a process share the clock. Who may do
+so: see :mod:`servicebus_emulator.admin.guarding`.
 """
 
 from __future__ import annotations
