@@ -148,7 +148,7 @@ async def test_a_key_to_renew_is_named(arm: ServiceBusManagementClient):
 
 
 async def test_no_rules_without_their_entity(arm: ServiceBusManagementClient):
-    with pytest.raises(ResourceNotFoundError, match="no queue has the path 'none'"):
+    with pytest.raises(ResourceNotFoundError, match="the messaging entity 'none'"):
         await arm.queues.create_or_update_authorization_rule(*CONTOSO, "none", "r", rule("Send"))
 
 
