@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import warnings
-from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
-from datetime import timedelta
 
 import pytest
-from azure.servicebus import ServiceBusMessage
 
-from servicebus_emulator import Emulator, Fault, FaultKind, HostedNamespace, Operation
+from servicebus_emulator import Fault, FaultKind, Operation
 from servicebus_emulator.engine.descriptions import QueueDescription
-from servicebus_pair.core import Endpoint, NamespacePair, PairOptions, State
-from servicebus_pair.core.events import Event, HealthChanged
-from tests.core.peeking import peek_all
-
-INTERVAL = 2.0
-GRACE = 2.0
+from servicebus_pair.core import State
+from tests.core.breakable import GRACE, INTERVAL, Breakable, numbered
 
 RESET_ONCE = Fault(kind=FaultKind.RESET, count=1)
 RESET_ALWAYS = Fault(kind=FaultKind.RESET, on=(Operation.SEND, Operation.OPEN_SENDER))
@@ -48,72 +38,6 @@ COLD_OUTAGES = [
 ]
 
 
-class Recorder:
-    """An observer of health."""
-
-    def __init__(self) -> None:
-        self.states: list[State] = []
-        self.healthy_again = asyncio.Event()
-
-    def observe(self, event: Event) -> None:
-        if isinstance(event, HealthChanged):
-            self.states.append(event.after.state)
-            if event.before.failed_over:
-                self.healthy_again.set()
-
-
-@dataclass(frozen=True)
-class Breakable:
-    """A pair of which the primary can be broken, with its backlog provisioned."""
-
-    primary: HostedNamespace
-    pair: NamespacePair
-    recorder: Recorder
-
-
-@pytest.fixture(autouse=True)
-def collect_what_the_client_leaks() -> Iterator[None]:
-    """The client leaves the socket of a connection that broke to the garbage collector, which warns of it."""
-    yield
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
-
-
-def endpoint(hosted: HostedNamespace) -> Endpoint:
-    return Endpoint.from_connection_string(
-        hosted.connection_string, namespace=hosted.name, administration=f"{hosted.host}:{hosted.admin_port}"
-    )
-
-
-@pytest.fixture
-async def breakable() -> AsyncIterator[Breakable]:
-    options = PairOptions(
-        failover_interval=timedelta(seconds=INTERVAL),
-        ping_primary_interval=timedelta(seconds=1),
-        ping_timeout=timedelta(seconds=2),
-        server_busy_delay=timedelta(seconds=0.5),
-        backlog_queue_count=3,
-    )
-    async with Emulator(["contoso", "contoso-dr"]) as emulator:
-        primary = emulator["contoso"]
-        primary.namespace.create_queue(QueueDescription("flights"))
-        recorder = Recorder()
-        ends = endpoint(primary), endpoint(emulator["contoso-dr"])
-        async with NamespacePair(*ends, options, observers=[recorder]) as pair:
-            await pair.provision()
-            yield Breakable(primary, pair, recorder)
-            primary.clear_faults()
-
-
-def numbered(count: int, *, start: int = 0) -> list[ServiceBusMessage]:
-    return [ServiceBusMessage(f"body {n}", message_id=f"m{n}") for n in range(start, start + count)]
-
-
-async def ids_on_the_primary(breakable: Breakable) -> set[str | None]:
-    return {message.message_id for message in await peek_all(breakable.primary.connection_string, "flights")}
-
-
 async def diverts_and_recovers(breakable: Breakable, faults: list[Fault], *, already: int) -> None:
     """Send under faults, mend them, and see everything arrive."""
     for fault in faults:
@@ -132,7 +56,7 @@ async def diverts_and_recovers(breakable: Breakable, faults: list[Fault], *, alr
     drained = await breakable.pair.syphon().drain()
     assert drained.moved == {"flights": 10}
     # At least once: what a client took for lost may be there too.
-    assert await ids_on_the_primary(breakable) >= {f"m{n}" for n in range(already + 20)}
+    assert set(await breakable.ids_on_the_primary()) >= {f"m{n}" for n in range(already + 20)}
     # A single call that hangs for the whole interval is suspect for no time at all.
     assert breakable.recorder.states in (
         [State.FAILED_OVER, State.HEALTHY],
@@ -166,7 +90,7 @@ async def test_section_4_a_busy_server_is_waited_for_and_not_diverted_from(break
     assert asyncio.get_running_loop().time() - began > 6 * 0.5
     assert [each.strikes for each in breakable.primary.faults if each.id == busy.id] == [6]
     assert breakable.recorder.states == []
-    assert await ids_on_the_primary(breakable) == {f"m{n}" for n in range(10)}
+    assert set(await breakable.ids_on_the_primary()) == {f"m{n}" for n in range(10)}
 
 
 async def test_section_4_a_single_reset_is_forgiven(breakable: Breakable) -> None:

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from servicebus_pair.core.errors import ObserverError
 from servicebus_pair.core.events import Event, HealthChanged, Observer
 from servicebus_pair.core.health import (
     HEALTHY,
@@ -102,9 +103,28 @@ class HealthBoard:
             pause.cancel()
 
     def tell(self, event: Event) -> None:
-        """Hand ``event`` to every observer, in order."""
+        """Hand ``event`` to every observer, in order; the others are told even if one raises.
+
+        :raises ObserverError: an observer raised. What happened has happened all the same.
+        """
+        failures: list[Exception] = []
         for observer in self._observers:
-            observer.observe(event)
+            try:
+                observer.observe(event)
+            except Exception as failure:  # noqa: BLE001 - an observer is anybody's code; raised below
+                failures.append(failure)
+        if failures:
+            raise ObserverError(
+                f"{len(failures)} of {len(self._observers)} observers failed on {type(event).__name__}, "
+                f"first {type(failures[0]).__name__}: {failures[0]}"
+            ) from failures[0]
+
+    def mention(self, event: Event) -> None:
+        """Hand over an event on which no message depends: an observer that raises stops no failover, it is logged."""
+        try:
+            self.tell(event)
+        except ObserverError:
+            _log.exception("an observer missed an event; sending goes on")
 
     async def flush(self) -> None:
         """Wait until what was shared so far is in the store, at most 5 s."""
@@ -124,7 +144,7 @@ class HealthBoard:
             after.by,
             after.reason,
         )
-        self.tell(HealthChanged(entity, before, after, now))
+        self.mention(HealthChanged(entity, before, after, now))
         changed = self._changed.pop(entity.casefold(), None)
         if changed is not None:
             changed.set()

@@ -12,6 +12,8 @@ import asyncio
 import logging
 import struct
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from math import inf
 from typing import Any, Final, Protocol, TypeVar
 from weakref import WeakSet
 
@@ -26,10 +28,12 @@ from servicebus_pair.core.events import MessageRef
 from servicebus_pair.core.failures import classify
 from servicebus_pair.core.options import Endpoint
 
-__all__ = ["NamespaceClient", "ReceiveLink", "SendLink", "WireBatch"]
+__all__ = ["NamespaceClient", "ReceiveLink", "SendLink", "Turn", "WireBatch"]
 
 _log = logging.getLogger(__name__)
-_OUTER_GRACE: Final = 0.5
+_OUTER_GRACE: Final = 0.4
+# What a call is given when opening the link has used up its time.
+_SHORTEST_SECONDS: Final = 0.1
 _CLOSE_SECONDS: Final = 2.0
 _SETTLEMENTS_IN_FLIGHT: Final = 32
 # What the SDK's encoder raises for a value that AMQP, or the SDK, has no form for.
@@ -117,26 +121,29 @@ class _Link:
         self._lock = asyncio.Lock()
 
     async def _call(self, doing: str, operation: Callable[[Any], Awaitable[ResultT]], *, timeout: float) -> ResultT:
-        """Run ``operation`` on the open handler within ``timeout`` seconds.
+        """Wait for this link's turn, then run ``operation`` on the open handler within ``timeout`` seconds.
 
         :raises ServiceError: classified; the handler is thrown away unless the error is the message's.
         """
-        where = f"{doing} {self.path} on {self._client.namespace}"
         async with self._lock:
-            self._client.check_open()
-            if self._handler is None:
-                self._handler = self._make()
-            try:
-                answer = await asyncio.wait_for(operation(self._handler), timeout + _OUTER_GRACE)
-            except asyncio.CancelledError:
-                # The handler may be in the middle of a frame: never use it again.
+            return await self._attempt(doing, operation, timeout=timeout)
+
+    async def _attempt(self, doing: str, operation: Callable[[Any], Awaitable[ResultT]], *, timeout: float) -> ResultT:
+        where = f"{doing} {self.path} on {self._client.namespace}"
+        self._client.check_open()
+        if self._handler is None:
+            self._handler = self._make()
+        try:
+            answer = await self._client.bounded(operation(self._handler), timeout + _OUTER_GRACE)
+        except asyncio.CancelledError:
+            # The handler may be in the middle of a frame: never use it again.
+            self._discard()
+            raise
+        except Exception as failure:
+            error = classify(failure, where=where, authenticated=self._client.authenticated)
+            if error.retriable or error.fails_over:
                 self._discard()
-                raise
-            except Exception as failure:
-                error = classify(failure, where=where, authenticated=self._client.authenticated)
-                if error.retriable or error.fails_over:
-                    self._discard()
-                raise error from failure
+            raise error from failure
         self._client.authenticated = True
         return answer
 
@@ -152,6 +159,24 @@ class _Link:
             await _close(handler)
 
 
+def _nothing() -> None:
+    """Stand in where nobody needs to know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What a sender decides when its turn on a shared link has come, which may be long after it asked.
+
+    :param seconds: how long the attempt may take from now on; ``None`` to leave it.
+    :param starting: told right before the first byte: from then on a failure leaves the messages in doubt.
+    :param patience: how many seconds the turn is waited for before it is left.
+    """
+
+    seconds: Callable[[], float | None]
+    starting: Callable[[], None] = _nothing
+    patience: float = inf
+
+
 class SendLink(_Link):
     """A sender of one entity of one namespace, shared by everything in this process."""
 
@@ -163,14 +188,28 @@ class SendLink(_Link):
         :param timeout: seconds.
         :raises ServiceError: classified.
         """
-
-        async def attach(sender: ServiceBusSender) -> int:
-            batch = await sender.create_message_batch()
-            return batch.max_size_in_bytes
-
-        if self._handler is None or not self._limit:
-            self._limit = await self._call("open a link to", attach, timeout=timeout)
+        await self.open_in_turn(Turn(seconds=lambda: timeout))
         return self._limit
+
+    async def open_in_turn(self, turn: Turn) -> int | None:
+        """As :meth:`open`, but as ``turn`` allows once the link is free; ``None`` when the turn was left."""
+
+        async def attach(seconds: float) -> int:
+            if not self._is_open():
+                await self._attach(seconds)
+            return self._limit
+
+        return self._limit if self._is_open() else await self._in_turn(turn, attach)
+
+    async def reopen(self, *, timeout: float) -> None:
+        """Attach anew, whatever the link has now: proof that the entity takes senders.
+
+        :param timeout: seconds.
+        :raises ServiceError: classified.
+        """
+        async with self._lock:
+            self._discard()
+            await self._attach(timeout)
 
     @property
     def attached(self) -> bool:
@@ -183,15 +222,55 @@ class SendLink(_Link):
         :param timeout: seconds.
         :raises ServiceError: classified.
         """
-        await self._call(
-            "send to",
-            lambda sender: sender.send_messages(batch.wire, timeout=timeout),
-            timeout=timeout,
-        )
+        await self.send_in_turn(batch, Turn(seconds=lambda: timeout))
+
+    async def send_in_turn(self, batch: WireBatch, turn: Turn) -> bool:
+        """Send one batch as ``turn`` allows once the link is free, and wait for its acceptance.
+
+        :returns: False when the turn was left: nothing was sent.
+        :raises ServiceError: classified; the batch is in doubt if ``turn.starting`` was told.
+        """
+
+        async def send(seconds: float) -> bool:
+            began = asyncio.get_running_loop().time()
+            if self._handler is None:
+                await self._attach(seconds)
+            left = max(_SHORTEST_SECONDS, seconds - (asyncio.get_running_loop().time() - began))
+            turn.starting()
+            await self._attempt(
+                "send to",
+                lambda sender: sender.send_messages(batch.wire, timeout=left),
+                timeout=left,
+            )
+            return True
+
+        return await self._in_turn(turn, send) is not None
 
     async def send_one(self, message: ServiceBusMessage, *, timeout: float) -> None:
         """Send a single message outside any batch, as a ping is sent."""
         await self._call("send to", lambda sender: sender.send_messages(message, timeout=timeout), timeout=timeout)
+
+    def _is_open(self) -> bool:
+        return self._handler is not None and self._limit > 0
+
+    async def _in_turn(self, turn: Turn, act: Callable[[float], Awaitable[ResultT]]) -> ResultT | None:
+        try:
+            async with asyncio.timeout(None if turn.patience == inf else turn.patience):
+                await self._lock.acquire()
+        except TimeoutError:
+            return None
+        try:
+            seconds = turn.seconds()
+            return None if seconds is None else await act(seconds)
+        finally:
+            self._lock.release()
+
+    async def _attach(self, timeout: float) -> None:
+        async def attach(sender: ServiceBusSender) -> int:
+            batch = await sender.create_message_batch()
+            return batch.max_size_in_bytes
+
+        self._limit = await self._attempt("open a link to", attach, timeout=timeout)
 
 
 class ReceiveLink(_Link):
@@ -284,7 +363,7 @@ class NamespaceClient:
         self._send_links: dict[str, SendLink] = {}
         # Weak: a continuous syphon makes a new link after each failure, for as long as it runs.
         self._receive_links: WeakSet[ReceiveLink] = WeakSet()
-        self._closing: set[asyncio.Task[None]] = set()
+        self._closing: set[asyncio.Future[Any]] = set()
         self._closed = False
 
     def send_link(self, path: str) -> SendLink:
@@ -315,11 +394,34 @@ class NamespaceClient:
         if self._closed:
             raise PairClosedError(f"the client of namespace {self.namespace} is closed: open a new pair")
 
+    async def bounded(self, call: Awaitable[ResultT], seconds: float) -> ResultT:
+        """Await a call of the SDK for at most ``seconds``, even one that ignores its cancellation.
+
+        :raises TimeoutError: there was no answer; what is left of the call ends in the background.
+        """
+        task = asyncio.ensure_future(call)
+        try:
+            await asyncio.wait({task}, timeout=seconds)
+        finally:
+            if not task.done():
+                task.cancel()
+                self._keep(task)
+        if task.done():
+            return task.result()
+        raise TimeoutError(f"no answer in {seconds:.1f} s")
+
+    def _keep(self, task: asyncio.Future[Any]) -> None:
+        self._closing.add(task)
+        task.add_done_callback(self._forget)
+
+    def _forget(self, task: asyncio.Future[Any]) -> None:
+        self._closing.discard(task)
+        if not task.cancelled():
+            task.exception()  # what an abandoned call ended with tells nothing any more
+
     def close_soon(self, handler: _Handler) -> None:
         """Close a thrown-away handler in the background, bounded to 2 s."""
-        task = asyncio.get_running_loop().create_task(_close(handler))
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
+        self._keep(asyncio.get_running_loop().create_task(_close(handler)))
 
     async def close(self) -> None:
         """Close every link and the client, each bounded to 2 s. Idempotent."""

@@ -61,7 +61,7 @@ class Prober:
         except ServiceError as failure:
             error = type(failure).__name__
         ended = self._clock.now()
-        self._board.tell(Pinged(entity, error is None, ended - began, error, ended))
+        self._board.mention(Pinged(entity, error is None, ended - began, error, ended))
         self._board.apply(entity, PingSucceeded() if error is None else PingFailed())
         return error is None
 

@@ -17,12 +17,16 @@ class SendResult:
     :param diverted: messages accepted by backlog queues.
     :param backlog_queues: the backlog queues used, in the order of first use.
     :param message_ids: ids in the order of sending.
+    :param primary_ids: those of them that the entity itself accepted.
+    :param diverted_ids: those of them that a backlog queue accepted.
     """
 
     primary: int = 0
     diverted: int = 0
     backlog_queues: tuple[str, ...] = ()
     message_ids: tuple[str, ...] = field(default=(), repr=False)
+    primary_ids: tuple[str, ...] = field(default=(), repr=False)
+    diverted_ids: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def sent(self) -> int:
@@ -38,6 +42,8 @@ class SendResult:
             diverted=sum(part.diverted for part in parts),
             backlog_queues=tuple(dict.fromkeys(queues)),
             message_ids=tuple(chain.from_iterable(part.message_ids for part in parts)),
+            primary_ids=tuple(chain.from_iterable(part.primary_ids for part in parts)),
+            diverted_ids=tuple(chain.from_iterable(part.diverted_ids for part in parts)),
         )
 
 

@@ -2,39 +2,40 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Sequence
+import asyncio
+import logging
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Final, Self, TypeAlias
+from typing import Self
 
-from azure.servicebus import ServiceBusMessage
-from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageProperties
+from azure.servicebus.amqp import AmqpAnnotatedMessage
 
+from servicebus_pair.core.account import Account
 from servicebus_pair.core.batching import Packer, partition_key
-from servicebus_pair.core.clients import WireBatch
-from servicebus_pair.core.divert import LONGEST_ATTEMPT, Divert
+from servicebus_pair.core.clients import Turn, WireBatch
+from servicebus_pair.core.deadline import Deadline
+from servicebus_pair.core.divert import Divert
 from servicebus_pair.core.errors import (
-    InvalidMessageError,
-    PairError,
+    SendCancelledError,
     SendError,
     ServerBusyError,
     ServiceError,
-    TimedOutError,
     UnreachableError,
 )
 from servicebus_pair.core.events import MessagesAccepted, Route
-from servicebus_pair.core.health import SendFailed, SendSucceeded, State
+from servicebus_pair.core.health import SendFailed, SendSucceeded
+from servicebus_pair.core.intake import Intake, Message, Messages
+from servicebus_pair.core.patience import FIRST_PAUSE, attempt_seconds, interval_left, next_pause
 from servicebus_pair.core.results import SendResult
 from servicebus_pair.core.shared import SMALLEST_BATCH_LIMIT, Shared
 
 __all__ = ["Message", "PairSender"]
 
-Message: TypeAlias = ServiceBusMessage | AmqpAnnotatedMessage
-Messages: TypeAlias = Message | Iterable[Message] | AsyncIterable[Message]
+_log = logging.getLogger(__name__)
 
-_FIRST_PAUSE: Final = 0.25
-_LONGEST_PAUSE: Final = 5.0
-_SHORTEST_ATTEMPT: Final = 1.5
+
+def _nothing() -> None:
+    """Stand in where nobody needs to know."""
 
 
 class PairSender:
@@ -70,47 +71,73 @@ class PairSender:
 
         A message without an id is given one. The messages themselves are not changed otherwise.
 
+        However it ends, the state is defined: each message taken from the caller is accepted (in
+        ``result``, by route), or unsent, and then in doubt or not. What a collection still holds
+        is unsent; an iterator stays where it stands.
+
         :param messages: a message, or an (asynchronous) iterable of messages.
-        :param timeout: seconds for the whole call; ``None`` waits as long as it takes, which is at
-            most about ``failover_interval`` plus the time the backlog needs.
+        :param timeout: seconds for the whole call, kept to half a second; ``None`` waits as long as
+            it takes, which is at most about ``failover_interval`` plus the time the backlog needs,
+            and longer only while the service answers that it is busy.
         :returns: counts by route, backlog queues and ids.
-        :raises SendError: not everything was accepted; it carries what was, and the unsent messages.
+        :raises InvalidMessageError: ``messages`` is none of these; nothing was taken.
+        :raises SendTimeoutError: the time was over first; as every ``SendError``, it carries the unsent messages.
+        :raises SendError: not everything was accepted, because of ``cause``: a failure of the
+            service, of an observer, or of the caller's iterable.
+        :raises CancelledError: the send was cancelled; ``account_of`` answers the ``SendCancelledError`` behind it.
         """
-        deadline = None if timeout is None else self._clock.now() + timeout
-        parts: list[SendResult] = []
+        account = Account()
         # The link's limit is asked for when the first batch is opened.
         packer = Packer(lambda: WireBatch(self._batch_limit), key=partition_key)
-        in_hand: list[AmqpAnnotatedMessage] = []
-        source = _stream(messages)
+        intake = Intake(messages)
+        packing: list[AmqpAnnotatedMessage] = []
         try:
-            async for message in source:
-                in_hand = [_outgoing(message)]
-                if not packer.open_batches():
-                    await self._learn_limit(deadline)
-                full = packer.add(in_hand[0])
-                in_hand = [] if full is None else full.messages
-                if full is not None:
-                    parts.append(await self._deliver(full, deadline))
-            for batch in packer.rest():
-                in_hand = batch.messages
-                parts.append(await self._deliver(batch, deadline))
-        except SendError as error:
-            # The divert knows best what part of its batch was accepted.
-            rest = [*error.unsent, *_packed(packer), *await _remaining(messages, source)]
-            parts.append(error.result)
-            raise type(error)(
-                str(error), cause=error.cause, result=SendResult.total(parts), unsent=rest
-            ) from error.cause
-        except PairError as error:
-            rest = [*in_hand, *_packed(packer), *await _remaining(messages, source)]
-            result = SendResult.total(parts)
-            raise SendError(
-                f"sending to {self.entity} ended after {result.sent} messages, {len(rest)} unsent: {error}",
-                cause=error,
-                result=result,
-                unsent=rest,
-            ) from error
-        return SendResult.total(parts)
+            await self._pour(intake, packer, packing, account, Deadline(self._clock, timeout=timeout))
+        except (asyncio.CancelledError, Exception) as error:
+            handed = list(account.in_hand.values())
+            packed = [message for batch in packer.open_batches() for message in batch.messages]
+            ended = self._ended(error, account, [*handed, *packed, *packing, *intake.rest()])
+            if isinstance(error, asyncio.CancelledError):
+                # Exactly this class: asyncio.timeout takes no other for the cancellation that it asked for.
+                raise asyncio.CancelledError(*error.args) from ended
+            raise ended from error
+        return account.result()
+
+    async def _pour(
+        self,
+        intake: Intake,
+        packer: Packer[WireBatch],
+        packing: list[AmqpAnnotatedMessage],
+        account: Account,
+        deadline: Deadline,
+    ) -> None:
+        """Deliver all that ``intake`` gives; ``packing`` holds the message that is in no batch yet."""
+        async for message in intake:
+            packing.append(message)
+            if not packer.open_batches():
+                await self._learn_limit(deadline)
+            full = packer.add(message)
+            packing.clear()
+            if full is not None:
+                await self._deliver(full, account, deadline)
+        for batch in packer.rest():
+            await self._deliver(batch, account, deadline)
+
+    def _ended(self, error: BaseException, account: Account, unsent: list[AmqpAnnotatedMessage]) -> SendError:
+        result, in_doubt = account.result(), account.in_doubt
+        where = (
+            f"sending to {self.entity} ended with {result.primary} messages on the primary, {result.diverted} in "
+            f"the backlog, {len(unsent)} unsent, {len(in_doubt)} of them in doubt"
+        )
+        _log.warning("%s: %s", where, type(error).__name__)
+        kind, cause = SendError, error
+        match error:
+            case SendError():
+                kind, cause = type(error), error.cause
+            case asyncio.CancelledError():
+                kind = SendCancelledError
+        why = str(error) or type(error).__name__
+        return kind(f"{where}: {why}", cause=cause, result=result, unsent=unsent, in_doubt=in_doubt)
 
     async def _learn(self) -> None:
         """Take over shared health; a stale "failed over" is pinged once before it is believed."""
@@ -121,121 +148,113 @@ class PairSender:
         if self._clock.now() - seen >= self._shared.options.ping_primary_interval.total_seconds():
             await self._shared.prober.ping(self.entity)
 
-    async def _learn_limit(self, deadline: float | None) -> None:
+    async def _learn_limit(self, deadline: Deadline) -> None:
         """Ask the link for its batch limit, which an attached one knows, unless the primary cannot be asked now."""
-        if self._board.current(self.entity).failed_over:
-            return
-        began = self._clock.now()
+        trial = _Trial()
         try:
-            self._batch_limit = await self._link.open(timeout=self._attempt_seconds(began, deadline))
+            limit = await self._link.open_in_turn(self._turn(trial, deadline))
         except ServiceError as error:
-            self._raise_if_final(error, deadline)
+            self._raise_if_final(error)
+            deadline.left(last=error)
             if error.fails_over:
-                self._board.apply(self.entity, SendFailed(str(error), began))
+                self._board.apply(self.entity, SendFailed(str(error), trial.since or self._clock.now()))
+        else:
+            self._batch_limit = self._batch_limit if limit is None else limit
 
-    async def _deliver(self, batch: WireBatch, deadline: float | None) -> SendResult:
+    async def _deliver(self, batch: WireBatch, account: Account, deadline: Deadline) -> None:
         """Bring one batch to the primary or, once the entity is failed over, to the backlog."""
-        pause = _FIRST_PAUSE
-        forgiven = False
-        last: ServiceError | None = None
+        account.take_in_hand(batch.messages)
+        trial = _Trial()
         while not self._board.current(self.entity).failed_over:
-            began = self._clock.now()
-            was_attached = self._link.attached
             try:
-                await self._link.send(batch, timeout=self._attempt_seconds(began, deadline))
+                sent = await self._attempt(batch, account, trial, deadline)
             except ServiceError as error:
-                last = error
-                self._raise_if_final(error, deadline)
-                if isinstance(error, ServerBusyError):
-                    await self._wait(self._shared.options.server_busy_delay.total_seconds(), deadline, error)
-                    continue
-                if isinstance(error, UnreachableError) and was_attached and not forgiven:
-                    forgiven = True
-                    continue
-                self._board.apply(self.entity, SendFailed(str(error), began))
-                if not self._board.current(self.entity).failed_over:
-                    await self._wait(min(pause, self._interval_left()), deadline, error)
-                    pause = min(pause * 2, _LONGEST_PAUSE)
+                trial.last = error
+                self._raise_if_final(error)
+                await self._failed(error, trial, deadline)
             else:
-                self._board.apply(self.entity, SendSucceeded())
-                return self._accepted(batch)
-        return await self._divert.deliver(batch.messages, because=last, deadline=deadline)
+                if sent:
+                    self._accepted(batch, account)
+                    return
+        await self._divert.deliver(account, because=trial.last, deadline=deadline)
 
-    def _accepted(self, batch: WireBatch) -> SendResult:
+    async def _attempt(self, batch: WireBatch, account: Account, trial: _Trial, deadline: Deadline) -> bool:
+        """Send once; False when the entity failed over while the send waited for its turn on the link."""
+        before = account.doubted
+        turn = self._turn(trial, deadline, starting=lambda: account.doubt(range(len(batch))))
+        try:
+            return await self._link.send_in_turn(batch, turn)
+        except ServiceError as error:
+            if not error.may_be_stored:
+                account.refused(before)
+            raise
+
+    def _turn(self, trial: _Trial, deadline: Deadline, *, starting: Callable[[], None] = _nothing) -> Turn:
+        """An attempt that is left once the entity failed over, and ends with the failover interval."""
+
+        def seconds() -> float | None:
+            if self._board.current(self.entity).failed_over:
+                return None
+            trial.begin(self._clock.now(), attached=self._link.attached)
+            return min(attempt_seconds(self._interval_left(trial)), deadline.left(last=trial.last))
+
+        return Turn(seconds=seconds, starting=starting, patience=deadline.left(last=trial.last))
+
+    async def _failed(self, error: ServiceError, trial: _Trial, deadline: Deadline) -> None:
+        """Decide what a failure that may pass means for the entity, and wait before the next attempt."""
+        left = deadline.left(last=error)
+        if isinstance(error, ServerBusyError):
+            trial.since = None
+            delay = self._shared.options.server_busy_delay.total_seconds()
+            if delay > left:
+                raise deadline.over(last=error)
+            await self._board.wait_for_change(self.entity, seconds=delay)
+            return
+        if isinstance(error, UnreachableError) and trial.forgive():
+            return
+        self._board.apply(self.entity, SendFailed(str(error), trial.since or self._clock.now()))
+        if not self._board.current(self.entity).failed_over:
+            pause = min(trial.pause, self._interval_left(trial), left)
+            await self._board.wait_for_change(self.entity, seconds=pause)
+            trial.pause = next_pause(trial.pause)
+
+    def _accepted(self, batch: WireBatch, account: Account) -> None:
+        self._board.apply(self.entity, SendSucceeded())
+        account.accept(range(len(batch)), route=Route.PRIMARY, queue=None, refs=batch.refs)
         at = self._clock.now()
         self._board.tell(MessagesAccepted(self.entity, Route.PRIMARY, None, tuple(batch.refs), at))
-        return SendResult(primary=len(batch), message_ids=tuple(ref.message_id for ref in batch.refs))
 
-    def _raise_if_final(self, error: ServiceError, deadline: float | None) -> None:
+    def _raise_if_final(self, error: ServiceError) -> None:
         if not (error.fails_over or error.retriable):
             raise error
-        if deadline is not None and self._clock.now() >= deadline:
-            raise error
 
-    async def _wait(self, seconds: float, deadline: float | None, error: ServiceError) -> None:
-        if deadline is not None and self._clock.now() + seconds >= deadline:
-            raise error
-        await self._board.wait_for_change(self.entity, seconds=seconds)
-
-    def _interval_left(self) -> float:
-        health = self._board.current(self.entity)
-        interval = self._shared.options.failover_interval.total_seconds()
-        return max(0.0, health.since + interval - self._clock.now())
-
-    def _attempt_seconds(self, began: float, deadline: float | None) -> float:
-        """How long one attempt may take: to the end of the failover interval, within bounds.
-
-        A frozen primary must not delay the failover by more than the shortest attempt.
-        """
-        suspect = self._board.current(self.entity).state is State.SUSPECT
-        interval = self._shared.options.failover_interval.total_seconds()
-        left = self._interval_left() if suspect else interval
-        seconds = min(LONGEST_ATTEMPT, max(_SHORTEST_ATTEMPT, left))
-        if deadline is None:
-            return seconds
-        if deadline <= began:
-            raise TimedOutError(f"send to {self.entity}: the time given by the caller is over")
-        return min(seconds, deadline - began)
+    def _interval_left(self, trial: _Trial) -> float:
+        return interval_left(
+            self._board.current(self.entity),
+            interval=self._shared.options.failover_interval.total_seconds(),
+            now=self._clock.now(),
+            failing_since=trial.since,
+        )
 
 
-async def _stream(messages: Messages) -> AsyncIterator[Message]:
-    match messages:
-        case ServiceBusMessage() | AmqpAnnotatedMessage():
-            yield messages
-        case AsyncIterable():
-            async for message in messages:
-                yield message
-        case _:
-            for message in messages:
-                yield message
+class _Trial:
+    """The attempts of one batch on the primary."""
 
+    def __init__(self) -> None:
+        self.last: ServiceError | None = None
+        self.pause = FIRST_PAUSE
+        self.since: float | None = None
+        self._was_attached = False
+        self._forgiven = False
 
-def _outgoing(message: Any) -> AmqpAnnotatedMessage:
-    """The AMQP form of a message, with an id."""
-    match message:
-        case ServiceBusMessage():
-            outgoing = message.raw_amqp_message
-        case AmqpAnnotatedMessage():
-            outgoing = message
-        case _:
-            raise InvalidMessageError(
-                f"a message is {type(message).__name__}: allowed are ServiceBusMessage and AmqpAnnotatedMessage"
-            )
-    properties = AmqpMessageProperties() if outgoing.properties is None else outgoing.properties
-    if properties.message_id is None:
-        properties.message_id = uuid.uuid4().hex
-    outgoing.properties = properties
-    return outgoing
+    def begin(self, now: float, *, attached: bool) -> None:
+        """An attempt begins. A failure counts from the first attempt that failed, the forgiven one included."""
+        self.since = now if self.since is None else self.since
+        self._was_attached = attached
 
-
-def _packed(packer: Packer[WireBatch]) -> list[AmqpAnnotatedMessage]:
-    return [message for batch in packer.open_batches() for message in batch.messages]
-
-
-async def _remaining(messages: Messages, source: AsyncIterator[Message]) -> list[Any]:
-    """What the source still holds; a stream that the caller owns is left where it stands."""
-    if isinstance(messages, Sequence):
-        return [
-            message.raw_amqp_message if isinstance(message, ServiceBusMessage) else message async for message in source
-        ]
-    return []
+    def forgive(self) -> bool:
+        """Answer True for the first loss of a link that had worked: it is tried again at once."""
+        if self._forgiven or not self._was_attached:
+            return False
+        self._forgiven = True
+        return True
