@@ -16,7 +16,7 @@ from azure.servicebus import ServiceBusMessage
 from servicebus_emulator import Emulator, HostedNamespace
 from servicebus_emulator.engine.descriptions import QueueDescription
 from servicebus_pair.core import Endpoint, NamespacePair, PairOptions, State
-from servicebus_pair.core.events import Event, HealthChanged
+from servicebus_pair.core.events import Event, HealthChanged, Pinged
 from tests.core.peeking import peek_all
 
 __all__ = ["GRACE", "INTERVAL", "QUICK", "Breakable", "Recorder", "breakable_pair", "endpoint", "numbered"]
@@ -41,9 +41,12 @@ class Recorder:
         self.states: list[State] = []
         self.failed_over = asyncio.Event()
         self.healthy_again = asyncio.Event()
+        self.pinged = asyncio.Event()
 
     def observe(self, event: Event) -> None:
         self.events.append(event)
+        if isinstance(event, Pinged):
+            self.pinged.set()
         if isinstance(event, HealthChanged):
             self.states.append(event.after.state)
             if event.after.failed_over:

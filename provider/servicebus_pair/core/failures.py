@@ -31,8 +31,9 @@ from azure.core import exceptions as azure
 from azure.servicebus import exceptions as sdk
 
 from servicebus_pair.core import errors
+from servicebus_pair.core.options import PairOptions
 
-__all__ = ["classify"]
+__all__ = ["classify", "counts"]
 
 # The first match wins: subclasses stand before their bases.
 _TABLE: Final[tuple[tuple[type[BaseException], type[errors.ServiceError]], ...]] = (
@@ -73,3 +74,13 @@ def classify(failure: BaseException, *, where: str, authenticated: bool) -> erro
         kind = errors.AuthenticationSuspectError
     shown = " ".join(str(failure).split())[:_SHOWN_CHARACTERS]
     return kind(f"{where}: {type(failure).__name__}: {shown}")
+
+
+def counts(error: errors.ServiceError, options: PairOptions) -> bool:
+    """Answer whether a failed send counts against the health of its entity (SPEC section 4)."""
+    match error:
+        case errors.QuotaExceededError():
+            return options.on_quota_exceeded == "fail_over"
+        case errors.EntityDisabledError():
+            return options.on_entity_disabled == "fail_over"
+    return error.fails_over

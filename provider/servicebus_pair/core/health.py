@@ -29,6 +29,7 @@ __all__ = [
     "SendSucceeded",
     "State",
     "decide",
+    "merge",
 ]
 
 
@@ -53,7 +54,7 @@ class EntityHealth:
     """Health of one entity. Times are seconds since the Unix epoch.
 
     :param since: when the state was taken; for ``suspect``, when the first failing call began.
-    :param last_ping: when the last ping ended, on this or another process.
+    :param last_ping: when the last ping began, on this or another process.
     :param reason: why the state was taken.
     :param by: who or what took it (``send``, ``ping``, or the name given to a manual call).
     """
@@ -113,12 +114,16 @@ class SendFailed:
 
 @dataclass(frozen=True, slots=True)
 class PingSucceeded:
-    """The primary entity accepted a ping."""
+    """The primary entity accepted a ping; ``began`` is when it was asked."""
+
+    began: float
 
 
 @dataclass(frozen=True, slots=True)
 class PingFailed:
-    """A ping failed."""
+    """A ping failed; ``began`` is when it was sent, which may be long ago."""
+
+    began: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,13 +170,26 @@ def decide(health: EntityHealth, event: HealthEvent, *, now: float, failover_int
         case SendFailed():
             return _failed(health, event, now, failover_interval)
         case PingSucceeded():
-            return _answered(replace(health, last_ping=now), now)
+            return _answered(replace(health, last_ping=event.began), now)
         case PingFailed():
-            return Decision(replace(health, last_ping=now), _TELL if health.failed_over else frozenset())
+            return Decision(replace(health, last_ping=event.began), _TELL if health.failed_over else frozenset())
         case FailOver():
             return _failed_over(health, now, event.reason, event.by)
         case MarkHealthy():
             return Decision(_healthy(health, now, event.reason, event.by), _RECOVER)
+
+
+def merge(mine: EntityHealth, shared: EntityHealth, *, now: float, fresh: float) -> EntityHealth:
+    """Answer what to believe when another process shares ``shared``: the newer state, and the newer ping.
+
+    To one that is suspect here, a failover that others have confirmed within ``fresh`` seconds is
+    the rest of the evidence, although it began earlier. Processes on several machines compare their
+    clocks here: what they differ by, they may be wrong by.
+    """
+    ping = max((each for each in (mine.last_ping, shared.last_ping) if each is not None), default=None)
+    confirmed = shared.since if shared.last_ping is None else max(shared.since, shared.last_ping)
+    joins = mine.state is State.SUSPECT and shared.failed_over and now - confirmed <= fresh
+    return replace(shared if shared.since > mine.since or joins else mine, last_ping=ping)
 
 
 def _healthy(health: EntityHealth, now: float, reason: str, by: str) -> EntityHealth:

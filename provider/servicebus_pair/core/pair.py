@@ -40,7 +40,7 @@ class NamespacePair:
     :param store: health shared with other processes; in memory when not given.
     :param observers: told every decision as an event, in order.
     :param clock: time, injected by tests.
-    :param random_source: source of the choice of backlog queues, injected by tests.
+    :param random_source: source of the choice of backlog queues and of the spread of pings, injected by tests.
     :raises ConfigurationError: both endpoints are the same namespace.
     """
 
@@ -62,9 +62,8 @@ class NamespacePair:
         self.options = PairOptions() if options is None else options
         self._clock = SystemClock() if clock is None else clock
         self._queues = backlog_queues(primary.namespace, self.options.backlog_queue_count)
-        self._rotation = BacklogRotation(
-            self._queues, random=SystemRandom() if random_source is None else random_source
-        )
+        self._random = SystemRandom() if random_source is None else random_source
+        self._rotation = BacklogRotation(self._queues, random=self._random)
         self._board = HealthBoard(
             self.options,
             store=InMemoryHealthStore() if store is None else store,
@@ -76,7 +75,7 @@ class NamespacePair:
 
     async def __aenter__(self) -> Self:
         primary, secondary = NamespaceClient(self.primary), NamespaceClient(self.secondary)
-        prober = Prober(primary, self._board, self.options, clock=self._clock)
+        prober = Prober(primary, self._board, self.options, clock=self._clock, random=self._random)
         self._board.on_failed_over, self._board.on_recovered = prober.start, prober.stop
         self._shared = Shared(
             options=self.options,

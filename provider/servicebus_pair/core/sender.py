@@ -23,6 +23,7 @@ from servicebus_pair.core.errors import (
     UnreachableError,
 )
 from servicebus_pair.core.events import MessagesAccepted, Route
+from servicebus_pair.core.failures import counts
 from servicebus_pair.core.health import SendFailed, SendSucceeded
 from servicebus_pair.core.intake import Intake, Message, Messages
 from servicebus_pair.core.patience import FIRST_PAUSE, attempt_seconds, interval_left, next_pause
@@ -156,7 +157,7 @@ class PairSender:
         except ServiceError as error:
             self._raise_if_final(error)
             deadline.left(last=error)
-            if error.fails_over:
+            if counts(error, self._shared.options):
                 self._board.apply(self.entity, SendFailed(str(error), trial.since or self._clock.now()))
         else:
             self._batch_limit = self._batch_limit if limit is None else limit
@@ -225,7 +226,7 @@ class PairSender:
         self._board.tell(MessagesAccepted(self.entity, Route.PRIMARY, None, tuple(batch.refs), at))
 
     def _raise_if_final(self, error: ServiceError) -> None:
-        if not (error.fails_over or error.retriable):
+        if not (error.retriable or counts(error, self._shared.options)):
             raise error
 
     def _interval_left(self, trial: _Trial) -> float:
