@@ -19,14 +19,15 @@ from servicebus_pair.core import Endpoint, NamespacePair, PairOptions, State
 from servicebus_pair.core.events import Event, HealthChanged, Pinged
 from tests.core.peeking import peek_all
 
-__all__ = ["GRACE", "INTERVAL", "QUICK", "Breakable", "Recorder", "breakable_pair", "endpoint", "numbered"]
+__all__ = ["GRACE", "INTERVAL", "PING", "QUICK", "Breakable", "Recorder", "breakable_pair", "endpoint", "numbered"]
 
 INTERVAL = 2.0
+PING = 1.0
 # SPEC section 4 and the issue: what a failover may take beyond its interval.
 GRACE = 2.0
 QUICK = PairOptions(
     failover_interval=timedelta(seconds=INTERVAL),
-    ping_primary_interval=timedelta(seconds=1),
+    ping_primary_interval=timedelta(seconds=PING),
     ping_timeout=timedelta(seconds=2),
     server_busy_delay=timedelta(seconds=0.5),
     backlog_queue_count=3,
