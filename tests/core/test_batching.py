@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from servicebus_pair.core.amqp_types import typed
 from servicebus_pair.core.batching import MAX_MESSAGES_PER_BATCH, Batch, Packer, partition_key
-from servicebus_pair.core.clients import WireBatch
 from servicebus_pair.core.errors import MessageTooLargeError
+from servicebus_pair.core.wire import WireBatch
 from tests.core.wire import received, sent
 
 LIMIT = 10

@@ -10,25 +10,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import struct
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any, Final, Protocol, TypeVar
 from weakref import WeakSet
 
-from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch, ServiceBusReceivedMessage, ServiceBusSubQueue
+from azure.servicebus import ServiceBusMessage, ServiceBusReceivedMessage, ServiceBusSubQueue
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
-from azure.servicebus.amqp import AmqpAnnotatedMessage
-from azure.servicebus.exceptions import MessageSizeExceededError
 
-from servicebus_pair.core.batching import partition_key
-from servicebus_pair.core.errors import InvalidMessageError, MessageTooLargeError, PairClosedError, ServiceError
-from servicebus_pair.core.events import MessageRef
+from servicebus_pair.core.errors import PairClosedError, ServiceError
 from servicebus_pair.core.failures import classify
 from servicebus_pair.core.options import Endpoint
+from servicebus_pair.core.wire import WireBatch
 
-__all__ = ["NamespaceClient", "ReceiveLink", "SendLink", "Turn", "WireBatch"]
+__all__ = ["NamespaceClient", "ReceiveLink", "SendLink", "Turn"]
 
 _log = logging.getLogger(__name__)
 _OUTER_GRACE: Final = 0.4
@@ -36,78 +32,12 @@ _OUTER_GRACE: Final = 0.4
 _SHORTEST_SECONDS: Final = 0.1
 _CLOSE_SECONDS: Final = 2.0
 _SETTLEMENTS_IN_FLIGHT: Final = 32
-# What the SDK's encoder raises for a value that AMQP, or the SDK, has no form for.
-_UNENCODABLE: Final = (ValueError, TypeError, OverflowError, struct.error)
-# Two sections with their descriptors, the annotation's name, and the longest headers of three strings.
-_ENVELOPE_BYTES: Final = 80
 
 ResultT = TypeVar("ResultT")
 
 
 class _Handler(Protocol):
     async def close(self) -> None: ...
-
-
-class WireBatch:
-    """A batch in the SDK's encoding; implements ``batching.Batch``.
-
-    The SDK copies id, session id and partition key of the first message to the batch's envelope
-    and does not count them: without room for them a full batch is refused for its size.
-
-    :param limit: most bytes, from the link.
-    """
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._batch = ServiceBusMessageBatch(max_size_in_bytes=limit)
-        self.messages: list[AmqpAnnotatedMessage] = []
-        self.refs: list[MessageRef] = []
-
-    def try_add(self, message: AmqpAnnotatedMessage) -> bool:
-        """Add ``message`` unless the batch is full.
-
-        :raises MessageTooLargeError: it fits no batch.
-        :raises InvalidMessageError: a value of it has no AMQP encoding.
-        """
-        if not self.messages:
-            self._batch = ServiceBusMessageBatch(max_size_in_bytes=self._limit - _envelope_bytes(message))
-        before = self._batch.size_in_bytes
-        try:
-            self._batch.add_message(message)
-        except MessageSizeExceededError as error:
-            if not self.messages:
-                raise MessageTooLargeError(
-                    f"message {_message_id(message)!r} does not fit an empty batch of "
-                    f"{self._limit} bytes, the limit of the link"
-                ) from error
-            return False
-        except _UNENCODABLE as error:
-            raise InvalidMessageError(
-                f"message {_message_id(message)!r} cannot be encoded, {type(error).__name__}: {error}"
-            ) from error
-        self.messages.append(message)
-        self.refs.append(MessageRef(_message_id(message), self._batch.size_in_bytes - before))
-        return True
-
-    def __len__(self) -> int:
-        return len(self.messages)
-
-    @property
-    def wire(self) -> ServiceBusMessageBatch:
-        """The SDK's batch."""
-        return self._batch
-
-
-def _envelope_bytes(message: AmqpAnnotatedMessage) -> int:
-    """At most how many bytes the batch's envelope takes up when ``message`` is the first one."""
-    properties = message.properties
-    ids = () if properties is None else (properties.message_id, properties.group_id)
-    return _ENVELOPE_BYTES + sum(len(str(each).encode()) for each in (*ids, partition_key(message)) if each is not None)
-
-
-def _message_id(message: AmqpAnnotatedMessage) -> str:
-    value = None if message.properties is None else message.properties.message_id
-    return value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
 
 
 class _Link:

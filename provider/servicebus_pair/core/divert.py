@@ -10,7 +10,7 @@ from azure.servicebus.amqp import AmqpAnnotatedMessage
 
 from servicebus_pair.core.account import Account
 from servicebus_pair.core.batching import Packer, partition_key
-from servicebus_pair.core.clients import Turn, WireBatch
+from servicebus_pair.core.clients import Turn
 from servicebus_pair.core.deadline import Deadline
 from servicebus_pair.core.envelope import wrap
 from servicebus_pair.core.errors import (
@@ -24,6 +24,7 @@ from servicebus_pair.core.events import MessagesAccepted, QueuePulled, Route
 from servicebus_pair.core.patience import LONGEST_ATTEMPT
 from servicebus_pair.core.results import SendResult
 from servicebus_pair.core.shared import Shared
+from servicebus_pair.core.wire import WireBatch
 
 __all__ = ["Divert"]
 

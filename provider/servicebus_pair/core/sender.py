@@ -12,7 +12,7 @@ from azure.servicebus.amqp import AmqpAnnotatedMessage
 
 from servicebus_pair.core.account import Account
 from servicebus_pair.core.batching import Packer, partition_key
-from servicebus_pair.core.clients import Turn, WireBatch
+from servicebus_pair.core.clients import Turn
 from servicebus_pair.core.deadline import Deadline
 from servicebus_pair.core.divert import Divert
 from servicebus_pair.core.errors import (
@@ -29,6 +29,7 @@ from servicebus_pair.core.intake import Intake, Message, Messages
 from servicebus_pair.core.patience import FIRST_PAUSE, attempt_seconds, interval_left, next_pause
 from servicebus_pair.core.results import SendResult
 from servicebus_pair.core.shared import SMALLEST_BATCH_LIMIT, Shared
+from servicebus_pair.core.wire import WireBatch
 
 __all__ = ["Message", "PairSender"]
 
