@@ -272,3 +272,20 @@ async def test_section_2_an_interval_of_zero_diverts_within_two_seconds_of_any_s
         began = asyncio.get_running_loop().time()
         assert (await sender.send(numbered(3, start=1))).diverted == 3
         assert asyncio.get_running_loop().time() - began < 2
+
+
+async def test_section_5_messages_that_waited_for_the_backlog_go_to_the_primary_once_it_is_healthy(
+    breakable: Breakable,
+) -> None:
+    async def stream() -> AsyncIterator[ServiceBusMessage]:
+        for number, message in enumerate(big(9)):
+            if number == 5:
+                breakable.pair.mark_healthy("flights")
+            yield message
+
+    async with breakable.pair.sender("flights") as sender:
+        breakable.pair.fail_over("flights", reason="test")
+        result = await sender.send(stream())
+    assert (result.primary, result.diverted) == (9, 0)
+    assert await breakable.ids_on_the_primary() == [f"m{n}" for n in range(9)]
+    assert await breakable.ids_in_the_backlog() == []

@@ -40,6 +40,12 @@ class _Handler(Protocol):
     async def close(self) -> None: ...
 
 
+async def _timed(call: Awaitable[ResultT], seconds: float) -> ResultT:
+    """Bound a call on an open link, which ends at once when it is cancelled: a task of its own costs too much here."""
+    async with asyncio.timeout(seconds):
+        return await call
+
+
 class _Link:
     """What a send link and a receive link share: opening late, bounded calls, throwing away."""
 
@@ -58,13 +64,16 @@ class _Link:
         async with self._lock:
             return await self._attempt(doing, operation, timeout=timeout)
 
-    async def _attempt(self, doing: str, operation: Callable[[Any], Awaitable[ResultT]], *, timeout: float) -> ResultT:
+    async def _attempt(
+        self, doing: str, operation: Callable[[Any], Awaitable[ResultT]], *, timeout: float, open_already: bool = False
+    ) -> ResultT:
         where = f"{doing} {self.path} on {self._client.namespace}"
         self._client.check_open()
         if self._handler is None:
             self._handler = self._make()
+        bounded = _timed if open_already else self._client.bounded
         try:
-            answer = await self._client.bounded(operation(self._handler), timeout + _OUTER_GRACE)
+            answer = await bounded(operation(self._handler), timeout + _OUTER_GRACE)
         except asyncio.CancelledError:
             # The handler may be in the middle of a frame: never use it again.
             self._discard()
@@ -171,6 +180,7 @@ class SendLink(_Link):
                 "send to",
                 lambda sender: sender.send_messages(batch.wire, timeout=left),
                 timeout=left,
+                open_already=True,
             )
             return True
 
@@ -184,11 +194,14 @@ class SendLink(_Link):
         return self._handler is not None and self._limit > 0
 
     async def _in_turn(self, turn: Turn, act: Callable[[float], Awaitable[ResultT]]) -> ResultT | None:
-        try:
-            async with asyncio.timeout(None if turn.patience == inf else turn.patience):
-                await self._lock.acquire()
-        except TimeoutError:
-            return None
+        if self._lock.locked():
+            try:
+                async with asyncio.timeout(None if turn.patience == inf else turn.patience):
+                    await self._lock.acquire()
+            except TimeoutError:
+                return None
+        else:
+            await self._lock.acquire()
         try:
             seconds = turn.seconds()
             return None if seconds is None else await act(seconds)

@@ -36,6 +36,8 @@ class SendResult:
     @classmethod
     def total(cls, parts: Sequence[SendResult]) -> SendResult:
         """Answer what several parts of one send did together, in their order."""
+        if len(parts) == 1:
+            return parts[0]
         queues = chain.from_iterable(part.backlog_queues for part in parts)
         return cls(
             primary=sum(part.primary for part in parts),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeAlias
 
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
@@ -27,6 +27,7 @@ from servicebus_pair.core.failures import counts
 from servicebus_pair.core.health import SendFailed, SendSucceeded
 from servicebus_pair.core.intake import Intake, Message, Messages
 from servicebus_pair.core.patience import FIRST_PAUSE, attempt_seconds, interval_left, next_pause
+from servicebus_pair.core.pile import Pile
 from servicebus_pair.core.results import SendResult
 from servicebus_pair.core.shared import SMALLEST_BATCH_LIMIT, Shared
 from servicebus_pair.core.wire import WireBatch
@@ -34,6 +35,7 @@ from servicebus_pair.core.wire import WireBatch
 __all__ = ["Message", "PairSender"]
 
 _log = logging.getLogger(__name__)
+_Load: TypeAlias = WireBatch | Pile
 
 
 def _nothing() -> None:
@@ -90,7 +92,7 @@ class PairSender:
         """
         account = Account()
         # The link's limit is asked for when the first batch is opened.
-        packer = Packer(lambda: WireBatch(self._batch_limit), key=partition_key)
+        packer: Packer[_Load] = Packer(self._open_load, key=partition_key)
         intake = Intake(messages)
         packing: list[AmqpAnnotatedMessage] = []
         try:
@@ -108,7 +110,7 @@ class PairSender:
     async def _pour(
         self,
         intake: Intake,
-        packer: Packer[WireBatch],
+        packer: Packer[_Load],
         packing: list[AmqpAnnotatedMessage],
         account: Account,
         deadline: Deadline,
@@ -163,27 +165,59 @@ class PairSender:
         else:
             self._batch_limit = self._batch_limit if limit is None else limit
 
-    async def _deliver(self, batch: WireBatch, account: Account, deadline: Deadline) -> None:
-        """Bring one batch to the primary or, once the entity is failed over, to the backlog."""
-        account.take_in_hand(batch.messages)
+    def _open_load(self) -> _Load:
+        return Pile() if self._board.current(self.entity).failed_over else WireBatch(self._batch_limit)
+
+    async def _deliver(self, load: _Load, account: Account, deadline: Deadline) -> None:
+        """Bring messages to the primary or, once the entity is failed over, to the backlog."""
+        account.take_in_hand(load.messages)
         trial = _Trial()
+        first = 0
+        for batch in self._batches(load):
+            numbers = range(first, first + len(batch))
+            if not await self._to_primary(batch, numbers, account, trial, deadline):
+                break
+            first += len(batch)
+        if account.in_hand:
+            await self._divert.deliver(account, because=trial.last, deadline=deadline)
+
+    def _batches(self, load: _Load) -> Iterator[WireBatch]:
+        """The batches of a load, in order; one that waited for the backlog is packed when the primary is back."""
+        if isinstance(load, WireBatch):
+            yield load
+            return
+        packer = Packer(lambda: WireBatch(self._batch_limit), key=partition_key)
+        for message in load.messages:
+            if self._board.current(self.entity).failed_over:
+                break
+            full = packer.add(message)
+            if full is not None:
+                yield full
+        yield from packer.rest()
+
+    async def _to_primary(
+        self, batch: WireBatch, numbers: range, account: Account, trial: _Trial, deadline: Deadline
+    ) -> bool:
+        """Send one batch, again and again while the entity is suspect; False once it is failed over."""
         while not self._board.current(self.entity).failed_over:
             try:
-                sent = await self._attempt(batch, account, trial, deadline)
+                sent = await self._attempt(batch, numbers, account, trial, deadline)
             except ServiceError as error:
                 trial.last = error
                 self._raise_if_final(error)
                 await self._failed(error, trial, deadline)
             else:
                 if sent:
-                    self._accepted(batch, account)
-                    return
-        await self._divert.deliver(account, because=trial.last, deadline=deadline)
+                    self._accepted(batch, numbers, account)
+                    return True
+        return False
 
-    async def _attempt(self, batch: WireBatch, account: Account, trial: _Trial, deadline: Deadline) -> bool:
+    async def _attempt(
+        self, batch: WireBatch, numbers: range, account: Account, trial: _Trial, deadline: Deadline
+    ) -> bool:
         """Send once; False when the entity failed over while the send waited for its turn on the link."""
         before = account.doubted
-        turn = self._turn(trial, deadline, starting=lambda: account.doubt(range(len(batch))))
+        turn = self._turn(trial, deadline, starting=lambda: account.doubt(numbers))
         try:
             return await self._link.send_in_turn(batch, turn)
         except ServiceError as error:
@@ -220,9 +254,9 @@ class PairSender:
             await self._board.wait_for_change(self.entity, seconds=pause)
             trial.pause = next_pause(trial.pause)
 
-    def _accepted(self, batch: WireBatch, account: Account) -> None:
+    def _accepted(self, batch: WireBatch, numbers: range, account: Account) -> None:
         self._board.apply(self.entity, SendSucceeded())
-        account.accept(range(len(batch)), route=Route.PRIMARY, queue=None, refs=batch.refs)
+        account.accept(numbers, route=Route.PRIMARY, queue=None, refs=batch.refs)
         at = self._clock.now()
         self._board.tell(MessagesAccepted(self.entity, Route.PRIMARY, None, tuple(batch.refs), at))
 
