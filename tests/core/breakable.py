@@ -16,7 +16,7 @@ from azure.servicebus import ServiceBusMessage
 from servicebus_emulator import Emulator, HostedNamespace
 from servicebus_emulator.engine.descriptions import QueueDescription
 from servicebus_pair.core import Endpoint, NamespacePair, PairOptions, State
-from servicebus_pair.core.events import Event, HealthChanged, Pinged
+from servicebus_pair.core.events import Event, HealthChanged
 from tests.core.peeking import peek_all
 
 __all__ = ["GRACE", "INTERVAL", "PING", "QUICK", "Breakable", "Recorder", "breakable_pair", "endpoint", "numbered"]
@@ -42,18 +42,24 @@ class Recorder:
         self.states: list[State] = []
         self.failed_over = asyncio.Event()
         self.healthy_again = asyncio.Event()
-        self.pinged = asyncio.Event()
+        self._told = asyncio.Event()
 
     def observe(self, event: Event) -> None:
         self.events.append(event)
-        if isinstance(event, Pinged):
-            self.pinged.set()
+        self._told.set()
         if isinstance(event, HealthChanged):
             self.states.append(event.after.state)
             if event.after.failed_over:
                 self.failed_over.set()
             if event.before.failed_over:
                 self.healthy_again.set()
+
+    async def next_of(self, kind: type[Any]) -> None:
+        """Wait until there is an event of this kind."""
+        async with asyncio.timeout(5):
+            while not self.of(kind):
+                self._told.clear()
+                await self._told.wait()
 
     def of(self, kind: type[Any]) -> list[Any]:
         """The events of one kind, in order."""

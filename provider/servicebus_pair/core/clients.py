@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from math import inf
 from typing import Any, Final, Protocol, TypeVar
 from weakref import WeakSet
@@ -120,6 +121,17 @@ class SendLink(_Link):
     """A sender of one entity of one namespace, shared by everything in this process."""
 
     _limit = 0
+    _largest = 0
+
+    @property
+    def batch_limit(self) -> int:
+        """Most bytes of a batch, as the service said when the link was opened last; 0 before."""
+        return self._limit
+
+    @property
+    def message_limit(self) -> int:
+        """Most bytes of a message outside a batch, which can be more; 0 before the link was opened."""
+        return self._largest
 
     async def open(self, *, timeout: float) -> int:
         """Attach if needed and answer the most bytes of a batch.
@@ -186,6 +198,32 @@ class SendLink(_Link):
 
         return await self._in_turn(turn, send) is not None
 
+    async def schedule_in_turn(self, batch: WireBatch, turn: Turn, *, at: datetime) -> list[int] | None:
+        """Schedule messages as :meth:`send_in_turn` sends them, and answer their sequence numbers.
+
+        :returns: ``None`` when the turn was left: nothing was scheduled.
+        :raises ServiceError: classified.
+        """
+
+        async def schedule(seconds: float) -> list[int]:
+            if self._handler is None:
+                await self._attach(seconds)
+            turn.starting()
+            return await self._attempt(
+                "schedule on",
+                lambda sender: sender.schedule_messages(batch.messages, at, timeout=seconds),
+                timeout=seconds,
+            )
+
+        return await self._in_turn(turn, schedule)
+
+    async def cancel_scheduled(self, sequence_numbers: Sequence[int], *, timeout: float) -> None:
+        """Cancel scheduled messages. :raises ServiceError: classified; then all of them may still be there."""
+        numbers = list(sequence_numbers)
+        await self._call(
+            "cancel on", lambda sender: sender.cancel_scheduled_messages(numbers, timeout=timeout), timeout=timeout
+        )
+
     async def send_one(self, message: ServiceBusMessage, *, timeout: float) -> None:
         """Send a single message outside any batch, as a ping is sent."""
         await self._call("send to", lambda sender: sender.send_messages(message, timeout=timeout), timeout=timeout)
@@ -209,11 +247,12 @@ class SendLink(_Link):
             self._lock.release()
 
     async def _attach(self, timeout: float) -> None:
-        async def attach(sender: ServiceBusSender) -> int:
+        async def attach(sender: ServiceBusSender) -> tuple[int, int]:
             batch = await sender.create_message_batch()
-            return batch.max_size_in_bytes
+            # The SDK shows the limit of batches only. Without the other one, large messages are refused here.
+            return batch.max_size_in_bytes, int(getattr(sender, "_max_message_size_on_link", 0))
 
-        self._limit = await self._attempt("open a link to", attach, timeout=timeout)
+        self._limit, self._largest = await self._attempt("open a link to", attach, timeout=timeout)
 
 
 class ReceiveLink(_Link):

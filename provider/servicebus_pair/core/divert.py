@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping
 from functools import partial
@@ -17,14 +18,16 @@ from servicebus_pair.core.errors import (
     InvalidMessageError,
     MessageTooLargeError,
     NoBacklogQueueError,
+    PairError,
     ServiceError,
     TimedOutError,
 )
-from servicebus_pair.core.events import MessagesAccepted, QueuePulled, Route
+from servicebus_pair.core.events import BacklogTooSmall, MessagesAccepted, QueuePulled, Route
 from servicebus_pair.core.patience import LONGEST_ATTEMPT
 from servicebus_pair.core.results import SendResult
-from servicebus_pair.core.shared import Shared
-from servicebus_pair.core.wire import WireBatch
+from servicebus_pair.core.shared import SMALLEST_BATCH_LIMIT, Shared
+from servicebus_pair.core.size import growth, is_large
+from servicebus_pair.core.wire import WireBatch, encoded_size
 
 __all__ = ["Divert"]
 
@@ -38,6 +41,44 @@ class Divert:
         self._entity = entity
         self._shared = shared
         self._queue: str | None = None
+        self._considering: set[asyncio.Task[None]] = set()
+
+    def consider(self, batch: WireBatch) -> None:
+        """Warn, beside the send, of messages of a healthy entity that the backlog would not take."""
+        limit = SMALLEST_BATCH_LIMIT
+        for message, ref in zip(batch.messages, batch.refs, strict=True):
+            if is_large(ref.size_bytes, limit=limit):
+                try:
+                    size, more = encoded_size(message), growth(message, entity=self._entity)
+                except InvalidMessageError as error:
+                    _log.warning("entity=%s: in an outage its send would fail: %s", self._entity, error)
+                    continue
+                task = asyncio.create_task(self._warn(ref.message_id, size, more), name="consider the backlog")
+                self._considering.add(task)
+                task.add_done_callback(self._considering.discard)
+
+    async def _warn(self, message_id: str, size: int, more: int) -> None:
+        queue = self._shared.rotation.choose(self._queue)
+        if queue is None:
+            return
+        link = self._shared.secondary.send_link(queue)
+        try:
+            await link.open(timeout=LONGEST_ATTEMPT)
+        except PairError as error:
+            _log.debug("backlog queue=%s cannot be asked for its limit now: %s", queue, error)
+            return
+        limit = max(link.batch_limit, link.message_limit)
+        if size + more > limit:
+            _log.warning(
+                "entity=%s message=%s fits with %d bytes, its backlog copy takes %d more: the limit there is %d",
+                self._entity,
+                message_id,
+                size,
+                more,
+                limit,
+            )
+            event = BacklogTooSmall(self._entity, message_id, size, more, limit, self._shared.clock.now())
+            self._shared.board.mention(event)
 
     async def deliver(self, account: Account, *, because: ServiceError | None, deadline: Deadline) -> None:
         """Send copies of what ``account`` has in hand to the backlog: all of them, or an error is raised.
@@ -62,7 +103,9 @@ class Divert:
             try:
                 for batch in await self._pack(queue, copies, deadline):
                     await self._send(queue, batch, copies, account, deadline)
-            except (MessageTooLargeError, InvalidMessageError):
+            except MessageTooLargeError as error:
+                raise MessageTooLargeError(f"as a copy for the backlog, {error}") from error
+            except InvalidMessageError:
                 raise
             except ServiceError as error:
                 last = error
@@ -72,10 +115,11 @@ class Divert:
         self, queue: str, copies: Mapping[int, AmqpAnnotatedMessage], deadline: Deadline
     ) -> list[WireBatch]:
         turn = Turn(seconds=lambda: min(LONGEST_ATTEMPT, deadline.left()), patience=deadline.left())
-        limit = await self._shared.secondary.send_link(queue).open_in_turn(turn)
+        link = self._shared.secondary.send_link(queue)
+        limit = await link.open_in_turn(turn)
         if limit is None:
             raise deadline.over(last=None)
-        packer: Packer[WireBatch] = Packer(partial(WireBatch, limit), key=partition_key)
+        packer: Packer[WireBatch] = Packer(partial(WireBatch, limit, largest=link.message_limit), key=partition_key)
         full = [packer.add(copy) for copy in copies.values()]
         return [*(batch for batch in full if batch is not None), *packer.rest()]
 

@@ -198,6 +198,8 @@ class SendError(PairError):
     :param unsent: the messages that the caller still owns.
     :param in_doubt: those of ``unsent`` that may be stored although nobody confirmed it: to send them
         again with their ids is safe with duplicate detection, and may make duplicates without.
+
+    ``sequence_numbers`` are those of ``result.primary_ids``, if the messages were to be scheduled.
     """
 
     def __init__(
@@ -214,6 +216,7 @@ class SendError(PairError):
         self.result = result
         self.unsent = tuple(unsent)
         self.in_doubt = tuple(in_doubt)
+        self.sequence_numbers: tuple[int, ...] = ()
 
 
 class SendTimeoutError(SendError, TimeoutError):

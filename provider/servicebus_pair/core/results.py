@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-__all__ = ["DrainReport", "Drift", "ProvisionReport", "SendResult"]
+__all__ = ["DrainReport", "Drift", "ProvisionReport", "ScheduleResult", "SendResult"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,19 @@ class SendResult:
             primary_ids=tuple(chain.from_iterable(part.primary_ids for part in parts)),
             diverted_ids=tuple(chain.from_iterable(part.diverted_ids for part in parts)),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleResult:
+    """What one scheduling did.
+
+    :param sent: counts and ids by route. What was diverted has no sequence number yet and cannot be
+        cancelled: the entity gives one when the message leaves the backlog.
+    :param sequence_numbers: of what the entity itself accepted, in the order of ``sent.primary_ids``.
+    """
+
+    sent: SendResult
+    sequence_numbers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,45 +1,30 @@
-"""The failover-aware sender (SPEC section 4): asks health where to go, packs, sends, diverts."""
+"""The failover-aware sender (SPEC section 4): what an application sends with, as with the SDK's."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Collection, Sequence
+from copy import copy
+from datetime import datetime
 from types import TracebackType
-from typing import Self, TypeAlias
+from typing import Final, Self
 
+from azure.servicebus import ServiceBusMessage
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
-from servicebus_pair.core.account import Account
-from servicebus_pair.core.batching import Packer, partition_key
+from servicebus_pair.core.amqp_types import typed
 from servicebus_pair.core.clients import Turn
-from servicebus_pair.core.deadline import Deadline
+from servicebus_pair.core.delivery import Act, Delivery
 from servicebus_pair.core.divert import Divert
-from servicebus_pair.core.errors import (
-    SendCancelledError,
-    SendError,
-    ServerBusyError,
-    ServiceError,
-    UnreachableError,
-)
-from servicebus_pair.core.events import MessagesAccepted, Route
-from servicebus_pair.core.failures import counts
-from servicebus_pair.core.health import SendFailed, SendSucceeded
-from servicebus_pair.core.intake import Intake, Message, Messages
-from servicebus_pair.core.patience import FIRST_PAUSE, attempt_seconds, interval_left, next_pause
-from servicebus_pair.core.pile import Pile
-from servicebus_pair.core.results import SendResult
-from servicebus_pair.core.shared import SMALLEST_BATCH_LIMIT, Shared
+from servicebus_pair.core.errors import InvalidMessageError, SendError
+from servicebus_pair.core.intake import Intake, Message, Messages, outgoing
+from servicebus_pair.core.patience import LONGEST_ATTEMPT
+from servicebus_pair.core.results import ScheduleResult, SendResult
+from servicebus_pair.core.shared import Shared
 from servicebus_pair.core.wire import WireBatch
 
 __all__ = ["Message", "PairSender"]
 
-_log = logging.getLogger(__name__)
-_Load: TypeAlias = WireBatch | Pile
-
-
-def _nothing() -> None:
-    """Stand in where nobody needs to know."""
+_SCHEDULED: Final = "x-opt-scheduled-enqueue-time"
 
 
 class PairSender:
@@ -56,7 +41,6 @@ class PairSender:
         self._clock = shared.clock
         self._link = shared.primary.send_link(entity)
         self._divert = Divert(entity, shared)
-        self._batch_limit = SMALLEST_BATCH_LIMIT
 
     async def __aenter__(self) -> Self:
         await self._learn()
@@ -90,58 +74,54 @@ class PairSender:
             service, of an observer, or of the caller's iterable.
         :raises CancelledError: the send was cancelled; ``account_of`` answers the ``SendCancelledError`` behind it.
         """
-        account = Account()
-        # The link's limit is asked for when the first batch is opened.
-        packer: Packer[_Load] = Packer(self._open_load, key=partition_key)
-        intake = Intake(messages)
-        packing: list[AmqpAnnotatedMessage] = []
+        return await self._deliver(Intake(messages), self._link.send_in_turn, timeout)
+
+    async def schedule(
+        self, messages: Message | Collection[Message], at: datetime, *, timeout: float | None = None
+    ) -> ScheduleResult:
+        """Have messages enqueued at a time; while the entity is failed over they go to the backlog with that time.
+
+        A message whose time is over when it leaves the backlog is enqueued then.
+
+        :param messages: a message or a collection of messages; one without an id is given one.
+        :param at: when they become available; with a time zone.
+        :param timeout: as for :meth:`send`.
+        :returns: sequence numbers, as far as there are any: a diverted message has none yet.
+        :raises InvalidMessageError: ``at`` has no time zone, or ``messages`` is no message or collection.
+        :raises SendError: as :meth:`send`, with the ``sequence_numbers`` of what was accepted.
+        """
+        if at.tzinfo is None:
+            raise InvalidMessageError(f"at is {at.isoformat()}: it must have a time zone")
+        single = isinstance(messages, ServiceBusMessage | AmqpAnnotatedMessage)
+        if not (single or isinstance(messages, Collection)):
+            raise InvalidMessageError(f"messages is {type(messages).__name__}: allowed are a message and a collection")
+        rows = [_scheduled(outgoing(message), at) for message in Intake(messages).rest()]
+        numbers: list[int] = []
+
+        async def act(batch: WireBatch, turn: Turn) -> bool:
+            given = await self._link.schedule_in_turn(batch, turn, at=at)
+            numbers.extend([] if given is None else given)
+            return given is not None
+
         try:
-            await self._pour(intake, packer, packing, account, Deadline(self._clock, timeout=timeout))
-        except (asyncio.CancelledError, Exception) as error:
-            handed = list(account.in_hand.values())
-            packed = [message for batch in packer.open_batches() for message in batch.messages]
-            ended = self._ended(error, account, [*handed, *packed, *packing, *intake.rest()])
-            if isinstance(error, asyncio.CancelledError):
-                # Exactly this class: asyncio.timeout takes no other for the cancellation that it asked for.
-                raise asyncio.CancelledError(*error.args) from ended
-            raise ended from error
-        return account.result()
+            sent = await self._deliver(Intake(rows), act, timeout)
+        except SendError as error:
+            error.sequence_numbers = tuple(numbers)
+            raise
+        return ScheduleResult(sent, tuple(numbers))
 
-    async def _pour(
-        self,
-        intake: Intake,
-        packer: Packer[_Load],
-        packing: list[AmqpAnnotatedMessage],
-        account: Account,
-        deadline: Deadline,
-    ) -> None:
-        """Deliver all that ``intake`` gives; ``packing`` holds the message that is in no batch yet."""
-        async for message in intake:
-            packing.append(message)
-            if not packer.open_batches():
-                await self._learn_limit(deadline)
-            full = packer.add(message)
-            packing.clear()
-            if full is not None:
-                await self._deliver(full, account, deadline)
-        for batch in packer.rest():
-            await self._deliver(batch, account, deadline)
+    async def cancel_scheduled(self, sequence_numbers: int | Sequence[int], *, timeout: float | None = None) -> None:
+        """Cancel messages that :meth:`schedule` gave these numbers; they are on the primary, so it must be reached.
 
-    def _ended(self, error: BaseException, account: Account, unsent: list[AmqpAnnotatedMessage]) -> SendError:
-        result, in_doubt = account.result(), account.in_doubt
-        where = (
-            f"sending to {self.entity} ended with {result.primary} messages on the primary, {result.diverted} in "
-            f"the backlog, {len(unsent)} unsent, {len(in_doubt)} of them in doubt"
-        )
-        _log.warning("%s: %s", where, type(error).__name__)
-        kind, cause = SendError, error
-        match error:
-            case SendError():
-                kind, cause = type(error), error.cause
-            case asyncio.CancelledError():
-                kind = SendCancelledError
-        why = str(error) or type(error).__name__
-        return kind(f"{where}: {why}", cause=cause, result=result, unsent=unsent, in_doubt=in_doubt)
+        :param timeout: seconds; ``None`` is 10 s.
+        :raises ServiceError: classified: not found, or the primary cannot be reached.
+        """
+        numbers = [sequence_numbers] if isinstance(sequence_numbers, int) else sequence_numbers
+        await self._link.cancel_scheduled(numbers, timeout=LONGEST_ATTEMPT if timeout is None else timeout)
+
+    async def _deliver(self, intake: Intake, act: Act, timeout: float | None) -> SendResult:
+        delivery = Delivery(self.entity, self._shared, link=self._link, divert=self._divert, act=act, timeout=timeout)
+        return await delivery.run(intake)
 
     async def _learn(self) -> None:
         """Take over shared health; a stale "failed over" is pinged once before it is believed."""
@@ -152,145 +132,10 @@ class PairSender:
         if self._clock.now() - seen >= self._shared.options.ping_primary_interval.total_seconds():
             await self._shared.prober.ping(self.entity)
 
-    async def _learn_limit(self, deadline: Deadline) -> None:
-        """Ask the link for its batch limit, which an attached one knows, unless the primary cannot be asked now."""
-        trial = _Trial()
-        try:
-            limit = await self._link.open_in_turn(self._turn(trial, deadline))
-        except ServiceError as error:
-            self._raise_if_final(error)
-            deadline.left(last=error)
-            if counts(error, self._shared.options):
-                self._board.apply(self.entity, SendFailed(str(error), trial.since or self._clock.now()))
-        else:
-            self._batch_limit = self._batch_limit if limit is None else limit
 
-    def _open_load(self) -> _Load:
-        return Pile() if self._board.current(self.entity).failed_over else WireBatch(self._batch_limit)
-
-    async def _deliver(self, load: _Load, account: Account, deadline: Deadline) -> None:
-        """Bring messages to the primary or, once the entity is failed over, to the backlog."""
-        account.take_in_hand(load.messages)
-        trial = _Trial()
-        first = 0
-        for batch in self._batches(load):
-            numbers = range(first, first + len(batch))
-            if not await self._to_primary(batch, numbers, account, trial, deadline):
-                break
-            first += len(batch)
-        if account.in_hand:
-            await self._divert.deliver(account, because=trial.last, deadline=deadline)
-
-    def _batches(self, load: _Load) -> Iterator[WireBatch]:
-        """The batches of a load, in order; one that waited for the backlog is packed when the primary is back."""
-        if isinstance(load, WireBatch):
-            yield load
-            return
-        packer = Packer(lambda: WireBatch(self._batch_limit), key=partition_key)
-        for message in load.messages:
-            if self._board.current(self.entity).failed_over:
-                break
-            full = packer.add(message)
-            if full is not None:
-                yield full
-        yield from packer.rest()
-
-    async def _to_primary(
-        self, batch: WireBatch, numbers: range, account: Account, trial: _Trial, deadline: Deadline
-    ) -> bool:
-        """Send one batch, again and again while the entity is suspect; False once it is failed over."""
-        while not self._board.current(self.entity).failed_over:
-            try:
-                sent = await self._attempt(batch, numbers, account, trial, deadline)
-            except ServiceError as error:
-                trial.last = error
-                self._raise_if_final(error)
-                await self._failed(error, trial, deadline)
-            else:
-                if sent:
-                    self._accepted(batch, numbers, account)
-                    return True
-        return False
-
-    async def _attempt(
-        self, batch: WireBatch, numbers: range, account: Account, trial: _Trial, deadline: Deadline
-    ) -> bool:
-        """Send once; False when the entity failed over while the send waited for its turn on the link."""
-        before = account.doubted
-        turn = self._turn(trial, deadline, starting=lambda: account.doubt(numbers))
-        try:
-            return await self._link.send_in_turn(batch, turn)
-        except ServiceError as error:
-            if not error.may_be_stored:
-                account.refused(before)
-            raise
-
-    def _turn(self, trial: _Trial, deadline: Deadline, *, starting: Callable[[], None] = _nothing) -> Turn:
-        """An attempt that is left once the entity failed over, and ends with the failover interval."""
-
-        def seconds() -> float | None:
-            if self._board.current(self.entity).failed_over:
-                return None
-            trial.begin(self._clock.now(), attached=self._link.attached)
-            return min(attempt_seconds(self._interval_left(trial)), deadline.left(last=trial.last))
-
-        return Turn(seconds=seconds, starting=starting, patience=deadline.left(last=trial.last))
-
-    async def _failed(self, error: ServiceError, trial: _Trial, deadline: Deadline) -> None:
-        """Decide what a failure that may pass means for the entity, and wait before the next attempt."""
-        left = deadline.left(last=error)
-        if isinstance(error, ServerBusyError):
-            trial.since = None
-            delay = self._shared.options.server_busy_delay.total_seconds()
-            if delay > left:
-                raise deadline.over(last=error)
-            await self._board.wait_for_change(self.entity, seconds=delay)
-            return
-        if isinstance(error, UnreachableError) and trial.forgive():
-            return
-        self._board.apply(self.entity, SendFailed(str(error), trial.since or self._clock.now()))
-        if not self._board.current(self.entity).failed_over:
-            pause = min(trial.pause, self._interval_left(trial), left)
-            await self._board.wait_for_change(self.entity, seconds=pause)
-            trial.pause = next_pause(trial.pause)
-
-    def _accepted(self, batch: WireBatch, numbers: range, account: Account) -> None:
-        self._board.apply(self.entity, SendSucceeded())
-        account.accept(numbers, route=Route.PRIMARY, queue=None, refs=batch.refs)
-        at = self._clock.now()
-        self._board.tell(MessagesAccepted(self.entity, Route.PRIMARY, None, tuple(batch.refs), at))
-
-    def _raise_if_final(self, error: ServiceError) -> None:
-        if not (error.retriable or counts(error, self._shared.options)):
-            raise error
-
-    def _interval_left(self, trial: _Trial) -> float:
-        return interval_left(
-            self._board.current(self.entity),
-            interval=self._shared.options.failover_interval.total_seconds(),
-            now=self._clock.now(),
-            failing_since=trial.since,
-        )
-
-
-class _Trial:
-    """The attempts of one batch on the primary."""
-
-    def __init__(self) -> None:
-        self.last: ServiceError | None = None
-        self.pause = FIRST_PAUSE
-        self.since: float | None = None
-        self._was_attached = False
-        self._forgiven = False
-
-    def begin(self, now: float, *, attached: bool) -> None:
-        """An attempt begins. A failure counts from the first attempt that failed, the forgiven one included."""
-        self.since = now if self.since is None else self.since
-        self._was_attached = attached
-
-    def forgive(self) -> bool:
-        """Answer True for the first loss of a link that had worked: it is tried again at once."""
-        if self._forgiven or not self._was_attached:
-            return False
-        self._forgiven = True
-        return True
+def _scheduled(message: AmqpAnnotatedMessage, at: datetime) -> AmqpAnnotatedMessage:
+    """A copy with the time, which is also what travels if it goes to the backlog."""
+    copied = copy(message)
+    time = typed("TIMESTAMP", int(at.timestamp() * 1000))
+    copied.annotations = {**(message.annotations or {}), _SCHEDULED: time}
+    return copied

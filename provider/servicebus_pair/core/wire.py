@@ -22,7 +22,7 @@ from servicebus_pair.core.batching import partition_key
 from servicebus_pair.core.errors import InvalidMessageError, MessageTooLargeError
 from servicebus_pair.core.events import MessageRef
 
-__all__ = ["WireBatch"]
+__all__ = ["WireBatch", "encoded_size"]
 
 # What the SDK's encoder raises for a value that AMQP, or the SDK, has no form for.
 _UNENCODABLE: Final = (ValueError, TypeError, OverflowError, struct.error)
@@ -35,6 +35,11 @@ class _EncodeOnce(PyamqpTransportAsync):
 
     def __init__(self) -> None:
         self._encoded = bytearray()
+
+    @property
+    def measured(self) -> int:
+        """The size of the last message, in bytes."""
+        return len(self._encoded)
 
     def get_message_encoded_size(self, message: Any) -> int:  # type: ignore[override]  # a static method there
         self._encoded = bytearray()
@@ -52,11 +57,17 @@ class WireBatch:
     The SDK copies id, session id and partition key of the first message to the batch's envelope
     and does not count them: without room for them a full batch is refused for its size.
 
-    :param limit: most bytes, from the link.
+    A message that fits no batch goes alone, if the link takes one so large.
+
+    :param limit: most bytes of a batch, from the link.
+    :param largest: most bytes of a message that goes alone, from the link; never less than ``limit``.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, *, largest: int = 0) -> None:
         self._limit = limit
+        self._largest = max(limit, largest)
+        self._transport = _EncodeOnce()
+        self._alone = False
         self._batch: ServiceBusMessageBatch | None = None
         self._size = 0
         self.messages: list[AmqpAnnotatedMessage] = []
@@ -68,18 +79,25 @@ class WireBatch:
         :raises MessageTooLargeError: it fits no batch.
         :raises InvalidMessageError: a value of it has no AMQP encoding.
         """
+        if self._alone:
+            return False
         batch = self._batch
         if batch is None:
-            batch = ServiceBusMessageBatch(self._limit - _envelope_bytes(message), amqp_transport=_EncodeOnce())
+            batch = ServiceBusMessageBatch(self._limit - _envelope_bytes(message), amqp_transport=self._transport)
         try:
             batch.add_message(message)
         except MessageSizeExceededError as error:
-            if not self.messages:
+            if self.messages:
+                return False
+            size = self._transport.measured
+            if size > self._largest:
                 raise MessageTooLargeError(
-                    f"message {_message_id(message)!r} does not fit an empty batch of "
-                    f"{self._limit} bytes, the limit of the link"
+                    f"message {_message_id(message)!r} takes {size} bytes: the link takes {self._largest}"
                 ) from error
-            return False
+            self._alone = True
+            self.messages.append(message)
+            self.refs.append(MessageRef(_message_id(message), size))
+            return True
         except _UNENCODABLE as error:
             raise InvalidMessageError(
                 f"message {_message_id(message)!r} cannot be encoded, {type(error).__name__}: {error}"
@@ -100,6 +118,21 @@ class WireBatch:
             return self.messages[0]
         self._batch._amqp_transport = PyamqpTransportAsync  # noqa: SLF001 - see the module
         return self._batch
+
+
+def encoded_size(message: AmqpAnnotatedMessage) -> int:
+    """Answer the bytes of ``message`` as the SDK would send it alone.
+
+    :raises InvalidMessageError: a value of it has no AMQP encoding.
+    """
+    encoded = bytearray()
+    try:
+        encode_payload(encoded, PyamqpTransportAsync.to_outgoing_amqp_message(message))
+    except _UNENCODABLE as error:
+        raise InvalidMessageError(
+            f"message {_message_id(message)!r} cannot be encoded, {type(error).__name__}: {error}"
+        ) from error
+    return len(encoded)
 
 
 def _envelope_bytes(message: AmqpAnnotatedMessage) -> int:
