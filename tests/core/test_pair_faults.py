@@ -17,6 +17,7 @@ from servicebus_pair.core.errors import (
     EntityNotFoundError,
     MessageTooLargeError,
     QuotaExceededError,
+    RefusedError,
     SendError,
     SendTimeoutError,
     ServerBusyError,
@@ -138,6 +139,15 @@ async def test_section_4_what_the_caller_must_mend_is_raised_at_once_with_its_me
         assert asyncio.get_running_loop().time() - began < INTERVAL
     assert isinstance(caught.value.cause, error)
     assert (len(caught.value.unsent), caught.value.in_doubt) == (3, ())
+    assert breakable.recorder.states == []
+
+
+async def test_section_4_a_message_without_a_session_id_is_no_outage_of_a_session_queue(breakable: Breakable) -> None:
+    breakable.primary.namespace.create_queue(QueueDescription("seated", requires_session=True))
+    async with breakable.pair.sender("seated") as sender:
+        with pytest.raises(SendError) as caught:
+            await sender.send(numbered(2))
+    assert isinstance(caught.value.cause, RefusedError)
     assert breakable.recorder.states == []
 
 

@@ -1,9 +1,6 @@
 """The two namespaces as the rest of the core sees them: links that send, receive, peek and settle.
 
-Every call is bounded twice, by the SDK's own timeout and by an outer wait, since some faults
-(a frozen peer, an unexpected outcome) hang the SDK even with a timeout. After the outer bound the
-link is thrown away and opened anew by the next call. Retrying is off: when to try again is decided
-by the sender, the prober and the syphon. One link is used by one coroutine at a time.
+Retrying is off: when to try again is decided by the sender, the prober and the syphon.
 """
 
 from __future__ import annotations
@@ -11,251 +8,28 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from math import inf
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 from weakref import WeakSet
 
-from azure.servicebus import ServiceBusMessage, ServiceBusReceivedMessage, ServiceBusSubQueue
-from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
+from azure.servicebus import ServiceBusReceivedMessage, ServiceBusSubQueue
+from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 
 from servicebus_pair.core.errors import PairClosedError, ServiceError
 from servicebus_pair.core.failures import classify
+from servicebus_pair.core.link import CLOSE_SECONDS, Link, close_quietly
+from servicebus_pair.core.meter import Meter, Operation
 from servicebus_pair.core.options import Endpoint
-from servicebus_pair.core.wire import WireBatch
+from servicebus_pair.core.send_link import SendLink
 
-__all__ = ["NamespaceClient", "ReceiveLink", "SendLink", "Turn"]
+__all__ = ["NamespaceClient", "ReceiveLink"]
 
 _log = logging.getLogger(__name__)
-_OUTER_GRACE: Final = 0.4
-# What a call is given when opening the link has used up its time.
-_SHORTEST_SECONDS: Final = 0.1
-_CLOSE_SECONDS: Final = 2.0
 _SETTLEMENTS_IN_FLIGHT: Final = 32
 
 ResultT = TypeVar("ResultT")
 
 
-class _Handler(Protocol):
-    async def close(self) -> None: ...
-
-
-async def _timed(call: Awaitable[ResultT], seconds: float) -> ResultT:
-    """Bound a call on an open link, which ends at once when it is cancelled: a task of its own costs too much here."""
-    async with asyncio.timeout(seconds):
-        return await call
-
-
-class _Link:
-    """What a send link and a receive link share: opening late, bounded calls, throwing away."""
-
-    def __init__(self, client: NamespaceClient, path: str, make: Callable[[], Any]) -> None:
-        self.path = path
-        self._client = client
-        self._make = make
-        self._handler: Any = None
-        self._lock = asyncio.Lock()
-
-    async def _call(self, doing: str, operation: Callable[[Any], Awaitable[ResultT]], *, timeout: float) -> ResultT:
-        """Wait for this link's turn, then run ``operation`` on the open handler within ``timeout`` seconds.
-
-        :raises ServiceError: classified; the handler is thrown away unless the error is the message's.
-        """
-        async with self._lock:
-            return await self._attempt(doing, operation, timeout=timeout)
-
-    async def _attempt(
-        self, doing: str, operation: Callable[[Any], Awaitable[ResultT]], *, timeout: float, open_already: bool = False
-    ) -> ResultT:
-        where = f"{doing} {self.path} on {self._client.namespace}"
-        self._client.check_open()
-        if self._handler is None:
-            self._handler = self._make()
-        bounded = _timed if open_already else self._client.bounded
-        try:
-            answer = await bounded(operation(self._handler), timeout + _OUTER_GRACE)
-        except asyncio.CancelledError:
-            # The handler may be in the middle of a frame: never use it again.
-            self._discard()
-            raise
-        except Exception as failure:
-            error = classify(failure, where=where, authenticated=self._client.authenticated)
-            if error.retriable or error.fails_over:
-                self._discard()
-            raise error from failure
-        self._client.authenticated = True
-        return answer
-
-    def _discard(self) -> None:
-        handler, self._handler = self._handler, None
-        if handler is not None:
-            self._client.close_soon(handler)
-
-    async def close(self) -> None:
-        """Detach; buffered messages of a receiver are released by the SDK. Bounded to 2 s."""
-        handler, self._handler = self._handler, None
-        if handler is not None:
-            await _close(handler)
-
-
-def _nothing() -> None:
-    """Stand in where nobody needs to know."""
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """What a sender decides when its turn on a shared link has come, which may be long after it asked.
-
-    :param seconds: how long the attempt may take from now on; ``None`` to leave it.
-    :param starting: told right before the first byte: from then on a failure leaves the messages in doubt.
-    :param patience: how many seconds the turn is waited for before it is left.
-    """
-
-    seconds: Callable[[], float | None]
-    starting: Callable[[], None] = _nothing
-    patience: float = inf
-
-
-class SendLink(_Link):
-    """A sender of one entity of one namespace, shared by everything in this process."""
-
-    _limit = 0
-    _largest = 0
-
-    @property
-    def batch_limit(self) -> int:
-        """Most bytes of a batch, as the service said when the link was opened last; 0 before."""
-        return self._limit
-
-    @property
-    def message_limit(self) -> int:
-        """Most bytes of a message outside a batch, which can be more; 0 before the link was opened."""
-        return self._largest
-
-    async def open(self, *, timeout: float) -> int:
-        """Attach if needed and answer the most bytes of a batch.
-
-        :param timeout: seconds.
-        :raises ServiceError: classified.
-        """
-        await self.open_in_turn(Turn(seconds=lambda: timeout))
-        return self._limit
-
-    async def open_in_turn(self, turn: Turn) -> int | None:
-        """As :meth:`open`, but as ``turn`` allows once the link is free; ``None`` when the turn was left."""
-
-        async def attach(seconds: float) -> int:
-            if not self._is_open():
-                await self._attach(seconds)
-            return self._limit
-
-        return self._limit if self._is_open() else await self._in_turn(turn, attach)
-
-    async def reopen(self, *, timeout: float) -> None:
-        """Attach anew, whatever the link has now: proof that the entity takes senders.
-
-        :param timeout: seconds.
-        :raises ServiceError: classified.
-        """
-        async with self._lock:
-            self._discard()
-            await self._attach(timeout)
-
-    @property
-    def attached(self) -> bool:
-        """True when the last call left a working link."""
-        return self._handler is not None
-
-    async def send(self, batch: WireBatch, *, timeout: float) -> None:
-        """Send one batch and wait for its acceptance. At least once: after an error it may be stored.
-
-        :param timeout: seconds.
-        :raises ServiceError: classified.
-        """
-        await self.send_in_turn(batch, Turn(seconds=lambda: timeout))
-
-    async def send_in_turn(self, batch: WireBatch, turn: Turn) -> bool:
-        """Send one batch as ``turn`` allows once the link is free, and wait for its acceptance.
-
-        :returns: False when the turn was left: nothing was sent.
-        :raises ServiceError: classified; the batch is in doubt if ``turn.starting`` was told.
-        """
-
-        async def send(seconds: float) -> bool:
-            began = asyncio.get_running_loop().time()
-            if self._handler is None:
-                await self._attach(seconds)
-            left = max(_SHORTEST_SECONDS, seconds - (asyncio.get_running_loop().time() - began))
-            turn.starting()
-            await self._attempt(
-                "send to",
-                lambda sender: sender.send_messages(batch.wire, timeout=left),
-                timeout=left,
-                open_already=True,
-            )
-            return True
-
-        return await self._in_turn(turn, send) is not None
-
-    async def schedule_in_turn(self, batch: WireBatch, turn: Turn, *, at: datetime) -> list[int] | None:
-        """Schedule messages as :meth:`send_in_turn` sends them, and answer their sequence numbers.
-
-        :returns: ``None`` when the turn was left: nothing was scheduled.
-        :raises ServiceError: classified.
-        """
-
-        async def schedule(seconds: float) -> list[int]:
-            if self._handler is None:
-                await self._attach(seconds)
-            turn.starting()
-            return await self._attempt(
-                "schedule on",
-                lambda sender: sender.schedule_messages(batch.messages, at, timeout=seconds),
-                timeout=seconds,
-            )
-
-        return await self._in_turn(turn, schedule)
-
-    async def cancel_scheduled(self, sequence_numbers: Sequence[int], *, timeout: float) -> None:
-        """Cancel scheduled messages. :raises ServiceError: classified; then all of them may still be there."""
-        numbers = list(sequence_numbers)
-        await self._call(
-            "cancel on", lambda sender: sender.cancel_scheduled_messages(numbers, timeout=timeout), timeout=timeout
-        )
-
-    async def send_one(self, message: ServiceBusMessage, *, timeout: float) -> None:
-        """Send a single message outside any batch, as a ping is sent."""
-        await self._call("send to", lambda sender: sender.send_messages(message, timeout=timeout), timeout=timeout)
-
-    def _is_open(self) -> bool:
-        return self._handler is not None and self._limit > 0
-
-    async def _in_turn(self, turn: Turn, act: Callable[[float], Awaitable[ResultT]]) -> ResultT | None:
-        if self._lock.locked():
-            try:
-                async with asyncio.timeout(None if turn.patience == inf else turn.patience):
-                    await self._lock.acquire()
-            except TimeoutError:
-                return None
-        else:
-            await self._lock.acquire()
-        try:
-            seconds = turn.seconds()
-            return None if seconds is None else await act(seconds)
-        finally:
-            self._lock.release()
-
-    async def _attach(self, timeout: float) -> None:
-        async def attach(sender: ServiceBusSender) -> tuple[int, int]:
-            batch = await sender.create_message_batch()
-            # The SDK shows the limit of batches only. Without the other one, large messages are refused here.
-            return batch.max_size_in_bytes, int(getattr(sender, "_max_message_size_on_link", 0))
-
-        self._limit, self._largest = await self._attempt("open a link to", attach, timeout=timeout)
-
-
-class ReceiveLink(_Link):
+class ReceiveLink(Link):
     """A peek-lock receiver of one queue."""
 
     async def receive(self, *, most: int, wait: float, timeout: float) -> list[ServiceBusReceivedMessage]:
@@ -263,17 +37,20 @@ class ReceiveLink(_Link):
 
         An empty answer is no sign of health: a frozen peer gives one too.
         """
-        return await self._call(
+        received: list[ServiceBusReceivedMessage] = await self._call(
             "receive from",
             lambda receiver: receiver.receive_messages(max_message_count=most, max_wait_time=wait),
             timeout=max(wait, timeout),
         )
+        self._client.meter.count(Operation.RECEIVE if received else Operation.EMPTY_RECEIVE, len(received) or 1)
+        return received
 
     async def peek(self, *, most: int, timeout: float, first: int = 1) -> list[ServiceBusReceivedMessage]:
         """Look at up to ``most`` messages from sequence number ``first`` on, without locking them.
 
         The SDK takes 0 for "where I was": the default is the true beginning.
         """
+        self._client.meter.count(Operation.MANAGE)
         return await self._call(
             "peek at",
             lambda receiver: receiver.peek_messages(max_message_count=most, sequence_number=first, timeout=timeout),
@@ -309,6 +86,7 @@ class ReceiveLink(_Link):
         timeout: float,
     ) -> list[ServiceError | None]:
         slots = asyncio.Semaphore(_SETTLEMENTS_IN_FLIGHT)
+        self._client.meter.count(Operation.SETTLE, len(messages))
 
         async def one(receiver: ServiceBusReceiver, message: ServiceBusReceivedMessage) -> ServiceError | None:
             async with slots:
@@ -336,10 +114,15 @@ class NamespaceClient:
     """One namespace and process: one SDK client, its links, and what was learned about the credential.
 
     :param endpoint: the namespace and its credential.
+    :param meter: counts every operation.
+    :param sends: what a send to this namespace counts as.
     """
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: Endpoint, *, meter: Meter | None = None, sends: Operation = Operation.SEND) -> None:
         self.namespace = endpoint.namespace
+        self.meter = Meter() if meter is None else meter
+        self.sends = sends
+        self.on_ended: Callable[[str], None] = _nobody
         self.authenticated = False
         self._client = _sdk_client(endpoint)
         self._send_links: dict[str, SendLink] = {}
@@ -347,6 +130,7 @@ class NamespaceClient:
         self._receive_links: WeakSet[ReceiveLink] = WeakSet()
         self._closing: set[asyncio.Future[Any]] = set()
         self._closed = False
+        self._fault: PairClosedError | None = None
 
     def send_link(self, path: str) -> SendLink:
         """Answer the sender of ``path``, the same one for everybody; it opens at the first call."""
@@ -372,9 +156,25 @@ class NamespaceClient:
         return link
 
     def check_open(self) -> None:
-        """:raises PairClosedError: the client was closed."""
+        """:raises PairClosedError: the client was closed, or faulted with its partner."""
+        if self._fault is not None:
+            raise self._fault
         if self._closed:
             raise PairClosedError(f"the client of namespace {self.namespace} is closed: open a new pair")
+
+    @property
+    def ended(self) -> bool:
+        """True once the client was closed or faulted."""
+        return self._closed or self._fault is not None
+
+    def fault(self, error: PairClosedError) -> None:
+        """Make every call from now on raise ``error``, and close what is open in the background. Idempotent."""
+        if self.ended:
+            return
+        self._fault = error
+        _log.error("namespace=%s: its client is faulted: %s", self.namespace, error)
+        self._keep(asyncio.get_running_loop().create_task(self._close_all()))
+        self.on_ended(f"was faulted ({error})")
 
     async def bounded(self, call: Awaitable[ResultT], seconds: float) -> ResultT:
         """Await a call of the SDK for at most ``seconds``, even one that ignores its cancellation.
@@ -401,30 +201,33 @@ class NamespaceClient:
         if not task.cancelled():
             task.exception()  # what an abandoned call ended with tells nothing any more
 
-    def close_soon(self, handler: _Handler) -> None:
+    def close_soon(self, handler: Any) -> None:
         """Close a thrown-away handler in the background, bounded to 2 s."""
-        self._keep(asyncio.get_running_loop().create_task(_close(handler)))
+        self._keep(asyncio.get_running_loop().create_task(close_quietly(handler)))
 
     async def close(self) -> None:
         """Close every link and the client, each bounded to 2 s. Idempotent."""
         if self._closed:
             return
         self._closed = True
+        if self._fault is None:
+            self.on_ended("was closed")
+        await self._close_all()
+
+    async def _close_all(self) -> None:
         links = [*self._send_links.values(), *self._receive_links]
         await asyncio.gather(*(link.close() for link in links))
-        if self._closing:
-            await asyncio.wait(set(self._closing), timeout=_CLOSE_SECONDS)
-        await _close(self._client)
+        closing = self._closing - {asyncio.current_task()}
+        if closing:
+            await asyncio.wait(closing, timeout=CLOSE_SECONDS)
+        await close_quietly(self._client)
+
+
+def _nobody(why: str) -> None:
+    """Stand in until a partner is there."""
 
 
 def _sdk_client(endpoint: Endpoint) -> ServiceBusClient:
     if endpoint.connection_string is not None:
         return ServiceBusClient.from_connection_string(endpoint.connection_string.reveal(), retry_total=0)
     return ServiceBusClient(endpoint.host, endpoint.credential, retry_total=0)
-
-
-async def _close(handler: _Handler) -> None:
-    try:
-        await asyncio.wait_for(handler.close(), _CLOSE_SECONDS)
-    except Exception as failure:  # noqa: BLE001 - closing what is already broken; nothing depends on it
-        _log.debug("closing a handler ended with %s", type(failure).__name__)

@@ -11,7 +11,6 @@ from azure.servicebus.amqp import AmqpAnnotatedMessage
 
 from servicebus_pair.core.account import Account
 from servicebus_pair.core.batching import Packer, partition_key
-from servicebus_pair.core.clients import SendLink, Turn
 from servicebus_pair.core.deadline import Deadline
 from servicebus_pair.core.divert import Divert
 from servicebus_pair.core.errors import (
@@ -28,6 +27,7 @@ from servicebus_pair.core.intake import Intake
 from servicebus_pair.core.patience import FIRST_PAUSE, attempt_seconds, interval_left, next_pause
 from servicebus_pair.core.pile import Pile
 from servicebus_pair.core.results import SendResult
+from servicebus_pair.core.send_link import SendLink, Turn
 from servicebus_pair.core.shared import SMALLEST_BATCH_LIMIT, Shared
 from servicebus_pair.core.wire import WireBatch
 

@@ -11,7 +11,6 @@ from azure.servicebus.amqp import AmqpAnnotatedMessage
 
 from servicebus_pair.core.account import Account
 from servicebus_pair.core.batching import Packer, partition_key
-from servicebus_pair.core.clients import Turn
 from servicebus_pair.core.deadline import Deadline
 from servicebus_pair.core.envelope import wrap
 from servicebus_pair.core.errors import (
@@ -25,6 +24,7 @@ from servicebus_pair.core.errors import (
 from servicebus_pair.core.events import BacklogTooSmall, MessagesAccepted, QueuePulled, Route
 from servicebus_pair.core.patience import LONGEST_ATTEMPT
 from servicebus_pair.core.results import SendResult
+from servicebus_pair.core.send_link import Turn
 from servicebus_pair.core.shared import SMALLEST_BATCH_LIMIT, Shared
 from servicebus_pair.core.size import growth, is_large
 from servicebus_pair.core.wire import WireBatch, encoded_size

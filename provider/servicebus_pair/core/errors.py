@@ -6,6 +6,7 @@
     |-- ConfigurationError        an option, connection or argument is wrong
     |-- UndeliverableError        a backlog message that can never be delivered
     |-- PairClosedError           the pair was used after it was closed
+    |   `-- PartnerFaultError     one client ended, so the other one was faulted
     |-- ProvisionError            no usable backlog queue exists
     |-- ObserverError             an observer, such as the ledger, could not take note of accepted messages
     |-- SendError                 a send ended without acceptance; carries the unsent messages
@@ -26,6 +27,7 @@
         |-- QuotaExceededError
         |-- MessageTooLargeError
         |-- InvalidMessageError
+        |-- RefusedError          not allowed as it was asked for, such as no session id where one is needed
         `-- LockLostError         the lock ended before the settlement
 
 Class attributes answer the only questions a caller asks: ``retriable`` (may the same call succeed
@@ -58,8 +60,10 @@ __all__ = [
     "ObserverError",
     "PairClosedError",
     "PairError",
+    "PartnerFaultError",
     "ProvisionError",
     "QuotaExceededError",
+    "RefusedError",
     "SendCancelledError",
     "SendError",
     "SendTimeoutError",
@@ -87,6 +91,10 @@ class ConfigurationError(PairError, ValueError):
 
 class PairClosedError(PairError):
     """The pair, or a sender of it, was used before it was opened or after it was closed."""
+
+
+class PartnerFaultError(PairClosedError):
+    """The client was faulted because its partner, the other namespace's, ended (SPEC section 7)."""
 
 
 class ProvisionError(PairError):
@@ -177,6 +185,10 @@ class MessageTooLargeError(ServiceError):
 
 class InvalidMessageError(ServiceError, ValueError):
     """The SDK refused the message or an argument before sending."""
+
+
+class RefusedError(ServiceError):
+    """The service does not allow what was asked for: the message or the arguments are wrong for this entity."""
 
 
 class LockLostError(ServiceError):

@@ -19,6 +19,7 @@ exception                                              error
 ``MessageSizeExceededError``                           ``MessageTooLargeError``
 ``MessageLockLostError``, ``SessionLockLostError``     ``LockLostError``
 ``ValueError``, ``TypeError``                          ``InvalidMessageError``
+``ServiceBusError`` with a condition of refusal        ``RefusedError``
 any other                                              ``ServiceFaultError``
 =====================================================  ==========================
 """
@@ -59,6 +60,16 @@ _TABLE: Final[tuple[tuple[type[BaseException], type[errors.ServiceError]], ...]]
     (ValueError, errors.InvalidMessageError),
     (TypeError, errors.InvalidMessageError),
 )
+# What the SDK has no class for and does not try again: the request is wrong, not the service.
+_REFUSALS: Final = (
+    "amqp:not-allowed",
+    "amqp:not-implemented",
+    "amqp:precondition-failed",
+    "amqp:invalid-field",
+    "amqp:decode-error",
+    "com.microsoft:argument-error",
+    "com.microsoft:argument-out-of-range",
+)
 _SHOWN_CHARACTERS: Final = 300
 
 
@@ -72,8 +83,17 @@ def classify(failure: BaseException, *, where: str, authenticated: bool) -> erro
     kind = next((ours for theirs, ours in _TABLE if isinstance(failure, theirs)), errors.ServiceFaultError)
     if kind is errors.AuthenticationError and authenticated:
         kind = errors.AuthenticationSuspectError
+    if kind is errors.ServiceFaultError and _condition(failure) in _REFUSALS:
+        kind = errors.RefusedError
     shown = " ".join(str(failure).split())[:_SHOWN_CHARACTERS]
     return kind(f"{where}: {type(failure).__name__}: {shown}")
+
+
+def _condition(failure: BaseException) -> str:
+    """The AMQP condition of an exception of the SDK, which keeps it to itself."""
+    condition = getattr(failure, "_condition", None)
+    value = getattr(condition, "value", condition)
+    return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def counts(error: errors.ServiceError, options: PairOptions) -> bool:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
+from datetime import timedelta
 from random import Random, SystemRandom
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from servicebus_pair.core.administration import QueueDepth, ServiceBusAdministration
 from servicebus_pair.core.backlog import BacklogPlan, backlog_prefix, backlog_queues
 from servicebus_pair.core.board import HealthBoard
 from servicebus_pair.core.clients import NamespaceClient
+from servicebus_pair.core.costs import Operations, idle_syphon, pinging, syphoned
 from servicebus_pair.core.errors import ConfigurationError, PairClosedError
 from servicebus_pair.core.events import Observer
 from servicebus_pair.core.health import EntityHealth, FailOver, MarkHealthy
+from servicebus_pair.core.meter import Meter, Operation
 from servicebus_pair.core.options import Endpoint, PairOptions
+from servicebus_pair.core.partners import Partners
 from servicebus_pair.core.ports import Clock, HealthStore, InMemoryHealthStore, SystemClock
 from servicebus_pair.core.prober import Prober
 from servicebus_pair.core.provisioner import Provisioner
@@ -26,6 +31,9 @@ from servicebus_pair.core.shared import Shared
 from servicebus_pair.core.syphon import Syphon
 
 __all__ = ["NamespacePair"]
+
+_log = logging.getLogger(__name__)
+_NONE: Final = timedelta(0)
 
 
 class NamespacePair:
@@ -70,11 +78,16 @@ class NamespacePair:
             observers=observers,
             clock=self._clock,
         )
+        self.meter = Meter()
         self._shared: Shared | None = None
+        self._partners: Partners | None = None
         self._running_syphon: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        primary, secondary = NamespaceClient(self.primary), NamespaceClient(self.secondary)
+        primary = NamespaceClient(self.primary, meter=self.meter)
+        secondary = NamespaceClient(self.secondary, meter=self.meter, sends=Operation.DIVERT)
+        grace = self.options.close_grace.total_seconds()
+        self._partners = Partners(primary, secondary, grace=grace, clock=self._clock)
         prober = Prober(primary, self._board, self.options, clock=self._clock, random=self._random)
         self._board.on_failed_over, self._board.on_recovered = prober.start, prober.stop
         self._shared = Shared(
@@ -99,15 +112,25 @@ class NamespacePair:
         await self.close()
 
     async def close(self) -> None:
-        """Stop the syphon and the pings, share health, close both clients. Idempotent, bounded."""
+        """Refuse new sends, let those in flight finish, stop the syphon and the pings, close both clients.
+
+        Idempotent. Each step is bounded: a send that is still in flight after ``close_grace`` ends with a
+        ``SendError`` that carries its messages.
+        """
         shared, self._shared = self._shared, None
         if shared is None:
             return
+        grace = self.options.close_grace.total_seconds()
+        left = await shared.traffic.close(grace=grace)
+        if left:
+            _log.warning("closing: sends in flight=%d did not finish in %gs", left, grace)
         if self._running_syphon is not None:
             self._running_syphon.cancel()
-            await asyncio.wait({self._running_syphon}, timeout=self.options.close_grace.total_seconds())
+            await asyncio.wait({self._running_syphon}, timeout=grace)
         await shared.prober.close()
         await self._board.flush()
+        if self._partners is not None:
+            self._partners.close()
         await asyncio.gather(shared.primary.close(), shared.secondary.close())
 
     async def provision(self) -> ProvisionReport:
@@ -116,12 +139,12 @@ class NamespacePair:
         :raises ProvisionError: not authorized, or no queue is usable.
         :raises ServiceError: the secondary's administration cannot be reached.
         """
-        async with ServiceBusAdministration(self.secondary) as administration:
+        async with ServiceBusAdministration(self.secondary, meter=self.meter) as administration:
             return await self._provisioner(administration).provision()
 
     async def plan(self) -> BacklogPlan:
         """Answer what :meth:`provision` would do. :raises ServiceError: as there."""
-        async with ServiceBusAdministration(self.secondary) as administration:
+        async with ServiceBusAdministration(self.secondary, meter=self.meter) as administration:
             return await self._provisioner(administration).plan()
 
     async def backlog_depths(self) -> list[QueueDepth]:
@@ -129,7 +152,7 @@ class NamespacePair:
 
         :raises ServiceError: the secondary's administration cannot be reached.
         """
-        async with ServiceBusAdministration(self.secondary) as administration:
+        async with ServiceBusAdministration(self.secondary, meter=self.meter) as administration:
             return await administration.depths(backlog_prefix(self.primary.namespace))
 
     def sender(self, entity: str) -> PairSender:
@@ -169,6 +192,28 @@ class NamespacePair:
     def health_of_all(self) -> dict[str, EntityHealth]:
         """Answer the health of every entity this process has dealt with, by folded path."""
         return self._board.entities()
+
+    def cost(
+        self,
+        *,
+        period: timedelta = timedelta(days=30),
+        messages: int = 0,
+        size_bytes: int = 1024,
+        outage: timedelta = _NONE,
+    ) -> Operations:
+        """Answer the operations that this pair's backlog takes in ``period``, before anything was sent.
+
+        Give them to ``bill`` for the money. What really happened is in :attr:`meter`.
+
+        :param period: of which the syphon polls all, but for nothing.
+        :param messages: that take the way through the backlog, each of ``size_bytes``.
+        :param outage: of one entity, during which it is pinged.
+        """
+        idle = idle_syphon(
+            queues=self.options.backlog_queue_count, long_poll=self.options.syphon_long_poll, period=period
+        )
+        pings = pinging(outage=outage, interval=self.options.ping_primary_interval)
+        return idle + pings + syphoned(messages, size_bytes=size_bytes)
 
     def _open(self) -> Shared:
         if self._shared is None:

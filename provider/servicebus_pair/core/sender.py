@@ -12,13 +12,13 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
 from servicebus_pair.core.amqp_types import typed
-from servicebus_pair.core.clients import Turn
 from servicebus_pair.core.delivery import Act, Delivery
 from servicebus_pair.core.divert import Divert
 from servicebus_pair.core.errors import InvalidMessageError, SendError
 from servicebus_pair.core.intake import Intake, Message, Messages, outgoing
 from servicebus_pair.core.patience import LONGEST_ATTEMPT
 from servicebus_pair.core.results import ScheduleResult, SendResult
+from servicebus_pair.core.send_link import Turn
 from servicebus_pair.core.shared import Shared
 from servicebus_pair.core.wire import WireBatch
 
@@ -69,6 +69,7 @@ class PairSender:
             and longer only while the service answers that it is busy.
         :returns: counts by route, backlog queues and ids.
         :raises InvalidMessageError: ``messages`` is none of these; nothing was taken.
+        :raises PairClosedError: the pair is closing or closed; nothing was taken.
         :raises SendTimeoutError: the time was over first; as every ``SendError``, it carries the unsent messages.
         :raises SendError: not everything was accepted, because of ``cause``: a failure of the
             service, of an observer, or of the caller's iterable.
@@ -121,7 +122,8 @@ class PairSender:
 
     async def _deliver(self, intake: Intake, act: Act, timeout: float | None) -> SendResult:
         delivery = Delivery(self.entity, self._shared, link=self._link, divert=self._divert, act=act, timeout=timeout)
-        return await delivery.run(intake)
+        with self._shared.traffic:
+            return await delivery.run(intake)
 
     async def _learn(self) -> None:
         """Take over shared health; a stale "failed over" is pinged once before it is believed."""
