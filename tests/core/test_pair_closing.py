@@ -82,12 +82,16 @@ async def test_section_7_a_client_that_ends_alone_takes_its_partner_with_it_afte
         await sender.send(numbered(1))
         shared = breakable.pair._open()
         one, other = (shared.primary, shared.secondary)[:: 1 if side == "primary" else -1]
+        closing = None
         if how == "closes":
-            await one.close()
+            closing = asyncio.create_task(one.close())
+            await asyncio.sleep(0)
         else:
             one.fault(PairClosedError("its process was told to stop"))
         other.check_open()
-        await asyncio.sleep(0.6)
+        await asyncio.sleep(0.8)
+        if closing is not None:
+            await closing
         with pytest.raises(PartnerFaultError, match=rf"of namespace {other.namespace} was faulted .* {one.namespace}"):
             other.check_open()
         with pytest.raises(SendError) as caught:

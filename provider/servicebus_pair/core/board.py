@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from servicebus_pair.core.errors import ObserverError
@@ -48,7 +49,7 @@ class HealthBoard:
         # A failover that nobody confirmed by a ping for two intervals may have been left behind.
         self._fresh = 2 * options.ping_primary_interval.total_seconds()
         self._store = store
-        self._observers = tuple(observers)
+        self._observers = list(observers)
         self._clock = clock
         self._health: dict[str, EntityHealth] = {}
         self._changed: dict[str, asyncio.Event] = {}
@@ -129,6 +130,15 @@ class HealthBoard:
                 f"{len(failures)} of {len(self._observers)} observers failed on {type(event).__name__}, "
                 f"first {type(failures[0]).__name__}: {failures[0]}"
             ) from failures[0]
+
+    @contextmanager
+    def watching(self, observer: Observer) -> Iterator[None]:
+        """Tell ``observer`` too, as long as the context lasts."""
+        self._observers.append(observer)
+        try:
+            yield
+        finally:
+            self._observers.remove(observer)
 
     def mention(self, event: Event) -> None:
         """Hand over an event on which no message depends: an observer that raises stops no failover, it is logged."""

@@ -7,6 +7,7 @@
     |-- UndeliverableError        a backlog message that can never be delivered
     |-- PairClosedError           the pair was used after it was closed
     |   `-- PartnerFaultError     one client ended, so the other one was faulted
+    |-- DrillError                a drill could not be run, or was given up
     |-- ProvisionError            no usable backlog queue exists
     |-- ObserverError             an observer, such as the ledger, could not take note of accepted messages
     |-- SendError                 a send ended without acceptance; carries the unsent messages
@@ -50,6 +51,7 @@ __all__ = [
     "AuthenticationSuspectError",
     "AuthorizationError",
     "ConfigurationError",
+    "DrillError",
     "EntityDisabledError",
     "EntityExistsError",
     "EntityNotFoundError",
@@ -99,6 +101,10 @@ class PartnerFaultError(PairClosedError):
 
 class ProvisionError(PairError):
     """Provisioning ended without one usable backlog queue, or was not authorized."""
+
+
+class DrillError(PairError):
+    """A drill could not begin, or was given up; the entity is not left failed over by it."""
 
 
 class UndeliverableError(PairError):

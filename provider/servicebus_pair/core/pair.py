@@ -15,6 +15,7 @@ from servicebus_pair.core.backlog import BacklogPlan, backlog_prefix, backlog_qu
 from servicebus_pair.core.board import HealthBoard
 from servicebus_pair.core.clients import NamespaceClient
 from servicebus_pair.core.costs import Operations, idle_syphon, pinging, syphoned
+from servicebus_pair.core.drill import DrillReport, drill
 from servicebus_pair.core.errors import ConfigurationError, PairClosedError
 from servicebus_pair.core.events import Observer
 from servicebus_pair.core.health import EntityHealth, FailOver, MarkHealthy
@@ -34,6 +35,8 @@ __all__ = ["NamespacePair"]
 
 _log = logging.getLogger(__name__)
 _NONE: Final = timedelta(0)
+_DRILL_LIMIT: Final = timedelta(minutes=2)
+_DRILL_LIFE: Final = timedelta(hours=1)
 
 
 class NamespacePair:
@@ -175,10 +178,13 @@ class NamespacePair:
                 raise ConfigurationError(f"queue {queue!r} is not a backlog queue: they begin with {prefix!r}")
         return Syphon(self._open(), chosen)
 
-    def fail_over(self, entity: str, *, reason: str, by: str = "caller") -> EntityHealth:
-        """Send ``entity`` to the backlog from now on, until a ping succeeds or it is marked healthy."""
+    def fail_over(self, entity: str, *, reason: str, by: str = "caller", hold: timedelta = _NONE) -> EntityHealth:
+        """Send ``entity`` to the backlog from now on, until a ping succeeds or it is marked healthy.
+
+        :param hold: for so long no ping ends it, here and in other processes; it heals itself afterwards.
+        """
         self._open()
-        return self._board.apply(entity, FailOver(reason, by))
+        return self._board.apply(entity, FailOver(reason, by, hold.total_seconds()))
 
     def mark_healthy(self, entity: str, *, reason: str = "marked healthy", by: str = "caller") -> EntityHealth:
         """Send ``entity`` to the primary from now on."""
@@ -192,6 +198,30 @@ class NamespacePair:
     def health_of_all(self) -> dict[str, EntityHealth]:
         """Answer the health of every entity this process has dealt with, by folded path."""
         return self._board.entities()
+
+    async def drill(
+        self,
+        entity: str,
+        *,
+        messages: int = 10,
+        by: str = "caller",
+        limit: timedelta = _DRILL_LIMIT,
+        life: timedelta = _DRILL_LIFE,
+    ) -> DrillReport:
+        """Fail over on purpose, send marked messages, fail back, drain, verify, report (SPEC section 5).
+
+        The primary stays up. Messages that applications send meanwhile take the way through the
+        backlog and are not lost; they arrive when the drill ends. Marked messages carry the application
+        property ``x-servicebus-pair-drill``: consumers tell them by ``drill_of``. Whatever happens,
+        the entity is not left failed over.
+
+        :param messages: marked messages, at least 1.
+        :param by: who drills, for the record.
+        :param limit: longest time of the failover, and again of the drain.
+        :param life: time to live of the marked messages.
+        :raises DrillError: the entity is failed over already, or the marked messages could not be sent.
+        """
+        return await drill(self, self._open(), entity, messages=messages, by=by, limit=limit, life=life)
 
     def cost(
         self,

@@ -22,10 +22,10 @@ from servicebus_pair.core.health import PingFailed, PingSucceeded
 from servicebus_pair.core.options import PairOptions
 from servicebus_pair.core.ports import Clock
 
-__all__ = ["PING_CONTENT_TYPE", "Prober", "ping_message"]
+__all__ = ["PING_CONTENT_TYPE", "PING_LIFE", "Prober", "ping_message"]
 
 PING_CONTENT_TYPE: Final = "application/vnd.ms-servicebus-ping"
-_PING_LIFE: Final = timedelta(seconds=1)
+PING_LIFE: Final = timedelta(seconds=1)
 # Seconds: what a process waits beyond another's interval, so that not all of them ask at once.
 _LONGEST_LATENESS: Final = 1.0
 
@@ -112,6 +112,8 @@ class Prober:
                 turn, known = min(asked, now) + self._interval + self._late(), asked
                 continue
             turn = now + self._interval
+            if health.held(now):
+                continue
             await self.ping(entity)
             known = self._board.current(entity).last_ping
 
@@ -130,7 +132,7 @@ def ping_message() -> ServiceBusMessage:
     return ServiceBusMessage(
         b"",
         content_type=PING_CONTENT_TYPE,
-        time_to_live=_PING_LIFE,
+        time_to_live=PING_LIFE,
         session_id=uuid.uuid4().hex,
         message_id=uuid.uuid4().hex,
     )
