@@ -188,7 +188,7 @@ async def test_section_4_a_busy_server_is_waited_for_within_the_time_of_the_call
         began = asyncio.get_running_loop().time()
         with pytest.raises(SendTimeoutError) as caught:
             await sender.send(numbered(3), timeout=1.2)
-        assert asyncio.get_running_loop().time() - began < 1.2 + 0.5
+        assert asyncio.get_running_loop().time() - began < 1.2 + 1.0
     assert isinstance(caught.value.cause, ServerBusyError)
     assert len(caught.value.unsent) == 3
     assert breakable.recorder.states == []

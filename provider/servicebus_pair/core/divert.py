@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from functools import partial
+from typing import Any
 
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
@@ -24,7 +25,7 @@ from servicebus_pair.core.errors import (
 from servicebus_pair.core.events import BacklogTooSmall, MessagesAccepted, QueuePulled, Route
 from servicebus_pair.core.patience import LONGEST_ATTEMPT
 from servicebus_pair.core.results import SendResult
-from servicebus_pair.core.send_link import Turn
+from servicebus_pair.core.send_link import SendLink, Turn
 from servicebus_pair.core.shared import SMALLEST_BATCH_LIMIT, Shared
 from servicebus_pair.core.size import growth, is_large
 from servicebus_pair.core.wire import WireBatch, encoded_size
@@ -41,7 +42,27 @@ class Divert:
         self._entity = entity
         self._shared = shared
         self._queue: str | None = None
-        self._considering: set[asyncio.Task[None]] = set()
+        self._beside_sends: set[asyncio.Task[Any]] = set()
+
+    def prepare(self) -> None:
+        """Open the link to a backlog queue beside the send: the entity may fail over at any time now."""
+        self._queue = self._shared.rotation.choose(self._queue)
+        if self._queue is not None and not self._shared.secondary.send_link(self._queue).attached:
+            self._beside(self._open(self._queue), "prepare the divert")
+
+    async def _open(self, queue: str) -> SendLink | None:
+        link = self._shared.secondary.send_link(queue)
+        try:
+            await link.open(timeout=LONGEST_ATTEMPT)
+        except PairError as error:
+            _log.debug("backlog queue=%s cannot be opened now: %s", queue, error)
+            return None
+        return link
+
+    def _beside(self, work: Coroutine[Any, Any, Any], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        self._beside_sends.add(task)
+        task.add_done_callback(self._beside_sends.discard)
 
     def consider(self, batch: WireBatch) -> None:
         """Warn, beside the send, of messages of a healthy entity that the backlog would not take."""
@@ -53,19 +74,14 @@ class Divert:
                 except InvalidMessageError as error:
                     _log.warning("entity=%s: in an outage its send would fail: %s", self._entity, error)
                     continue
-                task = asyncio.create_task(self._warn(ref.message_id, size, more), name="consider the backlog")
-                self._considering.add(task)
-                task.add_done_callback(self._considering.discard)
+                self._beside(self._warn(ref.message_id, size, more), "consider the backlog")
 
     async def _warn(self, message_id: str, size: int, more: int) -> None:
         queue = self._shared.rotation.choose(self._queue)
         if queue is None:
             return
-        link = self._shared.secondary.send_link(queue)
-        try:
-            await link.open(timeout=LONGEST_ATTEMPT)
-        except PairError as error:
-            _log.debug("backlog queue=%s cannot be asked for its limit now: %s", queue, error)
+        link = await self._open(queue)
+        if link is None:
             return
         limit = max(link.batch_limit, link.message_limit)
         if size + more > limit:
