@@ -118,15 +118,7 @@ def wrap(message: AmqpAnnotatedMessage, *, entity: str) -> AmqpAnnotatedMessage:
     scheduled = annotations.pop(_SCHEDULED_ANNOTATION, None)
     copied, body_note = _copied(message)
     properties, header = message.properties, message.header
-    ids = {} if properties is None else {name: getattr(properties, name) for name in _ID_PROPERTIES}
-    notes = _Notes(
-        # The SDK sends bytes as string here, and only here.
-        properties=_describe_each({name: value for name, value in own.items() if not isinstance(value, bytes)}),
-        annotations=_describe_each(annotations),
-        footer=_describe_each(texts(message.footer)),
-        ids=_describe_each(ids),
-        body=body_note,
-    ).to_json()
+    notes = _noted(message, own, annotations, body_note)
     carried = {(OWN + name if _needs_own(name) else name): value for name, value in portable(own).items()}
     carried[PATH] = entity
     if properties is not None and (properties.group_id is not None or properties.absolute_expiry_time is not None):
@@ -149,6 +141,25 @@ def wrap(message: AmqpAnnotatedMessage, *, entity: str) -> AmqpAnnotatedMessage:
     copied.delivery_annotations = None
     copied.footer = portable(message.footer)
     return copied
+
+
+def _noted(
+    message: AmqpAnnotatedMessage, own: Mapping[str, Any], annotations: Mapping[str, Any], body_note: Any
+) -> str | None:
+    """What is to be noted of types, as text; of most messages there is nothing."""
+    properties, ids = message.properties, {}
+    if properties is not None:
+        ids = {name: value for name in _ID_PROPERTIES if type(value := getattr(properties, name)) is not str}
+    if not (own or annotations or ids or body_note or message.footer):
+        return None
+    return _Notes(
+        # The SDK sends bytes as string here, and only here.
+        properties=_describe_each({name: value for name, value in own.items() if not isinstance(value, bytes)}),
+        annotations=_describe_each(annotations),
+        footer=_describe_each(texts(message.footer)),
+        ids=_describe_each(ids),
+        body=body_note,
+    ).to_json()
 
 
 def unwrap(message: AmqpAnnotatedMessage) -> Unwrapped:
