@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from servicebus_pair.core import Endpoint, NamespacePair, PairOptions
+from tests.core.breakable import Breakable, breakable_pair
 from tests.system.demo.namespaces import PRIMARY, SECONDARY, Namespace
 from tests.system.demo.ports import PortReservation
 from tests.system.demo.processes import Processes
@@ -79,3 +80,10 @@ def namespaces(tmp_path: Path, ports: PortReservation) -> Iterator[TwoNamespaces
         yield both
     finally:
         processes.stop()
+
+
+@pytest.fixture
+async def breakable() -> AsyncIterator[Breakable]:
+    """A pair in this process whose namespaces break on purpose."""
+    async with breakable_pair() as made:
+        yield made

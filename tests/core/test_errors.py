@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 
 import pytest
@@ -11,7 +12,8 @@ from servicebus_pair.core.results import SendResult
 
 
 def classes() -> list[type[Exception]]:
-    return [getattr(errors, name) for name in errors.__all__]
+    found = [getattr(errors, name) for name in errors.__all__]
+    return [each for each in found if inspect.isclass(each) and issubclass(each, Exception)]
 
 
 @pytest.mark.parametrize("kind", classes(), ids=lambda kind: kind.__name__)
@@ -31,7 +33,15 @@ def test_no_public_error_is_left_out_of_the_list() -> None:
         for name, kind in vars(errors).items()
         if inspect.isclass(kind) and issubclass(kind, Exception) and kind.__module__ == errors.__name__
     }
-    assert public == set(errors.__all__)
+    assert public | {"account_of"} == set(errors.__all__)
+
+
+def test_the_account_of_a_send_is_found_behind_what_it_ended_in() -> None:
+    account = errors.SendCancelledError("so far", cause=asyncio.CancelledError(), result=SendResult(), unsent=())
+    cancelled, late = asyncio.CancelledError(), TimeoutError()
+    cancelled.__cause__, late.__cause__ = account, cancelled
+    assert [errors.account_of(error) for error in (account, cancelled, late)] == [account] * 3
+    assert errors.account_of(ValueError()) is None
 
 
 def test_bad_input_is_a_value_error_too() -> None:

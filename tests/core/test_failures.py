@@ -67,6 +67,7 @@ FLAGS: dict[type[errors.ServiceError], tuple[bool, bool]] = {
     errors.QuotaExceededError: (False, False),
     errors.MessageTooLargeError: (False, False),
     errors.InvalidMessageError: (False, False),
+    errors.RefusedError: (False, False),
     errors.LockLostError: (False, False),
 }
 
@@ -133,3 +134,12 @@ def test_the_error_says_what_was_done_and_what_was_raised_on_one_bounded_line() 
     long = str(classify(RuntimeError("a\nb " * 1000), where=WHERE, authenticated=False))
     assert "\n" not in long
     assert len(long) < 400
+
+
+@pytest.mark.parametrize("condition", [b"amqp:not-allowed", "com.microsoft:argument-error", "amqp:precondition-failed"])
+def test_section_4_what_the_service_refuses_as_it_was_asked_for_is_no_outage(condition: Any) -> None:
+    failure = sdk.ServiceBusError("the session id is missing", condition=condition)
+    error = classify(failure, where=WHERE, authenticated=True)
+    assert type(error) is errors.RefusedError
+    unknown = sdk.ServiceBusError("", condition="amqp:internal-error")
+    assert type(classify(unknown, where=WHERE, authenticated=True)) is errors.ServiceFaultError

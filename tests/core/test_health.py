@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from servicebus_pair.core.health import (
     SendSucceeded,
     State,
     decide,
+    merge,
 )
 
 NOW = 1000.0
@@ -83,7 +85,7 @@ TABLE: list[Any] = [
     ),
     pytest.param(
         SUSPECT,
-        PingSucceeded(),
+        PingSucceeded(NOW),
         healthy(*BY_PING, last_ping=NOW),
         NOTHING,
         id="suspect: a ping's success makes healthy too",
@@ -92,35 +94,35 @@ TABLE: list[Any] = [
     pytest.param(OUT, failed(), OUT, NOTHING, id="failed over: a late failure changes nothing"),
     pytest.param(
         OUT,
-        PingSucceeded(),
+        PingSucceeded(NOW),
         healthy(*BY_PING, last_ping=NOW),
         RECOVERS,
         id="failed over: a ping's success makes healthy",
     ),
     pytest.param(
         OUT,
-        PingFailed(),
+        PingFailed(NOW),
         EntityHealth(State.FAILED_OVER, 970.0, NOW, "no connection", "send"),
         {Action.PUBLISH},
         id="failed over: a failed ping is remembered and shared",
     ),
     pytest.param(
         WELL,
-        PingSucceeded(),
+        PingSucceeded(NOW),
         EntityHealth(State.HEALTHY, 900.0, NOW, "a ping was answered", "ping"),
         NOTHING,
         id="healthy: a ping's success is remembered",
     ),
     pytest.param(
         WELL,
-        PingFailed(),
+        PingFailed(NOW),
         EntityHealth(State.HEALTHY, 900.0, NOW, "a ping was answered", "ping"),
         NOTHING,
         id="healthy: a failed ping proves nothing",
     ),
     pytest.param(
         SUSPECT,
-        PingFailed(),
+        PingFailed(NOW),
         EntityHealth(State.SUSPECT, 950.0, NOW, "no connection", "send"),
         NOTHING,
         id="suspect: a failed ping changes no state",
@@ -197,8 +199,8 @@ def test_section_4_a_call_that_began_before_the_last_success_counts_from_that_su
 events = st.one_of(
     st.builds(SendSucceeded),
     st.builds(SendFailed, st.just("x"), st.floats(0, 100)),
-    st.builds(PingSucceeded),
-    st.builds(PingFailed),
+    st.builds(PingSucceeded, st.floats(0, 100)),
+    st.builds(PingFailed, st.floats(0, 100)),
     st.just(DRILL),
     st.just(BACK),
 )
@@ -264,3 +266,30 @@ def test_section_1_health_of_an_entity_begins_healthy() -> None:
     assert HEALTHY.state is State.HEALTHY
     assert not HEALTHY.failed_over
     assert HEALTHY.last_ping is None
+
+
+OLDER = EntityHealth(State.FAILED_OVER, since=940.0, last_ping=995.0, reason="elsewhere", by="send")
+NEWER = EntityHealth(State.FAILED_OVER, since=999.0, reason="elsewhere", by="send")
+
+
+@pytest.mark.parametrize(
+    ("mine", "shared", "believed"),
+    [
+        pytest.param(WELL, NEWER, replace(NEWER, last_ping=800.0), id="the newer state"),
+        pytest.param(NEWER, WELL, replace(NEWER, last_ping=800.0), id="not the older one"),
+        pytest.param(OUT, replace(OUT, last_ping=996.0), replace(OUT, last_ping=996.0), id="another's newer ping"),
+        pytest.param(OUT, replace(OUT, last_ping=None), OUT, id="not another's older ping"),
+        pytest.param(SUSPECT, OLDER, OLDER, id="suspect: a failover that others confirmed lately"),
+        pytest.param(
+            SUSPECT,
+            replace(OLDER, last_ping=900.0),
+            replace(SUSPECT, last_ping=900.0),
+            id="suspect: not one that nobody has confirmed for long",
+        ),
+        pytest.param(WELL, replace(OLDER, since=800.0), replace(WELL, last_ping=995.0), id="healthy: nothing older"),
+    ],
+)
+def test_section_4_what_others_share_is_believed_when_it_is_newer_or_confirms(
+    mine: EntityHealth, shared: EntityHealth, believed: EntityHealth
+) -> None:
+    assert merge(mine, shared, now=NOW, fresh=30.0) == believed

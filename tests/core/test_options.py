@@ -33,7 +33,27 @@ def test_section_2_defaults_are_those_of_the_specification() -> None:
         "syphon_long_poll": 15 * MINUTE,
         "close_grace": 5 * SECOND,
         "server_busy_delay": 10 * SECOND,
+        "on_quota_exceeded": "raise",
+        "on_entity_disabled": "raise",
+        "probe": "ping",
     }
+
+
+@pytest.mark.parametrize(
+    ("option", "choices"),
+    [
+        ("on_quota_exceeded", ("raise", "fail_over")),
+        ("on_entity_disabled", ("raise", "fail_over")),
+        ("probe", ("ping", "link")),
+    ],
+)
+def test_section_4_and_5_a_policy_is_one_of_its_choices(option: str, choices: tuple[str, ...]) -> None:
+    settings: dict[str, Any] = {choice: {option: choice} for choice in (*choices, "never")}
+    for choice in choices:
+        assert getattr(replace(PairOptions(), **settings[choice]), option) == choice
+    with pytest.raises(ConfigurationError) as caught:
+        replace(PairOptions(), **settings["never"])
+    assert str(caught.value) == f"{option} is 'never': allowed are {', '.join(choices)}"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,6 @@ from azure.servicebus import ServiceBusMessage
 
 from servicebus_pair.core import EntityHealth, Ledger, State
 from servicebus_pair.core.backlog import backlog_queue
-from servicebus_pair.core.clients import SendLink, _Link
 from servicebus_pair.core.errors import (
     EntityNotFoundError,
     InvalidMessageError,
@@ -21,8 +20,10 @@ from servicebus_pair.core.errors import (
     TimedOutError,
 )
 from servicebus_pair.core.events import Event, HealthChanged, Pinged, QueuePulled
+from servicebus_pair.core.link import Link
 from servicebus_pair.core.mover import Mover
 from servicebus_pair.core.ports import InMemoryHealthStore, SystemClock
+from servicebus_pair.core.send_link import SendLink
 from tests.core.conftest import TwoNamespaces
 from tests.core.peeking import peek_all
 
@@ -251,9 +252,9 @@ async def test_section_6_a_refused_batch_that_may_pass_is_never_dead_lettered(
 async def test_section_6_a_completion_that_gets_no_answer_is_counted_as_a_possible_duplicate(
     namespaces: TwoNamespaces, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    call = _Link._call
+    call = Link._call
 
-    async def silent(self: _Link, doing: str, operation: Any, *, timeout: float) -> Any:
+    async def silent(self: Link, doing: str, operation: Any, *, timeout: float) -> Any:
         if doing == "settle on":
             raise TimedOutError("no answer")
         return await call(self, doing, operation, timeout=timeout)
@@ -263,7 +264,7 @@ async def test_section_6_a_completion_that_gets_no_answer_is_counted_as_a_possib
         pair.fail_over("flights", reason="test")
         [queue] = (await sender.send(numbered(5))).backlog_queues
         mover = Mover(pair._open(), queue)
-        monkeypatch.setattr(_Link, "_call", silent)
+        monkeypatch.setattr(Link, "_call", silent)
         assert await mover.step(wait=2) == 5
         assert mover.tally.duplicates_possible == 5
         monkeypatch.undo()

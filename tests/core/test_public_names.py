@@ -21,15 +21,21 @@ def test_the_public_face_of_core_is_exactly_this() -> None:
     assert servicebus_pair.core.__all__ == [
         "Bridge",
         "DrainReport",
+        "DrillReport",
         "Endpoint",
         "EntityHealth",
         "Ledger",
         "NamespacePair",
+        "Operations",
         "PairOptions",
         "PairSettings",
         "ProvisionReport",
+        "ScheduleResult",
         "SendResult",
         "State",
+        "bill",
+        "drill_of",
+        "is_ping",
         "read_pair",
     ]
 

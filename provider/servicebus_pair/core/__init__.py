@@ -11,39 +11,53 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from servicebus_pair.core.blocking import Bridge
     from servicebus_pair.core.configuration import PairSettings, read_pair
+    from servicebus_pair.core.costs import Operations, bill
+    from servicebus_pair.core.drill import DrillReport, drill_of, is_ping
     from servicebus_pair.core.health import EntityHealth, State
     from servicebus_pair.core.ledger import Ledger
     from servicebus_pair.core.options import Endpoint, PairOptions
     from servicebus_pair.core.pair import NamespacePair
-    from servicebus_pair.core.results import DrainReport, ProvisionReport, SendResult
+    from servicebus_pair.core.results import DrainReport, ProvisionReport, ScheduleResult, SendResult
 
 __all__ = [
     "Bridge",
     "DrainReport",
+    "DrillReport",
     "Endpoint",
     "EntityHealth",
     "Ledger",
     "NamespacePair",
+    "Operations",
     "PairOptions",
     "PairSettings",
     "ProvisionReport",
+    "ScheduleResult",
     "SendResult",
     "State",
+    "bill",
+    "drill_of",
+    "is_ping",
     "read_pair",
 ]
 
 _HOMES: Final = {
     "Bridge": "blocking",
     "DrainReport": "results",
+    "DrillReport": "drill",
     "Endpoint": "options",
     "EntityHealth": "health",
     "Ledger": "ledger",
     "NamespacePair": "pair",
+    "Operations": "costs",
     "PairOptions": "options",
     "PairSettings": "configuration",
     "ProvisionReport": "results",
+    "ScheduleResult": "results",
     "SendResult": "results",
     "State": "health",
+    "bill": "costs",
+    "drill_of": "drill",
+    "is_ping": "drill",
     "read_pair": "configuration",
 }
 

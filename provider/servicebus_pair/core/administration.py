@@ -23,6 +23,7 @@ from servicebus_pair.core.errors import (
     ServiceError,
 )
 from servicebus_pair.core.failures import classify
+from servicebus_pair.core.meter import Meter, Operation
 from servicebus_pair.core.options import Endpoint
 
 __all__ = ["Administration", "QueueDepth", "ServiceBusAdministration"]
@@ -59,10 +60,13 @@ class ServiceBusAdministration:
     """An :class:`Administration` over ``ServiceBusAdministrationClient``; an async context manager.
 
     Needs the Manage right. Every call ends within 30 s.
+
+    :param meter: counts the calls; a listing of several pages counts as one.
     """
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: Endpoint, *, meter: Meter | None = None) -> None:
         self._namespace = endpoint.namespace
+        self._meter = Meter() if meter is None else meter
         self._client = _sdk_client(endpoint)
 
     async def __aenter__(self) -> Self:
@@ -118,6 +122,7 @@ class ServiceBusAdministration:
         return await self._bounded("read the depth of queues", read())
 
     async def _bounded(self, doing: str, call: Awaitable[ResultT]) -> ResultT:
+        self._meter.count(Operation.MANAGE)
         try:
             return await asyncio.wait_for(call, _CALL_SECONDS)
         except Exception as failure:

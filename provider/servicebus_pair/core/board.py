@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
+from servicebus_pair.core.errors import ObserverError
 from servicebus_pair.core.events import Event, HealthChanged, Observer
 from servicebus_pair.core.health import (
     HEALTHY,
     Action,
     EntityHealth,
     HealthEvent,
+    State,
     decide,
+    merge,
 )
 from servicebus_pair.core.options import PairOptions
 from servicebus_pair.core.ports import Clock, HealthStore
@@ -42,12 +46,15 @@ class HealthBoard:
         clock: Clock,
     ) -> None:
         self._interval = options.failover_interval.total_seconds()
+        # A failover that nobody confirmed by a ping for two intervals may have been left behind.
+        self._fresh = 2 * options.ping_primary_interval.total_seconds()
         self._store = store
-        self._observers = tuple(observers)
+        self._observers = list(observers)
         self._clock = clock
         self._health: dict[str, EntityHealth] = {}
         self._changed: dict[str, asyncio.Event] = {}
         self._saving: dict[str, asyncio.Task[None]] = {}
+        self._asking: set[asyncio.Task[EntityHealth]] = set()
         self.on_failed_over: Callable[[str], None] = _nothing
         self.on_recovered: Callable[[str], None] = _nothing
 
@@ -63,6 +70,8 @@ class HealthBoard:
         self._set(entity, before, decision.health, now)
         if Action.PUBLISH in decision.actions:
             self._share(entity, decision.health)
+        if decision.health.state is State.SUSPECT and before.state is State.HEALTHY:
+            self._ask(entity)
         if Action.START_PING in decision.actions:
             self.on_failed_over(entity)
         if Action.STOP_PING in decision.actions:
@@ -77,14 +86,18 @@ class HealthBoard:
         except Exception:  # noqa: BLE001 - a store is anybody's code; without it this process finds out by itself
             _log.exception("entity=%s: shared health could not be read", entity)
             return before
-        if shared is None or shared.since <= before.since:
+        # What was known before the store answered may have changed meanwhile.
+        before = self.current(entity)
+        if shared is None:
             return before
-        self._set(entity, before, shared, self._clock.now())
-        if shared.failed_over and not before.failed_over:
+        now = self._clock.now()
+        after = merge(before, shared, now=now, fresh=self._fresh)
+        self._set(entity, before, after, now)
+        if after.failed_over and not before.failed_over:
             self.on_failed_over(entity)
-        if before.failed_over and not shared.failed_over:
+        if before.failed_over and not after.failed_over:
             self.on_recovered(entity)
-        return shared
+        return after
 
     def entities(self) -> dict[str, EntityHealth]:
         """Answer every entity this process knows, by folded path."""
@@ -102,13 +115,41 @@ class HealthBoard:
             pause.cancel()
 
     def tell(self, event: Event) -> None:
-        """Hand ``event`` to every observer, in order."""
+        """Hand ``event`` to every observer, in order; the others are told even if one raises.
+
+        :raises ObserverError: an observer raised. What happened has happened all the same.
+        """
+        failures: list[Exception] = []
         for observer in self._observers:
-            observer.observe(event)
+            try:
+                observer.observe(event)
+            except Exception as failure:  # noqa: BLE001 - an observer is anybody's code; raised below
+                failures.append(failure)
+        if failures:
+            raise ObserverError(
+                f"{len(failures)} of {len(self._observers)} observers failed on {type(event).__name__}, "
+                f"first {type(failures[0]).__name__}: {failures[0]}"
+            ) from failures[0]
+
+    @contextmanager
+    def watching(self, observer: Observer) -> Iterator[None]:
+        """Tell ``observer`` too, as long as the context lasts."""
+        self._observers.append(observer)
+        try:
+            yield
+        finally:
+            self._observers.remove(observer)
+
+    def mention(self, event: Event) -> None:
+        """Hand over an event on which no message depends: an observer that raises stops no failover, it is logged."""
+        try:
+            self.tell(event)
+        except ObserverError:
+            _log.exception("an observer missed an event; sending goes on")
 
     async def flush(self) -> None:
         """Wait until what was shared so far is in the store, at most 5 s."""
-        pending = set(self._saving.values())
+        pending = {*self._saving.values(), *self._asking}
         if pending:
             await asyncio.wait(pending, timeout=_STORE_SECONDS)
 
@@ -124,10 +165,16 @@ class HealthBoard:
             after.by,
             after.reason,
         )
-        self.tell(HealthChanged(entity, before, after, now))
+        self.mention(HealthChanged(entity, before, after, now))
         changed = self._changed.pop(entity.casefold(), None)
         if changed is not None:
             changed.set()
+
+    def _ask(self, entity: str) -> None:
+        """Find out, beside the send, whether others know already: then it need not wait for the interval."""
+        task = asyncio.get_running_loop().create_task(self.refresh(entity), name=f"ask about {entity}")
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)
 
     def _share(self, entity: str, health: EntityHealth) -> None:
         # One save at a time per entity, in order: the store keeps the last writer.

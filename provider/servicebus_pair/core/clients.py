@@ -1,200 +1,35 @@
 """The two namespaces as the rest of the core sees them: links that send, receive, peek and settle.
 
-Every call is bounded twice, by the SDK's own timeout and by an outer wait, since some faults
-(a frozen peer, an unexpected outcome) hang the SDK even with a timeout. After the outer bound the
-link is thrown away and opened anew by the next call. Retrying is off: when to try again is decided
-by the sender, the prober and the syphon. One link is used by one coroutine at a time.
+Retrying is off: when to try again is decided by the sender, the prober and the syphon.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import struct
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 from weakref import WeakSet
 
-from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch, ServiceBusReceivedMessage, ServiceBusSubQueue
-from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver, ServiceBusSender
-from azure.servicebus.amqp import AmqpAnnotatedMessage
-from azure.servicebus.exceptions import MessageSizeExceededError
+from azure.servicebus import ServiceBusReceivedMessage, ServiceBusSubQueue
+from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 
-from servicebus_pair.core.batching import partition_key
-from servicebus_pair.core.errors import InvalidMessageError, MessageTooLargeError, PairClosedError, ServiceError
-from servicebus_pair.core.events import MessageRef
+from servicebus_pair.core.errors import PairClosedError, ServiceError
 from servicebus_pair.core.failures import classify
+from servicebus_pair.core.link import CLOSE_SECONDS, Link, close_quietly
+from servicebus_pair.core.meter import Meter, Operation
 from servicebus_pair.core.options import Endpoint
+from servicebus_pair.core.send_link import SendLink
 
-__all__ = ["NamespaceClient", "ReceiveLink", "SendLink", "WireBatch"]
+__all__ = ["NamespaceClient", "ReceiveLink"]
 
 _log = logging.getLogger(__name__)
-_OUTER_GRACE: Final = 0.5
-_CLOSE_SECONDS: Final = 2.0
 _SETTLEMENTS_IN_FLIGHT: Final = 32
-# What the SDK's encoder raises for a value that AMQP, or the SDK, has no form for.
-_UNENCODABLE: Final = (ValueError, TypeError, OverflowError, struct.error)
-# Two sections with their descriptors, the annotation's name, and the longest headers of three strings.
-_ENVELOPE_BYTES: Final = 80
 
 ResultT = TypeVar("ResultT")
 
 
-class _Handler(Protocol):
-    async def close(self) -> None: ...
-
-
-class WireBatch:
-    """A batch in the SDK's encoding; implements ``batching.Batch``.
-
-    The SDK copies id, session id and partition key of the first message to the batch's envelope
-    and does not count them: without room for them a full batch is refused for its size.
-
-    :param limit: most bytes, from the link.
-    """
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._batch = ServiceBusMessageBatch(max_size_in_bytes=limit)
-        self.messages: list[AmqpAnnotatedMessage] = []
-        self.refs: list[MessageRef] = []
-
-    def try_add(self, message: AmqpAnnotatedMessage) -> bool:
-        """Add ``message`` unless the batch is full.
-
-        :raises MessageTooLargeError: it fits no batch.
-        :raises InvalidMessageError: a value of it has no AMQP encoding.
-        """
-        if not self.messages:
-            self._batch = ServiceBusMessageBatch(max_size_in_bytes=self._limit - _envelope_bytes(message))
-        before = self._batch.size_in_bytes
-        try:
-            self._batch.add_message(message)
-        except MessageSizeExceededError as error:
-            if not self.messages:
-                raise MessageTooLargeError(
-                    f"message {_message_id(message)!r} does not fit an empty batch of "
-                    f"{self._limit} bytes, the limit of the link"
-                ) from error
-            return False
-        except _UNENCODABLE as error:
-            raise InvalidMessageError(
-                f"message {_message_id(message)!r} cannot be encoded, {type(error).__name__}: {error}"
-            ) from error
-        self.messages.append(message)
-        self.refs.append(MessageRef(_message_id(message), self._batch.size_in_bytes - before))
-        return True
-
-    def __len__(self) -> int:
-        return len(self.messages)
-
-    @property
-    def wire(self) -> ServiceBusMessageBatch:
-        """The SDK's batch."""
-        return self._batch
-
-
-def _envelope_bytes(message: AmqpAnnotatedMessage) -> int:
-    """At most how many bytes the batch's envelope takes up when ``message`` is the first one."""
-    properties = message.properties
-    ids = () if properties is None else (properties.message_id, properties.group_id)
-    return _ENVELOPE_BYTES + sum(len(str(each).encode()) for each in (*ids, partition_key(message)) if each is not None)
-
-
-def _message_id(message: AmqpAnnotatedMessage) -> str:
-    value = None if message.properties is None else message.properties.message_id
-    return value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
-
-
-class _Link:
-    """What a send link and a receive link share: opening late, bounded calls, throwing away."""
-
-    def __init__(self, client: NamespaceClient, path: str, make: Callable[[], Any]) -> None:
-        self.path = path
-        self._client = client
-        self._make = make
-        self._handler: Any = None
-        self._lock = asyncio.Lock()
-
-    async def _call(self, doing: str, operation: Callable[[Any], Awaitable[ResultT]], *, timeout: float) -> ResultT:
-        """Run ``operation`` on the open handler within ``timeout`` seconds.
-
-        :raises ServiceError: classified; the handler is thrown away unless the error is the message's.
-        """
-        where = f"{doing} {self.path} on {self._client.namespace}"
-        async with self._lock:
-            self._client.check_open()
-            if self._handler is None:
-                self._handler = self._make()
-            try:
-                answer = await asyncio.wait_for(operation(self._handler), timeout + _OUTER_GRACE)
-            except asyncio.CancelledError:
-                # The handler may be in the middle of a frame: never use it again.
-                self._discard()
-                raise
-            except Exception as failure:
-                error = classify(failure, where=where, authenticated=self._client.authenticated)
-                if error.retriable or error.fails_over:
-                    self._discard()
-                raise error from failure
-        self._client.authenticated = True
-        return answer
-
-    def _discard(self) -> None:
-        handler, self._handler = self._handler, None
-        if handler is not None:
-            self._client.close_soon(handler)
-
-    async def close(self) -> None:
-        """Detach; buffered messages of a receiver are released by the SDK. Bounded to 2 s."""
-        handler, self._handler = self._handler, None
-        if handler is not None:
-            await _close(handler)
-
-
-class SendLink(_Link):
-    """A sender of one entity of one namespace, shared by everything in this process."""
-
-    _limit = 0
-
-    async def open(self, *, timeout: float) -> int:
-        """Attach if needed and answer the most bytes of a batch.
-
-        :param timeout: seconds.
-        :raises ServiceError: classified.
-        """
-
-        async def attach(sender: ServiceBusSender) -> int:
-            batch = await sender.create_message_batch()
-            return batch.max_size_in_bytes
-
-        if self._handler is None or not self._limit:
-            self._limit = await self._call("open a link to", attach, timeout=timeout)
-        return self._limit
-
-    @property
-    def attached(self) -> bool:
-        """True when the last call left a working link."""
-        return self._handler is not None
-
-    async def send(self, batch: WireBatch, *, timeout: float) -> None:
-        """Send one batch and wait for its acceptance. At least once: after an error it may be stored.
-
-        :param timeout: seconds.
-        :raises ServiceError: classified.
-        """
-        await self._call(
-            "send to",
-            lambda sender: sender.send_messages(batch.wire, timeout=timeout),
-            timeout=timeout,
-        )
-
-    async def send_one(self, message: ServiceBusMessage, *, timeout: float) -> None:
-        """Send a single message outside any batch, as a ping is sent."""
-        await self._call("send to", lambda sender: sender.send_messages(message, timeout=timeout), timeout=timeout)
-
-
-class ReceiveLink(_Link):
+class ReceiveLink(Link):
     """A peek-lock receiver of one queue."""
 
     async def receive(self, *, most: int, wait: float, timeout: float) -> list[ServiceBusReceivedMessage]:
@@ -202,17 +37,20 @@ class ReceiveLink(_Link):
 
         An empty answer is no sign of health: a frozen peer gives one too.
         """
-        return await self._call(
+        received: list[ServiceBusReceivedMessage] = await self._call(
             "receive from",
             lambda receiver: receiver.receive_messages(max_message_count=most, max_wait_time=wait),
             timeout=max(wait, timeout),
         )
+        self._client.meter.count(Operation.RECEIVE if received else Operation.EMPTY_RECEIVE, len(received) or 1)
+        return received
 
     async def peek(self, *, most: int, timeout: float, first: int = 1) -> list[ServiceBusReceivedMessage]:
         """Look at up to ``most`` messages from sequence number ``first`` on, without locking them.
 
         The SDK takes 0 for "where I was": the default is the true beginning.
         """
+        self._client.meter.count(Operation.MANAGE)
         return await self._call(
             "peek at",
             lambda receiver: receiver.peek_messages(max_message_count=most, sequence_number=first, timeout=timeout),
@@ -248,6 +86,7 @@ class ReceiveLink(_Link):
         timeout: float,
     ) -> list[ServiceError | None]:
         slots = asyncio.Semaphore(_SETTLEMENTS_IN_FLIGHT)
+        self._client.meter.count(Operation.SETTLE, len(messages))
 
         async def one(receiver: ServiceBusReceiver, message: ServiceBusReceivedMessage) -> ServiceError | None:
             async with slots:
@@ -275,17 +114,23 @@ class NamespaceClient:
     """One namespace and process: one SDK client, its links, and what was learned about the credential.
 
     :param endpoint: the namespace and its credential.
+    :param meter: counts every operation.
+    :param sends: what a send to this namespace counts as.
     """
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: Endpoint, *, meter: Meter | None = None, sends: Operation = Operation.SEND) -> None:
         self.namespace = endpoint.namespace
+        self.meter = Meter() if meter is None else meter
+        self.sends = sends
+        self.on_ended: Callable[[str], None] = _nobody
         self.authenticated = False
         self._client = _sdk_client(endpoint)
         self._send_links: dict[str, SendLink] = {}
         # Weak: a continuous syphon makes a new link after each failure, for as long as it runs.
         self._receive_links: WeakSet[ReceiveLink] = WeakSet()
-        self._closing: set[asyncio.Task[None]] = set()
+        self._closing: set[asyncio.Future[Any]] = set()
         self._closed = False
+        self._fault: PairClosedError | None = None
 
     def send_link(self, path: str) -> SendLink:
         """Answer the sender of ``path``, the same one for everybody; it opens at the first call."""
@@ -311,36 +156,78 @@ class NamespaceClient:
         return link
 
     def check_open(self) -> None:
-        """:raises PairClosedError: the client was closed."""
+        """:raises PairClosedError: the client was closed, or faulted with its partner."""
+        if self._fault is not None:
+            raise self._fault
         if self._closed:
             raise PairClosedError(f"the client of namespace {self.namespace} is closed: open a new pair")
 
-    def close_soon(self, handler: _Handler) -> None:
-        """Close a thrown-away handler in the background, bounded to 2 s."""
-        task = asyncio.get_running_loop().create_task(_close(handler))
+    @property
+    def ended(self) -> bool:
+        """True once the client was closed or faulted."""
+        return self._closed or self._fault is not None
+
+    def fault(self, error: PairClosedError) -> None:
+        """Make every call from now on raise ``error``, and close what is open in the background. Idempotent."""
+        if self.ended:
+            return
+        self._fault = error
+        _log.error("namespace=%s: its client is faulted: %s", self.namespace, error)
+        self._keep(asyncio.get_running_loop().create_task(self._close_all()))
+        self.on_ended(f"was faulted ({error})")
+
+    async def bounded(self, call: Awaitable[ResultT], seconds: float) -> ResultT:
+        """Await a call of the SDK for at most ``seconds``, even one that ignores its cancellation.
+
+        :raises TimeoutError: there was no answer; what is left of the call ends in the background.
+        """
+        task = asyncio.ensure_future(call)
+        try:
+            await asyncio.wait({task}, timeout=seconds)
+        finally:
+            if not task.done():
+                task.cancel()
+                self._keep(task)
+        if task.done():
+            return task.result()
+        raise TimeoutError(f"no answer in {seconds:.1f} s")
+
+    def _keep(self, task: asyncio.Future[Any]) -> None:
         self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
+        task.add_done_callback(self._forget)
+
+    def _forget(self, task: asyncio.Future[Any]) -> None:
+        self._closing.discard(task)
+        if not task.cancelled():
+            task.exception()  # what an abandoned call ended with tells nothing any more
+
+    def close_soon(self, handler: Any) -> None:
+        """Close a thrown-away handler in the background, bounded to 2 s."""
+        self._keep(asyncio.get_running_loop().create_task(close_quietly(handler)))
 
     async def close(self) -> None:
         """Close every link and the client, each bounded to 2 s. Idempotent."""
         if self._closed:
             return
         self._closed = True
+        if self._fault is None:
+            self.on_ended("was closed")
+        await self._close_all()
+
+    async def _close_all(self) -> None:
         links = [*self._send_links.values(), *self._receive_links]
         await asyncio.gather(*(link.close() for link in links))
-        if self._closing:
-            await asyncio.wait(set(self._closing), timeout=_CLOSE_SECONDS)
-        await _close(self._client)
+        closing = self._closing - {asyncio.current_task()}
+        if closing:
+            await asyncio.wait(closing, timeout=CLOSE_SECONDS)
+        await close_quietly(self._client)
+
+
+def _nobody(why: str) -> None:
+    """Stand in until a partner is there."""
 
 
 def _sdk_client(endpoint: Endpoint) -> ServiceBusClient:
     if endpoint.connection_string is not None:
         return ServiceBusClient.from_connection_string(endpoint.connection_string.reveal(), retry_total=0)
     return ServiceBusClient(endpoint.host, endpoint.credential, retry_total=0)
-
-
-async def _close(handler: _Handler) -> None:
-    try:
-        await asyncio.wait_for(handler.close(), _CLOSE_SECONDS)
-    except Exception as failure:  # noqa: BLE001 - closing what is already broken; nothing depends on it
-        _log.debug("closing a handler ended with %s", type(failure).__name__)

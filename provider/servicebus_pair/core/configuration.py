@@ -69,6 +69,8 @@ def _option(name: str, value: Any) -> Any:
     default = getattr(PairOptions(), name)
     if isinstance(default, bool):
         return _boolean(name, value)
+    if isinstance(default, str):
+        return value
     if isinstance(value, bool):
         raise ConfigurationError(f"setting {name} is {value!r}: it must be a number")
     try:

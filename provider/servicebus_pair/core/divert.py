@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Coroutine, Mapping
+from functools import partial
+from itertools import islice
+from typing import Any
 
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
+from servicebus_pair.core.account import Account
 from servicebus_pair.core.batching import Packer, partition_key
-from servicebus_pair.core.clients import WireBatch
+from servicebus_pair.core.deadline import Deadline
 from servicebus_pair.core.envelope import wrap
 from servicebus_pair.core.errors import (
     InvalidMessageError,
     MessageTooLargeError,
     NoBacklogQueueError,
-    SendError,
+    PairError,
     ServiceError,
     TimedOutError,
 )
-from servicebus_pair.core.events import MessagesAccepted, QueuePulled, Route
+from servicebus_pair.core.events import BacklogTooSmall, MessagesAccepted, QueuePulled, Route
+from servicebus_pair.core.patience import LONGEST_ATTEMPT
 from servicebus_pair.core.results import SendResult
-from servicebus_pair.core.shared import Shared
+from servicebus_pair.core.send_link import SendLink, Turn
+from servicebus_pair.core.shared import SMALLEST_BATCH_LIMIT, Shared
+from servicebus_pair.core.size import growth, is_large
+from servicebus_pair.core.wire import WireBatch, encoded_size
 
-__all__ = ["LONGEST_ATTEMPT", "Divert"]
+__all__ = ["Divert"]
 
 _log = logging.getLogger(__name__)
-# Seconds one call may take when nothing else bounds it.
-LONGEST_ATTEMPT: Final = 10.0
 
 
 class Divert:
@@ -37,103 +43,146 @@ class Divert:
         self._entity = entity
         self._shared = shared
         self._queue: str | None = None
+        self._beside_sends: set[asyncio.Task[Any]] = set()
 
-    async def deliver(
-        self,
-        messages: Sequence[AmqpAnnotatedMessage],
-        *,
-        because: ServiceError | None,
-        deadline: float | None,
-    ) -> SendResult:
-        """Send copies of ``messages`` to the backlog, all of them or an error that carries the rest.
+    def prepare(self) -> None:
+        """Open the link to a backlog queue beside the send: the entity may fail over at any time now."""
+        self._queue = self._shared.rotation.choose(self._queue)
+        if self._queue is not None and not self._shared.secondary.send_link(self._queue).attached:
+            self._beside(self._open(self._queue), "prepare the divert")
+
+    async def _open(self, queue: str) -> SendLink | None:
+        link = self._shared.secondary.send_link(queue)
+        try:
+            await link.open(timeout=LONGEST_ATTEMPT)
+        except PairError as error:
+            _log.debug("backlog queue=%s cannot be opened now: %s", queue, error)
+            return None
+        return link
+
+    def _beside(self, work: Coroutine[Any, Any, Any], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        self._beside_sends.add(task)
+        task.add_done_callback(self._beside_sends.discard)
+
+    def consider(self, batch: WireBatch) -> None:
+        """Warn, beside the send, of messages of a healthy entity that the backlog would not take."""
+        limit = SMALLEST_BATCH_LIMIT
+        for message, ref in zip(batch.messages, batch.refs, strict=True):
+            if is_large(ref.size_bytes, limit=limit):
+                try:
+                    size, more = encoded_size(message), growth(message, entity=self._entity)
+                except InvalidMessageError as error:
+                    _log.warning("entity=%s: in an outage its send would fail: %s", self._entity, error)
+                    continue
+                self._beside(self._warn(ref.message_id, size, more), "consider the backlog")
+
+    async def _warn(self, message_id: str, size: int, more: int) -> None:
+        queue = self._shared.rotation.choose(self._queue)
+        if queue is None:
+            return
+        link = await self._open(queue)
+        if link is None:
+            return
+        limit = max(link.batch_limit, link.message_limit)
+        if size + more > limit:
+            _log.warning(
+                "entity=%s message=%s fits with %d bytes, its backlog copy takes %d more: the limit there is %d",
+                self._entity,
+                message_id,
+                size,
+                more,
+                limit,
+            )
+            event = BacklogTooSmall(self._entity, message_id, size, more, limit, self._shared.clock.now())
+            self._shared.board.mention(event)
+
+    async def deliver(self, account: Account, *, because: ServiceError | None, deadline: Deadline) -> None:
+        """Send copies of what ``account`` has in hand to the backlog: all of them, or an error is raised.
+
+        What was accepted before the error is in the account.
 
         :param because: the primary's failure that led here, if this send saw it.
-        :param deadline: on the pair's clock, seconds.
         :raises NoBacklogQueueError: no backlog queue took them; names both failures.
-        :raises SendError: a copy does not fit the backlog, or the SDK refused it.
+        :raises SendTimeoutError: the deadline came first.
+        :raises ServiceError: a copy does not fit the backlog, or the SDK refused it.
         """
-        waiting = {id(copy := wrap(message, entity=self._entity)): (copy, message) for message in messages}
-        parts: list[SendResult] = []
+        copies = {number: wrap(message, entity=self._entity) for number, message in account.in_hand.items()}
         tried: set[str] = set()
         last: ServiceError | None = None
-        while waiting:
+        while copies:
+            deadline.left(last=last)
             queue = self._shared.rotation.choose(self._queue, without=tried)
             if queue is None:
-                raise self._exhausted(because, last, parts, waiting)
+                raise self._exhausted(because, last, len(copies))
             self._queue = queue
             tried.add(queue)
             try:
-                for batch in await self._pack(queue, waiting, deadline):
-                    parts.append(await self._send(queue, batch, deadline))
-                    for copy in batch.messages:
-                        del waiting[id(copy)]
-            except (MessageTooLargeError, InvalidMessageError) as error:
-                raise self._failed(error, parts, waiting) from error
+                for batch in await self._pack(queue, copies, deadline):
+                    await self._send(queue, batch, copies, account, deadline)
+            except MessageTooLargeError as error:
+                raise MessageTooLargeError(f"as a copy for the backlog, {error}") from error
+            except InvalidMessageError:
+                raise
             except ServiceError as error:
-                if deadline is not None and self._shared.clock.now() >= deadline:
-                    raise self._failed(error, parts, waiting) from error
                 last = error
                 self._pull(queue, error)
-        return SendResult.total(parts)
 
     async def _pack(
-        self,
-        queue: str,
-        waiting: dict[int, tuple[AmqpAnnotatedMessage, AmqpAnnotatedMessage]],
-        deadline: float | None,
+        self, queue: str, copies: Mapping[int, AmqpAnnotatedMessage], deadline: Deadline
     ) -> list[WireBatch]:
-        limit = await self._shared.secondary.send_link(queue).open(timeout=self._seconds(deadline))
-        packer: Packer[WireBatch] = Packer(lambda: WireBatch(limit), key=partition_key)
-        full = [packer.add(copy) for copy, _ in waiting.values()]
+        turn = Turn(seconds=lambda: min(LONGEST_ATTEMPT, deadline.left()), patience=deadline.left())
+        link = self._shared.secondary.send_link(queue)
+        limit = await link.open_in_turn(turn)
+        if limit is None:
+            raise deadline.over(last=None)
+        packer: Packer[WireBatch] = Packer(partial(WireBatch, limit, largest=link.message_limit), key=partition_key)
+        full = [packer.add(copy) for copy in copies.values()]
         return [*(batch for batch in full if batch is not None), *packer.rest()]
 
-    async def _send(self, queue: str, batch: WireBatch, deadline: float | None) -> SendResult:
-        await self._shared.secondary.send_link(queue).send(batch, timeout=self._seconds(deadline))
+    async def _send(
+        self,
+        queue: str,
+        batch: WireBatch,
+        copies: dict[int, AmqpAnnotatedMessage],
+        account: Account,
+        deadline: Deadline,
+    ) -> None:
+        # A load has one partition key, and packing keeps the order within one.
+        numbers = list(islice(copies, len(batch)))
+        before = account.doubted
+        turn = Turn(
+            seconds=lambda: min(LONGEST_ATTEMPT, deadline.left()),
+            starting=lambda: account.doubt(numbers),
+            patience=deadline.left(),
+        )
+        try:
+            sent = await self._shared.secondary.send_link(queue).send_in_turn(batch, turn)
+        except ServiceError as error:
+            if not error.may_be_stored:
+                account.refused(before)
+            raise
+        if not sent:
+            raise deadline.over(last=None)
+        account.accept(numbers, route=Route.BACKLOG, queue=queue, refs=batch.refs)
+        for number in numbers:
+            del copies[number]
         at = self._shared.clock.now()
         self._shared.board.tell(MessagesAccepted(self._entity, Route.BACKLOG, queue, tuple(batch.refs), at))
-        ids = tuple(ref.message_id for ref in batch.refs)
-        return SendResult(diverted=len(batch), backlog_queues=(queue,), message_ids=ids)
-
-    def _seconds(self, deadline: float | None) -> float:
-        if deadline is None:
-            return LONGEST_ATTEMPT
-        left = deadline - self._shared.clock.now()
-        if left <= 0:
-            raise TimedOutError(f"divert of {self._entity}: the time given by the caller is over")
-        return min(LONGEST_ATTEMPT, left)
 
     def _pull(self, queue: str, error: ServiceError) -> None:
         if self._shared.rotation.pull(queue):
             _log.warning("backlog queue=%s leaves the rotation: %s", queue, error)
-            self._shared.board.tell(QueuePulled(queue, str(error), self._shared.clock.now()))
+            self._shared.board.mention(QueuePulled(queue, str(error), self._shared.clock.now()))
 
-    def _failed(
-        self,
-        error: ServiceError,
-        parts: list[SendResult],
-        waiting: dict[int, tuple[AmqpAnnotatedMessage, AmqpAnnotatedMessage]],
-    ) -> SendError:
-        return SendError(
-            f"diverting {self._entity} ended with {len(waiting)} messages unsent: {error}",
-            cause=error,
-            result=SendResult.total(parts),
-            unsent=[message for _, message in waiting.values()],
-        )
-
-    def _exhausted(
-        self,
-        because: ServiceError | None,
-        last: ServiceError | None,
-        parts: list[SendResult],
-        waiting: dict[int, tuple[AmqpAnnotatedMessage, AmqpAnnotatedMessage]],
-    ) -> NoBacklogQueueError:
+    def _exhausted(self, because: ServiceError | None, last: ServiceError | None, waiting: int) -> NoBacklogQueueError:
         health = self._shared.board.current(self._entity)
         primary = health.reason if because is None else str(because)
         cause = last if last is not None else because
         return NoBacklogQueueError(
             f"{self._entity} is failed over ({primary}) and no backlog queue took the "
-            f"{len(waiting)} messages ({last}): they are in .unsent; provision the backlog or try again",
+            f"{waiting} messages ({last}): they are in .unsent; provision the backlog or try again",
             cause=TimedOutError("no backlog queue is configured") if cause is None else cause,
-            result=SendResult.total(parts),
-            unsent=[message for _, message in waiting.values()],
+            result=SendResult(),
+            unsent=(),
         )

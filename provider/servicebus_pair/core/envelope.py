@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
@@ -114,39 +115,54 @@ def wrap(message: AmqpAnnotatedMessage, *, entity: str) -> AmqpAnnotatedMessage:
     """
     own = texts(message.application_properties)
     annotations = texts(message.annotations)
-    properties = dict(message.properties.items()) if message.properties is not None else {}
-    header = dict(message.header.items()) if message.header is not None else {}
     scheduled = annotations.pop(_SCHEDULED_ANNOTATION, None)
-    body, body_note = _body_to_carry(message)
-    notes = _Notes(
-        # The SDK sends bytes as string here, and only here.
-        properties=_describe_each({name: value for name, value in own.items() if not isinstance(value, bytes)}),
-        annotations=_describe_each(annotations),
-        footer=_describe_each(texts(message.footer)),
-        ids=_describe_each({name: properties.get(name) for name in _ID_PROPERTIES}),
-        body=body_note,
-    ).to_json()
+    copied, body_note = _copied(message)
+    properties, header = message.properties, message.header
+    notes = _noted(message, own, annotations, body_note)
     carried = {(OWN + name if _needs_own(name) else name): value for name, value in portable(own).items()}
     carried[PATH] = entity
-    if properties.get("group_id") is not None:
-        carried[SESSION_ID] = _session_to_carry(properties["group_id"])
-        properties["group_id"] = None
-    if header.get("time_to_live") is not None:
-        carried[TIME_TO_LIVE] = _time_to_live_to_carry(header["time_to_live"])
-        header["time_to_live"] = None
-    properties[_EXPIRY] = None
+    if properties is not None and (properties.group_id is not None or properties.absolute_expiry_time is not None):
+        if properties.group_id is not None:
+            carried[SESSION_ID] = _session_to_carry(properties.group_id)
+        properties = copy(properties)
+        properties.group_id = properties.absolute_expiry_time = None
+    if header is not None and header.time_to_live is not None:
+        carried[TIME_TO_LIVE] = _time_to_live_to_carry(header.time_to_live)
+        header = copy(header)
+        header.time_to_live = None
+    if header is not None and header.durable is header.priority is header.time_to_live is header.delivery_count is None:
+        # A message made by the SDK has a header in which nothing stands: without it, encoding takes less.
+        header = header if header.first_acquirer is not None else None
     if scheduled is not None:
         carried[SCHEDULED] = typed("TIMESTAMP", _value_of(scheduled))
     if notes is not None:
         carried[TYPES] = notes
-    return AmqpAnnotatedMessage(
-        header=header or None,
-        properties=properties,
-        application_properties=carried,
-        annotations=portable(annotations) or None,
-        footer=portable(message.footer),
-        **body,
-    )
+    # What is unchanged is shared with the message: neither is written to.
+    copied.properties, copied.header = properties, header  # type: ignore[assignment]  # both may be None
+    copied.application_properties = carried
+    copied.annotations = portable(annotations) or None
+    copied.delivery_annotations = None
+    copied.footer = portable(message.footer)
+    return copied
+
+
+def _noted(
+    message: AmqpAnnotatedMessage, own: Mapping[str, Any], annotations: Mapping[str, Any], body_note: Any
+) -> str | None:
+    """What is to be noted of types, as text; of most messages there is nothing."""
+    properties, ids = message.properties, {}
+    if properties is not None:
+        ids = {name: value for name in _ID_PROPERTIES if type(value := getattr(properties, name)) is not str}
+    if not (own or annotations or ids or body_note or message.footer):
+        return None
+    return _Notes(
+        # The SDK sends bytes as string here, and only here.
+        properties=_describe_each({name: value for name, value in own.items() if not isinstance(value, bytes)}),
+        annotations=_describe_each(annotations),
+        footer=_describe_each(texts(message.footer)),
+        ids=_describe_each(ids),
+        body=body_note,
+    ).to_json()
 
 
 def unwrap(message: AmqpAnnotatedMessage) -> Unwrapped:
@@ -203,18 +219,19 @@ def _needs_own(name: str) -> bool:
     return name in _ALIASES or name.startswith(OWN)
 
 
-def _body_to_carry(message: AmqpAnnotatedMessage) -> tuple[dict[str, Any], Any]:
+def _copied(message: AmqpAnnotatedMessage) -> tuple[AmqpAnnotatedMessage, Any]:
+    """A message with the same body, and the note of the body's types."""
     body = message.body
     match message.body_type:
         case AmqpMessageBodyType.VALUE if not body:
             # The SDK will leave it out: nothing to note, and it must not travel as a text that is not false.
-            return {"value_body": body}, None
+            return AmqpAnnotatedMessage(value_body=body), None
         case AmqpMessageBodyType.VALUE:
-            return {"value_body": _value_to_carry(body)}, describe_bare(body)
+            return AmqpAnnotatedMessage(value_body=_value_to_carry(body)), describe_bare(body)
         case AmqpMessageBodyType.SEQUENCE:
             rows = [list(row) for row in body]
-            return {"sequence_body": portable(rows)}, describe(rows)
-    return {"data_body": list(body)}, None
+            return AmqpAnnotatedMessage(sequence_body=portable(rows)), describe(rows)
+    return copy(message), None
 
 
 def _value_to_carry(body: Any) -> Any:

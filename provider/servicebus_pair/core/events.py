@@ -13,6 +13,7 @@ from typing import Protocol, TypeAlias
 from servicebus_pair.core.health import EntityHealth
 
 __all__ = [
+    "BacklogTooSmall",
     "DeadLettered",
     "Event",
     "HealthChanged",
@@ -102,7 +103,26 @@ class QueuePulled:
     at: float
 
 
-Event: TypeAlias = MessagesAccepted | MessagesSyphoned | DeadLettered | HealthChanged | Pinged | QueuePulled
+@dataclass(frozen=True, slots=True)
+class BacklogTooSmall:
+    """A message that its entity takes would not fit the backlog: in an outage, its send would fail.
+
+    :param size_bytes: what the message takes.
+    :param growth_bytes: what its copy for the backlog takes beyond that.
+    :param limit_bytes: what a backlog queue takes.
+    """
+
+    entity: str
+    message_id: str
+    size_bytes: int
+    growth_bytes: int
+    limit_bytes: int
+    at: float
+
+
+Event: TypeAlias = (
+    MessagesAccepted | MessagesSyphoned | DeadLettered | HealthChanged | Pinged | QueuePulled | BacklogTooSmall
+)
 
 
 class Observer(Protocol):

@@ -19,6 +19,7 @@ exception                                              error
 ``MessageSizeExceededError``                           ``MessageTooLargeError``
 ``MessageLockLostError``, ``SessionLockLostError``     ``LockLostError``
 ``ValueError``, ``TypeError``                          ``InvalidMessageError``
+``ServiceBusError`` with a condition of refusal        ``RefusedError``
 any other                                              ``ServiceFaultError``
 =====================================================  ==========================
 """
@@ -31,8 +32,9 @@ from azure.core import exceptions as azure
 from azure.servicebus import exceptions as sdk
 
 from servicebus_pair.core import errors
+from servicebus_pair.core.options import PairOptions
 
-__all__ = ["classify"]
+__all__ = ["classify", "counts"]
 
 # The first match wins: subclasses stand before their bases.
 _TABLE: Final[tuple[tuple[type[BaseException], type[errors.ServiceError]], ...]] = (
@@ -58,6 +60,16 @@ _TABLE: Final[tuple[tuple[type[BaseException], type[errors.ServiceError]], ...]]
     (ValueError, errors.InvalidMessageError),
     (TypeError, errors.InvalidMessageError),
 )
+# What the SDK has no class for and does not try again: the request is wrong, not the service.
+_REFUSALS: Final = (
+    "amqp:not-allowed",
+    "amqp:not-implemented",
+    "amqp:precondition-failed",
+    "amqp:invalid-field",
+    "amqp:decode-error",
+    "com.microsoft:argument-error",
+    "com.microsoft:argument-out-of-range",
+)
 _SHOWN_CHARACTERS: Final = 300
 
 
@@ -71,5 +83,24 @@ def classify(failure: BaseException, *, where: str, authenticated: bool) -> erro
     kind = next((ours for theirs, ours in _TABLE if isinstance(failure, theirs)), errors.ServiceFaultError)
     if kind is errors.AuthenticationError and authenticated:
         kind = errors.AuthenticationSuspectError
+    if kind is errors.ServiceFaultError and _condition(failure) in _REFUSALS:
+        kind = errors.RefusedError
     shown = " ".join(str(failure).split())[:_SHOWN_CHARACTERS]
     return kind(f"{where}: {type(failure).__name__}: {shown}")
+
+
+def _condition(failure: BaseException) -> str:
+    """The AMQP condition of an exception of the SDK, which keeps it to itself."""
+    condition = getattr(failure, "_condition", None)
+    value = getattr(condition, "value", condition)
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def counts(error: errors.ServiceError, options: PairOptions) -> bool:
+    """Answer whether a failed send counts against the health of its entity (SPEC section 4)."""
+    match error:
+        case errors.QuotaExceededError():
+            return options.on_quota_exceeded == "fail_over"
+        case errors.EntityDisabledError():
+            return options.on_entity_disabled == "fail_over"
+    return error.fails_over

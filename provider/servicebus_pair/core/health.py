@@ -29,6 +29,7 @@ __all__ = [
     "SendSucceeded",
     "State",
     "decide",
+    "merge",
 ]
 
 
@@ -53,9 +54,10 @@ class EntityHealth:
     """Health of one entity. Times are seconds since the Unix epoch.
 
     :param since: when the state was taken; for ``suspect``, when the first failing call began.
-    :param last_ping: when the last ping ended, on this or another process.
+    :param last_ping: when the last ping began, on this or another process.
     :param reason: why the state was taken.
     :param by: who or what took it (``send``, ``ping``, or the name given to a manual call).
+    :param held_until: a failover by hand that pings do not end before.
     """
 
     state: State = State.HEALTHY
@@ -63,6 +65,11 @@ class EntityHealth:
     last_ping: float | None = None
     reason: str = ""
     by: str = ""
+    held_until: float | None = None
+
+    def held(self, now: float) -> bool:
+        """Answer whether pings are of no use yet: a hand has failed the entity over until later."""
+        return self.failed_over and self.held_until is not None and now < self.held_until
 
     @property
     def failed_over(self) -> bool:
@@ -77,6 +84,7 @@ class EntityHealth:
             "last_ping": -1.0 if self.last_ping is None else self.last_ping,
             "reason": self.reason,
             "by": self.by,
+            "held_until": -1.0 if self.held_until is None else self.held_until,
         }
 
     @classmethod
@@ -84,12 +92,15 @@ class EntityHealth:
         """Read what :meth:`to_json` wrote. :raises ValueError: it is not such a value."""
         try:
             ping = float(value["last_ping"])
+            # Not in what earlier versions wrote.
+            held = float(value.get("held_until", -1.0))
             return cls(
                 state=State(value["state"]),
                 since=float(value["since"]),
                 last_ping=None if ping < 0 else ping,
                 reason=str(value["reason"]),
                 by=str(value["by"]),
+                held_until=None if held < 0 else held,
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a health record, {type(error).__name__}: {error}") from error
@@ -113,20 +124,25 @@ class SendFailed:
 
 @dataclass(frozen=True, slots=True)
 class PingSucceeded:
-    """The primary entity accepted a ping."""
+    """The primary entity accepted a ping; ``began`` is when it was asked."""
+
+    began: float
 
 
 @dataclass(frozen=True, slots=True)
 class PingFailed:
-    """A ping failed."""
+    """A ping failed; ``began`` is when it was sent, which may be long ago."""
+
+    began: float
 
 
 @dataclass(frozen=True, slots=True)
 class FailOver:
-    """Failover by hand, as for a drill."""
+    """Failover by hand, as for a drill; for ``hold`` seconds no ping ends it."""
 
     reason: str
     by: str
+    hold: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,13 +181,26 @@ def decide(health: EntityHealth, event: HealthEvent, *, now: float, failover_int
         case SendFailed():
             return _failed(health, event, now, failover_interval)
         case PingSucceeded():
-            return _answered(replace(health, last_ping=now), now)
+            return _answered(replace(health, last_ping=event.began), now)
         case PingFailed():
-            return Decision(replace(health, last_ping=now), _TELL if health.failed_over else frozenset())
+            return Decision(replace(health, last_ping=event.began), _TELL if health.failed_over else frozenset())
         case FailOver():
-            return _failed_over(health, now, event.reason, event.by)
+            return _by_hand(health, event, now)
         case MarkHealthy():
             return Decision(_healthy(health, now, event.reason, event.by), _RECOVER)
+
+
+def merge(mine: EntityHealth, shared: EntityHealth, *, now: float, fresh: float) -> EntityHealth:
+    """Answer what to believe when another process shares ``shared``: the newer state, and the newer ping.
+
+    To one that is suspect here, a failover that others have confirmed within ``fresh`` seconds is
+    the rest of the evidence, although it began earlier. Processes on several machines compare their
+    clocks here: what they differ by, they may be wrong by.
+    """
+    ping = max((each for each in (mine.last_ping, shared.last_ping) if each is not None), default=None)
+    confirmed = shared.since if shared.last_ping is None else max(shared.since, shared.last_ping)
+    joins = mine.state is State.SUSPECT and shared.failed_over and now - confirmed <= fresh
+    return replace(shared if shared.since > mine.since or joins else mine, last_ping=ping)
 
 
 def _healthy(health: EntityHealth, now: float, reason: str, by: str) -> EntityHealth:
@@ -186,7 +215,7 @@ def _sent(health: EntityHealth, now: float) -> Decision:
 
 
 def _answered(health: EntityHealth, now: float) -> Decision:
-    if health.state is State.HEALTHY:
+    if health.state is State.HEALTHY or health.held(now):
         return Decision(health)
     return Decision(
         _healthy(health, now, "a ping was answered", "ping"), _RECOVER if health.failed_over else frozenset()
@@ -197,6 +226,14 @@ def _failed_over(health: EntityHealth, now: float, reason: str, by: str) -> Deci
     if health.failed_over:
         return Decision(health)
     return Decision(EntityHealth(State.FAILED_OVER, now, health.last_ping, reason, by), _FAIL_OVER)
+
+
+def _by_hand(health: EntityHealth, event: FailOver, now: float) -> Decision:
+    decision = _failed_over(health, now, event.reason, event.by)
+    if event.hold <= 0:
+        return decision
+    held = replace(decision.health, held_until=now + event.hold)
+    return Decision(held, decision.actions | _TELL)
 
 
 def _failed(health: EntityHealth, event: SendFailed, now: float, failover_interval: float) -> Decision:

@@ -63,17 +63,20 @@ class Ledger:
         self._file.close()
 
     def _write(self, kind: str, event: MessagesAccepted | MessagesSyphoned, route: Route) -> None:
-        common = {"v": LEDGER_VERSION, "kind": kind}
-        tail = {
-            "entity": event.entity,
-            "route": route.value,
-            "queue": event.queue,
-            "at": round(event.at, 6),
-            "run": self._run,
-        }
+        # All but id and size is the same for every message of the batch: encoded once, it costs next to nothing.
+        head = json.dumps({"v": LEDGER_VERSION, "kind": kind}, separators=(",", ":"))[:-1]
+        tail = json.dumps(
+            {
+                "entity": event.entity,
+                "route": route.value,
+                "queue": event.queue,
+                "at": round(event.at, 6),
+                "run": self._run,
+            },
+            separators=(",", ":"),
+        )[1:]
         lines = [
-            json.dumps({**common, "id": ref.message_id, "bytes": ref.size_bytes, **tail}, separators=(",", ":")) + "\n"
-            for ref in event.messages
+            f'{head},"id":{json.dumps(ref.message_id)},"bytes":{ref.size_bytes},{tail}\n' for ref in event.messages
         ]
         data = memoryview("".join(lines).encode())
         while data:

@@ -17,7 +17,6 @@ from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
 from servicebus_pair.core.batching import Packer, partition_key
-from servicebus_pair.core.clients import WireBatch
 from servicebus_pair.core.envelope import unwrap
 from servicebus_pair.core.errors import (
     EntityNotFoundError,
@@ -29,6 +28,7 @@ from servicebus_pair.core.errors import (
 from servicebus_pair.core.events import DeadLettered, MessagesSyphoned
 from servicebus_pair.core.results import DrainReport
 from servicebus_pair.core.shared import Shared
+from servicebus_pair.core.wire import WireBatch
 
 __all__ = ["Mover", "Tally"]
 

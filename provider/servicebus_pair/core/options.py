@@ -69,6 +69,13 @@ _RANGES: Final[Mapping[str, _Range]] = {
     "close_grace": _Range(timedelta(0)),
     "server_busy_delay": _Range(timedelta(0)),
 }
+_RAISE: Final = "raise"
+_FAIL_OVER: Final = "fail_over"
+_CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
+    "on_quota_exceeded": (_RAISE, _FAIL_OVER),
+    "on_entity_disabled": (_RAISE, _FAIL_OVER),
+    "probe": ("ping", "link"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +93,12 @@ class PairOptions:
     :param syphon_long_poll: longest wait of one receive of a continuous syphon.
     :param close_grace: how long closing waits for sends in flight and for the partner client.
     :param server_busy_delay: pause before a send is tried again after "server busy".
+    :param on_quota_exceeded: a full entity is an error of the send (``raise``), or counts as a failure
+        of the entity (``fail_over``).
+    :param on_entity_disabled: the same for an entity that is disabled for sending.
+    :param probe: how a failed-over entity is asked whether it accepts sends again: ``ping`` sends an empty
+        message, as the original did; ``link`` only opens a sender, which costs no message, but says
+        nothing of a full entity or a link that takes no message.
     :raises ConfigurationError: naming option, value and range.
     """
 
@@ -99,6 +112,9 @@ class PairOptions:
     syphon_long_poll: timedelta = timedelta(minutes=15)
     close_grace: timedelta = timedelta(seconds=5)
     server_busy_delay: timedelta = timedelta(seconds=10)
+    on_quota_exceeded: str = _RAISE
+    on_entity_disabled: str = _RAISE
+    probe: str = "ping"
 
     def __post_init__(self) -> None:
         for option in fields(self):
@@ -109,6 +125,10 @@ def _check(name: str, value: object) -> None:
     if name == "enable_syphon":
         if not isinstance(value, bool):
             raise ConfigurationError(f"{name} is {value!r}: allowed are True and False")
+        return
+    if name in _CHOICES:
+        if value not in _CHOICES[name]:
+            raise ConfigurationError(f"{name} is {value!r}: allowed are {', '.join(_CHOICES[name])}")
         return
     allowed = _RANGES[name]
     kind = timedelta if isinstance(allowed.low, timedelta) else int

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
+from datetime import timedelta
 from random import Random, SystemRandom
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from servicebus_pair.core.administration import QueueDepth, ServiceBusAdministration
 from servicebus_pair.core.backlog import BacklogPlan, backlog_prefix, backlog_queues
 from servicebus_pair.core.board import HealthBoard
 from servicebus_pair.core.clients import NamespaceClient
+from servicebus_pair.core.costs import Operations, idle_syphon, pinging, syphoned
+from servicebus_pair.core.drill import DrillReport, drill
 from servicebus_pair.core.errors import ConfigurationError, PairClosedError
 from servicebus_pair.core.events import Observer
 from servicebus_pair.core.health import EntityHealth, FailOver, MarkHealthy
+from servicebus_pair.core.meter import Meter, Operation
 from servicebus_pair.core.options import Endpoint, PairOptions
+from servicebus_pair.core.partners import Partners
 from servicebus_pair.core.ports import Clock, HealthStore, InMemoryHealthStore, SystemClock
 from servicebus_pair.core.prober import Prober
 from servicebus_pair.core.provisioner import Provisioner
@@ -26,6 +32,11 @@ from servicebus_pair.core.shared import Shared
 from servicebus_pair.core.syphon import Syphon
 
 __all__ = ["NamespacePair"]
+
+_log = logging.getLogger(__name__)
+_NONE: Final = timedelta(0)
+_DRILL_LIMIT: Final = timedelta(minutes=2)
+_DRILL_LIFE: Final = timedelta(hours=1)
 
 
 class NamespacePair:
@@ -40,7 +51,7 @@ class NamespacePair:
     :param store: health shared with other processes; in memory when not given.
     :param observers: told every decision as an event, in order.
     :param clock: time, injected by tests.
-    :param random_source: source of the choice of backlog queues, injected by tests.
+    :param random_source: source of the choice of backlog queues and of the spread of pings, injected by tests.
     :raises ConfigurationError: both endpoints are the same namespace.
     """
 
@@ -62,21 +73,25 @@ class NamespacePair:
         self.options = PairOptions() if options is None else options
         self._clock = SystemClock() if clock is None else clock
         self._queues = backlog_queues(primary.namespace, self.options.backlog_queue_count)
-        self._rotation = BacklogRotation(
-            self._queues, random=SystemRandom() if random_source is None else random_source
-        )
+        self._random = SystemRandom() if random_source is None else random_source
+        self._rotation = BacklogRotation(self._queues, random=self._random)
         self._board = HealthBoard(
             self.options,
             store=InMemoryHealthStore() if store is None else store,
             observers=observers,
             clock=self._clock,
         )
+        self.meter = Meter()
         self._shared: Shared | None = None
+        self._partners: Partners | None = None
         self._running_syphon: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        primary, secondary = NamespaceClient(self.primary), NamespaceClient(self.secondary)
-        prober = Prober(primary, self._board, self.options, clock=self._clock)
+        primary = NamespaceClient(self.primary, meter=self.meter)
+        secondary = NamespaceClient(self.secondary, meter=self.meter, sends=Operation.DIVERT)
+        grace = self.options.close_grace.total_seconds()
+        self._partners = Partners(primary, secondary, grace=grace, clock=self._clock)
+        prober = Prober(primary, self._board, self.options, clock=self._clock, random=self._random)
         self._board.on_failed_over, self._board.on_recovered = prober.start, prober.stop
         self._shared = Shared(
             options=self.options,
@@ -100,15 +115,25 @@ class NamespacePair:
         await self.close()
 
     async def close(self) -> None:
-        """Stop the syphon and the pings, share health, close both clients. Idempotent, bounded."""
+        """Refuse new sends, let those in flight finish, stop the syphon and the pings, close both clients.
+
+        Idempotent. Each step is bounded: a send that is still in flight after ``close_grace`` ends with a
+        ``SendError`` that carries its messages.
+        """
         shared, self._shared = self._shared, None
         if shared is None:
             return
+        grace = self.options.close_grace.total_seconds()
+        left = await shared.traffic.close(grace=grace)
+        if left:
+            _log.warning("closing: sends in flight=%d did not finish in %gs", left, grace)
         if self._running_syphon is not None:
             self._running_syphon.cancel()
-            await asyncio.wait({self._running_syphon}, timeout=self.options.close_grace.total_seconds())
+            await asyncio.wait({self._running_syphon}, timeout=grace)
         await shared.prober.close()
         await self._board.flush()
+        if self._partners is not None:
+            self._partners.close()
         await asyncio.gather(shared.primary.close(), shared.secondary.close())
 
     async def provision(self) -> ProvisionReport:
@@ -117,12 +142,12 @@ class NamespacePair:
         :raises ProvisionError: not authorized, or no queue is usable.
         :raises ServiceError: the secondary's administration cannot be reached.
         """
-        async with ServiceBusAdministration(self.secondary) as administration:
+        async with ServiceBusAdministration(self.secondary, meter=self.meter) as administration:
             return await self._provisioner(administration).provision()
 
     async def plan(self) -> BacklogPlan:
         """Answer what :meth:`provision` would do. :raises ServiceError: as there."""
-        async with ServiceBusAdministration(self.secondary) as administration:
+        async with ServiceBusAdministration(self.secondary, meter=self.meter) as administration:
             return await self._provisioner(administration).plan()
 
     async def backlog_depths(self) -> list[QueueDepth]:
@@ -130,7 +155,7 @@ class NamespacePair:
 
         :raises ServiceError: the secondary's administration cannot be reached.
         """
-        async with ServiceBusAdministration(self.secondary) as administration:
+        async with ServiceBusAdministration(self.secondary, meter=self.meter) as administration:
             return await administration.depths(backlog_prefix(self.primary.namespace))
 
     def sender(self, entity: str) -> PairSender:
@@ -153,10 +178,13 @@ class NamespacePair:
                 raise ConfigurationError(f"queue {queue!r} is not a backlog queue: they begin with {prefix!r}")
         return Syphon(self._open(), chosen)
 
-    def fail_over(self, entity: str, *, reason: str, by: str = "caller") -> EntityHealth:
-        """Send ``entity`` to the backlog from now on, until a ping succeeds or it is marked healthy."""
+    def fail_over(self, entity: str, *, reason: str, by: str = "caller", hold: timedelta = _NONE) -> EntityHealth:
+        """Send ``entity`` to the backlog from now on, until a ping succeeds or it is marked healthy.
+
+        :param hold: for so long no ping ends it, here and in other processes; it heals itself afterwards.
+        """
         self._open()
-        return self._board.apply(entity, FailOver(reason, by))
+        return self._board.apply(entity, FailOver(reason, by, hold.total_seconds()))
 
     def mark_healthy(self, entity: str, *, reason: str = "marked healthy", by: str = "caller") -> EntityHealth:
         """Send ``entity`` to the primary from now on."""
@@ -170,6 +198,52 @@ class NamespacePair:
     def health_of_all(self) -> dict[str, EntityHealth]:
         """Answer the health of every entity this process has dealt with, by folded path."""
         return self._board.entities()
+
+    async def drill(
+        self,
+        entity: str,
+        *,
+        messages: int = 10,
+        by: str = "caller",
+        limit: timedelta = _DRILL_LIMIT,
+        life: timedelta = _DRILL_LIFE,
+    ) -> DrillReport:
+        """Fail over on purpose, send marked messages, fail back, drain, verify, report (SPEC section 5).
+
+        The primary stays up. Messages that applications send meanwhile take the way through the
+        backlog and are not lost; they arrive when the drill ends. Marked messages carry the application
+        property ``x-servicebus-pair-drill``: consumers tell them by ``drill_of``. Whatever happens,
+        the entity is not left failed over.
+
+        :param messages: marked messages, at least 1.
+        :param by: who drills, for the record.
+        :param limit: longest time of the failover, and again of the drain.
+        :param life: time to live of the marked messages.
+        :raises DrillError: the entity is failed over already, or the marked messages could not be sent.
+        """
+        return await drill(self, self._open(), entity, messages=messages, by=by, limit=limit, life=life)
+
+    def cost(
+        self,
+        *,
+        period: timedelta = timedelta(days=30),
+        messages: int = 0,
+        size_bytes: int = 1024,
+        outage: timedelta = _NONE,
+    ) -> Operations:
+        """Answer the operations that this pair's backlog takes in ``period``, before anything was sent.
+
+        Give them to ``bill`` for the money. What really happened is in :attr:`meter`.
+
+        :param period: of which the syphon polls all, but for nothing.
+        :param messages: that take the way through the backlog, each of ``size_bytes``.
+        :param outage: of one entity, during which it is pinged.
+        """
+        idle = idle_syphon(
+            queues=self.options.backlog_queue_count, long_poll=self.options.syphon_long_poll, period=period
+        )
+        pings = pinging(outage=outage, interval=self.options.ping_primary_interval)
+        return idle + pings + syphoned(messages, size_bytes=size_bytes)
 
     def _open(self) -> Shared:
         if self._shared is None:

@@ -1,10 +1,15 @@
-"""Pings: finding out whether a failed-over entity accepts sends again (SPEC section 5)."""
+"""Pings: finding out whether a failed-over entity accepts sends again (SPEC section 5).
+
+One task per failed-over entity and process. Processes that share a store take turns by chance: each
+looks there first, and leaves its own ping when another's is younger than the interval.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import uuid
 from datetime import timedelta
+from random import Random
 from typing import Final
 
 from azure.servicebus import ServiceBusMessage
@@ -17,21 +22,28 @@ from servicebus_pair.core.health import PingFailed, PingSucceeded
 from servicebus_pair.core.options import PairOptions
 from servicebus_pair.core.ports import Clock
 
-__all__ = ["PING_CONTENT_TYPE", "Prober"]
+__all__ = ["PING_CONTENT_TYPE", "PING_LIFE", "Prober", "ping_message"]
 
 PING_CONTENT_TYPE: Final = "application/vnd.ms-servicebus-ping"
-_PING_LIFE: Final = timedelta(seconds=1)
+PING_LIFE: Final = timedelta(seconds=1)
+# Seconds: what a process waits beyond another's interval, so that not all of them ask at once.
+_LONGEST_LATENESS: Final = 1.0
 
 
 class Prober:
     """Pings entities of the primary; one task per failed-over entity and process.
 
     :param primary: client of the primary namespace.
+    :param random: spreads the turns of processes that share a store.
     """
 
-    def __init__(self, primary: NamespaceClient, board: HealthBoard, options: PairOptions, *, clock: Clock) -> None:
+    def __init__(
+        self, primary: NamespaceClient, board: HealthBoard, options: PairOptions, *, clock: Clock, random: Random
+    ) -> None:
         self._primary = primary
         self._board = board
+        self._random = random
+        self._by_link = options.probe == "link"
         self._interval = options.ping_primary_interval.total_seconds()
         # A ping that outlives the pause between pings would delay the next one.
         self._timeout = options.ping_timeout.total_seconds()
@@ -40,29 +52,27 @@ class Prober:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     async def ping(self, entity: str) -> bool:
-        """Send one ping to ``entity`` on the primary and record what came of it.
+        """Ask ``entity`` on the primary once whether it accepts sends, and record what came of it.
 
         The ping is empty, lives 1 s and carries a random session id, so that session queues take
-        it too. The service is documented never to deliver it; it is billed as a message.
+        it too. The service is documented never to deliver it; it is billed as a message. With
+        ``probe="link"`` a sender is opened instead, and nothing is sent.
 
         :returns: True when the entity accepted it; it is healthy from then on.
         """
-        ping = ServiceBusMessage(
-            b"",
-            content_type=PING_CONTENT_TYPE,
-            time_to_live=_PING_LIFE,
-            session_id=uuid.uuid4().hex,
-            message_id=uuid.uuid4().hex,
-        )
+        link, timeout = self._primary.send_link(entity), min(self._timeout, max(self._interval, 1.0))
         began = self._clock.now()
         error: str | None = None
         try:
-            await self._primary.send_link(entity).send_one(ping, timeout=min(self._timeout, max(self._interval, 1.0)))
+            if self._by_link:
+                await link.reopen(timeout=timeout)
+            else:
+                await link.send_one(ping_message(), timeout=timeout)
         except ServiceError as failure:
             error = type(failure).__name__
         ended = self._clock.now()
-        self._board.tell(Pinged(entity, error is None, ended - began, error, ended))
-        self._board.apply(entity, PingSucceeded() if error is None else PingFailed())
+        self._board.mention(Pinged(entity, error is None, ended - began, error, ended))
+        self._board.apply(entity, PingSucceeded(began) if error is None else PingFailed(began))
         return error is None
 
     def start(self, entity: str) -> None:
@@ -89,6 +99,40 @@ class Prober:
             await asyncio.wait(tasks, timeout=self._grace)
 
     async def _run(self, entity: str) -> None:
+        """Ping in a fixed rhythm, so that one which hangs delays no other; another process's ping counts too."""
+        turn, known = self._first_turn(entity), self._board.current(entity).last_ping
         while self._board.current(entity).failed_over:
-            await self._clock.sleep(self._interval)
+            await self._clock.sleep(max(0.0, turn - self._clock.now()))
+            health = await self._board.refresh(entity)
+            if not health.failed_over:
+                return
+            now, asked = self._clock.now(), health.last_ping
+            if asked is not None and asked != known and asked + self._interval > turn:
+                # Another process has asked after us: its turn is before ours from now on.
+                turn, known = min(asked, now) + self._interval + self._late(), asked
+                continue
+            turn = now + self._interval
+            if health.held(now):
+                continue
             await self.ping(entity)
+            known = self._board.current(entity).last_ping
+
+    def _first_turn(self, entity: str) -> float:
+        health, now = self._board.current(entity), self._clock.now()
+        turn = max(health.since, health.last_ping or health.since) + self._interval
+        return (turn if now < turn < now + self._interval else now + self._interval) + self._late()
+
+    def _late(self) -> float:
+        """By how much a process lets those go first that know better, or have better luck."""
+        return self._random.uniform(0, min(_LONGEST_LATENESS, self._interval / 10))
+
+
+def ping_message() -> ServiceBusMessage:
+    """Make a ping as the original made it."""
+    return ServiceBusMessage(
+        b"",
+        content_type=PING_CONTENT_TYPE,
+        time_to_live=PING_LIFE,
+        session_id=uuid.uuid4().hex,
+        message_id=uuid.uuid4().hex,
+    )

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-__all__ = ["DrainReport", "Drift", "ProvisionReport", "SendResult"]
+__all__ = ["DrainReport", "Drift", "ProvisionReport", "ScheduleResult", "SendResult"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,12 +17,16 @@ class SendResult:
     :param diverted: messages accepted by backlog queues.
     :param backlog_queues: the backlog queues used, in the order of first use.
     :param message_ids: ids in the order of sending.
+    :param primary_ids: those of them that the entity itself accepted.
+    :param diverted_ids: those of them that a backlog queue accepted.
     """
 
     primary: int = 0
     diverted: int = 0
     backlog_queues: tuple[str, ...] = ()
     message_ids: tuple[str, ...] = field(default=(), repr=False)
+    primary_ids: tuple[str, ...] = field(default=(), repr=False)
+    diverted_ids: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def sent(self) -> int:
@@ -32,13 +36,30 @@ class SendResult:
     @classmethod
     def total(cls, parts: Sequence[SendResult]) -> SendResult:
         """Answer what several parts of one send did together, in their order."""
+        if len(parts) == 1:
+            return parts[0]
         queues = chain.from_iterable(part.backlog_queues for part in parts)
         return cls(
             primary=sum(part.primary for part in parts),
             diverted=sum(part.diverted for part in parts),
             backlog_queues=tuple(dict.fromkeys(queues)),
             message_ids=tuple(chain.from_iterable(part.message_ids for part in parts)),
+            primary_ids=tuple(chain.from_iterable(part.primary_ids for part in parts)),
+            diverted_ids=tuple(chain.from_iterable(part.diverted_ids for part in parts)),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleResult:
+    """What one scheduling did.
+
+    :param sent: counts and ids by route. What was diverted has no sequence number yet and cannot be
+        cancelled: the entity gives one when the message leaves the backlog.
+    :param sequence_numbers: of what the entity itself accepted, in the order of ``sent.primary_ids``.
+    """
+
+    sent: SendResult
+    sequence_numbers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from servicebus_pair.core.board import HealthBoard
@@ -11,6 +11,7 @@ from servicebus_pair.core.options import PairOptions
 from servicebus_pair.core.ports import Clock
 from servicebus_pair.core.prober import Prober
 from servicebus_pair.core.rotation import BacklogRotation
+from servicebus_pair.core.traffic import Traffic
 
 __all__ = ["SMALLEST_BATCH_LIMIT", "Shared"]
 
@@ -20,7 +21,7 @@ SMALLEST_BATCH_LIMIT: Final = 262_144
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """Clients, health, pings and the rotation of backlog queues of one pair."""
+    """Clients, health, pings, the rotation of backlog queues and what is in flight, of one pair."""
 
     options: PairOptions
     primary: NamespaceClient
@@ -29,3 +30,4 @@ class Shared:
     prober: Prober
     rotation: BacklogRotation
     clock: Clock
+    traffic: Traffic = field(default_factory=Traffic)

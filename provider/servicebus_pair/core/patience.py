@@ -1,0 +1,40 @@
+"""How long one attempt on the primary may take, and how long to pause before the next. Pure.
+
+From the first failing send to the first message in the backlog may take the failover interval and
+2 s more, whatever the primary does. So an attempt ends with the interval, and one that begins at
+its end is cut off after 1 s: what remains is for the divert.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from servicebus_pair.core.health import EntityHealth, State
+
+__all__ = ["FIRST_PAUSE", "LONGEST_ATTEMPT", "attempt_seconds", "interval_left", "next_pause"]
+
+# Seconds one call may take when nothing else bounds it.
+LONGEST_ATTEMPT: Final = 10.0
+FIRST_PAUSE: Final = 0.25
+_SHORTEST_ATTEMPT: Final = 1.0
+_LONGEST_PAUSE: Final = 5.0
+
+
+def interval_left(health: EntityHealth, *, interval: float, now: float, failing_since: float | None = None) -> float:
+    """Answer the seconds until the entity fails over if nothing succeeds; all of them while nothing failed.
+
+    :param interval: the failover interval, seconds.
+    :param failing_since: when this send began to fail, if health does not know it yet.
+    """
+    since = health.since if health.state is State.SUSPECT else failing_since
+    return interval if since is None else max(0.0, since + interval - now)
+
+
+def attempt_seconds(left: float) -> float:
+    """Answer the longest an attempt may take when the interval ends in ``left`` seconds."""
+    return min(LONGEST_ATTEMPT, max(_SHORTEST_ATTEMPT, left))
+
+
+def next_pause(pause: float) -> float:
+    """Answer the pause that follows ``pause``: twice as long, at most 5 s."""
+    return min(pause * 2, _LONGEST_PAUSE)

@@ -1,0 +1,142 @@
+"""The copy must still fit: its growth is known to the byte before sending (SPEC section 4, size)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
+from azure.servicebus.amqp import AmqpAnnotatedMessage
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from servicebus_pair.core.envelope import wrap
+from servicebus_pair.core.errors import MessageTooLargeError, SendError
+from servicebus_pair.core.events import BacklogTooSmall
+from servicebus_pair.core.size import growth, is_large
+from servicebus_pair.core.wire import WireBatch, encoded_size
+from tests.core.breakable import Breakable, numbered
+from tests.core.wire import sent
+
+LIMIT = 262_144
+
+texts = st.text(max_size=20)
+values = st.one_of(
+    st.booleans(),
+    st.integers(-(2**31), 2**31 - 1),
+    st.floats(allow_nan=False),
+    texts,
+    texts.map(str.encode),
+    st.uuids(),
+    st.just(datetime(2013, 1, 1, 5, 15, tzinfo=UTC)),
+)
+
+
+properties: st.SearchStrategy[Any] = st.dictionaries(st.text(min_size=1, max_size=10), values, max_size=5)
+
+
+@st.composite
+def messages(draw: st.DrawFn) -> AmqpAnnotatedMessage:
+    made = ServiceBusMessage(
+        draw(st.binary(max_size=300)),
+        message_id=draw(st.text(min_size=1, max_size=20)),
+        session_id=draw(st.none() | texts),
+        subject=draw(st.none() | texts),
+        correlation_id=draw(st.none() | texts),
+        application_properties=draw(properties),
+    )
+    if draw(st.booleans()):
+        made.scheduled_enqueue_time_utc = datetime(2030, 1, 1, tzinfo=UTC)
+    if draw(st.booleans()):
+        made.time_to_live = timedelta(seconds=draw(st.integers(1, 10_000)))
+    return made.raw_amqp_message
+
+
+@settings(max_examples=150, deadline=None)
+@given(message=messages(), entity=st.text(min_size=1, max_size=60))
+def test_section_4_the_growth_of_the_copy_is_known_to_the_byte(message: AmqpAnnotatedMessage, entity: str) -> None:
+    assert growth(message, entity=entity) == len(sent(wrap(message, entity=entity))) - len(sent(message))
+
+
+@settings(max_examples=150, deadline=None)
+@given(message=messages())
+def test_a_message_is_encoded_as_the_sdk_encodes_it(message: AmqpAnnotatedMessage) -> None:
+    theirs = ServiceBusMessageBatch(LIMIT)
+    theirs.add_message(message)
+    ours = WireBatch(LIMIT)
+    assert ours.try_add(message)
+    assert ours.try_add(message)
+    [one, two] = ours.wire._message[5]  # type: ignore[union-attr]
+    assert [bytes(one)] == [bytes(two)] == [bytes(each) for each in theirs._message[5]]
+    assert encoded_size(message) == len(one)
+
+
+def test_section_4_a_full_batch_is_full_to_the_byte_for_the_sdk_too() -> None:
+    message = ServiceBusMessage(b"x" * 1000, message_id="m").raw_amqp_message
+    ours = WireBatch(10_000)
+    while ours.try_add(message):
+        pass
+    assert len(ours) == 9
+    assert len({ref.size_bytes for ref in ours.refs[1:]}) == 1
+
+
+def test_section_4_a_message_that_fits_no_batch_goes_alone_if_the_link_takes_it() -> None:
+    large = ServiceBusMessage(b"x" * 5_000, message_id="large").raw_amqp_message
+    batch = WireBatch(1_000, largest=6_000)
+    assert batch.try_add(large)
+    assert not batch.try_add(ServiceBusMessage(b"x", message_id="small").raw_amqp_message)
+    assert batch.wire is large
+    assert [(ref.message_id, ref.size_bytes) for ref in batch.refs] == [("large", encoded_size(large))]
+    with pytest.raises(MessageTooLargeError, match=r"'large' takes 50\d\d bytes: the link takes 4000"):
+        WireBatch(1_000, largest=4_000).try_add(large)
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [{}, {"n" * 10: 1}, {f"p{n:04}": b"x" for n in range(900)}, {f"é{n:03}": True for n in range(900)}],
+    ids=["none", "one", "many bytes", "many booleans"],
+)
+def test_section_4_whatever_grows_beyond_the_limit_is_measured(properties: Any) -> None:
+    message = ServiceBusMessage(b"", message_id="m", application_properties=properties).raw_amqp_message
+    size, more = encoded_size(message), growth(message, entity="e" * 260)
+    if size > 1000:
+        assert is_large(size, limit=size + more - 1)
+
+
+def almost_full() -> ServiceBusMessage:
+    beside = encoded_size(ServiceBusMessage(b"x" * 1000, message_id="almost full").raw_amqp_message) - 1000
+    return ServiceBusMessage(b"x" * (LIMIT - beside - 10), message_id="almost full")
+
+
+async def test_section_4_a_message_that_fits_the_primary_but_not_the_backlog_is_warned_of_while_healthy(
+    breakable: Breakable,
+) -> None:
+    async with breakable.pair.sender("flights") as sender:
+        assert (await sender.send([*numbered(2), almost_full()])).primary == 3
+        await breakable.recorder.next_of(BacklogTooSmall)
+    [warning] = breakable.recorder.of(BacklogTooSmall)
+    assert (warning.entity, warning.message_id, warning.limit_bytes) == ("flights", "almost full", LIMIT)
+    message = almost_full().raw_amqp_message
+    assert warning.size_bytes == encoded_size(message)
+    assert warning.growth_bytes == growth(message, entity="flights")
+    assert warning.size_bytes <= LIMIT < warning.size_bytes + warning.growth_bytes
+
+
+async def test_section_4_a_message_that_does_not_fit_the_backlog_is_a_clear_error_while_failed_over(
+    breakable: Breakable,
+) -> None:
+    async with breakable.pair.sender("flights") as sender:
+        breakable.pair.fail_over("flights", reason="test")
+        with pytest.raises(SendError, match=r"as a copy for the backlog, message 'almost full' takes") as caught:
+            await sender.send(almost_full())
+    assert isinstance(caught.value.cause, MessageTooLargeError)
+    assert len(caught.value.unsent) == 1
+    assert caught.value.in_doubt == ()
+
+
+async def test_section_4_what_fits_both_warns_of_nothing(breakable: Breakable) -> None:
+    async with breakable.pair.sender("flights") as sender:
+        await sender.send(ServiceBusMessage(b"x" * 200_000, message_id="large"))
+        await sender.send(numbered(100))
+    assert breakable.recorder.of(BacklogTooSmall) == []
