@@ -2,9 +2,9 @@
 
 They are downloaded as the source distribution of azure-servicebus that fits the installed version, kept in
 ``.conformance/`` and run unmodified; none of them is part of this project. What they need of Azure's private test
-support is stood in for (``standins``), the namespace's host name leads to an embedded Service Bus (``names``), and its
-certificate is trusted (``trust``). They mostly sleep, so many run at a time. The report is
-``.conformance/report.json``; ``expected.toml`` lists what is not expected to pass, and why.
+support is stood in for (``standins``), the namespace's host name leads to an embedded Service Bus (``names``), whose
+ARM interface makes the entities, and its certificate is trusted (``trust``). They mostly sleep, so many run at a
+time. The report is ``.conformance/report.json``; ``expected.toml`` lists what is not expected to pass, and why.
 """
 
 from __future__ import annotations
