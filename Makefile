@@ -4,8 +4,8 @@
 #                       KILL=driver, KILL=task or KILL=syphon lets that die too
 #   make demo-stop      stops what `make demo KEEP=1` left running
 #   make test           the tests; ARGS="tests/core -k envelope" chooses among them
-#   make conformance    the Azure SDK's own live tests against the embedded Service Bus: sixteen minutes
-#                       ARGS="--admin" for those of administration, in ten seconds; see tests/conformance
+#   make conformance    the Azure SDK's own live tests against the embedded Service Bus: a quarter of an hour
+#                       ARGS="--admin" for those of administration alone, in a minute; see tests/conformance
 #   make check          lint, types and contracts
 #   make bench          what things cost; GROUP=emulator chooses one group
 #   make constraints    resolves constraints.txt anew, for every supported Python that is found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,12 +11,12 @@ from azure.identity import ClientSecretCredential
 from azure.identity.aio import ClientSecretCredential as AsyncClientSecretCredential
 
 from servicebus_emulator import EmulatorProcess
-from servicebus_emulator.security.bearer import DEVELOPMENT_CLIENT
-from tests.conformance.management import ResourceManager
+from servicebus_emulator.arm.addresses import Scope
+from servicebus_emulator.security.bearer import DEVELOPMENT_CLIENT, MANAGEMENT
 from tests.conformance.names import AMQPS, HTTPS, SUFFIX, resolve_here
 from tests.conformance.trust import identity_in, trust
 
-__all__ = ["Lane", "current_lane"]
+__all__ = ["NAMESPACE", "Lane", "current_lane"]
 
 NAMESPACE: Final = "conformance"
 _POLICY: Final = "RootManageSharedAccessKey"
@@ -80,7 +79,9 @@ class Lane:
         return {
             "AZURE_TEST_RUN_LIVE": "true",
             "SERVICEBUS_ENDPOINT_SUFFIX": SUFFIX,
-            "SERVICEBUS_RESOURCE_GROUP": "local",
+            "SERVICEBUS_RESOURCE_GROUP": Scope().resource_group,
+            # Tests that run outside of a pipeline would switch shared access signatures off.
+            "AZURESUBSCRIPTION_SERVICE_CONNECTION_ID": "conformance",
             "SERVICEBUS_CONNECTION_STR": self.connection_string(),
             "SERVICEBUS_FULLY_QUALIFIED_NAMESPACE": self.host,
             "SERVICEBUS_SAS_POLICY": _POLICY,
@@ -98,10 +99,14 @@ class Lane:
             disable_instance_discovery=True,
         )
 
-    def resource_manager(self, client_class: Any) -> Any:  # noqa: ARG002  there is one kind only
-        """Return a client of the resource manager."""
-        return self._manager
+    def resource_manager(self, client_class: Any) -> Any:
+        """Return a client of the embedded Service Bus's ARM interface.
 
-    @cached_property
-    def _manager(self) -> ResourceManager:
-        return ResourceManager(self, namespace=NAMESPACE)
+        :param client_class: of azure-mgmt-servicebus.
+        """
+        return client_class(
+            self.credential(is_async=False),
+            Scope().subscription,
+            base_url=self._process.arm_url,
+            credential_scopes=[f"{MANAGEMENT}/.default"],
+        )

@@ -75,10 +75,10 @@ def pytest_configure(config: pytest.Config) -> None:
     sys.modules["azure.mgmt.resource"] = _resource_client()
 
 
-def pytest_unconfigure(config: pytest.Config) -> None:
-    """Stop what was started."""
-    if _lane_key in config.stash:
-        config.stash[_lane_key].close()
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Stop what was started, while the leading process still waits for this one."""
+    if _lane_key in session.config.stash:
+        session.config.stash[_lane_key].close()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 
 import certifi
@@ -34,6 +35,7 @@ def make_identity(folder: Path) -> Identity:
     files = identity_in(folder)
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "embedded Service Bus, conformance run")])
+    names = [x509.DNSName(f"*{SUFFIX}"), x509.IPAddress(ip_address("127.0.0.1"))]
     now = datetime.now(tz=UTC)
     certificate = (
         x509.CertificateBuilder()
@@ -43,9 +45,7 @@ def make_identity(folder: Path) -> Identity:
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - timedelta(days=1))
         .not_valid_after(now + timedelta(days=2))
-        .add_extension(
-            x509.SubjectAlternativeName([x509.DNSName(f"*{SUFFIX}"), x509.DNSName("localhost")]), critical=False
-        )
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .sign(key, hashes.SHA256())
     )

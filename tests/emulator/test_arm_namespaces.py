@@ -112,6 +112,13 @@ async def test_a_namespace_is_made_served_and_deleted(arm: ServiceBusManagementC
     await (await arm.namespaces.begin_delete(GROUP, "third")).result()
 
 
+async def test_what_azure_passes_over_outside_of_the_properties_is_passed_over(arm: ServiceBusManagementClient):
+    body = {"location": "westeurope", "sku": {"name": "Standard"}, "disableLocalAuth": True}
+    made = await (await arm.namespaces.begin_create_or_update(GROUP, "contoso", body)).result()
+    assert made.properties is not None
+    assert (made.name, made.properties.disable_local_auth) == ("contoso", False)
+
+
 async def test_one_of_many_that_make_the_same_namespace_makes_it(arm: ServiceBusManagementClient):
     made = await asyncio.gather(*(make(arm, "third") for _ in range(5)))
     assert len({each.properties and each.properties.service_bus_endpoint for each in made}) == 1

@@ -24,6 +24,8 @@ __all__ = ["Namespaces"]
 
 _SKUS: Final = ("Basic", "Standard", "Premium")
 _RESOURCE: Final = ("id", "name", "type", "systemData", "location", "tags", "sku", "identity", "properties")
+# Azure passes it over where it does not belong; the SDK's own tests put it there.
+_MISPLACED: Final = "disableLocalAuth"
 _READ_ONLY: Final = ("provisioningState", "status", "createdAt", "updatedAt", "serviceBusEndpoint", "metricId")
 _DEFAULTS: Final[Mapping[str, object]] = {
     "minimumTlsVersion": "1.2",
@@ -95,7 +97,7 @@ class Namespaces:
 
         :raises ArmError: naming the member, its value and what is allowed.
         """
-        wanted = call.document.members(*_RESOURCE)
+        wanted = call.document.members(*_RESOURCE, _MISPLACED)
         if "location" not in wanted:
             raise ArmError(
                 400, code="LocationRequired", message="location is missing; allowed: any word, such as local"
@@ -117,7 +119,7 @@ class Namespaces:
 
         :raises ArmError: when there is no such namespace, or naming the member, its value and what is allowed.
         """
-        wanted = call.document.members(*_RESOURCE)
+        wanted = call.document.members(*_RESOURCE, _MISPLACED)
         async with self._one_at_a_time:
             hosted = self._existing(call)
             self._register.put(self._changed(self._record(hosted), wanted=wanted))

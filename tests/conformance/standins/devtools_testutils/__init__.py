@@ -12,9 +12,9 @@ import itertools
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
-from tests.conformance.lane import current_lane
+from tests.conformance.lane import NAMESPACE, current_lane
 
 __all__ = [
     "AzureMgmtPreparer",
@@ -36,6 +36,8 @@ __all__ = [
 ]
 
 TestFunction = Callable[..., Any]
+
+_OF_NAMESPACES: Final = "ServiceBusNamespacePreparer"
 
 _numbers = itertools.count(1)
 
@@ -186,6 +188,12 @@ class AzureMgmtPreparer:
             self.remove_resource(name, **given)
 
     def _new_name(self) -> str:
+        if type(self).__name__ == _OF_NAMESPACES:
+            # There is one, whose host name is known.
+            return NAMESPACE
+        if self.resource_random_name != "":
+            # Given by the environment, as that of the resource group.
+            return self.resource_random_name
         number = str(next(_numbers))
         return f"{self.name_prefix[: self._length - len(number)]}{number}"
 
