@@ -97,6 +97,17 @@ def test_the_synchronous_client_sends_receives_and_settles(config: Path):
             assert (str(second), second.delivery_count) == ("b", 1)
 
 
+def test_help_has_every_option_in_a_group_of_its_like_and_says_defaults():
+    shown = run("--help")
+    assert shown.returncode == 0
+    ungrouped = shown.stdout.partition("options:\n")[2].partition("\n\n")[0]
+    assert [line.split()[0] for line in ungrouped.splitlines()] == ["-h,", "--version"]
+    for heading in ("what is served:", "where:", "who is let in:", "what breaks", "TLS and sizes:", "log:"):
+        assert heading in shown.stdout
+    assert "(default: 5672)" in shown.stdout
+    assert run("--version").stdout.startswith("servicebus-emulator ")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
