@@ -21,7 +21,7 @@ from servicebus_emulator.emulator import Emulator
 from servicebus_emulator.engine.errors import BrokerError
 from servicebus_emulator.engine.journal import JournalError
 from servicebus_emulator.fault_reading import fault_from_text, load_faults
-from servicebus_emulator.faults import Fault
+from servicebus_emulator.faults import Fault, FaultError
 from servicebus_emulator.logs import LogFormat, configure, event
 from servicebus_emulator.security.bearer import Client, Role
 from servicebus_emulator.security.settings import KEY_VARIABLE, SECRET_VARIABLE
@@ -70,7 +70,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             arm_port=options.arm_port,
             arm_scope=Scope(subscription=options.arm_subscription, resource_group=options.arm_resource_group),
         )
-    except (ConfigError, ValueError) as error:
+    except ConfigError as error:
+        parser.error(f"--config {options.config}: {error}")
+    except ValueError as error:
         parser.error(str(error))
     except OSError as error:
         parser.error(f"--config cannot be read: {error}")
@@ -87,7 +89,10 @@ def _names(wanted: Sequence[str], *, configs: Sequence[NamespaceConfig]) -> list
 
 
 def _faults(options: argparse.Namespace) -> list[Fault]:
-    from_file = () if options.faults is None else load_faults(options.faults)
+    try:
+        from_file = () if options.faults is None else load_faults(options.faults)
+    except FaultError as error:
+        raise ValueError(f"--faults {options.faults}: {error}") from error
     return [*from_file, *(fault_from_text(text) for text in options.fault)]
 
 

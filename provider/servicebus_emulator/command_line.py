@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -57,7 +58,8 @@ class _Version(argparse.Action):
     """Looks the version up when it is asked for, since that takes time."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        parser.exit(message=f"{parser.prog} {version()}\n")
+        sys.stdout.write(f"{parser.prog} {version()}\n")
+        parser.exit()
 
 
 def _add_contents(parser: argparse.ArgumentParser) -> None:
