@@ -95,6 +95,7 @@ def test_the_table_of_faults_has_each_kind_once_and_no_other() -> None:
     named = [name for row in rows for name in re.findall(r"`([a-z-]+)`", row)]
     assert sorted(named[: len(FaultKind)]) == sorted(FaultKind)
     assert f"{len(FaultKind)} kinds of" in PAGE.replace("\n", " ")
+    assert f"in {len(FaultKind)} ways" in (PROJECT / "README.md").read_text()
     assert f"{MOST_ENTITIES} entities" in PAGE
 
 
