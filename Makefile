@@ -3,7 +3,8 @@
 #   make demo           an outage survived, end to end; KEEP=1 leaves everything running
 #                       KILL=driver, KILL=task or KILL=syphon lets that die too
 #   make demo-stop      stops what `make demo KEEP=1` left running
-#   make test           the tests; ARGS="tests/core -k envelope" chooses among them
+#   make test           the tests but for the slow ones; ARGS="tests/core -k envelope" chooses among them
+#   make test-all       all tests, those too that take longer than 20 seconds each
 #   make conformance    the Azure SDK's own live tests against the embedded Service Bus: a quarter of an hour
 #                       ARGS="--admin" for those of administration alone, in a minute; see tests/conformance
 #   make check          lint, types and contracts
@@ -12,7 +13,7 @@
 #   make clean          removes all that was made here
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-stop test bench check lint types contracts constraints clean
+.PHONY: help setup demo demo-stop test test-all conformance bench check lint types contracts constraints clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -28,6 +29,9 @@ demo-stop: setup
 
 # Four at a time on two cores: most tests wait for links to open, locks to end and time to pass.
 test: setup
+	@.ci/within pytest --numprocesses 4 --dist loadfile -m "not slow" $(ARGS)
+
+test-all: setup
 	@.ci/within pytest --numprocesses 4 --dist loadfile $(ARGS)
 
 bench: setup

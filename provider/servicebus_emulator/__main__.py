@@ -15,28 +15,20 @@ from pathlib import Path
 from typing import Final
 
 from servicebus_emulator.arm.addresses import Scope
+from servicebus_emulator.command_line import DEFAULT_NAME, make_parser
 from servicebus_emulator.config import ConfigError, NamespaceConfig, load_config
 from servicebus_emulator.emulator import Emulator
 from servicebus_emulator.engine.errors import BrokerError
 from servicebus_emulator.engine.journal import JournalError
 from servicebus_emulator.fault_reading import fault_from_text, load_faults
-from servicebus_emulator.faults import Fault
+from servicebus_emulator.faults import Fault, FaultError
 from servicebus_emulator.logs import LogFormat, configure, event
-from servicebus_emulator.security.bearer import DEVELOPMENT_CLIENT, Client, Role
-from servicebus_emulator.security.rules import DEFAULT_KEY, ROOT_RULE
+from servicebus_emulator.security.bearer import Client, Role
 from servicebus_emulator.security.settings import KEY_VARIABLE, SECRET_VARIABLE
-from servicebus_emulator.wire_options import (
-    add_wire_options,
-    allow_many_connections,
-    given_certificate,
-    patience_of,
-)
+from servicebus_emulator.wire_options import allow_many_connections, given_certificate, patience_of
 
 __all__ = ["main"]
 
-_DEFAULT_NAME: Final = "sbemulatorns"
-_AMQP_PORT: Final = 5672
-_ADMIN_PORT: Final = 5300
 _GARBAGE_THRESHOLDS: Final = (50_000, 50, 100)
 
 _log = logging.getLogger(__name__)
@@ -53,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     interface is: ``ready arm=https://127.0.0.1:5400``. All ports speak TLS too, with a certificate under that
     authority. The log is on standard error.
     """
-    parser = _parser()
+    parser = make_parser()
     options = parser.parse_args(arguments)
     configure(level=options.log_level, log_format=LogFormat(options.log_format))
     try:
@@ -78,7 +70,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             arm_port=options.arm_port,
             arm_scope=Scope(subscription=options.arm_subscription, resource_group=options.arm_resource_group),
         )
-    except (ConfigError, ValueError) as error:
+    except ConfigError as error:
+        parser.error(f"--config {options.config}: {error}")
+    except ValueError as error:
         parser.error(str(error))
     except OSError as error:
         parser.error(f"--config cannot be read: {error}")
@@ -88,122 +82,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return asyncio.run(_serve(emulator))
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="servicebus-emulator",
-        description="An embedded Service Bus: AMQP 1.0 and the administration API, for tests and demonstrations.",
-        epilog=(
-            f"The key of each namespace's {ROOT_RULE} is read from the environment variable {KEY_VARIABLE}"
-            f" (default: the well-known {DEFAULT_KEY}, for loopback addresses only)."
-        ),
-    )
-    parser.add_argument(
-        "--config", type=Path, metavar="FILE", help="entities to begin with, in the shape of Microsoft's emulator"
-    )
-    parser.add_argument(
-        "--namespace",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help=f"a namespace to serve; repeatable (default: those of --config, else {_DEFAULT_NAME})",
-    )
-    parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: %(default)s)")
-    parser.add_argument(
-        "--amqp-port",
-        type=int,
-        default=_AMQP_PORT,
-        metavar="N",
-        help="AMQP port of the first namespace, counted up for the next; 0 = any (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--admin-port",
-        type=int,
-        default=_ADMIN_PORT,
-        metavar="N",
-        help="administration port of the first namespace, counted up for the next; 0 = any (default: %(default)s)",
-    )
-    _add_arm(parser)
-    parser.add_argument(
-        "--data", type=Path, metavar="DIR", help="the folder in which the state is kept (default: in memory only)"
-    )
-    parser.add_argument(
-        "--fault",
-        action="append",
-        default=[],
-        metavar="KIND[,FIELD=VALUE]...",
-        help="something to break from the beginning, such as no-disposition,entity=flights,count=3; repeatable",
-    )
-    parser.add_argument(
-        "--allow-time-shift", action="store_true", help="let the clock be put forward: POST /$time, for tests"
-    )
-    parser.add_argument(
-        "--deliver-pings", action="store_true", help="deliver pings like any other message (default: accept and drop)"
-    )
-    parser.add_argument("--faults", type=Path, metavar="FILE", help="a JSON list of things to break")
-    parser.add_argument(
-        "--fault-seed", type=int, default=0, metavar="N", help="the luck of faults with a probability (default: 0)"
-    )
-    parser.add_argument(
-        "--open", action="store_true", help="let everybody in: tokens are neither needed nor read (default: checked)"
-    )
-    parser.add_argument(
-        "--key-file",
-        type=Path,
-        metavar="FILE",
-        help=f"a file with the key, instead of the environment's {KEY_VARIABLE}",
-    )
-    parser.add_argument(
-        "--client",
-        action="append",
-        default=[],
-        metavar="ID[:ROLE]",
-        help=(
-            "a client that may ask the token endpoint for bearer tokens, as Owner (default), Sender or Receiver; its"
-            f" secret is read from the environment variable {SECRET_VARIABLE}, or {SECRET_VARIABLE}_<ID>; repeatable"
-            f" (default, on loopback addresses: {DEVELOPMENT_CLIENT.id} with the secret {DEVELOPMENT_CLIENT.secret})"
-        ),
-    )
-    parser.add_argument(
-        "--log-level", default="INFO", choices=["DEBUG", "INFO", "WARNING", "ERROR"], help="(default: %(default)s)"
-    )
-    add_wire_options(parser)
-    parser.add_argument(
-        "--log-format", default="text", choices=[str(each) for each in LogFormat], help="(default: %(default)s)"
-    )
-    return parser
-
-
-def _add_arm(parser: argparse.ArgumentParser) -> None:
-    scope = Scope()
-    parser.add_argument(
-        "--arm-port",
-        type=int,
-        default=0,
-        metavar="N",
-        help="port of the ARM interface, one for all namespaces; 0 = any (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--arm-subscription",
-        default=scope.subscription,
-        metavar="ID",
-        help="the subscription that the ARM interface has (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--arm-resource-group",
-        default=scope.resource_group,
-        metavar="NAME",
-        help="the resource group that the ARM interface has (default: %(default)s)",
-    )
-
-
 def _names(wanted: Sequence[str], *, configs: Sequence[NamespaceConfig]) -> list[str]:
     if len(wanted) > 0:
         return list(wanted)
-    return [config.name for config in configs] or [_DEFAULT_NAME]
+    return [config.name for config in configs] or [DEFAULT_NAME]
 
 
 def _faults(options: argparse.Namespace) -> list[Fault]:
-    from_file = () if options.faults is None else load_faults(options.faults)
+    try:
+        from_file = () if options.faults is None else load_faults(options.faults)
+    except FaultError as error:
+        raise ValueError(f"--faults {options.faults}: {error}") from error
     return [*from_file, *(fault_from_text(text) for text in options.fault)]
 
 

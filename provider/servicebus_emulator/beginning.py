@@ -6,7 +6,7 @@ import logging
 
 from servicebus_emulator.config import NamespaceConfig
 from servicebus_emulator.engine.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
-from servicebus_emulator.engine.errors import EntityExists
+from servicebus_emulator.engine.errors import EntityExists, InvalidArgument
 from servicebus_emulator.engine.forwarding import in_order_of_creation
 from servicebus_emulator.engine.journal import Description
 from servicebus_emulator.engine.namespace import Namespace
@@ -31,6 +31,8 @@ def begin_with(config: NamespaceConfig, *, namespace: Namespace) -> None:
             namespace.create(_completed(description, namespace=namespace))
         except EntityExists:
             kept += 1
+        except InvalidArgument as error:
+            raise InvalidArgument(f"the configuration's {_place(description)} cannot be: {error}") from error
     known = {rule.name.casefold() for rule in namespace.access_rules.list()}
     for rule in config.access_rules:
         name = str(rule.key_name)
@@ -41,6 +43,12 @@ def begin_with(config: NamespaceConfig, *, namespace: Namespace) -> None:
     created = len(described) - kept
     about = event("configured", namespace=namespace.name, created=created, kept=kept)
     _log.info("namespace %s: %d entities created, %d kept as they were", namespace.name, created, kept, extra=about)
+
+
+def _place(description: Description) -> str:
+    if isinstance(description, SubscriptionDescription):
+        return f"subscription {description.name!r} of topic {description.topic_path!r}"
+    return f"{'queue' if isinstance(description, QueueDescription) else 'topic'} {description.path!r}"
 
 
 def _completed(description: Description, *, namespace: Namespace) -> Description:

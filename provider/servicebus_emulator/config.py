@@ -99,7 +99,11 @@ def load_config(path: Path) -> tuple[NamespaceConfig, ...]:
     :raises ConfigError: naming the place in the file, the value and what is allowed.
     :raises OSError: when the file cannot be read.
     """
-    return parse_config(path.read_text(encoding="utf-8"))
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError("the document", value=f"no text: {error}", allowed="JSON in UTF-8") from error
+    return parse_config(text)
 
 
 def parse_config(text: str) -> tuple[NamespaceConfig, ...]:

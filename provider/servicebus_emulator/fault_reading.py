@@ -32,7 +32,7 @@ def load_faults(path: Path) -> tuple[Fault, ...]:
     try:
         document = json.loads(path.read_bytes())
     except OSError as error:
-        raise FaultError("the file of faults", value=str(error), allowed="a file that can be read") from error
+        raise FaultError("the file of faults", value=error.strerror, allowed="a file that can be read") from error
     except ValueError as error:
         raise FaultError("the file of faults", value=str(error), allowed="a JSON list of faults") from error
     if not isinstance(document, list):

@@ -399,5 +399,6 @@ def _check_fields_of_kind(fault: Fault) -> None:
 def _check_state(fault: Fault) -> None:
     for name, value, only in (("probability", fault.probability, 1.0), ("count", fault.count, None)):
         if value != only:
-            allowed = f"{only!r}, as {fault.kind} on {', '.join(fault.operations)} holds for as long as it is set"
-            raise FaultError(name, value=value, allowed=allowed)
+            ruled = "none" if only is None else str(only)
+            why = f"as {fault.kind} on {', '.join(fault.operations)} holds for as long as it is set"
+            raise FaultError(name, value=value, allowed=f"{ruled}, {why}")

@@ -23,15 +23,16 @@ _TIMES: Final = {
 
 
 def add_wire_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options."""
-    parser.add_argument(
+    """Add the options, in two groups."""
+    tls = parser.add_argument_group("TLS and sizes")
+    tls.add_argument(
         "--certificate",
         type=Path,
         metavar="FILE",
         help="the server's certificate for TLS, in PEM (default: one made for this machine)",
     )
-    parser.add_argument("--key", type=Path, metavar="FILE", help="the private key of --certificate, in PEM")
-    parser.add_argument(
+    tls.add_argument("--key", type=Path, metavar="FILE", help="the private key of --certificate, in PEM")
+    tls.add_argument(
         "--message-kilobytes",
         type=int,
         default=1,
@@ -39,8 +40,9 @@ def add_wire_options(parser: argparse.ArgumentParser) -> None:
         help="how large messages each new queue and topic takes at least: 1024 as in the Premium tier, up to 102400"
         " (default: what each asks for, or else 256)",
     )
+    patience = parser.add_argument_group("how long clients are waited for")
     for name, text in _TIMES.items():
-        parser.add_argument(
+        patience.add_argument(
             f"--{name.replace('_', '-')}",
             type=float,
             default=getattr(_PATIENCE, name),

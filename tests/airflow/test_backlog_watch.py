@@ -48,6 +48,7 @@ async def test_the_trigger_fires_once_per_backlog_and_survives_the_secondary(pai
     assert not done
 
 
+@pytest.mark.slow
 def test_a_backlog_stays_announced_over_a_restart_and_is_announced_anew_after_a_drain(pair: Pair, run_dag: RunDag):
     """Messages that arrive behind a drain must not wait for an empty backlog that nobody saw."""
 

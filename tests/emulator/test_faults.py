@@ -170,7 +170,7 @@ def test_a_fault_of_the_command_line_names_its_kind_and_fields():
         ({"kind": "bandwidth"}, "bytes_per_second is None"),
         ({"kind": "auth-failure", "status": 200}, "status is 200; allowed: 400 .. 599"),
         ({"kind": "close-link", "condition": ""}, "condition is ''; allowed: an AMQP condition"),
-        ({"kind": "refuse", "count": 1}, "count is 1; allowed: None, as refuse on connect holds"),
+        ({"kind": "refuse", "count": 1}, "count is 1; allowed: none, as refuse on connect holds"),
         ({"kind": "freeze", "probability": 0.5}, "probability is 0.5; allowed: 1.0, as freeze"),
         ({"kind": "freeze", "entity": "flights"}, "entity is 'flights'; allowed: none, as freeze on anything"),
     ],

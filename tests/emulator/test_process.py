@@ -97,6 +97,17 @@ def test_the_synchronous_client_sends_receives_and_settles(config: Path):
             assert (str(second), second.delivery_count) == ("b", 1)
 
 
+def test_help_has_every_option_in_a_group_of_its_like_and_says_defaults():
+    shown = run("--help")
+    assert shown.returncode == 0
+    ungrouped = shown.stdout.partition("options:\n")[2].partition("\n\n")[0]
+    assert [line.split()[0] for line in ungrouped.splitlines()] == ["-h,", "--version"]
+    for heading in ("what is served:", "where:", "who is let in:", "what breaks", "TLS and sizes:", "log:"):
+        assert heading in shown.stdout
+    assert "(default: 5672)" in " ".join(shown.stdout.split())
+    assert run("--version").stdout.startswith("servicebus-emulator ")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -105,6 +116,7 @@ def test_the_synchronous_client_sends_receives_and_settles(config: Path):
         (["--amqp-port", "70000"], "amqp_port is 70000"),
         (["--amqp-port", "6000", "--admin-port", "6001", "--namespace", "a", "--namespace", "b"], "overlap"),
         (["--config", "nowhere.json"], "--config cannot be read"),
+        (["--faults", "nowhere.json"], "--faults nowhere.json: the file of faults is 'No such file or directory'"),
         (["--arm-port", "-1"], "arm_port is -1; allowed: 0 .. 65535"),
         (["--arm-resource-group", "a/b"], "resource_group is 'a/b'; allowed: 1 to 90 letters"),
         (["--amqp-port", "x"], "invalid int value"),
@@ -115,6 +127,38 @@ def test_bad_arguments_are_named(arguments: Sequence[str], message: str):
     assert ended.returncode == 2
     assert message in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"{", "line 1, column 2 is 'Expecting property name"),
+        (b"\xff\xfe", "the document is \"no text: 'utf-8' codec"),
+        (b"[]", "the document is []; allowed: an object"),
+    ],
+)
+def test_a_configuration_that_cannot_be_is_named_with_its_file(tmp_path: Path, content: bytes, message: str):
+    config = tmp_path / "config.json"
+    config.write_bytes(content)
+    ended = run("--config", str(config))
+    assert ended.returncode == 2
+    assert f"error: --config {config}: {message}" in ended.stderr
+
+
+def test_what_cannot_be_served_is_named(tmp_path: Path):
+    config, file = tmp_path / "config.json", tmp_path / "file"
+    queue = {"Name": "flights", "Properties": {"ForwardTo": "nowhere"}}
+    config.write_text(json.dumps({"UserConfig": {"Namespaces": [{"Name": "contoso", "Queues": [queue]}]}}))
+    file.touch()
+    for arguments, message in (
+        (["--config", str(config)], "the configuration's queue 'flights' cannot be: forward_to is 'nowhere'"),
+        (["--data", str(file)], "File exists"),
+        (["--host", "nowhere.invalid", "--open"], "host 'nowhere.invalid' has no address"),
+    ):
+        ended = run("--amqp-port", "0", "--admin-port", "0", *arguments)
+        assert ended.returncode == 1
+        assert message in ended.stderr
+        assert "another process" not in ended.stderr
 
 
 def test_a_port_or_folder_in_use_is_named(config: Path, tmp_path: Path):

@@ -125,6 +125,7 @@ def submitted(pair: Pair, home: Path, *more: str) -> Iterator[subprocess.Popen[b
         process.wait()
 
 
+@pytest.mark.slow
 def test_a_driver_killed_in_the_middle_and_run_again_loses_nothing(pair: Pair, tmp_path: Path):
     file = tmp_path / "flights.csv"
     file.write_text("\n".join(made_up_flights()) + "\n")

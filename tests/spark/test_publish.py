@@ -60,6 +60,7 @@ def test_every_column_arrives_in_the_message_with_its_type(spark: SparkSession, 
     assert (bare.body, bare.session_id, bare.time_to_live, bare.properties) == ("é".encode(), None, None, {})
 
 
+@pytest.mark.slow
 def test_an_outage_in_the_middle_diverts_and_loses_nothing(spark: SparkSession, pair: Pair, tmp_path: Path):
     flights, briefings = pair.fresh_queue(), pair.fresh_queue()
     table = numbered(spark, 1000, to=flights).unionByName(numbered(spark, 200, to=briefings))

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -93,7 +95,16 @@ def test_the_table_of_faults_has_each_kind_once_and_no_other() -> None:
     named = [name for row in rows for name in re.findall(r"`([a-z-]+)`", row)]
     assert sorted(named[: len(FaultKind)]) == sorted(FaultKind)
     assert f"{len(FaultKind)} kinds of" in PAGE.replace("\n", " ")
+    assert f"in {len(FaultKind)} ways" in (PROJECT / "README.md").read_text()
     assert f"{MOST_ENTITIES} entities" in PAGE
+
+
+def test_what_it_takes_alone_is_its_extra_and_what_the_whole_project_brings() -> None:
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
+    *_, command = [line for line in PAGE.splitlines() if line.startswith("pip install '")]
+    shown = [word for word in shlex.split(command) if ">=" in word]
+    served_with = [each for each in project["dependencies"] if each.startswith("aiohttp")]
+    assert sorted(shown) == sorted([*served_with, *project["optional-dependencies"]["emulator"]])
 
 
 def test_what_the_page_links_to_is_there_and_the_readme_links_to_it() -> None:

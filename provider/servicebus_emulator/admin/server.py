@@ -72,7 +72,7 @@ def build_application(
         try:
             _authorize(guard, request=request)
         except Unauthorized as error:
-            _log.warning("namespace %s: %s refused: %s", namespace.name, request.method, error)
+            _log.warning("namespace %s: %s %s refused: %s", namespace.name, request.method, request.path, error)
             return _response(refusal(error.status, reason=str(error)))
         return _response(await _answer(administration, request=request))
 

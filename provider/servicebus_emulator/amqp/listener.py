@@ -50,11 +50,15 @@ class Listener:
     async def open(self) -> None:
         """Listen.
 
-        :raises OSError: when the port is taken or the host is not of this machine.
+        :raises OSError: when the port is taken, or the host has no address or none of this machine.
         """
-        found = await asyncio.get_running_loop().getaddrinfo(
-            self._host, self._wanted, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
+        try:
+            found = await asyncio.get_running_loop().getaddrinfo(
+                self._host, self._wanted, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )
+        except socket.gaierror as error:
+            reason = f"host {self._host!r} has no address: {error.strerror}; allowed: a name or address of this machine"
+            raise OSError(error.errno, reason) from error
         places = list(dict.fromkeys((family, address) for family, _, _, _, address in found))
         self._sockets = _bound_together(places)
         self._places = [(each.family, each.getsockname()) for each in self._sockets]

@@ -110,7 +110,11 @@ class SqliteJournal:
             path.touch(mode=0o600)
             self._database = sqlite3.connect(path, isolation_level=None, timeout=1)
             self._prepare()
-        except (OSError, sqlite3.Error) as error:
+        except OSError as error:
+            raise JournalError(
+                f"{path} cannot be opened: {error}; allowed: a folder that this process can write to"
+            ) from error
+        except sqlite3.Error as error:
             raise JournalError(
                 f"{path} cannot be opened: {error}; is another process using the same --data folder?"
             ) from error
