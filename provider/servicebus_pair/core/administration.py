@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol, Self, TypeVar
 from azure.core.exceptions import HttpResponseError, ResourceExistsError
 from azure.core.pipeline.transport import AioHttpTransport
 from azure.servicebus.aio.management import ServiceBusAdministrationClient
-from azure.servicebus.management import QueueProperties
+from azure.servicebus.management import EntityStatus, QueueProperties
 
 from servicebus_pair.core.backlog import MAX_TIME_SPAN, QueueShape
 from servicebus_pair.core.durations import format_duration
@@ -54,6 +54,15 @@ class Administration(Protocol):
 
     async def depths(self, prefix: str) -> list[QueueDepth]:
         """Answer the depth of every queue whose path begins with ``prefix``."""
+
+    async def held(self, path: str) -> int:
+        """Answer all that a queue holds: active, scheduled, deferred, dead-lettered, in transfer."""
+
+    async def allow_sending(self, path: str, *, allowed: bool) -> None:
+        """Set the queue's status to Active, or to SendDisabled."""
+
+    async def delete_queue(self, path: str) -> None:
+        """Delete one queue with all that it holds."""
 
 
 class ServiceBusAdministration:
@@ -120,6 +129,33 @@ class ServiceBusAdministration:
             ]
 
         return await self._bounded("read the depth of queues", read())
+
+    async def held(self, path: str) -> int:
+        """Answer all that a queue holds: active, scheduled, deferred, dead-lettered, in transfer."""
+        found = await self._bounded(f"count {path}", self._client.get_queue_runtime_properties(path))
+        parts = (
+            found.active_message_count,
+            found.scheduled_message_count,
+            found.dead_letter_message_count,
+            found.transfer_message_count,
+            found.transfer_dead_letter_message_count,
+        )
+        # Deferred messages are in the total only.
+        return max(found.total_message_count or 0, sum(part or 0 for part in parts))
+
+    async def allow_sending(self, path: str, *, allowed: bool) -> None:
+        """Set the queue's status to Active, or to SendDisabled."""
+        queue = await self._bounded(f"read {path}", self._client.get_queue(path))
+        queue.status = EntityStatus.ACTIVE if allowed else EntityStatus.SEND_DISABLED
+        # Left out when unbounded, which is the default, since the SDK (7.15) would round it up beyond the limit.
+        for name in ("default_message_time_to_live", "auto_delete_on_idle"):
+            if _duration(getattr(queue, name)) == MAX_TIME_SPAN:
+                setattr(queue, name, None)
+        await self._bounded(f"update {path}", self._client.update_queue(queue))
+
+    async def delete_queue(self, path: str) -> None:
+        """Delete one queue with all that it holds. :raises EntityNotFoundError: it is gone already."""
+        await self._bounded(f"delete {path}", self._client.delete_queue(path))
 
     async def _bounded(self, doing: str, call: Awaitable[ResultT]) -> ResultT:
         self._meter.count(Operation.MANAGE)

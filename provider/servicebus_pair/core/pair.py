@@ -13,6 +13,7 @@ from typing import Final, Self
 from servicebus_pair.core.administration import QueueDepth, ServiceBusAdministration
 from servicebus_pair.core.backlog import BacklogPlan, backlog_prefix, backlog_queues
 from servicebus_pair.core.board import HealthBoard
+from servicebus_pair.core.cleaner import Cleaner
 from servicebus_pair.core.clients import NamespaceClient
 from servicebus_pair.core.costs import Operations, idle_syphon, pinging, syphoned
 from servicebus_pair.core.drill import DrillReport, drill
@@ -25,7 +26,7 @@ from servicebus_pair.core.partners import Partners
 from servicebus_pair.core.ports import Clock, HealthStore, InMemoryHealthStore, SystemClock
 from servicebus_pair.core.prober import Prober
 from servicebus_pair.core.provisioner import Provisioner
-from servicebus_pair.core.results import ProvisionReport
+from servicebus_pair.core.results import CleanupReport, ProvisionReport
 from servicebus_pair.core.rotation import BacklogRotation
 from servicebus_pair.core.sender import PairSender
 from servicebus_pair.core.shared import Shared
@@ -150,6 +151,24 @@ class NamespacePair:
         async with ServiceBusAdministration(self.secondary, meter=self.meter) as administration:
             return await self._provisioner(administration).plan()
 
+    async def plan_cleanup(self, *, everything: bool = False) -> tuple[str, ...]:
+        """Answer which backlog queues :meth:`cleanup` would delete if they are empty.
+
+        :raises ServiceError: the secondary's administration cannot be reached.
+        """
+        async with ServiceBusAdministration(self.secondary, meter=self.meter) as administration:
+            return await self._cleaner(administration).plan(everything=everything)
+
+    async def cleanup(self, *, everything: bool = False, force: bool = False) -> CleanupReport:
+        """Delete backlog queues with an index beyond the count, if they are empty (SPEC section 3).
+
+        :param everything: all backlog queues of this pair, not only the extra ones.
+        :param force: with the messages that they hold, which are lost.
+        :raises ServiceError: the secondary's administration cannot be reached.
+        """
+        async with ServiceBusAdministration(self.secondary, meter=self.meter) as administration:
+            return await self._cleaner(administration).clean(everything=everything, force=force)
+
     async def backlog_depths(self) -> list[QueueDepth]:
         """Answer how much each backlog queue holds; one listing of the secondary.
 
@@ -249,6 +268,9 @@ class NamespacePair:
         if self._shared is None:
             raise PairClosedError("the pair is not open: use it inside 'async with NamespacePair(...) as pair'")
         return self._shared
+
+    def _cleaner(self, administration: ServiceBusAdministration) -> Cleaner:
+        return Cleaner(administration, namespace=self.primary.namespace, count=self.options.backlog_queue_count)
 
     def _provisioner(self, administration: ServiceBusAdministration) -> Provisioner:
         return Provisioner(
