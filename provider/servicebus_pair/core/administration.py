@@ -26,7 +26,7 @@ from servicebus_pair.core.failures import classify
 from servicebus_pair.core.meter import Meter, Operation
 from servicebus_pair.core.options import Endpoint
 
-__all__ = ["Administration", "QueueDepth", "ServiceBusAdministration"]
+__all__ = ["Administration", "QueueDepth", "ServiceBusAdministration", "classify_http"]
 
 _CALL_SECONDS: Final = 30.0
 ResultT = TypeVar("ResultT")
@@ -162,7 +162,7 @@ class ServiceBusAdministration:
         try:
             return await asyncio.wait_for(call, _CALL_SECONDS)
         except Exception as failure:
-            raise _classified(failure, f"{doing} on {self._namespace}") from failure
+            raise classify_http(failure, f"{doing} on {self._namespace}") from failure
 
 
 _BY_STATUS: Final[dict[int | None, type[ServiceError]]] = {
@@ -173,7 +173,8 @@ _BY_STATUS: Final[dict[int | None, type[ServiceError]]] = {
 }
 
 
-def _classified(failure: Exception, where: str) -> ServiceError:
+def classify_http(failure: Exception, where: str) -> ServiceError:
+    """Answer the error that stands for a failure of a management call, by its HTTP status."""
     if isinstance(failure, ResourceExistsError):
         return EntityExistsError(f"{where}: it exists")
     if isinstance(failure, HttpResponseError) and failure.status_code in _BY_STATUS:
