@@ -79,7 +79,9 @@ class Breakable:
         return [message.message_id for message in await peek_all(self.primary.connection_string, entity)]
 
     async def ids_in_the_backlog(self) -> list[str | None]:
-        queues = [f"contoso/x-servicebus-transfer/{index}" for index in range(3)]
+        return await self.ids_in([f"contoso/x-servicebus-transfer/{index}" for index in range(3)])
+
+    async def ids_in(self, queues: list[str]) -> list[str | None]:
         found = [await peek_all(self.secondary.connection_string, queue) for queue in queues]
         return [message.message_id for held in found for message in held]
 

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol, Self, TypeVar
 from azure.core.exceptions import HttpResponseError, ResourceExistsError
 from azure.core.pipeline.transport import AioHttpTransport
 from azure.servicebus.aio.management import ServiceBusAdministrationClient
-from azure.servicebus.management import QueueProperties
+from azure.servicebus.management import EntityStatus, QueueProperties
 
 from servicebus_pair.core.backlog import MAX_TIME_SPAN, QueueShape
 from servicebus_pair.core.durations import format_duration
@@ -26,7 +26,7 @@ from servicebus_pair.core.failures import classify
 from servicebus_pair.core.meter import Meter, Operation
 from servicebus_pair.core.options import Endpoint
 
-__all__ = ["Administration", "QueueDepth", "ServiceBusAdministration"]
+__all__ = ["Administration", "QueueDepth", "ServiceBusAdministration", "classify_http"]
 
 _CALL_SECONDS: Final = 30.0
 ResultT = TypeVar("ResultT")
@@ -54,6 +54,15 @@ class Administration(Protocol):
 
     async def depths(self, prefix: str) -> list[QueueDepth]:
         """Answer the depth of every queue whose path begins with ``prefix``."""
+
+    async def held(self, path: str) -> int:
+        """Answer all that a queue holds: active, scheduled, deferred, dead-lettered, in transfer."""
+
+    async def allow_sending(self, path: str, *, allowed: bool) -> None:
+        """Set the queue's status to Active, or to SendDisabled."""
+
+    async def delete_queue(self, path: str) -> None:
+        """Delete one queue with all that it holds."""
 
 
 class ServiceBusAdministration:
@@ -121,12 +130,39 @@ class ServiceBusAdministration:
 
         return await self._bounded("read the depth of queues", read())
 
+    async def held(self, path: str) -> int:
+        """Answer all that a queue holds: active, scheduled, deferred, dead-lettered, in transfer."""
+        found = await self._bounded(f"count {path}", self._client.get_queue_runtime_properties(path))
+        parts = (
+            found.active_message_count,
+            found.scheduled_message_count,
+            found.dead_letter_message_count,
+            found.transfer_message_count,
+            found.transfer_dead_letter_message_count,
+        )
+        # Deferred messages are in the total only.
+        return max(found.total_message_count or 0, sum(part or 0 for part in parts))
+
+    async def allow_sending(self, path: str, *, allowed: bool) -> None:
+        """Set the queue's status to Active, or to SendDisabled."""
+        queue = await self._bounded(f"read {path}", self._client.get_queue(path))
+        queue.status = EntityStatus.ACTIVE if allowed else EntityStatus.SEND_DISABLED
+        # Left out when unbounded, which is the default, since the SDK (7.15) would round it up beyond the limit.
+        for name in ("default_message_time_to_live", "auto_delete_on_idle"):
+            if _duration(getattr(queue, name)) == MAX_TIME_SPAN:
+                setattr(queue, name, None)
+        await self._bounded(f"update {path}", self._client.update_queue(queue))
+
+    async def delete_queue(self, path: str) -> None:
+        """Delete one queue with all that it holds. :raises EntityNotFoundError: it is gone already."""
+        await self._bounded(f"delete {path}", self._client.delete_queue(path))
+
     async def _bounded(self, doing: str, call: Awaitable[ResultT]) -> ResultT:
         self._meter.count(Operation.MANAGE)
         try:
             return await asyncio.wait_for(call, _CALL_SECONDS)
         except Exception as failure:
-            raise _classified(failure, f"{doing} on {self._namespace}") from failure
+            raise classify_http(failure, f"{doing} on {self._namespace}") from failure
 
 
 _BY_STATUS: Final[dict[int | None, type[ServiceError]]] = {
@@ -137,7 +173,8 @@ _BY_STATUS: Final[dict[int | None, type[ServiceError]]] = {
 }
 
 
-def _classified(failure: Exception, where: str) -> ServiceError:
+def classify_http(failure: Exception, where: str) -> ServiceError:
+    """Answer the error that stands for a failure of a management call, by its HTTP status."""
     if isinstance(failure, ResourceExistsError):
         return EntityExistsError(f"{where}: it exists")
     if isinstance(failure, HttpResponseError) and failure.status_code in _BY_STATUS:

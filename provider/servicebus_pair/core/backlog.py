@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Final
 
@@ -18,6 +18,7 @@ __all__ = [
     "backlog_prefix",
     "backlog_queue",
     "backlog_queues",
+    "cleanup_targets",
     "plan_backlog",
 ]
 
@@ -99,6 +100,23 @@ def plan_backlog(namespace: str, count: int, actual: Mapping[str, QueueShape]) -
     drifted = tuple(drift for path in found for drift in _drift(path, existing[path.casefold()][1]))
     create = tuple(path for path in wanted if path.casefold() not in existing)
     return BacklogPlan(found=found, create=create, drifted=drifted, extra=extra)
+
+
+def cleanup_targets(namespace: str, count: int, actual: Iterable[str], *, everything: bool) -> tuple[str, ...]:
+    """Answer which backlog queues a cleanup would delete, if they are empty.
+
+    :param actual: paths that exist on the secondary; others than backlog queues of ``namespace`` are never touched.
+    :param everything: all backlog queues; else only those beyond ``count``.
+    """
+    prefix = backlog_prefix(namespace).casefold()
+    kept = frozenset() if everything else {path.casefold() for path in backlog_queues(namespace, count)}
+    return tuple(
+        path
+        for path in sorted(actual)
+        if (folded := path.casefold()).startswith(prefix)
+        and folded.removeprefix(prefix).isdigit()
+        and folded not in kept
+    )
 
 
 def _drift(path: str, actual: QueueShape) -> tuple[Drift, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
 from typing import TypeAlias
 
 from azure.servicebus.amqp import AmqpAnnotatedMessage
@@ -14,6 +14,7 @@ from servicebus_pair.core.batching import Packer, partition_key
 from servicebus_pair.core.deadline import Deadline
 from servicebus_pair.core.divert import Divert
 from servicebus_pair.core.errors import (
+    RefusedError,
     SendCancelledError,
     SendError,
     ServerBusyError,
@@ -29,6 +30,7 @@ from servicebus_pair.core.pile import Pile
 from servicebus_pair.core.results import SendResult
 from servicebus_pair.core.send_link import SendLink, Turn
 from servicebus_pair.core.shared import SMALLEST_BATCH_LIMIT, Shared
+from servicebus_pair.core.splitting import by_session, is_mixed, session_key
 from servicebus_pair.core.wire import WireBatch
 
 __all__ = ["Act", "Delivery"]
@@ -64,7 +66,7 @@ class Delivery:
         self._act = act
         self._deadline = Deadline(shared.clock, timeout=timeout)
         self._account = Account()
-        self._packer: Packer[_Load] = Packer(self._open_load, key=partition_key)
+        self._packer: Packer[_Load] = Packer(self._open_load, key=self._key)
         self._packing: list[AmqpAnnotatedMessage] = []
 
     async def run(self, intake: Intake) -> SendResult:
@@ -143,7 +145,7 @@ class Delivery:
         for batch in self._batches(load):
             self._divert.consider(batch)
             trial = _Trial()
-            if not await self._to_primary(batch, range(first, first + len(batch)), trial):
+            if not await self._unmixed_if_refused(batch, range(first, first + len(batch)), trial):
                 because = trial.last
                 break
             first += len(batch)
@@ -155,6 +157,7 @@ class Delivery:
         if isinstance(load, WireBatch):
             yield load
             return
+        # A load has one key already, so its order is kept.
         packer = Packer(self._open_batch, key=partition_key)
         for message in load.messages:
             if self._failed_over:
@@ -164,7 +167,27 @@ class Delivery:
                 yield full
         yield from packer.rest()
 
-    async def _to_primary(self, batch: WireBatch, numbers: range, trial: _Trial) -> bool:
+    async def _unmixed_if_refused(self, batch: WireBatch, numbers: Sequence[int], trial: _Trial) -> bool:
+        """Bring one batch to the primary, in parts of one session each if it takes no mixture; False: failed over."""
+        try:
+            return await self._to_primary(batch, numbers, trial)
+        except RefusedError:
+            if not is_mixed(batch.messages):
+                raise
+        _log.info("entity=%s takes one session a batch: so it is sent from now on", self._entity)
+        self._link.takes_mixture = False
+        for part_numbers, messages in by_session(batch.messages, numbers):
+            part = self._open_batch()
+            for message in messages:
+                part.try_add(message)
+            if not await self._to_primary(part, part_numbers, trial):
+                return False
+        return True
+
+    def _key(self, message: AmqpAnnotatedMessage) -> Hashable:
+        return partition_key(message) if self._link.takes_mixture else session_key(message)
+
+    async def _to_primary(self, batch: WireBatch, numbers: Sequence[int], trial: _Trial) -> bool:
         """Act on one batch, again and again while the entity is suspect; False once it is failed over."""
         while not self._failed_over:
             try:
@@ -179,7 +202,7 @@ class Delivery:
                     return True
         return False
 
-    async def _attempt(self, batch: WireBatch, numbers: range, trial: _Trial) -> bool:
+    async def _attempt(self, batch: WireBatch, numbers: Sequence[int], trial: _Trial) -> bool:
         """Act once; False when the entity failed over while the batch waited for its turn on the link."""
         before = self._account.doubted
         turn = self._turn(trial, starting=lambda: self._account.doubt(numbers))
@@ -220,7 +243,7 @@ class Delivery:
             await self._board.wait_for_change(self._entity, seconds=pause)
             trial.pause = next_pause(trial.pause)
 
-    def _accepted(self, batch: WireBatch, numbers: range) -> None:
+    def _accepted(self, batch: WireBatch, numbers: Sequence[int]) -> None:
         self._board.apply(self._entity, SendSucceeded())
         self._account.accept(numbers, route=Route.PRIMARY, queue=None, refs=batch.refs)
         at = self._clock.now()

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from random import Random, SystemRandom
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TypeAlias
 
-from servicebus_pair.core.administration import QueueDepth, ServiceBusAdministration
+from servicebus_pair.core.administration import Administration, QueueDepth, ServiceBusAdministration
 from servicebus_pair.core.backlog import BacklogPlan, backlog_prefix, backlog_queues
 from servicebus_pair.core.board import HealthBoard
+from servicebus_pair.core.cleaner import Cleaner
 from servicebus_pair.core.clients import NamespaceClient
 from servicebus_pair.core.costs import Operations, idle_syphon, pinging, syphoned
 from servicebus_pair.core.drill import DrillReport, drill
@@ -25,7 +27,7 @@ from servicebus_pair.core.partners import Partners
 from servicebus_pair.core.ports import Clock, HealthStore, InMemoryHealthStore, SystemClock
 from servicebus_pair.core.prober import Prober
 from servicebus_pair.core.provisioner import Provisioner
-from servicebus_pair.core.results import ProvisionReport
+from servicebus_pair.core.results import CleanupReport, ProvisionReport
 from servicebus_pair.core.rotation import BacklogRotation
 from servicebus_pair.core.sender import PairSender
 from servicebus_pair.core.shared import Shared
@@ -35,6 +37,7 @@ __all__ = ["NamespacePair"]
 
 _log = logging.getLogger(__name__)
 _NONE: Final = timedelta(0)
+Manage: TypeAlias = Callable[[], AbstractAsyncContextManager[Administration]]
 _DRILL_LIMIT: Final = timedelta(minutes=2)
 _DRILL_LIFE: Final = timedelta(hours=1)
 
@@ -52,6 +55,8 @@ class NamespacePair:
     :param observers: told every decision as an event, in order.
     :param clock: time, injected by tests.
     :param random_source: source of the choice of backlog queues and of the spread of pings, injected by tests.
+    :param manage: opens the administration of the secondary; its data plane when not given, and for Azure
+        Resource Manager ``lambda: ArmAdministration(...)``.
     :raises ConfigurationError: both endpoints are the same namespace.
     """
 
@@ -65,6 +70,7 @@ class NamespacePair:
         observers: Sequence[Observer] = (),
         clock: Clock | None = None,
         random_source: Random | None = None,
+        manage: Manage | None = None,
     ) -> None:
         if primary.host.casefold() == secondary.host.casefold():
             raise ConfigurationError(f"primary and secondary are both {primary.host!r}: they must be two namespaces")
@@ -82,6 +88,7 @@ class NamespacePair:
             clock=self._clock,
         )
         self.meter = Meter()
+        self._manage: Manage = self._data_plane if manage is None else manage
         self._shared: Shared | None = None
         self._partners: Partners | None = None
         self._running_syphon: asyncio.Task[None] | None = None
@@ -142,20 +149,38 @@ class NamespacePair:
         :raises ProvisionError: not authorized, or no queue is usable.
         :raises ServiceError: the secondary's administration cannot be reached.
         """
-        async with ServiceBusAdministration(self.secondary, meter=self.meter) as administration:
+        async with self._manage() as administration:
             return await self._provisioner(administration).provision()
 
     async def plan(self) -> BacklogPlan:
         """Answer what :meth:`provision` would do. :raises ServiceError: as there."""
-        async with ServiceBusAdministration(self.secondary, meter=self.meter) as administration:
+        async with self._manage() as administration:
             return await self._provisioner(administration).plan()
+
+    async def plan_cleanup(self, *, everything: bool = False) -> tuple[str, ...]:
+        """Answer which backlog queues :meth:`cleanup` would delete if they are empty.
+
+        :raises ServiceError: the secondary's administration cannot be reached.
+        """
+        async with self._manage() as administration:
+            return await self._cleaner(administration).plan(everything=everything)
+
+    async def cleanup(self, *, everything: bool = False, force: bool = False) -> CleanupReport:
+        """Delete backlog queues with an index beyond the count, if they are empty (SPEC section 3).
+
+        :param everything: all backlog queues of this pair, not only the extra ones.
+        :param force: with the messages that they hold, which are lost.
+        :raises ServiceError: the secondary's administration cannot be reached.
+        """
+        async with self._manage() as administration:
+            return await self._cleaner(administration).clean(everything=everything, force=force)
 
     async def backlog_depths(self) -> list[QueueDepth]:
         """Answer how much each backlog queue holds; one listing of the secondary.
 
         :raises ServiceError: the secondary's administration cannot be reached.
         """
-        async with ServiceBusAdministration(self.secondary, meter=self.meter) as administration:
+        async with self._manage() as administration:
             return await administration.depths(backlog_prefix(self.primary.namespace))
 
     def sender(self, entity: str) -> PairSender:
@@ -250,7 +275,13 @@ class NamespacePair:
             raise PairClosedError("the pair is not open: use it inside 'async with NamespacePair(...) as pair'")
         return self._shared
 
-    def _provisioner(self, administration: ServiceBusAdministration) -> Provisioner:
+    def _data_plane(self) -> ServiceBusAdministration:
+        return ServiceBusAdministration(self.secondary, meter=self.meter)
+
+    def _cleaner(self, administration: Administration) -> Cleaner:
+        return Cleaner(administration, namespace=self.primary.namespace, count=self.options.backlog_queue_count)
+
+    def _provisioner(self, administration: Administration) -> Provisioner:
         return Provisioner(
             administration,
             namespace=self.primary.namespace,

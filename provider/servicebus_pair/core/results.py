@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-__all__ = ["DrainReport", "Drift", "ProvisionReport", "ScheduleResult", "SendResult"]
+__all__ = ["CleanupReport", "DrainReport", "Drift", "ProvisionReport", "ScheduleResult", "SendResult"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +87,20 @@ class ProvisionReport:
     created: tuple[str, ...] = ()
     drifted: tuple[Drift, ...] = ()
     extra: tuple[str, ...] = ()
+    failed: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CleanupReport:
+    """What a cleanup of backlog queues did.
+
+    :param deleted: they were empty, or deletion was forced.
+    :param kept: queues that hold messages, with how many; they take messages as before.
+    :param failed: queues that could not be looked at or deleted, with the error.
+    """
+
+    deleted: tuple[str, ...] = ()
+    kept: Mapping[str, int] = field(default_factory=dict)
     failed: Mapping[str, str] = field(default_factory=dict)
 
 

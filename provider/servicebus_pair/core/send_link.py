@@ -47,6 +47,8 @@ class SendLink(Link):
 
     _limit = 0
     _largest = 0
+    takes_mixture = True
+    """False once the entity refused a batch of several sessions; learned by who sends, kept for all."""
 
     @property
     def batch_limit(self) -> int:

@@ -1,0 +1,81 @@
+"""Deleting backlog queues that nobody needs any more (SPEC section 3), and none that holds a message.
+
+Between counting and deleting a message may arrive. So an empty queue is first closed to senders,
+then counted again, and only then deleted; if something did arrive it is opened again and kept.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from servicebus_pair.core.administration import Administration
+from servicebus_pair.core.backlog import cleanup_targets
+from servicebus_pair.core.errors import EntityNotFoundError, ServiceError
+from servicebus_pair.core.results import CleanupReport
+
+__all__ = ["Cleaner"]
+
+_log = logging.getLogger(__name__)
+
+
+class Cleaner:
+    """Deletes backlog queues of one pair, on request only.
+
+    :param namespace: name of the primary namespace, the first part of each path.
+    :param count: number of backlog queues in use.
+    """
+
+    def __init__(self, administration: Administration, *, namespace: str, count: int) -> None:
+        self._administration = administration
+        self._namespace = namespace
+        self._count = count
+
+    async def plan(self, *, everything: bool) -> tuple[str, ...]:
+        """Answer which queues :meth:`clean` would look at, without touching them.
+
+        :raises ServiceError: the secondary cannot be read.
+        """
+        actual = await self._administration.queues()
+        return cleanup_targets(self._namespace, self._count, actual, everything=everything)
+
+    async def clean(self, *, everything: bool, force: bool) -> CleanupReport:
+        """Delete empty backlog queues that are extra, or all of them.
+
+        :param force: delete them with the messages that they hold: those are lost.
+        :raises ServiceError: the secondary cannot be read.
+        """
+        deleted: list[str] = []
+        kept: dict[str, int] = {}
+        failed: dict[str, str] = {}
+        for path in await self.plan(everything=everything):
+            try:
+                held = 0 if force else await self._close_if_empty(path)
+                if held:
+                    kept[path] = held
+                else:
+                    await self._administration.delete_queue(path)
+                    deleted.append(path)
+            except EntityNotFoundError:
+                deleted.append(path)  # a concurrent run was faster
+            except ServiceError as error:
+                failed[path] = str(error)
+        _log.info(
+            "cleanup of namespace=%s deleted=%d kept=%d failed=%d forced=%s",
+            self._namespace,
+            len(deleted),
+            len(kept),
+            len(failed),
+            force,
+        )
+        return CleanupReport(tuple(deleted), kept, failed)
+
+    async def _close_if_empty(self, path: str) -> int:
+        """Answer what the queue holds; when that is nothing, it takes no more messages."""
+        held = await self._administration.held(path)
+        if held:
+            return held
+        await self._administration.allow_sending(path, allowed=False)
+        arrived = await self._administration.held(path)
+        if arrived:
+            await self._administration.allow_sending(path, allowed=True)
+        return arrived

@@ -1,0 +1,104 @@
+"""Two ways in: what the data plane provisions and cleans up, Azure Resource Manager does too (SPEC section 3)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from servicebus_emulator import Emulator, HostedNamespace
+from servicebus_emulator.arm.addresses import Scope
+from servicebus_emulator.engine.descriptions import QueueDescription
+from servicebus_pair.core import NamespacePair, PairOptions
+from servicebus_pair.core.administration import ServiceBusAdministration
+from servicebus_pair.core.arm_administration import ArmAdministration
+from servicebus_pair.core.backlog import BACKLOG_QUEUE, backlog_queue
+from servicebus_pair.core.errors import EntityExistsError, EntityNotFoundError
+from tests.core.breakable import endpoint, numbered
+from tests.emulator.arm import Bearer
+
+QUEUES = tuple(backlog_queue("contoso", index) for index in range(3))
+EXTRA = backlog_queue("contoso", 7)
+
+
+@dataclass(frozen=True)
+class Managed:
+    """A pair whose secondary is managed through ARM, and its namespaces."""
+
+    pair: NamespacePair
+    secondary: HostedNamespace
+    emulator: Emulator
+
+    def arm(self) -> ArmAdministration:
+        return arm(self.emulator)
+
+
+def arm(emulator: Emulator) -> ArmAdministration:
+    return ArmAdministration(
+        Bearer(),
+        subscription_id=Scope().subscription,
+        resource_group=Scope().resource_group,
+        namespace="contoso-dr",
+        base_url=emulator.arm_url,
+        connection_verify=str(emulator.ca_file),
+    )
+
+
+@asynccontextmanager
+async def managed_pair() -> AsyncIterator[Managed]:
+    async with Emulator(["contoso", "contoso-dr"]) as emulator:
+        emulator["contoso"].namespace.create_queue(QueueDescription("flights"))
+        ends = endpoint(emulator["contoso"]), endpoint(emulator["contoso-dr"])
+        async with NamespacePair(*ends, PairOptions(backlog_queue_count=3), manage=lambda: arm(emulator)) as pair:
+            yield Managed(pair, emulator["contoso-dr"], emulator)
+
+
+@pytest.fixture
+async def managed() -> AsyncIterator[Managed]:
+    async with managed_pair() as made:
+        yield made
+
+
+async def test_section_3_arm_provisions_what_the_data_plane_finds_without_drift(managed: Managed) -> None:
+    assert (await managed.pair.plan()).create == QUEUES
+    assert (await managed.pair.provision()).created == QUEUES
+    again = await managed.pair.provision()
+    assert (again.found, again.created, again.drifted) == (QUEUES, (), ())
+    async with ServiceBusAdministration(endpoint(managed.secondary)) as data_plane, managed.arm() as through_arm:
+        assert await data_plane.queues() == await through_arm.queues() == dict.fromkeys(QUEUES, BACKLOG_QUEUE)
+
+
+async def test_section_3_arm_reports_drift_and_extra_queues(managed: Managed) -> None:
+    managed.secondary.namespace.create_queue(QueueDescription(QUEUES[0]))
+    managed.secondary.namespace.create_queue(QueueDescription(EXTRA))
+    report = await managed.pair.provision()
+    assert (report.found, report.extra) == (QUEUES[:1], (EXTRA,))
+    assert {(drift.queue, drift.field) for drift in report.drifted} >= {(QUEUES[0], "max_delivery_count")}
+
+
+async def test_section_3_arm_cleans_up_what_is_empty_and_counts_what_is_not(managed: Managed) -> None:
+    await managed.pair.provision()
+    async with managed.pair.sender("flights") as sender:
+        managed.pair.fail_over("flights", reason="test")
+        [used] = (await sender.send(numbered(4))).backlog_queues
+    depths = {depth.path: depth.active for depth in await managed.pair.backlog_depths()}
+    assert depths == {**dict.fromkeys(QUEUES, 0), used: 4}
+    report = await managed.pair.cleanup(everything=True)
+    assert report.kept == {used: 4}
+    assert sorted(report.deleted) == sorted(set(QUEUES) - {used})
+    assert (await managed.pair.cleanup(everything=True, force=True)).deleted == (used,)
+
+
+async def test_section_3_through_arm_a_queue_is_closed_to_senders_and_opened_again(managed: Managed) -> None:
+    await managed.pair.provision()
+    async with managed.arm() as through_arm:
+        await through_arm.allow_sending(QUEUES[0], allowed=False)
+        await through_arm.allow_sending(QUEUES[0], allowed=True)
+        assert (await through_arm.queues())[QUEUES[0]] == BACKLOG_QUEUE
+        with pytest.raises(EntityExistsError):
+            await through_arm.create_queue(QUEUES[0], BACKLOG_QUEUE)
+        await through_arm.delete_queue(QUEUES[0])
+        with pytest.raises(EntityNotFoundError):
+            await through_arm.delete_queue(QUEUES[0])
