@@ -6,8 +6,9 @@ import asyncio
 import gc
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import proton
 import pytest
@@ -16,10 +17,11 @@ from proton.utils import BlockingConnection
 
 from servicebus_emulator import Fault, FaultKind, HostedNamespace, Operation
 from servicebus_emulator.engine.descriptions import QueueDescription
-from servicebus_pair.core import DrainReport, PairOptions
+from servicebus_pair.core import DrainReport, PairOptions, clients
 from servicebus_pair.core.backlog import backlog_queues
 from servicebus_pair.core.clients import ReceiveLink
 from servicebus_pair.core.parcels import TimeToLive
+from servicebus_pair.core.sdk_inside import settle_run
 from tests.core.hosted import BACKLOG, hosted, messages
 from tests.core.peeking import peek_all
 
@@ -322,6 +324,31 @@ async def test_section_6_large_messages_make_small_hands_so_that_memory_stays_bo
         assert report.moved == {"flights": 20}
         assert sizes[0] == 16  # before anything is known
         assert max(sizes[1:]) <= 4
+
+
+async def test_section_6_neighbours_are_settled_together_with_the_sdk_at_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+
+    async def noted(receiver: Any, run: Sequence[Any], *, complete: bool, timeout: float) -> None:
+        sizes.append(len(run))
+        await settle_run(receiver, run, complete=complete, timeout=timeout)
+
+    monkeypatch.setattr(clients, "settle_run", noted)
+    async with hosted("flights", "delays") as both:
+        await both.put_into_backlog("flights", messages(*range(100)))
+        await both.put_into_backlog("delays", messages(*range(100)))
+        assert (await both.pair.syphon().drain()).moved == {"flights": 100, "delays": 100}
+    assert sum(sizes) == 200
+    assert len(sizes) < 20
+
+
+async def test_section_6_an_sdk_without_that_inside_settles_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients, "can_settle_runs", lambda _: False)
+    async with hosted("flights") as both:
+        await both.put_into_backlog("flights", messages(*range(60)))
+        report = await both.pair.syphon().drain()
+        assert (report.moved, report.duplicates_possible) == ({"flights": 60}, 0)
+        assert await both.ids_in_backlog() == []
 
 
 def _hands(sizes: list[int]) -> pytest.MonkeyPatch:
