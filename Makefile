@@ -7,13 +7,14 @@
 #   make test-all       all tests, those too that take longer than 20 seconds each
 #   make conformance    the Azure SDK's own live tests against the embedded Service Bus: a quarter of an hour
 #                       ARGS="--admin" for those of administration alone, in a minute; see tests/conformance
+#   make chaos          kills, freezes and resets senders, syphons and namespaces; SECONDS=60 SEED=1
 #   make check          lint, types and contracts
 #   make bench          what things cost; GROUP=emulator chooses one group
 #   make constraints    resolves constraints.txt anew, for every supported Python that is found
 #   make clean          removes all that was made here
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-stop test test-all conformance bench check lint types contracts constraints clean
+.PHONY: help setup demo demo-stop test test-all conformance bench chaos check lint types contracts constraints clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -39,6 +40,9 @@ bench: setup
 
 conformance: setup
 	@.ci/within python -m tests.conformance $(ARGS)
+
+chaos: setup
+	@.ci/within python -m tests.system.chaos --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
 
 check: lint types contracts
 

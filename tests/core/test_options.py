@@ -36,6 +36,7 @@ def test_section_2_defaults_are_those_of_the_specification() -> None:
         "on_quota_exceeded": "raise",
         "on_entity_disabled": "raise",
         "probe": "ping",
+        "ordering": "none",
     }
 
 

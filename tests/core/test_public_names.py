@@ -19,6 +19,7 @@ MODULES = sorted(
 
 def test_the_public_face_of_core_is_exactly_this() -> None:
     assert servicebus_pair.core.__all__ == [
+        "BacklogSurvey",
         "Bridge",
         "DrainReport",
         "DrillReport",
@@ -29,10 +30,12 @@ def test_the_public_face_of_core_is_exactly_this() -> None:
         "Operations",
         "PairOptions",
         "PairSettings",
+        "Progress",
         "ProvisionReport",
         "ScheduleResult",
         "SendResult",
         "State",
+        "TimeToLive",
         "bill",
         "drill_of",
         "is_ping",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,6 +27,13 @@ DIRECT = Sent(Route.PRIMARY, 100.0, run="r")
 DIVERTED = Sent(Route.BACKLOG, 100.0, BACKLOG, "r")
 MOVED = Syphoned(130.0, BACKLOG)
 HERE = Found(QUEUE, Location.ACTIVE)
+
+
+routes = st.sampled_from(Route)
+sends = st.lists(st.builds(Sent, routes, st.floats(0, 1e6)), max_size=3).map(tuple)
+moves = st.lists(st.builds(Syphoned, st.floats(0, 1e6)), max_size=3).map(tuple)
+copies = st.lists(st.builds(Found, st.just(QUEUE), st.sampled_from(Location), st.integers(1, 3)), max_size=3).map(tuple)
+histories = st.builds(History, st.uuids().map(str), st.just(QUEUE), sends, moves, copies)
 
 
 def verdict_on(
@@ -63,6 +72,32 @@ def test_a_message_in_a_dead_letter_queue_is_dead_lettered(found: Found):
 def test_a_message_that_the_ledger_does_not_know_is_unrecorded_and_not_delivered():
     verdict = verdict_on(HERE, sent=())
     assert (verdict.outcome, verdict.route) == (Outcome.UNRECORDED, None)
+
+
+@given(st.lists(st.builds(Found, st.just(QUEUE), st.sampled_from(Location), st.integers(1, 3)), min_size=1, max_size=3))
+def test_beside_an_active_publisher_what_is_not_recorded_yet_is_called_unrecorded_and_nothing_else(found: list[Found]):
+    verdict = verdict_on(*found, sent=())
+    totals = Totals.of(verdict)
+    assert verdict.outcome is Outcome.UNRECORDED
+    assert (totals.messages, totals.unrecorded) == (1, 1)
+    assert (totals.sent, totals.delivered, totals.lost, totals.waiting, totals.dead_lettered) == (0, 0, 0, 0, 0)
+
+
+@given(histories, st.builds(Sent, routes, st.floats(0, 1e6)))
+def test_a_record_that_comes_late_changes_an_unrecorded_message_and_never_makes_it_lost(history: History, late: Sent):
+    before = judge(history, places=[QUEUE])
+    after = judge(replace(history, sent=(*history.sent, late)), places=[QUEUE])
+    if before.outcome is Outcome.UNRECORDED and before.copies:
+        assert after.outcome not in {Outcome.UNRECORDED, Outcome.LOST}
+
+
+@given(histories, copies)
+def test_another_copy_never_makes_a_message_lost(history: History, more: tuple[Found, ...]):
+    before = judge(history, places=[QUEUE])
+    after = judge(replace(history, found=(*history.found, *more)), places=[QUEUE])
+    assert after.copies >= before.copies
+    if before.outcome is not Outcome.LOST:
+        assert after.outcome is not Outcome.LOST
 
 
 def test_a_diverted_message_waited_from_the_backlogs_acceptance_to_the_primarys():
@@ -115,13 +150,6 @@ def test_a_copy_in_a_place_of_another_entity_is_an_error_that_names_the_place():
 def test_an_entity_without_a_place_is_an_error():
     with pytest.raises(ValueError, match="no place"):
         verdict_on(places=())
-
-
-routes = st.sampled_from(Route)
-sends = st.lists(st.builds(Sent, routes, st.floats(0, 1e6)), max_size=3).map(tuple)
-moves = st.lists(st.builds(Syphoned, st.floats(0, 1e6)), max_size=3).map(tuple)
-copies = st.lists(st.builds(Found, st.just(QUEUE), st.sampled_from(Location), st.integers(1, 3)), max_size=3).map(tuple)
-histories = st.builds(History, st.uuids().map(str), st.just(QUEUE), sends, moves, copies)
 
 
 @given(st.lists(histories))

@@ -17,9 +17,13 @@ if TYPE_CHECKING:
     from servicebus_pair.core.ledger import Ledger
     from servicebus_pair.core.options import Endpoint, PairOptions
     from servicebus_pair.core.pair import NamespacePair
+    from servicebus_pair.core.parcels import TimeToLive
+    from servicebus_pair.core.progress import Progress
     from servicebus_pair.core.results import DrainReport, ProvisionReport, ScheduleResult, SendResult
+    from servicebus_pair.core.survey import BacklogSurvey
 
 __all__ = [
+    "BacklogSurvey",
     "Bridge",
     "DrainReport",
     "DrillReport",
@@ -30,10 +34,12 @@ __all__ = [
     "Operations",
     "PairOptions",
     "PairSettings",
+    "Progress",
     "ProvisionReport",
     "ScheduleResult",
     "SendResult",
     "State",
+    "TimeToLive",
     "bill",
     "drill_of",
     "is_ping",
@@ -41,6 +47,9 @@ __all__ = [
 ]
 
 _HOMES: Final = {
+    "BacklogSurvey": "survey",
+    "Progress": "progress",
+    "TimeToLive": "parcels",
     "Bridge": "blocking",
     "DrainReport": "results",
     "DrillReport": "drill",

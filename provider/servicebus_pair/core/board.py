@@ -48,6 +48,7 @@ class HealthBoard:
         self._interval = options.failover_interval.total_seconds()
         # A failover that nobody confirmed by a ping for two intervals may have been left behind.
         self._fresh = 2 * options.ping_primary_interval.total_seconds()
+        self._ordered = options.ordering == "session"
         self._store = store
         self._observers = list(observers)
         self._clock = clock
@@ -92,6 +93,9 @@ class HealthBoard:
             return before
         now = self._clock.now()
         after = merge(before, shared, now=now, fresh=self._fresh)
+        if self._ordered and before.failed_over and not after.failed_over:
+            # What this process has diverted, the other may not have seen: its own ping decides.
+            return before
         self._set(entity, before, after, now)
         if after.failed_over and not before.failed_over:
             self.on_failed_over(entity)

@@ -19,6 +19,7 @@ from servicebus_pair.core.failures import classify
 from servicebus_pair.core.link import CLOSE_SECONDS, Link, close_quietly
 from servicebus_pair.core.meter import Meter, Operation
 from servicebus_pair.core.options import Endpoint
+from servicebus_pair.core.sdk_inside import can_settle_runs, make_patient, runs, settle_run
 from servicebus_pair.core.send_link import SendLink
 
 __all__ = ["NamespaceClient", "ReceiveLink"]
@@ -37,11 +38,12 @@ class ReceiveLink(Link):
 
         An empty answer is no sign of health: a frozen peer gives one too.
         """
-        received: list[ServiceBusReceivedMessage] = await self._call(
-            "receive from",
-            lambda receiver: receiver.receive_messages(max_message_count=most, max_wait_time=wait),
-            timeout=max(wait, timeout),
-        )
+
+        async def receive(receiver: ServiceBusReceiver) -> list[ServiceBusReceivedMessage]:
+            await make_patient(receiver)
+            return await receiver.receive_messages(max_message_count=most, max_wait_time=wait)
+
+        received = await self._call("receive from", receive, timeout=max(wait, timeout))
         self._client.meter.count(Operation.RECEIVE if received else Operation.EMPTY_RECEIVE, len(received) or 1)
         return received
 
@@ -57,41 +59,64 @@ class ReceiveLink(Link):
             timeout=timeout,
         )
 
+    def leave(self) -> None:
+        """Detach in the background, which takes the SDK a second; the next call attaches anew."""
+        self._discard()
+
     async def complete(
         self, messages: Sequence[ServiceBusReceivedMessage], *, timeout: float
     ) -> list[ServiceError | None]:
-        """Complete messages, many at a time; answer for each its failure or ``None``."""
-        return await self._settle(messages, lambda receiver, message: receiver.complete_message(message), timeout)
+        """Complete messages, neighbours together; answer for each its failure or ``None``.
+
+        A failure among neighbours is answered for all of them.
+        """
+        return await self._settle_runs(messages, complete=True, timeout=timeout)
 
     async def abandon(
         self, messages: Sequence[ServiceBusReceivedMessage], *, timeout: float
     ) -> list[ServiceError | None]:
-        """Release messages to the queue, many at a time; answer for each its failure or ``None``."""
-        return await self._settle(messages, lambda receiver, message: receiver.abandon_message(message), timeout)
+        """Release messages to the queue, neighbours together; answer for each its failure or ``None``."""
+        return await self._settle_runs(messages, complete=False, timeout=timeout)
 
     async def dead_letter(
         self, message: ServiceBusReceivedMessage, *, reason: str, description: str, timeout: float
     ) -> ServiceError | None:
         """Move one message to the dead-letter queue; answer the failure or ``None``."""
 
-        def settle(receiver: ServiceBusReceiver, received: ServiceBusReceivedMessage) -> Awaitable[None]:
-            return receiver.dead_letter_message(received, reason=reason, error_description=description)
+        def settle(receiver: ServiceBusReceiver, run: Sequence[ServiceBusReceivedMessage]) -> Awaitable[None]:
+            return receiver.dead_letter_message(run[0], reason=reason, error_description=description)
 
-        return (await self._settle([message], settle, timeout))[0]
+        return (await self._settle([[message]], settle, timeout))[id(message)]
+
+    async def _settle_runs(
+        self, messages: Sequence[ServiceBusReceivedMessage], *, complete: bool, timeout: float
+    ) -> list[ServiceError | None]:
+        def one(receiver: ServiceBusReceiver, run: Sequence[ServiceBusReceivedMessage]) -> Awaitable[None]:
+            return receiver.complete_message(run[0]) if complete else receiver.abandon_message(run[0])
+
+        def together(receiver: ServiceBusReceiver, run: Sequence[ServiceBusReceivedMessage]) -> Awaitable[None]:
+            return settle_run(receiver, run, complete=complete, timeout=timeout)
+
+        if self._handler is not None and can_settle_runs(self._handler):
+            answers = await self._settle(list(runs(messages)), together, timeout)
+        else:
+            answers = await self._settle([[message] for message in messages], one, timeout)
+        return [answers[id(message)] for message in messages]
 
     async def _settle(
         self,
-        messages: Sequence[ServiceBusReceivedMessage],
-        settle: Callable[[ServiceBusReceiver, ServiceBusReceivedMessage], Awaitable[None]],
+        parts: Sequence[Sequence[ServiceBusReceivedMessage]],
+        settle: Callable[[ServiceBusReceiver, Sequence[ServiceBusReceivedMessage]], Awaitable[None]],
         timeout: float,
-    ) -> list[ServiceError | None]:
+    ) -> dict[int, ServiceError | None]:
+        """Settle each part, many at a time; answer the failure of each message by its identity."""
         slots = asyncio.Semaphore(_SETTLEMENTS_IN_FLIGHT)
-        self._client.meter.count(Operation.SETTLE, len(messages))
+        self._client.meter.count(Operation.SETTLE, sum(map(len, parts)))
 
-        async def one(receiver: ServiceBusReceiver, message: ServiceBusReceivedMessage) -> ServiceError | None:
+        async def one(receiver: ServiceBusReceiver, part: Sequence[ServiceBusReceivedMessage]) -> ServiceError | None:
             async with slots:
                 try:
-                    await asyncio.wait_for(settle(receiver, message), timeout)
+                    await asyncio.wait_for(settle(receiver, part), timeout)
                 except Exception as failure:  # noqa: BLE001 - each failure becomes an answer, none is lost
                     return classify(
                         failure,
@@ -101,13 +126,14 @@ class ReceiveLink(Link):
             return None
 
         async def every(receiver: ServiceBusReceiver) -> list[ServiceError | None]:
-            return list(await asyncio.gather(*(one(receiver, message) for message in messages)))
+            return list(await asyncio.gather(*(one(receiver, part) for part in parts)))
 
-        rounds = 1 + len(messages) // _SETTLEMENTS_IN_FLIGHT
+        rounds = 1 + len(parts) // _SETTLEMENTS_IN_FLIGHT
         try:
-            return await self._call("settle on", every, timeout=timeout * rounds)
+            answers = await self._call("settle on", every, timeout=timeout * rounds)
         except ServiceError as error:
-            return [error] * len(messages)
+            answers = [error] * len(parts)
+        return {id(message): answer for part, answer in zip(parts, answers, strict=True) for message in part}
 
 
 class NamespaceClient:

@@ -60,6 +60,7 @@ class Delivery:
         self._entity = entity
         self._options = shared.options
         self._board = shared.board
+        self._order = shared.order
         self._clock = shared.clock
         self._link = link
         self._divert = divert
@@ -140,6 +141,19 @@ class Delivery:
     async def _deliver(self, load: _Load) -> None:
         """Bring messages to the primary or, once the entity is failed over, to the backlog."""
         self._account.take_in_hand(load.messages)
+        if self._order is None:
+            await self._deliver_in_hand(load)
+            return
+        try:
+            await self._order.enter(self._entity, patience=self._deadline.left(last=None))
+        except TimeoutError as error:
+            raise self._deadline.over(last=None) from error
+        try:
+            await self._deliver_in_hand(load)
+        finally:
+            self._order.leave(self._entity)
+
+    async def _deliver_in_hand(self, load: _Load) -> None:
         because: ServiceError | None = None
         first = 0
         for batch in self._batches(load):

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Coroutine, Mapping
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
@@ -34,6 +34,7 @@ from servicebus_pair.core.wire import WireBatch, encoded_size
 __all__ = ["Divert"]
 
 _log = logging.getLogger(__name__)
+_TRIES_IN_ORDER: Final = 3
 
 
 class Divert:
@@ -108,6 +109,11 @@ class Divert:
         :raises ServiceError: a copy does not fit the backlog, or the SDK refused it.
         """
         copies = {number: wrap(message, entity=self._entity) for number, message in account.in_hand.items()}
+        order = self._shared.order
+        if order is not None:
+            for home, part in order.split(self._entity, copies, dict(account.in_hand)).items():
+                await self._keep_to(home, part, account, because=because, deadline=deadline)
+            return
         tried: set[str] = set()
         last: ServiceError | None = None
         while copies:
@@ -127,6 +133,30 @@ class Divert:
             except ServiceError as error:
                 last = error
                 self._pull(queue, error)
+
+    async def _keep_to(
+        self,
+        queue: str,
+        copies: dict[int, AmqpAnnotatedMessage],
+        account: Account,
+        *,
+        because: ServiceError | None,
+        deadline: Deadline,
+    ) -> None:
+        """In session order: send to this queue or to none."""
+        failures = 0
+        while copies:
+            deadline.left(last=because)
+            try:
+                for batch in await self._pack(queue, copies, deadline):
+                    await self._send(queue, batch, copies, account, deadline)
+            except (MessageTooLargeError, InvalidMessageError):
+                raise
+            except ServiceError as error:
+                failures += 1
+                if failures == _TRIES_IN_ORDER:
+                    raise self._exhausted(because, error, len(copies)) from error
+                _log.warning("backlog queue=%s, to which these sessions keep, failed: %s", queue, error)
 
     async def _pack(
         self, queue: str, copies: Mapping[int, AmqpAnnotatedMessage], deadline: Deadline

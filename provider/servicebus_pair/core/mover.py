@@ -1,23 +1,23 @@
-"""Moving the messages of one backlog queue: the small port under the syphon (SPEC section 6).
+"""Moving the messages of one backlog queue: the loop's body under the syphon (SPEC section 6).
 
 One step receives, translates, sends to the primary in batches and settles: a message is completed
-only after the primary confirmed it, released on a failure that may pass, and dead-lettered when
-nothing can ever deliver it.
+only after the primary confirmed it, kept or released on a failure that may pass, and dead-lettered
+when nothing can ever deliver it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from azure.servicebus import ServiceBusReceivedMessage
-from azure.servicebus.amqp import AmqpAnnotatedMessage
 
 from servicebus_pair.core.batching import Packer, partition_key
-from servicebus_pair.core.envelope import unwrap
 from servicebus_pair.core.errors import (
     EntityNotFoundError,
     InvalidMessageError,
@@ -26,14 +26,21 @@ from servicebus_pair.core.errors import (
     UndeliverableError,
 )
 from servicebus_pair.core.events import DeadLettered, MessagesSyphoned
+from servicebus_pair.core.parcels import Parcel, open_parcel
 from servicebus_pair.core.results import DrainReport
-from servicebus_pair.core.shared import Shared
+from servicebus_pair.core.transport import Destination
 from servicebus_pair.core.wire import WireBatch
+from servicebus_pair.core.workshop import Workshop
 
 __all__ = ["Mover", "Tally"]
 
 _log = logging.getLogger(__name__)
-_CALL_SECONDS: Final = 10.0
+CALL_SECONDS: Final = 10.0
+_FIRST_HAND: Final = 16
+_GROWTH: Final = 4
+# Below this a send is not begun: what is left of the lock would not do for the settlement.
+_SHORTEST_SEND: Final = 0.5
+_PARKED_HANDS: Final = 4
 
 
 @dataclass(slots=True)
@@ -46,6 +53,11 @@ class Tally:
     left: int = 0
     failures: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def done(self) -> int:
+        """Messages that left the queue, either way."""
+        return self.moved.total() + self.dead_lettered.total()
+
     def report(self) -> DrainReport:
         """Answer a frozen copy."""
         return DrainReport(
@@ -57,124 +69,279 @@ class Tally:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """One received message with its translation."""
-
-    received: ServiceBusReceivedMessage
-    message: AmqpAnnotatedMessage
+class _LocksEndError(Exception):
+    """What is in hand could be sent, but not settled well inside its locks."""
 
 
 class Mover:
-    """Moves the messages of one backlog queue, one receive at a time.
+    """Moves the messages of one backlog queue over one link, one hand at a time.
+
+    What a destination in trouble does not take stays in hand, under its lock, until the destination
+    is tried again or the lock comes near its end; beyond four hands of such messages more are left
+    to their locks, so that what lies behind them is reached and memory stays bounded.
 
     :param queue: path of the backlog queue.
+    :param tally: shared by all links to the queue.
     """
 
-    def __init__(self, shared: Shared, queue: str) -> None:
+    def __init__(self, shop: Workshop, queue: str, *, tally: Tally | None = None) -> None:
         self.queue = queue
-        self.tally = Tally()
-        self._shared = shared
-        self._most = shared.options.syphon_batch_size
-        self._link = shared.secondary.receive_link(queue, prefetch=self._most)
+        self.tally = Tally() if tally is None else tally
+        self.parked: dict[str, list[Parcel]] = {}
+        self.put_aside: set[int] = set()
+        self._shop = shop
+        self._source = shop.transport.source(queue, dead_letter=shop.redrive)
+        self._most = min(_FIRST_HAND, shop.most)
+        self._held: dict[int, ServiceBusReceivedMessage] = {}
+        self._largest = 1
+        self._confirmed: list[Parcel] = []
+
+    def twin(self) -> Mover:
+        """Answer a mover over one more link, which knows what this one has learned of the queue."""
+        twin = Mover(self._shop, self.queue, tally=self.tally)
+        twin._most, twin._largest, twin.put_aside = self._most, self._largest, self.put_aside
+        return twin
+
+    @property
+    def hand(self) -> int:
+        """The most messages that the next step takes."""
+        return self._most
 
     async def step(self, *, wait: float) -> int:
-        """Receive once and settle everything received; failures of destinations go to the tally.
+        """Take one hand and settle it; failures of destinations go to the rests.
 
         :param wait: seconds to wait for the first message.
-        :returns: how many were received; 0 is no proof that nothing is there.
+        :returns: how many were taken in hand; 0 is no proof that nothing is there.
         :raises ServiceError: the backlog queue itself cannot be read.
         """
-        received = await self._link.receive(most=self._most, wait=wait, timeout=_CALL_SECONDS)
-        for entity, held in (await self._sort(received)).items():
-            await self._move(entity, held)
-        return len(received)
-
-    async def remaining(self) -> int:
-        """Answer how many messages a peek still sees, at most one batch.
-
-        :raises ServiceError: the backlog queue cannot be read.
-        """
-        return len(await self._link.peek(most=self._most, timeout=_CALL_SECONDS))
-
-    async def close(self) -> None:
-        """Detach; messages in hand that were not settled are released."""
-        await self._link.close()
-
-    async def _sort(self, received: Sequence[ServiceBusReceivedMessage]) -> dict[str, list[_Held]]:
-        by_entity: dict[str, list[_Held]] = {}
-        for message in received:
-            try:
-                unwrapped = unwrap(message.raw_amqp_message)
-            except UndeliverableError as error:
-                await self._bury(message, error)
-            else:
-                held = _Held(message, unwrapped.message)
-                by_entity.setdefault(unwrapped.entity, []).append(held)
-        return by_entity
-
-    async def _move(self, entity: str, held: Sequence[_Held]) -> None:
-        """Send what is held for ``entity``; afterwards nothing of it is held any more."""
-        waiting = {id(each.message): each for each in held}
+        began = self._shop.clock.now()
+        hand = await self._due(began)
+        taken = sum(map(len, hand.values()))
+        if not hand:
+            received = await self._receive(wait)
+            began = self._shop.clock.now()
+            taken = len(received)
+            hand = await self._sort(await self._in_order(received))
         try:
-            for batch in await self._pack(entity, waiting):
-                await self._shared.primary.send_link(entity).send(batch, timeout=_CALL_SECONDS)
-                await self._confirmed(entity, batch, waiting)
-        except EntityNotFoundError as error:
-            for each in waiting.values():
-                await self._bury(each.received, UndeliverableError(_reason(error), str(error)))
-        except ServiceError as error:
-            # What cannot be encoded was found while packing: any other refusal of a batch may pass.
-            self.tally.failures[entity] = str(error)
-            await self._release([each.received for each in waiting.values()])
+            ended = await asyncio.gather(
+                *(self._deliver(entity, parcels) for entity, parcels in hand.items()), return_exceptions=True
+            )
+        finally:
+            await self._complete()
+        for each in ended:
+            if each is not None:
+                raise each
+        self._fit(taken, self._shop.clock.now() - began)
+        return taken
 
-    async def _pack(self, entity: str, waiting: dict[int, _Held]) -> list[WireBatch]:
-        limit = await self._shared.primary.send_link(entity).open(timeout=_CALL_SECONDS)
-        packer: Packer[WireBatch] = Packer(lambda: WireBatch(limit), key=partition_key)
-        full: list[WireBatch | None] = []
-        for key, each in list(waiting.items()):
+    async def peek(self, first: int, *, most: int) -> list[ServiceBusReceivedMessage]:
+        """Look at a page of the queue. :raises ServiceError: it cannot be read."""
+        return await self._source.peek(most=most, timeout=CALL_SECONDS, first=first)
+
+    async def release(self) -> None:
+        """Give back everything in hand."""
+        self.parked.clear()
+        await self._abandon(list(self._held.values()))
+
+    async def detach(self) -> None:
+        """Give back everything in hand and let go of the link; the next step attaches anew."""
+        await self.release()
+        self._source.leave()
+
+    async def _receive(self, wait: float) -> list[ServiceBusReceivedMessage]:
+        most = await self._shop.throttle.take(self._most)
+        taken = 0
+        try:
+            received = await self._source.receive(most=most, wait=wait, timeout=CALL_SECONDS)
+            taken = len(received)
+            self._held.update((id(each), each) for each in received)
+        finally:
+            self._shop.throttle.give_back(most - taken)
+        if self._shop.held:
+            await self._abandon(received)
+            return []
+        return received
+
+    async def _in_order(self, received: list[ServiceBusReceivedMessage]) -> list[ServiceBusReceivedMessage]:
+        """In session order: keep only what stands at the head of the queue, release the rest.
+
+        Something before it may be in the hands of another syphon, dead or alive, that has not sent it yet.
+        """
+        if not self._shop.ordered or not received:
+            return received
+        try:
+            head = await self._source.peek(most=len(received), timeout=CALL_SECONDS)
+        except ServiceError:
+            await self._abandon(received)
+            raise
+        count = 0
+        for mine, first in zip(received, head, strict=False):
+            if mine.sequence_number != first.sequence_number:
+                break
+            count += 1
+        await self._abandon(received[count:])
+        return received[:count]
+
+    async def _due(self, now: float) -> dict[str, list[Parcel]]:
+        """Take what is parked for destinations whose rest is over; release what nears the end of its lock."""
+        late: list[Parcel] = []
+        hand: dict[str, list[Parcel]] = {}
+        for entity, parcels in list(self.parked.items()):
+            late += [parcel for parcel in parcels if parcel.good_until <= now]
+            rest = [parcel for parcel in parcels if parcel.good_until > now]
+            del self.parked[entity]
+            if rest:
+                (hand if self._shop.rests.due(entity, now=now) else self.parked)[entity] = rest
+        await self._abandon([parcel.received for parcel in late])
+        return hand
+
+    async def _sort(self, received: Iterable[ServiceBusReceivedMessage]) -> dict[str, list[Parcel]]:
+        hand: dict[str, list[Parcel]] = {}
+        now = self._shop.clock.now()
+        for each in received:
+            if each.sequence_number in self.put_aside:
+                continue
             try:
-                full.append(packer.add(each.message))
+                parcel = open_parcel(each, policy=self._shop.time_to_live, now=now)
+            except UndeliverableError as error:
+                await self._bury(each, error)
+                continue
+            if self._shop.selection.wants(parcel.entity):
+                hand.setdefault(parcel.entity, []).append(parcel)
+            else:
+                self._lay_aside(each)
+        return hand
+
+    async def _deliver(self, entity: str, parcels: Sequence[Parcel]) -> None:
+        """Send what is held for ``entity``; what it does not take is parked."""
+        waiting = {id(parcel.message): parcel for parcel in parcels}
+        async with self._shop.turn(entity):
+            if not self._shop.rests.may_try(entity, now=self._shop.clock.now()):
+                await self._park(entity, waiting)
+                return
+            try:
+                await self._send(entity, waiting)
+                self._shop.rests.succeeded(entity)
+            except EntityNotFoundError as error:
+                self._shop.rests.succeeded(entity)
+                for parcel in waiting.values():
+                    await self._bury(parcel.received, UndeliverableError(_reason(error), str(error)))
+            except _LocksEndError:
+                self._most = max(1, self._most // 2)
+                await self._abandon([parcel.received for parcel in waiting.values()])
+            except ServiceError as error:
+                # What cannot be encoded was found while packing: any other refusal of a batch may pass.
+                rest = self._shop.rests.failed(entity, str(error), now=self._shop.clock.now())
+                _log.warning("entity=%s rests=%.0fs queue=%s: %s", entity, rest, self.queue, error)
+                await self._park(entity, waiting)
+            finally:
+                self._shop.rests.untried(entity)
+
+    async def _send(self, entity: str, waiting: dict[int, Parcel]) -> None:
+        destination = self._shop.transport.destination(entity)
+        until = min(parcel.good_until for parcel in waiting.values())
+        limit = await destination.open(timeout=self._seconds(until))
+        for batch in await self._pack(limit, destination.message_limit, waiting):
+            await self._send_batch(destination, batch, self._seconds(until))
+            done = [waiting.pop(id(message)) for message in batch.messages]
+            self._confirmed += done
+            at = self._shop.clock.now()
+            self._shop.tell(MessagesSyphoned(entity, self.queue, tuple(batch.refs), at))
+            self.tally.moved[entity] += len(done)
+            self._largest = max(self._largest, *(ref.size_bytes for ref in batch.refs))
+
+    async def _send_batch(self, destination: Destination, batch: WireBatch, seconds: float) -> None:
+        try:
+            await destination.send(batch, timeout=seconds)
+        except ServiceError as error:
+            if error.may_be_stored:
+                self.tally.duplicates_possible += len(batch)
+            raise
+
+    def _seconds(self, until: float) -> float:
+        left = until - self._shop.clock.now()
+        if left < _SHORTEST_SEND:
+            raise _LocksEndError
+        return min(CALL_SECONDS, left)
+
+    async def _pack(self, limit: int, largest: int, waiting: dict[int, Parcel]) -> list[WireBatch]:
+        packer: Packer[WireBatch] = Packer(partial(WireBatch, limit, largest=largest), key=partition_key)
+        full: list[WireBatch | None] = []
+        for key, parcel in list(waiting.items()):
+            try:
+                full.append(packer.add(parcel.message))
             except (MessageTooLargeError, InvalidMessageError) as error:
                 del waiting[key]
-                await self._bury(each.received, UndeliverableError(_reason(error), str(error)))
+                await self._bury(parcel.received, UndeliverableError(_reason(error), str(error)))
         return [*(batch for batch in full if batch is not None), *packer.rest()]
 
-    async def _confirmed(self, entity: str, batch: WireBatch, waiting: dict[int, _Held]) -> None:
-        """The primary has the batch: tell, then complete."""
-        done = [waiting.pop(id(message)).received for message in batch.messages]
-        at = self._shared.clock.now()
-        self._shared.board.tell(MessagesSyphoned(entity, self.queue, tuple(batch.refs), at))
-        self.tally.moved[entity] += len(done)
-        answers = await self._link.complete(done, timeout=_CALL_SECONDS)
+    async def _complete(self) -> None:
+        """The primary has these: take them out of the backlog."""
+        done, self._confirmed = self._confirmed, []
+        if not done:
+            return
+        for parcel in done:
+            self._held.pop(id(parcel.received), None)
+        answers = await self._source.complete([parcel.received for parcel in done], timeout=CALL_SECONDS)
         lost = [answer for answer in answers if answer is not None]
         self.tally.duplicates_possible += len(lost)
         if lost:
             _log.warning(
-                "backlog queue=%s entity=%s completions failed=%d of=%d, they may come again: %s",
+                "backlog queue=%s completions failed=%d of=%d, they may come again: %s",
                 self.queue,
-                entity,
                 len(lost),
                 len(done),
                 lost[0],
             )
 
-    async def _release(self, received: Sequence[ServiceBusReceivedMessage]) -> None:
-        answers = await self._link.abandon(received, timeout=_CALL_SECONDS)
+    async def _park(self, entity: str, waiting: dict[int, Parcel]) -> None:
+        parcels = list(waiting.values())
+        if self._shop.ordered:
+            await self._abandon([parcel.received for parcel in parcels])
+            return
+        room = max(0, _PARKED_HANDS * self._most - sum(map(len, self.parked.values())))
+        self.parked.setdefault(entity, []).extend(parcels[:room])
+        for parcel in parcels[room:]:
+            self._held.pop(id(parcel.received), None)
+
+    def _lay_aside(self, received: ServiceBusReceivedMessage) -> None:
+        """Step over a message that is not for this syphon; it is released at the end, or by its lock."""
+        self.put_aside.add(received.sequence_number or 0)
+        if len(self._held) > _PARKED_HANDS * self._most:
+            self._held.pop(id(received), None)
+
+    async def _abandon(self, received: Sequence[ServiceBusReceivedMessage]) -> None:
+        if not received:
+            return
+        for each in received:
+            self._held.pop(id(each), None)
+        answers = await self._source.abandon(received, timeout=CALL_SECONDS)
         failed = sum(answer is not None for answer in answers)
         if failed:
             _log.warning("backlog queue=%s not released=%d: their locks end by themselves", self.queue, failed)
 
     async def _bury(self, received: ServiceBusReceivedMessage, error: UndeliverableError) -> None:
-        answer = await self._link.dead_letter(
-            received, reason=error.reason, description=error.description, timeout=_CALL_SECONDS
+        if self._shop.redrive:
+            self._lay_aside(received)
+            return
+        answer = await self._source.dead_letter(
+            received, reason=error.reason, description=error.description, timeout=CALL_SECONDS
         )
         if answer is not None:
             self.tally.failures[self.queue] = str(answer)
             return
+        self._held.pop(id(received), None)
         self.tally.dead_lettered[error.reason] += 1
-        at = self._shared.clock.now()
-        self._shared.board.tell(DeadLettered(self.queue, str(received.message_id), error.reason, at))
+        at = self._shop.clock.now()
+        self._shop.tell(DeadLettered(self.queue, str(received.message_id), error.reason, at))
+
+    def _fit(self, taken: int, seconds: float) -> None:
+        """Choose the size of the next hand: by bytes, and so that a hand takes less than half a lock."""
+        most = min(self._shop.most, self._shop.bytes_in_hand // self._largest)
+        if seconds > self._shop.slow_hand_seconds:
+            most = min(most, self._most // 2)
+        self._most = max(1, min(most, self._most * _GROWTH if taken >= self._most else self._most))
+        self._largest = max(1, self._largest * 3 // 4)
 
 
 def _reason(error: ServiceError) -> str:

@@ -75,6 +75,7 @@ _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "on_quota_exceeded": (_RAISE, _FAIL_OVER),
     "on_entity_disabled": (_RAISE, _FAIL_OVER),
     "probe": ("ping", "link"),
+    "ordering": ("none", "session"),
 }
 
 
@@ -99,6 +100,9 @@ class PairOptions:
     :param probe: how a failed-over entity is asked whether it accepts sends again: ``ping`` sends an empty
         message, as the original did; ``link`` only opens a sender, which costs no message, but says
         nothing of a full entity or a link that takes no message.
+    :param ordering: ``session`` keeps the order of each session through divert and drain: its messages keep
+        to one backlog queue, which must therefore be usable, and an entity fails back only when its backlog
+        is empty. ``none``, as the original, keeps no order across a failover.
     :raises ConfigurationError: naming option, value and range.
     """
 
@@ -115,6 +119,7 @@ class PairOptions:
     on_quota_exceeded: str = _RAISE
     on_entity_disabled: str = _RAISE
     probe: str = "ping"
+    ordering: str = "none"
 
     def __post_init__(self) -> None:
         for option in fields(self):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from random import Random, SystemRandom
@@ -23,15 +23,21 @@ from servicebus_pair.core.events import Observer
 from servicebus_pair.core.health import EntityHealth, FailOver, MarkHealthy
 from servicebus_pair.core.meter import Meter, Operation
 from servicebus_pair.core.options import Endpoint, PairOptions
+from servicebus_pair.core.ordering import SessionOrder
+from servicebus_pair.core.parcels import Selection, TimeToLive
 from servicebus_pair.core.partners import Partners
 from servicebus_pair.core.ports import Clock, HealthStore, InMemoryHealthStore, SystemClock
 from servicebus_pair.core.prober import Prober
 from servicebus_pair.core.provisioner import Provisioner
-from servicebus_pair.core.results import CleanupReport, ProvisionReport
+from servicebus_pair.core.rests import Rests
+from servicebus_pair.core.results import CleanupReport, DrainReport, ProvisionReport
 from servicebus_pair.core.rotation import BacklogRotation
 from servicebus_pair.core.sender import PairSender
 from servicebus_pair.core.shared import Shared
 from servicebus_pair.core.syphon import Syphon
+from servicebus_pair.core.throttle import Throttle
+from servicebus_pair.core.transport import PairTransport
+from servicebus_pair.core.workshop import Workshop
 
 __all__ = ["NamespacePair"]
 
@@ -91,14 +97,15 @@ class NamespacePair:
         self._manage: Manage = self._data_plane if manage is None else manage
         self._shared: Shared | None = None
         self._partners: Partners | None = None
-        self._running_syphon: asyncio.Task[None] | None = None
+        self._running_syphon: asyncio.Task[DrainReport] | None = None
 
     async def __aenter__(self) -> Self:
         primary = NamespaceClient(self.primary, meter=self.meter)
         secondary = NamespaceClient(self.secondary, meter=self.meter, sends=Operation.DIVERT)
         grace = self.options.close_grace.total_seconds()
         self._partners = Partners(primary, secondary, grace=grace, clock=self._clock)
-        prober = Prober(primary, self._board, self.options, clock=self._clock, random=self._random)
+        order = SessionOrder(secondary, self._queues) if self.options.ordering == "session" else None
+        prober = Prober(primary, self._board, self.options, clock=self._clock, random=self._random, order=order)
         self._board.on_failed_over, self._board.on_recovered = prober.start, prober.stop
         self._shared = Shared(
             options=self.options,
@@ -108,6 +115,7 @@ class NamespacePair:
             prober=prober,
             rotation=self._rotation,
             clock=self._clock,
+            order=order,
         )
         if self.options.enable_syphon:
             self._running_syphon = asyncio.create_task(self.syphon().run(), name="syphon")
@@ -191,17 +199,49 @@ class NamespacePair:
         """Ping ``entity`` on the primary once; True when it accepted, and it is healthy from then on."""
         return await self._open().prober.ping(entity)
 
-    def syphon(self, queues: Sequence[str] | None = None) -> Syphon:
+    def syphon(
+        self,
+        queues: Sequence[str] | None = None,
+        *,
+        entities: Iterable[str] | None = None,
+        rate: float | None = None,
+        time_to_live: TimeToLive = TimeToLive.RESTART,
+        redrive: bool = False,
+    ) -> Syphon:
         """Answer a syphon over all backlog queues, or over ``queues`` of them.
 
-        :raises ConfigurationError: a queue is not a backlog queue of this pair.
+        :param entities: move only what is meant for these; ``None`` moves everything.
+        :param rate: most messages a second; ``None`` for no limit.
+        :param time_to_live: whether a time to live starts again on the primary, or has elapsed in the backlog.
+        :param redrive: move what the dead-letter queues of the backlog hold, once its cause is mended.
+        :raises ConfigurationError: a queue is not a backlog queue of this pair, or the rate is not above 0.
         """
         chosen = self._queues if queues is None else tuple(queues)
         prefix = backlog_prefix(self.primary.namespace).casefold()
         for queue in chosen:
             if not queue.casefold().startswith(prefix):
                 raise ConfigurationError(f"queue {queue!r} is not a backlog queue: they begin with {prefix!r}")
-        return Syphon(self._open(), chosen)
+        shared = self._open()
+        first_rest = self.options.syphon_retry_interval.total_seconds()
+        shop = Workshop(
+            transport=PairTransport(shared.primary, shared.secondary),
+            clock=self._clock,
+            tell=self._board.tell,
+            rests=Rests(first=first_rest),
+            throttle=Throttle(rate, clock=self._clock),
+            most=self.options.syphon_batch_size,
+            selection=Selection.of(entities),
+            time_to_live=time_to_live,
+            redrive=redrive,
+            ordered=self.options.ordering == "session",
+        )
+        long_poll = self.options.syphon_long_poll.total_seconds()
+        return Syphon(shop, chosen, first_rest=first_rest, long_poll=long_poll, count=self._count)
+
+    async def _count(self, queues: Collection[str]) -> int:
+        """How many messages wait in ``queues``. :raises ServiceError: they cannot be counted."""
+        wanted = {queue.casefold() for queue in queues}
+        return sum(depth.active for depth in await self.backlog_depths() if depth.path.casefold() in wanted)
 
     def fail_over(self, entity: str, *, reason: str, by: str = "caller", hold: timedelta = _NONE) -> EntityHealth:
         """Send ``entity`` to the backlog from now on, until a ping succeeds or it is marked healthy.

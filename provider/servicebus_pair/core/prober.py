@@ -20,6 +20,7 @@ from servicebus_pair.core.errors import ServiceError
 from servicebus_pair.core.events import Pinged
 from servicebus_pair.core.health import PingFailed, PingSucceeded
 from servicebus_pair.core.options import PairOptions
+from servicebus_pair.core.ordering import SessionOrder
 from servicebus_pair.core.ports import Clock
 
 __all__ = ["PING_CONTENT_TYPE", "PING_LIFE", "Prober", "ping_message"]
@@ -35,14 +36,23 @@ class Prober:
 
     :param primary: client of the primary namespace.
     :param random: spreads the turns of processes that share a store.
+    :param order: in session order an entity that accepts sends stays failed over until its backlog is empty.
     """
 
     def __init__(
-        self, primary: NamespaceClient, board: HealthBoard, options: PairOptions, *, clock: Clock, random: Random
+        self,
+        primary: NamespaceClient,
+        board: HealthBoard,
+        options: PairOptions,
+        *,
+        clock: Clock,
+        random: Random,
+        order: SessionOrder | None = None,
     ) -> None:
         self._primary = primary
         self._board = board
         self._random = random
+        self._order = order
         self._by_link = options.probe == "link"
         self._interval = options.ping_primary_interval.total_seconds()
         # A ping that outlives the pause between pings would delay the next one.
@@ -58,7 +68,8 @@ class Prober:
         it too. The service is documented never to deliver it; it is billed as a message. With
         ``probe="link"`` a sender is opened instead, and nothing is sent.
 
-        :returns: True when the entity accepted it; it is healthy from then on.
+        :returns: True when the entity accepted it (and, in session order, its backlog is empty); it is
+            healthy from then on.
         """
         link, timeout = self._primary.send_link(entity), min(self._timeout, max(self._interval, 1.0))
         began = self._clock.now()
@@ -72,8 +83,18 @@ class Prober:
             error = type(failure).__name__
         ended = self._clock.now()
         self._board.mention(Pinged(entity, error is None, ended - began, error, ended))
-        self._board.apply(entity, PingSucceeded(began) if error is None else PingFailed(began))
-        return error is None
+        if error is None:
+            return await self._fail_back(entity, began)
+        self._board.apply(entity, PingFailed(began))
+        return False
+
+    async def _fail_back(self, entity: str, began: float) -> bool:
+        if self._order is None:
+            self._board.apply(entity, PingSucceeded(began))
+            return True
+        async with self._order.fail_back(entity) as empty:
+            self._board.apply(entity, PingSucceeded(began) if empty else PingFailed(began))
+        return empty
 
     def start(self, entity: str) -> None:
         """Ping ``entity`` every ``ping_primary_interval`` until it is healthy. Idempotent."""

@@ -7,8 +7,9 @@ that is known of one message id of one entity, :func:`judge` answers its :class:
 =================  ==============================================================================
 outcome            rule, the first that holds
 =================  ==============================================================================
-``UNRECORDED``     the queues hold it, the ledger does not know it: its sender died between the
-                   acceptance and the record, or it is not ours
+``UNRECORDED``     the queues hold it, the ledger does not know it: its sender has not written the
+                   record yet (a publisher that is active while the ledger is read), died before it
+                   could, or is not ours. Never counted as sent, delivered or lost
 ``DELIVERED``      every place of the entity holds a copy: active, scheduled or deferred
 ``WAITING``        a backlog queue holds a copy
 ``DEAD_LETTERED``  every place holds a copy, some only in its dead-letter queue; or a backlog

@@ -15,6 +15,7 @@ from servicebus_pair.core.amqp_types import typed
 from servicebus_pair.core.delivery import Act, Delivery
 from servicebus_pair.core.divert import Divert
 from servicebus_pair.core.errors import InvalidMessageError, SendError
+from servicebus_pair.core.health import FailOver
 from servicebus_pair.core.intake import Intake, Message, Messages, outgoing
 from servicebus_pair.core.patience import LONGEST_ATTEMPT
 from servicebus_pair.core.results import ScheduleResult, SendResult
@@ -129,10 +130,17 @@ class PairSender:
         """Take over shared health; a stale "failed over" is pinged once before it is believed."""
         health = await self._board.refresh(self.entity)
         if not health.failed_over:
+            await self._learn_of_backlog()
             return
         seen = health.since if health.last_ping is None else health.last_ping
         if self._clock.now() - seen >= self._shared.options.ping_primary_interval.total_seconds():
             await self._shared.prober.ping(self.entity)
+
+    async def _learn_of_backlog(self) -> None:
+        """In session order, what an earlier process has diverted goes first."""
+        order = self._shared.order
+        if order is not None and await order.is_empty(self.entity) is False:
+            self._board.apply(self.entity, FailOver("its backlog is not empty", "session order"))
 
 
 def _scheduled(message: AmqpAnnotatedMessage, at: datetime) -> AmqpAnnotatedMessage:

@@ -8,6 +8,7 @@ from typing import Final
 from servicebus_pair.core.board import HealthBoard
 from servicebus_pair.core.clients import NamespaceClient
 from servicebus_pair.core.options import PairOptions
+from servicebus_pair.core.ordering import SessionOrder
 from servicebus_pair.core.ports import Clock
 from servicebus_pair.core.prober import Prober
 from servicebus_pair.core.rotation import BacklogRotation
@@ -21,7 +22,10 @@ SMALLEST_BATCH_LIMIT: Final = 262_144
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """Clients, health, pings, the rotation of backlog queues and what is in flight, of one pair."""
+    """Clients, health, pings, the rotation of backlog queues and what is in flight, of one pair.
+
+    :param order: with ``ordering="session"``.
+    """
 
     options: PairOptions
     primary: NamespaceClient
@@ -31,3 +35,4 @@ class Shared:
     rotation: BacklogRotation
     clock: Clock
     traffic: Traffic = field(default_factory=Traffic)
+    order: SessionOrder | None = None

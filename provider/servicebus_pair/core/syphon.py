@@ -8,56 +8,146 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Any, Final
 
 from servicebus_pair.core.errors import ServiceError
-from servicebus_pair.core.mover import Mover
+from servicebus_pair.core.mover import Mover, Tally
+from servicebus_pair.core.progress import Progress
+from servicebus_pair.core.rests import FAILURES_BEFORE_GIVING_UP, rest_seconds
 from servicebus_pair.core.results import DrainReport
-from servicebus_pair.core.shared import Shared
+from servicebus_pair.core.survey import BacklogSurvey, Surveyor
+from servicebus_pair.core.workshop import Workshop
 
 __all__ = ["Syphon"]
 
 _log = logging.getLogger(__name__)
-_DRAIN_WAIT_SECONDS: Final = 2.0
-_LONGEST_REST_SECONDS: Final = 120.0
-_FAILURES_BEFORE_GIVING_UP: Final = 5
+# An empty answer costs a drain so long; what it means is found out by peeking.
+_SHORT_WAIT_SECONDS: Final = 0.3
+# A queue that rests longer gives back what it has in hand.
+_LONG_REST_SECONDS: Final = 10.0
+_FIRST_PAGE: Final = 5
 # What is left but not received is locked by another syphon; a dead one's locks end within the
 # minute of the queue's LockDuration.
 _PATIENCE_SECONDS: Final = 65.0
+# So many messages of resting destinations are stepped over before the queue itself rests.
+_STEPPED_OVER: Final = 1000
+# While a destination rests longer, what is new for others is looked for as often as this.
+_LONGEST_QUEUE_REST: Final = 30.0
+# What another syphon has locked is asked for as often as this.
+_LONGEST_LOCK_REST: Final = 5.0
+# So many links are busy at a time, over all queues; more gain nothing in one process.
+_LINKS: Final = 8
+_SHORTEST_REST: Final = 0.05
 
 
 class Syphon:
-    """Moves the messages of some backlog queues.
+    """Moves the messages of some backlog queues; made by ``NamespacePair.syphon``.
+
+    One call of :meth:`drain` or :meth:`run` at a time.
 
     :param queues: paths of backlog queues on the secondary.
+    :param first_rest: seconds of the first rest after a failure.
+    :param long_poll: seconds of one receive of a continuous syphon.
+    :param count: answers how many messages the queues hold, as far as this process may know.
     """
 
-    def __init__(self, shared: Shared, queues: Sequence[str]) -> None:
-        self._shared = shared
+    def __init__(
+        self,
+        shop: Workshop,
+        queues: Sequence[str],
+        *,
+        first_rest: float,
+        long_poll: float,
+        count: Callable[[Collection[str]], Awaitable[int]],
+    ) -> None:
+        self._shop = shop
         self._queues = tuple(queues)
+        self._first_rest = first_rest
+        self._long_poll = long_poll
+        self._count = count
+        self._began = shop.clock.now()
+        self._links = 0 if shop.ordered else _LINKS
+        self._busy: set[str] = set()
+        self._helping = 0
+        self._tallies: dict[str, Tally] = {}
+        self._tell: Callable[[DrainReport], None] | None = None
+        self._going = asyncio.Event()
+        self._going.set()
+        self._stopped = asyncio.Event()
+
+    @property
+    def rate(self) -> float | None:
+        """Most messages a second, over all queues; may be changed at any time. ``None`` for no limit."""
+        return self._shop.throttle.rate
+
+    @rate.setter
+    def rate(self, rate: float | None) -> None:
+        self._shop.throttle.rate = rate
+
+    def pause(self) -> None:
+        """Take no more messages until :meth:`resume`; what is in hand is settled first."""
+        self._shop.held = True
+        self._going.clear()
+
+    def resume(self) -> None:
+        """Go on after :meth:`pause`."""
+        self._shop.held = False
+        self._going.set()
+
+    def stop(self) -> None:
+        """End :meth:`drain` or :meth:`run`; what the primary has confirmed is settled, the rest released."""
+        self._stopped.set()
+        self._going.set()
+
+    def report(self) -> DrainReport:
+        """Answer what was done so far."""
+        total = sum((tally.report() for tally in self._tallies.values()), DrainReport())
+        return total + DrainReport(failures=self._shop.rests.errors())
+
+    async def progress(self) -> Progress:
+        """Answer how far it is, and how long the rest will take; the rest is one management call.
+
+        Without the right to manage the secondary, what remains is unknown.
+        """
+        report = self.report()
+        remaining: int | None = None
+        try:
+            remaining = await self._count(self._queues)
+        except ServiceError as error:
+            _log.info("what remains in the backlog cannot be counted: %s", error)
+        return Progress(
+            moved=report.moved_total,
+            dead_lettered=sum(report.dead_lettered.values()),
+            seconds=self._shop.clock.now() - self._began,
+            remaining=remaining,
+        )
+
+    async def survey(self) -> BacklogSurvey:
+        """Dry run: answer what the queues hold for each destination, by peeking; nothing is locked or moved.
+
+        :raises ServiceError: a queue cannot be read.
+        """
+        surveyor = Surveyor(self._shop)
+        return BacklogSurvey.total(await asyncio.gather(*(surveyor.survey(queue) for queue in self._queues)))
 
     async def drain(self, *, progress: Callable[[DrainReport], None] | None = None) -> DrainReport:
-        """Move messages until every queue is empty or has failed five times in a row.
+        """Move messages until every queue is empty, or what is left cannot be moved now.
 
-        Empty is believed only when a peek answers that nothing is there, since a frozen service
-        answers a receive with nothing too. Messages that another syphon has locked are waited
-        for, up to 65 s without progress. A destination or queue that fails rests for
-        ``syphon_retry_interval``, doubling, before it is tried again.
+        The end is found by looking, not by counting down from what was there at the start. Empty is
+        believed only when a peek answers that nothing is there, since a frozen service answers a
+        receive with nothing too. Messages that another syphon has locked are waited for, up to 65 s
+        without progress. A destination or queue that fails rests for ``syphon_retry_interval``,
+        doubling; after five failures in a row it is left as it is.
 
         :param progress: called after each step with the sum so far.
         """
-        movers = [Mover(self._shared, queue) for queue in self._queues]
-
-        def tell() -> None:
-            if progress is not None:
-                progress(_total(movers))
-
-        await asyncio.gather(*(self._drain_queue(mover, tell) for mover in movers))
-        report = _total(movers)
+        self._begin(progress)
+        await self._until_stopped(forever=False)
+        report = self.report()
         _log.info(
             "drain queues=%d moved=%d dead_lettered=%d left=%d duplicates_possible=%d",
-            len(movers),
+            len(self._queues),
             report.moved_total,
             sum(report.dead_lettered.values()),
             report.left,
@@ -65,66 +155,191 @@ class Syphon:
         )
         return report
 
-    async def run(self) -> None:
-        """Move messages for as long as the task lives, polling each queue for ``syphon_long_poll``.
+    async def run(self, *, progress: Callable[[DrainReport], None] | None = None) -> DrainReport:
+        """Move messages until :meth:`stop`, polling each queue for ``syphon_long_poll``.
 
-        Cancel the task to stop; messages in hand that the primary did not confirm are released.
+        Cancelling the task stops it too; messages in hand that the primary did not confirm are released.
+
+        :param progress: called after each step with the sum so far.
         """
-        await asyncio.gather(*(self._run_queue(queue) for queue in self._queues))
+        self._begin(progress)
+        await self._until_stopped(forever=True)
+        return self.report()
 
-    async def _drain_queue(self, mover: Mover, tell: Callable[[], None]) -> None:
-        most = self._shared.options.syphon_batch_size
-        failed, taken = 0, 0
-        moved_at = self._shared.clock.now()
+    def _begin(self, progress: Callable[[DrainReport], None] | None) -> None:
+        self._tell = progress
+        self._stopped.clear()
+        self._began = self._shop.clock.now()
+        self._tallies = {queue: Tally() for queue in self._queues}
+
+    async def _until_stopped(self, *, forever: bool) -> None:
+        """Work on all queues; a stop cancels that, which settles what was confirmed and releases the rest."""
+        work = [
+            asyncio.create_task(self._work(queue, forever=forever), name=f"syphon {queue}") for queue in self._queues
+        ]
+        stopped = asyncio.create_task(self._stopped.wait())
         try:
-            while True:
-                mover.tally.failures.clear()
-                try:
-                    # After a full batch there is more; otherwise a peek tells, in one round trip.
-                    if taken < most and await self._finished(mover, moved_at):
-                        return
-                    taken = await mover.step(wait=_DRAIN_WAIT_SECONDS)
-                except ServiceError as error:
-                    mover.tally.failures[mover.queue] = str(error)
-                tell()
-                if taken and not mover.tally.failures:
-                    failed, moved_at = 0, self._shared.clock.now()
-                if mover.tally.failures:
-                    failed += 1
-                    if failed == _FAILURES_BEFORE_GIVING_UP:
-                        return
-                    await self._shared.clock.sleep(self._rest(failed))
+            done: set[asyncio.Task[Any]] = set()
+            while not stopped.done() and not set(work) <= done:
+                waiting = [*(task for task in work if task not in done), stopped]
+                done |= (await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED))[0]
+                for task in done - {stopped}:
+                    task.result()
         finally:
-            await mover.close()
+            stopped.cancel()
+            self._stopped.set()
+            # What is in hand can be released only over the link by which it came, and a cancelled receive costs the
+            # link: with something in hand a receive is short.
+            await asyncio.wait(work, timeout=3 * _SHORT_WAIT_SECONDS)
+            for task in work:
+                task.cancel()
+            await asyncio.wait(work)
 
-    async def _finished(self, mover: Mover, moved_at: float) -> bool:
-        """Answer whether nothing is left, or nothing that could be had within patience."""
-        mover.tally.left = await mover.remaining()
-        idle = self._shared.clock.now() - moved_at
-        return mover.tally.left == 0 or idle > _PATIENCE_SECONDS
+    async def _work(self, queue: str, *, forever: bool) -> None:
+        tally = self._tallies[queue]
+        mover = Mover(self._shop, queue, tally=tally)
+        helpers: set[asyncio.Task[None]] = set()
+        round_ = _Round(self._shop.clock.now())
+        try:
+            while not await self._is_over(mover, round_, forever=forever):
+                await self._pass_gate(mover)
+                taken = await self._step(mover, round_, self._long_poll if forever else _SHORT_WAIT_SECONDS)
+                if self._wants_help(queue, taken >= mover.hand > 1):
+                    helpers.add(helper := asyncio.create_task(self._help(mover.twin()), name=f"syphon {queue}"))
+                    helper.add_done_callback(helpers.discard)
+                await self._rest(mover, round_)
+            if helpers:
+                await asyncio.wait(set(helpers))
+        finally:
+            self._busy.discard(queue)
+            for helper in set(helpers):
+                helper.cancel()
+            await asyncio.gather(*helpers, return_exceptions=True)
+            await mover.detach()
 
-    async def _run_queue(self, queue: str) -> None:
-        wait = self._shared.options.syphon_long_poll.total_seconds()
-        failed = 0
-        while True:
-            mover = Mover(self._shared, queue)
-            try:
-                while not mover.tally.failures:
-                    await mover.step(wait=wait)
-                    failed = 0 if not mover.tally.failures else failed
-            except ServiceError as error:
-                mover.tally.failures[queue] = str(error)
-            finally:
-                await mover.close()
-            failed += 1
-            rest = self._rest(failed)
-            _log.warning("syphon queue=%s rests=%.0fs: %s", queue, rest, mover.tally.failures)
-            await self._shared.clock.sleep(rest)
+    def _wants_help(self, queue: str, plenty: bool) -> bool:  # noqa: FBT001 - what is known of the queue
+        """Answer whether one more link to ``queue`` is worth it: queues of unequal length end together."""
+        (self._busy.add if plenty else self._busy.discard)(queue)
+        return plenty and len(self._busy) + self._helping < self._links
 
-    def _rest(self, failed: int) -> float:
-        first = self._shared.options.syphon_retry_interval.total_seconds()
-        return float(min(first * 2 ** (failed - 1), _LONGEST_REST_SECONDS))
+    async def _help(self, mover: Mover) -> None:
+        """Work over one more link for as long as there is plenty."""
+        self._helping += 1
+        try:
+            while await mover.step(wait=_SHORT_WAIT_SECONDS) and not mover.parked and not self._shop.held:
+                self._told()
+        except ServiceError as error:
+            _log.warning("syphon queue=%s, one more link: %s", mover.queue, error)
+        finally:
+            self._helping -= 1
+            await mover.detach()
+
+    async def _step(self, mover: Mover, round_: _Round, wait: float) -> int:
+        """One step of ``mover``; a failure of the queue itself is noted."""
+        done, now = mover.tally.done, self._shop.clock.now
+        began = now()
+        if mover.parked:
+            wait = _SHORT_WAIT_SECONDS
+        taken = 0
+        try:
+            taken = await mover.step(wait=wait)
+            round_.waited = taken == 0 and now() - began > wait / 2 > _SHORT_WAIT_SECONDS
+            if round_.waited:
+                # A link that died silently receives nothing either; a new one tells.
+                await mover.detach()
+        except ServiceError as error:
+            mover.tally.failures[mover.queue] = str(error)
+            round_.failed += 1
+            round_.waited = False
+        else:
+            round_.failed = 0
+            mover.tally.failures.pop(mover.queue, None)
+        round_.note(taken, moved=mover.tally.done > done, now=now())
+        self._told()
+        return taken
+
+    async def _is_over(self, mover: Mover, round_: _Round, *, forever: bool) -> bool:
+        if self._stopped.is_set():
+            return True
+        if forever or round_.hopeful:
+            return False
+        if round_.failed >= FAILURES_BEFORE_GIVING_UP:
+            return True
+        try:
+            workable = await self._look(mover)
+        except ServiceError:
+            # The queue may hold something that cannot be decoded; a step finds out.
+            return False
+        return not workable or self._shop.clock.now() - round_.moved_at > _PATIENCE_SECONDS
+
+    async def _look(self, mover: Mover) -> bool:
+        """Peek whether anything is left that could be moved; counts what is left, at least a page."""
+        first, left, most = 1, 0, _FIRST_PAGE
+        while page := await mover.peek(first, most=most):
+            left += len(page)
+            mover.tally.left = left
+            if any(self._surveyor.is_workable(each, mover.put_aside) for each in page):
+                return True
+            first, most = (page[-1].sequence_number or 0) + 1, self._shop.most
+        mover.tally.left = left
+        return False
+
+    @property
+    def _surveyor(self) -> Surveyor:
+        return Surveyor(self._shop)
+
+    async def _pass_gate(self, mover: Mover) -> None:
+        if not self._going.is_set():
+            await mover.detach()
+            await self._going.wait()
+
+    async def _rest(self, mover: Mover, round_: _Round) -> None:
+        """Pause when nothing could be moved: until the next rest of a destination ends, growing, at most 30 s."""
+        if round_.failed:
+            rest = rest_seconds(round_.failed, first=self._first_rest)
+            _log.warning("syphon queue=%s rests=%.0fs: %s", mover.queue, rest, mover.tally.failures)
+            await self._shop.clock.sleep(rest)
+            return
+        if not round_.idle or round_.waited:
+            return
+        if round_.took and not self._shop.ordered and round_.stepped_over < _STEPPED_OVER:
+            return
+        round_.stepped_over = 0
+        seconds = rest_seconds(round_.idle, first=self._first_rest)
+        due = self._shop.rests.next_try()
+        if due is None:
+            seconds = min(seconds, _LONGEST_LOCK_REST)
+        else:
+            seconds = max(_SHORTEST_REST, min(seconds, due - self._shop.clock.now(), _LONGEST_QUEUE_REST))
+        if mover.parked or due is not None or round_.took or round_.idle > 1:
+            if seconds > _LONG_REST_SECONDS:
+                await mover.detach()
+            await self._shop.clock.sleep(seconds)
+
+    def _told(self) -> None:
+        if self._tell is not None:
+            self._tell(self.report())
 
 
-def _total(movers: Iterable[Mover]) -> DrainReport:
-    return sum((mover.tally.report() for mover in movers), DrainReport())
+class _Round:
+    """What the steps on one queue came to lately."""
+
+    def __init__(self, now: float) -> None:
+        self.moved_at = now
+        self.failed = 0
+        self.idle = 0
+        self.stepped_over = 0
+        self.took = False
+        # The last step was a long poll, to the end.
+        self.waited = False
+        # Nothing is known yet, or the last step moved something: receiving tells more than peeking.
+        self.hopeful = True
+
+    def note(self, taken: int, *, moved: bool, now: float) -> None:
+        self.took = taken > 0
+        self.hopeful = moved
+        self.stepped_over += 0 if moved else taken
+        if moved:
+            self.moved_at, self.idle = now, 0
+        else:
+            self.idle += 1

@@ -1,0 +1,180 @@
+"""``ordering="session"``: no inversion within a session, whatever breaks in between (SPEC section 6)."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import warnings
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import timedelta
+from random import Random
+
+import pytest
+from azure.servicebus import ServiceBusMessage
+
+from servicebus_emulator import Fault, FaultKind, Operation
+from servicebus_pair.core import NamespacePair, PairOptions, State
+from servicebus_pair.core.backlog import backlog_queues
+from servicebus_pair.core.errors import ConfigurationError, NoBacklogQueueError, SendError
+from servicebus_pair.core.ports import InMemoryHealthStore
+from tests.core.hosted import Hosted, endpoint, hosted
+from tests.core.peeking import peek_all
+
+OPTIONS = PairOptions(
+    ordering="session",
+    backlog_queue_count=3,
+    failover_interval=timedelta(seconds=0.5),
+    ping_primary_interval=timedelta(seconds=1),
+    ping_timeout=timedelta(seconds=2),
+    server_busy_delay=timedelta(seconds=0.2),
+)
+
+
+@pytest.fixture(autouse=True)
+def collect_what_the_client_leaks() -> Iterator[None]:
+    """The client leaves the socket of a connection that broke to the garbage collector, which warns of it."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+
+
+def numbered(session: str, *numbers: int) -> list[ServiceBusMessage]:
+    return [ServiceBusMessage(f"{n}", message_id=f"{session}/{n}", session_id=session) for n in numbers]
+
+
+async def arrived(both: Hosted) -> dict[str, list[int]]:
+    """The numbers of each session in the order in which the primary has them, first arrivals only."""
+    sessions: dict[str, dict[int, None]] = defaultdict(dict)
+    for message in await peek_all(both.primary.connection_string, "flights"):
+        session, _, number = (message.message_id or "").rpartition("/")
+        sessions[session].setdefault(int(number))
+    return {session: list(numbers) for session, numbers in sessions.items()}
+
+
+def test_only_known_orders_can_be_asked_for():
+    with pytest.raises(ConfigurationError, match="ordering is 'total': allowed are none, session"):
+        PairOptions(ordering="total")
+
+
+async def test_a_session_keeps_to_one_backlog_queue_and_sessions_spread_over_all() -> None:
+    async with hosted("flights", options=OPTIONS) as both, both.pair.sender("flights") as sender:
+        both.pair.fail_over("flights", reason="test")
+        for start in range(0, 30, 10):
+            for session in "abcdefgh":
+                await sender.send(numbered(session, *range(start, start + 10)))
+        places = defaultdict(set)
+        for queue in backlog_queues("contoso", 3):
+            for name in await both.ids_in_backlog(queue):
+                places[name[0]].add(queue)
+        assert all(len(queues) == 1 for queues in places.values())
+        assert len({queue for queues in places.values() for queue in queues}) > 1
+
+
+async def test_a_session_whose_backlog_queue_is_down_is_raised_and_not_sent_elsewhere() -> None:
+    async with hosted("flights", options=OPTIONS) as both, both.pair.sender("flights") as sender:
+        both.pair.fail_over("flights", reason="test")
+        home = both.pair._open().order.queue_for("flights", "a")  # type: ignore[union-attr]
+        both.secondary.set_fault(Fault(kind=FaultKind.INTERNAL_ERROR, entity=home, on=(Operation.SEND,)))
+        with pytest.raises(NoBacklogQueueError) as caught:
+            await sender.send(numbered("a", 1, 2, 3), timeout=20)
+        assert len(caught.value.unsent) == 3
+        assert [await both.ids_in_backlog(queue) for queue in backlog_queues("contoso", 3)] == [[], [], []]
+
+
+async def test_an_entity_fails_back_only_when_its_backlog_is_empty() -> None:
+    async with hosted("flights", options=OPTIONS) as both, both.pair.sender("flights") as sender:
+        both.pair.fail_over("flights", reason="test")
+        await sender.send(numbered("a", 1, 2, 3))
+        assert not await both.pair.ping("flights")
+        assert both.pair.health("flights").failed_over
+        assert (await sender.send(numbered("a", 4))).diverted == 1
+        assert (await both.pair.syphon().drain()).moved == {"flights": 4}
+        assert await both.pair.ping("flights")
+        assert (await sender.send(numbered("a", 5))).primary == 1
+        assert await arrived(both) == {"a": [1, 2, 3, 4, 5]}
+
+
+async def test_a_process_that_starts_behind_a_backlog_diverts_too() -> None:
+    async with hosted("flights", options=OPTIONS) as both:
+        async with both.pair.sender("flights") as sender:
+            both.pair.fail_over("flights", reason="test")
+            await sender.send(numbered("a", 1, 2))
+        async with another_process(both) as later, later.sender("flights") as sender:
+            assert (await sender.send(numbered("a", 3))).diverted == 1
+        assert (await both.pair.syphon().drain()).moved == {"flights": 3}
+        assert await arrived(both) == {"a": [1, 2, 3]}
+
+
+async def test_what_another_process_calls_healthy_is_not_believed_before_ones_own_backlog_is_empty() -> None:
+    store = InMemoryHealthStore()
+    async with (
+        hosted("flights", options=OPTIONS, store=store) as both,
+        another_process(both, store) as other,
+        both.pair.sender("flights") as sender,
+    ):
+        both.pair.fail_over("flights", reason="test")
+        await sender.send(numbered("a", 1))
+        other.mark_healthy("flights")
+        await other._board.flush()
+        await both.pair._board.refresh("flights")
+        assert both.pair.health("flights").state is State.FAILED_OVER
+
+
+def another_process(both: Hosted, store: InMemoryHealthStore | None = None) -> NamespacePair:
+    return NamespacePair(endpoint(both.primary), endpoint(both.secondary), OPTIONS, store=store)
+
+
+async def test_sessions_outages_and_drains_interleaved_leave_no_inversion_within_a_session() -> None:
+    """Three senders of their own sessions, an outage every second, two syphons in the race for every queue."""
+    random = Random(4)  # noqa: S311 - a plan that can be repeated
+    ended = asyncio.Event()
+
+    async def send(pair: NamespacePair, sessions: str) -> dict[str, int]:
+        sent = dict.fromkeys(sessions, 0)
+        async with pair.sender("flights") as sender:
+            while not ended.is_set():
+                session, size = random.choice(sessions), random.randint(1, 20)
+                rest = numbered(session, *range(sent[session], sent[session] + size))
+                while rest:
+                    try:
+                        await sender.send(rest)
+                        rest = []
+                    except SendError as error:
+                        rest = list(error.unsent)
+                sent[session] += size
+                await asyncio.sleep(random.uniform(0, 0.03))
+        return sent
+
+    async def break_things(both: Hosted) -> None:
+        while not ended.is_set():
+            await asyncio.sleep(random.uniform(0.3, 1.2))
+            kind = random.choice([FaultKind.INTERNAL_ERROR, FaultKind.RESET, FaultKind.NO_DISPOSITION])
+            both.primary.set_fault(Fault(kind=kind, on=(Operation.SEND,), duration=random.uniform(0.3, 1.5)))
+            if random.random() < 0.5:
+                both.secondary.set_fault(Fault(kind=FaultKind.LOCK_LOST, count=3))
+
+    async with hosted("flights", options=OPTIONS, lock="PT5S") as both:
+        pair, other = both.pair, another_process(both)
+        async with other:
+            syphons = [pair.syphon(), other.syphon()]
+            moving = [asyncio.create_task(syphon.run()) for syphon in syphons]
+            breaking = asyncio.create_task(break_things(both))
+            plan = [(pair, "abc"), (pair, "de"), (other, "fgh")]
+            sending = [asyncio.create_task(send(each, sessions)) for each, sessions in plan]
+            await asyncio.sleep(12)
+            ended.set()
+            await breaking
+            both.primary.clear_faults()
+            both.secondary.clear_faults()
+            sent = [await each for each in sending]
+            for syphon in syphons:
+                syphon.stop()
+            moved = sum([(await each).moved_total for each in moving])
+            moved += (await pair.syphon().drain()).moved_total
+        found = await arrived(both)
+        expected = {session: list(range(count)) for part in sent for session, count in part.items() if count}
+        assert {session: sorted(numbers) for session, numbers in found.items()} == expected
+        assert found == expected
+        assert moved > 0
