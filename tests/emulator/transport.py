@@ -10,12 +10,12 @@ if TYPE_CHECKING:
     from azure.core.rest import HttpRequest
 
 
-class PlainTransport(AioHttpTransport):
+class PlainTransport(AioHttpTransport):  # type: ignore[misc] # azure-core names it when asked only
     async def send(self, request: HttpRequest, **options: Any) -> Any:
         return await super().send(_plain(request), **options)
 
 
-class BlockingPlainTransport(RequestsTransport):
+class BlockingPlainTransport(RequestsTransport):  # type: ignore[misc] # the same
     def send(self, request: HttpRequest, **options: Any) -> Any:
         return super().send(_plain(request), **options)
 
