@@ -6,12 +6,10 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from queue import Empty, Queue
 from tempfile import TemporaryDirectory
@@ -20,6 +18,7 @@ from typing import IO, Final, Self, cast
 
 from servicebus_emulator.fault_reading import fault_document
 from servicebus_emulator.faults import Fault
+from servicebus_emulator.held_ports import HeldPorts
 from servicebus_emulator.security.rules import DEFAULT_KEY
 from servicebus_emulator.security.settings import KEY_VARIABLE
 from servicebus_emulator.served import ServedNamespace
@@ -27,8 +26,7 @@ from servicebus_emulator.served import ServedNamespace
 __all__ = ["EmulatorProcess"]
 
 _READY: Final = re.compile(r"ready namespace=(\S+) amqp=(\S+):(\d+) admin=\S+:(\d+) ca=(.+)")
-_ARM_READY: Final = re.compile(r"ready arm=(\S+:(\d+))")
-_TRIES: Final = 100
+_ARM_READY: Final = re.compile(r"ready arm=(\S+)")
 
 
 class EmulatorProcess:
@@ -88,7 +86,8 @@ class EmulatorProcess:
         self._options += options
         self._process: subprocess.Popen[str] | None = None
         self._served: dict[str, ServedNamespace] = {}
-        self._arm: re.Match[str] | None = None
+        self._arm_address: str | None = None
+        self._held: HeldPorts | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -109,9 +108,9 @@ class EmulatorProcess:
 
         :raises RuntimeError: when it was never started.
         """
-        if self._arm is None:
+        if self._arm_address is None:
             raise RuntimeError("the embedded Service Bus was never started; start() it first")
-        return self._arm[1]
+        return self._arm_address
 
     @property
     def pid(self) -> int:
@@ -206,7 +205,7 @@ class EmulatorProcess:
         """Note what a line says; return whether it is the last that says something is ready."""
         arm, match = _ARM_READY.match(line), _READY.match(line)
         if arm is not None:
-            self._arm = arm
+            self._arm_address = arm[1]
         elif match is not None:
             name, host, amqp_port, admin_port, ca_file = match.groups()
             self._served[name] = ServedNamespace(
@@ -222,19 +221,16 @@ class EmulatorProcess:
         return arm is not None
 
     def _command(self, faults: Path) -> list[str]:
-        if len(self._served) == 0:
-            # One namespace has its ports chosen as it listens, so that nobody else can take them before.
-            alone = len(self._names) == 1
-            free = [0, 0] if alone else _free_ports(self._host, runs=2, length=len(self._names))
-            amqp_port, admin_port = (
-                one if one is not None else other for one, other in zip(self._ports, free, strict=True)
-            )
-        else:
-            first = self._served[self._names[0]]
-            amqp_port, admin_port = first.amqp_port, first.admin_port
+        if self._held is None:
+            count = len(self._names)
+            self._held = HeldPorts(self._host, lengths=(count, count, 1))
+        amqp_port, admin_port, arm_port = (
+            held if chosen is None else chosen
+            for held, chosen in zip(self._held.firsts, (*self._ports, None), strict=True)
+        )
         command = [sys.executable, "-m", "servicebus_emulator", "--host", self._host, *self._options]
         command += ["--amqp-port", str(amqp_port), "--admin-port", str(admin_port), "--faults", str(faults)]
-        command += ["--arm-port", "0" if self._arm is None else self._arm[2]]
+        command += ["--arm-port", str(arm_port)]
         for name in self._names:
             command += ["--namespace", name]
         if self._open:
@@ -249,33 +245,3 @@ def _forward(stream: IO[str], lines: Queue[str]) -> None:
     for line in stream:
         lines.put(line)
     lines.put("")
-
-
-def _free_ports(host: str, *, runs: int, length: int) -> list[int]:
-    """Return the first ports of several runs of consecutive ports that are free now."""
-    with ExitStack() as taken:
-        return [_free_run(host, length=length, taken=taken) for _ in range(runs)]
-
-
-def _free_run(host: str, *, length: int, taken: ExitStack) -> int:
-    for _ in range(_TRIES):
-        with ExitStack() as mine:
-            try:
-                first = mine.enter_context(_bound(host, port=0)).getsockname()[1]
-                for offset in range(1, length):
-                    mine.enter_context(_bound(host, port=first + offset))
-            except (OSError, OverflowError):
-                continue
-            taken.push(mine.pop_all())
-            return int(first)
-    raise RuntimeError(f"no {length} consecutive ports are free on {host}")
-
-
-def _bound(host: str, *, port: int) -> socket.socket:
-    bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    try:
-        bound.bind((host, port))
-    except BaseException:
-        bound.close()
-        raise
-    return bound

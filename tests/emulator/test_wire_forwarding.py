@@ -127,5 +127,5 @@ async def test_a_config_file_with_a_target_that_does_not_exist_is_refused(tmp_pa
         [*command, "--admin-port", "0"], capture_output=True, text=True, timeout=10, check=False
     )
     assert ended.returncode == 1
-    assert "error: forward_to is 'nowhere'" in ended.stderr
+    assert "forward_to is 'nowhere'" in ended.stderr
     assert "Traceback" not in ended.stderr
