@@ -290,18 +290,20 @@ class Broker:
             self._fail(error)
             return
         answers, self._answers = self._answers, []
-        for carrier, action in answers:
+        for left, (carrier, action) in zip(range(len(answers) - 1, -1, -1), answers, strict=True):
             if not carrier.closed:
-                self._give_answer(carrier, action)
+                self._give_answer(carrier, action, more=left > 0)
         dirty, self._dirty = self._dirty, set()
         for carrier in dirty:
             carrier.flush()
         self._set_timer()
 
-    def _give_answer(self, carrier: Carrier, action: Callable[[], None]) -> None:
+    def _give_answer(self, carrier: Carrier, action: Callable[[], None], *, more: bool) -> None:
         try:
             action()
-            carrier.frame()
+            if more:
+                # The last one's frame is written as the bytes are sent.
+                carrier.frame()
         except Exception:  # noqa: BLE001 - one client's trouble must not keep the others from their answers
             name = self.namespace.name
             about = event("answer-failed", namespace=name)

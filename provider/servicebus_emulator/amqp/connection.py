@@ -111,6 +111,7 @@ class AmqpConnection(asyncio.Protocol):
         self._wire: Wire | None = None
         self._watch = ConnectionWatch(self, patience=patience)
         self._heartbeat: asyncio.TimerHandle | None = None
+        self._flush_due = False
         self._collector = Collector()
         self._connection = Connection()
         self._connection.collect(self._collector)
@@ -142,11 +143,14 @@ class AmqpConnection(asyncio.Protocol):
 
     def _feed(self, data: bytes) -> None:
         self.broker.begin_arrival()
+        self._flush_due = True
         try:
             self._read(memoryview(data))
         finally:
             self.broker.end_arrival()
-        self.flush()
+        if self._flush_due:
+            # There was no turn, or it had nothing to tell this client.
+            self.flush()
 
     def _read(self, view: memoryview) -> None:
         while len(view) > 0 and not self.closed:
@@ -197,6 +201,7 @@ class AmqpConnection(asyncio.Protocol):
     def flush(self) -> None:
         """Send the bytes that Proton has ready."""
         wire = self._wire
+        self._flush_due = False
         if wire is None or self.closed:
             return
         transport = self._raw_transport

@@ -35,6 +35,7 @@ __all__ = ["Outlet"]
 _PER_TURN: Final = 500
 _BYTES_PER_TURN: Final = 4 * 1024 * 1024
 _TAG_BYTES: Final = 16
+_ASKED_FOR: Final = frozenset({proton.ACCEPTED, proton.MODIFIED, proton.REJECTED})
 _REASON: Final = "DeadLetterReason"
 _DESCRIPTION: Final = "DeadLetterErrorDescription"
 
@@ -77,7 +78,8 @@ class Outlet:
         """How many messages the client is ready to take now."""
         if not self._open or self._connection.congested:
             return 0
-        return min(proton.credit(self._handle), _PER_TURN, self._most_per_turn())
+        credit = proton.credit(self._handle)
+        return credit if credit <= 0 else min(credit, _PER_TURN, self._most_per_turn())
 
     def give(self, limit: int) -> None:
         """Take up to `limit` messages from the queue and send them."""
@@ -102,20 +104,22 @@ class Outlet:
 
     def finish_drain(self) -> None:
         """Answer a drain, now that what was waiting has been sent."""
-        if not self._open or self._connection.congested:
+        if not self._open or self._connection.congested or not proton.is_draining(self._handle):
             return
         if proton.credit(self._handle) > 0 and self.queue.waiting_count(hold=self.hold) > 0:
             # There was more than one turn gives; the next one goes on.
             return
-        if proton.drained(self._handle):
-            self._broker.mark_dirty(self._connection)
+        proton.drain(self._handle)
+        self._broker.mark_dirty(self._connection)
 
     def opened(self) -> None:
         """Nothing: the client's credit says when to begin."""
 
     def flowed(self) -> None:
-        """Have the link served: its credit changed, or it is to be drained."""
-        self._broker.ask(self.queue)
+        """Have the link served, if it has credit or is to be drained."""
+        # The Python client also says after each message that it takes no more.
+        if proton.credit(self._handle) > 0 or proton.is_draining(self._handle):
+            self._broker.ask(self.queue)
 
     def delivered(self, delivery: proton.Handle) -> None:
         """Carry out the client's settlement of a delivery, and answer it once it is durable."""
@@ -130,7 +134,7 @@ class Outlet:
             return
         self._answering.add(key)
         # What a client gives back as it closes is no settlement that anybody asked for.
-        asked_for = state in {proton.ACCEPTED, proton.MODIFIED, proton.REJECTED}
+        asked_for = state in _ASKED_FOR
         path = self.entity.description.path
         struck = self._broker.trouble.strike(Operation.SETTLE, entity=path) if asked_for else None
         if struck is None:

@@ -34,7 +34,8 @@ class Agenda(Generic[Key]):
 
     def set(self, key: Key, due: int) -> None:
         """Make `key` due at `due` (milliseconds since 1970), instead of any earlier setting."""
-        self.set_all((key,), due)
+        if self._due.get(key) != due:
+            self.set_all((key,), due)
 
     def set_all(self, keys: Sequence[Key], due: int) -> None:
         """Make each of several different keys due at `due`, instead of any earlier setting."""
@@ -46,6 +47,10 @@ class Agenda(Generic[Key]):
     def discard(self, key: Key) -> None:
         """Forget `key`, if it is known."""
         self._due.pop(key, None)
+
+    def may_be_due(self, now: int) -> bool:
+        """Tell whether a key may be due at `now`: at times yes, though it was discarded, and at no great cost."""
+        return len(self._times) > 0 and self._times[0] <= now
 
     def next_due(self) -> int | None:
         """Return when the next key is due, or None when there is none."""

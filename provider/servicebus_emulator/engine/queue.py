@@ -258,6 +258,8 @@ class MessageQueue(Stock):
     def advance(self) -> None:
         """Do all that has fallen due: activate, unlock, expire."""
         now = self._context.clock.now()
+        if not self._may_be_due(now):
+            return
         due = self.next_due()
         if due is None or due > now:
             return
@@ -280,6 +282,14 @@ class MessageQueue(Stock):
         self._context.effects.changed(self)
 
     # Steps
+
+    def _may_be_due(self, now: int) -> bool:
+        return (
+            self._lock_expiry.may_be_due(now)
+            or self._expiry.may_be_due(now)
+            or self._schedule.may_be_due(now)
+            or self._sessions.may_be_due(now)
+        )
 
     def _pop_of(self, hold: SessionHold) -> int | None:
         return self._lines_of_sessions().pop(hold.session_id)
