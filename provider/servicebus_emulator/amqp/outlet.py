@@ -79,7 +79,7 @@ class Outlet:
         if not self._open or self._connection.congested:
             return 0
         credit = proton.credit(self._handle)
-        return credit if credit <= 0 else min(credit, _PER_TURN, self._most_per_turn())
+        return credit if credit <= 1 else min(credit, _PER_TURN, self._most_per_turn())
 
     def give(self, limit: int) -> None:
         """Take up to `limit` messages from the queue and send them."""
@@ -138,9 +138,9 @@ class Outlet:
         path = self.entity.description.path
         struck = self._broker.trouble.strike(Operation.SETTLE, entity=path) if asked_for else None
         if struck is None:
-            self._broker.answer(self._connection, self._settle(delivery, state=state))
+            self._broker.answer(self._connection, self._settle(delivery, key=key, state=state))
         else:
-            self._spoil(struck, delivery, state=state)
+            self._spoil(struck, delivery, key=key, state=state)
 
     def _answered(self, key: int, answer: Callable[[], None]) -> None:
         self._answering.discard(key)
@@ -166,30 +166,28 @@ class Outlet:
         """Detach the link with an error."""
         self._connection.detach(self._link, error=error)
 
-    def _settle(self, delivery: proton.Handle, *, state: int) -> partial[None]:
+    def _settle(self, delivery: proton.Handle, *, key: int, state: int) -> partial[None]:
         try:
             answer = self._carry_out(delivery, state=state)
         except BrokerError as error:
             self._broker.note_refusal(error)
             answer = partial(proton.reject, delivery, error=error)
-        return partial(self._answered, proton.identity(delivery), answer)
+        return partial(self._answered, key, answer)
 
-    def _spoil(self, struck: Armed, delivery: proton.Handle, *, state: int) -> None:
-        carry_out = partial(self._settle, delivery, state=state)
+    def _spoil(self, struck: Armed, delivery: proton.Handle, *, key: int, state: int) -> None:
+        carry_out = partial(self._settle, delivery, key=key, state=state)
         if struck.fault.kind in {FaultKind.LOCK_LOST, FaultKind.DUPLICATE}:
             # The message comes again, as after a lock that expired.
             with suppress(MessageLockLost):
                 self.queue.abandon(proton.delivery_tag(delivery))
             settle = partial(proton.settle, delivery, state=state)
-            carry_out = partial(partial, self._answered, proton.identity(delivery), settle)
+            carry_out = partial(partial, self._answered, key, settle)
         spoil(
             struck,
             connection=self._connection,
             link=self._link,
             carry_out=carry_out,
-            refuse=lambda error: partial(
-                self._answered, proton.identity(delivery), partial(proton.reject, delivery, error=error)
-            ),
+            refuse=lambda error: partial(self._answered, key, partial(proton.reject, delivery, error=error)),
             is_open=lambda: self._open,
         )
 

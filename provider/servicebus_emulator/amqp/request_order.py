@@ -95,6 +95,8 @@ class RequestOrder:
                     kept_from = end
             position = end
         self._rest = data[position:]
+        if position == len(data) and kept_from == 0:
+            return data
         return b"".join((*kept, data[kept_from:position]))
 
     def _ordered(self, frame: bytes, *, body: int) -> bytes:

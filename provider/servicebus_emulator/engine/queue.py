@@ -49,6 +49,7 @@ class MessageQueue(Stock):
         self._sessions = SessionTable()
         self._locked: dict[bytes, Message] = {}
         self._lock_expiry: Agenda[bytes] = Agenda()
+        self._told_due: int | None = None
 
     def peek(self, number: int, *, limit: int, session_id: str | None = None) -> list[Message]:
         """Return up to `limit` messages from sequence number `number` on, in whatever state, changing nothing."""
@@ -250,17 +251,20 @@ class MessageQueue(Stock):
     # What happens by itself
 
     def next_due(self) -> int | None:
-        """Return when the queue next needs :meth:`advance` (milliseconds since 1970), or None."""
-        return shortest(
-            self._schedule.next_due(), self._lock_expiry.next_due(), self._expiry.next_due(), self._sessions.next_due()
-        )
+        """Return when the queue next needs :meth:`advance` (milliseconds since 1970), or None.
+
+        Who asks is told by the effects when that may be sooner. When it is later, as each settlement makes it, nobody
+        is: to look after a queue once too often costs less than to be told each time.
+        """
+        self._told_due = self._next_due()
+        return self._told_due
 
     def advance(self) -> None:
         """Do all that has fallen due: activate, unlock, expire."""
         now = self._context.clock.now()
         if not self._may_be_due(now):
             return
-        due = self.next_due()
+        due = self._next_due()
         if due is None or due > now:
             return
         activated = self._schedule.activate(now)
@@ -282,6 +286,11 @@ class MessageQueue(Stock):
         self._context.effects.changed(self)
 
     # Steps
+
+    def _next_due(self) -> int | None:
+        return shortest(
+            self._schedule.next_due(), self._lock_expiry.next_due(), self._expiry.next_due(), self._sessions.next_due()
+        )
 
     def _may_be_due(self, now: int) -> bool:
         return (
@@ -314,7 +323,8 @@ class MessageQueue(Stock):
             self._lock_expiry.set_all(tokens, until)
         else:
             hold.tokens.update(tokens)
-        self._context.effects.retimed(self)
+        if self._told_due is None or until < self._told_due:
+            self._context.effects.retimed(self)
 
     def _holding(self, token: bytes) -> tuple[Message, Lock]:
         message = self._locked.get(token)
@@ -329,7 +339,6 @@ class MessageQueue(Stock):
         self._lock_expiry.discard(token)
         if lock.session_id is not None:
             self._sessions.held(lock.session_id).tokens.discard(token)
-        self._context.effects.retimed(self)
         return message
 
     def _give_back(self, message: Message, *, counted: bool) -> None:
