@@ -34,6 +34,7 @@ _SESSION_WINDOW: Final = 5000
 # A connection that was frozen has this long to be heard again before it counts as silent.
 _AFTER_A_FREEZE: Final = 5.0
 _UNREADABLE: Final = (UnicodeDecodeError, RecursionError, DataException)
+_CHARACTERS: Final = ffi.typeof("char[]")
 _DEFAULT_PATIENCE: Final = Patience()
 
 _log = logging.getLogger(__name__)
@@ -207,11 +208,11 @@ class AmqpConnection(asyncio.Protocol):
         transport = self._raw_transport
         pending = lib.pn_transport_pending(transport)
         while pending > 0:
-            buffer = bytearray(pending)
-            size = lib.pn_transport_peek(transport, ffi.from_buffer(buffer), pending)
+            buffer = ffi.new(_CHARACTERS, pending)
+            size = lib.pn_transport_peek(transport, buffer, pending)
             if size <= 0:
                 break
-            wire.write(bytes(buffer[:size]))
+            wire.write(ffi.unpack(buffer, size))
             lib.pn_transport_pop(transport, size)
             pending = lib.pn_transport_pending(transport)
         if pending < 0:

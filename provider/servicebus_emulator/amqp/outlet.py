@@ -81,21 +81,22 @@ class Outlet:
         credit = proton.credit(self._handle)
         return credit if credit <= 1 else min(credit, _PER_TURN, self._most_per_turn())
 
-    def give(self, limit: int) -> None:
-        """Take up to `limit` messages from the queue and send them."""
+    def give(self, limit: int) -> int:
+        """Take up to `limit` messages from the queue and send them; return how many there were."""
         struck = self._broker.trouble.strike(Operation.RECEIVE, entity=self.entity.description.path)
         if struck is not None and spoil_receive(struck, connection=self._connection, link=self._link):
-            return
+            return 0
         try:
             messages = self.queue.take(limit, hold=self.hold, delete=self._settled)
         except SessionLockLost as error:
             self.refuse(error)
-            return
+            return 0
         for message in messages:
             tag = next(self._tags).to_bytes(_TAG_BYTES, "big") if message.lock is None else message.lock.token
             proton.send(self._handle, tag=tag, data=encode_delivery(message), settled=self._settled)
         if len(messages) > 0:
             self._broker.mark_dirty(self._connection)
+        return len(messages)
 
     def _most_per_turn(self) -> int:
         """Return how many messages fit into what one turn gives: who does not read that gets no more."""

@@ -262,7 +262,13 @@ class MessageQueue(Stock):
     def advance(self) -> None:
         """Do all that has fallen due: activate, unlock, expire."""
         now = self._context.clock.now()
-        if not self._may_be_due(now):
+        if (
+            now < self._lock_expiry.horizon
+            and now < self._expiry.horizon
+            and now < self._schedule.horizon
+            and now < self._sessions.horizon
+        ):
+            # As almost always: to find out when exactly something is due takes longer.
             return
         due = self._next_due()
         if due is None or due > now:
@@ -292,14 +298,6 @@ class MessageQueue(Stock):
             self._schedule.next_due(), self._lock_expiry.next_due(), self._expiry.next_due(), self._sessions.next_due()
         )
 
-    def _may_be_due(self, now: int) -> bool:
-        return (
-            self._lock_expiry.may_be_due(now)
-            or self._expiry.may_be_due(now)
-            or self._schedule.may_be_due(now)
-            or self._sessions.may_be_due(now)
-        )
-
     def _pop_of(self, hold: SessionHold) -> int | None:
         return self._lines_of_sessions().pop(hold.session_id)
 
@@ -318,7 +316,7 @@ class MessageQueue(Stock):
         tokens = [random[start : start + _TOKEN_BYTES] for start in range(0, len(random), _TOKEN_BYTES)]
         for token, message in zip(tokens, messages, strict=True):
             message.lock = Lock(token, until, session_id)
-        self._locked.update(zip(tokens, messages, strict=True))
+            self._locked[token] = message
         if hold is None:
             self._lock_expiry.set_all(tokens, until)
         else:

@@ -37,9 +37,10 @@ class Schedule:
         """Return when the next message becomes active."""
         return self._agenda.next_due()
 
-    def may_be_due(self, now: int) -> bool:
-        """Tell, at little cost, whether a message may become active now."""
-        return self._agenda.may_be_due(now)
+    @property
+    def horizon(self) -> float:
+        """No message becomes active before this."""
+        return self._agenda.horizon
 
     def add(self, content: Content, *, due: int) -> int:
         """Store a message until `due` (milliseconds since 1970); return its number."""

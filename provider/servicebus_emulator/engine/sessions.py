@@ -78,9 +78,10 @@ class SessionTable:
         """Return when the next hold expires."""
         return self._expiry.next_due()
 
-    def may_be_due(self, now: int) -> bool:
-        """Tell, at little cost, whether a hold may have expired."""
-        return self._expiry.may_be_due(now)
+    @property
+    def horizon(self) -> float:
+        """No hold expires before this."""
+        return self._expiry.horizon
 
     def expired(self, now: int) -> list[SessionHold]:
         """Return the holds that expired; each is still to be dropped."""
