@@ -85,8 +85,8 @@ class Receiver(Attached, Protocol):
         """How many messages the peer is ready to take."""
         ...
 
-    def give(self, limit: int) -> None:
-        """Take up to `limit` messages from the queue and send them."""
+    def give(self, limit: int) -> int:
+        """Take up to `limit` messages from the queue and send them; return how many there were."""
         ...
 
     def finish_drain(self) -> None:
@@ -290,18 +290,20 @@ class Broker:
             self._fail(error)
             return
         answers, self._answers = self._answers, []
-        for carrier, action in answers:
+        for number, (carrier, action) in enumerate(answers, start=1):
             if not carrier.closed:
-                self._give_answer(carrier, action)
+                self._give_answer(carrier, action, more=number < len(answers))
         dirty, self._dirty = self._dirty, set()
         for carrier in dirty:
             carrier.flush()
         self._set_timer()
 
-    def _give_answer(self, carrier: Carrier, action: Callable[[], None]) -> None:
+    def _give_answer(self, carrier: Carrier, action: Callable[[], None], *, more: bool) -> None:
         try:
             action()
-            carrier.frame()
+            if more:
+                # The last one's frame is written as the bytes are sent.
+                carrier.frame()
         except Exception:  # noqa: BLE001 - one client's trouble must not keep the others from their answers
             name = self.namespace.name
             about = event("answer-failed", namespace=name)
@@ -343,13 +345,12 @@ class Broker:
         if len(hungry) == 0:
             return
         share = -(-queue.waiting_count() // len(hungry))
-        gave = False
+        given = 0
         for receiver, demand in hungry:
             waiting = queue.waiting_count(hold=receiver.hold)
             if waiting > 0:
-                receiver.give(min(waiting if receiver.hold is not None else share, demand))
-                gave = gave or queue.waiting_count(hold=receiver.hold) < waiting
-        if gave and any(each.demand > 0 and queue.waiting_count(hold=each.hold) > 0 for each, _ in hungry):
+                given += receiver.give(min(waiting if receiver.hold is not None else share, demand))
+        if given > 0 and any(each.demand > 0 and queue.waiting_count(hold=each.hold) > 0 for each, _ in hungry):
             # In the next turn: one receiver's share must not keep the others from theirs.
             self.ask(queue)
 

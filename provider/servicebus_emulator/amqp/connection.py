@@ -34,6 +34,7 @@ _SESSION_WINDOW: Final = 5000
 # A connection that was frozen has this long to be heard again before it counts as silent.
 _AFTER_A_FREEZE: Final = 5.0
 _UNREADABLE: Final = (UnicodeDecodeError, RecursionError, DataException)
+_CHARACTERS: Final = ffi.typeof("char[]")
 _DEFAULT_PATIENCE: Final = Patience()
 
 _log = logging.getLogger(__name__)
@@ -111,6 +112,7 @@ class AmqpConnection(asyncio.Protocol):
         self._wire: Wire | None = None
         self._watch = ConnectionWatch(self, patience=patience)
         self._heartbeat: asyncio.TimerHandle | None = None
+        self._flush_due = False
         self._collector = Collector()
         self._connection = Connection()
         self._connection.collect(self._collector)
@@ -142,11 +144,14 @@ class AmqpConnection(asyncio.Protocol):
 
     def _feed(self, data: bytes) -> None:
         self.broker.begin_arrival()
+        self._flush_due = True
         try:
             self._read(memoryview(data))
         finally:
             self.broker.end_arrival()
-        self.flush()
+        if self._flush_due:
+            # There was no turn, or it had nothing to tell this client.
+            self.flush()
 
     def _read(self, view: memoryview) -> None:
         while len(view) > 0 and not self.closed:
@@ -197,16 +202,17 @@ class AmqpConnection(asyncio.Protocol):
     def flush(self) -> None:
         """Send the bytes that Proton has ready."""
         wire = self._wire
+        self._flush_due = False
         if wire is None or self.closed:
             return
         transport = self._raw_transport
         pending = lib.pn_transport_pending(transport)
         while pending > 0:
-            buffer = bytearray(pending)
-            size = lib.pn_transport_peek(transport, ffi.from_buffer(buffer), pending)
+            buffer = ffi.new(_CHARACTERS, pending)
+            size = lib.pn_transport_peek(transport, buffer, pending)
             if size <= 0:
                 break
-            wire.write(bytes(buffer[:size]))
+            wire.write(ffi.unpack(buffer, size))
             lib.pn_transport_pop(transport, size)
             pending = lib.pn_transport_pending(transport)
         if pending < 0:

@@ -35,6 +35,7 @@ __all__ = ["Outlet"]
 _PER_TURN: Final = 500
 _BYTES_PER_TURN: Final = 4 * 1024 * 1024
 _TAG_BYTES: Final = 16
+_ASKED_FOR: Final = frozenset({proton.ACCEPTED, proton.MODIFIED, proton.REJECTED})
 _REASON: Final = "DeadLetterReason"
 _DESCRIPTION: Final = "DeadLetterErrorDescription"
 
@@ -77,23 +78,25 @@ class Outlet:
         """How many messages the client is ready to take now."""
         if not self._open or self._connection.congested:
             return 0
-        return min(proton.credit(self._handle), _PER_TURN, self._most_per_turn())
+        credit = proton.credit(self._handle)
+        return credit if credit <= 1 else min(credit, _PER_TURN, self._most_per_turn())
 
-    def give(self, limit: int) -> None:
-        """Take up to `limit` messages from the queue and send them."""
+    def give(self, limit: int) -> int:
+        """Take up to `limit` messages from the queue and send them; return how many there were."""
         struck = self._broker.trouble.strike(Operation.RECEIVE, entity=self.entity.description.path)
         if struck is not None and spoil_receive(struck, connection=self._connection, link=self._link):
-            return
+            return 0
         try:
             messages = self.queue.take(limit, hold=self.hold, delete=self._settled)
         except SessionLockLost as error:
             self.refuse(error)
-            return
+            return 0
         for message in messages:
             tag = next(self._tags).to_bytes(_TAG_BYTES, "big") if message.lock is None else message.lock.token
             proton.send(self._handle, tag=tag, data=encode_delivery(message), settled=self._settled)
         if len(messages) > 0:
             self._broker.mark_dirty(self._connection)
+        return len(messages)
 
     def _most_per_turn(self) -> int:
         """Return how many messages fit into what one turn gives: who does not read that gets no more."""
@@ -102,20 +105,22 @@ class Outlet:
 
     def finish_drain(self) -> None:
         """Answer a drain, now that what was waiting has been sent."""
-        if not self._open or self._connection.congested:
+        if not self._open or self._connection.congested or not proton.is_draining(self._handle):
             return
         if proton.credit(self._handle) > 0 and self.queue.waiting_count(hold=self.hold) > 0:
             # There was more than one turn gives; the next one goes on.
             return
-        if proton.drained(self._handle):
-            self._broker.mark_dirty(self._connection)
+        proton.drain(self._handle)
+        self._broker.mark_dirty(self._connection)
 
     def opened(self) -> None:
         """Nothing: the client's credit says when to begin."""
 
     def flowed(self) -> None:
-        """Have the link served: its credit changed, or it is to be drained."""
-        self._broker.ask(self.queue)
+        """Have the link served, if it has credit or is to be drained."""
+        # The Python client also says after each message that it takes no more.
+        if proton.credit(self._handle) > 0 or proton.is_draining(self._handle):
+            self._broker.ask(self.queue)
 
     def delivered(self, delivery: proton.Handle) -> None:
         """Carry out the client's settlement of a delivery, and answer it once it is durable."""
@@ -130,13 +135,13 @@ class Outlet:
             return
         self._answering.add(key)
         # What a client gives back as it closes is no settlement that anybody asked for.
-        asked_for = state in {proton.ACCEPTED, proton.MODIFIED, proton.REJECTED}
+        asked_for = state in _ASKED_FOR
         path = self.entity.description.path
         struck = self._broker.trouble.strike(Operation.SETTLE, entity=path) if asked_for else None
         if struck is None:
-            self._broker.answer(self._connection, self._settle(delivery, state=state))
+            self._broker.answer(self._connection, self._settle(delivery, key=key, state=state))
         else:
-            self._spoil(struck, delivery, state=state)
+            self._spoil(struck, delivery, key=key, state=state)
 
     def _answered(self, key: int, answer: Callable[[], None]) -> None:
         self._answering.discard(key)
@@ -162,30 +167,28 @@ class Outlet:
         """Detach the link with an error."""
         self._connection.detach(self._link, error=error)
 
-    def _settle(self, delivery: proton.Handle, *, state: int) -> partial[None]:
+    def _settle(self, delivery: proton.Handle, *, key: int, state: int) -> partial[None]:
         try:
             answer = self._carry_out(delivery, state=state)
         except BrokerError as error:
             self._broker.note_refusal(error)
             answer = partial(proton.reject, delivery, error=error)
-        return partial(self._answered, proton.identity(delivery), answer)
+        return partial(self._answered, key, answer)
 
-    def _spoil(self, struck: Armed, delivery: proton.Handle, *, state: int) -> None:
-        carry_out = partial(self._settle, delivery, state=state)
+    def _spoil(self, struck: Armed, delivery: proton.Handle, *, key: int, state: int) -> None:
+        carry_out = partial(self._settle, delivery, key=key, state=state)
         if struck.fault.kind in {FaultKind.LOCK_LOST, FaultKind.DUPLICATE}:
             # The message comes again, as after a lock that expired.
             with suppress(MessageLockLost):
                 self.queue.abandon(proton.delivery_tag(delivery))
             settle = partial(proton.settle, delivery, state=state)
-            carry_out = partial(partial, self._answered, proton.identity(delivery), settle)
+            carry_out = partial(partial, self._answered, key, settle)
         spoil(
             struck,
             connection=self._connection,
             link=self._link,
             carry_out=carry_out,
-            refuse=lambda error: partial(
-                self._answered, proton.identity(delivery), partial(proton.reject, delivery, error=error)
-            ),
+            refuse=lambda error: partial(self._answered, key, partial(proton.reject, delivery, error=error)),
             is_open=lambda: self._open,
         )
 

@@ -27,11 +27,12 @@ __all__ = [
     "condition_of",
     "credit",
     "delivery_tag",
-    "drained",
+    "drain",
     "how_modified",
     "identity",
     "is_aborted",
     "is_complete",
+    "is_draining",
     "is_updated",
     "outcome",
     "pending_bytes",
@@ -52,10 +53,12 @@ REJECTED: int = lib.PN_REJECTED
 RELEASED: int = lib.PN_RELEASED
 MODIFIED: int = lib.PN_MODIFIED
 
+_ADDRESS = ffi.typeof("uintptr_t")
+
 
 def identity(handle: Handle) -> int:
     """Return a key for a handle: its address, unique while the object lives."""
-    return int(ffi.cast("uintptr_t", handle))
+    return int(ffi.cast(_ADDRESS, handle))
 
 
 # A delivery that comes in
@@ -125,12 +128,14 @@ def send(link: Handle, *, tag: bytes, data: bytes, settled: bool) -> None:
         lib.pn_delivery_settle(delivery)
 
 
-def drained(link: Handle) -> bool:
-    """Answer a drain, if the peer asked for one: give back the credit that is left. Return whether it did."""
-    if not lib.pn_link_get_drain(link):
-        return False
+def is_draining(link: Handle) -> bool:
+    """Tell whether the peer wants to hear when there is no more for the credit it gave."""
+    return bool(lib.pn_link_get_drain(link))
+
+
+def drain(link: Handle) -> None:
+    """Answer a drain: give back the credit that is left."""
     lib.pn_link_drained(link)
-    return True
 
 
 def is_updated(delivery: Handle) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from struct import Struct
 from typing import Final
 
 from servicebus_emulator.amqp.encoding import (
@@ -24,6 +25,7 @@ from servicebus_emulator.amqp.encoding import (
 
 __all__ = ["RequestOrder"]
 
+_read_size: Callable[[bytes, int], tuple[int]] = Struct(">I").unpack_from
 _HEADER: Final = 8
 _GREETING: Final = b"AMQP"
 _BEGIN, _ATTACH, _TRANSFER, _END = 0x11, 0x12, 0x14, 0x17
@@ -77,7 +79,7 @@ class RequestOrder:
         position, kept_from = 0, 0
         kept: list[bytes] = []
         while len(data) - position >= _HEADER:
-            size = int.from_bytes(data[position : position + 4], "big")
+            size = _read_size(data, position)[0]
             if data.startswith(_GREETING, position):
                 size = _HEADER
             elif not _HEADER <= size <= self._max_frame_size:
@@ -95,6 +97,8 @@ class RequestOrder:
                     kept_from = end
             position = end
         self._rest = data[position:]
+        if position == len(data) and kept_from == 0:
+            return data
         return b"".join((*kept, data[kept_from:position]))
 
     def _ordered(self, frame: bytes, *, body: int) -> bytes:

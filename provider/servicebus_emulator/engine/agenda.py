@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from heapq import heapify, heappop, heappush
+from math import inf
 from typing import Generic, TypeVar
 
 __all__ = ["Agenda"]
@@ -18,9 +19,11 @@ class Agenda(Generic[Key]):
 
     Setting and discarding cost a dictionary access, since many keys share their due time: what is no longer
     valid stays where it was until its time comes, or until more than half of all entries are such.
+
+    :ivar horizon: no key is due before this. An attribute, because it is looked at several times per message.
     """
 
-    __slots__ = ("_at", "_due", "_entries", "_times")
+    __slots__ = ("_at", "_due", "_entries", "_times", "horizon")
 
     def __init__(self) -> None:
         self._due: dict[Key, int] = {}
@@ -28,13 +31,15 @@ class Agenda(Generic[Key]):
         self._at: dict[int, list[Key]] = {}
         self._times: list[int] = []
         self._entries = 0
+        self.horizon: float = inf
 
     def __len__(self) -> int:
         return len(self._due)
 
     def set(self, key: Key, due: int) -> None:
         """Make `key` due at `due` (milliseconds since 1970), instead of any earlier setting."""
-        self.set_all((key,), due)
+        if self._due.get(key) != due:
+            self.set_all((key,), due)
 
     def set_all(self, keys: Sequence[Key], due: int) -> None:
         """Make each of several different keys due at `due`, instead of any earlier setting."""
@@ -58,11 +63,14 @@ class Agenda(Generic[Key]):
             if keys:
                 return due
             del self._at[heappop(self._times)]
+            self._look_ahead()
         return None
 
     def pop_due(self, now: int) -> list[Key]:
         """Remove and return the keys due at `now` or before, earliest first."""
         popped: list[Key] = []
+        if self.horizon > now:
+            return popped
         while self._times and self._times[0] <= now:
             due = heappop(self._times)
             keys = self._at.pop(due)
@@ -72,6 +80,7 @@ class Agenda(Generic[Key]):
                 if self._due.get(key) == due:
                     del self._due[key]
                     popped.append(key)
+        self._look_ahead()
         return popped
 
     def _enter(self, keys: Sequence[Key], due: int) -> None:
@@ -79,6 +88,7 @@ class Agenda(Generic[Key]):
         if there is None:
             self._at[due] = list(keys)
             heappush(self._times, due)
+            self._look_ahead()
         else:
             there.extend(keys)
         self._entries += len(keys)
@@ -89,4 +99,8 @@ class Agenda(Generic[Key]):
             self._at.setdefault(due, []).append(key)
         self._times = list(self._at)
         heapify(self._times)
+        self._look_ahead()
         self._entries = len(self._due)
+
+    def _look_ahead(self) -> None:
+        self.horizon = self._times[0] if self._times else inf

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from servicebus_emulator.engine.sessions import SessionHold
 
@@ -39,6 +39,11 @@ class Happened:
     lost: tuple[SessionHold, ...]
 
 
+# Most turns find one of these: receiving and settling tell nobody anything.
+_NO_QUEUES: Final[frozenset[Timed]] = frozenset()
+_NOTHING: Final = Happened(changed=_NO_QUEUES, gone=frozenset(), lost=())
+
+
 class Effects:
     """Collects effects until they are taken; calls `on_first` when the first one is noted."""
 
@@ -65,6 +70,8 @@ class Effects:
 
     def take_retimed(self) -> frozenset[Timed]:
         """Return what was touched in any way since the last call, and forget it."""
+        if len(self._retimed) == 0:
+            return _NO_QUEUES
         retimed = frozenset(self._retimed)
         self._retimed.clear()
         return retimed
@@ -81,6 +88,8 @@ class Effects:
 
     def take(self) -> Happened:
         """Return what happened and forget it."""
+        if self._quiet:
+            return _NOTHING
         happened = Happened(changed=frozenset(self._changed), gone=frozenset(self._gone), lost=tuple(self._lost))
         self._changed.clear()
         self._gone.clear()

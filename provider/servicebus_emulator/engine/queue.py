@@ -49,6 +49,7 @@ class MessageQueue(Stock):
         self._sessions = SessionTable()
         self._locked: dict[bytes, Message] = {}
         self._lock_expiry: Agenda[bytes] = Agenda()
+        self._told_due: int | None = None
 
     def peek(self, number: int, *, limit: int, session_id: str | None = None) -> list[Message]:
         """Return up to `limit` messages from sequence number `number` on, in whatever state, changing nothing."""
@@ -250,15 +251,26 @@ class MessageQueue(Stock):
     # What happens by itself
 
     def next_due(self) -> int | None:
-        """Return when the queue next needs :meth:`advance` (milliseconds since 1970), or None."""
-        return shortest(
-            self._schedule.next_due(), self._lock_expiry.next_due(), self._expiry.next_due(), self._sessions.next_due()
-        )
+        """Return when the queue next needs :meth:`advance` (milliseconds since 1970), or None.
+
+        Who asks is told by the effects when that may be sooner. When it is later, as each settlement makes it, nobody
+        is: to look after a queue once too often costs less than to be told each time.
+        """
+        self._told_due = self._next_due()
+        return self._told_due
 
     def advance(self) -> None:
         """Do all that has fallen due: activate, unlock, expire."""
         now = self._context.clock.now()
-        due = self.next_due()
+        if (
+            now < self._lock_expiry.horizon
+            and now < self._expiry.horizon
+            and now < self._schedule.horizon
+            and now < self._sessions.horizon
+        ):
+            # As almost always: to find out when exactly something is due takes longer.
+            return
+        due = self._next_due()
         if due is None or due > now:
             return
         activated = self._schedule.activate(now)
@@ -281,6 +293,11 @@ class MessageQueue(Stock):
 
     # Steps
 
+    def _next_due(self) -> int | None:
+        return shortest(
+            self._schedule.next_due(), self._lock_expiry.next_due(), self._expiry.next_due(), self._sessions.next_due()
+        )
+
     def _pop_of(self, hold: SessionHold) -> int | None:
         return self._lines_of_sessions().pop(hold.session_id)
 
@@ -299,12 +316,13 @@ class MessageQueue(Stock):
         tokens = [random[start : start + _TOKEN_BYTES] for start in range(0, len(random), _TOKEN_BYTES)]
         for token, message in zip(tokens, messages, strict=True):
             message.lock = Lock(token, until, session_id)
-        self._locked.update(zip(tokens, messages, strict=True))
+            self._locked[token] = message
         if hold is None:
             self._lock_expiry.set_all(tokens, until)
         else:
             hold.tokens.update(tokens)
-        self._context.effects.retimed(self)
+        if self._told_due is None or until < self._told_due:
+            self._context.effects.retimed(self)
 
     def _holding(self, token: bytes) -> tuple[Message, Lock]:
         message = self._locked.get(token)
@@ -319,7 +337,6 @@ class MessageQueue(Stock):
         self._lock_expiry.discard(token)
         if lock.session_id is not None:
             self._sessions.held(lock.session_id).tokens.discard(token)
-        self._context.effects.retimed(self)
         return message
 
     def _give_back(self, message: Message, *, counted: bool) -> None:

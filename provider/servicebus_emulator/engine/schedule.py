@@ -37,6 +37,11 @@ class Schedule:
         """Return when the next message becomes active."""
         return self._agenda.next_due()
 
+    @property
+    def horizon(self) -> float:
+        """No message becomes active before this."""
+        return self._agenda.horizon
+
     def add(self, content: Content, *, due: int) -> int:
         """Store a message until `due` (milliseconds since 1970); return its number."""
         message = Message(

@@ -78,6 +78,11 @@ class SessionTable:
         """Return when the next hold expires."""
         return self._expiry.next_due()
 
+    @property
+    def horizon(self) -> float:
+        """No hold expires before this."""
+        return self._expiry.horizon
+
     def expired(self, now: int) -> list[SessionHold]:
         """Return the holds that expired; each is still to be dropped."""
         return [self._holds[session_id] for session_id in self._expiry.pop_due(now)]

@@ -42,4 +42,8 @@ def milliseconds(span: TimeSpan) -> int | None:
 
 def shortest(*durations: int | None) -> int | None:
     """Return the shortest duration, where None is for ever."""
-    return min([each for each in durations if each is not None], default=None)
+    least = None
+    for each in durations:
+        if each is not None and (least is None or each < least):
+            least = each
+    return least

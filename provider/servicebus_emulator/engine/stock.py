@@ -246,7 +246,6 @@ class Stock(ABC):
         self._shelf.remove(message)
         self._expiry.discard(message.number)
         self._context.journal.remove(message)
-        self._context.effects.retimed(self)
 
     def _replace_content(self, message: Message, content: Content) -> None:
         self._shelf.replace_content(message, content)
