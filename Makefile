@@ -28,12 +28,12 @@ demo: setup
 demo-stop: setup
 	@.ci/within python -m tests.system.demo --stop
 
-# Four at a time on two cores: most tests wait for links to open, locks to end and time to pass.
+# Six at a time on two cores: most tests wait for links to open, locks to end and time to pass.
 test: setup
-	@.ci/within pytest --numprocesses 4 --dist loadfile -m "not slow" $(ARGS)
+	@.ci/within pytest --numprocesses 6 --dist loadfile -m "not slow" $(ARGS)
 
 test-all: setup
-	@.ci/within pytest --numprocesses 4 --dist loadfile $(ARGS)
+	@.ci/within pytest --numprocesses 6 --dist loadfile $(ARGS)
 
 bench: setup
 	@.ci/within python -m tests.benchmarks $(GROUP)

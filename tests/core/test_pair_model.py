@@ -277,6 +277,7 @@ STEPS: st.SearchStrategy[Step] = st.one_of(
 
 
 # The same examples at every run; more of them, and others, by hand.
+@pytest.mark.slow
 @settings(
     deadline=None,
     suppress_health_check=list(HealthCheck),

@@ -126,6 +126,7 @@ def another_process(both: Hosted, store: InMemoryHealthStore | None = None) -> N
     return NamespacePair(endpoint(both.primary), endpoint(both.secondary), OPTIONS, store=store)
 
 
+@pytest.mark.slow
 async def test_sessions_outages_and_drains_interleaved_leave_no_inversion_within_a_session() -> None:
     """Three senders of their own sessions, an outage every second, two syphons in the race for every queue."""
     random = Random(4)  # noqa: S311 - a plan that can be repeated

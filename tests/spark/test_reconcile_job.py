@@ -16,6 +16,7 @@ from tests.spark.conftest import Pair
 TOPIC, SUBSCRIPTION = "delays", "delays/Subscriptions/all"
 
 
+@pytest.mark.slow
 async def test_planted_losses_duplicates_and_strays_are_found(
     spark: SparkSession, pair: Pair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
