@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, Final, Protocol, cast
+from typing import Any, ClassVar, Final, Protocol, cast
 
 from cproton import ffi, lib
 from proton import Collector, Connection, DataException, Endpoint, Link, Session, Transport
@@ -125,7 +125,6 @@ class AmqpConnection(asyncio.Protocol):
         self._transport.bind(self._connection)
         self._raw_transport = self._transport._impl  # noqa: SLF001 - the only door to what Proton wraps
         self._raw_collector = self._collector._impl  # noqa: SLF001
-        self._handlers = self._by_event_type()
 
     # asyncio's side
 
@@ -168,7 +167,11 @@ class AmqpConnection(asyncio.Protocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Let go of everything the client held."""
+        """Let go of everything the client held.
+
+        Nothing that is left behind refers to itself: Proton's buffers go with the last reference, not when Python
+        next looks for garbage, which it seldom does.
+        """
         self.closed = True
         if exc is not None:
             _log.debug("connection lost: %s", exc)
@@ -177,6 +180,7 @@ class AmqpConnection(asyncio.Protocol):
         self._watch.stop()
         if self._wire is not None:
             self._wire.stop()
+            self._wire = None
         self.claims.forget_all()
         ends, self._ends = self._ends, {}
         for end in ends.values():
@@ -328,20 +332,6 @@ class AmqpConnection(asyncio.Protocol):
 
     # Proton's side
 
-    def _by_event_type(self) -> dict[int, Callable[[Any], None]]:
-        return {
-            lib.PN_DELIVERY: self._on_delivery,
-            lib.PN_LINK_FLOW: self._on_flow,
-            lib.PN_CONNECTION_REMOTE_OPEN: self._on_connection_open,
-            lib.PN_SESSION_REMOTE_OPEN: self._on_session_open,
-            lib.PN_LINK_REMOTE_OPEN: self._on_link_open,
-            lib.PN_LINK_REMOTE_CLOSE: self._on_link_close,
-            lib.PN_LINK_REMOTE_DETACH: self._on_link_close,
-            lib.PN_SESSION_REMOTE_CLOSE: self._on_session_close,
-            lib.PN_CONNECTION_REMOTE_CLOSE: self._on_connection_close,
-            lib.PN_TRANSPORT_ERROR: self._on_transport_error,
-        }
-
     def _handle_events(self) -> None:
         try:
             self._handle_each()
@@ -351,12 +341,12 @@ class AmqpConnection(asyncio.Protocol):
             self.close_with(FrameUnreadable(f"a frame cannot be read: {type(error).__name__}"))
 
     def _handle_each(self) -> None:
-        collector, handlers = self._raw_collector, self._handlers
+        collector, handlers = self._raw_collector, self._HANDLERS
         event = lib.pn_collector_peek(collector)
         while event != ffi.NULL and not self.closed:
             handler = handlers.get(lib.pn_event_type(event))
             if handler is not None:
-                handler(event)
+                handler(self, event)
             lib.pn_collector_pop(collector)
             event = lib.pn_collector_peek(collector)
 
@@ -446,3 +436,16 @@ class AmqpConnection(asyncio.Protocol):
         self._tick()
         self._handle_events()
         self.flush()
+
+    _HANDLERS: ClassVar[dict[int, Callable[[AmqpConnection, Any], None]]] = {
+        lib.PN_DELIVERY: _on_delivery,
+        lib.PN_LINK_FLOW: _on_flow,
+        lib.PN_CONNECTION_REMOTE_OPEN: _on_connection_open,
+        lib.PN_SESSION_REMOTE_OPEN: _on_session_open,
+        lib.PN_LINK_REMOTE_OPEN: _on_link_open,
+        lib.PN_LINK_REMOTE_CLOSE: _on_link_close,
+        lib.PN_LINK_REMOTE_DETACH: _on_link_close,
+        lib.PN_SESSION_REMOTE_CLOSE: _on_session_close,
+        lib.PN_CONNECTION_REMOTE_CLOSE: _on_connection_close,
+        lib.PN_TRANSPORT_ERROR: _on_transport_error,
+    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from typing import TYPE_CHECKING, Final, Protocol
+from weakref import proxy
 
 from servicebus_emulator.amqp import proton
 from servicebus_emulator.amqp.address import CBS, Address
@@ -85,7 +86,8 @@ class ConnectionWatch:
 
     def __init__(self, watched: Watched, *, patience: Patience) -> None:
         self.signs: set[int] = set()
-        self._watched = watched
+        # Weakly: what is over goes at once, rather than when Python next looks for cycles.
+        self._watched: Watched = proxy(watched)
         self._patience = patience
         self._loop = asyncio.get_running_loop()
         self._links: dict[int, _LinkLife] = {}
