@@ -37,7 +37,7 @@ async def hosted() -> AsyncIterator[HostedNamespace]:
 
 
 def connections() -> int:
-    return sum(isinstance(each, AmqpConnection) for each in gc.get_objects())
+    return sum(type(each) is AmqpConnection for each in gc.get_objects())
 
 
 async def all_are_gone() -> bool:

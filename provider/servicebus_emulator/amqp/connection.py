@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, ClassVar, Final, Protocol, cast
+from typing import Any, ClassVar, Final, cast
 
 from cproton import ffi, lib
 from proton import Collector, Connection, DataException, Endpoint, Link, Session, Transport
@@ -18,6 +18,7 @@ from proton import Collector, Connection, DataException, Endpoint, Link, Session
 from servicebus_emulator.amqp import proton
 from servicebus_emulator.amqp.broker import Broker
 from servicebus_emulator.amqp.claims import Claims
+from servicebus_emulator.amqp.ends import CHANNEL_MAX, AnsweringEnd, Ends, LinkEnd
 from servicebus_emulator.amqp.patience import Patience
 from servicebus_emulator.amqp.request_order import RequestOrder
 from servicebus_emulator.amqp.watch import ConnectionWatch
@@ -25,11 +26,10 @@ from servicebus_emulator.amqp.wire import Wire
 from servicebus_emulator.engine.errors import BrokerError
 from servicebus_emulator.faults import Pace
 
-__all__ = ["AmqpConnection", "AnsweringEnd", "LinkEnd"]
+__all__ = ["AmqpConnection"]
 
 # As the service says in its Open and Begin frames.
 _MAX_FRAME_SIZE: Final = 64 * 1024
-_CHANNEL_MAX: Final = 4999
 _SESSION_WINDOW: Final = 5000
 # A connection that was frozen has this long to be heard again before it counts as silent.
 _AFTER_A_FREEZE: Final = 5.0
@@ -44,41 +44,6 @@ class FrameUnreadable(BrokerError):  # noqa: N818 - a refusal is named for what 
     """A frame holds what cannot be decoded."""
 
     condition = "amqp:decode-error"
-
-
-class LinkEnd(Protocol):
-    """This side of a link."""
-
-    def opened(self) -> None:
-        """Note that the link is attached on both sides."""
-        ...
-
-    def delivered(self, delivery: proton.Handle) -> None:
-        """Note that a delivery arrived, or that the peer changed one."""
-        ...
-
-    def flowed(self) -> None:
-        """Note that the peer's credit changed."""
-        ...
-
-    def closed(self) -> None:
-        """Note that the link is gone."""
-        ...
-
-
-class AnsweringEnd(LinkEnd, Protocol):
-    """This side of a link on which the client receives answers of a node.
-
-    :ivar node: the node that answers.
-    :ivar address: what requests name as the place to answer to.
-    """
-
-    node: str
-    address: str | None
-
-    def send(self, data: bytes) -> None:
-        """Send an encoded answer."""
-        ...
 
 
 class AmqpConnection(asyncio.Protocol):
@@ -107,8 +72,7 @@ class AmqpConnection(asyncio.Protocol):
         self.answer_ends: list[AnsweringEnd] = []
         self.claims = Claims(self, namespace=broker.namespace, guard=broker.guard)
         self._attach = attach
-        self._ends: dict[int, LinkEnd] = {}
-        self._sessions: dict[int, int] = {}
+        self._ends = Ends()
         self._wire: Wire | None = None
         self._watch = ConnectionWatch(self, patience=patience)
         self._heartbeat: asyncio.TimerHandle | None = None
@@ -118,7 +82,7 @@ class AmqpConnection(asyncio.Protocol):
         self._connection.collect(self._collector)
         self._transport = Transport(Transport.SERVER)
         self._transport.max_frame_size = _MAX_FRAME_SIZE
-        self._transport.channel_max = _CHANNEL_MAX
+        self._transport.channel_max = CHANNEL_MAX
         self._transport.idle_timeout = 0 if patience.silence_seconds is None else patience.silence_seconds
         sasl = self._transport.sasl()
         sasl.allowed_mechs("ANONYMOUS")
@@ -172,20 +136,30 @@ class AmqpConnection(asyncio.Protocol):
         Nothing that is left behind refers to itself: Proton's buffers go with the last reference, not when Python
         next looks for garbage, which it seldom does.
         """
-        self.closed = True
         if exc is not None:
             _log.debug("connection lost: %s", exc)
-        if self._heartbeat is not None:
-            self._heartbeat.cancel()
-        self._watch.stop()
+        self._leave()
         if self._wire is not None:
             self._wire.stop()
             self._wire = None
-        self.claims.forget_all()
-        ends, self._ends = self._ends, {}
-        for end in ends.values():
-            end.closed()
+        # Before anything of it is freed: a client can have Proton's transport point to sessions of which it is not
+        # told when they go.
+        self._transport.unbind()
         self.broker.left(self)
+
+    def _leave(self) -> None:
+        """Serve the client no longer, from now on: what it says is not read, and what it held is free for others."""
+        self.closed = True
+        self._watch.stop()
+        if self._heartbeat is not None:
+            self._heartbeat.cancel()
+            self._heartbeat = None
+        self._release_all()
+        self.claims.forget_all()
+
+    def _release_all(self) -> None:
+        for key, _ in self._ends.held:
+            self._release(key)
 
     def pause_writing(self) -> None:
         """Stop handing out messages until the client has read what is on its way."""
@@ -198,7 +172,7 @@ class AmqpConnection(asyncio.Protocol):
             if self._wire.frozen:
                 return
         self.congested = False
-        for end in tuple(self._ends.values()):
+        for _, end in self._ends.held:
             end.flowed()
 
     # The broker's side
@@ -241,8 +215,11 @@ class AmqpConnection(asyncio.Protocol):
 
     def close(self) -> None:
         """Close in good order, if the client lets us."""
+        if self.closed:
+            return
         self._connection.close()
         self.flush()
+        self._leave()
         if self._wire is not None:
             self._wire.close()
 
@@ -294,7 +271,7 @@ class AmqpConnection(asyncio.Protocol):
 
     def detach(self, link: Link, *, error: BrokerError) -> None:
         """End a link with an error."""
-        self._end_link(proton.identity(link._impl))  # noqa: SLF001
+        self._release(proton.identity(link._impl))  # noqa: SLF001
         link.condition = proton.condition_of(error)
         link.close()
         self.broker.mark_dirty(self)
@@ -315,7 +292,7 @@ class AmqpConnection(asyncio.Protocol):
 
     def refuse_attach(self, link: Link, *, error: BrokerError) -> None:
         """Answer an attach with a refusal: source and target null, then a detach that says why."""
-        self._end_link(proton.identity(link._impl))  # noqa: SLF001
+        self._release(proton.identity(link._impl))  # noqa: SLF001
         link.source.type = link.source.UNSPECIFIED
         link.target.type = link.target.UNSPECIFIED
         link.open()
@@ -326,8 +303,7 @@ class AmqpConnection(asyncio.Protocol):
     def hold_attach(self, link: Link, end: LinkEnd) -> None:
         """Keep an attach open that is answered later."""
         handle = link._impl  # noqa: SLF001
-        self._ends[proton.identity(handle)] = end
-        self._sessions[proton.identity(handle)] = proton.identity(lib.pn_link_session(handle))
+        self._ends.hold(proton.identity(handle), end)
         self._watch.link_began(proton.identity(handle), link)
 
     # Proton's side
@@ -335,6 +311,9 @@ class AmqpConnection(asyncio.Protocol):
     def _handle_events(self) -> None:
         try:
             self._handle_each()
+        except BrokerError as error:
+            _log.info("namespace %s: a connection is closed: %s", self.broker.namespace.name, error)
+            self.close_with(error)
         except _UNREADABLE as error:
             # What Proton hands on it has not always decoded: names that are no UTF-8, maps without end.
             _log.info("namespace %s: a frame cannot be read: %s", self.broker.namespace.name, type(error).__name__)
@@ -373,11 +352,14 @@ class AmqpConnection(asyncio.Protocol):
 
     def _on_session_open(self, event: Any) -> None:
         session = lib.pn_event_session(event)
+        self._ends.begin_session(proton.identity(session))
         lib.pn_session_set_incoming_capacity(session, _SESSION_WINDOW * _MAX_FRAME_SIZE)
         lib.pn_session_open(session)
 
     def _on_link_open(self, event: Any) -> None:
-        link = Link.wrap(lib.pn_event_link(event))  # type: ignore[no-untyped-call]
+        handle = lib.pn_event_link(event)
+        self._ends.begin_link(proton.identity(handle), session=proton.identity(lib.pn_link_session(handle)))
+        link = Link.wrap(handle)  # type: ignore[no-untyped-call]
         try:
             end = self._attach(self, link)
         except BrokerError as error:
@@ -389,7 +371,10 @@ class AmqpConnection(asyncio.Protocol):
 
     def _on_link_close(self, event: Any) -> None:
         handle = lib.pn_event_link(event)
-        self._end_link(proton.identity(handle))
+        key = proton.identity(handle)
+        if not self._ends.end_link(key):
+            return
+        self._release(key)
         link = Link.wrap(handle)  # type: ignore[no-untyped-call]
         link.close()
         # Freed after the answers that are under way, which may still point to its deliveries.
@@ -397,15 +382,17 @@ class AmqpConnection(asyncio.Protocol):
 
     def _on_session_close(self, event: Any) -> None:
         session = Session.wrap(lib.pn_event_session(event))  # type: ignore[no-untyped-call]
-        mine = proton.identity(session._impl)  # noqa: SLF001
-        for key in [key for key, owner in self._sessions.items() if owner == mine]:
-            self._end_link(key)
+        links = self._ends.end_session(proton.identity(session._impl))  # noqa: SLF001
+        if links is None:
+            return
+        for key in links:
+            self._ends.end_link(key)
+            self._release(key)
         session.close()
         self.broker.answer(self, session.free)
 
     def _on_connection_close(self, event: Any) -> None:  # noqa: ARG002 - there is but one connection
-        for key in tuple(self._ends):
-            self._end_link(key)
+        self._release_all()
         self._connection.close()
 
     def _on_transport_error(self, event: Any) -> None:  # noqa: ARG002 - there is but one transport
@@ -414,11 +401,10 @@ class AmqpConnection(asyncio.Protocol):
         # Not a warning: the Python client ends each connection by detaching a link of a session it has ended.
         _log.debug("namespace %s: connection dropped: %s", self.broker.namespace.name, reason)
 
-    def _end_link(self, key: int) -> None:
-        self._sessions.pop(key, None)
+    def _release(self, key: int) -> None:
         self.claims.forget(key)
         self._watch.link_ended(key)
-        end = self._ends.pop(key, None)
+        end = self._ends.release(key)
         if end is not None:
             end.closed()
 

@@ -8,13 +8,15 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from servicebus_emulator.amqp import proton
-from servicebus_emulator.amqp.amending import amend
+from servicebus_emulator.amqp.amending import amend, named
+from servicebus_emulator.amqp.encoding import NULL, MalformedValueError, decode_text
 from servicebus_emulator.amqp.outgoing import encode_delivery
 from servicebus_emulator.amqp.spoiling import spoil, spoil_receive
 from servicebus_emulator.engine.admission import link_obstacle
 from servicebus_emulator.engine.errors import (
     BrokerError,
     EntityNotFound,
+    InvalidArgument,
     MessageLockLost,
     SessionLockLost,
 )
@@ -199,9 +201,10 @@ class Outlet:
         elif state == proton.MODIFIED:
             return self._modify(delivery, token=token)
         elif state == proton.REJECTED:
-            info = proton.why_rejected(delivery)
-            amend(self.queue, token, items=proton.changed_properties(delivery), but=(_REASON, _DESCRIPTION))
-            self.queue.dead_letter(token, reason=_text(info.get(_REASON)), description=_text(info.get(_DESCRIPTION)))
+            wanted = _properties_of(delivery)
+            reason, description = (_text(wanted.pop(name, NULL)) for name in (_REASON, _DESCRIPTION))
+            amend(self.queue, token, wanted=wanted)
+            self.queue.dead_letter(token, reason=reason, description=description)
         else:
             # Released, or settled without any state: given back as if never delivered.
             self.queue.release(token)
@@ -209,7 +212,7 @@ class Outlet:
 
     def _modify(self, delivery: proton.Handle, *, token: bytes) -> partial[None]:
         failed, undeliverable = proton.how_modified(delivery)
-        amend(self.queue, token, items=proton.changed_properties(delivery))
+        amend(self.queue, token, wanted=_properties_of(delivery))
         if undeliverable:
             self.queue.defer(token)
         else:
@@ -218,5 +221,23 @@ class Outlet:
         return partial(proton.settle_modified, delivery, failed=failed, undeliverable=undeliverable)
 
 
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
+def _properties_of(delivery: proton.Handle) -> dict[str, bytes]:
+    """Return the properties that the client changes with its settlement, encoded.
+
+    :raises InvalidArgument: when they are no map, or a name is not UTF-8.
+    """
+    try:
+        return named(proton.changed_properties(delivery))
+    except MalformedValueError as error:
+        raise InvalidArgument(f"the properties to modify cannot be read: {error}") from error
+
+
+def _text(value: bytes) -> str | None:
+    """Return an encoded text; None for any other type.
+
+    :raises InvalidArgument: when it is not UTF-8.
+    """
+    try:
+        return decode_text(value)
+    except MalformedValueError as error:
+        raise InvalidArgument(f"a reason for dead-lettering cannot be read: {error}") from error

@@ -42,7 +42,6 @@ __all__ = [
     "settle",
     "settle_modified",
     "settled_by_peer",
-    "why_rejected",
 ]
 
 Handle: TypeAlias = Any
@@ -184,13 +183,6 @@ def settle_modified(delivery: Handle, *, failed: bool, undeliverable: bool) -> N
     wrapped.local.undeliverable = undeliverable
     wrapped.update(Delivery.MODIFIED)
     wrapped.settle()
-
-
-def why_rejected(delivery: Handle) -> dict[str, object]:
-    """Return the information that the peer gave with its rejection of a delivery."""
-    condition = _wrap(delivery).remote.condition
-    info = None if condition is None else condition.info
-    return {str(key): value for key, value in info.items()} if isinstance(info, dict) else {}
 
 
 def delivery_tag(delivery: Handle) -> bytes:
