@@ -352,13 +352,16 @@ class AmqpConnection(asyncio.Protocol):
 
     def _on_session_open(self, event: Any) -> None:
         session = lib.pn_event_session(event)
-        self._ends.begin_session(proton.identity(session))
+        untouched = bool(lib.pn_session_state(session) & Endpoint.LOCAL_UNINIT)
+        self._ends.begin_session(proton.identity(session), untouched=untouched)
         lib.pn_session_set_incoming_capacity(session, _SESSION_WINDOW * _MAX_FRAME_SIZE)
         lib.pn_session_open(session)
 
     def _on_link_open(self, event: Any) -> None:
         handle = lib.pn_event_link(event)
-        self._ends.begin_link(proton.identity(handle), session=proton.identity(lib.pn_link_session(handle)))
+        session = proton.identity(lib.pn_link_session(handle))
+        untouched = bool(lib.pn_link_state(handle) & Endpoint.LOCAL_UNINIT)
+        self._ends.begin_link(proton.identity(handle), session=session, untouched=untouched)
         link = Link.wrap(handle)  # type: ignore[no-untyped-call]
         try:
             end = self._attach(self, link)

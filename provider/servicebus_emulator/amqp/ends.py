@@ -65,13 +65,14 @@ class Ends:
         self._session_of: dict[int, int] = {}
         self._ends: dict[int, LinkEnd] = {}
 
-    def begin_session(self, session: int) -> None:
+    def begin_session(self, session: int, *, untouched: bool) -> None:
         """Note a session that the client began.
 
+        :param untouched: whether it was not yet opened or closed from here: otherwise it is one that there was before.
         :raises OperationNotAllowed: when the client answers to a session, of which none was begun from here.
         :raises QuotaExceeded: when it has too many.
         """
-        if session in self._links_of:
+        if not untouched or session in self._links_of:
             raise OperationNotAllowed("a begin names a remote channel; allowed: none, as only clients begin sessions")
         if len(self._links_of) > CHANNEL_MAX:
             raise QuotaExceeded(f"the connection has {CHANNEL_MAX + 1} sessions, as many as may be; end one first")
@@ -81,14 +82,15 @@ class Ends:
         """Forget a session; return the links in it, which are to be ended too; None = it is not known."""
         return self._links_of.pop(session, None)
 
-    def begin_link(self, link: int, *, session: int) -> None:
+    def begin_link(self, link: int, *, session: int, untouched: bool) -> None:
         """Note a link that the client attached.
 
+        :param untouched: whether it was not yet opened or closed from here.
         :raises OperationNotAllowed: when its session is over, or it is attached already.
         :raises QuotaExceeded: when there are too many.
         """
         there = self._links_of.get(session)
-        if there is None or link in self._session_of:
+        if there is None or not untouched or link in self._session_of:
             raise OperationNotAllowed("a link is attached twice, or in a session that has ended")
         if len(there) > _HANDLE_MAX or len(self._session_of) >= _MOST_LINKS:
             raise QuotaExceeded(
