@@ -34,6 +34,13 @@ BODIES = (
     b"\x00Ss" + listed(text("i")) + b"\x00Su\xa0\x01x",
     bytes(30_000),
 )
+NEXT_SESSION = [
+    b"\xd1" + (4 + len(item)).to_bytes(4, "big") + (2).to_bytes(4, "big") + item
+    for item in (
+        text("com.microsoft:session-filter", symbol=True) + NULL,
+        text("com.microsoft:timeout", symbol=True) + number(50),
+    )
+]
 CHANNELS = (0, 1, 2, 3, 4999)
 HANDLES = (0, 1, 2, 3, 200)
 
@@ -48,8 +55,10 @@ def again_under(channel: int, *, remote: int) -> bytes:
     return frame(b"\x00S\x11" + listed(answered, number(0), number(5000), number(5000)), channel=channel)
 
 
-def attach(path: str, *, name: str, handle: int, receiver: bool, channel: int = 0, more: bytes = NULL) -> bytes:
-    terminus = (b"\x00S\x28" if receiver else b"\x00S\x29") + listed(text(path))
+def attach(
+    path: str, *, name: str, handle: int, receiver: bool, channel: int = 0, filters: bytes = NULL, more: bytes = NULL
+) -> bytes:
+    terminus = (b"\x00S\x28" if receiver else b"\x00S\x29") + listed(text(path), *[NULL] * 6, filters)
     source, target = (terminus, NULL) if receiver else (NULL, terminus)
     fields = [text(name), number(handle), flag(receiver), NULL, NULL, source, target, NULL, NULL, number(0)]
     return frame(b"\x00S\x12" + listed(*fields, NULL, NULL, NULL, more), channel=channel)
@@ -117,10 +126,10 @@ class _Speaker:
         self.handles.setdefault(channel, set()).add(handle)
         self.names += 1
         name = self.random.choice(("a", "b", str(self.names)))
-        more = self.random.choice((NULL, NULL, NULL, ODD_MAP))
+        more, filters = (self.random.choice((NULL, NULL, NULL, ODD_MAP, *NEXT_SESSION)) for _ in range(2))
         receiver = self.random.random() < 0.55
         path = self.random.choice(PATHS)
-        return attach(path, name=name, handle=handle, receiver=receiver, channel=channel, more=more)
+        return attach(path, name=name, handle=handle, receiver=receiver, channel=channel, filters=filters, more=more)
 
     def flow(self) -> bytes:
         channel, credit = self.channel(), self.random.choice((0, 1, 10, 1000, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF))
