@@ -12,7 +12,7 @@ from servicebus_emulator.amqp.attach import attach
 from servicebus_emulator.amqp.connection import AmqpConnection
 from servicebus_emulator.amqp.first_request import FirstRequest
 from servicebus_emulator.amqp.greeting import Greeting, Speech
-from servicebus_emulator.amqp.websocket import WebSocketConnection
+from servicebus_emulator.amqp.websocket import MOST_OF_A_REQUEST, WebSocketConnection
 
 if TYPE_CHECKING:
     from servicebus_emulator.amqp.broker import Broker
@@ -47,7 +47,7 @@ def entrance(
 
     hosts: dict[Speech, Callable[[], asyncio.Protocol]] = {
         Speech.AMQP: amqp,
-        Speech.WEBSOCKET: lambda: FirstRequest(websocket, seconds=seconds, counts=counts),
+        Speech.WEBSOCKET: lambda: FirstRequest(websocket, seconds=seconds, counts=counts, most=MOST_OF_A_REQUEST),
         Speech.HTTP: http,
     }
     return Door(

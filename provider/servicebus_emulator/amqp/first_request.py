@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["FirstRequest"]
 
 _ENDS: Final = (b"\r\n\r\n", b"\n\n")
-# As much as aiohttp is ready to read of a head; what is longer, it refuses.
 _MOST_OF_A_HEAD: Final = 64 * 1024
 
 _log = logging.getLogger(__name__)
@@ -30,12 +29,21 @@ class FirstRequest(asyncio.Protocol):
     :param make: makes the protocol that answers requests.
     :param seconds: how long the client may take.
     :param counts: what became of clients.
+    :param most: how many bytes a head may have; who answers is to refuse one that is longer.
     """
 
-    def __init__(self, make: Callable[[], asyncio.Protocol], *, seconds: float, counts: ArrivalCounts) -> None:
+    def __init__(
+        self,
+        make: Callable[[], asyncio.Protocol],
+        *,
+        seconds: float,
+        counts: ArrivalCounts,
+        most: int = _MOST_OF_A_HEAD,
+    ) -> None:
         self._make = make
         self._seconds = seconds
         self._counts = counts
+        self._most = most
         self._head = b""
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -51,7 +59,7 @@ class FirstRequest(asyncio.Protocol):
         if transport is None:
             return
         self._head += data
-        ended = any(end in self._head for end in _ENDS) or len(self._head) > _MOST_OF_A_HEAD
+        ended = any(end in self._head for end in _ENDS) or len(self._head) > self._most
         if not ended and speech_of(self._head) is not Speech.RUBBISH:
             return
         self._stop()

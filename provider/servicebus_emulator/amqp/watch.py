@@ -68,6 +68,7 @@ class _LinkLife:
         self.credit = 0
         text = (link.remote_source if link.is_sender else link.remote_target).address
         # Links to $cbs carry a request per half hour or so; they are neither idle nor what a connection is for.
+        # The service's documents speak of links to entities only, and do not say whether it detaches these as well.
         self.entity = Address.parse("" if text is None else text).path.casefold() != CBS
 
     def spent_credit(self) -> bool:
