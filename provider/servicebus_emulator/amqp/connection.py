@@ -194,6 +194,8 @@ class AmqpConnection(asyncio.Protocol):
             lib.pn_transport_pop(transport, size)
             pending = lib.pn_transport_pending(transport)
         if pending < 0:
+            # Nothing more can be said: it is closed, or what the client said is no AMQP.
+            self._leave()
             wire.close()
         elif self.congested:
             wire.hear_if_heard()

@@ -19,6 +19,8 @@ __all__ = ["FirstRequest"]
 
 _ENDS: Final = (b"\r\n\r\n", b"\n\n")
 _MOST_OF_A_HEAD: Final = 64 * 1024
+# What is said is for who answers requests to refuse.
+_NO_REQUEST: Final = frozenset({Speech.AMQP, Speech.RUBBISH})
 
 _log = logging.getLogger(__name__)
 
@@ -60,7 +62,7 @@ class FirstRequest(asyncio.Protocol):
             return
         self._head += data
         ended = any(end in self._head for end in _ENDS) or len(self._head) > self._most
-        if not ended and speech_of(self._head) is not Speech.RUBBISH:
+        if not ended and speech_of(self._head) not in _NO_REQUEST:
             return
         self._stop()
         protocol = self._make()
