@@ -120,7 +120,7 @@ class MadeCertificate:
         return self._context
 
     def close(self) -> None:
-        """Remove the temporary folder."""
+        """Remove the temporary folder, which outlives a process that is killed: clients may still read the file."""
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
             self._temporary = None

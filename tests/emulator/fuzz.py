@@ -23,6 +23,7 @@ from azure.servicebus.aio import ServiceBusClient
 
 from servicebus_emulator.hosting import connection_string
 from tests.emulator.hostility import Case, Words, amqp_cases, frames_of, http_cases, many_properties
+from tests.emulator.talkative import conversation
 
 MEGABYTE = 1024 * 1024
 CONFIG = """
@@ -242,6 +243,7 @@ async def attack(
     many_properties(Random(seed))  # noqa: S311 - made once, before anybody's time is taken
     kinds: list[tuple[str, Case, int]] = [
         *((name, case, attacked.amqp) for name, case in amqp_cases(recorded).items()),
+        ("conversations", conversation, attacked.amqp),
         *((name, case, attacked.admin) for name, case in http_cases().items()),
         *((f"{name}, on the other port", case, attacked.amqp) for name, case in http_cases().items()),
     ]

@@ -101,10 +101,12 @@ async def test_a_client_may_say_all_of_its_opening_at_once(hosted: HostedNamespa
         assert answered.startswith(hostility.SASL_HEADER)
 
 
-async def test_an_expectation_of_odd_bytes_is_refused_and_the_usual_one_met(hosted: HostedNamespace):
+@pytest.mark.parametrize("path", [b"/q", b"/$faults"])
+async def test_an_expectation_of_odd_bytes_is_refused_and_the_usual_one_met(hosted: HostedNamespace, path: bytes):
+    method = b"POST " if path == b"/$faults" else b"PUT "
     for expected, status in ((b"100-cont\xee\xda", b"417"), (b"100-Continue", b"100")):
         reader, writer = await asyncio.open_connection(hosted.host, hosted.admin_port)
-        writer.write(b"PUT /q HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nExpect: " + expected + b"\r\n\r\n")
+        writer.write(method + path + b" HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nExpect: " + expected + b"\r\n\r\n")
         assert (await asyncio.wait_for(reader.readline(), 3)).split()[1] == status
         writer.close()
 

@@ -8,6 +8,7 @@ import socket
 import ssl
 import stat
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -334,3 +335,30 @@ def test_a_certificate_that_cannot_be_used_is_refused_with_the_reason(tmp_path: 
     ):
         with pytest.raises(CertificateError, match=r"allowed: two PEM files"):
             GivenCertificate(certificate, key=key)
+
+
+@pytest.mark.parametrize(
+    "half",
+    [
+        b"GET /$namespaceinfo HTTP/1.1\r\nHost: x\r\n",
+        b"GET /$servicebus/websocket HTTP/1.1\r\nUpgrade: websocket\r\n",
+    ],
+)
+@pytest.mark.parametrize("port", ["amqp_port", "admin_port"])
+async def test_a_client_that_sends_half_a_head_is_dropped(hosted: HostedNamespace, half: bytes, port: str):
+    reader, writer = await asyncio.open_connection(hosted.host, getattr(hosted, port))
+    writer.write(half)
+    async with asyncio.timeout(3):
+        with suppress(ConnectionError):
+            assert await reader.read() == b""
+    writer.close()
+
+
+@pytest.mark.parametrize("port", ["amqp_port", "admin_port"])
+async def test_a_head_that_comes_in_pieces_is_answered(hosted: HostedNamespace, port: str):
+    reader, writer = await asyncio.open_connection(hosted.host, getattr(hosted, port))
+    for piece in (b"GET /health HT", b"TP/1.1\r\nHost: x\r", b"\n\r\n"):
+        writer.write(piece)
+        await asyncio.sleep(0.01)
+    assert (await asyncio.wait_for(reader.readline(), 3)).split()[1] == b"200"
+    writer.close()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from servicebus_emulator.admin.expectation import go_on
 from servicebus_emulator.admin.guarding import guarded
 from servicebus_emulator.fault_reading import armed_document, fault_from_json
 from servicebus_emulator.faults import Armed, FaultError
@@ -55,10 +56,10 @@ def add_fault_routes(router: web.UrlDispatcher, *, trouble: Trouble, guard: Guar
             return _refused("id", value=fault_id, allowed="none is set" if known == "" else known, status=404)
         return _listed(cleared)
 
-    router.add_post(_PATH, guarded(post, guard=guard))
-    router.add_get(_PATH, guarded(get, guard=guard))
-    router.add_delete(_PATH, guarded(delete, guard=guard))
-    router.add_delete(_PATH + "/{id}", guarded(delete, guard=guard))
+    router.add_post(_PATH, guarded(post, guard=guard), expect_handler=go_on)
+    router.add_get(_PATH, guarded(get, guard=guard), expect_handler=go_on)
+    router.add_delete(_PATH, guarded(delete, guard=guard), expect_handler=go_on)
+    router.add_delete(_PATH + "/{id}", guarded(delete, guard=guard), expect_handler=go_on)
 
 
 def _listed(armed: Iterable[Armed]) -> web.Response:

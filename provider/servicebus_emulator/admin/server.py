@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
-from aiohttp import HttpVersion11, web
+from aiohttp import web
 
+from servicebus_emulator.admin.expectation import go_on
 from servicebus_emulator.admin.faults import add_fault_routes
 from servicebus_emulator.admin.guarding import Handler, guarded
 from servicebus_emulator.admin.http_log import http_log
@@ -20,6 +21,7 @@ from servicebus_emulator.admin.requests import Answer, Request
 from servicebus_emulator.admin.spoiling import spoil
 from servicebus_emulator.admin.token_endpoint import token_pages
 from servicebus_emulator.amqp.arrival import ArrivalCounts, Door
+from servicebus_emulator.amqp.first_request import FirstRequest
 from servicebus_emulator.amqp.listener import Listener
 from servicebus_emulator.amqp.patience import Patience
 from servicebus_emulator.engine.clock import Clock, SystemClock
@@ -86,10 +88,10 @@ def build_application(
 
     application = web.Application(client_max_size=_MAX_BODY)
     for page in (*pages, *token_pages(guard.issuer)):
-        application.router.add_route(page.method, page.path, beside(page), expect_handler=_go_on)
+        application.router.add_route(page.method, page.path, beside(page), expect_handler=go_on)
     if trouble is not None:
         add_fault_routes(application.router, trouble=trouble, guard=guard)
-    application.router.add_route("*", "/{path:.*}", administer, expect_handler=_go_on)
+    application.router.add_route("*", "/{path:.*}", administer, expect_handler=go_on)
     return application
 
 
@@ -124,7 +126,8 @@ class AdminServer:
         self._namespace: Final = namespace
         self._host: Final = host
         self.counts: Final = ArrivalCounts()
-        door = Door(make=self.make_handler, tls=tls, seconds=patience.greeting_seconds, counts=self.counts)
+        self._seconds: Final = patience.greeting_seconds
+        door = Door(make=self.make_handler, tls=tls, seconds=self._seconds, counts=self.counts)
         self._listener: Final = Listener(host, port=port, door=door)
         application = build_application(namespace, guard=guard, clock=clock, trouble=trouble, pages=pages)
         self._runner: Final = web.AppRunner(
@@ -145,12 +148,14 @@ class AdminServer:
     def make_handler(self) -> asyncio.Protocol:
         """Return what serves one connection.
 
+        The head of its first request is waited for only so long.
+
         :raises RuntimeError: when the server is not started, or stopped.
         """
         server = self._runner.server
         if server is None:
             raise RuntimeError(f"administration of namespace {self._namespace.name!r} is not started; start() it first")
-        return server()
+        return FirstRequest(server, seconds=self._seconds, counts=self.counts)
 
     async def start(self) -> None:
         """Listen.
@@ -175,14 +180,6 @@ def _authorize(guard: Guard, *, request: web.Request) -> None:
     # Of the path alone: the client chooses the host, too.
     path = resource_path(f"https://host{request.rel_url.raw_path}")
     guard.authorize(request.headers.get("Authorization"), path=path, rights=[AccessRight.MANAGE])
-
-
-async def _go_on(request: web.Request) -> None:
-    """Let a client that asks first send its body; aiohttp's own answer to other expectations fails over odd bytes."""
-    if request.headers["Expect"].lower() != "100-continue":
-        raise web.HTTPExpectationFailed(text="allowed: 100-continue, or no expectation")
-    if request.version == HttpVersion11 and request.transport is not None:
-        request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
 
 async def _answer(administration: Administration, *, request: web.Request) -> Answer:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -20,25 +20,31 @@ if TYPE_CHECKING:
     from servicebus_emulator.engine.message import Content
     from servicebus_emulator.engine.queue import MessageQueue
 
-__all__ = ["amend", "with_application_properties"]
+__all__ = ["amend", "named", "with_application_properties"]
 
 _MAP: Final = 0xC1
 _APPLICATION_PROPERTIES: Final = b"\x00\x53\x74"
 
 
-def amend(queue: MessageQueue, token: bytes, *, items: Sequence[bytes], but: Collection[str] = ()) -> None:
-    """Set application properties of a locked message, as a client may that gives it back.
+def named(items: Sequence[bytes]) -> dict[str, bytes]:
+    """Return encoded values by their names.
 
-    :param items: encoded names and values, in turn, as the client wrote them.
-    :param but: names that mean something else.
-    :raises MessageLockLost: when the message is not locked any longer.
+    :param items: encoded names and values, in turn, as the client wrote them; what is not named by a text is left out.
     :raises InvalidArgument: when a name is not UTF-8.
     """
     try:
-        named = [(decode_text(name), value) for name, value in zip(items[::2], items[1::2], strict=False)]
+        pairs = [(decode_text(name), value) for name, value in zip(items[::2], items[1::2], strict=False)]
     except MalformedValueError as error:
         raise InvalidArgument(f"a property to modify has no name: {error}") from error
-    wanted = {name: value for name, value in named if name is not None and name not in but}
+    return {name: value for name, value in pairs if name is not None}
+
+
+def amend(queue: MessageQueue, token: bytes, *, wanted: Mapping[str, bytes]) -> None:
+    """Set application properties of a locked message, as a client may that gives it back.
+
+    :param wanted: encoded values by name.
+    :raises MessageLockLost: when the message is not locked any longer.
+    """
     if len(wanted) > 0:
         added = [each for name, value in wanted.items() for each in (encode_string(name), value)]
         queue.amend(token, partial(_amended, names=wanted.keys(), added=added))

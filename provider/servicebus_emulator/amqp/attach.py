@@ -22,7 +22,8 @@ from servicebus_emulator.engine.errors import EntityDisabled, OperationNotAllowe
 from servicebus_emulator.faults import Operation
 
 if TYPE_CHECKING:
-    from servicebus_emulator.amqp.connection import AmqpConnection, LinkEnd
+    from servicebus_emulator.amqp.connection import AmqpConnection
+    from servicebus_emulator.amqp.ends import LinkEnd
     from servicebus_emulator.engine.sessions import SessionHold
 
 __all__ = ["attach"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+from weakref import proxy
 
 from servicebus_emulator.amqp import proton
 from servicebus_emulator.engine.errors import BrokerError, InvalidArgument, QuotaExceeded
@@ -48,7 +49,8 @@ class Claims:
     """
 
     def __init__(self, connection: AmqpConnection, *, namespace: Namespace, guard: Guard) -> None:
-        self._connection: Final = connection
+        # Weakly: what is over goes at once, rather than when Python next looks for cycles.
+        self._connection: Final[AmqpConnection] = proxy(connection)
         self._namespace: Final = namespace
         self._guard: Final = guard
         self._grants: Final[dict[str, Grant]] = {}
@@ -108,8 +110,9 @@ class Claims:
 
     def forget_all(self) -> None:
         """Note that the connection is gone."""
-        self._held.clear()
-        self._namespace.remind(self)
+        if len(self._held) > 0:
+            self._held.clear()
+            self._namespace.remind(self)
 
     # The namespace's side: the time at which a link loses its right
 

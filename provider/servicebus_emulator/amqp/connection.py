@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, Final, Protocol, cast
+from typing import Any, ClassVar, Final, cast
 
 from cproton import ffi, lib
 from proton import Collector, Connection, DataException, Endpoint, Link, Session, Transport
@@ -18,6 +18,7 @@ from proton import Collector, Connection, DataException, Endpoint, Link, Session
 from servicebus_emulator.amqp import proton
 from servicebus_emulator.amqp.broker import Broker
 from servicebus_emulator.amqp.claims import Claims
+from servicebus_emulator.amqp.ends import CHANNEL_MAX, AnsweringEnd, Ends, LinkEnd
 from servicebus_emulator.amqp.patience import Patience
 from servicebus_emulator.amqp.request_order import RequestOrder
 from servicebus_emulator.amqp.watch import ConnectionWatch
@@ -25,11 +26,10 @@ from servicebus_emulator.amqp.wire import Wire
 from servicebus_emulator.engine.errors import BrokerError
 from servicebus_emulator.faults import Pace
 
-__all__ = ["AmqpConnection", "AnsweringEnd", "LinkEnd"]
+__all__ = ["AmqpConnection"]
 
 # As the service says in its Open and Begin frames.
 _MAX_FRAME_SIZE: Final = 64 * 1024
-_CHANNEL_MAX: Final = 4999
 _SESSION_WINDOW: Final = 5000
 # A connection that was frozen has this long to be heard again before it counts as silent.
 _AFTER_A_FREEZE: Final = 5.0
@@ -44,41 +44,6 @@ class FrameUnreadable(BrokerError):  # noqa: N818 - a refusal is named for what 
     """A frame holds what cannot be decoded."""
 
     condition = "amqp:decode-error"
-
-
-class LinkEnd(Protocol):
-    """This side of a link."""
-
-    def opened(self) -> None:
-        """Note that the link is attached on both sides."""
-        ...
-
-    def delivered(self, delivery: proton.Handle) -> None:
-        """Note that a delivery arrived, or that the peer changed one."""
-        ...
-
-    def flowed(self) -> None:
-        """Note that the peer's credit changed."""
-        ...
-
-    def closed(self) -> None:
-        """Note that the link is gone."""
-        ...
-
-
-class AnsweringEnd(LinkEnd, Protocol):
-    """This side of a link on which the client receives answers of a node.
-
-    :ivar node: the node that answers.
-    :ivar address: what requests name as the place to answer to.
-    """
-
-    node: str
-    address: str | None
-
-    def send(self, data: bytes) -> None:
-        """Send an encoded answer."""
-        ...
 
 
 class AmqpConnection(asyncio.Protocol):
@@ -107,8 +72,7 @@ class AmqpConnection(asyncio.Protocol):
         self.answer_ends: list[AnsweringEnd] = []
         self.claims = Claims(self, namespace=broker.namespace, guard=broker.guard)
         self._attach = attach
-        self._ends: dict[int, LinkEnd] = {}
-        self._sessions: dict[int, int] = {}
+        self._ends = Ends()
         self._wire: Wire | None = None
         self._watch = ConnectionWatch(self, patience=patience)
         self._heartbeat: asyncio.TimerHandle | None = None
@@ -118,14 +82,13 @@ class AmqpConnection(asyncio.Protocol):
         self._connection.collect(self._collector)
         self._transport = Transport(Transport.SERVER)
         self._transport.max_frame_size = _MAX_FRAME_SIZE
-        self._transport.channel_max = _CHANNEL_MAX
+        self._transport.channel_max = CHANNEL_MAX
         self._transport.idle_timeout = 0 if patience.silence_seconds is None else patience.silence_seconds
         sasl = self._transport.sasl()
         sasl.allowed_mechs("ANONYMOUS")
         self._transport.bind(self._connection)
         self._raw_transport = self._transport._impl  # noqa: SLF001 - the only door to what Proton wraps
         self._raw_collector = self._collector._impl  # noqa: SLF001
-        self._handlers = self._by_event_type()
 
     # asyncio's side
 
@@ -168,20 +131,35 @@ class AmqpConnection(asyncio.Protocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Let go of everything the client held."""
-        self.closed = True
+        """Let go of everything the client held.
+
+        Nothing that is left behind refers to itself: Proton's buffers go with the last reference, not when Python
+        next looks for garbage, which it seldom does.
+        """
         if exc is not None:
             _log.debug("connection lost: %s", exc)
-        if self._heartbeat is not None:
-            self._heartbeat.cancel()
-        self._watch.stop()
+        self._leave()
         if self._wire is not None:
             self._wire.stop()
-        self.claims.forget_all()
-        ends, self._ends = self._ends, {}
-        for end in ends.values():
-            end.closed()
+            self._wire = None
+        # Before anything of it is freed: a client can have Proton's transport point to sessions of which it is not
+        # told when they go.
+        self._transport.unbind()
         self.broker.left(self)
+
+    def _leave(self) -> None:
+        """Serve the client no longer, from now on: what it says is not read, and what it held is free for others."""
+        self.closed = True
+        self._watch.stop()
+        if self._heartbeat is not None:
+            self._heartbeat.cancel()
+            self._heartbeat = None
+        self._release_all()
+        self.claims.forget_all()
+
+    def _release_all(self) -> None:
+        for key, _ in self._ends.held:
+            self._release(key)
 
     def pause_writing(self) -> None:
         """Stop handing out messages until the client has read what is on its way."""
@@ -194,7 +172,7 @@ class AmqpConnection(asyncio.Protocol):
             if self._wire.frozen:
                 return
         self.congested = False
-        for end in tuple(self._ends.values()):
+        for _, end in self._ends.held:
             end.flowed()
 
     # The broker's side
@@ -216,6 +194,8 @@ class AmqpConnection(asyncio.Protocol):
             lib.pn_transport_pop(transport, size)
             pending = lib.pn_transport_pending(transport)
         if pending < 0:
+            # Nothing more can be said: it is closed, or what the client said is no AMQP.
+            self._leave()
             wire.close()
         elif self.congested:
             wire.hear_if_heard()
@@ -237,8 +217,11 @@ class AmqpConnection(asyncio.Protocol):
 
     def close(self) -> None:
         """Close in good order, if the client lets us."""
+        if self.closed:
+            return
         self._connection.close()
         self.flush()
+        self._leave()
         if self._wire is not None:
             self._wire.close()
 
@@ -290,7 +273,7 @@ class AmqpConnection(asyncio.Protocol):
 
     def detach(self, link: Link, *, error: BrokerError) -> None:
         """End a link with an error."""
-        self._end_link(proton.identity(link._impl))  # noqa: SLF001
+        self._release(proton.identity(link._impl))  # noqa: SLF001
         link.condition = proton.condition_of(error)
         link.close()
         self.broker.mark_dirty(self)
@@ -311,7 +294,7 @@ class AmqpConnection(asyncio.Protocol):
 
     def refuse_attach(self, link: Link, *, error: BrokerError) -> None:
         """Answer an attach with a refusal: source and target null, then a detach that says why."""
-        self._end_link(proton.identity(link._impl))  # noqa: SLF001
+        self._release(proton.identity(link._impl))  # noqa: SLF001
         link.source.type = link.source.UNSPECIFIED
         link.target.type = link.target.UNSPECIFIED
         link.open()
@@ -322,41 +305,29 @@ class AmqpConnection(asyncio.Protocol):
     def hold_attach(self, link: Link, end: LinkEnd) -> None:
         """Keep an attach open that is answered later."""
         handle = link._impl  # noqa: SLF001
-        self._ends[proton.identity(handle)] = end
-        self._sessions[proton.identity(handle)] = proton.identity(lib.pn_link_session(handle))
+        self._ends.hold(proton.identity(handle), end)
         self._watch.link_began(proton.identity(handle), link)
 
     # Proton's side
 
-    def _by_event_type(self) -> dict[int, Callable[[Any], None]]:
-        return {
-            lib.PN_DELIVERY: self._on_delivery,
-            lib.PN_LINK_FLOW: self._on_flow,
-            lib.PN_CONNECTION_REMOTE_OPEN: self._on_connection_open,
-            lib.PN_SESSION_REMOTE_OPEN: self._on_session_open,
-            lib.PN_LINK_REMOTE_OPEN: self._on_link_open,
-            lib.PN_LINK_REMOTE_CLOSE: self._on_link_close,
-            lib.PN_LINK_REMOTE_DETACH: self._on_link_close,
-            lib.PN_SESSION_REMOTE_CLOSE: self._on_session_close,
-            lib.PN_CONNECTION_REMOTE_CLOSE: self._on_connection_close,
-            lib.PN_TRANSPORT_ERROR: self._on_transport_error,
-        }
-
     def _handle_events(self) -> None:
         try:
             self._handle_each()
+        except BrokerError as error:
+            _log.info("namespace %s: a connection is closed: %s", self.broker.namespace.name, error)
+            self.close_with(error)
         except _UNREADABLE as error:
             # What Proton hands on it has not always decoded: names that are no UTF-8, maps without end.
             _log.info("namespace %s: a frame cannot be read: %s", self.broker.namespace.name, type(error).__name__)
             self.close_with(FrameUnreadable(f"a frame cannot be read: {type(error).__name__}"))
 
     def _handle_each(self) -> None:
-        collector, handlers = self._raw_collector, self._handlers
+        collector, handlers = self._raw_collector, self._HANDLERS
         event = lib.pn_collector_peek(collector)
         while event != ffi.NULL and not self.closed:
             handler = handlers.get(lib.pn_event_type(event))
             if handler is not None:
-                handler(event)
+                handler(self, event)
             lib.pn_collector_pop(collector)
             event = lib.pn_collector_peek(collector)
 
@@ -383,11 +354,17 @@ class AmqpConnection(asyncio.Protocol):
 
     def _on_session_open(self, event: Any) -> None:
         session = lib.pn_event_session(event)
+        untouched = bool(lib.pn_session_state(session) & Endpoint.LOCAL_UNINIT)
+        self._ends.begin_session(proton.identity(session), untouched=untouched)
         lib.pn_session_set_incoming_capacity(session, _SESSION_WINDOW * _MAX_FRAME_SIZE)
         lib.pn_session_open(session)
 
     def _on_link_open(self, event: Any) -> None:
-        link = Link.wrap(lib.pn_event_link(event))  # type: ignore[no-untyped-call]
+        handle = lib.pn_event_link(event)
+        session = proton.identity(lib.pn_link_session(handle))
+        untouched = bool(lib.pn_link_state(handle) & Endpoint.LOCAL_UNINIT)
+        self._ends.begin_link(proton.identity(handle), session=session, untouched=untouched)
+        link = Link.wrap(handle)  # type: ignore[no-untyped-call]
         try:
             end = self._attach(self, link)
         except BrokerError as error:
@@ -399,7 +376,10 @@ class AmqpConnection(asyncio.Protocol):
 
     def _on_link_close(self, event: Any) -> None:
         handle = lib.pn_event_link(event)
-        self._end_link(proton.identity(handle))
+        key = proton.identity(handle)
+        if not self._ends.end_link(key):
+            return
+        self._release(key)
         link = Link.wrap(handle)  # type: ignore[no-untyped-call]
         link.close()
         # Freed after the answers that are under way, which may still point to its deliveries.
@@ -407,15 +387,17 @@ class AmqpConnection(asyncio.Protocol):
 
     def _on_session_close(self, event: Any) -> None:
         session = Session.wrap(lib.pn_event_session(event))  # type: ignore[no-untyped-call]
-        mine = proton.identity(session._impl)  # noqa: SLF001
-        for key in [key for key, owner in self._sessions.items() if owner == mine]:
-            self._end_link(key)
+        links = self._ends.end_session(proton.identity(session._impl))  # noqa: SLF001
+        if links is None:
+            return
+        for key in links:
+            self._ends.end_link(key)
+            self._release(key)
         session.close()
         self.broker.answer(self, session.free)
 
     def _on_connection_close(self, event: Any) -> None:  # noqa: ARG002 - there is but one connection
-        for key in tuple(self._ends):
-            self._end_link(key)
+        self._release_all()
         self._connection.close()
 
     def _on_transport_error(self, event: Any) -> None:  # noqa: ARG002 - there is but one transport
@@ -424,11 +406,10 @@ class AmqpConnection(asyncio.Protocol):
         # Not a warning: the Python client ends each connection by detaching a link of a session it has ended.
         _log.debug("namespace %s: connection dropped: %s", self.broker.namespace.name, reason)
 
-    def _end_link(self, key: int) -> None:
-        self._sessions.pop(key, None)
+    def _release(self, key: int) -> None:
         self.claims.forget(key)
         self._watch.link_ended(key)
-        end = self._ends.pop(key, None)
+        end = self._ends.release(key)
         if end is not None:
             end.closed()
 
@@ -446,3 +427,16 @@ class AmqpConnection(asyncio.Protocol):
         self._tick()
         self._handle_events()
         self.flush()
+
+    _HANDLERS: ClassVar[dict[int, Callable[[AmqpConnection, Any], None]]] = {
+        lib.PN_DELIVERY: _on_delivery,
+        lib.PN_LINK_FLOW: _on_flow,
+        lib.PN_CONNECTION_REMOTE_OPEN: _on_connection_open,
+        lib.PN_SESSION_REMOTE_OPEN: _on_session_open,
+        lib.PN_LINK_REMOTE_OPEN: _on_link_open,
+        lib.PN_LINK_REMOTE_CLOSE: _on_link_close,
+        lib.PN_LINK_REMOTE_DETACH: _on_link_close,
+        lib.PN_SESSION_REMOTE_CLOSE: _on_session_close,
+        lib.PN_CONNECTION_REMOTE_CLOSE: _on_connection_close,
+        lib.PN_TRANSPORT_ERROR: _on_transport_error,
+    }

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from servicebus_emulator.amqp.arrival import ArrivalCounts, Door
 from servicebus_emulator.amqp.attach import attach
 from servicebus_emulator.amqp.connection import AmqpConnection
+from servicebus_emulator.amqp.first_request import FirstRequest
 from servicebus_emulator.amqp.greeting import Greeting, Speech
-from servicebus_emulator.amqp.websocket import WebSocketConnection
+from servicebus_emulator.amqp.websocket import MOST_OF_A_REQUEST, WebSocketConnection
 
 if TYPE_CHECKING:
     from servicebus_emulator.amqp.broker import Broker
@@ -36,16 +37,19 @@ def entrance(
     :param patience: how long clients are waited for.
     :param counts: where it is counted what became of them.
     """
+    seconds = patience.greeting_seconds
 
     def amqp() -> AmqpConnection:
         return AmqpConnection(broker, attach=attach, patience=patience)
 
+    def websocket() -> WebSocketConnection:
+        return WebSocketConnection(amqp, counts=counts)
+
     hosts: dict[Speech, Callable[[], asyncio.Protocol]] = {
         Speech.AMQP: amqp,
-        Speech.WEBSOCKET: lambda: WebSocketConnection(amqp, counts=counts),
+        Speech.WEBSOCKET: lambda: FirstRequest(websocket, seconds=seconds, counts=counts, most=MOST_OF_A_REQUEST),
         Speech.HTTP: http,
     }
-    seconds = patience.greeting_seconds
     return Door(
         make=lambda: Greeting(hosts, seconds=seconds, counts=counts),
         tls=tls,

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
-from servicebus_emulator.amqp.amending import amend
+from servicebus_emulator.amqp.amending import amend, named
 from servicebus_emulator.amqp.encoding import MalformedValueError
 from servicebus_emulator.amqp.incoming import read_message
 from servicebus_emulator.amqp.intake import new_message_id
@@ -169,9 +169,9 @@ class Management:
             raise InvalidArgument(
                 f"disposition-status is {status!r}; allowed: 'completed', 'abandoned', 'defered', 'suspended'"
             )
-        items = [encode(each) for each in fields.pairs("properties-to-modify")]
+        wanted = named([encode(each) for each in fields.pairs("properties-to-modify")])
         for token in fields.tokens():
-            amend(queue, token, items=items)
+            amend(queue, token, wanted=wanted)
             settle(token)
         return _done({})
 

@@ -8,21 +8,21 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from servicebus_emulator.amqp import proton
-from servicebus_emulator.amqp.amending import amend
+from servicebus_emulator.amqp.amending import amend, named
+from servicebus_emulator.amqp.encoding import NULL, MalformedValueError, decode_text
 from servicebus_emulator.amqp.outgoing import encode_delivery
 from servicebus_emulator.amqp.spoiling import spoil, spoil_receive
 from servicebus_emulator.engine.admission import link_obstacle
 from servicebus_emulator.engine.errors import (
     BrokerError,
     EntityNotFound,
+    InvalidArgument,
     MessageLockLost,
     SessionLockLost,
 )
 from servicebus_emulator.faults import FaultKind, Operation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from proton import Link
 
     from servicebus_emulator.amqp.connection import AmqpConnection
@@ -70,7 +70,9 @@ class Outlet:
         self._settled = settled
         self._tags = count(1)
         self._open = True
-        self._answering: set[int] = set()
+        # Deliveries that the client is to settle. Proton may forget one as soon as it was answered, and yet tell of it
+        # again if it was answered before all of it was sent; answering that would be the end of the process.
+        self._unsettled: set[int] = set()
         self._broker.add_receiver(self)
 
     @property
@@ -93,7 +95,9 @@ class Outlet:
             return 0
         for message in messages:
             tag = next(self._tags).to_bytes(_TAG_BYTES, "big") if message.lock is None else message.lock.token
-            proton.send(self._handle, tag=tag, data=encode_delivery(message), settled=self._settled)
+            delivery = proton.send(self._handle, tag=tag, data=encode_delivery(message), settled=self._settled)
+            if not self._settled:
+                self._unsettled.add(proton.identity(delivery))
         if len(messages) > 0:
             self._broker.mark_dirty(self._connection)
         return len(messages)
@@ -127,25 +131,20 @@ class Outlet:
         if not proton.is_updated(delivery):
             return
         state = proton.outcome(delivery)
-        if state == 0 and not proton.settled_by_peer(delivery):
+        if state in {0, proton.RECEIVED} and not proton.settled_by_peer(delivery):
             return
         key = proton.identity(delivery)
-        if key in self._answering:
-            # Settled twice in one breath: the first answer frees what the second would be given on.
+        if key not in self._unsettled:
             return
-        self._answering.add(key)
+        self._unsettled.remove(key)
         # What a client gives back as it closes is no settlement that anybody asked for.
         asked_for = state in _ASKED_FOR
         path = self.entity.description.path
         struck = self._broker.trouble.strike(Operation.SETTLE, entity=path) if asked_for else None
         if struck is None:
-            self._broker.answer(self._connection, self._settle(delivery, key=key, state=state))
+            self._broker.answer(self._connection, self._settle(delivery, state=state))
         else:
-            self._spoil(struck, delivery, key=key, state=state)
-
-    def _answered(self, key: int, answer: Callable[[], None]) -> None:
-        self._answering.discard(key)
-        answer()
+            self._spoil(struck, delivery, state=state)
 
     def closed(self) -> None:
         """Forget the link. A session is freed; single messages stay locked until their lock expires."""
@@ -167,28 +166,26 @@ class Outlet:
         """Detach the link with an error."""
         self._connection.detach(self._link, error=error)
 
-    def _settle(self, delivery: proton.Handle, *, key: int, state: int) -> partial[None]:
+    def _settle(self, delivery: proton.Handle, *, state: int) -> partial[None]:
         try:
-            answer = self._carry_out(delivery, state=state)
+            return self._carry_out(delivery, state=state)
         except BrokerError as error:
             self._broker.note_refusal(error)
-            answer = partial(proton.reject, delivery, error=error)
-        return partial(self._answered, key, answer)
+            return partial(proton.reject, delivery, error=error)
 
-    def _spoil(self, struck: Armed, delivery: proton.Handle, *, key: int, state: int) -> None:
-        carry_out = partial(self._settle, delivery, key=key, state=state)
+    def _spoil(self, struck: Armed, delivery: proton.Handle, *, state: int) -> None:
+        carry_out = partial(self._settle, delivery, state=state)
         if struck.fault.kind in {FaultKind.LOCK_LOST, FaultKind.DUPLICATE}:
             # The message comes again, as after a lock that expired.
             with suppress(MessageLockLost):
                 self.queue.abandon(proton.delivery_tag(delivery))
-            settle = partial(proton.settle, delivery, state=state)
-            carry_out = partial(partial, self._answered, key, settle)
+            carry_out = partial(partial, proton.settle, delivery, state=state)
         spoil(
             struck,
             connection=self._connection,
             link=self._link,
             carry_out=carry_out,
-            refuse=lambda error: partial(self._answered, key, partial(proton.reject, delivery, error=error)),
+            refuse=lambda error: partial(proton.reject, delivery, error=error),
             is_open=lambda: self._open,
         )
 
@@ -199,9 +196,10 @@ class Outlet:
         elif state == proton.MODIFIED:
             return self._modify(delivery, token=token)
         elif state == proton.REJECTED:
-            info = proton.why_rejected(delivery)
-            amend(self.queue, token, items=proton.changed_properties(delivery), but=(_REASON, _DESCRIPTION))
-            self.queue.dead_letter(token, reason=_text(info.get(_REASON)), description=_text(info.get(_DESCRIPTION)))
+            wanted = _properties_of(delivery)
+            reason, description = (_text(wanted.pop(name, NULL)) for name in (_REASON, _DESCRIPTION))
+            amend(self.queue, token, wanted=wanted)
+            self.queue.dead_letter(token, reason=reason, description=description)
         else:
             # Released, or settled without any state: given back as if never delivered.
             self.queue.release(token)
@@ -209,7 +207,7 @@ class Outlet:
 
     def _modify(self, delivery: proton.Handle, *, token: bytes) -> partial[None]:
         failed, undeliverable = proton.how_modified(delivery)
-        amend(self.queue, token, items=proton.changed_properties(delivery))
+        amend(self.queue, token, wanted=_properties_of(delivery))
         if undeliverable:
             self.queue.defer(token)
         else:
@@ -218,5 +216,23 @@ class Outlet:
         return partial(proton.settle_modified, delivery, failed=failed, undeliverable=undeliverable)
 
 
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
+def _properties_of(delivery: proton.Handle) -> dict[str, bytes]:
+    """Return the properties that the client changes with its settlement, encoded.
+
+    :raises InvalidArgument: when they are no map, or a name is not UTF-8.
+    """
+    try:
+        return named(proton.changed_properties(delivery))
+    except MalformedValueError as error:
+        raise InvalidArgument(f"the properties to modify cannot be read: {error}") from error
+
+
+def _text(value: bytes) -> str | None:
+    """Return an encoded text; None for any other type.
+
+    :raises InvalidArgument: when it is not UTF-8.
+    """
+    try:
+        return decode_text(value)
+    except MalformedValueError as error:
+        raise InvalidArgument(f"a reason for dead-lettering cannot be read: {error}") from error

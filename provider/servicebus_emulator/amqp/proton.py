@@ -17,6 +17,7 @@ from servicebus_emulator.engine.errors import BrokerError
 __all__ = [
     "ACCEPTED",
     "MODIFIED",
+    "RECEIVED",
     "REJECTED",
     "RELEASED",
     "Handle",
@@ -42,13 +43,13 @@ __all__ = [
     "settle",
     "settle_modified",
     "settled_by_peer",
-    "why_rejected",
 ]
 
 Handle: TypeAlias = Any
 """A pointer to one of Proton's objects."""
 
 ACCEPTED: int = lib.PN_ACCEPTED
+RECEIVED: int = lib.PN_RECEIVED
 REJECTED: int = lib.PN_REJECTED
 RELEASED: int = lib.PN_RELEASED
 MODIFIED: int = lib.PN_MODIFIED
@@ -70,8 +71,8 @@ def is_complete(delivery: Handle) -> bool:
 
 
 def is_aborted(delivery: Handle) -> bool:
-    """Tell whether the peer gave a delivery up half way."""
-    return bool(lib.pn_delivery_aborted(delivery))
+    """Tell whether the peer gave a delivery up half way, and that was not noted yet by settling it."""
+    return bool(lib.pn_delivery_aborted(delivery)) and bool(lib.pn_delivery_readable(delivery))
 
 
 def pending_bytes(delivery: Handle) -> int:
@@ -119,13 +120,14 @@ def credit(link: Handle) -> int:
     return int(lib.pn_link_credit(link))
 
 
-def send(link: Handle, *, tag: bytes, data: bytes, settled: bool) -> None:
-    """Send one delivery."""
+def send(link: Handle, *, tag: bytes, data: bytes, settled: bool) -> Handle:
+    """Send one delivery, and return it."""
     delivery = cproton.pn_delivery(link, tag)
     lib.pn_link_send(link, ffi.from_buffer(data), len(data))
     lib.pn_link_advance(link)
     if settled:
         lib.pn_delivery_settle(delivery)
+    return delivery
 
 
 def is_draining(link: Handle) -> bool:
@@ -184,13 +186,6 @@ def settle_modified(delivery: Handle, *, failed: bool, undeliverable: bool) -> N
     wrapped.local.undeliverable = undeliverable
     wrapped.update(Delivery.MODIFIED)
     wrapped.settle()
-
-
-def why_rejected(delivery: Handle) -> dict[str, object]:
-    """Return the information that the peer gave with its rejection of a delivery."""
-    condition = _wrap(delivery).remote.condition
-    info = None if condition is None else condition.info
-    return {str(key): value for key, value in info.items()} if isinstance(info, dict) else {}
 
 
 def delivery_tag(delivery: Handle) -> bytes:

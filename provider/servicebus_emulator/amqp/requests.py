@@ -19,7 +19,8 @@ from servicebus_emulator.engine.errors import BrokerError, InvalidArgument, Mess
 if TYPE_CHECKING:
     from proton import Link
 
-    from servicebus_emulator.amqp.connection import AmqpConnection, AnsweringEnd
+    from servicebus_emulator.amqp.connection import AmqpConnection
+    from servicebus_emulator.amqp.ends import AnsweringEnd
     from servicebus_emulator.faults import Operation
 
 __all__ = ["Answer", "AnswerEnd", "Request", "RequestEnd", "read_request"]

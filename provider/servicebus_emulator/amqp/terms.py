@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from proton import Described, symbol, ulong
+
+from servicebus_emulator.engine.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from proton import Link
@@ -24,10 +27,13 @@ MaybeSession = tuple[bool, str | None]
 
 
 def session_wanted(link: Link) -> MaybeSession:
-    """Read the session filter of a client's receiver."""
+    """Read the session filter of a client's receiver.
+
+    :raises InvalidArgument: when the filters hold what cannot be read.
+    """
     data = link.remote_source.filter
     data.rewind()
-    filters = data.get_object() if data.next() is not None else None
+    filters = _read(data.get_object) if data.next() is not None else None
     if not isinstance(filters, dict) or _SESSION_FILTER not in filters:
         return False, None
     value = filters[_SESSION_FILTER]
@@ -37,8 +43,11 @@ def session_wanted(link: Link) -> MaybeSession:
 
 
 def session_timeout(link: Link) -> int:
-    """Return how long the client waits for a session, in milliseconds."""
-    properties = link.remote_properties
+    """Return how long the client waits for a session, in milliseconds.
+
+    :raises InvalidArgument: when the properties hold what cannot be read.
+    """
+    properties = _read(lambda: link.remote_properties)
     value = properties.get(_TIMEOUT) if isinstance(properties, dict) else None
     return int(value) if isinstance(value, int) else _DEFAULT_TIMEOUT
 
@@ -63,3 +72,11 @@ def grant_session(link: Link, *, session_id: str, until: int) -> None:
     filters.clear()
     filters.put_object({_SESSION_FILTER: session_id})
     link.properties = {_LOCKED_UNTIL: _TICKS_TO_1970 + until * _TICKS_PER_MILLISECOND}
+
+
+def _read(get: Callable[[], object]) -> object:
+    try:
+        return get()
+    except (TypeError, ValueError) as error:
+        # Proton makes dictionaries of maps, and characters of numbers, which not all of them are.
+        raise InvalidArgument(f"the terms of the link cannot be read: {error}") from error

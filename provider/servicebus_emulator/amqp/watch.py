@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from typing import TYPE_CHECKING, Final, Protocol
+from weakref import proxy
 
 from servicebus_emulator.amqp import proton
 from servicebus_emulator.amqp.address import CBS, Address
@@ -67,6 +68,7 @@ class _LinkLife:
         self.credit = 0
         text = (link.remote_source if link.is_sender else link.remote_target).address
         # Links to $cbs carry a request per half hour or so; they are neither idle nor what a connection is for.
+        # The service's documents speak of links to entities only, and do not say whether it detaches these as well.
         self.entity = Address.parse("" if text is None else text).path.casefold() != CBS
 
     def spent_credit(self) -> bool:
@@ -85,7 +87,8 @@ class ConnectionWatch:
 
     def __init__(self, watched: Watched, *, patience: Patience) -> None:
         self.signs: set[int] = set()
-        self._watched = watched
+        # Weakly: what is over goes at once, rather than when Python next looks for cycles.
+        self._watched: Watched = proxy(watched)
         self._patience = patience
         self._loop = asyncio.get_running_loop()
         self._links: dict[int, _LinkLife] = {}

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, Final, cast
 if TYPE_CHECKING:
     from servicebus_emulator.amqp.arrival import ArrivalCounts
 
-__all__ = ["WebSocketConnection", "accept_key", "unmasked"]
+__all__ = ["MOST_OF_A_REQUEST", "WebSocketConnection", "accept_key", "unmasked"]
 
 _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _SUBPROTOCOLS: Final = ("AMQPWSB10", "amqp")
-_MOST_OF_A_REQUEST: Final = 16 * 1024
+MOST_OF_A_REQUEST: Final = 16 * 1024
 # Clients of aiohttp take no message over 4 MB unless told to.
 _CHUNK: Final = 64 * 1024
 
@@ -130,7 +130,7 @@ class WebSocketConnection(asyncio.Protocol):
     def _open(self) -> bool:
         head, ended, rest = bytes(self._buffer).partition(b"\r\n\r\n")
         if len(ended) == 0:
-            if len(head) > _MOST_OF_A_REQUEST:
+            if len(head) > MOST_OF_A_REQUEST:
                 self._refuse(b"431 Request Header Fields Too Large")
             return False
         fields = _fields_of(head)

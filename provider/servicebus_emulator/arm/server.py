@@ -11,9 +11,11 @@ from typing import Final
 
 from aiohttp import web
 
+from servicebus_emulator.admin.expectation import go_on
 from servicebus_emulator.admin.http_log import http_log
 from servicebus_emulator.admin.spoiling import spoil
 from servicebus_emulator.amqp.arrival import ArrivalCounts, Door
+from servicebus_emulator.amqp.first_request import FirstRequest
 from servicebus_emulator.amqp.listener import Listener
 from servicebus_emulator.amqp.patience import Patience
 from servicebus_emulator.arm.addresses import Scope, address_of
@@ -70,11 +72,13 @@ class ArmServer:
         self._check: Final = check
         self._manager: Final = ResourceManager(source, register=register, scope=scope, clock=clock)
         application = web.Application(client_max_size=_MAX_BODY)
-        application.router.add_route("*", "/{path:.*}", self._serve)
+        application.router.add_route("*", "/{path:.*}", self._serve, expect_handler=go_on)
         self._runner: Final = web.AppRunner(
             application, access_log=None, logger=http_log, shutdown_timeout=_STOP_SECONDS
         )
-        door = Door(make=self._make_handler, tls=tls, seconds=patience.greeting_seconds, counts=ArrivalCounts())
+        self._seconds: Final = patience.greeting_seconds
+        self._counts: Final = ArrivalCounts()
+        door = Door(make=self._make_handler, tls=tls, seconds=self._seconds, counts=self._counts)
         self._listener: Final = Listener(host, port=port, door=door)
 
     @property
@@ -112,7 +116,7 @@ class ArmServer:
         server = self._runner.server
         if server is None:
             raise RuntimeError("the ARM interface is stopped; start() it again")
-        return server()
+        return FirstRequest(server, seconds=self._seconds, counts=self._counts)
 
     async def _serve(self, request: web.Request) -> web.Response:
         try:

@@ -1,0 +1,98 @@
+"""Issue 3, "Wire": what a connection took is given back when it ends, not when Python next looks for garbage."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+from azure.servicebus import ServiceBusMessage, TransportType
+from azure.servicebus.aio import ServiceBusClient
+from proton import Delivery
+
+from servicebus_emulator import Emulator, HostedNamespace
+from servicebus_emulator.amqp.connection import AmqpConnection
+from servicebus_emulator.engine.descriptions import QueueDescription
+from tests.emulator import hostility
+from tests.emulator.peer import connected, is_open
+
+pytestmark = pytest.mark.filterwarnings("ignore:ssl=None is deprecated:DeprecationWarning")
+
+
+@pytest.fixture(autouse=True)
+def no_garbage_is_collected() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.fixture
+async def hosted() -> AsyncIterator[HostedNamespace]:
+    async with Emulator(["contoso"]) as emulator:
+        emulator["contoso"].namespace.create_queue(QueueDescription("flights"))
+        yield emulator["contoso"]
+
+
+def connections() -> int:
+    return sum(type(each) is AmqpConnection for each in gc.get_objects())
+
+
+async def all_are_gone() -> bool:
+    """Whether no connection is left, as soon as the other side has noticed that its peer went."""
+    for _ in range(100):
+        if connections() == 0:
+            return True
+        await asyncio.sleep(0.02)
+    return False
+
+
+@pytest.mark.parametrize("under_tls", [False, True])
+@pytest.mark.parametrize("way", [TransportType.Amqp, TransportType.AmqpOverWebsocket])
+async def test_a_connection_of_the_official_client_leaves_nothing_behind(
+    hosted: HostedNamespace, way: TransportType, *, under_tls: bool
+):
+    options: dict[str, Any] = {"transport_type": way, "custom_endpoint_address": hosted.endpoint_address}
+    if under_tls:
+        options["connection_verify"] = str(hosted.ca_file)
+    address = hosted.tls_connection_string if under_tls else hosted.connection_string
+    async with ServiceBusClient.from_connection_string(address, **options) as client:
+        async with client.get_queue_sender("flights") as sender:
+            await sender.send_messages([ServiceBusMessage("x"), ServiceBusMessage("y")])
+        async with client.get_queue_receiver("flights") as receiver:
+            [first] = await receiver.receive_messages(1, max_wait_time=5)
+            await receiver.complete_message(first)
+            await receiver.peek_messages(1)
+            assert connections() > 0
+    assert await all_are_gone()
+
+
+async def test_a_connection_that_breaks_amid_its_deliveries_leaves_nothing_behind():
+    async with Emulator(["contoso"], open=True) as emulator:
+        hosted = emulator["contoso"]
+        hosted.namespace.create_queue(QueueDescription("flights"))
+        async with connected(hosted) as peer:
+            session = peer.begin()
+            sender, receiver = peer.sender(session, "flights"), peer.receiver(session, "flights")
+            receiver.flow(10)
+            await peer.until(lambda: sender.credit > 0 and is_open(receiver))
+            sender.delivery("x")
+            sender.send(b"\x00Su\xa0\x01x")
+            sender.advance()
+            await peer.until(lambda: len(peer.received) == 1)
+            peer.received[0][0].update(Delivery.ACCEPTED)
+            sender.delivery("half")
+            sender.send(b"\x00Su\xa0\x01")
+            peer.push()
+            peer.writer.transport.abort()
+        assert await all_are_gone()
+
+
+async def test_a_connection_on_which_rubbish_is_said_leaves_nothing_behind(hosted: HostedNamespace):
+    async with connected(hosted) as peer:
+        peer.writer.write(b"".join(hostility.begun()) + b"\x00\x00\x00\x08\x01\x00\x00\x00")
+        async with asyncio.timeout(3):
+            await peer.reader.read()
+    assert await all_are_gone()
