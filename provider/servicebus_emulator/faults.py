@@ -102,7 +102,8 @@ class FaultKind(StrEnum):
     - ``latency``, ``bandwidth``: bytes are late, or slow in both directions.
     - ``server-busy`` ... ``unauthorized``: the operation is refused with the condition of that name.
     - ``auth-failure``: ``$cbs`` answers a token with a status of choice.
-    - ``no-disposition``, ``late-disposition``: carried out, and answered never, or late.
+    - ``no-disposition``, ``late-disposition``: carried out, and answered never, or late; a settlement that is never
+      answered was lost on its way, and the message stays locked.
     - ``released``, ``modified``: a message is not stored, and answered with that outcome.
     - ``lock-lost``: a settlement is refused, and the message comes again.
     - ``duplicate``: a message sent is stored twice; one settled is confirmed, and comes again.

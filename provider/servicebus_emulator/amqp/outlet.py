@@ -174,6 +174,9 @@ class Outlet:
             return partial(proton.reject, delivery, error=error)
 
     def _spoil(self, struck: Armed, delivery: proton.Handle, *, state: int) -> None:
+        if struck.fault.kind is FaultKind.NO_DISPOSITION:
+            # Lost on its way: the message stays locked, and the client may settle it through management.
+            return
         carry_out = partial(self._settle, delivery, state=state)
         if struck.fault.kind in {FaultKind.LOCK_LOST, FaultKind.DUPLICATE}:
             # The message comes again, as after a lock that expired.
