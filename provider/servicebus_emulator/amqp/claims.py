@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 from weakref import proxy
 
 from servicebus_emulator.amqp import proton
@@ -20,11 +20,10 @@ from servicebus_emulator.security.resources import resource_path, resources_over
 if TYPE_CHECKING:
     from proton import Link
 
-    from servicebus_emulator.amqp.connection import AmqpConnection
     from servicebus_emulator.engine.descriptions import AccessRight
     from servicebus_emulator.engine.namespace import Namespace
 
-__all__ = ["Claims"]
+__all__ = ["Claims", "Host"]
 
 _MOST: Final = 10_000
 
@@ -40,6 +39,14 @@ class _Held:
     path: str
 
 
+class Host(Protocol):
+    """The connection of a client."""
+
+    def expel(self, link: Link, *, error: BrokerError) -> None:
+        """End a link with an error."""
+        ...
+
+
 class Claims:
     """The claims of one connection.
 
@@ -48,9 +55,9 @@ class Claims:
     :param guard: reads tokens, and tells what they permit.
     """
 
-    def __init__(self, connection: AmqpConnection, *, namespace: Namespace, guard: Guard) -> None:
+    def __init__(self, connection: Host, *, namespace: Namespace, guard: Guard) -> None:
         # Weakly: what is over goes at once, rather than when Python next looks for cycles.
-        self._connection: Final[AmqpConnection] = proxy(connection)
+        self._connection: Final[Host] = proxy(connection)
         self._namespace: Final = namespace
         self._guard: Final = guard
         self._grants: Final[dict[str, Grant]] = {}

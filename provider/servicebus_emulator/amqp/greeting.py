@@ -7,8 +7,10 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote_to_bytes
+
+from servicebus_emulator.amqp.overture import Overture
 
 if TYPE_CHECKING:
     from servicebus_emulator.amqp.arrival import ArrivalCounts
@@ -51,7 +53,7 @@ def speech_of(head: bytes) -> Speech | None:
     return Speech.WEBSOCKET if method == b"GET" and path == _WEBSOCKET_PATH else Speech.HTTP
 
 
-class Greeting(asyncio.Protocol):
+class Greeting(Overture):
     """Listens to the first words of a client and hands the connection to who understands them.
 
     :param hosts: makes the protocol for what is spoken.
@@ -62,56 +64,22 @@ class Greeting(asyncio.Protocol):
     def __init__(
         self, hosts: Mapping[Speech, Callable[[], asyncio.Protocol]], *, seconds: float, counts: ArrivalCounts
     ) -> None:
+        super().__init__(seconds=seconds, counts=counts)
         self._hosts = hosts
-        self._seconds = seconds
-        self._counts = counts
-        self._head = b""
-        self._transport: asyncio.Transport | None = None
-        self._timer: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin to listen."""
-        self._transport = cast("asyncio.Transport", transport)
-        self._timer = asyncio.get_running_loop().call_later(self._seconds, self._give_up)
-
-    def data_received(self, data: bytes) -> None:
+    def heard(self, transport: asyncio.Transport) -> None:
         """Hand the connection over, once it is clear to whom."""
-        transport = self._transport
-        if transport is None:
-            return
-        self._head += data
         speech = speech_of(self._head)
-        if speech is None:
-            return
-        self._stop()
         if speech is Speech.RUBBISH:
+            self._stop()
             self._counts.rubbish += 1
             _log.info("a client that spoke neither AMQP nor HTTP was dropped")
             # AMQP 1.0, section 2.2: who cannot serve a protocol says which one it could, and closes.
             transport.write(_AMQP_HEADER)
             transport.close()
-            return
-        self._count(speech)
-        protocol = self._hosts[speech]()
-        transport.set_protocol(protocol)
-        protocol.connection_made(transport)
-        protocol.data_received(self._head)
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - it is all the same why
-        """Note that nobody was there."""
-        if self._transport is not None:
-            self._counts.silent += 1
-        self._stop()
-
-    def _stop(self) -> None:
-        self._transport = None
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _give_up(self) -> None:
-        if self._transport is not None:
-            _log.info("a client said too little for %g s and was dropped", self._seconds)
-            self._transport.abort()
+        elif speech is not None:
+            self._count(speech)
+            self._hand_over(transport, to=self._hosts[speech]())
 
     def _count(self, speech: Speech) -> None:
         match speech:
