@@ -97,7 +97,7 @@ class ReceiveLink(Link):
         def together(receiver: ServiceBusReceiver, run: Sequence[ServiceBusReceivedMessage]) -> Awaitable[None]:
             return settle_run(receiver, run, complete=complete, timeout=timeout)
 
-        if self._handler is not None and can_settle_runs(self._handler):
+        if self._handler is not None and can_settle_runs(self._handler, messages):
             answers = await self._settle(list(runs(messages)), together, timeout)
         else:
             answers = await self._settle([[message] for message in messages], one, timeout)
