@@ -82,6 +82,7 @@ def test_section_4_a_queue_that_refuses_at_once_and_one_that_makes_progress_cost
         search.seconds()
 
 
+@pytest.mark.slow
 async def test_section_4_a_frozen_secondary_fails_all_sends_soon_and_the_next_ones_sooner() -> None:
     """Twelve senders at once: they share the links, and do not wait for each other's silence one after another."""
     options = replace(QUICK, backlog_queue_count=10, failover_interval=timedelta(seconds=2))
