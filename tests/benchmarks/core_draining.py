@@ -78,6 +78,7 @@ def measures() -> Iterator[Measure]:
         goal = {0: 2.0, 5: 20.0}.get(round_trip)
         yield Measure(name=f"drain {where}, ours / naive", value=ways.ours / ways.naive, unit="ratio", at_least=goal)
         yield Measure(name=f"drain {where}, ours / ceiling", value=ways.ours / ways.ceiling, unit="ratio", at_least=0.8)
+    yield from asyncio.run(_in_order())
     few, many = asyncio.run(_size(_FEW)), asyncio.run(_size(_MANY))
     ratio = (many.seconds / _MANY) / (few.seconds / _FEW)
     yield Measure(name=f"drain, time per message of {_MANY} / of {_FEW}", value=ratio, unit="ratio", at_most=1.1)
@@ -95,12 +96,32 @@ async def _ways(round_trip: float) -> _Ways:
         await _fill(secondary, moved, body=200)
         receive = await _bare_receive(secondary, moved)
         await _fill(secondary, moved, body=200)
-        async with NamespacePair(primary, secondary, PairOptions(backlog_queue_count=_QUEUES)) as pair:
-            began = perf_counter()
-            report = await pair.syphon().drain()
-            ours = report.moved_total / (perf_counter() - began)
-        assert report.moved_total == moved
+        ours = await _drained(primary, secondary, moved, ordering="none")
         return _Ways(ours=ours, naive=naive, receive=receive, send=await _bare_send(primary))
+
+
+async def _drained(primary: Endpoint, secondary: Endpoint, moved: int, *, ordering: str) -> float:
+    options = PairOptions(backlog_queue_count=_QUEUES, ordering=ordering)
+    async with NamespacePair(primary, secondary, options) as pair:
+        began = perf_counter()
+        report = await pair.syphon().drain()
+        rate = report.moved_total / (perf_counter() - began)
+    assert report.moved_total == moved
+    return rate
+
+
+async def _in_order() -> list[Measure]:
+    """What it costs to keep the order of sessions: one link a queue, and a look at its head for each hand."""
+    async with _namespaces(0) as (primary, secondary):
+        rates: dict[str, float] = {}
+        for ordering in ("none", "session"):
+            await _fill(secondary, _MOVED, body=200)
+            rates[ordering] = await _drained(primary, secondary, _MOVED, ordering=ordering)
+    name = "drain on loopback in session order"
+    return [
+        Measure(name=f"{name}, ours", value=rates["session"], unit=_UNIT),
+        Measure(name=f"{name} / without", value=rates["session"] / rates["none"], unit="ratio"),
+    ]
 
 
 @asynccontextmanager

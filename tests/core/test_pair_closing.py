@@ -99,6 +99,20 @@ async def test_section_7_a_client_that_ends_alone_takes_its_partner_with_it_afte
         assert len(caught.value.unsent) == 2
 
 
+async def test_section_7_a_closed_pair_leaves_no_task_behind() -> None:
+    """The loop may end right after: a task that still waited for a partner would be destroyed pending."""
+    async with breakable_pair(close_grace=timedelta(seconds=5)) as breakable:
+        sender = breakable.pair.sender("flights")
+        await sender.send(numbered(1))
+        await breakable.pair.close()
+        assert not [task for task in asyncio.all_tasks() if task.get_name() == "follow the partner"]
+    async with breakable_pair(close_grace=timedelta(seconds=5)) as breakable:
+        breakable.pair._open().secondary.fault(PairClosedError("its process was told to stop"))
+        await asyncio.sleep(0)
+        await breakable.pair.close()
+        assert not [task for task in asyncio.all_tasks() if task.get_name() == "follow the partner"]
+
+
 async def test_section_7_two_clients_that_are_closed_together_fault_nobody() -> None:
     async with breakable_pair(close_grace=timedelta(seconds=0.2)) as breakable:
         shared = breakable.pair._open()

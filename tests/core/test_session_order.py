@@ -126,6 +126,52 @@ def another_process(both: Hosted, store: InMemoryHealthStore | None = None) -> N
     return NamespacePair(endpoint(both.primary), endpoint(both.secondary), OPTIONS, store=store)
 
 
+async def test_a_drill_drains_before_it_fails_back_so_that_live_sessions_keep_their_order() -> None:
+    ended = asyncio.Event()
+    sent = 0
+
+    async def live(pair: NamespacePair) -> None:
+        nonlocal sent
+        async with pair.sender("flights") as sender:
+            while not ended.is_set():
+                await sender.send(numbered("a", sent), timeout=20)
+                sent += 1
+                await asyncio.sleep(0.002)
+
+    async with hosted("flights", options=OPTIONS) as both:
+        living = asyncio.create_task(live(both.pair))
+        await asyncio.sleep(0.1)
+        report = await both.pair.drill("flights", messages=100, limit=timedelta(seconds=30))
+        before = sent
+        await asyncio.sleep(0.3)
+        ended.set()
+        await living
+        assert report.passed, report.findings
+        assert report.live > 0
+        assert sent > before
+        assert not both.pair.health("flights").failed_over
+        held = await peek_all(both.primary.connection_string, "flights")
+        live_ids = [message.message_id for message in held if message.session_id == "a"]
+        assert live_ids == [f"a/{n}" for n in range(sent)]
+        for queue in backlog_queues("contoso", 3):
+            assert await both.ids_in_backlog(queue) == []
+
+
+async def test_a_drill_whose_backlog_cannot_be_drained_does_not_fail_back_but_is_held_no_longer() -> None:
+    async with hosted("flights", options=OPTIONS, lock="PT5S") as both, both.pair.sender("flights") as sender:
+        both.primary.set_fault(Fault(kind=FaultKind.INTERNAL_ERROR, on=(Operation.SEND,), entity="flights"))
+        both.pair.fail_over("flights", reason="an outage")
+        await sender.send(numbered("a", 1))
+        both.pair.mark_healthy("flights")
+        report = await both.pair.drill("flights", messages=2, limit=timedelta(seconds=4))
+        assert any("not empty within" in finding for finding in report.findings)
+        assert both.pair.health("flights").failed_over
+        both.primary.clear_faults()
+        assert (await both.pair.syphon().drain()).moved_total == 3
+        await asyncio.wait_for(both.pair._board.wait_for_change("flights", seconds=5), 6)
+        assert not both.pair.health("flights").failed_over
+
+
 @pytest.mark.slow
 async def test_sessions_outages_and_drains_interleaved_leave_no_inversion_within_a_session() -> None:
     """Three senders of their own sessions, an outage every second, two syphons in the race for every queue."""

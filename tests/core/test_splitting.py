@@ -87,3 +87,14 @@ async def test_section_4_a_refusal_that_is_not_due_to_mixture_is_raised(
                 await sender.send(messages)
             assert isinstance(caught.value.cause, RefusedError)
             assert len(caught.value.unsent) == len(messages)
+
+
+@pytest.mark.usefixtures("strict")
+async def test_section_6_a_destination_that_takes_no_mixture_is_no_outage_to_the_syphon(breakable: Breakable) -> None:
+    breakable.pair.fail_over("flights", reason="test")
+    async with breakable.pair.sender("flights") as sender:
+        assert (await sender.send(seated(9, 3))).diverted == 9
+    report = await breakable.pair.syphon().drain()
+    assert (report.moved, report.dead_lettered, report.failures) == ({"flights": 9}, {}, {})
+    assert report.duplicates_possible == 0
+    assert sorted(each or "" for each in await breakable.ids_on_the_primary()) == [f"m{n}" for n in range(9)]

@@ -343,7 +343,7 @@ async def test_section_6_neighbours_are_settled_together_with_the_sdk_at_hand(mo
 
 
 async def test_section_6_an_sdk_without_that_inside_settles_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clients, "can_settle_runs", lambda _: False)
+    monkeypatch.setattr(clients, "can_settle_runs", lambda *_: False)
     async with hosted("flights") as both:
         await both.put_into_backlog("flights", messages(*range(60)))
         report = await both.pair.syphon().drain()

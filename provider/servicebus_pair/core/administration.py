@@ -19,6 +19,7 @@ from servicebus_pair.core.errors import (
     AuthenticationError,
     AuthorizationError,
     EntityExistsError,
+    EntityNotFoundError,
     ServerBusyError,
     ServiceError,
 )
@@ -156,6 +157,16 @@ class ServiceBusAdministration:
     async def delete_queue(self, path: str) -> None:
         """Delete one queue with all that it holds. :raises EntityNotFoundError: it is gone already."""
         await self._bounded(f"delete {path}", self._client.delete_queue(path))
+
+    async def exists(self, path: str) -> bool:
+        """Answer whether there is a queue or topic ``path``. :raises ServiceError: classified."""
+        for kind, read in (("queue", self._client.get_queue), ("topic", self._client.get_topic)):
+            try:
+                await self._bounded(f"read {kind} {path}", read(path))
+            except EntityNotFoundError:
+                continue
+            return True
+        return False
 
     async def _bounded(self, doing: str, call: Awaitable[ResultT]) -> ResultT:
         self._meter.count(Operation.MANAGE)

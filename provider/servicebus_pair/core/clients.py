@@ -15,6 +15,7 @@ from azure.servicebus import ServiceBusReceivedMessage, ServiceBusSubQueue
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 
 from servicebus_pair.core.errors import PairClosedError, ServiceError
+from servicebus_pair.core.existence import Existence
 from servicebus_pair.core.failures import classify
 from servicebus_pair.core.link import CLOSE_SECONDS, Link, close_quietly
 from servicebus_pair.core.meter import Meter, Operation
@@ -97,7 +98,7 @@ class ReceiveLink(Link):
         def together(receiver: ServiceBusReceiver, run: Sequence[ServiceBusReceivedMessage]) -> Awaitable[None]:
             return settle_run(receiver, run, complete=complete, timeout=timeout)
 
-        if self._handler is not None and can_settle_runs(self._handler):
+        if self._handler is not None and can_settle_runs(self._handler, messages):
             answers = await self._settle(list(runs(messages)), together, timeout)
         else:
             answers = await self._settle([[message] for message in messages], one, timeout)
@@ -151,6 +152,7 @@ class NamespaceClient:
         self.on_ended: Callable[[str], None] = _nobody
         self.authenticated = False
         self._client = _sdk_client(endpoint)
+        self.explain = Existence(endpoint, meter=self.meter).explain
         self._send_links: dict[str, SendLink] = {}
         # Weak: a continuous syphon makes a new link after each failure, for as long as it runs.
         self._receive_links: WeakSet[ReceiveLink] = WeakSet()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from itertools import islice
 from typing import Any, Final
@@ -26,6 +26,7 @@ from servicebus_pair.core.errors import (
 from servicebus_pair.core.events import BacklogTooSmall, MessagesAccepted, QueuePulled, Route
 from servicebus_pair.core.patience import LONGEST_ATTEMPT
 from servicebus_pair.core.results import SendResult
+from servicebus_pair.core.search import Search, search_seconds
 from servicebus_pair.core.send_link import SendLink, Turn
 from servicebus_pair.core.shared import SMALLEST_BATCH_LIMIT, Shared
 from servicebus_pair.core.size import growth, is_large
@@ -35,6 +36,10 @@ __all__ = ["Divert"]
 
 _log = logging.getLogger(__name__)
 _TRIES_IN_ORDER: Final = 3
+
+
+def _nothing() -> None:
+    """Stand in where nobody needs to know."""
 
 
 class Divert:
@@ -116,21 +121,25 @@ class Divert:
             return
         tried: set[str] = set()
         last: ServiceError | None = None
+        search = self._search(deadline)
         while copies:
             deadline.left(last=last)
             queue = self._shared.rotation.choose(self._queue, without=tried)
-            if queue is None:
-                raise self._exhausted(because, last, len(copies))
+            if queue is None or search.over:
+                self._shared.rotation.silent = search.over
+                raise self._exhausted(because, last, len(copies), tried=len(tried))
             self._queue = queue
             tried.add(queue)
+            search.begin()
             try:
-                for batch in await self._pack(queue, copies, deadline):
-                    await self._send(queue, batch, copies, account, deadline)
+                for batch in await self._pack(queue, copies, search):
+                    await self._send(queue, batch, copies, account, search)
             except MessageTooLargeError as error:
                 raise MessageTooLargeError(f"as a copy for the backlog, {error}") from error
             except InvalidMessageError:
                 raise
             except ServiceError as error:
+                search.failed()
                 last = error
                 self._pull(queue, error)
 
@@ -145,27 +154,52 @@ class Divert:
     ) -> None:
         """In session order: send to this queue or to none."""
         failures = 0
+        search = self._search(deadline)
         while copies:
             deadline.left(last=because)
+            search.begin()
             try:
-                for batch in await self._pack(queue, copies, deadline):
-                    await self._send(queue, batch, copies, account, deadline)
+                for batch in await self._pack(queue, copies, search):
+                    await self._send(queue, batch, copies, account, search)
             except (MessageTooLargeError, InvalidMessageError):
                 raise
             except ServiceError as error:
+                search.failed()
                 failures += 1
-                if failures == _TRIES_IN_ORDER:
-                    raise self._exhausted(because, error, len(copies)) from error
+                if failures == _TRIES_IN_ORDER or search.over:
+                    self._shared.rotation.silent = search.over
+                    raise self._exhausted(because, error, len(copies), tried=1) from error
                 _log.warning("backlog queue=%s, to which these sessions keep, failed: %s", queue, error)
 
-    async def _pack(
-        self, queue: str, copies: Mapping[int, AmqpAnnotatedMessage], deadline: Deadline
-    ) -> list[WireBatch]:
-        turn = Turn(seconds=lambda: min(LONGEST_ATTEMPT, deadline.left()), patience=deadline.left())
+    def _search(self, deadline: Deadline) -> Search:
+        interval = self._shared.options.failover_interval.total_seconds()
+        seconds = search_seconds(interval, silent=self._shared.rotation.silent)
+        return Search(self._shared.clock, seconds=seconds, deadline=deadline)
+
+    def _turn(self, queue: str, search: Search, *, starting: Callable[[], None] = _nothing) -> Turn:
+        """An attempt on a backlog queue; left when others found out meanwhile that the queue does not answer."""
+        rotation = self._shared.rotation
+        pulled, silent = rotation.is_pulled(queue), rotation.silent
+
+        def seconds() -> float | None:
+            if (rotation.is_pulled(queue) and not pulled) or (rotation.silent and not silent):
+                return None
+            # Waiting for a link that is busy is no silence of the queue.
+            search.begin()
+            return search.seconds()
+
+        return Turn(seconds=seconds, starting=starting, patience=search.deadline.left())
+
+    def _left_turn(self, queue: str, search: Search) -> ServiceError:
+        """Why a turn was left: the time is over, or others found out that the queue does not answer."""
+        search.deadline.left()
+        return TimedOutError(f"waiting for {queue}: it did not answer others meanwhile")
+
+    async def _pack(self, queue: str, copies: Mapping[int, AmqpAnnotatedMessage], search: Search) -> list[WireBatch]:
         link = self._shared.secondary.send_link(queue)
-        limit = await link.open_in_turn(turn)
+        limit = await link.open_in_turn(self._turn(queue, search))
         if limit is None:
-            raise deadline.over(last=None)
+            raise self._left_turn(queue, search)
         packer: Packer[WireBatch] = Packer(partial(WireBatch, limit, largest=link.message_limit), key=partition_key)
         full = [packer.add(copy) for copy in copies.values()]
         return [*(batch for batch in full if batch is not None), *packer.rest()]
@@ -176,16 +210,12 @@ class Divert:
         batch: WireBatch,
         copies: dict[int, AmqpAnnotatedMessage],
         account: Account,
-        deadline: Deadline,
+        search: Search,
     ) -> None:
         # A load has one partition key, and packing keeps the order within one.
         numbers = list(islice(copies, len(batch)))
         before = account.doubted
-        turn = Turn(
-            seconds=lambda: min(LONGEST_ATTEMPT, deadline.left()),
-            starting=lambda: account.doubt(numbers),
-            patience=deadline.left(),
-        )
+        turn = self._turn(queue, search, starting=lambda: account.doubt(numbers))
         try:
             sent = await self._shared.secondary.send_link(queue).send_in_turn(batch, turn)
         except ServiceError as error:
@@ -193,7 +223,9 @@ class Divert:
                 account.refused(before)
             raise
         if not sent:
-            raise deadline.over(last=None)
+            raise self._left_turn(queue, search)
+        search.begin()
+        self._shared.rotation.silent = False
         account.accept(numbers, route=Route.BACKLOG, queue=queue, refs=batch.refs)
         for number in numbers:
             del copies[number]
@@ -205,13 +237,16 @@ class Divert:
             _log.warning("backlog queue=%s leaves the rotation: %s", queue, error)
             self._shared.board.mention(QueuePulled(queue, str(error), self._shared.clock.now()))
 
-    def _exhausted(self, because: ServiceError | None, last: ServiceError | None, waiting: int) -> NoBacklogQueueError:
+    def _exhausted(
+        self, because: ServiceError | None, last: ServiceError | None, waiting: int, *, tried: int
+    ) -> NoBacklogQueueError:
         health = self._shared.board.current(self._entity)
         primary = health.reason if because is None else str(because)
         cause = last if last is not None else because
         return NoBacklogQueueError(
             f"{self._entity} is failed over ({primary}) and no backlog queue took the "
-            f"{waiting} messages ({last}): they are in .unsent; provision the backlog or try again",
+            f"{waiting} messages (tried {tried}, the last one: {last}): they are in .unsent; "
+            "provision the backlog or try again",
             cause=TimedOutError("no backlog queue is configured") if cause is None else cause,
             result=SendResult(),
             unsent=(),

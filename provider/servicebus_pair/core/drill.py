@@ -19,6 +19,7 @@ from azure.servicebus import ServiceBusMessage
 from servicebus_pair.core.clients import ReceiveLink
 from servicebus_pair.core.errors import DrillError, PairError, ServiceError
 from servicebus_pair.core.events import Event, HealthChanged, MessagesAccepted, MessagesSyphoned, Route
+from servicebus_pair.core.ordering import SessionOrder
 from servicebus_pair.core.prober import PING_CONTENT_TYPE, PING_LIFE, ping_message
 from servicebus_pair.core.results import DrainReport, SendResult
 from servicebus_pair.core.shared import Shared
@@ -32,6 +33,10 @@ _log = logging.getLogger(__name__)
 DRILL_PROPERTY: Final = "x-servicebus-pair-drill"
 _CALL_SECONDS: Final = 5.0
 _PEEKED: Final = 250
+# In session order: how long sends are held at a time while the backlog is emptied, and the pause between.
+_HELD_SECONDS: Final = 2.0
+_BETWEEN_HOLDS: Final = 1.0
+_NO_LONGER: Final = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +48,8 @@ class DrillReport:
     :param arrived: marked messages that the primary confirmed.
     :param live: messages of applications that this process diverted during the drill.
     :param failed_over_seconds: for how long sends went to the backlog.
-    :param drain_seconds: from the failback to the end of the drain.
+    :param drain_seconds: from the failback to the end of the drain; in session order, where the drain comes
+        first, from its beginning to the failback.
     :param drain: what the drain did, live messages included.
     :param pings_delivered: whether the service hands out pings to receivers; ``None`` when nobody could look.
     :param findings: what was not as it should be, one sentence each.
@@ -141,10 +147,17 @@ class _Drill:
             # As long as the failover held: a drill that somebody ended before its end proves nothing.
             if watch.interrupted:
                 self._findings.append("somebody marked the entity healthy before the drill did")
-            back = self._now()
-            self._pair.mark_healthy(self._entity, reason=f"{self._id} is over", by=self._by)
-            drain = await self._drain()
-            ended = self._now()
+            if self._shared.order is None:
+                back = self._now()
+                self._pair.mark_healthy(self._entity, reason=f"{self._id} is over", by=self._by)
+                drain = await self._drain()
+                ended = self._now()
+                drain_seconds = ended - back
+            else:
+                drained = self._now()
+                drain = await self._drain_and_fail_back(self._shared.order)
+                back = self._now()
+                drain_seconds = back - drained
         self._judge(sent, watch, messages, drain)
         report = DrillReport(
             drill=self._id,
@@ -153,7 +166,7 @@ class _Drill:
             arrived=len(watch.arrived),
             live=watch.live,
             failed_over_seconds=back - began,
-            drain_seconds=ended - back,
+            drain_seconds=drain_seconds,
             drain=drain,
             pings_delivered=pings_delivered,
             findings=tuple(self._findings),
@@ -168,13 +181,24 @@ class _Drill:
             async with self._pair.sender(self._entity) as sender, asyncio.timeout(self._limit.total_seconds()):
                 return await sender.send([self._marked(number, life) for number in range(messages)])
         except BaseException as error:
-            # Whatever happens: a drill must not leave the entity failed over.
-            self._pair.mark_healthy(self._entity, reason=f"{self._id} was given up", by=self._by)
+            self._give_up()
             if isinstance(error, PairError | TimeoutError):
                 raise DrillError(
                     f"{self._id}: the marked messages were not sent, {type(error).__name__}: {error}"
                 ) from error
             raise
+
+    def _give_up(self) -> None:
+        """Whatever happens: a drill must not leave the entity failed over.
+
+        In session order a failback before the drain would put new messages before those of the backlog:
+        then it is the pings, held no longer, that end the failover when the backlog is empty.
+        """
+        reason = f"{self._id} was given up"
+        if self._shared.order is None:
+            self._pair.mark_healthy(self._entity, reason=reason, by=self._by)
+        else:
+            self._pair.fail_over(self._entity, reason=reason, by=self._by, hold=_NO_LONGER)
 
     def _marked(self, number: int, life: timedelta) -> ServiceBusMessage:
         return ServiceBusMessage(
@@ -194,6 +218,35 @@ class _Drill:
         except TimeoutError:
             self._findings.append(f"the drain was not finished in {self._limit}")
             return DrainReport()
+
+    async def _drain_and_fail_back(self, order: SessionOrder) -> DrainReport:
+        """In session order: move the backlog, hold the sends for its last part, fail back when it is empty."""
+        syphon = self._pair.syphon()
+        moving = asyncio.create_task(syphon.run(), name=f"drain of {self._id}")
+        try:
+            async with asyncio.timeout(self._limit.total_seconds()):
+                while not await self._failed_back(order):
+                    # One that ended before it was told to has failed, and says why.
+                    if (await asyncio.wait({moving}, timeout=_BETWEEN_HOLDS))[0]:
+                        moving.result()
+        except TimeoutError:
+            self._findings.append(
+                f"the backlog was not empty within {self._limit}: the entity fails back by itself once it is"
+            )
+            self._give_up()
+        except BaseException:
+            self._give_up()
+            raise
+        finally:
+            syphon.stop()
+            await asyncio.wait({moving})
+        return moving.result()
+
+    async def _failed_back(self, order: SessionOrder) -> bool:
+        async with order.fail_back(self._entity, drained_within=_HELD_SECONDS) as empty:
+            if empty:
+                self._pair.mark_healthy(self._entity, reason=f"{self._id} is over", by=self._by)
+        return empty
 
     def _judge(self, sent: SendResult, watch: _Watch, messages: int, drain: DrainReport) -> None:
         if sent.primary:

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol, TypeVar
 
+from servicebus_pair.core.errors import ServiceError
 from servicebus_pair.core.failures import classify
 from servicebus_pair.core.meter import Meter, Operation
 
@@ -41,6 +42,9 @@ class Owner(Protocol):
 
     async def bounded(self, call: Awaitable[ResultT], seconds: float) -> ResultT:
         """Await a call for at most ``seconds``. :raises TimeoutError: there was no answer."""
+
+    async def explain(self, error: ServiceError, path: str, *, seconds: float) -> ServiceError:
+        """Answer what a refused token for ``path`` means."""
 
     def close_soon(self, handler: _Handler) -> None:
         """Close a thrown-away handler in the background."""

@@ -22,12 +22,14 @@ from servicebus_pair.core.errors import (
     EntityNotFoundError,
     InvalidMessageError,
     MessageTooLargeError,
+    RefusedError,
     ServiceError,
     UndeliverableError,
 )
 from servicebus_pair.core.events import DeadLettered, MessagesSyphoned
 from servicebus_pair.core.parcels import Parcel, open_parcel
 from servicebus_pair.core.results import DrainReport
+from servicebus_pair.core.splitting import is_mixed, session_key
 from servicebus_pair.core.transport import Destination
 from servicebus_pair.core.wire import WireBatch
 from servicebus_pair.core.workshop import Workshop
@@ -241,8 +243,17 @@ class Mover:
         destination = self._shop.transport.destination(entity)
         until = min(parcel.good_until for parcel in waiting.values())
         limit = await destination.open(timeout=self._seconds(until))
-        for batch in await self._pack(limit, destination.message_limit, waiting):
-            await self._send_batch(destination, batch, self._seconds(until))
+        for batch in await self._pack(limit, destination, waiting):
+            try:
+                await self._send_batch(destination, batch, self._seconds(until))
+            except RefusedError:
+                if not is_mixed(batch.messages):
+                    raise
+                _log.info("entity=%s takes one session a batch: so it is sent from now on", entity)
+                destination.takes_mixture = False
+                # What is left is packed anew, and no batch is mixed any more.
+                await self._send(entity, waiting)
+                return
             done = [waiting.pop(id(message)) for message in batch.messages]
             self._confirmed += done
             at = self._shop.clock.now()
@@ -264,14 +275,15 @@ class Mover:
             raise _LocksEndError
         return min(CALL_SECONDS, left)
 
-    async def _pack(self, limit: int, largest: int, waiting: dict[int, Parcel]) -> list[WireBatch]:
-        packer: Packer[WireBatch] = Packer(partial(WireBatch, limit, largest=largest), key=partition_key)
+    async def _pack(self, limit: int, destination: Destination, waiting: dict[int, Parcel]) -> list[WireBatch]:
+        key = partition_key if destination.takes_mixture else session_key
+        packer: Packer[WireBatch] = Packer(partial(WireBatch, limit, largest=destination.message_limit), key=key)
         full: list[WireBatch | None] = []
-        for key, parcel in list(waiting.items()):
+        for place, parcel in list(waiting.items()):
             try:
                 full.append(packer.add(parcel.message))
             except (MessageTooLargeError, InvalidMessageError) as error:
-                del waiting[key]
+                del waiting[place]
                 await self._bury(parcel.received, UndeliverableError(_reason(error), str(error)))
         return [*(batch for batch in full if batch is not None), *packer.rest()]
 

@@ -37,6 +37,7 @@ _PAGE: Final = 250
 _CALL_SECONDS: Final = 10.0
 # How long sends to an entity are held while its backlog is looked through.
 _HELD_SECONDS: Final = 10.0
+_LOOK_AGAIN_SECONDS: Final = 0.1
 KeyT = TypeVar("KeyT")
 
 
@@ -91,17 +92,21 @@ class SessionOrder:
             self._quiet.pop(folded, asyncio.Event()).set()
 
     @asynccontextmanager
-    async def fail_back(self, entity: str) -> AsyncIterator[bool]:
-        """Hold the sends to ``entity`` and answer whether its backlog is empty; then it may be declared healthy."""
+    async def fail_back(self, entity: str, *, drained_within: float = 0.0) -> AsyncIterator[bool]:
+        """Hold the sends to ``entity`` and answer whether its backlog is empty; then it may be declared healthy.
+
+        :param drained_within: seconds for which the sends are held while a syphon empties the backlog; 0 does
+            not wait for one.
+        """
         folded = entity.casefold()
         async with self._turns.setdefault(folded, asyncio.Lock()):
             # A look without holding anybody first: most of the time there is a backlog.
-            if not await self.is_empty(entity):
+            if not drained_within and not await self.is_empty(entity):
                 yield False
                 return
             gate = self._open[folded] = asyncio.Event()
             try:
-                yield await self._quiet_and_empty(entity)
+                yield await self._quiet_and_empty(entity, patience=drained_within)
             finally:
                 del self._open[folded]
                 gate.set()
@@ -115,13 +120,17 @@ class SessionOrder:
             return None
         return not any(found)
 
-    async def _quiet_and_empty(self, entity: str) -> bool:
+    async def _quiet_and_empty(self, entity: str, *, patience: float) -> bool:
         folded = entity.casefold()
         try:
-            async with asyncio.timeout(_HELD_SECONDS):
+            async with asyncio.timeout(patience or _HELD_SECONDS):
                 if self._under_way[folded]:
                     await self._quiet.setdefault(folded, asyncio.Event()).wait()
-                return await self.is_empty(entity) is True
+                while await self.is_empty(entity) is not True:
+                    if not patience:
+                        return False
+                    await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+                return True
         except TimeoutError:
             return False
 

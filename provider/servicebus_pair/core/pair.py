@@ -148,7 +148,7 @@ class NamespacePair:
         await shared.prober.close()
         await self._board.flush()
         if self._partners is not None:
-            self._partners.close()
+            await self._partners.close()
         await asyncio.gather(shared.primary.close(), shared.secondary.close())
 
     async def provision(self) -> ProvisionReport:

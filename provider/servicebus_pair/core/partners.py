@@ -21,11 +21,12 @@ class Partners:
         self._grace = grace
         self._clock = clock
         self._waiting: set[asyncio.Task[None]] = set()
+        self._watching = True
         primary.on_ended = lambda why: self._ended(primary, secondary, why)
         secondary.on_ended = lambda why: self._ended(secondary, primary, why)
 
     def _ended(self, ended: NamespaceClient, other: NamespaceClient, why: str) -> None:
-        if other.ended:
+        if other.ended or not self._watching:
             return
         task = asyncio.get_running_loop().create_task(self._follow(ended, other, why), name="follow the partner")
         self._waiting.add(task)
@@ -41,7 +42,9 @@ class Partners:
                 )
             )
 
-    def close(self) -> None:
-        """Stop watching: both are being closed."""
+    async def close(self) -> None:
+        """Stop watching, for both are about to be closed, and leave no task behind. Idempotent."""
+        self._watching = False
         for task in self._waiting:
             task.cancel()
+        await asyncio.gather(*self._waiting, return_exceptions=True)

@@ -14,12 +14,14 @@ class BacklogRotation:
 
     :param queues: paths of the backlog queues.
     :param random: source of the choice; injected so that a test can repeat it.
+    :ivar silent: the last send that looked for a queue found none that answered in time.
     """
 
     def __init__(self, queues: Sequence[str], *, random: Random) -> None:
         self._queues = tuple(queues)
         self._usable = list(queues)
         self._random = random
+        self.silent = False
 
     def choose(self, kept: str | None, *, without: AbstractSet[str] = frozenset()) -> str | None:
         """Answer the queue to use: ``kept`` while it is usable, else a random one.
@@ -38,6 +40,10 @@ class BacklogRotation:
         if not open_queues:
             open_queues = [queue for queue in self._queues if queue not in without]
         return self._random.choice(open_queues) if open_queues else None
+
+    def is_pulled(self, queue: str) -> bool:
+        """Answer whether ``queue`` is out for all senders."""
+        return queue not in self._usable
 
     def pull(self, queue: str) -> bool:
         """Take ``queue`` out for all senders; answer False when it was out already."""

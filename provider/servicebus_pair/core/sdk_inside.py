@@ -1,4 +1,4 @@
-"""The only use of what azure-servicebus (7.15) keeps to itself; every other module stays with its public names.
+"""What azure-servicebus (7.15) keeps to itself of receiving; ``wire`` is the other module that knows its inside.
 
 Three things cannot be done from outside, and all decide how, or whether, a backlog can be drained:
 
@@ -10,8 +10,10 @@ Three things cannot be done from outside, and all decide how, or whether, a back
   has it kept for the next call. These are never more than one call asked for.
 - *Settling a batch*: the public calls settle one message each and wait for each answer.
   :func:`settle_run` settles neighbours with one disposition, as AMQP 1.0 (section 2.7.6) provides and
-  Microsoft's own AMQP library does. :func:`can_settle_runs` tells when a newer SDK has no such inside;
-  then the caller settles one by one.
+  Microsoft's own AMQP library does. :func:`can_settle_runs` tells when it cannot; then the caller
+  settles one by one.
+
+Should a newer SDK lack one of the names, the public way is taken, and the log says so (``sdk_names``).
 """
 
 # ruff: noqa: SLF001 - private members are what this module is about
@@ -22,8 +24,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from azure.servicebus import ServiceBusReceivedMessage
-from azure.servicebus._pyamqp.message import Message
 from azure.servicebus.aio import ServiceBusReceiver
+
+from servicebus_pair.core.sdk_names import absent
 
 __all__ = ["can_settle_runs", "make_patient", "runs", "settle_run", "unreadable_because"]
 
@@ -31,18 +34,43 @@ _COMPLETE: Final = "accepted"
 _ABANDON: Final = "modified"
 
 
-class _StandIn(Message):
-    """Takes the place of a message that could not be decoded."""
+_OF_HANDLER: Final = ("_link", "_received_messages")
+_OF_LINK: Final = (
+    "_incoming_transfer",
+    "_on_transfer",
+    "_received_payload",
+    "_first_frame",
+    "_process_incoming_message",
+)
+_OF_SETTLEMENT: Final = ("_received_delivery_tags",)
+_OF_MESSAGE: Final = ("_delivery_id", "_delivery_tag")
+_IMPATIENT: Final = (
+    "what comes between two receives is received twice, and a message that the SDK cannot decode stops its queue"
+)
+_ONE_BY_ONE: Final = "messages are settled one by one, which drains more slowly"
 
-    because: str
+
+def _stand_in_class() -> Any:
+    """What takes the place of a message that could not be decoded, in the SDK's own form; ``None`` without one."""
+    try:
+        from azure.servicebus._pyamqp.message import Message
+    except ImportError:
+        return None
+    return type("StandIn", (Message,), {})
 
 
 async def make_patient(receiver: ServiceBusReceiver) -> None:
     """Open ``receiver`` if needed; it keeps what comes late, and endures what cannot be decoded."""
     await receiver.__aenter__()
+    if absent(receiver, ("_handler",), costs=_IMPATIENT) or absent(receiver._handler, _OF_HANDLER, costs=_IMPATIENT):
+        return
     handler = receiver._handler
-    link = handler._link
-    if link is None or "_incoming_transfer" in vars(link):
+    link: Any = handler._link
+    if link is None or "_incoming_transfer" in vars(link) or absent(link, _OF_LINK, costs=_IMPATIENT):
+        return
+    stand_ins = _stand_in_class()
+    if stand_ins is None:
+        absent(None, ("_pyamqp.message.Message",), costs=_IMPATIENT)
         return
     incoming = link._incoming_transfer
 
@@ -56,7 +84,7 @@ async def make_patient(receiver: ServiceBusReceiver) -> None:
             raise  # the connection, not the message
         except Exception as error:  # noqa: BLE001 - whatever the decoder stumbles over
             link._received_payload = bytearray()
-            stand_in = _StandIn()
+            stand_in = stand_ins()
             stand_in.because = f"{type(error).__name__}: {error}"
             await link._process_incoming_message(link._first_frame, stand_in)
 
@@ -67,14 +95,21 @@ async def make_patient(receiver: ServiceBusReceiver) -> None:
 def unreadable_because(received: ServiceBusReceivedMessage) -> str | None:
     """Answer why ``received`` could not be decoded, or ``None`` for an ordinary message."""
     inner = getattr(received, "_message", None)
-    return inner.because if isinstance(inner, _StandIn) else None
+    because: str | None = getattr(inner, "because", None)
+    return because
 
 
-def can_settle_runs(receiver: ServiceBusReceiver) -> bool:
-    """Answer whether the SDK at hand has what :func:`settle_run` needs."""
+def can_settle_runs(receiver: ServiceBusReceiver, messages: Sequence[ServiceBusReceivedMessage]) -> bool:
+    """Answer whether the SDK at hand has what :func:`runs` and :func:`settle_run` need."""
     handler = getattr(receiver, "_handler", None)
-    link = getattr(handler, "_link", None)
-    return hasattr(handler, "settle_messages_async") and hasattr(link, "_received_delivery_tags")
+    if absent(handler, ("settle_messages_async", "_link"), costs=_ONE_BY_ONE):
+        return False
+    link: Any = handler._link  # type: ignore[union-attr]  # it has one
+    # Without a link there is nothing to settle over, which settling one by one finds out.
+    return link is not None and not (
+        absent(link, _OF_SETTLEMENT, costs=_ONE_BY_ONE)
+        or any(absent(message, _OF_MESSAGE, costs=_ONE_BY_ONE) for message in messages[:1])
+    )
 
 
 def runs(messages: Iterable[ServiceBusReceivedMessage]) -> Iterator[list[ServiceBusReceivedMessage]]:

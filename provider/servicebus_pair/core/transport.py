@@ -52,6 +52,9 @@ class Source(Protocol):
 class Destination(Protocol):
     """An entity of the primary."""
 
+    takes_mixture: bool
+    """False once the entity refused a batch of several sessions; whoever learns it sets it for all."""
+
     @property
     def message_limit(self) -> int:
         """The most bytes of a message that goes alone, once :meth:`open` has answered."""

@@ -2,9 +2,9 @@
 
 The SDK's own batch encodes each message twice, to measure it and to add it, and its asynchronous
 sender builds a batch of any transport but its own all over again. Packing is what a batched send
-spends its time on, so here each message is encoded once, by the SDK's encoder. This is the one
-module that uses names which the SDK (7.15) does not promise to keep; its tests compare the bytes
-with those of the SDK's public batch, message by message.
+spends its time on, so here each message is encoded once, by the SDK's encoder. It uses names which
+the SDK (7.15) does not promise to keep, and without which it cannot be imported; its tests compare
+the bytes with those of the SDK's public batch, message by message.
 """
 
 from __future__ import annotations
@@ -13,14 +13,21 @@ import struct
 from typing import Any, Final
 
 from azure.servicebus import ServiceBusMessageBatch
-from azure.servicebus._pyamqp._encode import encode_payload
-from azure.servicebus.aio._transport._pyamqp_transport_async import PyamqpTransportAsync
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 from azure.servicebus.exceptions import MessageSizeExceededError
 
 from servicebus_pair.core.batching import partition_key
 from servicebus_pair.core.errors import InvalidMessageError, MessageTooLargeError
 from servicebus_pair.core.events import MessageRef
+from servicebus_pair.core.sdk_names import absent, unusable
+
+try:
+    from azure.servicebus._pyamqp._encode import encode_payload
+    from azure.servicebus.aio._transport._pyamqp_transport_async import PyamqpTransportAsync
+except ImportError as error:
+    raise unusable(error) from error
+if lacking := absent(ServiceBusMessageBatch(), ("_message", "_amqp_transport"), costs="nothing can be sent"):
+    raise unusable(f"ServiceBusMessageBatch has no {lacking!r}")
 
 __all__ = ["WireBatch", "encoded_size"]
 
