@@ -41,7 +41,13 @@ def test_the_account_of_a_send_is_found_behind_what_it_ended_in() -> None:
     cancelled, late = asyncio.CancelledError(), TimeoutError()
     cancelled.__cause__, late.__cause__ = account, cancelled
     assert [errors.account_of(error) for error in (account, cancelled, late)] == [account] * 3
-    assert errors.account_of(ValueError()) is None
+    # As Python 3.11.2 raises it.
+    unnamed = TimeoutError()
+    unnamed.__context__ = cancelled
+    assert errors.account_of(unnamed) is account
+    other = ValueError()
+    other.__context__ = account
+    assert errors.account_of(other) is None
 
 
 def test_bad_input_is_a_value_error_too() -> None:

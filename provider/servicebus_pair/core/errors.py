@@ -253,9 +253,11 @@ def account_of(error: BaseException) -> SendError | None:
     """Answer the account of a send that ended with ``error``, or ``None`` if no send is behind it.
 
     A cancelled send must end in asyncio's own ``CancelledError`` (``asyncio.timeout`` knows no other),
-    so its account is found along the causes: of that, or of the ``TimeoutError`` that came of it.
+    so its account is found along the causes: of that, or of the ``TimeoutError`` that came of it. Python 3.11.2,
+    Debian 12's, names no cause of a ``TimeoutError``, but the error in whose handling it was raised.
     """
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, SendError):
-        cause = cause.__cause__
+        unnamed = cause.__context__ if isinstance(cause, TimeoutError) else None
+        cause = unnamed if cause.__cause__ is None else cause.__cause__
     return cause
