@@ -9,9 +9,9 @@ from typing import Final
 
 from servicebus_emulator.about import version
 from servicebus_emulator.arm.addresses import Scope
+from servicebus_emulator.engine.access_rules import DEFAULT_KEY, ROOT_RULE
 from servicebus_emulator.logs import LogFormat
 from servicebus_emulator.security.bearer import DEVELOPMENT_CLIENT
-from servicebus_emulator.security.rules import DEFAULT_KEY, ROOT_RULE
 from servicebus_emulator.security.settings import KEY_VARIABLE, SECRET_VARIABLE
 from servicebus_emulator.wire_options import add_wire_options
 

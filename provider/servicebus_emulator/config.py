@@ -17,6 +17,8 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from servicebus_emulator.admin.fields import property_name, property_types
+from servicebus_emulator.engine.access_rules import ROOT_RULE
+from servicebus_emulator.engine.access_rules import check_rule as check_access_rule
 from servicebus_emulator.engine.descriptions import (
     DEFAULT_RULE,
     NOT_IN_XML,
@@ -37,8 +39,6 @@ from servicebus_emulator.engine.descriptions import (
 )
 from servicebus_emulator.engine.rules import check_rule
 from servicebus_emulator.engine.timespan import TimeSpan
-from servicebus_emulator.security.rules import ROOT_RULE
-from servicebus_emulator.security.rules import check_rule as check_access_rule
 
 if TYPE_CHECKING:
     from pathlib import Path

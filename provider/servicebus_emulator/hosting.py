@@ -24,6 +24,7 @@ from servicebus_emulator.beginning import begin_with
 from servicebus_emulator.certificates import Certificates
 from servicebus_emulator.clock import ShiftableClock
 from servicebus_emulator.config import NamespaceConfig
+from servicebus_emulator.engine.access_rules import DEFAULT_KEY, ROOT_RULE
 from servicebus_emulator.engine.journal import JournalError
 from servicebus_emulator.engine.namespace import Namespace
 from servicebus_emulator.faults import Armed, Fault
@@ -31,7 +32,6 @@ from servicebus_emulator.logs import event, masked
 from servicebus_emulator.metrics import Sources, metrics_page
 from servicebus_emulator.security.bearer import TokenIssuer
 from servicebus_emulator.security.guard import Guard
-from servicebus_emulator.security.rules import DEFAULT_KEY, ROOT_RULE
 from servicebus_emulator.security.settings import Security, is_loopback
 from servicebus_emulator.store.sqlite import SqliteJournal
 

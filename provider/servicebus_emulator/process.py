@@ -16,10 +16,10 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import IO, Final, Self, cast
 
+from servicebus_emulator.engine.access_rules import DEFAULT_KEY
 from servicebus_emulator.fault_reading import fault_document
 from servicebus_emulator.faults import Fault
 from servicebus_emulator.held_ports import HeldPorts
-from servicebus_emulator.security.rules import DEFAULT_KEY
 from servicebus_emulator.security.settings import KEY_VARIABLE
 from servicebus_emulator.served import ServedNamespace
 

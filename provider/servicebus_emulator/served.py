@@ -19,6 +19,7 @@ from servicebus_emulator.admin.atom import Entry, entry_document
 from servicebus_emulator.admin.fields import Runtime, encode
 from servicebus_emulator.admin.resources import Entity, Resource, Rule, Subscription, url_path
 from servicebus_emulator.admin.rules import encode_rule
+from servicebus_emulator.engine.access_rules import DEFAULT_KEY, ROOT_RULE
 from servicebus_emulator.engine.descriptions import (
     DEFAULT_RULE,
     DEFAULT_RULE_NAME,
@@ -33,7 +34,6 @@ from servicebus_emulator.engine.timespan import TimeSpan
 from servicebus_emulator.fault_reading import fault_document
 from servicebus_emulator.faults import Fault
 from servicebus_emulator.hosting import connection_string
-from servicebus_emulator.security.rules import DEFAULT_KEY, ROOT_RULE
 from servicebus_emulator.security.sas import sign
 
 __all__ = ["RefusedError", "ServedNamespace"]

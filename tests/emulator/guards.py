@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import time
 
+from servicebus_emulator.engine.access_rules import DEFAULT_KEY, ROOT_RULE
 from servicebus_emulator.engine.clock import Clock, SystemClock
 from servicebus_emulator.engine.namespace import Namespace
 from servicebus_emulator.security.bearer import DEVELOPMENT_CLIENT, TokenIssuer
 from servicebus_emulator.security.guard import Guard
-from servicebus_emulator.security.rules import DEFAULT_KEY, ROOT_RULE
 from servicebus_emulator.security.sas import sign
 
 _CLOCK = SystemClock()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from servicebus_emulator.engine.access import Key
+from servicebus_emulator.engine.access_rules import ALL_RIGHTS, ROOT_RULE
 from servicebus_emulator.engine.descriptions import (
     AccessRight,
     AuthorizationRule,
@@ -18,7 +19,6 @@ from servicebus_emulator.engine.descriptions import (
 )
 from servicebus_emulator.engine.errors import EntityNotFound, InvalidArgument
 from servicebus_emulator.engine.namespace import Namespace
-from servicebus_emulator.security.rules import ALL_RIGHTS, ROOT_RULE
 from servicebus_emulator.store.sqlite import SqliteJournal
 from tests.emulator.broker import Bench
 

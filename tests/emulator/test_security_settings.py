@@ -25,10 +25,10 @@ from proton.utils import BlockingConnection
 from servicebus_emulator import Emulator, EmulatorProcess
 from servicebus_emulator.config import ConfigError, parse_config
 from servicebus_emulator.engine.access import Key
+from servicebus_emulator.engine.access_rules import DEFAULT_KEY, ROOT_RULE
 from servicebus_emulator.engine.errors import Unauthorized
 from servicebus_emulator.security.bearer import Client
 from servicebus_emulator.security.resources import entity_of, is_within, resource_path, resources_over
-from servicebus_emulator.security.rules import DEFAULT_KEY, ROOT_RULE
 from servicebus_emulator.security.sas import SharedAccessSignature, sign
 from servicebus_emulator.security.settings import KEY_VARIABLE, SECRET_VARIABLE, is_loopback
 from tests.emulator.transport import BlockingPlainTransport

@@ -13,9 +13,9 @@ from proton import Endpoint, Message, symbol, ulong
 from proton.utils import BlockingConnection, LinkDetached
 
 from servicebus_emulator import Emulator, HostedNamespace
+from servicebus_emulator.engine.access_rules import DEFAULT_KEY, ROOT_RULE
 from servicebus_emulator.engine.descriptions import AccessRight, QueueDescription
 from servicebus_emulator.security.guard import BEARER_KIND, SIGNATURE_KIND
-from servicebus_emulator.security.rules import DEFAULT_KEY, ROOT_RULE
 from servicebus_emulator.security.sas import sign
 from tests.emulator.clock import ManualClock
 

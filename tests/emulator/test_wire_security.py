@@ -20,13 +20,13 @@ from azure.servicebus.exceptions import (
 
 from servicebus_emulator import Emulator, HostedNamespace
 from servicebus_emulator.engine.access import Key
+from servicebus_emulator.engine.access_rules import DEFAULT_KEY, ROOT_RULE, AccessRule
 from servicebus_emulator.engine.descriptions import (
     AccessRight,
     QueueDescription,
     SubscriptionDescription,
     TopicDescription,
 )
-from servicebus_emulator.security.rules import DEFAULT_KEY, ROOT_RULE, AccessRule
 from servicebus_emulator.security.sas import sign
 from tests.emulator.talk import bodies
 

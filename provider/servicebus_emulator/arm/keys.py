@@ -11,8 +11,8 @@ from servicebus_emulator.arm.entities import found, properties_in
 from servicebus_emulator.arm.errors import ArmError
 from servicebus_emulator.arm.host import Hosted
 from servicebus_emulator.engine.access import Key
+from servicebus_emulator.engine.access_rules import AccessRule
 from servicebus_emulator.engine.descriptions import AccessRight
-from servicebus_emulator.security.rules import AccessRule
 
 __all__ = ["KEY_ACTIONS", "KEY_VERBS", "KeyAction"]
 

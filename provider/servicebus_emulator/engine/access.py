@@ -8,6 +8,15 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
+from servicebus_emulator.engine.access_rules import (
+    ALL_RIGHTS,
+    DEFAULT_KEY,
+    ROOT_RULE,
+    AccessRule,
+    check_rules,
+    new_key,
+    stored,
+)
 from servicebus_emulator.engine.descriptions import (
     AccessRight,
     AuthorizationRule,
@@ -18,15 +27,6 @@ from servicebus_emulator.engine.descriptions import (
 )
 from servicebus_emulator.engine.errors import EntityNotFound, InvalidArgument
 from servicebus_emulator.engine.journal import Description
-from servicebus_emulator.security.rules import (
-    ALL_RIGHTS,
-    DEFAULT_KEY,
-    ROOT_RULE,
-    AccessRule,
-    check_rules,
-    new_key,
-    stored,
-)
 
 if TYPE_CHECKING:
     from servicebus_emulator.engine.context import Context

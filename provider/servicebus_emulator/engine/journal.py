@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from servicebus_emulator.engine.access_rules import AccessRule
 from servicebus_emulator.engine.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
 from servicebus_emulator.engine.message import Message
-from servicebus_emulator.security.rules import AccessRule
 
 __all__ = ["Description", "EntityRecord", "Journal", "JournalError", "MemoryJournal", "Snapshot"]
 

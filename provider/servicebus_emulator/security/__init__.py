@@ -1,1 +1,1 @@
-"""Who may do what: shared access rules, the tokens that are made with them, and what a token grants."""
+"""Who may do what: the tokens that are made with shared access rules or by the token endpoint, and what they grant."""

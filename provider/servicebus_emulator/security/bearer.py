@@ -14,9 +14,9 @@ from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
+from servicebus_emulator.engine.access_rules import ALL_RIGHTS
 from servicebus_emulator.engine.descriptions import AccessRight
 from servicebus_emulator.security.refusals import bad_signature, expired, wrong_audience
-from servicebus_emulator.security.rules import ALL_RIGHTS
 
 if TYPE_CHECKING:
     from servicebus_emulator.engine.clock import Clock

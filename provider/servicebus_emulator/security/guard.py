@@ -16,8 +16,8 @@ from servicebus_emulator.security.sas import SCHEME, SharedAccessSignature
 
 if TYPE_CHECKING:
     from servicebus_emulator.engine.access import AccessRules
+    from servicebus_emulator.engine.access_rules import AccessRule
     from servicebus_emulator.engine.clock import Clock
-    from servicebus_emulator.security.rules import AccessRule
 
 __all__ = ["BEARER_KIND", "SIGNATURE_KIND", "Grant", "Guard"]
 

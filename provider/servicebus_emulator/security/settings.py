@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Final
 
+from servicebus_emulator.engine.access_rules import ALL_RIGHTS, DEFAULT_KEY, ROOT_RULE, check_rule
 from servicebus_emulator.engine.descriptions import AuthorizationRule
 from servicebus_emulator.security.bearer import DEVELOPMENT_CLIENT, Client
-from servicebus_emulator.security.rules import ALL_RIGHTS, DEFAULT_KEY, ROOT_RULE, check_rule
 
 __all__ = ["KEY_VARIABLE", "SECRET_VARIABLE", "Security", "is_loopback"]
 

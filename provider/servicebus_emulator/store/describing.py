@@ -9,9 +9,9 @@ from enum import Enum
 from typing import Any, Final
 
 from servicebus_emulator.engine import descriptions
+from servicebus_emulator.engine.access_rules import AccessRule
 from servicebus_emulator.engine.journal import Description, JournalError
 from servicebus_emulator.engine.timespan import TimeSpan
-from servicebus_emulator.security.rules import AccessRule
 
 __all__ = ["dump_access_rule", "dump_description", "load_access_rule", "load_description"]
 

@@ -19,9 +19,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from servicebus_emulator.engine.access_rules import AccessRule
 from servicebus_emulator.engine.journal import EntityRecord, JournalError, Snapshot
 from servicebus_emulator.engine.message import Content, DeadLetterMark, Message, MessageState
-from servicebus_emulator.security.rules import AccessRule
 from servicebus_emulator.store.describing import dump_access_rule, dump_description, load_access_rule, load_description
 
 __all__ = ["SqliteJournal"]

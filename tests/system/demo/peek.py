@@ -11,7 +11,7 @@ import httpx
 from azure.servicebus import ServiceBusReceivedMessage, ServiceBusSubQueue
 from azure.servicebus.aio import ServiceBusClient
 
-from servicebus_emulator.security.rules import ROOT_RULE
+from servicebus_emulator.engine.access_rules import ROOT_RULE
 from servicebus_emulator.security.sas import sign
 from tests.system.demo.compare import Content, Found
 from tests.system.demo.namespaces import KEY
