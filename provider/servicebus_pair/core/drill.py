@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from azure.servicebus import ServiceBusMessage
 
@@ -25,7 +25,9 @@ from servicebus_pair.core.results import DrainReport, SendResult
 from servicebus_pair.core.shared import Shared
 
 if TYPE_CHECKING:
-    from servicebus_pair.core.pair import NamespacePair
+    from servicebus_pair.core.health import EntityHealth
+    from servicebus_pair.core.sender import PairSender
+    from servicebus_pair.core.syphon import Syphon
 
 __all__ = ["DRILL_PROPERTY", "DrillReport", "drill", "drill_of", "is_ping"]
 
@@ -109,8 +111,32 @@ class _Watch:
                 self.interrupted = True
 
 
+class DrilledPair(Protocol):
+    """What a drill needs of a pair; see ``NamespacePair`` for each."""
+
+    def health(self, entity: str) -> EntityHealth:
+        """Answer how an entity is."""
+        ...
+
+    def fail_over(self, entity: str, *, reason: str, by: str, hold: timedelta) -> EntityHealth:
+        """Send an entity's messages to the backlog."""
+        ...
+
+    def mark_healthy(self, entity: str, *, reason: str, by: str) -> EntityHealth:
+        """Send an entity's messages to the primary again."""
+        ...
+
+    def sender(self, entity: str) -> PairSender:
+        """Answer a sender to an entity."""
+        ...
+
+    def syphon(self) -> Syphon:
+        """Answer a syphon of all backlog queues."""
+        ...
+
+
 async def drill(
-    pair: NamespacePair,
+    pair: DrilledPair,
     shared: Shared,
     entity: str,
     *,
@@ -128,7 +154,7 @@ async def drill(
 
 
 class _Drill:
-    def __init__(self, pair: NamespacePair, shared: Shared, entity: str, by: str, limit: timedelta) -> None:
+    def __init__(self, pair: DrilledPair, shared: Shared, entity: str, by: str, limit: timedelta) -> None:
         self._pair = pair
         self._shared = shared
         self._entity = entity
