@@ -21,9 +21,15 @@ from tests.emulator.peer import connected, is_open
 pytestmark = pytest.mark.filterwarnings("ignore:ssl=None is deprecated:DeprecationWarning")
 
 
+# Connections of other tests, which may last for as long as this process.
+_others: set[int] = set()
+
+
 @pytest.fixture(autouse=True)
 def no_garbage_is_collected() -> Iterator[None]:
     gc.collect()
+    _others.clear()
+    _others.update(id(each) for each in all_connections())
     gc.disable()
     yield
     gc.enable()
@@ -36,8 +42,12 @@ async def hosted() -> AsyncIterator[HostedNamespace]:
         yield emulator["contoso"]
 
 
+def all_connections() -> list[object]:
+    return [each for each in gc.get_objects() if type(each) is AmqpConnection]
+
+
 def connections() -> int:
-    return sum(type(each) is AmqpConnection for each in gc.get_objects())
+    return sum(id(each) not in _others for each in all_connections())
 
 
 async def all_are_gone() -> bool:
