@@ -30,10 +30,10 @@ demo-stop: setup
 
 # Six at a time on two cores: most tests wait for links to open, locks to end and time to pass.
 test: setup
-	@.ci/within pytest --numprocesses 6 --dist loadgroup -m "not slow" $(ARGS)
+	@.ci/within pytest --numprocesses 6 --dist loadfile -m "not slow" $(ARGS)
 
 test-all: setup
-	@.ci/within pytest --numprocesses 6 --dist loadgroup $(ARGS)
+	@.ci/within pytest --numprocesses 6 --dist loadfile $(ARGS)
 
 bench: setup
 	@.ci/within python -m tests.benchmarks $(GROUP)
