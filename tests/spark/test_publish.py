@@ -97,7 +97,8 @@ def test_an_outage_in_the_middle_diverts_and_loses_nothing(spark: SparkSession, 
 
 def test_health_that_is_handed_in_is_heeded_and_comes_back(spark: SparkSession, pair: Pair, tmp_path: Path):
     queue = pair.fresh_queue()
-    known = EntityHealth(State.FAILED_OVER, time.time(), None, "an operator says so", "drill")
+    # Held: a task that starts later than the ping interval would rightly ping, and find the primary well (section 5).
+    known = EntityHealth(State.FAILED_OVER, time.time(), None, "an operator says so", "drill", time.time() + 60)
     manifest = publish(
         numbered(spark, 20, to=queue),
         pair_reference=pair.reference,
