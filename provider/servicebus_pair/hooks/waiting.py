@@ -6,14 +6,12 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from servicebus_pair.core import errors
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.events import Event, Pinged
-
-if TYPE_CHECKING:
-    from servicebus_pair.core.pair import NamespacePair
+from servicebus_pair.hooks.sharing import WatchedPair
 
 __all__ = ["PrimaryWait", "check_interval", "check_names"]
 
@@ -22,7 +20,7 @@ _ANSWERED: Final = "answered"
 
 
 class PrimaryWait:
-    """Which entities of the primary have answered a ping so far; an observer of the pair it waits on.
+    """Which entities of the primary have answered a ping so far; a listener of the pair it waits on.
 
     An entity has answered when it accepted a ping, or when the service refused it for a reason
     that no waiting changes (no such entity, a right is missing): the primary is there.
@@ -65,32 +63,36 @@ class PrimaryWait:
         level = logging.INFO if count & (count - 1) == 0 else logging.DEBUG
         _log.log(level, "entity=%s: no answer to ping %d, %s after %.1f s", entity, count, event.error, event.seconds)
 
-    async def begin(self, pair: NamespacePair) -> None:
-        """Learn what is shared of each entity and ping each once, all at the same time.
+    async def begin(self, watched: WatchedPair, *, interval: float) -> None:
+        """Ping each entity once, all at the same time; a ping that others have just sent serves too.
 
-        :param pair: a pair of which this object is an observer.
+        :param watched: a pair to which this object listens.
+        :param interval: seconds for which a ping's answer is believed.
         """
-        for entity in sorted(self._missing):
-            async with pair.sender(entity):
-                pass  # entering it takes over the shared health
-        await self._round(pair)
+        await self._round(watched, interval)
 
-    async def wait(self, pair: NamespacePair, *, interval: float) -> None:
+    async def wait(self, watched: WatchedPair, *, interval: float) -> None:
         """Ping until every entity has answered; entities known as failed over are pinged by the pair itself.
 
         :param interval: seconds between two rounds.
         """
-        await self.begin(pair)
+        await self.begin(watched, interval=interval)
         while not self.done:
             self._progress.clear()
             try:
                 await asyncio.wait_for(self._progress.wait(), interval)
             except TimeoutError:
-                await self._round(pair, only_healthy=True)
+                await self._round(watched, interval, only_healthy=True)
 
-    async def _round(self, pair: NamespacePair, *, only_healthy: bool = False) -> None:
-        chosen = [each for each in self._missing if not (only_healthy and pair.health(each).failed_over)]
-        await asyncio.gather(*(pair.ping(entity) for entity in chosen))
+    async def _round(self, watched: WatchedPair, interval: float, *, only_healthy: bool = False) -> None:
+        chosen = []
+        for entity in tuple(self._missing):
+            known = watched.last_ping(entity, young=interval)
+            if known is not None:
+                self.observe(known)
+            elif not (only_healthy and watched.pair.health(entity).failed_over):
+                chosen.append(entity)
+        await asyncio.gather(*(watched.ping(entity) for entity in chosen))
 
 
 def check_interval(name: str, seconds: float) -> float:

@@ -16,6 +16,7 @@ from servicebus_pair.core.ledger import Ledger
 from servicebus_pair.core.results import DrainReport
 from servicebus_pair.hooks.entities import entities_in_question
 from servicebus_pair.hooks.news import HealthNews, announce_recovery
+from servicebus_pair.hooks.sharing import watched_pair
 from servicebus_pair.hooks.waiting import PrimaryWait, check_interval, check_names
 from servicebus_pair.operators.base import PairOperator
 from servicebus_pair.triggers.backlog import rearm
@@ -81,11 +82,12 @@ class ServiceBusPairSyphonOperator(PairOperator):
             check_names("queues", self.queues)
         entities = await self._entities(context)
         waiting, news = PrimaryWait(entities), HealthNews()
-        async with self.hook.pair(observers=[waiting, news]) as pair:
-            if self.deferrable:
-                await waiting.begin(pair)
-            else:
-                await waiting.wait(pair, interval=self.poll_interval)
+        async with watched_pair(self.hook) as watched:
+            with watched.listening(waiting), watched.listening(news):
+                if self.deferrable:
+                    await waiting.begin(watched, interval=self.poll_interval)
+                else:
+                    await waiting.wait(watched, interval=self.poll_interval)
         news.announce(context, self.conn_id)
         if not waiting.done:
             # What was announced so far is lost with this process; the trigger tells the rest.

@@ -14,6 +14,7 @@ from servicebus_pair.hooks.entities import entities_in_question
 from servicebus_pair.hooks.news import HealthNews, announce_recovery
 from servicebus_pair.hooks.running import CancellableRun
 from servicebus_pair.hooks.servicebus_pair import DEFAULT_CONN_ID, ServiceBusPairHook
+from servicebus_pair.hooks.sharing import watched_pair
 from servicebus_pair.hooks.waiting import PrimaryWait, check_interval, check_names
 from servicebus_pair.triggers.primary_health import PrimaryHealthTrigger, check_event
 
@@ -102,8 +103,9 @@ class ServiceBusPrimaryHealthSensor(BaseSensorOperator):
 
     async def _ping(self, entities: Sequence[str], context: Context) -> PokeReturnValue:
         waiting, news = PrimaryWait(entities), HealthNews()
-        async with ServiceBusPairHook(self.conn_id).pair(observers=[waiting, news]) as pair:
-            await waiting.begin(pair)
+        async with watched_pair(ServiceBusPairHook(self.conn_id)) as watched:
+            with watched.listening(waiting), watched.listening(news):
+                await waiting.begin(watched, interval=self.poke_interval)
         news.announce(context, self.conn_id)
         if not waiting.done:
             return PokeReturnValue(is_done=False)

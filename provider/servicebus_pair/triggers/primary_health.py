@@ -10,8 +10,8 @@ from typing import Any, Final
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from servicebus_pair.core.errors import ConfigurationError
-from servicebus_pair.hooks.news import HealthNews
 from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
+from servicebus_pair.hooks.sharing import watched_pair
 from servicebus_pair.hooks.waiting import PrimaryWait
 
 __all__ = ["PrimaryHealthTrigger", "check_event"]
@@ -25,7 +25,8 @@ class PrimaryHealthTrigger(BaseTrigger):
 
     The event is ``{"answered": [...], "refused": {entity: error class}, "recovered": {entity: health}}``,
     or ``{"error": ...}`` when the connection cannot be read. It comes no earlier than after 3 s.
-    Nothing needs to be undone when it is cancelled.
+    Nothing needs to be undone when it is cancelled. However many of them wait in one triggerer, they share
+    one client per namespace and the pings of an entity.
 
     :param conn_id: the connection; its secrets are read where the trigger runs.
     :param entities: paths of queues and topics.
@@ -57,11 +58,13 @@ class PrimaryHealthTrigger(BaseTrigger):
         yield TriggerEvent(found)  # type: ignore[no-untyped-call]
 
     async def _wait(self) -> dict[str, Any]:
-        waiting, news = PrimaryWait(self.entities), HealthNews()
-        async with ServiceBusPairHook(self.conn_id).pair(observers=[waiting, news]) as pair:
-            await waiting.wait(pair, interval=self.interval)
-        recovered = {entity: health.to_json() for entity, health in news.recovered.items()}
-        return {"answered": sorted(waiting.answered), "refused": waiting.refused, "recovered": recovered}
+        waiting = PrimaryWait(self.entities)
+        async with watched_pair(ServiceBusPairHook(self.conn_id)) as watched:
+            with watched.listening(waiting):
+                await waiting.wait(watched, interval=self.interval)
+            recovered = watched.take_recovered([entity.casefold() for entity in self.entities])
+        told = {entity: health.to_json() for entity, health in recovered.items()}
+        return {"answered": sorted(waiting.answered), "refused": waiting.refused, "recovered": told}
 
 
 def check_event(event: Mapping[str, Any]) -> None:
