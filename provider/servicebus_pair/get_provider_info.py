@@ -18,9 +18,9 @@ def get_provider_info() -> dict[str, Any]:
         "description": "Sends to Azure Service Bus that survive the outage of a namespace, at least once.",
         "integrations": [{"integration-name": _INTEGRATION, "external-doc-url": _DOCUMENT, "tags": ["azure"]}],
         "operators": _modules("operators.provision", "operators.record", "operators.send", "operators.syphon"),
-        "sensors": _modules("sensors.servicebus_pair"),
+        "sensors": _modules("sensors.backlog", "sensors.servicebus_pair"),
         "hooks": _modules("hooks.servicebus_pair"),
-        "triggers": _modules("triggers.backlog", "triggers.primary_health"),
+        "triggers": _modules("triggers.backlog", "triggers.backlog_level", "triggers.primary_health"),
         "asset-uris": [{"schemes": ["servicebus-pair"], "handler": None}],
         "connection-types": [
             {

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from servicebus_emulator import ServedNamespace
+    from servicebus_pair.core import Endpoint
+    from tests.airflow.conftest import Pair
 
-__all__ = ["Peeked", "contents", "queue_names"]
+__all__ = ["Peeked", "contents", "divert", "queue_names"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,30 @@ def queue_names(served: ServedNamespace) -> list[str]:
             return sorted(await administration.queues())
 
     return asyncio.run(read())
+
+
+async def divert(pair: Pair, entity: str = "flights", *, count: int = 3) -> None:
+    """Leave so many messages for an entity in the backlog, from a sender that Airflow does not know."""
+    from azure.servicebus import ServiceBusMessage
+
+    from servicebus_pair.core import NamespacePair, PairOptions
+
+    primary, secondary = (_endpoint(pair.extra(), side) for side in ("primary", "secondary"))
+    async with NamespacePair(primary, secondary, PairOptions(backlog_queue_count=2)) as opened:
+        await opened.provision()
+        opened.fail_over(entity, reason="drill")
+        async with opened.sender(entity) as sender:
+            await sender.send([ServiceBusMessage(str(number)) for number in range(count)])
+
+
+def _endpoint(extra: dict[str, str], side: str) -> Endpoint:
+    from servicebus_pair.core import Endpoint
+
+    return Endpoint.from_connection_string(
+        extra[f"{side}_connection_string"],
+        namespace=extra[f"{side}_namespace"],
+        administration=extra[f"{side}_administration"],
+    )
 
 
 def _peeked(message: Any) -> Peeked:

@@ -7,10 +7,11 @@ import asyncio
 import pytest
 from airflow.sdk import task
 
-from servicebus_pair.core import Endpoint, NamespacePair, PairOptions
+from servicebus_pair.hooks.backlog import Depth
 from servicebus_pair.operators.syphon import ServiceBusPairSyphonOperator
-from servicebus_pair.triggers.backlog import BacklogTrigger, Depth, due
+from servicebus_pair.triggers.backlog import BacklogTrigger, due
 from tests.airflow.conftest import CONN_ID, Pair, RunDag, run_task
+from tests.airflow.queues import divert
 
 
 @pytest.mark.parametrize(
@@ -30,7 +31,7 @@ def test_a_backlog_is_due_when_it_holds_messages_that_were_not_announced_lately(
 
 
 async def test_the_trigger_fires_once_per_backlog_and_survives_the_secondary(pair: Pair):
-    await _divert_three(pair)
+    await divert(pair)
     pair.secondary.kill()
     events = BacklogTrigger(conn_id=CONN_ID, interval=0.2).run()
     first = asyncio.ensure_future(anext(events))
@@ -69,9 +70,9 @@ def test_a_backlog_stays_announced_over_a_restart_and_is_announced_anew_after_a_
     def drain() -> ServiceBusPairSyphonOperator:
         return ServiceBusPairSyphonOperator(task_id="drain", conn_id=CONN_ID)
 
-    asyncio.run(_divert_three(pair))
+    asyncio.run(divert(pair))
     before = run_task(run_dag, look, look, drain)
-    asyncio.run(_divert_three(pair))
+    asyncio.run(divert(pair))
     after = run_task(run_dag, look)
 
     assert (before["look"], "look__1" in before) == (3, False)
@@ -84,22 +85,3 @@ def test_the_trigger_is_recreated_from_what_it_serializes():
 
     assert path == "servicebus_pair.triggers.backlog.BacklogTrigger"
     assert BacklogTrigger(**arguments).serialize() == (path, arguments)
-
-
-async def _divert_three(pair: Pair) -> None:
-    from azure.servicebus import ServiceBusMessage
-
-    primary, secondary = (_endpoint(pair.extra(), side) for side in ("primary", "secondary"))
-    async with NamespacePair(primary, secondary, PairOptions(backlog_queue_count=2)) as opened:
-        await opened.provision()
-        opened.fail_over("flights", reason="drill")
-        async with opened.sender("flights") as sender:
-            await sender.send([ServiceBusMessage(str(number)) for number in range(3)])
-
-
-def _endpoint(extra: dict[str, str], side: str) -> Endpoint:
-    return Endpoint.from_connection_string(
-        extra[f"{side}_connection_string"],
-        namespace=extra[f"{side}_namespace"],
-        administration=extra[f"{side}_administration"],
-    )

@@ -91,9 +91,10 @@ class Surveyor:
     def __init__(self, shop: Workshop) -> None:
         self._shop = shop
 
-    async def survey(self, queue: str) -> BacklogSurvey:
+    async def survey(self, queue: str, *, first_page: bool = False) -> BacklogSurvey:
         """Answer what ``queue`` holds; one page is in memory at a time.
 
+        :param first_page: only of the oldest messages, one page of them.
         :raises ServiceError: it cannot be read.
         """
         source = self._shop.transport.source(queue, dead_letter=self._shop.redrive)
@@ -111,7 +112,7 @@ class Surveyor:
                 elif page:
                     self._count(page, waiting, undeliverable)
                     first = (page[-1].sequence_number or 0) + 1
-                else:
+                if page == [] or (page and first_page):
                     return BacklogSurvey(waiting, dict(undeliverable), unreadable)
         finally:
             await source.close()

@@ -123,13 +123,15 @@ class Syphon:
             remaining=remaining,
         )
 
-    async def survey(self) -> BacklogSurvey:
+    async def survey(self, *, first_page: bool = False) -> BacklogSurvey:
         """Dry run: answer what the queues hold for each destination, by peeking; nothing is locked or moved.
 
+        :param first_page: look at the oldest messages of each queue only, ``syphon_batch_size`` of them.
         :raises ServiceError: a queue cannot be read.
         """
         surveyor = Surveyor(self._shop)
-        return BacklogSurvey.total(await asyncio.gather(*(surveyor.survey(queue) for queue in self._queues)))
+        looking = (surveyor.survey(queue, first_page=first_page) for queue in self._queues)
+        return BacklogSurvey.total(await asyncio.gather(*looking))
 
     async def drain(self, *, progress: Callable[[DrainReport], None] | None = None) -> DrainReport:
         """Move messages until every queue is empty, or what is left cannot be moved now.

@@ -15,7 +15,9 @@ from contextlib import asynccontextmanager, contextmanager
 from contextvars import Context
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from servicebus_pair.core.backlog import backlog_queues
 from servicebus_pair.core.configuration import PairSettings
+from servicebus_pair.core.errors import EntityNotFoundError
 from servicebus_pair.core.events import Event, Observer, Pinged
 from servicebus_pair.hooks.news import HealthNews
 from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
@@ -24,12 +26,14 @@ if TYPE_CHECKING:
     from servicebus_pair.core.administration import QueueDepth
     from servicebus_pair.core.health import EntityHealth
     from servicebus_pair.core.pair import NamespacePair
+    from servicebus_pair.core.survey import BacklogSurvey
 
 __all__ = ["FreshAnswers", "WatchedPair", "watched_pair"]
 
 _log = logging.getLogger(__name__)
 AnswerT = TypeVar("AnswerT")
 _DEPTHS: Final = "depths"
+_GLIMPSE: Final = "glimpse"
 
 
 class FreshAnswers(Generic[AnswerT]):
@@ -75,6 +79,7 @@ class WatchedPair:
         self._pinged: dict[str, tuple[Pinged, float]] = {}
         self._pings: FreshAnswers[None] = FreshAnswers()
         self._depths: FreshAnswers[list[QueueDepth]] = FreshAnswers()
+        self._glimpses: FreshAnswers[BacklogSurvey] = FreshAnswers()
 
     @property
     def pair(self) -> NamespacePair:
@@ -116,6 +121,13 @@ class WatchedPair:
         """
         return await self._depths.ask(_DEPTHS, self.pair.backlog_depths, young=young)
 
+    async def glimpse(self, *, young: float) -> BacklogSurvey:
+        """Return what the oldest messages of each backlog queue are, as peeked at most ``young`` seconds ago.
+
+        :raises ServiceError: the secondary cannot be reached.
+        """
+        return await self._glimpses.ask(_GLIMPSE, self._glimpse, young=young)
+
     def take_recovered(self, entities: list[str]) -> dict[str, EntityHealth]:
         """Return the recoveries of ``entities`` that were found here, each to one taker only, who announces it."""
         found = self._news.recovered
@@ -129,6 +141,13 @@ class WatchedPair:
                 return
         await self.pair.ping(entity)
 
+    async def _glimpse(self) -> BacklogSurvey:
+        from servicebus_pair.core.survey import BacklogSurvey
+
+        pair = self.pair
+        queues = backlog_queues(pair.primary.namespace, pair.options.backlog_queue_count)
+        return BacklogSurvey.total(await asyncio.gather(*(_first_page(pair, queue) for queue in queues)))
+
     async def serve(self, hook: ServiceBusPairHook, opened: asyncio.Future[WatchedPair], left: asyncio.Event) -> None:
         """Keep the pair open until everybody has ``left``; the task of the lease."""
         try:
@@ -137,6 +156,7 @@ class WatchedPair:
                 await left.wait()
                 await self._pings.close()
                 await self._depths.close()
+                await self._glimpses.close()
         except Exception as error:  # noqa: BLE001  whatever stands in the way is told to those who wait
             if opened.done():
                 _log.exception("conn_id=%s: closing the shared pair failed", hook.conn_id)
@@ -144,6 +164,15 @@ class WatchedPair:
                 opened.set_exception(error)
         finally:
             self._pair = None
+
+
+async def _first_page(pair: NamespacePair, queue: str) -> BacklogSurvey:
+    from servicebus_pair.core.survey import BacklogSurvey
+
+    try:
+        return await pair.syphon([queue]).survey(first_page=True)
+    except EntityNotFoundError:  # not provisioned yet, so nothing can be in it
+        return BacklogSurvey()
 
 
 class _Lease:

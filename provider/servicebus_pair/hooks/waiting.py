@@ -13,10 +13,12 @@ from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.events import Event, Pinged
 from servicebus_pair.hooks.sharing import WatchedPair
 
-__all__ = ["PrimaryWait", "check_interval", "check_names"]
+__all__ = ["SHORTEST_DEFERRAL_SECONDS", "PrimaryWait", "check_interval", "check_names"]
 
 _log = logging.getLogger(__name__)
 _ANSWERED: Final = "answered"
+# A task that resumes before the executor has seen it leave is failed by the scheduler (measured, Airflow 3.3.2).
+SHORTEST_DEFERRAL_SECONDS: Final = 3.0
 
 
 class PrimaryWait:

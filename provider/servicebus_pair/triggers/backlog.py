@@ -5,35 +5,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import AsyncIterator
+from typing import Any, Final
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from servicebus_pair.core.errors import PairError
 from servicebus_pair.hooks.assets import pair_asset
-from servicebus_pair.hooks.entities import backlog_destinations
+from servicebus_pair.hooks.backlog import Depth, look_at_backlog
 from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
+from servicebus_pair.hooks.sharing import watched_pair
 from servicebus_pair.hooks.state import AssetState
 
-if TYPE_CHECKING:
-    from servicebus_pair.core.administration import QueueDepth
-
-__all__ = ["BacklogTrigger", "Depth", "due", "rearm"]
+__all__ = ["BacklogTrigger", "due", "rearm"]
 
 _log = logging.getLogger(__name__)
 _STATE_KEY: Final = "backlog/announced"
 _REPEAT_SECONDS: Final = 3600.0
 _ARMED: Final = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Depth:
-    """How much all backlog queues hold together."""
-
-    queues: int
-    messages: int
 
 
 def due(depth: Depth, *, announced: float, now: float, repeat: float) -> bool:
@@ -97,18 +86,13 @@ class BacklogTrigger(BaseEventTrigger):
             await asyncio.sleep(self.interval)
 
     async def _look(self, state: AssetState) -> dict[str, Any] | None:
-        async with ServiceBusPairHook(self.conn_id).pair() as pair:
-            depth = _total(await pair.backlog_depths())
-        announced = float(await state.get(_STATE_KEY) or _ARMED)
-        if depth.messages == 0 and announced != _ARMED:
-            await state.set(_STATE_KEY, _ARMED)
-        if not due(depth, announced=announced, now=time.time(), repeat=self.repeat):
-            return None
-        entities = await backlog_destinations(await ServiceBusPairHook(self.conn_id).aget_settings())
+        async with watched_pair(ServiceBusPairHook(self.conn_id)) as watched:
+            depth = await look_at_backlog(watched, young=0.0, ages=False)
+            announced = float(await state.get(_STATE_KEY) or _ARMED)
+            if depth.messages == 0 and announced != _ARMED:
+                await state.set(_STATE_KEY, _ARMED)
+            if not due(depth, announced=announced, now=time.time(), repeat=self.repeat):
+                return None
+            entities = sorted((await watched.glimpse(young=self.interval)).destinations)
         _log.info("conn_id=%s backlog messages=%d queues=%d", self.conn_id, depth.messages, depth.queues)
-        return {"messages": depth.messages, "queues": depth.queues, "entities": list(entities)}
-
-
-def _total(queues: Iterable[QueueDepth]) -> Depth:
-    holding = [queue.active for queue in queues if queue.active > 0]
-    return Depth(queues=len(holding), messages=sum(holding))
+        return {"messages": depth.messages, "queues": depth.queues, "entities": entities}

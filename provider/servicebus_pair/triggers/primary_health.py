@@ -5,19 +5,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
 from servicebus_pair.hooks.sharing import watched_pair
-from servicebus_pair.hooks.waiting import PrimaryWait
+from servicebus_pair.hooks.waiting import SHORTEST_DEFERRAL_SECONDS, PrimaryWait
 
 __all__ = ["PrimaryHealthTrigger", "check_event"]
-
-# A task that resumes before the executor has seen it leave is failed by the scheduler (measured, Airflow 3.3.2).
-_SHORTEST_SECONDS: Final = 3.0
 
 
 class PrimaryHealthTrigger(BaseTrigger):
@@ -54,7 +51,7 @@ class PrimaryHealthTrigger(BaseTrigger):
             found = await self._wait()
         except ConfigurationError as error:
             found = {"error": str(error)}
-        await asyncio.sleep(max(0.0, began + _SHORTEST_SECONDS - time.monotonic()))
+        await asyncio.sleep(max(0.0, began + SHORTEST_DEFERRAL_SECONDS - time.monotonic()))
         yield TriggerEvent(found)  # type: ignore[no-untyped-call]
 
     async def _wait(self) -> dict[str, Any]:
