@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import warnings
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -18,6 +16,7 @@ from servicebus_emulator.engine.descriptions import QueueDescription
 from servicebus_pair.core import Endpoint, NamespacePair, PairOptions, State
 from servicebus_pair.core.events import Event, HealthChanged
 from tests.core.peeking import peek_all
+from tests.leaks import collect_leaks
 
 __all__ = ["GRACE", "INTERVAL", "PING", "QUICK", "Breakable", "Recorder", "breakable_pair", "endpoint", "numbered"]
 
@@ -119,11 +118,4 @@ async def breakable_pair(
                 primary.clear_faults()
                 secondary.clear_faults()
         finally:
-            _collect_leaks()
-
-
-def _collect_leaks() -> None:
-    """The client leaves the socket of a connection that broke to the garbage collector, which warns of it."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
+            collect_leaks()

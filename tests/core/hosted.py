@@ -17,6 +17,7 @@ from servicebus_pair.core.backlog import BACKLOG_QUEUE, backlog_queue, backlog_q
 from servicebus_pair.core.envelope import wrap
 from servicebus_pair.core.wire import WireBatch
 from tests.core.peeking import peek_all
+from tests.leaks import collect_leaks
 
 __all__ = ["BACKLOG", "Hosted", "hosted", "messages"]
 
@@ -69,14 +70,17 @@ async def hosted(
     :param unchecked: let in clients that bring no token.
     """
     chosen = PairOptions(backlog_queue_count=1) if options is None else options
-    async with Emulator(["contoso", "contoso-dr"], open=unchecked) as emulator:
-        primary, secondary = emulator["contoso"], emulator["contoso-dr"]
-        for entity in entities:
-            primary.namespace.create_queue(QueueDescription(entity))
-        async with ServiceBusAdministration(endpoint(secondary)) as administration:
-            for queue in backlog_queues("contoso", chosen.backlog_queue_count):
-                await administration.create_queue(queue, replace(BACKLOG_QUEUE, lock_duration=lock))
-        async with NamespacePair(endpoint(primary), endpoint(secondary), chosen, **more) as pair:
-            yield Hosted(primary, secondary, pair)
-            primary.clear_faults()
-            secondary.clear_faults()
+    try:
+        async with Emulator(["contoso", "contoso-dr"], open=unchecked) as emulator:
+            primary, secondary = emulator["contoso"], emulator["contoso-dr"]
+            for entity in entities:
+                primary.namespace.create_queue(QueueDescription(entity))
+            async with ServiceBusAdministration(endpoint(secondary)) as administration:
+                for queue in backlog_queues("contoso", chosen.backlog_queue_count):
+                    await administration.create_queue(queue, replace(BACKLOG_QUEUE, lock_duration=lock))
+            async with NamespacePair(endpoint(primary), endpoint(secondary), chosen, **more) as pair:
+                yield Hosted(primary, secondary, pair)
+                primary.clear_faults()
+                secondary.clear_faults()
+    finally:
+        collect_leaks()

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import warnings
 from collections import defaultdict
-from collections.abc import Iterator
 from datetime import timedelta
 from random import Random
 
@@ -29,15 +26,6 @@ OPTIONS = PairOptions(
     ping_timeout=timedelta(seconds=2),
     server_busy_delay=timedelta(seconds=0.2),
 )
-
-
-@pytest.fixture(autouse=True)
-def collect_what_the_client_leaks() -> Iterator[None]:
-    """The client leaves the socket of a connection that broke to the garbage collector, which warns of it."""
-    yield
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
 
 
 def numbered(session: str, *numbers: int) -> list[ServiceBusMessage]:

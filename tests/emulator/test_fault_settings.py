@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import subprocess
 import sys
 import urllib.request
-import warnings
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +24,9 @@ from servicebus_emulator.faults import FaultError
 from tests.emulator.clock import ManualClock
 from tests.emulator.guards import signed
 
+pytestmark = pytest.mark.usefixtures("leaks_collected")
+
 VERSION = "api-version=2024-05"
-
-
-@pytest.fixture(autouse=True)
-def collect_what_the_client_leaks() -> Iterator[None]:
-    """The client leaves the socket of a connection that broke to the garbage collector, which warns of it."""
-    yield
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
 
 
 @pytest.fixture

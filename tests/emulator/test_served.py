@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import warnings
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,14 +15,7 @@ from servicebus_emulator.engine.descriptions import DescriptionError, RuleDescri
 from servicebus_emulator.served import RefusedError
 from tests.emulator.talk import bodies
 
-
-@pytest.fixture(autouse=True)
-def collect_what_the_client_leaks() -> Iterator[None]:
-    """The client leaves the socket of a connection that broke to the garbage collector, which warns of it."""
-    yield
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
+pytestmark = pytest.mark.usefixtures("leaks_collected")
 
 
 @pytest.fixture(scope="module")

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import threading
 import time
-import warnings
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
 
@@ -27,14 +25,7 @@ from servicebus_emulator.engine.descriptions import QueueDescription
 from servicebus_emulator.engine.timespan import TimeSpan
 from tests.emulator.broken import PATIENCE, client_of, held, receive, send
 
-
-@pytest.fixture(autouse=True)
-def collect_what_the_client_leaks() -> Iterator[None]:
-    """The client leaves the socket of a connection that broke to the garbage collector, which warns of it."""
-    yield
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
+pytestmark = pytest.mark.usefixtures("leaks_collected")
 
 
 async def test_a_refused_connection_is_a_connection_error_at_once_for_a_receiver_too(broken: HostedNamespace):
