@@ -29,11 +29,14 @@ demo-stop: setup
 	@.ci/within python -m tests.system.demo --stop
 
 # Six at a time on two cores: most tests wait for links to open, locks to end and time to pass.
+# Files in the order of tests/conftest.py, the longest first, so that all workers end together.
+at_once = --numprocesses 6 --dist loadfile --no-loadscope-reorder
+
 test: setup
-	@.ci/within pytest --numprocesses 6 --dist loadfile -m "not slow" $(ARGS)
+	@.ci/within pytest $(at_once) -m "not slow" $(ARGS)
 
 test-all: setup
-	@.ci/within pytest --numprocesses 6 --dist loadfile $(ARGS)
+	@.ci/within pytest $(at_once) $(ARGS)
 
 bench: setup
 	@.ci/within python -m tests.benchmarks $(GROUP)

@@ -58,10 +58,10 @@ def patience_of(options: argparse.Namespace) -> Patience:
     """
     return Patience(
         greeting_seconds=options.greeting_seconds,
-        opening_seconds=_or_never(options.opening_seconds),
-        link_idle_seconds=_or_never(options.link_idle_seconds),
-        unlinked_seconds=_or_never(options.unlinked_seconds),
-        silence_seconds=_or_never(options.silence_seconds),
+        opening_seconds=_or_never(options, "opening_seconds"),
+        link_idle_seconds=_or_never(options, "link_idle_seconds"),
+        unlinked_seconds=_or_never(options, "unlinked_seconds"),
+        silence_seconds=_or_never(options, "silence_seconds"),
     )
 
 
@@ -79,7 +79,11 @@ def given_certificate(options: argparse.Namespace) -> GivenCertificate | None:
     return GivenCertificate(certificate, key=key)
 
 
-def _or_never(seconds: float) -> float | None:
+def _or_never(options: argparse.Namespace, name: str) -> float | None:
+    seconds: float = getattr(options, name)
+    if not seconds >= 0:
+        option = f"--{name.replace('_', '-')}"
+        raise ValueError(f"{option} is {seconds:g}; allowed: a number of seconds above 0, or 0 for never")
     return None if seconds == 0 else seconds
 
 

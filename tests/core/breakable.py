@@ -81,7 +81,7 @@ class Breakable:
         return await self.ids_in([f"contoso/x-servicebus-transfer/{index}" for index in range(3)])
 
     async def ids_in(self, queues: list[str]) -> list[str | None]:
-        found = [await peek_all(self.secondary.connection_string, queue) for queue in queues]
+        found = await asyncio.gather(*(peek_all(self.secondary.connection_string, queue) for queue in queues))
         return [message.message_id for held in found for message in held]
 
 

@@ -22,6 +22,8 @@ async def client_of(hosted: HostedNamespace, *, retries: int = 0) -> AsyncIterat
         yield client
     finally:
         hosted.clear_faults()
+        # Each link waits up to a second for its keep-alive task: all of them at once, not one after the other.
+        await asyncio.wait_for(asyncio.gather(*(handler.close() for handler in client._handlers)), PATIENCE)
         await asyncio.wait_for(client.close(), PATIENCE)
 
 

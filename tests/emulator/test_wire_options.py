@@ -50,6 +50,10 @@ def test_a_certificate_needs_its_key(tmp_path: Path):
     ("arguments", "message"),
     [
         (["--greeting-seconds", "0"], "greeting_seconds is 0.0; allowed: a number of seconds above 0"),
+        (
+            ["--link-idle-seconds", "-1"],
+            "--link-idle-seconds is -1; allowed: a number of seconds above 0, or 0 for never",
+        ),
         (["--certificate", "none.pem", "--key", "none.key"], "certificate is 'none.pem'"),
     ],
 )

@@ -28,6 +28,7 @@ __all__ = ["ENTITY_ACTIONS", "EntityAction", "found", "properties_in"]
 EntityAction = Callable[[Namespace, Call], Answer]
 
 T = TypeVar("T")
+D = TypeVar("D", QueueDescription, TopicDescription)
 
 _RESOURCE: Final = ("id", "name", "type", "location", "systemData")
 
@@ -64,10 +65,9 @@ def _get_queue(namespace: Namespace, call: Call) -> Answer:
 def _put_queue(namespace: Namespace, call: Call) -> Answer:
     path = _path(call)
     current = found(lambda: namespace.get_queue(path))
-    identity = {"path": path if current is None else current.path}
-    wanted = described(properties_in(call), kind=QueueDescription, identity=identity, current=current)
-    put = namespace.create_queue(wanted) if current is None else namespace.update_queue(wanted)
-    return _put(namespace, put, call=call, new=current is None)
+    wanted = _wanted(call, kind=QueueDescription, path=path, current=current)
+    put = namespace.create_queue if current is None else namespace.update_queue
+    return _put(namespace, put(wanted), call=call, new=current is None)
 
 
 def _delete_queue(namespace: Namespace, call: Call) -> Answer:
@@ -88,10 +88,9 @@ def _get_topic(namespace: Namespace, call: Call) -> Answer:
 def _put_topic(namespace: Namespace, call: Call) -> Answer:
     path = _path(call)
     current = found(lambda: namespace.get_topic(path))
-    identity = {"path": path if current is None else current.path}
-    wanted = described(properties_in(call), kind=TopicDescription, identity=identity, current=current)
-    put = namespace.create_topic(wanted) if current is None else namespace.update_topic(wanted)
-    return _put(namespace, put, call=call, new=current is None)
+    wanted = _wanted(call, kind=TopicDescription, path=path, current=current)
+    put = namespace.create_topic if current is None else namespace.update_topic
+    return _put(namespace, put(wanted), call=call, new=current is None)
 
 
 def _delete_topic(namespace: Namespace, call: Call) -> Answer:
@@ -183,6 +182,12 @@ ENTITY_ACTIONS: Final[Mapping[tuple[tuple[str, ...], bool], Mapping[str, EntityA
 
 def _path(call: Call) -> str:
     return entity_of(call.address.names[1])
+
+
+def _wanted(call: Call, *, kind: type[D], path: str, current: D | None) -> D:
+    """Return what a queue or topic is to become; its path stays spelt as it was created."""
+    identity = {"path": path if current is None else current.path}
+    return described(properties_in(call), kind=kind, identity=identity, current=current)
 
 
 def _parent(get: Callable[[], T]) -> T:

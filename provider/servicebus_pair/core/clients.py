@@ -61,7 +61,7 @@ class ReceiveLink(Link):
         )
 
     def leave(self) -> None:
-        """Detach in the background, which takes the SDK a second; the next call attaches anew."""
+        """Detach in the background, which takes a few answers; the next call attaches anew."""
         self._discard()
 
     async def complete(
