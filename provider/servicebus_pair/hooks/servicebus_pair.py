@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseHook
 from airflow.sdk.log import amask_secret, mask_secret
 
+from servicebus_pair.core.backlog import backlog_queues
 from servicebus_pair.core.configuration import PairSettings, read_pair
 from servicebus_pair.core.errors import ConfigurationError, PairError
 from servicebus_pair.core.events import Observer
@@ -65,6 +66,14 @@ class ServiceBusPairHook(BaseHook):
         for secret in _secrets(extra):
             await amask_secret(secret)
         return self._read(extra)
+
+    def backlog_queue_names(self) -> tuple[str, ...]:
+        """Return the paths of the pair's backlog queues, to map a drain over.
+
+        :raises ConfigurationError: as in :meth:`get_settings`.
+        """
+        settings = self.get_settings()
+        return backlog_queues(settings.primary.namespace, settings.options.backlog_queue_count)
 
     @asynccontextmanager
     async def pair(
