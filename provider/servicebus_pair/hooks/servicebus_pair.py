@@ -20,6 +20,7 @@ from servicebus_pair.core.events import Observer
 from servicebus_pair.core.options import Endpoint
 from servicebus_pair.core.ports import HealthStore
 from servicebus_pair.hooks.health import AirflowHealthStore
+from servicebus_pair.hooks.stats import StatsObserver
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -90,7 +91,11 @@ class ServiceBusPairHook(BaseHook):
         settings = await self.aget_settings()
         shared = AirflowHealthStore(self.conn_id) if store is None else store
         async with core.NamespacePair(
-            settings.primary, settings.secondary, settings.options, store=shared, observers=observers
+            settings.primary,
+            settings.secondary,
+            settings.options,
+            store=shared,
+            observers=[StatsObserver(self.conn_id), *observers],
         ) as pair:
             yield pair
 

@@ -88,7 +88,9 @@ class BacklogLevelTrigger(BaseTrigger):
         while True:
             async with watched_pair(ServiceBusPairHook(self.conn_id)) as watched:
                 try:
-                    depth = await look_at_backlog(watched, young=self.interval, ages=self.condition.age is not None)
+                    depth = await look_at_backlog(
+                        watched, conn_id=self.conn_id, young=self.interval, ages=self.condition.age is not None
+                    )
                 except ConfigurationError:
                     raise
                 except PairError as error:
