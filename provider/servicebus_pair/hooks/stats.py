@@ -13,6 +13,8 @@ name                                         kind     tags, beside ``conn_id``
 ``servicebus_pair.queues_pulled``            counter  ``queue``
 ``servicebus_pair.oversized_for_backlog``    counter  ``entity``
 ``servicebus_pair.backlog_messages``         gauge    none
+``servicebus_pair.failovers``                counter  none; by the plugin's listener, on the asset event
+``servicebus_pair.recoveries``               counter  none; the same
 ===========================================  =======  =========================================
 
 What a metric's name must not hold, such as the ``/`` of a path, is ``_`` in the tags.
