@@ -45,6 +45,21 @@ def test_health_is_shared_and_failovers_are_announced_and_newer_knowledge_stays(
     ]
 
 
+@pytest.mark.usefixtures("fresh_state")
+def test_the_event_of_a_failover_is_one_line_for_operators_wherever_it_came_from(
+    run_dag: RunDag, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    manifest = write(tmp_path / "manifest.json", flights=EntityManifest(10, 5, OUT))
+
+    run_task(run_dag, lambda: ServiceBusPairRecordOperator(task_id="record", conn_id=CONN_ID, manifest=manifest))
+
+    [line] = [record.getMessage() for record in caplog.records if record.name == "servicebus_pair.ui.listener"]
+    assert line.startswith(
+        "failover conn_id=contoso_pair entity=flights by=send since=2000.0 reason=connection refused"
+    )
+    assert "dag_id=tasks run_id=manual__" in line
+
+
 @pytest.mark.parametrize(
     ("content", "told"),
     [

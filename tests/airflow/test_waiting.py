@@ -96,7 +96,7 @@ def test_the_trigger_is_recreated_from_what_it_serializes_and_that_holds_no_secr
     path, arguments = PrimaryHealthTrigger(conn_id=CONN_ID, entities=["flights"], interval=5).serialize()
 
     assert path == "servicebus_pair.triggers.primary_health.PrimaryHealthTrigger"
-    assert arguments == {"conn_id": CONN_ID, "entities": ["flights"], "interval": 5}
+    assert arguments == {"conn_id": CONN_ID, "entities": ["flights"], "interval": 5, "carry": None}
     assert PrimaryHealthTrigger(**arguments).serialize() == (path, arguments)
 
 

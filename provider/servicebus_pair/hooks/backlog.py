@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.hooks.sharing import WatchedPair
+from servicebus_pair.hooks.stats import tell_backlog
 
 if TYPE_CHECKING:
     from servicebus_pair.core.administration import QueueDepth
@@ -85,13 +86,15 @@ class BacklogCondition:
         return depth.messages <= self.messages and (self.age is None or oldest is None or oldest <= self.age)
 
 
-async def look_at_backlog(watched: WatchedPair, *, young: float, ages: bool) -> Depth:
+async def look_at_backlog(watched: WatchedPair, *, conn_id: str, young: float, ages: bool) -> Depth:
     """Return what the backlog holds, as seen at most ``young`` seconds ago: a listing of the secondary.
 
+    :param conn_id: the connection, for the metric of what was seen.
     :param ages: peek into the queues for the age of the oldest message, too.
     :raises ServiceError: the secondary cannot be reached, or the right to manage it is missing.
     """
     depth = Depth.total(await watched.depths(young=young))
+    tell_backlog(conn_id, depth.messages)
     if not ages or depth.messages == 0:
         return depth
     survey = await watched.glimpse(young=young)

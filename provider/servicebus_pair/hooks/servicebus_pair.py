@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseHook
 from airflow.sdk.log import amask_secret, mask_secret
 
+from servicebus_pair.core.backlog import backlog_queues
 from servicebus_pair.core.configuration import PairSettings, read_pair
 from servicebus_pair.core.errors import ConfigurationError, PairError
 from servicebus_pair.core.events import Observer
 from servicebus_pair.core.options import Endpoint
 from servicebus_pair.core.ports import HealthStore
 from servicebus_pair.hooks.health import AirflowHealthStore
+from servicebus_pair.hooks.stats import StatsObserver
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -66,6 +68,14 @@ class ServiceBusPairHook(BaseHook):
             await amask_secret(secret)
         return self._read(extra)
 
+    def backlog_queue_names(self) -> tuple[str, ...]:
+        """Return the paths of the pair's backlog queues, to map a drain over.
+
+        :raises ConfigurationError: as in :meth:`get_settings`.
+        """
+        settings = self.get_settings()
+        return backlog_queues(settings.primary.namespace, settings.options.backlog_queue_count)
+
     @asynccontextmanager
     async def pair(
         self, *, store: HealthStore | None = None, observers: Sequence[Observer] = ()
@@ -81,7 +91,11 @@ class ServiceBusPairHook(BaseHook):
         settings = await self.aget_settings()
         shared = AirflowHealthStore(self.conn_id) if store is None else store
         async with core.NamespacePair(
-            settings.primary, settings.secondary, settings.options, store=shared, observers=observers
+            settings.primary,
+            settings.secondary,
+            settings.options,
+            store=shared,
+            observers=[StatsObserver(self.conn_id), *observers],
         ) as pair:
             yield pair
 

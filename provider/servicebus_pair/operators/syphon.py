@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import asdict
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import Context, conf
 
-from servicebus_pair.core.errors import PairError
+from servicebus_pair.core.errors import ConfigurationError, PairError
 from servicebus_pair.core.events import Observer
 from servicebus_pair.core.health import EntityHealth
 from servicebus_pair.core.ledger import Ledger
 from servicebus_pair.core.results import DrainReport
+from servicebus_pair.hooks.backlog import Until
 from servicebus_pair.hooks.entities import entities_in_question
 from servicebus_pair.hooks.news import HealthNews, announce_recovery
 from servicebus_pair.hooks.sharing import watched_pair
 from servicebus_pair.hooks.waiting import PrimaryWait, check_interval, check_names
 from servicebus_pair.operators.base import PairOperator
 from servicebus_pair.triggers.backlog import rearm
+from servicebus_pair.triggers.backlog_level import BacklogLevelTrigger
 from servicebus_pair.triggers.primary_health import PrimaryHealthTrigger, check_event
 
+if TYPE_CHECKING:
+    from airflow.triggers.base import BaseTrigger
+
+    from servicebus_pair.core.syphon import Syphon
+
 __all__ = ["BacklogLeftError", "ServiceBusPairSyphonOperator"]
+
+_TELL_SECONDS: Final = 10.0
+_CHOICES: Final = ("restart", "elapse")
 
 
 class BacklogLeftError(PairError):
@@ -34,36 +46,51 @@ class BacklogLeftError(PairError):
 class ServiceBusPairSyphonOperator(PairOperator):
     """Moves what the backlog queues hold to their entities on the primary (SPEC section 6).
 
-    It first pings the entities once. If one does not answer, the task defers until all do, and
-    occupies no worker; messages are moved in a worker only. At least once: a message leaves the
-    backlog after the primary confirmed it. A killed or retried task goes on where it was; several
-    may run at once, one per queue when mapped over ``queues``.
+    It pings the entities. If one does not answer, the task defers until all do, and occupies no
+    worker; messages are moved in a worker only, in bursts, with progress in the log. A primary that
+    fails again while it drains is waited for again, without a retry of the task. At least once: a
+    message leaves the backlog after the primary confirmed it. A killed or retried task goes on where
+    it was; several may run at once, one per queue when mapped over ``queues``.
 
     The result is ``{"moved": {entity: n}, "dead_lettered": {reason: n}, "left": n,
-    "duplicates_possible": n}``.
+    "duplicates_possible": n}``, over all bursts of one try.
 
-    :param entities: entities to wait for; when not given, those that are known to be failed over and
-        those that messages in the backlog are going to (templated).
+    :param entities: move messages for these entities only, and wait for these; when not given, all
+        messages are moved, and those entities are waited for that are known to be failed over or that
+        messages in the backlog are going to (templated).
     :param queues: paths of backlog queues to drain; all of them when not given (templated).
+    :param rate: most messages a second of this task; no limit when not given (templated).
+    :param continuous: go on for ever: when the backlog is empty, wait in the triggerer until it is not.
+    :param time_to_live: ``restart``: a message lives as long as it was given, from its arrival on the
+        primary; ``elapse``: its time in the backlog counts, and what has expired is dead-lettered.
+    :param redrive: move the dead letters of the backlog queues instead.
     :param ledger: folder for the record of each moved message; no ledger when not given (templated).
-    :param poll_interval: seconds between two pings of an entity that is not known to be failed over.
+    :param poll_interval: seconds between two pings of an entity that is not known to be failed over, and
+        between two looks at an empty backlog.
+    :param burst: longest time in the worker before another task may have its slot; deferrable only.
     :param wait_timeout: the longest deferral; no limit when not given.
     :param deferrable: wait in the triggerer; otherwise in the worker.
     :param conn_id: the connection of type ``servicebus_pair``; not a template.
     :raises ConfigurationError: a parameter is wrong; nothing was received.
-    :raises BacklogLeftError: something is left; a retry may move it.
+    :raises BacklogLeftError: something is left that could not be moved although the primary answers;
+        a retry may move it.
     :raises ServiceError: the secondary cannot be reached.
     """
 
-    template_fields = ("entities", "queues", "ledger")
+    template_fields = ("entities", "queues", "rate", "ledger")
 
     def __init__(
         self,
         *,
         entities: Sequence[str] | None = None,
         queues: Sequence[str] | None = None,
+        rate: float | str | None = None,
+        continuous: bool = False,
+        time_to_live: str = "restart",
+        redrive: bool = False,
         ledger: str | None = None,
         poll_interval: float = 10.0,
+        burst: timedelta = timedelta(minutes=15),
         wait_timeout: timedelta | None = None,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         **kwargs: Any,
@@ -71,15 +98,48 @@ class ServiceBusPairSyphonOperator(PairOperator):
         super().__init__(**kwargs)
         self.entities = entities
         self.queues = queues
+        self.rate = rate
+        self.continuous = continuous
+        self.time_to_live = _choice("time_to_live", time_to_live)
+        self.redrive = redrive
         self.ledger = ledger
         self.poll_interval = check_interval("poll_interval", poll_interval)
+        self.burst = _positive("burst", burst)
         self.wait_timeout = wait_timeout
         self.deferrable = deferrable
 
     async def aexecute(self, context: Context) -> dict[str, Any]:
-        """Ping, and drain or defer."""
+        """Wait for the primary, drain, and again, until nothing is left."""
+        return await self._work(context, DrainReport())
+
+    def resume(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
+        """Go on after a wait in the triggerer."""
+        check_event(event)
+        for entity, health in event.get("recovered", {}).items():
+            announce_recovery(context, self.conn_id, entity, EntityHealth.from_json(health))
+        return self.run_async(self._work(context, DrainReport(**event["carry"])))
+
+    async def _work(self, context: Context, done: DrainReport) -> dict[str, Any]:
         if self.queues is not None:
             check_names("queues", self.queues)
+        rate = _rate(self.rate)
+        while True:
+            await self._wait_for_primary(context, done)
+            report, whole = await self._drain(context, rate)
+            done += DrainReport(report.moved, report.dead_lettered, duplicates_possible=report.duplicates_possible)
+            if whole and report.empty:
+                if not self.continuous:
+                    return _result(done)
+                await self._wait_for_messages(done)
+            elif whole and not report.moved_total and not report.dead_lettered:
+                raise BacklogLeftError(
+                    f"{report.left} messages are left in the backlog and {len(report.failures)} places failed "
+                    f"({dict(report.failures)}): what was moved stays moved, and a retry goes on from here"
+                )
+            elif not whole:
+                self._defer_if_wanted(self._primary_trigger(await self._entities(context), done))
+
+    async def _wait_for_primary(self, context: Context, done: DrainReport) -> None:
         entities = await self._entities(context)
         waiting, news = PrimaryWait(entities), HealthNews()
         async with watched_pair(self.hook) as watched:
@@ -92,53 +152,131 @@ class ServiceBusPairSyphonOperator(PairOperator):
         if not waiting.done:
             # What was announced so far is lost with this process; the trigger tells the rest.
             self.log.info("waiting until the primary answers for %s", ", ".join(entities))
-            self.defer(
-                trigger=PrimaryHealthTrigger(conn_id=self.conn_id, entities=entities, interval=self.poll_interval),
-                method_name="resume",
-                timeout=self.wait_timeout,
-            )
-        return await self._drain(context)
+            self._defer_if_wanted(self._primary_trigger(entities, done))
 
-    def resume(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
-        """Drain, now that the primary answers."""
-        check_event(event)
-        for entity, health in event["recovered"].items():
-            announce_recovery(context, self.conn_id, entity, EntityHealth.from_json(health))
-        return self.run_async(self._drain(context))
+    async def _wait_for_messages(self, done: DrainReport) -> None:
+        trigger = BacklogLevelTrigger(
+            conn_id=self.conn_id,
+            until=Until.FILLED.value,
+            messages=1,
+            age=None,
+            interval=self.poll_interval,
+            carry=asdict(done),
+        )
+        self.log.info("moved=%d so far; waiting for messages in the backlog", done.moved_total)
+        self._defer_if_wanted(trigger)
+        await trigger.wait()
+
+    def _primary_trigger(self, entities: Sequence[str], done: DrainReport) -> PrimaryHealthTrigger:
+        return PrimaryHealthTrigger(
+            conn_id=self.conn_id, entities=entities, interval=self.poll_interval, carry=asdict(done)
+        )
+
+    def _defer_if_wanted(self, trigger: BaseTrigger) -> None:
+        if self.deferrable:
+            self.defer(trigger=trigger, method_name="resume", timeout=self.wait_timeout)
 
     async def _entities(self, context: Context) -> Sequence[str]:
         if self.entities is not None:
             return check_names("entities", self.entities)
         return await entities_in_question(self.conn_id, context)
 
-    async def _drain(self, context: Context) -> dict[str, Any]:
+    async def _drain(self, context: Context, rate: float | None) -> tuple[DrainReport, bool]:
+        """Drain for one burst; answer what was moved, and whether it came to its own end."""
+        from servicebus_pair.core.parcels import TimeToLive
+
         news = HealthNews()
         with ExitStack() as stack:
             observers: list[Observer] = [news]
             if self.ledger is not None:
                 observers.append(stack.enter_context(Ledger(self.ledger, run=context["run_id"])))
             async with self.hook.pair(observers=observers) as pair:
-                report = await pair.syphon(self.queues).drain(progress=self._tell)
+                syphon = pair.syphon(
+                    self.queues,
+                    entities=self.entities,
+                    rate=rate,
+                    time_to_live=TimeToLive(self.time_to_live),
+                    redrive=self.redrive,
+                )
+                burst = self.burst.total_seconds() if self.deferrable else None
+                async with self._telling(syphon), _stopping(syphon, after=burst) as stopped:
+                    report = await syphon.drain()
         # Armed again only after the drain, so that what arrived behind it is announced anew.
         await rearm(self.conn_id)
         news.announce(context, self.conn_id)
-        self._tell(report)
-        if not report.empty:
-            raise BacklogLeftError(
-                f"{report.left} messages are left in the backlog and {len(report.failures)} places failed "
-                f"({dict(report.failures)}): what was moved stays moved, and a retry goes on from here"
-            )
-        return {
-            "moved": dict(report.moved),
-            "dead_lettered": dict(report.dead_lettered),
-            "left": report.left,
-            "duplicates_possible": report.duplicates_possible,
-        }
+        return report, not stopped.is_set()
 
-    def _tell(self, report: DrainReport) -> None:
-        self.log.info(
-            "moved=%d dead_lettered=%d duplicates_possible=%d",
-            report.moved_total,
-            sum(report.dead_lettered.values()),
-            report.duplicates_possible,
-        )
+    @asynccontextmanager
+    async def _telling(self, syphon: Syphon) -> AsyncIterator[None]:
+        """Log how far the drain is, every ten seconds."""
+
+        async def tell() -> None:
+            while True:
+                await asyncio.sleep(_TELL_SECONDS)
+                seen = await syphon.progress()
+                self.log.info(
+                    "moved=%d dead_lettered=%d remaining=%s rate=%.0f/s eta=%s",
+                    seen.moved,
+                    seen.dead_lettered,
+                    "unknown" if seen.remaining is None else seen.remaining,
+                    seen.per_second,
+                    "unknown" if seen.eta_seconds is None else f"{seen.eta_seconds:.0f}s",
+                )
+
+        telling = asyncio.create_task(tell(), name="progress")
+        try:
+            yield
+        finally:
+            telling.cancel()
+            await asyncio.wait({telling})
+
+
+@asynccontextmanager
+async def _stopping(syphon: Syphon, *, after: float | None) -> AsyncIterator[asyncio.Event]:
+    """Stop ``syphon`` after so many seconds; the event tells whether that was necessary."""
+    stopped = asyncio.Event()
+
+    def stop() -> None:
+        stopped.set()
+        syphon.stop()
+
+    timer = None if after is None else asyncio.get_running_loop().call_later(after, stop)
+    try:
+        yield stopped
+    finally:
+        if timer is not None:
+            timer.cancel()
+
+
+def _result(done: DrainReport) -> dict[str, Any]:
+    return {
+        "moved": dict(done.moved),
+        "dead_lettered": dict(done.dead_lettered),
+        "left": done.left,
+        "duplicates_possible": done.duplicates_possible,
+    }
+
+
+def _rate(value: Any) -> float | None:
+    """Read a rate, which a template renders to a text. :raises ConfigurationError: it is no number above 0."""
+    if value in (None, "", "None"):
+        return None
+    try:
+        rate = float(value)
+    except (TypeError, ValueError):
+        rate = 0.0
+    if not 0 < rate < float("inf"):
+        raise ConfigurationError(f"rate is {value!r}: it must be a number of messages a second above 0")
+    return rate
+
+
+def _choice(name: str, value: str) -> str:
+    if value not in _CHOICES:
+        raise ConfigurationError(f"{name} is {value!r}: allowed are {', '.join(_CHOICES)}")
+    return value
+
+
+def _positive(name: str, value: timedelta) -> timedelta:
+    if value <= timedelta(0):
+        raise ConfigurationError(f"{name} is {value!r}: it must be a timedelta above 0")
+    return value

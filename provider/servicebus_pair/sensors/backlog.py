@@ -93,4 +93,4 @@ class ServiceBusBacklogSensor(BaseSensorOperator):
 
     async def _look(self) -> Depth:
         async with watched_pair(ServiceBusPairHook(self.conn_id)) as watched:
-            return await look_at_backlog(watched, young=0.0, ages=self.condition.age is not None)
+            return await look_at_backlog(watched, conn_id=self.conn_id, young=0.0, ages=self.condition.age is not None)

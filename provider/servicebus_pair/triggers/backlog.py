@@ -87,7 +87,7 @@ class BacklogTrigger(BaseEventTrigger):
 
     async def _look(self, state: AssetState) -> dict[str, Any] | None:
         async with watched_pair(ServiceBusPairHook(self.conn_id)) as watched:
-            depth = await look_at_backlog(watched, young=0.0, ages=False)
+            depth = await look_at_backlog(watched, conn_id=self.conn_id, young=0.0, ages=False)
             announced = float(await state.get(_STATE_KEY) or _ARMED)
             if depth.messages == 0 and announced != _ARMED:
                 await state.set(_STATE_KEY, _ARMED)

@@ -34,10 +34,21 @@ class BacklogLevelTrigger(BaseTrigger):
     :param messages: how many, as in ``BacklogCondition``.
     :param age: of the oldest message, in seconds; ``None`` when it does not matter.
     :param interval: seconds between two looks; each is billed as a management call.
+    :param carry: what the task wants to find in the event, under this name: an operator forgets all else.
     """
 
-    def __init__(self, *, conn_id: str, until: str, messages: int, age: float | None, interval: float) -> None:
+    def __init__(
+        self,
+        *,
+        conn_id: str,
+        until: str,
+        messages: int,
+        age: float | None,
+        interval: float,
+        carry: dict[str, Any] | None = None,
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self.carry = carry
         self.conn_id = conn_id
         self.condition = BacklogCondition(until=Until(until), messages=messages, age=age)
         self.interval = interval
@@ -53,6 +64,7 @@ class BacklogLevelTrigger(BaseTrigger):
                 "messages": wanted.messages,
                 "age": wanted.age,
                 "interval": self.interval,
+                "carry": self.carry,
             },
         )
 
@@ -60,17 +72,25 @@ class BacklogLevelTrigger(BaseTrigger):
         """Wait, then fire."""
         began = time.monotonic()
         try:
-            found = (await self._wait()).to_json()
+            found = (await self.wait()).to_json()
         except ConfigurationError as error:
             found = {"error": str(error)}
         await asyncio.sleep(max(0.0, began + SHORTEST_DEFERRAL_SECONDS - time.monotonic()))
+        if self.carry is not None:
+            found["carry"] = self.carry
         yield TriggerEvent(found)  # type: ignore[no-untyped-call]
 
-    async def _wait(self) -> Depth:
+    async def wait(self) -> Depth:
+        """Return what the backlog holds as soon as it is as asked for.
+
+        :raises ConfigurationError: the connection cannot be used.
+        """
         while True:
             async with watched_pair(ServiceBusPairHook(self.conn_id)) as watched:
                 try:
-                    depth = await look_at_backlog(watched, young=self.interval, ages=self.condition.age is not None)
+                    depth = await look_at_backlog(
+                        watched, conn_id=self.conn_id, young=self.interval, ages=self.condition.age is not None
+                    )
                 except ConfigurationError:
                     raise
                 except PairError as error:

@@ -29,10 +29,14 @@ class PrimaryHealthTrigger(BaseTrigger):
     :param entities: paths of queues and topics.
     :param interval: seconds between two pings of an entity that is not known to be failed over; one
         that is, is pinged every ``ping_primary_interval``.
+    :param carry: what the task wants to find in the event, under this name: an operator forgets all else.
     """
 
-    def __init__(self, *, conn_id: str, entities: Sequence[str], interval: float) -> None:
+    def __init__(
+        self, *, conn_id: str, entities: Sequence[str], interval: float, carry: dict[str, Any] | None = None
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self.carry = carry
         self.conn_id = conn_id
         self.entities = list(entities)
         self.interval = interval
@@ -41,7 +45,7 @@ class PrimaryHealthTrigger(BaseTrigger):
         """Return what recreates this trigger elsewhere: no secrets."""
         return (
             f"{type(self).__module__}.{type(self).__qualname__}",
-            {"conn_id": self.conn_id, "entities": self.entities, "interval": self.interval},
+            {"conn_id": self.conn_id, "entities": self.entities, "interval": self.interval, "carry": self.carry},
         )
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
@@ -52,6 +56,8 @@ class PrimaryHealthTrigger(BaseTrigger):
         except ConfigurationError as error:
             found = {"error": str(error)}
         await asyncio.sleep(max(0.0, began + SHORTEST_DEFERRAL_SECONDS - time.monotonic()))
+        if self.carry is not None:
+            found["carry"] = self.carry
         yield TriggerEvent(found)  # type: ignore[no-untyped-call]
 
     async def _wait(self) -> dict[str, Any]:

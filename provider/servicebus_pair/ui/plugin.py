@@ -7,15 +7,18 @@ from typing import Any
 
 from airflow.plugins_manager import AirflowPlugin
 
+from servicebus_pair.ui import listener
+
 __all__ = ["ServiceBusPairPlugin"]
 
 _PREFIX = "/servicebus-pairs"
 
 
 class ServiceBusPairPlugin(AirflowPlugin):
-    """Serves the page and the API under ``/servicebus-pairs`` and puts the page into the navigation."""
+    """Serves the page and the API under ``/servicebus-pairs``; its listener hears of failovers."""
 
     name = "servicebus_pair"
+    listeners = [listener]  # noqa: RUF012  the base class declares it so
     external_views = [  # noqa: RUF012  the base class declares it so
         {
             "name": "Service Bus pairs",

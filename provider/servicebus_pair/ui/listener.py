@@ -1,0 +1,47 @@
+"""Hears the events of failovers and recoveries, whoever sent them: one log line for operators, one metric."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from airflow.listeners import hookimpl
+
+if TYPE_CHECKING:
+    from airflow.listeners.types import AssetEvent
+
+__all__ = ["on_asset_event_emitted"]
+
+_log = logging.getLogger(__name__)
+_PREFIX: Final = "servicebus_pair."
+# The part of the pair's asset: the name of the metric, and how loud the line is.
+_HEARD: Final[Mapping[str, tuple[str, int]]] = {
+    "failover": ("failovers", logging.WARNING),
+    "recovery": ("recoveries", logging.INFO),
+}
+
+
+@hookimpl
+def on_asset_event_emitted(asset_event: AssetEvent) -> None:
+    """Note an event of ``servicebus-pair://CONN_ID/failover`` or ``/recovery``, with its entity and reason."""
+    conn_id, _, part = asset_event.asset.name.removeprefix(_PREFIX).rpartition(".")
+    if not asset_event.asset.name.startswith(_PREFIX) or part not in _HEARD:
+        return
+    from airflow.sdk.observability import stats
+
+    metric, level = _HEARD[part]
+    extra: dict[str, Any] = asset_event.extra or {}
+    _log.log(
+        level,
+        "%s conn_id=%s entity=%s by=%s since=%s reason=%s dag_id=%s run_id=%s",
+        part,
+        conn_id,
+        extra.get("entity"),
+        extra.get("by"),
+        extra.get("since"),
+        extra.get("reason"),
+        asset_event.source_dag_id,
+        asset_event.source_run_id,
+    )
+    stats.incr(f"{_PREFIX}{metric}", tags={"conn_id": stats.normalize_name_for_stats(conn_id, log_warning=False)})

@@ -1,0 +1,114 @@
+"""The syphon operator: drains in bursts, waits off the worker, and goes on where it was (issue 5)."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG, task
+
+from servicebus_pair.core.errors import ConfigurationError
+from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
+from servicebus_pair.operators.syphon import ServiceBusPairSyphonOperator
+from tests.airflow.conftest import CONN_ID, Pair, RunDag, results, run_task, states
+from tests.airflow.queues import contents, divert
+
+
+def syphon(**parameters: Any) -> ServiceBusPairSyphonOperator:
+    return ServiceBusPairSyphonOperator(task_id="drain", conn_id=CONN_ID, **parameters)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"time_to_live": "never"}, r"time_to_live is 'never': allowed are restart, elapse"),
+        ({"burst": timedelta(0)}, r"burst is .*: it must be a timedelta above 0"),
+        ({"poll_interval": 0}, r"poll_interval is 0: allowed are 1 to 3600 seconds"),
+    ],
+)
+def test_a_wrong_parameter_is_told_when_the_dag_is_parsed(parameters: dict[str, Any], message: str):
+    with pytest.raises(ConfigurationError, match=message):
+        syphon(**parameters)
+
+
+@pytest.mark.parametrize("rate", ["many", "-1", 0, "inf", "nan", [5]])
+async def test_a_rate_that_rendered_to_no_number_is_refused_before_anything_is_received(rate: Any):
+    with pytest.raises(ConfigurationError, match=r"rate is .*: it must be a number of messages a second above 0"):
+        await syphon(rate=rate).aexecute({})
+
+
+def test_named_entities_are_drained_and_the_messages_of_others_stay(pair: Pair, run_dag: RunDag):
+    asyncio.run(divert(pair, "flights", count=2))
+    asyncio.run(divert(pair, "briefings", count=3))
+
+    found = run_task(run_dag, lambda: syphon(entities=["briefings"]))["drain"]
+
+    assert found["moved"] == {"briefings": 3}
+    assert len(contents(pair.primary["contoso"], "flights")) == 0
+    assert run_task(run_dag, syphon)["drain"]["moved"] == {"flights": 2}
+
+
+def test_a_drain_in_bursts_lets_others_have_the_worker_and_counts_all_of_them(pair: Pair, run_dag: RunDag):
+    asyncio.run(divert(pair, count=100))
+
+    found = run_task(run_dag, lambda: syphon(rate=30, burst=timedelta(seconds=2), deferrable=True, poll_interval=1))
+
+    assert found["drain"]["moved"] == {"flights": 100}  # more than one burst can move at this rate
+    assert len({each.body for each in contents(pair.primary["contoso"], "flights")}) == 100
+
+
+def test_a_primary_that_dies_in_the_middle_is_waited_for_without_a_retry(pair: Pair, run_dag: RunDag):
+    asyncio.run(divert(pair, count=80))
+    death = threading.Timer(4, pair.primary.kill)
+    death.start()
+    return_ = threading.Timer(7, pair.primary.start)
+    return_.start()
+
+    found = run_task(run_dag, lambda: syphon(rate=15, deferrable=True, poll_interval=1))["drain"]
+    for timer in (death, return_):
+        timer.join()
+
+    assert found["moved"]["flights"] >= 80
+    assert len({each.body for each in contents(pair.primary["contoso"], "flights")}) == 80
+
+
+async def test_a_continuous_drain_goes_on_when_the_backlog_fills_again(pair: Pair):
+    from azure.servicebus.aio import ServiceBusClient
+
+    going = asyncio.ensure_future(syphon(continuous=True, poll_interval=1).aexecute({}))
+    try:
+        async with (
+            ServiceBusClient.from_connection_string(pair.primary["contoso"].connection_string) as client,
+            client.get_queue_receiver("flights") as arrived,
+        ):
+            for _ in range(2):
+                await divert(pair, count=2)
+                for _ in range(2):
+                    [message] = await arrived.receive_messages(max_message_count=1, max_wait_time=40)
+                    await arrived.complete_message(message)
+    finally:
+        going.cancel()
+        await asyncio.wait({going})
+
+    assert going.cancelled()
+
+
+def test_mapped_over_the_backlog_queues_each_drains_its_own(pair: Pair, run_dag: RunDag):
+    for _ in range(4):  # each sender chooses a queue at random
+        asyncio.run(divert(pair, count=5))
+
+    with DAG("mapped", schedule=None) as dag:
+
+        @task
+        def queues() -> list[list[str]]:
+            return [[queue] for queue in ServiceBusPairHook(CONN_ID).backlog_queue_names()]
+
+        ServiceBusPairSyphonOperator.partial(task_id="drain", conn_id=CONN_ID).expand(queues=queues())
+    run = run_dag(dag)
+
+    assert set(states(run).values()) == {"success"}
+    assert results(run)["queues"] == [["contoso/x-servicebus-transfer/0"], ["contoso/x-servicebus-transfer/1"]]
+    assert len(contents(pair.primary["contoso"], "flights")) == 20
