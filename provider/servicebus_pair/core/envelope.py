@@ -13,8 +13,7 @@ all of them the SDK's:
   a whole value body of a type that the SDK cannot send (a 64-bit integer), is undeliverable.
 - It does not tell what type a property of another sender had. Then bytes that are UTF-8 become a
   string, and an integer the narrowest type that holds it.
-- It cannot receive a decimal or a described list. Our decimals travel as text; another such message
-  never gets as far as here.
+- It cannot receive a decimal. Ours travel as text; another sender's never get as far as here.
 - It cannot send a time to live of more than 2**32 - 1 ms (49.7 days), so a longer one is cut to
   that, and .NET's ``TimeSpan.MaxValue`` means none.
 """
