@@ -340,7 +340,7 @@ def test_section_6_whatever_another_sender_left_is_read_or_undeliverable_with_a_
     try:
         message = received(sent(AmqpAnnotatedMessage(value_body=body, **sections)))
     except (ValueError, OverflowError):
-        assume(False)  # not even the SDK can decode it: ``sdk_inside`` has it dead-lettered
+        assume(condition=False)  # not even the SDK can decode it: ``sdk_inside`` has it dead-lettered
     try:
         back = unwrap(message)
     except UndeliverableError as error:
