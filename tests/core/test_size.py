@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,7 +12,7 @@ from azure.servicebus.amqp import AmqpAnnotatedMessage
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from servicebus_emulator import Emulator
+from servicebus_emulator import Emulator, Fault, FaultKind
 from servicebus_emulator.engine.descriptions import QueueDescription
 from servicebus_pair.core import NamespacePair
 from servicebus_pair.core.envelope import wrap
@@ -136,6 +137,18 @@ async def test_section_4_a_message_that_does_not_fit_the_backlog_is_a_clear_erro
     assert isinstance(caught.value.cause, MessageTooLargeError)
     assert len(caught.value.unsent) == 1
     assert caught.value.in_doubt == ()
+
+
+async def test_section_4_while_the_backlog_does_not_answer_only_a_few_warnings_wait(
+    breakable: Breakable,
+) -> None:
+    breakable.secondary.set_fault(Fault(kind=FaultKind.FREEZE))
+    async with breakable.pair.sender("flights") as sender:
+        assert (await sender.send([almost_full() for _ in range(40)])).primary == 40
+        waiting = [task for task in asyncio.all_tasks() if task.get_name() == "consider the backlog"]
+        assert 0 < len(waiting) <= 16
+        breakable.secondary.clear_faults()
+        await breakable.recorder.next_of(BacklogTooSmall)
 
 
 async def test_section_4_what_fits_both_warns_of_nothing(breakable: Breakable) -> None:
