@@ -62,6 +62,11 @@ def encoded(value: Any) -> bytes:
         pytest.param(typed("ARRAY", ["a", "b"]), id="array"),
         pytest.param(typed("ARRAY", []), id="empty array"),
         pytest.param((typed("SYMBOL", "com.microsoft:timespan"), typed("LONG", 5)), id="described"),
+        pytest.param((typed("SYMBOL", "d"), [1, [typed("LONG", 2)]]), id="described list"),
+        pytest.param((typed("SYMBOL", "d"), []), id="described empty list"),
+        pytest.param((typed("SYMBOL", "d"), typed("ARRAY", ["a", "b"])), id="described array"),
+        pytest.param((typed("SYMBOL", "d"), (typed("SYMBOL", "e"), [1])), id="described twice"),
+        pytest.param((typed("ULONG", 0x24), [1]), id="described as AMQP's own outcomes are"),
         pytest.param((typed("ULONG", 2**40), True), id="described boolean, whose descriptor the SDK drops"),
         pytest.param((b"binary", 1), id="binary descriptor"),
         pytest.param(("string", 1), id="string descriptor"),
@@ -97,6 +102,8 @@ def test_section_4_what_the_sdk_keeps_by_itself_needs_no_note(value: Any) -> Non
             (typed("SYMBOL", "d"), {"k": 1}),
             id="described map",
         ),
+        pytest.param((typed("SYMBOL", "d"), [1, "a"]), (typed("SYMBOL", "d"), [1, "a"]), id="described list"),
+        pytest.param((typed("SYMBOL", "d"), []), (typed("SYMBOL", "d"), []), id="described empty list"),
     ],
 )
 def test_section_4_values_of_other_senders_are_guessed_from_what_the_sdk_gives(left: Any, guess: Any) -> None:

@@ -35,8 +35,8 @@ class Managed:
         return arm(self.emulator)
 
 
-def arm(emulator: Emulator) -> ArmAdministration:
-    return ArmAdministration(
+def arm(emulator: Emulator, kind: type[ArmAdministration] = ArmAdministration) -> ArmAdministration:
+    return kind(
         Bearer(),
         subscription_id=Scope().subscription,
         resource_group=Scope().resource_group,

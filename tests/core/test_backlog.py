@@ -34,8 +34,9 @@ def test_section_3_a_backlog_queue_is_named_by_the_primary_namespace_and_its_ind
     assert backlog_queues("contoso", 3) == ALL_THREE
 
 
-def test_section_3_a_backlog_queue_has_the_properties_of_the_specification() -> None:
+def test_section_3_a_backlog_queue_has_the_properties_of_the_specification_and_is_active() -> None:
     assert {field.name: getattr(BACKLOG_QUEUE, field.name) for field in fields(QueueShape)} == {
+        "status": "Active",
         "max_size_in_megabytes": 5120,
         "max_delivery_count": 2_147_483_647,
         "default_message_time_to_live": "P10675199DT2H48M5.4775807S",
@@ -89,6 +90,8 @@ def test_section_3_queues_with_an_index_from_the_count_on_are_extra_and_left_alo
         "contoso/x-servicebus-transfer/a",
         "contoso/x-servicebus-transfer/0/deeper",
         "contoso/x-servicebus-transfer/-1",
+        "contoso/x-servicebus-transfer/07",
+        "contoso/x-servicebus-transfer/\u0665",
         "contoso-dr/x-servicebus-transfer/5",
         "mycontoso/x-servicebus-transfer/5",
     ],

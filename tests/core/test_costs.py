@@ -10,7 +10,11 @@ from azure.servicebus import ServiceBusMessage
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from servicebus_emulator import Fault, FaultKind
+from servicebus_emulator import Operation as FaultedOperation
+from servicebus_emulator.engine.entities import QueueEntity
 from servicebus_pair.core import NamespacePair
+from servicebus_pair.core.backlog import backlog_queue
 from servicebus_pair.core.costs import (
     STANDARD_PRICES,
     Operations,
@@ -21,10 +25,10 @@ from servicebus_pair.core.costs import (
     pinging,
     syphoned,
 )
-from servicebus_pair.core.errors import ConfigurationError
+from servicebus_pair.core.errors import ConfigurationError, ServiceError
 from servicebus_pair.core.meter import Meter, Operation
 from servicebus_pair.core.options import Endpoint, PairOptions
-from tests.core.breakable import Breakable, numbered
+from tests.core.breakable import Breakable, breakable_pair, numbered
 
 HOUR = timedelta(hours=1)
 POLL = timedelta(minutes=15)
@@ -137,3 +141,42 @@ async def test_section_8_an_empty_receive_is_metered_too(breakable: Breakable) -
     link = breakable.pair._open().primary.receive_link("flights")
     assert await link.receive(most=1, wait=1.5, timeout=5) == []
     assert breakable.pair.meter.read() - before == Operations(empty_receives=1)
+
+
+async def test_section_8_a_receive_that_failed_is_metered_too() -> None:
+    async with breakable_pair() as breakable:
+        breakable.primary.set_fault(Fault(kind=FaultKind.INTERNAL_ERROR, on=(FaultedOperation.OPEN_RECEIVER,)))
+        before = breakable.pair.meter.read()
+        with pytest.raises(ServiceError):
+            await breakable.pair._open().primary.receive_link("flights").receive(most=1, wait=1, timeout=5)
+        assert breakable.pair.meter.read() - before == Operations(empty_receives=1)
+
+
+async def test_section_8_the_meter_says_what_the_service_counted_and_what_cost_foresees(breakable: Breakable) -> None:
+    """1 KB and 100,000 B through the backlog: accepted, delivered and settled as the two namespaces count them."""
+    pair, sizes = breakable.pair, [1_000] * 20 + [100_000] * 3
+    before = pair.meter.read()
+    pair.fail_over("flights", reason="test")
+    async with pair.sender("flights") as sender:
+        await sender.send([ServiceBusMessage(b"x" * size) for size in sizes])
+    pair.mark_healthy("flights")
+    assert (await pair.syphon().drain()).moved == {"flights": len(sizes)}
+    metered = pair.meter.read() - before
+    tallies, accepted = [], 0
+    for index in range(3):
+        queue = breakable.secondary.namespace.find(backlog_queue("contoso", index))
+        assert isinstance(queue, QueueEntity)
+        tallies.append(queue.tally())
+        accepted += queue.reception.accepted
+    primary = breakable.primary.namespace.find("flights")
+    assert isinstance(primary, QueueEntity)
+    assert metered.diverts == accepted == len(sizes)
+    assert metered.sends == primary.reception.accepted == len(sizes)
+    assert metered.receives == sum(tally.delivered for tally in tallies) == len(sizes)
+    assert metered.settlements == sum(tally.completed for tally in tallies) == len(sizes)
+    # Sent and received in the backlog, and sent to the primary; who receives there counts for himself.
+    assert metered.further_increments == 3 * 3
+    foreseen = syphoned(20, size_bytes=1_000) + syphoned(3, size_bytes=100_000)
+    received_there = Operations(receives=23, settlements=23, further_increments=3)
+    peeks_and_polls = Operations(management_calls=metered.management_calls, empty_receives=metered.empty_receives)
+    assert metered == foreseen - received_there + peeks_and_polls

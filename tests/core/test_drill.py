@@ -110,6 +110,58 @@ async def test_section_4_a_drill_that_is_cancelled_or_fails_leaves_nothing_faile
     assert not breakable.pair.health("flights").failed_over
 
 
+async def test_section_4_a_drill_that_is_cancelled_in_its_drain_leaves_the_entity_healthy_and_says_what_waits(
+    breakable: Breakable, caplog: pytest.LogCaptureFixture
+) -> None:
+    drilling = asyncio.create_task(breakable.pair.drill("flights", messages=3))
+    await asyncio.wait_for(breakable.recorder.failed_over.wait(), 5)
+    breakable.primary.set_fault(Fault(kind=FaultKind.NO_DISPOSITION))
+    await asyncio.wait_for(breakable.recorder.healthy_again.wait(), 5)
+    drilling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await drilling
+    assert not breakable.pair.health("flights").failed_over
+    assert "waits in the backlog for a syphon or the next drain" in caplog.text
+    breakable.primary.clear_faults()
+    assert (await breakable.pair.syphon().drain()).moved == {"flights": 3}
+
+
+async def test_section_4_an_outage_in_the_middle_of_a_drill_loses_nothing_and_the_report_says_so(
+    breakable: Breakable,
+) -> None:
+    drilling = asyncio.create_task(breakable.pair.drill("flights", messages=3, limit=timedelta(seconds=4)))
+    await asyncio.wait_for(breakable.recorder.failed_over.wait(), 5)
+    breakable.primary.set_fault(Fault(kind=FaultKind.INTERNAL_ERROR))
+    report = await drilling
+    assert not report.passed
+    assert any("what is left waits for a syphon" in finding for finding in report.findings)
+    async with breakable.pair.sender("flights") as sender:
+        assert (await sender.send(numbered(1))).diverted == 1
+    breakable.primary.clear_faults()
+    await breakable.pair.ping("flights")
+    await breakable.pair.syphon().drain()
+    held = await breakable.ids_on_the_primary()
+    assert {name for name in held if name is not None} >= {"m0", *(f"{report.drill}-{n}" for n in range(3))}
+
+
+@pytest.mark.parametrize("entity", ["flights", "nowhere"])
+async def test_section_4_an_entity_that_takes_no_ping_is_not_drilled_and_nothing_is_done(
+    breakable: Breakable, entity: str
+) -> None:
+    breakable.primary.set_fault(Fault(kind=FaultKind.INTERNAL_ERROR, entity="flights"))
+    with pytest.raises(DrillError, match=f"{entity} does not take a ping, so it was not drilled"):
+        await breakable.pair.drill(entity)
+    assert breakable.recorder.of(HealthChanged) == []
+    assert await breakable.ids_in_the_backlog() == []
+
+
+async def test_section_4_arguments_of_a_drill_that_make_no_sense_are_refused_by_name(breakable: Breakable) -> None:
+    for name in ("limit", "life"):
+        with pytest.raises(DrillError, match=f"{name} is 0:00:00: it must be longer than 0"):
+            await breakable.pair.drill("flights", **{name: timedelta(0)})  # type: ignore[arg-type]
+    assert breakable.recorder.of(HealthChanged) == []
+
+
 async def test_section_4_an_entity_that_is_failed_over_is_not_drilled(breakable: Breakable) -> None:
     breakable.pair.fail_over("flights", reason="an outage", by="send")
     with pytest.raises(DrillError, match="failed over already \\(an outage\\)"):

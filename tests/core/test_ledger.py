@@ -42,6 +42,33 @@ signal.pause()
 """
 
 
+FILL_THE_DISK = """
+import resource, signal, sys
+from servicebus_pair.core.events import MessageRef, MessagesAccepted, Route
+from servicebus_pair.core.ledger import Ledger
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+_, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+
+def send(name):
+    refs = tuple(MessageRef(f"{name}-{part}", 100) for part in range(10))
+    ledger.observe(MessagesAccepted("flights", Route.PRIMARY, None, refs, 0.0))
+
+
+ledger = Ledger(sys.argv[1], run="full")
+send("before")
+resource.setrlimit(resource.RLIMIT_FSIZE, (ledger.path.stat().st_size + 150, most))
+for name in ("full", "still full"):
+    try:
+        send(name)
+    except OSError as error:
+        print(error.strerror)
+resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+send("after")
+"""
+
+
 class CountedFile:
     """A file that takes at most some bytes at a time, as the operating system may."""
 
@@ -179,3 +206,25 @@ def test_section_9_records_survive_the_kill_of_their_process(tmp_path: Path) -> 
     assert process.returncode == -signal.SIGKILL
     found = {record["id"] for record in records(tmp_path)}
     assert {f"m-{number}-{part}" for number in range(told + 1) for part in range(100)} <= found
+
+
+def test_section_9_a_full_disk_is_an_error_and_tears_no_record_but_the_one_that_did_not_fit(tmp_path: Path) -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", FILL_THE_DISK, str(tmp_path)],
+        stdout=subprocess.PIPE,
+        check=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert told.stdout.splitlines() == [b"File too large"] * 2
+    [ledger] = tmp_path.glob("*.jsonl")
+    whole, torn = [], []
+    for line in ledger.read_bytes().splitlines():
+        try:
+            whole.append(json.loads(line)["id"])
+        except ValueError:
+            torn.append(line)
+    assert [name for name in whole if not name.startswith("full")] == [
+        f"{name}-{part}" for name in ("before", "after") for part in range(10)
+    ]
+    assert len(torn) == 1
+    assert torn[0].startswith(b'{"v":1,"kind":"sent","id":"ful')

@@ -71,3 +71,22 @@ async def test_a_syphon_killed_in_the_middle_loses_nothing_and_its_duplicates_ar
     )
     duplicated = {name for name, copies in held.items() if copies > 1}
     assert duplicated <= set(recorded), "a duplicate that no record explains"
+
+
+async def test_section_9_what_a_killed_sender_was_told_is_in_its_ledger_and_on_the_primary(
+    namespaces: TwoNamespaces, tmp_path: Path
+) -> None:
+    command = (sys.executable, "-m", "tests.core.send_program", json.dumps(settings(namespaces)))
+    program = await asyncio.create_subprocess_exec(*command, str(tmp_path / "ledger"), stdout=asyncio.subprocess.PIPE)
+    assert program.stdout is not None
+    told = [(await asyncio.wait_for(program.stdout.readline(), 30)).decode().strip() for _ in range(50)]
+    program.kill()
+    told += (await program.stdout.read()).decode().split()
+    await program.wait()
+    [ledger] = (tmp_path / "ledger").glob("*.jsonl")
+    lines = ledger.read_text().splitlines()
+    recorded = {json.loads(line)["id"] for line in lines}
+    held = {message.message_id for message in await peek_all(namespaces.primary.connection_string, "flights")}
+    # The last line read may have been torn by the kill; the last but one was told whole.
+    assert set(told[:-1]) <= recorded <= held
+    assert "secret" not in ledger.read_text()

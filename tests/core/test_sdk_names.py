@@ -47,8 +47,8 @@ async def test_a_receiver_that_cannot_be_made_patient_is_used_as_it_is_and_the_l
 ) -> None:
     receiver: Any = receiver_without(missing)
     with caplog.at_level(logging.WARNING):
-        await make_patient(receiver)
-        await make_patient(receiver)
+        await make_patient(receiver, seen=lambda _: None)
+        await make_patient(receiver, seen=lambda _: None)
     (said,) = caplog.messages
     assert __version__ in said
     assert f".{missing}," in said
@@ -59,7 +59,7 @@ async def test_without_the_form_of_a_message_there_is_no_stand_in_for_one_and_th
 ) -> None:
     monkeypatch.delattr("azure.servicebus._pyamqp.message.Message")
     receiver: Any = receiver_without("nothing")
-    await make_patient(receiver)
+    await make_patient(receiver, seen=lambda _: None)
     (said,) = caplog.messages
     assert "_pyamqp.message.Message" in said
 

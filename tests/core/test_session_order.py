@@ -147,11 +147,13 @@ async def test_a_drill_drains_before_it_fails_back_so_that_live_sessions_keep_th
 
 async def test_a_drill_whose_backlog_cannot_be_drained_does_not_fail_back_but_is_held_no_longer() -> None:
     async with hosted("flights", options=OPTIONS, lock="PT5S") as both, both.pair.sender("flights") as sender:
-        both.primary.set_fault(Fault(kind=FaultKind.INTERNAL_ERROR, on=(Operation.SEND,), entity="flights"))
         both.pair.fail_over("flights", reason="an outage")
         await sender.send(numbered("a", 1))
         both.pair.mark_healthy("flights")
-        report = await both.pair.drill("flights", messages=2, limit=timedelta(seconds=4))
+        drilling = asyncio.create_task(both.pair.drill("flights", messages=2, limit=timedelta(seconds=4)))
+        await both.pair._board.wait_for_change("flights", seconds=10)
+        both.primary.set_fault(Fault(kind=FaultKind.INTERNAL_ERROR, on=(Operation.SEND,), entity="flights"))
+        report = await drilling
         assert any("not empty within" in finding for finding in report.findings)
         assert both.pair.health("flights").failed_over
         both.primary.clear_faults()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,12 +12,15 @@ from azure.servicebus.amqp import AmqpAnnotatedMessage
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from servicebus_emulator import Emulator, Fault, FaultKind
+from servicebus_emulator.engine.descriptions import QueueDescription
+from servicebus_pair.core import NamespacePair
 from servicebus_pair.core.envelope import wrap
 from servicebus_pair.core.errors import MessageTooLargeError, SendError
 from servicebus_pair.core.events import BacklogTooSmall
 from servicebus_pair.core.size import growth, is_large
 from servicebus_pair.core.wire import WireBatch, encoded_size
-from tests.core.breakable import Breakable, numbered
+from tests.core.breakable import QUICK, Breakable, endpoint, numbered
 from tests.core.wire import sent
 
 LIMIT = 262_144
@@ -135,8 +139,46 @@ async def test_section_4_a_message_that_does_not_fit_the_backlog_is_a_clear_erro
     assert caught.value.in_doubt == ()
 
 
+async def test_section_4_while_the_backlog_does_not_answer_only_a_few_warnings_wait(
+    breakable: Breakable,
+) -> None:
+    breakable.secondary.set_fault(Fault(kind=FaultKind.FREEZE))
+    async with breakable.pair.sender("flights") as sender:
+        assert (await sender.send([almost_full() for _ in range(40)])).primary == 40
+        waiting = [task for task in asyncio.all_tasks() if task.get_name() == "consider the backlog"]
+        assert 0 < len(waiting) <= 16
+        breakable.secondary.clear_faults()
+        await breakable.recorder.next_of(BacklogTooSmall)
+
+
 async def test_section_4_what_fits_both_warns_of_nothing(breakable: Breakable) -> None:
     async with breakable.pair.sender("flights") as sender:
         await sender.send(ServiceBusMessage(b"x" * 200_000, message_id="large"))
         await sender.send(numbered(100))
     assert breakable.recorder.of(BacklogTooSmall) == []
+
+
+async def test_section_4_the_limits_are_those_of_the_links_at_hand_and_no_constant(breakable: Breakable) -> None:
+    premium = QueueDescription("premium", max_message_size_in_kilobytes=102_400)
+    breakable.primary.namespace.create_queue(premium)
+    message = ServiceBusMessage(b"x" * 5_000_000, message_id="of 5 MB")
+    async with breakable.pair.sender("premium") as sender:
+        assert (await sender.send(message)).primary == 1
+        await breakable.recorder.next_of(BacklogTooSmall)
+        assert breakable.recorder.of(BacklogTooSmall)[0].limit_bytes == LIMIT
+        breakable.pair.fail_over("premium", reason="test")
+        with pytest.raises(SendError, match=f"as a copy for the backlog.* the link takes {LIMIT}"):
+            await sender.send(message)
+
+
+async def test_section_4_where_the_backlog_takes_large_messages_too_they_are_diverted() -> None:
+    async with Emulator(["contoso", "contoso-dr"], message_kilobytes=102_400) as emulator:
+        emulator["contoso"].namespace.create_queue(QueueDescription("premium"))
+        ends = endpoint(emulator["contoso"]), endpoint(emulator["contoso-dr"])
+        async with NamespacePair(*ends, QUICK) as pair, pair.sender("premium") as sender:
+            await pair.provision()
+            pair.fail_over("premium", reason="test")
+            sent = await sender.send(ServiceBusMessage(b"x" * 5_000_000, message_id="of 5 MB"))
+            assert sent.diverted == 1
+            pair.mark_healthy("premium")
+            assert (await pair.syphon().drain()).moved == {"premium": 1}

@@ -229,6 +229,7 @@ def _shape(queue: QueueProperties) -> QueueShape:
         lock_duration=_duration(queue.lock_duration),
         dead_lettering_on_message_expiration=bool(queue.dead_lettering_on_message_expiration),
         enable_batched_operations=bool(queue.enable_batched_operations),
+        status=str(getattr(queue.status, "value", queue.status)),
     )
 
 

@@ -192,10 +192,12 @@ def _guess(value: Any) -> Any:
 
 
 def _undescribed(value: Any) -> Any:
-    """The value without the descriptor that the SDK hung on it, and put into a map under a name of type ``str``."""
+    """The value without the descriptor that the SDK hung on it, or put into a map under a name of type ``str``."""
     if isinstance(value, dict):
-        return {key: item for key, item in value.items() if not isinstance(key, str)}
-    kinds: tuple[type[Any], ...] = (bytes, int, float)
+        # A descriptor of AMQP's own becomes the name of the value; any other one the item "descriptor" of a map.
+        named = [item for key, item in value.items() if isinstance(key, str) and key != "descriptor"]
+        return _undescribed(named[0]) if named else {key: item for key, item in value.items() if key != "descriptor"}
+    kinds: tuple[type[Any], ...] = (bytes, int, float, list)
     for kind in kinds:
         if isinstance(value, kind) and not isinstance(value, bool):
             return kind(value)

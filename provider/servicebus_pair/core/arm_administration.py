@@ -30,6 +30,7 @@ _FIELDS: Final = {
     "lock_duration": "lockDuration",
     "dead_lettering_on_message_expiration": "deadLetteringOnMessageExpiration",
     "enable_batched_operations": "enableBatchedOperations",
+    "status": "status",
 }
 _READ_ONLY: Final = frozenset({"createdAt", "updatedAt", "accessedAt", "sizeInBytes", "messageCount", "countDetails"})
 

@@ -26,11 +26,16 @@ __all__ = [
 MAX_TIME_SPAN: Final = "P10675199DT2H48M5.4775807S"
 _MAX_INT32: Final = 2_147_483_647
 _NAMESPACE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*")
+_INDEX: Final = re.compile(r"0|[1-9][0-9]*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueShape:
-    """The properties of a queue that provisioning sets and compares; durations in ISO 8601."""
+    """The properties of a queue that provisioning sets and compares; durations in ISO 8601.
+
+    The status is not part of SPEC's table: a queue that is not ``Active`` takes or gives no messages, so that
+    too is drift worth a report.
+    """
 
     max_size_in_megabytes: int
     max_delivery_count: int
@@ -39,6 +44,7 @@ class QueueShape:
     lock_duration: str
     dead_lettering_on_message_expiration: bool
     enable_batched_operations: bool
+    status: str
 
 
 BACKLOG_QUEUE: Final = QueueShape(
@@ -49,6 +55,7 @@ BACKLOG_QUEUE: Final = QueueShape(
     lock_duration="PT1M",
     dead_lettering_on_message_expiration=True,
     enable_batched_operations=True,
+    status="Active",
 )
 
 
@@ -93,9 +100,7 @@ def plan_backlog(namespace: str, count: int, actual: Mapping[str, QueueShape]) -
     found = tuple(path for path in wanted if path.casefold() in existing)
     known = {path.casefold() for path in wanted}
     extra = tuple(
-        path
-        for folded, (path, _) in sorted(existing.items())
-        if folded.startswith(prefix) and folded.removeprefix(prefix).isdigit() and folded not in known
+        path for folded, (path, _) in sorted(existing.items()) if _is_backlog(folded, prefix) and folded not in known
     )
     drifted = tuple(drift for path in found for drift in _drift(path, existing[path.casefold()][1]))
     create = tuple(path for path in wanted if path.casefold() not in existing)
@@ -111,12 +116,13 @@ def cleanup_targets(namespace: str, count: int, actual: Iterable[str], *, everyt
     prefix = backlog_prefix(namespace).casefold()
     kept = frozenset() if everything else {path.casefold() for path in backlog_queues(namespace, count)}
     return tuple(
-        path
-        for path in sorted(actual)
-        if (folded := path.casefold()).startswith(prefix)
-        and folded.removeprefix(prefix).isdigit()
-        and folded not in kept
+        path for path in sorted(actual) if _is_backlog(folded := path.casefold(), prefix) and folded not in kept
     )
+
+
+def _is_backlog(folded: str, prefix: str) -> bool:
+    """Whether a path is one that :func:`backlog_queue` gives: another name may be anybody's queue."""
+    return folded.startswith(prefix) and _INDEX.fullmatch(folded.removeprefix(prefix)) is not None
 
 
 def _drift(path: str, actual: QueueShape) -> tuple[Drift, ...]:

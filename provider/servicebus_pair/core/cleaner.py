@@ -1,7 +1,10 @@
 """Deleting backlog queues that nobody needs any more (SPEC section 3), and none that holds a message.
 
 Between counting and deleting a message may arrive. So an empty queue is first closed to senders,
-then counted again, and only then deleted; if something did arrive it is opened again and kept.
+then counted again, and only then deleted; if something did arrive it is opened again and kept, as it
+is when the cleanup fails or is cancelled. One that is killed in between leaves a closed and empty
+queue, which provisioning reports as drift of ``status`` and the next cleanup deletes; senders take
+another queue meanwhile.
 """
 
 from __future__ import annotations
@@ -49,11 +52,10 @@ class Cleaner:
         failed: dict[str, str] = {}
         for path in await self.plan(everything=everything):
             try:
-                held = 0 if force else await self._close_if_empty(path)
+                held = await (self._delete(path) if force else self._delete_if_empty(path))
                 if held:
                     kept[path] = held
                 else:
-                    await self._administration.delete_queue(path)
                     deleted.append(path)
             except EntityNotFoundError:
                 deleted.append(path)  # a concurrent run was faster
@@ -69,13 +71,36 @@ class Cleaner:
         )
         return CleanupReport(tuple(deleted), kept, failed)
 
-    async def _close_if_empty(self, path: str) -> int:
-        """Answer what the queue holds; when that is nothing, it takes no more messages."""
+    async def _delete(self, path: str) -> int:
+        await self._administration.delete_queue(path)
+        return 0
+
+    async def _delete_if_empty(self, path: str) -> int:
+        """Answer what the queue holds, which then takes messages as before; 0: it is deleted."""
         held = await self._administration.held(path)
         if held:
             return held
-        await self._administration.allow_sending(path, allowed=False)
-        arrived = await self._administration.held(path)
-        if arrived:
-            await self._administration.allow_sending(path, allowed=True)
+        try:
+            await self._administration.allow_sending(path, allowed=False)
+            arrived = await self._administration.held(path)
+            if not arrived:
+                return await self._delete(path)
+        except BaseException as error:
+            # Whatever happened: what was not deleted must not stay closed.
+            await self._open_again(path, error)
+            raise
+        await self._administration.allow_sending(path, allowed=True)
         return arrived
+
+    async def _open_again(self, path: str, because: BaseException) -> None:
+        try:
+            await self._administration.allow_sending(path, allowed=True)
+        except EntityNotFoundError:
+            raise  # deleted after all
+        except ServiceError as error:
+            _log.exception("backlog queue=%s is closed to senders and could not be opened again", path)
+            if isinstance(because, ServiceError):
+                raise type(because)(
+                    f"{because}; and it stays closed to senders, since opening it again failed too ({error}): "
+                    "clean up again, or set its status to Active"
+                ) from because

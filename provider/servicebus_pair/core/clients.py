@@ -41,11 +41,15 @@ class ReceiveLink(Link):
         """
 
         async def receive(receiver: ServiceBusReceiver) -> list[ServiceBusReceivedMessage]:
-            await make_patient(receiver)
+            await make_patient(receiver, seen=self._client.meter.count_increments)
             return await receiver.receive_messages(max_message_count=most, max_wait_time=wait)
 
-        received = await self._call("receive from", receive, timeout=max(wait, timeout))
-        self._client.meter.count(Operation.RECEIVE if received else Operation.EMPTY_RECEIVE, len(received) or 1)
+        received: list[ServiceBusReceivedMessage] = []
+        try:
+            received = await self._call("receive from", receive, timeout=max(wait, timeout))
+        finally:
+            # One that failed, or was cancelled in its long poll, was asked for all the same.
+            self._client.meter.count(Operation.RECEIVE if received else Operation.EMPTY_RECEIVE, len(received) or 1)
         return received
 
     async def peek(self, *, most: int, timeout: float, first: int = 1) -> list[ServiceBusReceivedMessage]:

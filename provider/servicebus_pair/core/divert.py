@@ -36,6 +36,7 @@ __all__ = ["Divert"]
 
 _log = logging.getLogger(__name__)
 _TRIES_IN_ORDER: Final = 3
+_MOST_BESIDE: Final = 16
 
 
 def _nothing() -> None:
@@ -81,7 +82,9 @@ class Divert:
                 except InvalidMessageError as error:
                     _log.warning("entity=%s: in an outage its send would fail: %s", self._entity, error)
                     continue
-                self._beside(self._warn(ref.message_id, size, more), "consider the backlog")
+                # What fits there fits any tier; and while the backlog does not answer, a few wait to be warned of.
+                if size + more > limit and len(self._beside_sends) < _MOST_BESIDE:
+                    self._beside(self._warn(ref.message_id, size, more), "consider the backlog")
 
     async def _warn(self, message_id: str, size: int, more: int) -> None:
         queue = self._shared.rotation.choose(self._queue)

@@ -148,6 +148,9 @@ async def drill(
     """Run one drill; see ``NamespacePair.drill``."""
     if messages < 1:
         raise DrillError(f"messages is {messages}: a drill needs at least 1")
+    for name, span in (("limit", limit), ("life", life)):
+        if span <= timedelta(0):
+            raise DrillError(f"{name} is {span}: it must be longer than 0")
     if not pair.health(entity).failed_over:
         return await _Drill(pair, shared, entity, by, limit).run(messages, life)
     raise DrillError(f"{entity} is failed over already ({pair.health(entity).reason}): drill when it is healthy")
@@ -176,7 +179,7 @@ class _Drill:
             if self._shared.order is None:
                 back = self._now()
                 self._pair.mark_healthy(self._entity, reason=f"{self._id} is over", by=self._by)
-                drain = await self._drain()
+                drain = await self._drain(sent)
                 ended = self._now()
                 drain_seconds = ended - back
             else:
@@ -237,13 +240,23 @@ class _Drill:
             application_properties={DRILL_PROPERTY: self._id},
         )
 
-    async def _drain(self) -> DrainReport:
+    async def _drain(self, sent: SendResult) -> DrainReport:
         try:
             async with asyncio.timeout(self._limit.total_seconds()):
                 return await self._pair.syphon().drain()
         except TimeoutError:
-            self._findings.append(f"the drain was not finished in {self._limit}")
+            self._findings.append(f"the drain was not finished in {self._limit}: what is left waits for a syphon")
             return DrainReport()
+        except BaseException as error:
+            _log.warning(
+                "drill=%s entity=%s ended in its drain by %s: the entity is healthy, and what the drill diverted "
+                "(marked messages=%d, and any of applications) waits in the backlog for a syphon or the next drain",
+                self._id,
+                self._entity,
+                type(error).__name__,
+                sent.diverted,
+            )
+            raise
 
     async def _drain_and_fail_back(self, order: SessionOrder) -> DrainReport:
         """In session order: move the backlog, hold the sends for its last part, fail back when it is empty."""
@@ -288,11 +301,19 @@ class _Drill:
             self._findings.append(f"dead-lettered in the backlog: {dict(drain.dead_lettered)}")
 
     async def _pings_are_delivered(self) -> bool | None:
-        """Send one ping and look whether receivers would see it; nobody can look into a topic."""
+        """Send one ping and look whether receivers would see it; nobody can look into a topic.
+
+        :raises DrillError: the entity does not take it. Then nothing was done, as the primary must be up.
+        """
         client, ping = self._shared.primary, ping_message()
-        receiver = client.receive_link(self._entity)
         try:
             await client.send_link(self._entity).send_one(ping, timeout=_CALL_SECONDS)
+        except ServiceError as error:
+            raise DrillError(
+                f"{self._entity} does not take a ping, so it was not drilled, {type(error).__name__}: {error}"
+            ) from error
+        receiver = client.receive_link(self._entity)
+        try:
             return await self._finds(receiver, str(ping.message_id))
         except ServiceError as error:
             _log.info("drill=%s entity=%s: pings could not be looked for: %s", self._id, self._entity, error)

@@ -13,8 +13,7 @@ all of them the SDK's:
   a whole value body of a type that the SDK cannot send (a 64-bit integer), is undeliverable.
 - It does not tell what type a property of another sender had. Then bytes that are UTF-8 become a
   string, and an integer the narrowest type that holds it.
-- It cannot receive a decimal or a described list. Our decimals travel as text; another such message
-  never gets as far as here.
+- It cannot receive a decimal. Ours travel as text; another sender's never get as far as here.
 - It cannot send a time to live of more than 2**32 - 1 ms (49.7 days), so a longer one is cut to
   that, and .NET's ``TimeSpan.MaxValue`` means none.
 """
@@ -114,8 +113,9 @@ def wrap(message: AmqpAnnotatedMessage, *, entity: str) -> AmqpAnnotatedMessage:
     :raises InvalidMessageError: a session id that is no text, or a negative time to live.
     """
     own = texts(message.application_properties)
-    annotations = texts(message.annotations)
-    scheduled = annotations.pop(_SCHEDULED_ANNOTATION, None)
+    sent = texts(message.annotations)
+    scheduled = sent.get(_SCHEDULED_ANNOTATION)
+    annotations = _not_the_brokers(sent)
     copied, body_note = _copied(message)
     properties, header = message.properties, message.header
     notes = _noted(message, own, annotations, body_note)
@@ -188,8 +188,7 @@ def _restored(message: AmqpAnnotatedMessage, carried: Mapping[str, Any], notes: 
     properties = _text_properties(dict(message.properties.items()) if message.properties else {}, notes)
     header = dict(message.header.items()) if message.header is not None else {}
     header.update(dict.fromkeys(_BROKER_HEADER))
-    received = {name: value for name, value in texts(message.annotations).items() if name not in _BROKER_ANNOTATIONS}
-    annotations = _restore_each(received, notes.annotations)
+    annotations = _restore_each(_not_the_brokers(texts(message.annotations)), notes.annotations)
     own = {name.removeprefix(OWN): value for name, value in carried.items() if name not in _ALIASES}
     if SESSION_ID in carried:
         properties["group_id"] = _text_alias(carried, SESSION_ID)
@@ -205,6 +204,11 @@ def _restored(message: AmqpAnnotatedMessage, carried: Mapping[str, Any], notes: 
         footer=_restore_each(texts(message.footer), notes.footer) or None,
         **_body_restored(message, notes.body),
     )
+
+
+def _not_the_brokers(annotations: Mapping[str, Any]) -> dict[str, Any]:
+    """What a sender may say; a received message that is sent on still bears what the broker said."""
+    return {name: value for name, value in annotations.items() if name not in _BROKER_ANNOTATIONS}
 
 
 def _describe_each(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,12 @@
 
 A record is handed to the operating system before the send that caused it returns, so it survives
 the death of the process. Bodies are never recorded. One file per process and run, so that writers
-never share one; Spark reads the folder.
+never share one; Spark reads the folder. A line that was torn by the end of the process or of the
+disk is never glued to another one: who reads leaves it out.
+
+What cannot be written is never passed over: the send (or drain) ends with an ``ObserverError``, whose
+``SendError`` says what was accepted all the same and what is unsent. So without room for its ledger
+a pair does not go on sending.
 
 Line: ``{"v":1,"kind":"sent"|"syphoned","id":...,"entity":...,"route":"primary"|"backlog",
 "queue":null|...,"bytes":...,"at":unix seconds,"run":...}``
@@ -22,6 +27,7 @@ from servicebus_pair.core.events import Event, MessagesAccepted, MessagesSyphone
 __all__ = ["LEDGER_VERSION", "Ledger"]
 
 LEDGER_VERSION: Final = 1
+_END_OF_LINE: Final = ord("\n")
 
 
 class Ledger:
@@ -38,6 +44,7 @@ class Ledger:
         self.path = directory / f"{uuid.uuid4().hex}.jsonl"
         # Unbuffered: one write call per batch, complete lines only.
         self._file = self.path.open("ab", buffering=0)
+        self._torn = False
 
     def __enter__(self) -> Self:
         return self
@@ -78,6 +85,13 @@ class Ledger:
         lines = [
             f'{head},"id":{json.dumps(ref.message_id)},"bytes":{ref.size_bytes},{tail}\n' for ref in event.messages
         ]
-        data = memoryview("".join(lines).encode())
+        self._append("".join(lines).encode())
+
+    def _append(self, records: bytes) -> None:
+        """Write all of it. :raises OSError: such as a full disk; then some of it may be there, and a torn line."""
+        # A line that was torn stands alone: what comes after it must not be torn with it.
+        data = memoryview(b"\n" + records if self._torn else records)
         while data:
-            data = data[self._file.write(data) :]
+            written = self._file.write(data)
+            self._torn = data[written - 1] != _END_OF_LINE
+            data = data[written:]

@@ -43,13 +43,19 @@ class Meter:
 
         :param sizes: bytes of each message.
         """
-        times = more = 0
+        times = 0
         for size in sizes:
             times += 1
             if size > BILLED_BYTES:
-                more += (size - 1) // BILLED_BYTES
+                self.count_increments(size)
         self._counts[operation.value] += times
-        self._counts[_INCREMENTS] += more
+
+    def count_increments(self, size: int) -> None:
+        """Count each 64 KB beyond the first of a message; the message itself is counted elsewhere.
+
+        :param size: bytes.
+        """
+        self._counts[_INCREMENTS] += max(0, size - 1) // BILLED_BYTES
 
     def read(self) -> Operations:
         """Answer the counts so far."""

@@ -278,13 +278,17 @@ class NamespacePair:
         The primary stays up. Messages that applications send meanwhile take the way through the
         backlog and are not lost; they arrive when the drill ends. Marked messages carry the application
         property ``x-servicebus-pair-drill``: consumers tell them by ``drill_of``. Whatever happens,
-        the entity is not left failed over.
+        the entity is not left failed over: a drill that fails or is cancelled fails back, and one that is
+        killed leaves a failover which, with a shared store, the other processes' pings end after ``limit``. What it
+        diverted waits in the backlog for any syphon or drain. An outage in the middle of it is found by the first
+        send after it, as any other; then the report says what is left.
 
         :param messages: marked messages, at least 1.
         :param by: who drills, for the record.
         :param limit: longest time of the failover, and again of the drain.
         :param life: time to live of the marked messages.
-        :raises DrillError: the entity is failed over already, or the marked messages could not be sent.
+        :raises DrillError: the entity is failed over already or takes no ping, an argument is out of range (nothing
+            was done then), or the marked messages could not be sent.
         """
         return await drill(self, self._open(), entity, messages=messages, by=by, limit=limit, life=life)
 

@@ -22,6 +22,7 @@ __all__ = ["Provisioner"]
 _log = logging.getLogger(__name__)
 _TRIES: Final = 3
 _PAUSE_SECONDS: Final = 1.0
+_NOT_ALLOWED: Final = (AuthenticationError, AuthorizationError)
 
 
 class Provisioner:
@@ -50,7 +51,10 @@ class Provisioner:
         :raises ProvisionError: not authorized, or not one queue is usable.
         :raises ServiceError: the secondary cannot be read.
         """
-        plan = await self.plan()
+        try:
+            plan = await self.plan()
+        except _NOT_ALLOWED as refusal:
+            raise _not_allowed("listing the queues", refusal) from refusal
         created: list[str] = []
         failed: dict[str, str] = {}
         for path in plan.create:
@@ -79,8 +83,8 @@ class Provisioner:
                 await self._administration.create_queue(path, BACKLOG_QUEUE)
             except EntityExistsError:
                 return None
-            except (AuthenticationError, AuthorizationError) as error:
-                raise ProvisionError(f"creating {path} is not allowed, the Manage right is needed: {error}") from error
+            except _NOT_ALLOWED as error:
+                raise _not_allowed(f"creating {path}", error) from error
             except ServiceError as error:
                 if attempt == _TRIES:
                     return error
@@ -88,3 +92,7 @@ class Provisioner:
             else:
                 return None
         raise AssertionError("unreachable: the last try returns")
+
+
+def _not_allowed(doing: str, error: ServiceError) -> ProvisionError:
+    return ProvisionError(f"{doing} is not allowed, the Manage right is needed: {error}")

@@ -20,7 +20,7 @@ Should a newer SDK lack one of the names, the public way is taken, and the log s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from azure.servicebus import ServiceBusReceivedMessage
@@ -50,6 +50,11 @@ _IMPATIENT: Final = (
 _ONE_BY_ONE: Final = "messages are settled one by one, which drains more slowly"
 
 
+# Where a transfer has the field "more" (AMQP 1.0, section 2.7.5), and the SDK puts the payload.
+_MORE: Final = 5
+_PAYLOAD: Final = 11
+
+
 def _stand_in_class() -> Any:
     """What takes the place of a message that could not be decoded, in the SDK's own form; ``None`` without one."""
     try:
@@ -59,8 +64,11 @@ def _stand_in_class() -> Any:
     return type("StandIn", (Message,), {})
 
 
-async def make_patient(receiver: ServiceBusReceiver) -> None:
-    """Open ``receiver`` if needed; it keeps what comes late, and endures what cannot be decoded."""
+async def make_patient(receiver: ServiceBusReceiver, *, seen: Callable[[int], None]) -> None:
+    """Open ``receiver`` if needed; it keeps what comes late, and endures what cannot be decoded.
+
+    :param seen: told the bytes of each message that arrives, which the SDK forgets.
+    """
     await receiver.__aenter__()
     if absent(receiver, ("_handler",), costs=_IMPATIENT) or absent(receiver._handler, _OF_HANDLER, costs=_IMPATIENT):
         return
@@ -78,6 +86,8 @@ async def make_patient(receiver: ServiceBusReceiver) -> None:
         handler._received_messages.put((frame, message))
 
     async def transfer(frame: Any) -> None:
+        if not frame[_MORE]:
+            seen(len(link._received_payload) + len(frame[_PAYLOAD]))
         try:
             await incoming(frame)
         except (OSError, AttributeError):

@@ -138,7 +138,7 @@ class SendLink(Link):
             if self._handler is None:
                 await self._attach(seconds)
             turn.starting()
-            self._client.meter.count(Operation.MANAGE, len(batch))
+            self._client.meter.count_sizes(Operation.MANAGE, (ref.size_bytes for ref in batch.refs))
             return await self._attempt(
                 "schedule on",
                 lambda sender: sender.schedule_messages(batch.messages, at, timeout=seconds),

@@ -20,6 +20,8 @@ from servicebus_pair.core.workshop import Workshop
 __all__ = ["BacklogSurvey", "DestinationSurvey", "Surveyor"]
 
 _CALL_SECONDS: Final = 10.0
+# No message has this sequence number, not even where its highest 16 bits name a partition.
+_BEYOND_ALL: Final = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +154,11 @@ class Surveyor:
                 waiting[entity] = waiting.get(entity, DestinationSurvey()) + seen
 
     async def _behind(self, source: Source, bad: int) -> int:
-        """Answer the first sequence number after ``bad`` from which a message can be read."""
+        """Answer the first sequence number after ``bad`` from which a message can be read.
+
+        :raises ServiceError: nothing can be read, so it is no matter of a message.
+        """
+        await source.peek(most=1, timeout=_CALL_SECONDS, first=_BEYOND_ALL)
         low, step = bad, 1
         while not await self._readable(source, low + step):
             low, step = low + step, step * 2
