@@ -256,12 +256,12 @@ class Worker:
             case _:
                 return
 
-    def send(self, entity: str, session: str, count: int, *, scheduled: float | None = None) -> None:
-        """Have messages sent after those that wait already; ``scheduled`` is in so many seconds."""
+    def send(self, entity: str, session: str, count: int, *, size: int = 0, scheduled: float | None = None) -> None:
+        """Have messages of ``size`` bytes sent after those that wait already; ``scheduled`` is in so many seconds."""
         for _ in range(count):
             name = f"{entity}.{self.name}.{session}.{len(self.world.sent)}"
             message = ServiceBusMessage(
-                name.encode(),
+                name.encode().ljust(size),
                 message_id=name,
                 session_id=f"{self.name}{session}",
                 subject="numbered",
@@ -289,6 +289,8 @@ class Worker:
             if each != scheduled:
                 break
             messages.append(message)
+        if self.process.dead:
+            return
         self._sending[entity] = asyncio.ensure_future(self._send_once(sender, messages, scheduled))
         left = await self._sending[entity]
         # Its order would mean nothing if the caller gave up in the middle.

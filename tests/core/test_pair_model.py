@@ -38,6 +38,7 @@ counts, few = st.integers(1, 30), st.integers(1, 4)
 # In the middle of a step of AMQP, of a call, of an interval, and beyond it.
 pauses = st.sampled_from([0.0, 0.005, 0.015, 0.03, 0.1, 0.5, 1.5])
 MOST_SYPHONS = 3
+LARGE = 100_000
 
 
 def struck(kind: FaultKind, on: Operation, **more: Any) -> st.SearchStrategy[Fault]:
@@ -68,7 +69,20 @@ ANYWHERE = [
     lasting(FaultKind.FREEZE),
     lasting(FaultKind.LATENCY, delay=0.3),
 ]
+OUTAGES = [
+    FaultKind.INTERNAL_ERROR,
+    FaultKind.NO_DISPOSITION,
+    FaultKind.RELEASED,
+    FaultKind.RESET,
+    FaultKind.CLOSE_LINK,
+]
 primary_faults = st.one_of(ANYWHERE)
+outages = st.one_of(
+    [
+        *(st.just(Fault(kind=kind, on=(Operation.SEND,), duration=4.0)) for kind in OUTAGES),
+        *(st.just(Fault(kind=kind, duration=4.0)) for kind in (FaultKind.REFUSE, FaultKind.FREEZE)),
+    ]
+)
 secondary_faults = st.one_of(
     [
         *ANYWHERE,
@@ -100,6 +114,34 @@ class PairMachine(RuleBasedStateMachine):
     @rule(process=processes, entity=entities, session=sessions, count=counts, pause=pauses)
     def send(self, process: str, entity: str, session: str, count: int, pause: float) -> None:
         self.workers[process].send(entity, session, count)
+        self.world.pass_time(pause)
+
+    @rule(process=processes, entity=entities, count=few, pause=pauses, diverted=st.booleans())
+    def send_more_than_a_batch_takes(self, process: str, entity: str, count: int, pause: float, diverted: bool) -> None:
+        if diverted:
+            self.workers[process].by_hand(lambda pair: pair.fail_over(entity, reason="the model"))
+        self.workers[process].send(entity, "a", count + 1, size=LARGE)
+        self.world.pass_time(pause)
+
+    @rule(process=processes, fault=outages, count=counts, seconds=st.sampled_from([0.3, 1.05, 2.5]))
+    def send_into_an_outage(self, process: str, fault: Fault, count: int, seconds: float) -> None:
+        """Up to the beginning, the middle and beyond the end of the failover interval."""
+        self.world.break_(self.world.primary, fault)
+        for entity in ENTITIES:
+            for session in "ab":
+                self.workers[process].send(entity, session, count)
+        self.world.pass_time(seconds)
+
+    @rule(process=processes, entity=entities, fault=primary_faults, forever=st.booleans(), pause=pauses)
+    def drain_while_the_primary_breaks(
+        self, process: str, entity: str, fault: Fault, forever: bool, pause: float
+    ) -> None:
+        self.fail_over(process, entity, "a", 9)
+        self.world.pass_time(0.4)
+        self.world.break_(self.world.primary, fault)
+        for worker in self.workers.values():
+            if len(self.syphons) < MOST_SYPHONS:
+                worker.start_syphon(forever=forever)
         self.world.pass_time(pause)
 
     @precondition(lambda self: not self.world.ordered)
@@ -220,7 +262,7 @@ def explore(*, examples: int, steps: int, repeatable: bool) -> None:
 
 
 def test_whatever_happens_no_accepted_message_is_missing() -> None:
-    explore(examples=12, steps=20, repeatable=True)
+    explore(examples=40, steps=30, repeatable=True)
 
 
 @pytest.mark.slow
