@@ -21,7 +21,7 @@ from servicebus_emulator.amqp.incoming import message_id_of
 from servicebus_emulator.engine.descriptions import QueueDescription
 from servicebus_emulator.engine.entities import SubQueue
 from servicebus_emulator.engine.journal import MemoryJournal
-from servicebus_pair.core import NamespacePair, PairOptions
+from servicebus_pair.core import NamespacePair, PairOptions, State
 from servicebus_pair.core.backlog import backlog_queues
 from servicebus_pair.core.errors import SendError, account_of
 from servicebus_pair.core.events import Event, HealthChanged, MessagesAccepted
@@ -32,7 +32,7 @@ from tests.core.hosted import endpoint
 from tests.core.peeking import peek_all
 from tests.core.simulated import Process, SimulatedLoop
 
-__all__ = ["ENTITIES", "Worker", "World"]
+__all__ = ["ENTITIES", "QUEUES", "Worker", "World"]
 
 ENTITIES = ("flights", "delays")
 QUEUES = backlog_queues("contoso", 2)
@@ -76,13 +76,19 @@ class Witness(MemoryJournal):
 
 
 class World:
-    """Both namespaces and everybody; ``violations`` are what was seen that must not be."""
+    """Both namespaces and everybody; ``violations`` are what was seen that must not be.
 
-    def __init__(self, *, ordered: bool, seed: int) -> None:
+    :param ordered: whether sessions keep their order.
+    :param shared: whether the processes share their health.
+    :param seed: of all choices.
+    """
+
+    def __init__(self, *, ordered: bool, shared: bool, seed: int) -> None:
         self.loop = SimulatedLoop()
         self.ordered = ordered
         self.random = Random(seed)  # noqa: S311 - a plan that can be repeated
-        self.store = InMemoryHealthStore()
+        self.store = InMemoryHealthStore() if shared else None
+        self.healed_by_sends: set[float] = set()
         self.accepted: dict[str, None] = {}
         self.sent: dict[str, ServiceBusMessage] = {}
         self.violations: list[str] = []
@@ -253,8 +259,18 @@ class Worker:
                 self.failed_over_since.setdefault(event.entity.casefold(), self.world.loop.time())
             case HealthChanged():
                 self.failed_over_since.pop(event.entity.casefold(), None)
+                self._check_who_healed(event)
             case _:
                 return
+
+    def _check_who_healed(self, event: HealthChanged) -> None:
+        """A send ends a suspicion, here or as told by another process, and never a failover."""
+        if event.after.state is not State.HEALTHY or event.after.by != "send":
+            return
+        if event.before.state is State.SUSPECT:
+            self.world.healed_by_sends.add(event.after.since)
+        elif event.after.since not in self.world.healed_by_sends:
+            self.world.violations.append(f"a send ended the failover of {event.entity}")
 
     def send(self, entity: str, session: str, count: int, *, size: int = 0, scheduled: float | None = None) -> None:
         """Have messages of ``size`` bytes sent after those that wait already; ``scheduled`` is in so many seconds."""

@@ -29,7 +29,7 @@ from hypothesis.stateful import (
 )
 
 from servicebus_emulator import Fault, FaultKind, Operation
-from tests.core.pair_world import ENTITIES, Worker, World
+from tests.core.pair_world import ENTITIES, QUEUES, Worker, World
 
 MANY = int(os.environ.get("PAIR_MODEL_EXAMPLES", "60"))
 PROCESSES = ("p", "q")
@@ -102,9 +102,9 @@ class PairMachine(RuleBasedStateMachine):
     world: World
     workers: dict[str, Worker]
 
-    @initialize(ordered=st.booleans(), seed=st.integers(0, 9))
-    def begin(self, ordered: bool, seed: int) -> None:
-        self.world = World(ordered=ordered, seed=seed)
+    @initialize(ordered=st.booleans(), shared=st.booleans(), seed=st.integers(0, 9))
+    def begin(self, ordered: bool, shared: bool, seed: int) -> None:
+        self.world = World(ordered=ordered, shared=shared, seed=seed)
         self.workers = {name: self.world.hire(name) for name in PROCESSES}
 
     @property
@@ -149,8 +149,16 @@ class PairMachine(RuleBasedStateMachine):
     def schedule(self, process: str, entity: str, count: int, after: float) -> None:
         self.workers[process].send(entity, "s", count, scheduled=after)
 
-    @rule(process=processes, entity=entities)
-    def cancel_send(self, process: str, entity: str) -> None:
+    @rule(process=processes, entity=entities, session=sessions, counts=st.lists(few, min_size=3, max_size=6))
+    def send_in_a_row(self, process: str, entity: str, session: str, counts: list[int]) -> None:
+        for count in counts:
+            self.workers[process].send(entity, session, count)
+            self.world.pass_time(0.25)
+
+    @rule(process=processes, entity=entities, count=counts, pause=pauses)
+    def cancel_send(self, process: str, entity: str, count: int, pause: float) -> None:
+        self.workers[process].send(entity, "a", count)
+        self.world.pass_time(pause)
         self.workers[process].cancel_send(entity)
 
     @rule(seconds=pauses)
@@ -165,6 +173,17 @@ class PairMachine(RuleBasedStateMachine):
     @rule(fault=secondary_faults, pause=pauses)
     def break_secondary(self, fault: Fault, pause: float) -> None:
         self.world.break_(self.world.secondary, fault)
+        self.world.pass_time(pause)
+
+    @rule(process=processes, entity=entities, queue=st.sampled_from(QUEUES), count=counts, pause=pauses)
+    def divert_while_a_backlog_queue_breaks(
+        self, process: str, entity: str, queue: str, count: int, pause: float
+    ) -> None:
+        self.fail_over(process, entity, "a", count)
+        self.world.pass_time(0.3)
+        refused = Fault(kind=FaultKind.INTERNAL_ERROR, on=(Operation.SEND,), entity=queue, duration=2.0)
+        self.world.break_(self.world.secondary, refused)
+        self.workers[process].send(entity, "a", count)
         self.world.pass_time(pause)
 
     @rule()
@@ -261,10 +280,12 @@ def explore(*, examples: int, steps: int, repeatable: bool) -> None:
     )
 
 
+@pytest.mark.timeout(300)  # about ten seconds of one core
 def test_whatever_happens_no_accepted_message_is_missing() -> None:
     explore(examples=40, steps=30, repeatable=True)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_whatever_happens_at_length_no_accepted_message_is_missing() -> None:
     explore(examples=MANY, steps=50, repeatable=False)
