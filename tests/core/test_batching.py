@@ -39,7 +39,7 @@ class Box:
     parcels: list[Parcel] = field(default_factory=list)
 
     def try_add(self, message: Parcel) -> bool:
-        if message.size > self.limit:
+        if message.size > self.limit and not self.parcels:
             raise MessageTooLargeError(f"{message.size} > {self.limit}")
         if sum(parcel.size for parcel in self.parcels) + message.size > self.limit:
             return False
@@ -73,6 +73,29 @@ def test_section_4_packing_loses_nothing_and_keeps_order_within_a_partition_key(
     for key in {parcel.key for parcel in messages}:
         mine = [parcel.number for parcel in packed if parcel.key == key]
         assert mine == sorted(mine)
+
+
+@settings(max_examples=200, deadline=None)
+@given(sizes=st.lists(st.tuples(st.sampled_from([None, "a"]), st.integers(0, LIMIT + 3)), max_size=60))
+def test_a_message_that_fits_no_batch_is_raised_and_takes_no_other_with_it(sizes: list[tuple[Any, int]]) -> None:
+    packer, handed = packer_of_boxes(), []
+    messages = [Parcel(number, key, size) for number, (key, size) in enumerate(sizes)]
+    for message in messages:
+        if message.size > LIMIT:
+            with pytest.raises(MessageTooLargeError):
+                packer.add(message)
+        else:
+            handed.append(packer.add(message))
+    packed = [parcel.number for box in (*handed, *packer.rest()) if box is not None for parcel in box.parcels]
+    assert sorted(packed) == [message.number for message in messages if message.size <= LIMIT]
+
+
+def test_what_is_open_at_the_end_is_handed_out_oldest_first() -> None:
+    packer = packer_of_boxes()
+    for number, key in enumerate(["b", None, "a"]):
+        packer.add(Parcel(number, key, 1))
+    assert [box.parcels[0].number for box in packer.rest()] == [0, 1, 2]
+    assert packer.open_batches() == ()
 
 
 @settings(max_examples=200, deadline=None)

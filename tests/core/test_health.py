@@ -238,6 +238,7 @@ def test_section_4_only_failures_and_hands_fail_over_and_only_pings_and_hands_fa
         st.none() | st.floats(0, 2e9),
         st.text(max_size=20),
         st.text(max_size=20),
+        st.none() | st.floats(0, 2e9),
     )
 )
 def test_section_4_health_is_shared_between_processes_as_json_without_null(health: EntityHealth) -> None:
@@ -286,6 +287,12 @@ NEWER = EntityHealth(State.FAILED_OVER, since=999.0, reason="elsewhere", by="sen
             replace(SUSPECT, last_ping=900.0),
             id="suspect: not one that nobody has confirmed for long",
         ),
+        pytest.param(
+            SUSPECT,
+            replace(OLDER, last_ping=970.0),
+            replace(OLDER, last_ping=970.0),
+            id="suspect: one that was confirmed just within the time",
+        ),
         pytest.param(WELL, replace(OLDER, since=800.0), replace(WELL, last_ping=995.0), id="healthy: nothing older"),
     ],
 )
@@ -293,3 +300,32 @@ def test_section_4_what_others_share_is_believed_when_it_is_newer_or_confirms(
     mine: EntityHealth, shared: EntityHealth, believed: EntityHealth
 ) -> None:
     assert merge(mine, shared, now=NOW, fresh=30.0) == believed
+
+
+@given(ago=st.floats(0, 500), hold=st.floats(0.01, 500), failed_over=st.booleans())
+def test_section_5_no_ping_ends_a_failover_by_hand_before_its_hold_is_over(
+    ago: float, hold: float, failed_over: bool
+) -> None:
+    began = NOW - ago
+    before = replace(OUT, since=900.0) if failed_over else WELL
+    held = decide(before, FailOver("drill", "ann", hold), now=began, failover_interval=INTERVAL)
+    assert Action.PUBLISH in held.actions, "other processes must know it"
+    assert (Action.START_PING in held.actions) is not failed_over
+    answered = decide(held.health, PingSucceeded(NOW), now=NOW, failover_interval=INTERVAL)
+    assert answered.health.failed_over is held.health.held(NOW) is (began + hold > NOW)
+    assert answered.health.last_ping == NOW
+    by_hand = decide(held.health, BACK, now=NOW, failover_interval=INTERVAL)
+    assert by_hand.health == healthy("drill over", "ann", last_ping=held.health.last_ping)
+
+
+def test_section_5_a_hold_ends_at_its_time_and_one_of_no_time_is_none() -> None:
+    held = decide(WELL, FailOver("drill", "ann", 10.0), now=NOW, failover_interval=INTERVAL).health
+    assert (held.held_until, held.held(NOW + 9.9), held.held(NOW + 10.0)) == (NOW + 10.0, True, False)
+    assert decide(WELL, FailOver("drill", "ann", 0.0), now=NOW, failover_interval=INTERVAL).health.held_until is None
+
+
+@given(state=st.sampled_from(State), other=st.sampled_from(State))
+def test_section_4_what_others_share_of_the_same_moment_is_no_news(state: State, other: State) -> None:
+    mine = EntityHealth(state, since=900.0, last_ping=800.0, reason="mine", by="send")
+    shared = EntityHealth(other, since=900.0, last_ping=700.0, reason="theirs", by="ping")
+    assert merge(mine, shared, now=NOW, fresh=0.0) == mine

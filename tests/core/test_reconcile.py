@@ -215,3 +215,28 @@ def plant(history: History, fault: str) -> History:
             sent += (Sent(Route.PRIMARY, sent[0].at + 1, run="again"),)
             found += (Found(QUEUE, Location.ACTIVE),)
     return History(history.message_id, history.entity, sent, history.syphoned, found)
+
+
+def test_the_first_acceptance_and_the_first_arrival_count_in_whatever_order_records_are_read() -> None:
+    history = History(
+        "m",
+        "flights",
+        sent=(Sent(Route.BACKLOG, 30.0), Sent(Route.BACKLOG, 10.0)),
+        syphoned=(Syphoned(50.0), Syphoned(25.0), Syphoned(40.0)),
+        found=(Found("flights", Location.ACTIVE),),
+    )
+    assert judge(history, places=["flights"]).wait_seconds == 15.0
+    records = (Sent(Route.BACKLOG, 30.0), Sent(Route.PRIMARY, 10.0))
+    assert judge(History("m", "flights", sent=records), places=["flights"]).route is Route.PRIMARY
+
+
+def test_copies_in_the_backlog_are_counted_each() -> None:
+    found = (Found("contoso/x-servicebus-transfer/0", Location.BACKLOG, 3),)
+    verdict = judge(History("m", "flights", sent=(Sent(Route.BACKLOG, 1.0),), found=found), places=["flights"])
+    assert (verdict.copies, verdict.duplicates) == (3, 2)
+
+
+def test_the_longest_wait_of_many_is_one_of_them_and_not_their_sum() -> None:
+    waits = [Totals(waited=1, wait_seconds=wait, longest_wait_seconds=wait) for wait in (2.0, 5.0, 3.0)]
+    total = sum(waits, Totals())
+    assert (total.wait_seconds, total.longest_wait_seconds) == (10.0, 5.0)

@@ -23,11 +23,12 @@ from azure.servicebus.aio.management import ServiceBusAdministrationClient
 from servicebus_pair.core import Endpoint
 from servicebus_pair.core.administration import ServiceBusAdministration
 from servicebus_pair.core.backlog import BACKLOG_QUEUE, backlog_queues
+from servicebus_pair.core.durations import parse_duration
 from tests.emulator.transport import PlainTransport
 from tests.system.chaos.actors import Actors
 from tests.system.chaos.load import DETECTING, ENTITIES
 from tests.system.chaos.mayhem import Mayhem
-from tests.system.chaos.verdict import Verdict, judge
+from tests.system.chaos.verdict import Verdict, judge, take_stock
 from tests.system.chaos.worker import QUEUES, open_pair
 
 __all__ = ["run"]
@@ -50,12 +51,13 @@ async def run(
         await asyncio.gather(*(place.start() for place in actors.places))
         await _create_queues(actors, lock=lock)
         actors.hire(senders=senders, syphons=syphons, rate=min(_FASTEST, _MOST_MESSAGES / seconds))
-        await Mayhem(actors, seed=seed).rage(seconds)
+        await Mayhem(actors, seed=seed, lock=parse_duration(lock).total_seconds()).rage(seconds)
         _say(f"raged: {dict(sorted(actors.done.items()))}")
         await actors.end("sender")
         await actors.end("syphon")
         await _drain(actors.settings)
-        return await judge(actors, folder, seconds=seconds, seed=seed)
+        stock = await take_stock(actors.primary.connection_string, actors.secondary.connection_string)
+        return judge(stock, folder, done=actors.done, seconds=seconds, seed=seed)
     finally:
         actors.stop()
 

@@ -7,15 +7,18 @@ import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from random import Random
+from typing import Any
 
-from azure.servicebus import ServiceBusMessage
+from azure.servicebus import ServiceBusMessage, ServiceBusReceivedMessage
 
-__all__ = ["DETECTING", "ENTITIES", "Journal", "body_of", "message", "recorded"]
+__all__ = ["DETECTING", "ENTITIES", "Journal", "is_as_sent", "message", "recorded"]
 
 # The last one has duplicate detection, over the whole run.
 DETECTING = "once"
 ENTITIES = ("flights", "delays", DETECTING)
 _LONGEST_BODY = 2000
+# What the SDK sends as an int.
+_LARGEST_NUMBER = 2**31
 
 
 def body_of(name: str) -> bytes:
@@ -25,7 +28,30 @@ def body_of(name: str) -> bytes:
 
 
 def message(name: str) -> ServiceBusMessage:
-    return ServiceBusMessage(body_of(name), message_id=name)
+    number = zlib.crc32(name.encode()) % _LARGEST_NUMBER
+    return ServiceBusMessage(
+        body_of(name),
+        message_id=name,
+        session_id=f"session {number % 7}",
+        subject=f"subject {number}",
+        application_properties={"number": number, "name": name},
+    )
+
+
+def is_as_sent(received: ServiceBusReceivedMessage) -> bool:
+    """Answer whether a message is the one that was sent under its id: body and properties, and nothing beside them."""
+    sent = message(received.message_id or "")
+    properties = {_text(key): _text(value) for key, value in (received.application_properties or {}).items()}
+    return (b"".join(received.body), received.session_id, received.subject, properties) == (
+        b"".join(sent.body),
+        sent.session_id,
+        sent.subject,
+        sent.application_properties,
+    )
+
+
+def _text(value: Any) -> Any:
+    return value.decode() if isinstance(value, bytes) else value
 
 
 class Journal:

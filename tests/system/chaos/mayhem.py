@@ -14,7 +14,8 @@ from tests.system.chaos.actors import Actors, Place, Worker
 __all__ = ["Mayhem"]
 
 Fault = Callable[[Random], dict[str, Any]]
-_PLACES = ("send", "receive", "settle")
+# Of all freezes, how many outlast the locks.
+_LONG_FREEZES = 0.1
 # Each by the name under which the embedded Service Bus knows it.
 _FAULTS: tuple[Fault, ...] = (
     lambda random: {
@@ -29,7 +30,11 @@ _FAULTS: tuple[Fault, ...] = (
     lambda random: {"kind": "internal-error", "duration": random.uniform(0.5, 4)},
     lambda random: {"kind": "no-disposition", "on": [random.choice(("send", "settle"))], "count": random.randint(1, 5)},
     lambda random: {"kind": "late-disposition", "delay": random.uniform(0.5, 4), "count": random.randint(1, 5)},
-    lambda random: {"kind": "released", "count": random.randint(1, 3)},
+    lambda random: {"kind": random.choice(("released", "modified")), "count": random.randint(1, 3)},
+    lambda random: {"kind": random.choice(("refuse", "freeze", "drop")), "duration": random.uniform(0.5, 4)},
+    lambda random: {"kind": random.choice(("quota-exceeded", "entity-disabled")), "count": random.randint(1, 5)},
+    # Confirmed, and comes again: what was moved is moved twice.
+    lambda random: {"kind": "duplicate", "on": ["settle"], "count": random.randint(1, 5)},
     lambda random: {"kind": "lock-lost", "count": random.randint(1, 30)},
     lambda random: {"kind": "close-link", "on": [random.choice(("send", "receive"))], "count": random.randint(1, 3)},
     lambda random: {"kind": "close-connection", "count": random.randint(1, 3)},
@@ -41,21 +46,23 @@ class Mayhem:
     """Breaks something every second or so, two things at a time.
 
     :param seed: the same seed gives the same plan; what comes of it depends on the machine.
+    :param lock: seconds of the backlog queues' locks, which some freezes outlast.
     """
 
-    def __init__(self, actors: Actors, *, seed: int) -> None:
+    def __init__(self, actors: Actors, *, seed: int, lock: float) -> None:
         self._actors = actors
+        self._lock = lock
         self._random = Random(seed)  # noqa: S311 - a plan that can be repeated
-        self._seen: list[str] = []
+        self._until = 0.0
 
     async def rage(self, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        await asyncio.gather(self._hand(until), self._hand(until))
+        self._until = time.monotonic() + seconds
+        await asyncio.gather(self._hand(), self._hand())
         for place in self._actors.places:
             await place.fault(None)
 
-    async def _hand(self, until: float) -> None:
-        while time.monotonic() < until:
+    async def _hand(self) -> None:
+        while time.monotonic() < self._until:
             await asyncio.sleep(self._random.uniform(0.2, 2))
             deeds = {
                 self._kill_worker: 4,
@@ -103,7 +110,8 @@ class Mayhem:
     async def _freeze(self, one: Place | Worker, name: str) -> None:
         self._note(f"freeze {name}", "faults")
         one.freeze()
-        await asyncio.sleep(self._random.uniform(0.5, 5))
+        seconds = self._random.uniform(0.5, 5) + (self._lock if self._random.random() < _LONG_FREEZES else 0)
+        await asyncio.sleep(min(seconds, max(0.5, self._until - time.monotonic())))
         one.thaw()
 
     def _place(self) -> Place:

@@ -15,16 +15,19 @@ from typing import Any
 
 from servicebus_pair.core import Endpoint, NamespacePair, PairOptions
 from servicebus_pair.core.errors import SendError
+from servicebus_pair.core.events import Observer
+from servicebus_pair.core.ledger import Ledger
 from servicebus_pair.core.sender import PairSender
 from tests.system.chaos.load import ENTITIES, Journal, message
 
-__all__ = ["QUEUES", "open_pair"]
+__all__ = ["LEDGERS", "QUEUES", "open_pair"]
 
 QUEUES = 3
+LEDGERS = "ledger"
 _LARGEST_SEND = 40
 
 
-def open_pair(settings: dict[str, Any]) -> NamespacePair:
+def open_pair(settings: dict[str, Any], *, observers: Sequence[Observer] = ()) -> NamespacePair:
     """A pair that notices soon."""
     primary = Endpoint.from_connection_string(**settings["primary"])
     secondary = Endpoint.from_connection_string(**settings["secondary"])
@@ -36,7 +39,7 @@ def open_pair(settings: dict[str, Any]) -> NamespacePair:
         server_busy_delay=timedelta(seconds=0.5),
         syphon_long_poll=timedelta(seconds=20),
     )
-    return NamespacePair(primary, secondary, options)
+    return NamespacePair(primary, secondary, options, observers=observers)
 
 
 async def send(pair: NamespacePair, name: str, folder: Path, rate: float, ended: asyncio.Event) -> None:
@@ -97,7 +100,8 @@ async def main() -> None:
     given = parser.parse_args()
     ended = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
-    pair = open_pair(json.loads(given.settings))
+    ledger = Ledger(given.folder / LEDGERS, run=given.name)
+    pair = open_pair(json.loads(given.settings), observers=[ledger])
     if given.role == "sender":
         await send(pair, given.name, given.folder, given.rate, ended)
     else:

@@ -1,0 +1,200 @@
+"""Several processes in one event loop whose time passes only when nobody has anything left to do.
+
+Sockets and SDK are the real ones. What waits for time is woken at once, in the order of its time, so
+that minutes of pings, locks and rests take no time, and the same steps have the same outcome. A
+process here is whatever runs in one context: it can be stopped and continued as by SIGSTOP and
+SIGCONT, and killed as by ``kill -9``: no line of it is run any more, and its sockets are closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+import socket
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from contextvars import Context, ContextVar, copy_context
+from typing import Any, TypeVar
+from unittest.mock import patch
+from weakref import WeakSet
+
+__all__ = ["Process", "SimulatedLoop"]
+
+ResultT = TypeVar("ResultT")
+# How often the kernel is asked whether what was written to a socket is there before time passes.
+_LOOKS = 3
+# Later than any clock that the SDK reads by a way of its own: no token and no lock is over before its time.
+_BEGINNING = 4_000_000_000.0
+_owner: ContextVar[Process | None] = ContextVar("owner", default=None)
+
+
+class Process:
+    """All that was begun by :meth:`begin`, and what that began in turn."""
+
+    def __init__(self, loop: SimulatedLoop, name: str) -> None:
+        self.name = name
+        self.stopped = False
+        self.dead = False
+        self._loop = loop
+        self._waiting: list[asyncio.Handle] = []
+        self._sockets: list[selectors.SelectorKey] = []
+        self._tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
+        self._context = copy_context()
+        self._context.run(_owner.set, self)
+
+    def begin(self, work: Coroutine[Any, Any, ResultT]) -> asyncio.Task[ResultT]:
+        return self._loop.create_task(work, context=self._context.copy())
+
+    def call(self, function: Callable[..., ResultT], *given: Any) -> ResultT:
+        """Run a function as a part of this process."""
+        return self._context.copy().run(function, *given)
+
+    def stop(self) -> None:
+        """No line of it runs, its sockets stay open: the kernel still takes in what comes."""
+        self.stopped = True
+        self._waiting += self._loop.take_from_line(self)
+        self._sockets += self._loop.deafen(self)
+
+    def resume(self) -> None:
+        self.stopped = False
+        self._loop.listen(self._sockets)
+        self._sockets = []
+        for handle in self._waiting:
+            self._loop.add(handle)
+        self._waiting = []
+
+    def kill(self) -> None:
+        self.stop()
+        self.dead = True
+        for key in self._sockets:
+            with socket.fromfd(key.fd, socket.AF_INET, socket.SOCK_STREAM) as end:
+                _hang_up(end)
+
+    async def bury(self) -> None:
+        """Let its tasks end, once they can do no harm any more: Python complains about those that never do."""
+        self.dead = True
+        self.resume()
+        while tasks := {task for task in self._tasks if not task.done()}:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks, timeout=10)
+
+    def adopt(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.add(task)
+
+    def keep(self, handle: asyncio.Handle) -> None:
+        self._waiting.append(handle)
+
+
+class _Line(deque[asyncio.Handle]):
+    """What is to be run next; what belongs to a stopped process waits with it."""
+
+    def append(self, handle: asyncio.Handle) -> None:
+        owner = owner_of(handle)
+        if owner is None or not owner.stopped:
+            super().append(handle)
+        else:
+            owner.keep(handle)
+
+
+class _Selector(selectors.DefaultSelector):
+    """Does not wait: when no socket has anything, the time is over."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.passed = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        for _ in range(_LOOKS):
+            ready = super().select(0)
+            if ready or (timeout is not None and timeout <= 0):
+                return ready
+        if timeout is None:
+            raise RuntimeError("everybody waits, and nothing will ever happen")
+        self.passed += timeout
+        return []
+
+
+class SimulatedLoop(asyncio.SelectorEventLoop):
+    """The event loop; :attr:`wall` is by how many seconds somebody has set the machine's clock."""
+
+    def __init__(self) -> None:
+        self._jumping = _Selector()
+        super().__init__(self._jumping)
+        self.wall = 0.0
+        self._ready = _Line()
+        self.set_task_factory(_create_task)  # type: ignore[arg-type]
+
+    def time(self) -> float:
+        return self._jumping.passed
+
+    def wall_clock(self) -> float:
+        return _BEGINNING + self.wall + self._jumping.passed
+
+    def run_in_executor(self, _executor: Any, function: Callable[..., Any], *given: Any) -> asyncio.Future[Any]:  # type: ignore[override]
+        """At once: a thread would take the machine's time."""
+        answer = self.create_future()
+        answer.set_result(function(*given))
+        return answer
+
+    @contextmanager
+    def ruling_the_clocks(self) -> Iterator[None]:
+        """Everybody's clock is this loop's, the SDK's included.
+
+        Nobody speaks TLS here, and the SDK would read the machine's certificates for each connection all the same,
+        which takes longer than everything else.
+        """
+        with (
+            patch("ssl.SSLContext.load_verify_locations"),
+            patch("time.monotonic", self.time),
+            patch("time.time", self.wall_clock),
+            patch("time.time_ns", lambda: int(self.wall_clock() * 1e9)),
+        ):
+            yield
+
+    def take_from_line(self, process: Process) -> list[asyncio.Handle]:
+        taken = [handle for handle in self._ready if owner_of(handle) is process]
+        rest = [handle for handle in self._ready if owner_of(handle) is not process]
+        self._ready.clear()
+        self._ready.extend(rest)
+        return taken
+
+    def add(self, handle: asyncio.Handle) -> None:
+        self._ready.append(handle)
+
+    def deafen(self, process: Process) -> list[selectors.SelectorKey]:
+        keys = [
+            key
+            for key in list(self._jumping.get_map().values())
+            if any(handle is not None and owner_of(handle) is process for handle in key.data)
+        ]
+        for key in keys:
+            self._jumping.unregister(key.fileobj)
+        return keys
+
+    def listen(self, keys: list[selectors.SelectorKey]) -> None:
+        for key in keys:
+            self._jumping.register(key.fileobj, key.events, key.data)
+
+
+def owner_of(handle: asyncio.Handle) -> Process | None:
+    context: Context = handle._context  # type: ignore[attr-defined]
+    return context.get(_owner)
+
+
+def _create_task(
+    loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], context: Context | None = None
+) -> asyncio.Task[Any]:
+    task = asyncio.Task(work, loop=loop, context=context)
+    owner = _owner.get() if context is None else context.get(_owner)
+    if owner is not None:
+        owner.adopt(task)
+    return task
+
+
+def _hang_up(end: socket.socket) -> None:
+    try:
+        end.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        return  # it was not connected
