@@ -22,6 +22,8 @@ from servicebus_pair.core.events import Event, MessagesAccepted, MessagesSyphone
 __all__ = ["LEDGER_VERSION", "Ledger"]
 
 LEDGER_VERSION: Final = 1
+# What ``json.dumps`` ends up with for a text, without the way there.
+_quoted: Final = json.encoder.encode_basestring_ascii
 
 
 class Ledger:
@@ -75,9 +77,7 @@ class Ledger:
             },
             separators=(",", ":"),
         )[1:]
-        lines = [
-            f'{head},"id":{json.dumps(ref.message_id)},"bytes":{ref.size_bytes},{tail}\n' for ref in event.messages
-        ]
+        lines = [f'{head},"id":{_quoted(ref.message_id)},"bytes":{ref.size_bytes},{tail}\n' for ref in event.messages]
         data = memoryview("".join(lines).encode())
         while data:
             data = data[self._file.write(data) :]

@@ -13,6 +13,7 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusSender
 
 from servicebus_pair.core.errors import AuthenticationError, AuthenticationSuspectError
+from servicebus_pair.core.handing_over import takes_encoded
 from servicebus_pair.core.link import Link
 from servicebus_pair.core.meter import Operation
 from servicebus_pair.core.wire import WireBatch
@@ -48,6 +49,7 @@ class SendLink(Link):
 
     _limit = 0
     _largest = 0
+    _direct = False
     takes_mixture = True
     """False once the entity refused a batch of several sessions; learned by who sends, kept for all."""
 
@@ -119,7 +121,7 @@ class SendLink(Link):
             self._client.meter.count_sizes(self._client.sends, (ref.size_bytes for ref in batch.refs))
             await self._attempt(
                 "send to",
-                lambda sender: sender.send_messages(batch.wire, timeout=left),
+                lambda sender: sender.send_messages(batch.encoded if self._direct else batch.wire, timeout=left),
                 timeout=left,
                 open_already=True,
             )
@@ -181,6 +183,7 @@ class SendLink(Link):
     async def _attach(self, timeout: float) -> None:
         async def attach(sender: ServiceBusSender) -> tuple[int, int]:
             batch = await sender.create_message_batch()
+            self._direct = takes_encoded(sender)
             # The SDK shows the limit of batches only. Without the other one, large messages are refused here.
             return batch.max_size_in_bytes, int(getattr(sender, "_max_message_size_on_link", 0))
 
