@@ -22,9 +22,10 @@ from azure.servicebus.aio import ServiceBusSender
 from servicebus_pair.core.sdk_names import absent
 from servicebus_pair.core.wire import EncodedMessage
 
-__all__ = ["takes_encoded"]
+__all__ = ["send_encoded", "takes_encoded"]
 
 _TWICE: Final = "a message that is sent alone is encoded twice, which makes sending one by one slower"
+_OF_SENDER: Final = ("_handler", "_check_live", "_do_retryable_operation", "_send")
 _OF_LINK: Final = (
     "_outgoing_transfer",
     "_session",
@@ -46,6 +47,15 @@ _OF_CONNECTION: Final = ("_process_outgoing_frame", "_remote_max_frame_size")
 _MESSAGE_FORMAT: Final = 0
 # More than the performative of a transfer with a short tag takes, and the frame's header.
 _BESIDE_PAYLOAD: Final = 256
+
+
+class _Carrier:
+    """What the SDK's transport takes: anything that has a message in its inner form."""
+
+    __slots__ = ("_message",)
+
+    def __init__(self, message: EncodedMessage) -> None:
+        self._message = message
 
 
 def _sdk_parts() -> tuple[Any, Any, Any] | None:
@@ -116,9 +126,26 @@ def takes_encoded(sender: ServiceBusSender) -> bool:
 
 def _link(sender: ServiceBusSender) -> Any:
     """The link of an open sender, if it has all that is used of it; else ``None``."""
-    if absent(sender, ("_handler",), costs=_TWICE) or absent(sender._handler, ("_link",), costs=_TWICE):
+    if absent(sender, _OF_SENDER, costs=_TWICE) or absent(sender._handler, ("_link",), costs=_TWICE):
         return None
     link: Any = sender._handler._link
     if absent(link, _OF_LINK, costs=_TWICE) or absent(link._session, _OF_SESSION, costs=_TWICE):
         return None
     return None if absent(link._session._connection, _OF_CONNECTION, costs=_TWICE) else link
+
+
+async def send_encoded(sender: ServiceBusSender, message: EncodedMessage, *, timeout: float) -> None:
+    """Send a message as ``send_messages`` of a sender that :func:`takes_encoded` would, with the same errors.
+
+    :param timeout: seconds.
+    """
+    inside: Any = sender
+    inside._check_live()
+    await inside._do_retryable_operation(
+        inside._send,
+        message=_Carrier(message),
+        timeout=timeout,
+        operation_requires_timeout=True,
+        apply_try_timeout=True,
+        require_last_exception=True,
+    )

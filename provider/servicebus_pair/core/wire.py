@@ -26,7 +26,7 @@ try:
     from azure.servicebus.aio._transport._pyamqp_transport_async import PyamqpTransportAsync
 except ImportError as error:
     raise unusable(error) from error
-if lacking := absent(ServiceBusMessageBatch(), ("_message", "_amqp_transport", "_count"), costs="nothing can be sent"):
+if lacking := absent(ServiceBusMessageBatch(), ("_message", "_amqp_transport"), costs="nothing can be sent"):
     raise unusable(f"ServiceBusMessageBatch has no {lacking!r}")
 
 __all__ = ["EncodedMessage", "WireBatch", "encoded_size"]
@@ -138,14 +138,9 @@ class WireBatch:
         return self._batch
 
     @property
-    def encoded(self) -> ServiceBusMessageBatch | AmqpAnnotatedMessage:
-        """As :attr:`wire`, but with the bytes of a message that is alone, for a link that takes them."""
-        if self._only is None or len(self.messages) > 1:
-            return self.wire
-        alone = ServiceBusMessageBatch(amqp_transport=PyamqpTransportAsync)
-        # The SDK's asynchronous transport sends what is no list as it is.
-        alone._message, alone._count = self._only, 1  # noqa: SLF001 - see the module
-        return alone
+    def alone(self) -> EncodedMessage | None:
+        """The message with its bytes if it is alone, for a sender that takes them; else ``None``."""
+        return self._only if len(self.messages) == 1 else None
 
 
 def encoded_size(message: AmqpAnnotatedMessage) -> int:
