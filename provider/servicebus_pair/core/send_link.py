@@ -118,10 +118,11 @@ class SendLink(Link):
         """
 
         async def send(seconds: float) -> bool:
-            began = asyncio.get_running_loop().time()
+            left = seconds
             if self._handler is None:
+                began = asyncio.get_running_loop().time()
                 await self._attach(seconds)
-            left = max(_SHORTEST_SECONDS, seconds - (asyncio.get_running_loop().time() - began))
+                left = max(_SHORTEST_SECONDS, seconds - (asyncio.get_running_loop().time() - began))
             turn.starting()
             self._client.meter.count_sizes(self._client.sends, (ref.size_bytes for ref in batch.refs))
             await self._attempt(
