@@ -2,8 +2,8 @@
 
 The SDK's own batch encodes each message twice, to measure it and to add it, and its asynchronous
 sender builds a batch of any transport but its own all over again. Packing is what a batched send
-spends its time on, so here each message is encoded once, by the SDK's encoder. It uses names which
-the SDK (7.15) does not promise to keep, and without which it cannot be imported; its tests compare
+spends its time on, so here each message is encoded once (``encoding``). It uses names which the
+SDK (7.15) does not promise to keep, and without which it cannot be imported; its tests compare
 the bytes with those of the SDK's public batch, message by message.
 """
 
