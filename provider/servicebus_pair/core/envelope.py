@@ -143,7 +143,7 @@ def wrap(message: AmqpAnnotatedMessage, *, entity: str) -> AmqpAnnotatedMessage:
     # What is unchanged is shared with the message: neither is written to.
     copied.properties, copied.header = properties, header  # type: ignore[assignment]  # both may be None
     copied.application_properties = carried
-    copied.annotations = portable(annotations) if annotations else None
+    copied.annotations = {name: portable(value) for name, value in annotations.items()} or None
     copied.delivery_annotations = None
     copied.footer = portable(message.footer) if message.footer else message.footer
     return copied
