@@ -34,7 +34,7 @@ _QUEUE = "bench"
 _UNIT = "msg/s"
 # Seconds of a round trip, beside none: a machine, a zone, a region away.
 _ROUND_TRIPS = (0.0, 0.001, 0.005, 0.020)
-_BATCHED, _BATCHED_ROUNDS = 1_500, 21
+_BATCHED, _BATCHED_ROUNDS = 1_500, 31
 # So that rounds of single sends take about as long whatever the round trip.
 _SINGLES = {0.0: 50, 0.001: 40, 0.005: 20, 0.020: 10}
 _SINGLE_ROUNDS = 31
