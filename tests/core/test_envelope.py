@@ -287,6 +287,13 @@ def test_section_4_application_properties_named_like_an_alias_belong_to_the_mess
     assert back.message.application_properties == own
 
 
+def test_section_4_properties_named_like_the_parts_of_a_typed_value_are_just_properties() -> None:
+    own: Any = {"TYPE": "DECIMAL128", "VALUE": "5"}
+    message = ServiceBusMessage(b"", message_id="m", application_properties=own).raw_amqp_message
+    back = unwrap(received(sent(wrap(message, entity="flights")))).message
+    assert back.application_properties == own
+
+
 def test_section_4_a_backlog_message_of_the_dotnet_original_is_read() -> None:
     ticks = 36_000_000_000 + 1_230_000
     at = 1_357_041_600_123

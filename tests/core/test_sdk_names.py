@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import logging
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any, Self
 
 import pytest
 from azure.servicebus import ServiceBusMessageBatch, __version__
 
-from servicebus_pair.core import sdk_inside, sdk_names, wire
+from servicebus_pair.core import encoding, sdk_inside, sdk_names, wire
 from servicebus_pair.core.sdk_inside import can_settle_runs, make_patient
 from tests.core.hosted import BACKLOG, hosted, messages
 
@@ -93,18 +93,19 @@ async def test_a_backlog_is_drained_by_public_names_alone(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(
-    ("module", "name"),
+    ("ours", "module", "name"),
     [
-        ("azure.servicebus._pyamqp._encode", "encode_payload"),
-        ("azure.servicebus.aio._transport._pyamqp_transport_async", "PyamqpTransportAsync"),
+        (encoding, "azure.servicebus._pyamqp._encode", "encode_payload"),
+        (encoding, "azure.servicebus._pyamqp.message", "Message"),
+        (wire, "azure.servicebus.aio._transport._pyamqp_transport_async", "PyamqpTransportAsync"),
     ],
 )
 def test_without_the_encoder_the_import_ends_naming_version_and_name(
-    monkeypatch: pytest.MonkeyPatch, module: str, name: str
+    monkeypatch: pytest.MonkeyPatch, ours: ModuleType, module: str, name: str
 ) -> None:
     monkeypatch.delattr(importlib.import_module(module), name)
     with pytest.raises(ImportError, match=rf"azure-servicebus {__version__} cannot be used: .*{name}.*; install"):
-        imported_anew()
+        imported_anew(ours)
 
 
 @pytest.mark.parametrize("name", ["_message", "_amqp_transport"])
@@ -116,12 +117,13 @@ def test_without_the_inside_of_a_batch_the_import_ends_too(monkeypatch: pytest.M
 
     monkeypatch.setattr("azure.servicebus.ServiceBusMessageBatch", Other)
     with pytest.raises(ImportError, match=rf"cannot be used: ServiceBusMessageBatch has no '{name}'"):
-        imported_anew()
+        imported_anew(wire)
 
 
-def imported_anew() -> None:
-    """Import the module once more, under a name of its own."""
-    spec = importlib.util.spec_from_file_location("wire_anew", wire.__file__)
+def imported_anew(module: ModuleType) -> None:
+    """Import a module once more, under a name of its own."""
+    assert module.__file__ is not None
+    spec = importlib.util.spec_from_file_location("imported_anew", module.__file__)
     assert spec is not None
     assert spec.loader is not None
     spec.loader.exec_module(importlib.util.module_from_spec(spec))

@@ -69,6 +69,11 @@ class Packer(Generic[BatchT]):
         while self._open:
             yield self._open.pop(next(iter(self._open)))
 
+    @property
+    def is_empty(self) -> bool:
+        """True when no batch is open."""
+        return not self._open
+
     def open_batches(self) -> tuple[BatchT, ...]:
         """The batches not handed out yet."""
         return tuple(self._open.values())
@@ -76,6 +81,8 @@ class Packer(Generic[BatchT]):
 
 def partition_key(message: Any) -> str | None:
     """Answer the partition key of an AMQP message, or ``None``."""
+    if not message.annotations:
+        return None
     key = texts(message.annotations).get("x-opt-partition-key")
     if isinstance(key, Mapping):
         key = key["VALUE"]

@@ -89,17 +89,23 @@ class Delivery:
         return self._account.result()
 
     async def _pour(self, intake: Intake) -> None:
-        async for message in intake:
-            # In no batch yet: packing it may fail.
-            self._packing.append(message)
-            if not self._packer.open_batches():
-                await self._learn_limit()
-            full = self._packer.add(message)
-            self._packing.clear()
-            if full is not None:
-                await self._deliver(full)
+        for message in intake.rows():
+            await self._pack(message)
+        if intake.is_stream:
+            async for message in intake.stream():
+                await self._pack(message)
         for load in self._packer.rest():
             await self._deliver(load)
+
+    async def _pack(self, message: AmqpAnnotatedMessage) -> None:
+        # In no batch yet: packing it may fail.
+        self._packing.append(message)
+        if self._packer.is_empty and not self._link.is_open:
+            await self._learn_limit()
+        full = self._packer.add(message)
+        self._packing.clear()
+        if full is not None:
+            await self._deliver(full)
 
     def _ended(self, error: BaseException, unsent: list[AmqpAnnotatedMessage]) -> SendError:
         result, in_doubt = self._account.result(), self._account.in_doubt

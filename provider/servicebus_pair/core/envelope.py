@@ -72,6 +72,7 @@ _TEXT_PROPERTIES: Final = (
     "reply_to_group_id",
 )
 _ID_PROPERTIES: Final = ("message_id", "correlation_id")
+_NOTHING_TO_NOTE: Final = (str, type(None))
 _TICKS_PER_MILLISECOND: Final = 10_000
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _MAX_TIME_SPAN_MILLISECONDS: Final = 922_337_203_685_477
@@ -119,7 +120,9 @@ def wrap(message: AmqpAnnotatedMessage, *, entity: str) -> AmqpAnnotatedMessage:
     copied, body_note = _copied(message)
     properties, header = message.properties, message.header
     notes = _noted(message, own, annotations, body_note)
-    carried = {(OWN + name if _needs_own(name) else name): value for name, value in portable(own).items()}
+    carried: dict[str | bytes, Any] = {
+        (OWN + name if _needs_own(name) else name): portable(value) for name, value in own.items()
+    }
     carried[PATH] = entity
     if properties is not None and (properties.group_id is not None or properties.absolute_expiry_time is not None):
         if properties.group_id is not None:
@@ -140,9 +143,9 @@ def wrap(message: AmqpAnnotatedMessage, *, entity: str) -> AmqpAnnotatedMessage:
     # What is unchanged is shared with the message: neither is written to.
     copied.properties, copied.header = properties, header  # type: ignore[assignment]  # both may be None
     copied.application_properties = carried
-    copied.annotations = portable(annotations) or None
+    copied.annotations = {name: portable(value) for name, value in annotations.items()} or None
     copied.delivery_annotations = None
-    copied.footer = portable(message.footer)
+    copied.footer = portable(message.footer) if message.footer else message.footer
     return copied
 
 
@@ -152,7 +155,9 @@ def _noted(
     """What is to be noted of types, as text; of most messages there is nothing."""
     properties, ids = message.properties, {}
     if properties is not None:
-        ids = {name: value for name in _ID_PROPERTIES if type(value := getattr(properties, name)) is not str}
+        ids = {
+            name: value for name in _ID_PROPERTIES if type(value := getattr(properties, name)) not in _NOTHING_TO_NOTE
+        }
     if not (own or annotations or ids or body_note or message.footer):
         return None
     return _Notes(
@@ -235,7 +240,10 @@ def _copied(message: AmqpAnnotatedMessage) -> tuple[AmqpAnnotatedMessage, Any]:
         case AmqpMessageBodyType.SEQUENCE:
             rows = [list(row) for row in body]
             return AmqpAnnotatedMessage(sequence_body=portable(rows)), describe(rows)
-    return copy(message), None
+    # What ``copy`` does for such an object, without asking how: it is done for every message of an outage.
+    twin = object.__new__(type(message))
+    vars(twin).update(vars(message))
+    return twin, None
 
 
 def _value_to_carry(body: Any) -> Any:

@@ -40,13 +40,20 @@ class Intake:
                     f"messages is {type(messages).__name__}: allowed are a message and an (async) iterable of messages"
                 )
 
-    async def __aiter__(self) -> AsyncIterator[AmqpAnnotatedMessage]:
+    @property
+    def is_stream(self) -> bool:
+        """True when messages must be waited for."""
+        return self._stream is not None
+
+    def rows(self) -> Iterator[AmqpAnnotatedMessage]:
+        """Take what can be had without waiting; nothing of a stream."""
+        return map(outgoing, self._rows)
+
+    async def stream(self) -> AsyncIterator[AmqpAnnotatedMessage]:
+        """Take what must be waited for; nothing of a collection or an iterator."""
         if self._stream is not None:
             async for message in self._stream:
                 yield outgoing(message)
-            return
-        for message in self._rows:
-            yield outgoing(message)
 
     def rest(self) -> list[Any]:
         """Answer what was not taken of a collection; a stream or iterator stays where it stands, with its owner."""

@@ -28,6 +28,8 @@ __all__ = ["LEDGER_VERSION", "Ledger"]
 
 LEDGER_VERSION: Final = 1
 _END_OF_LINE: Final = ord("\n")
+# What ``json.dumps`` ends up with for a text, without the way there.
+_quoted: Final = json.encoder.encode_basestring_ascii
 
 
 class Ledger:
@@ -82,9 +84,7 @@ class Ledger:
             },
             separators=(",", ":"),
         )[1:]
-        lines = [
-            f'{head},"id":{json.dumps(ref.message_id)},"bytes":{ref.size_bytes},{tail}\n' for ref in event.messages
-        ]
+        lines = [f'{head},"id":{_quoted(ref.message_id)},"bytes":{ref.size_bytes},{tail}\n' for ref in event.messages]
         self._append("".join(lines).encode())
 
     def _append(self, records: bytes) -> None:

@@ -78,7 +78,6 @@ class Link:
     async def _attempt(
         self, doing: str, operation: Callable[[Any], Awaitable[ResultT]], *, timeout: float, open_already: bool = False
     ) -> ResultT:
-        where = f"{doing} {self.path} on {self._client.namespace}"
         self._client.check_open()
         if self._handler is None:
             self._handler = self._make()
@@ -90,6 +89,7 @@ class Link:
             self._discard()
             raise
         except Exception as failure:
+            where = f"{doing} {self.path} on {self._client.namespace}"
             error = classify(failure, where=where, authenticated=self._client.authenticated)
             if error.retriable or error.fails_over:
                 self._discard()

@@ -1,4 +1,6 @@
-"""What azure-servicebus (7.15) keeps to itself of receiving; ``wire`` is the other module that knows its inside.
+"""What azure-servicebus (7.15) keeps to itself of receiving.
+
+``encoding``, ``wire`` and ``handing_over`` are the other modules that know its inside, for sending.
 
 Three things cannot be done from outside, and all decide how, or whether, a backlog can be drained:
 

@@ -13,6 +13,7 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusSender
 
 from servicebus_pair.core.errors import AuthenticationError, AuthenticationSuspectError
+from servicebus_pair.core.handing_over import send_encoded, takes_encoded
 from servicebus_pair.core.link import Link
 from servicebus_pair.core.meter import Operation
 from servicebus_pair.core.wire import WireBatch
@@ -48,6 +49,7 @@ class SendLink(Link):
 
     _limit = 0
     _largest = 0
+    _direct = False
     takes_mixture = True
     """False once the entity refused a batch of several sessions; learned by who sends, kept for all."""
 
@@ -74,11 +76,11 @@ class SendLink(Link):
         """As :meth:`open`, but as ``turn`` allows once the link is free; ``None`` when the turn was left."""
 
         async def attach(seconds: float) -> int:
-            if not self._is_open():
+            if not self.is_open:
                 await self._attach(seconds)
             return self._limit
 
-        return self._limit if self._is_open() else await self._in_turn(turn, attach)
+        return self._limit if self.is_open else await self._in_turn(turn, attach)
 
     async def reopen(self, *, timeout: float) -> None:
         """Attach anew, whatever the link has now: proof that the entity takes senders.
@@ -94,6 +96,11 @@ class SendLink(Link):
     def attached(self) -> bool:
         """True when the last call left a working link."""
         return self._handler is not None
+
+    @property
+    def is_open(self) -> bool:
+        """True when the link is attached and its limits are known."""
+        return self._handler is not None and self._limit > 0
 
     async def send(self, batch: WireBatch, *, timeout: float) -> None:
         """Send one batch and wait for its acceptance. At least once: after an error it may be stored.
@@ -111,15 +118,16 @@ class SendLink(Link):
         """
 
         async def send(seconds: float) -> bool:
-            began = asyncio.get_running_loop().time()
+            left = seconds
             if self._handler is None:
+                began = asyncio.get_running_loop().time()
                 await self._attach(seconds)
-            left = max(_SHORTEST_SECONDS, seconds - (asyncio.get_running_loop().time() - began))
+                left = max(_SHORTEST_SECONDS, seconds - (asyncio.get_running_loop().time() - began))
             turn.starting()
             self._client.meter.count_sizes(self._client.sends, (ref.size_bytes for ref in batch.refs))
             await self._attempt(
                 "send to",
-                lambda sender: sender.send_messages(batch.wire, timeout=left),
+                lambda sender: self._hand_over(sender, batch, timeout=left),
                 timeout=left,
                 open_already=True,
             )
@@ -160,8 +168,11 @@ class SendLink(Link):
         self._client.meter.count(Operation.PING)
         await self._call("send to", lambda sender: sender.send_messages(message, timeout=timeout), timeout=timeout)
 
-    def _is_open(self) -> bool:
-        return self._handler is not None and self._limit > 0
+    def _hand_over(self, sender: ServiceBusSender, batch: WireBatch, *, timeout: float) -> Awaitable[None]:
+        alone = batch.alone if self._direct else None
+        if alone is None:
+            return sender.send_messages(batch.wire, timeout=timeout)
+        return send_encoded(sender, alone, timeout=timeout)
 
     async def _in_turn(self, turn: Turn, act: Callable[[float], Awaitable[ResultT]]) -> ResultT | None:
         if self._lock.locked():
@@ -181,6 +192,7 @@ class SendLink(Link):
     async def _attach(self, timeout: float) -> None:
         async def attach(sender: ServiceBusSender) -> tuple[int, int]:
             batch = await sender.create_message_batch()
+            self._direct = takes_encoded(sender)
             # The SDK shows the limit of batches only. Without the other one, large messages are refused here.
             return batch.max_size_in_bytes, int(getattr(sender, "_max_message_size_on_link", 0))
 
