@@ -26,6 +26,7 @@ __all__ = ["HealthBoard"]
 
 _log = logging.getLogger(__name__)
 _STORE_SECONDS: Final = 5.0
+_HANGING_STORE_SECONDS: Final = 0.5
 
 
 class HealthBoard:
@@ -54,8 +55,10 @@ class HealthBoard:
         self._clock = clock
         self._health: dict[str, EntityHealth] = {}
         self._changed: dict[str, asyncio.Event] = {}
+        self._unsaved: dict[str, EntityHealth] = {}
         self._saving: dict[str, asyncio.Task[None]] = {}
         self._asking: set[asyncio.Task[EntityHealth]] = set()
+        self._store_hangs = False
         self.on_failed_over: Callable[[str], None] = _nothing
         self.on_recovered: Callable[[str], None] = _nothing
 
@@ -79,14 +82,20 @@ class HealthBoard:
             self.on_recovered(entity)
         return decision.health
 
-    async def refresh(self, entity: str) -> EntityHealth:
-        """Take over what other processes know of ``entity``, if it is news to this one."""
+    async def refresh(self, entity: str, *, seconds: float = _STORE_SECONDS) -> EntityHealth:
+        """Take over what other processes know of ``entity``, if it is news to this one.
+
+        :param seconds: how long the store is waited for; at most 0.5 s while its last answer never came.
+        """
         before = self.current(entity)
         try:
-            shared = await asyncio.wait_for(self._store.load(entity), _STORE_SECONDS)
-        except Exception:  # noqa: BLE001 - a store is anybody's code; without it this process finds out by itself
+            patience = min(seconds, _HANGING_STORE_SECONDS) if self._store_hangs else seconds
+            shared = await asyncio.wait_for(self._store.load(entity), patience)
+        except Exception as error:  # noqa: BLE001 - a store is anybody's code; without it this process finds out
+            self._store_hangs = isinstance(error, TimeoutError)
             _log.exception("entity=%s: shared health could not be read", entity)
             return before
+        self._store_hangs = False
         # What was known before the store answered may have changed meanwhile.
         before = self.current(entity)
         if shared is None:
@@ -157,6 +166,14 @@ class HealthBoard:
         if pending:
             await asyncio.wait(pending, timeout=_STORE_SECONDS)
 
+    async def close(self) -> None:
+        """Share what there is to share, at most 5 s, and leave no task behind."""
+        await self.flush()
+        rest = [task for task in (*self._saving.values(), *self._asking) if not task.done()]
+        for task in rest:
+            task.cancel()
+        await asyncio.gather(*rest, return_exceptions=True)
+
     def _set(self, entity: str, before: EntityHealth, after: EntityHealth, now: float) -> None:
         self._health[entity.casefold()] = after
         if after.state is before.state:
@@ -181,18 +198,19 @@ class HealthBoard:
         task.add_done_callback(self._asking.discard)
 
     def _share(self, entity: str, health: EntityHealth) -> None:
-        # One save at a time per entity, in order: the store keeps the last writer.
-        earlier = self._saving.get(entity.casefold())
-        task = asyncio.get_running_loop().create_task(self._save(entity, health, earlier))
-        self._saving[entity.casefold()] = task
+        # One save at a time per entity, since the store keeps the last writer; a slow one is given the newest only.
+        key = entity.casefold()
+        self._unsaved[key] = health
+        saving = self._saving.get(key)
+        if saving is None or saving.done():
+            self._saving[key] = asyncio.get_running_loop().create_task(self._save(entity), name=f"share {entity}")
 
-    async def _save(self, entity: str, health: EntityHealth, earlier: asyncio.Task[None] | None) -> None:
-        if earlier is not None:
-            await asyncio.wait({earlier})
-        try:
-            await asyncio.wait_for(self._store.save(entity, health), _STORE_SECONDS)
-        except Exception:  # noqa: BLE001 - a store is anybody's code; it is soft state, the next change shares again
-            _log.exception("entity=%s: sharing its health failed; other processes find out by themselves", entity)
+    async def _save(self, entity: str) -> None:
+        while (health := self._unsaved.pop(entity.casefold(), None)) is not None:
+            try:
+                await asyncio.wait_for(self._store.save(entity, health), _STORE_SECONDS)
+            except Exception:  # noqa: BLE001 - a store is anybody's code; it is soft state, the next change shares again
+                _log.exception("entity=%s: sharing its health failed; other processes find out by themselves", entity)
 
 
 def _nothing(entity: str) -> None:

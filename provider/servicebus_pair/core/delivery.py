@@ -25,7 +25,7 @@ from servicebus_pair.core.events import MessagesAccepted, Route
 from servicebus_pair.core.failures import counts
 from servicebus_pair.core.health import SendFailed, SendSucceeded
 from servicebus_pair.core.intake import Intake
-from servicebus_pair.core.patience import FIRST_PAUSE, attempt_seconds, interval_left, next_pause
+from servicebus_pair.core.patience import FIRST_PAUSE, LATE_ATTEMPT, attempt_seconds, interval_left, next_pause
 from servicebus_pair.core.pile import Pile
 from servicebus_pair.core.results import SendResult
 from servicebus_pair.core.send_link import SendLink, Turn
@@ -119,6 +119,8 @@ class Delivery:
 
     async def _learn_limit(self) -> None:
         """Ask the link for its limits, which an open one knows, unless the primary cannot be asked now."""
+        if self._failed_over:
+            return  # a ping that hangs may hold the link
         trial = _Trial()
         try:
             await self._link.open_in_turn(self._turn(trial))
@@ -220,12 +222,15 @@ class Delivery:
         """Act once; False when the entity failed over while the batch waited for its turn on the link."""
         before = self._account.doubted
         turn = self._turn(trial, starting=lambda: self._account.doubt(numbers))
+        late = asyncio.get_running_loop().call_later(LATE_ATTEMPT, self._divert.prepare)
         try:
             return await self._act(batch, turn)
         except ServiceError as error:
             if not error.may_be_stored:
                 self._account.refused(before)
             raise
+        finally:
+            late.cancel()
 
     def _turn(self, trial: _Trial, *, starting: Callable[[], None] = _nothing) -> Turn:
         """An attempt that is left once the entity failed over, and ends with the failover interval."""
@@ -249,6 +254,7 @@ class Delivery:
             await self._board.wait_for_change(self._entity, seconds=delay)
             return
         if isinstance(error, UnreachableError) and trial.forgive():
+            self._divert.prepare()
             return
         self._board.apply(self._entity, SendFailed(str(error), trial.since or self._clock.now()))
         if not self._failed_over:

@@ -2,7 +2,8 @@
 
 From the first failing send to the first message in the backlog may take the failover interval and
 2 s more, whatever the primary does. So an attempt ends with the interval, and one that begins at
-its end is cut off after 1 s: what remains is for the divert.
+its end is cut off after 1 s: what remains is for the divert, whose link is opened beside an attempt
+that is late.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from typing import Final
 
 from servicebus_pair.core.health import EntityHealth, State
 
-__all__ = ["FIRST_PAUSE", "LONGEST_ATTEMPT", "attempt_seconds", "interval_left", "next_pause"]
+__all__ = ["FIRST_PAUSE", "LATE_ATTEMPT", "LONGEST_ATTEMPT", "attempt_seconds", "interval_left", "next_pause"]
 
 # Seconds one call may take when nothing else bounds it.
 LONGEST_ATTEMPT: Final = 10.0
 FIRST_PAUSE: Final = 0.25
+LATE_ATTEMPT: Final = 0.3
 _SHORTEST_ATTEMPT: Final = 1.0
 _LONGEST_PAUSE: Final = 5.0
 
