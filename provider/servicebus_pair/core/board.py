@@ -85,12 +85,11 @@ class HealthBoard:
     async def refresh(self, entity: str, *, seconds: float = _STORE_SECONDS) -> EntityHealth:
         """Take over what other processes know of ``entity``, if it is news to this one.
 
-        :param seconds: how long the store is waited for; at most 0.5 s while its last answer never came.
+        :param seconds: how long the store is waited for; at most 0.5 s while it does not answer.
         """
         before = self.current(entity)
         try:
-            patience = min(seconds, _HANGING_STORE_SECONDS) if self._store_hangs else seconds
-            shared = await asyncio.wait_for(self._store.load(entity), patience)
+            shared = await asyncio.wait_for(self._store.load(entity), self._patience(seconds))
         except Exception as error:  # noqa: BLE001 - a store is anybody's code; without it this process finds out
             self._store_hangs = isinstance(error, TimeoutError)
             _log.exception("entity=%s: shared health could not be read", entity)
@@ -161,13 +160,13 @@ class HealthBoard:
             _log.exception("an observer missed an event; sending goes on")
 
     async def flush(self) -> None:
-        """Wait until what was shared so far is in the store, at most 5 s."""
+        """Wait until what was shared so far is in the store, at most 5 s, or 0.5 s while it does not answer."""
         pending = {*self._saving.values(), *self._asking}
         if pending:
-            await asyncio.wait(pending, timeout=_STORE_SECONDS)
+            await asyncio.wait(pending, timeout=self._patience(_STORE_SECONDS))
 
     async def close(self) -> None:
-        """Share what there is to share, at most 5 s, and leave no task behind."""
+        """Share what there is to share, as :meth:`flush`, and leave no task behind."""
         await self.flush()
         rest = [task for task in (*self._saving.values(), *self._asking) if not task.done()]
         for task in rest:
@@ -197,6 +196,9 @@ class HealthBoard:
         self._asking.add(task)
         task.add_done_callback(self._asking.discard)
 
+    def _patience(self, seconds: float) -> float:
+        return min(seconds, _HANGING_STORE_SECONDS) if self._store_hangs else seconds
+
     def _share(self, entity: str, health: EntityHealth) -> None:
         # One save at a time per entity, since the store keeps the last writer; a slow one is given the newest only.
         key = entity.casefold()
@@ -209,7 +211,8 @@ class HealthBoard:
         while (health := self._unsaved.pop(entity.casefold(), None)) is not None:
             try:
                 await asyncio.wait_for(self._store.save(entity, health), _STORE_SECONDS)
-            except Exception:  # noqa: BLE001 - a store is anybody's code; it is soft state, the next change shares again
+            except Exception as error:  # noqa: BLE001 - as above; it is soft state, the next change shares again
+                self._store_hangs = isinstance(error, TimeoutError)
                 _log.exception("entity=%s: sharing its health failed; other processes find out by themselves", entity)
 
 

@@ -259,7 +259,7 @@ class Delivery:
         self._board.apply(self._entity, SendFailed(str(error), trial.since or self._clock.now()))
         if not self._failed_over:
             self._divert.prepare()
-            pause = min(trial.pause, self._interval_left(trial), left)
+            pause = min(trial.pause, max(0.0, self._interval_left(trial)), left)
             await self._board.wait_for_change(self._entity, seconds=pause)
             trial.pause = next_pause(trial.pause)
 

@@ -19,21 +19,26 @@ LONGEST_ATTEMPT: Final = 10.0
 FIRST_PAUSE: Final = 0.25
 LATE_ATTEMPT: Final = 0.3
 _SHORTEST_ATTEMPT: Final = 1.0
+_LAST_ATTEMPT: Final = 0.7
 _LONGEST_PAUSE: Final = 5.0
 
 
 def interval_left(health: EntityHealth, *, interval: float, now: float, failing_since: float | None = None) -> float:
     """Answer the seconds until the entity fails over if nothing succeeds; all of them while nothing failed.
 
+    Below 0 when that is over, and one more attempt is due all the same: a lost connection was forgiven.
+
     :param interval: the failover interval, seconds.
     :param failing_since: when this send began to fail, if health does not know it yet.
     """
     since = health.since if health.state is State.SUSPECT else failing_since
-    return interval if since is None else max(0.0, since + interval - now)
+    return interval if since is None else since + interval - now
 
 
 def attempt_seconds(left: float) -> float:
     """Answer the longest an attempt may take when the interval ends in ``left`` seconds."""
+    if left < 0:
+        return max(_LAST_ATTEMPT, _SHORTEST_ATTEMPT + left)
     return min(LONGEST_ATTEMPT, max(_SHORTEST_ATTEMPT, left))
 
 
