@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from servicebus_pair.core.health import HEALTHY, EntityHealth, State
-from servicebus_pair.core.patience import attempt_seconds, interval_left, next_pause
+from servicebus_pair.core.patience import attempt_seconds, interval_left, late_seconds, next_pause
 
 NOW = 1000.0
 SUSPECT = EntityHealth(State.SUSPECT, since=990.0)
@@ -38,6 +38,11 @@ def test_section_4_an_attempt_ends_with_the_interval_or_soon_after_it(left: floa
 @given(left=st.floats(-5, 3600))
 def test_section_4_no_attempt_that_begins_within_the_interval_ends_more_than_a_second_after_it(left: float) -> None:
     assert attempt_seconds(left) <= max(left, 0) + 1
+
+
+@pytest.mark.parametrize(("attempt", "late"), [(10, 7), (4, 1), (2, 0.3), (0.5, 0.3)])
+def test_section_4_a_divert_is_prepared_beside_an_attempt_that_may_be_the_last(attempt: float, late: float) -> None:
+    assert late_seconds(attempt) == late
 
 
 def test_section_4_pauses_grow_up_to_five_seconds() -> None:

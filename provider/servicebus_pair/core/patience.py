@@ -12,12 +12,14 @@ from typing import Final
 
 from servicebus_pair.core.health import EntityHealth, State
 
-__all__ = ["FIRST_PAUSE", "LATE_ATTEMPT", "LONGEST_ATTEMPT", "attempt_seconds", "interval_left", "next_pause"]
+__all__ = ["FIRST_PAUSE", "LONGEST_ATTEMPT", "attempt_seconds", "interval_left", "late_seconds", "next_pause"]
 
 # Seconds one call may take when nothing else bounds it.
 LONGEST_ATTEMPT: Final = 10.0
 FIRST_PAUSE: Final = 0.25
-LATE_ATTEMPT: Final = 0.3
+_LATE_ATTEMPT: Final = 0.3
+# What opening a link may take.
+_OPENING: Final = 3.0
 _SHORTEST_ATTEMPT: Final = 1.0
 _LAST_ATTEMPT: Final = 0.7
 _LONGEST_PAUSE: Final = 5.0
@@ -40,6 +42,11 @@ def attempt_seconds(left: float) -> float:
     if left < 0:
         return max(_LAST_ATTEMPT, _SHORTEST_ATTEMPT + left)
     return min(LONGEST_ATTEMPT, max(_SHORTEST_ATTEMPT, left))
+
+
+def late_seconds(attempt: float) -> float:
+    """Answer after how many seconds of an attempt of at most ``attempt`` a divert is to be prepared beside it."""
+    return max(_LATE_ATTEMPT, attempt - _OPENING)
 
 
 def next_pause(pause: float) -> float:
