@@ -163,3 +163,19 @@ async def test_section_4_one_lost_connection_to_the_backlog_is_forgiven(breakabl
         breakable.secondary.set_fault(Fault(kind=K.RESET, count=1))
         assert (await sender.send(numbered(1, start=1))).diverted == 1
     assert breakable.recorder.of(QueuePulled) == []
+
+
+async def test_section_4_a_link_that_was_idle_for_minutes_is_opened_anew_instead_of_failing(
+    breakable: Breakable,
+) -> None:
+    """The service closes idle connections, and a client learns of it by a send that fails."""
+    async with breakable.pair.sender("flights") as sender:
+        await sender.send(numbered(1))
+        link = breakable.pair._open().primary.send_link("flights")
+        old = link._handler
+        assert link.attached
+        link._used -= 201
+        assert not link.attached
+        assert (await sender.send(numbered(1, start=1))).primary == 1
+        assert link._handler is not old
+    assert breakable.recorder.states == []

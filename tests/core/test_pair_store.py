@@ -76,9 +76,10 @@ async def test_section_4_a_store_that_fails_stops_no_send_no_failover_and_no_pin
         await asyncio.wait_for(breakable.recorder.healthy_again.wait(), 10)
         assert (await sender.send(numbered(1, start=2))).primary == 1
         assert loop.time() - mended < PING + GRACE
+    # The first of them when the store raises; when it hangs, the pair is closed before it is given up.
     told = {record.getMessage() for record in caplog.records if record.name == "servicebus_pair.core.board"}
     assert "entity=flights: shared health could not be read" in told
-    assert "entity=flights: sharing its health failed; other processes find out by themselves" in told
+    assert any("sharing its health failed" in line or "was not shared before closing" in line for line in told)
 
 
 async def test_section_4_a_slow_store_is_given_the_newest_health_and_no_queue_of_old_ones() -> None:
@@ -138,7 +139,6 @@ def strikes(breakable: Breakable) -> int:
     return sum(each.strikes for each in breakable.primary.faults)
 
 
-@pytest.mark.slow
 async def test_section_5_two_processes_with_a_store_ping_as_often_as_one_and_one_takes_over_when_the_other_dies(
     tmp_path: Path,
 ) -> None:

@@ -91,7 +91,7 @@ class HealthBoard:
         try:
             shared = await asyncio.wait_for(self._store.load(entity), self._patience(seconds))
         except Exception as error:  # noqa: BLE001 - a store is anybody's code; without it this process finds out
-            self._store_hangs = isinstance(error, TimeoutError)
+            self._note(error, patience=seconds)
             _log.exception("entity=%s: shared health could not be read", entity)
             return before
         self._store_hangs = False
@@ -168,6 +168,9 @@ class HealthBoard:
     async def close(self) -> None:
         """Share what there is to share, as :meth:`flush`, and leave no task behind."""
         await self.flush()
+        for entity, saving in self._saving.items():
+            if not saving.done():
+                _log.error("entity=%s: its health was not shared before closing: the store does not answer", entity)
         rest = [task for task in (*self._saving.values(), *self._asking) if not task.done()]
         for task in rest:
             task.cancel()
@@ -196,6 +199,11 @@ class HealthBoard:
         self._asking.add(task)
         task.add_done_callback(self._asking.discard)
 
+    def _note(self, error: Exception, *, patience: float) -> None:
+        """Take the store for hanging once it was given all its time; one that is slow stays of use."""
+        if isinstance(error, TimeoutError) and patience >= _STORE_SECONDS:
+            self._store_hangs = True
+
     def _patience(self, seconds: float) -> float:
         return min(seconds, _HANGING_STORE_SECONDS) if self._store_hangs else seconds
 
@@ -212,7 +220,7 @@ class HealthBoard:
             try:
                 await asyncio.wait_for(self._store.save(entity, health), _STORE_SECONDS)
             except Exception as error:  # noqa: BLE001 - as above; it is soft state, the next change shares again
-                self._store_hangs = isinstance(error, TimeoutError)
+                self._note(error, patience=_STORE_SECONDS)
                 _log.exception("entity=%s: sharing its health failed; other processes find out by themselves", entity)
 
 
