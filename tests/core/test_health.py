@@ -14,6 +14,7 @@ from servicebus_pair.core.health import (
     HEALTHY,
     Action,
     EntityHealth,
+    EntityMissing,
     FailOver,
     HealthEvent,
     MarkHealthy,
@@ -49,6 +50,7 @@ def healthy(reason: str, by: str, *, last_ping: float | None = 800.0) -> EntityH
 DRILL = FailOver("drill", "ann")
 BACK = MarkHealthy("drill over", "ann")
 BY_PING = ("a ping was answered", "ping")
+MISSING = ("the primary answered a ping that the entity does not exist", "ping")
 
 TABLE: list[Any] = [
     pytest.param(WELL, SendSucceeded(), WELL, NOTHING, id="healthy: a success changes nothing"),
@@ -114,6 +116,30 @@ TABLE: list[Any] = [
         id="healthy: a ping's success is remembered",
     ),
     pytest.param(
+        OUT,
+        EntityMissing(NOW),
+        healthy(*MISSING, last_ping=NOW),
+        RECOVERS,
+        id="failed over: the primary answers that there is no such entity, which its sends must say",
+    ),
+    pytest.param(
+        replace(OUT, held_until=NOW + 1),
+        EntityMissing(NOW),
+        replace(OUT, held_until=NOW + 1, last_ping=NOW),
+        NOTHING,
+        id="failed over by hand for a while: no answer ends that",
+    ),
+    pytest.param(
+        SUSPECT,
+        EntityMissing(NOW),
+        healthy(*MISSING, last_ping=NOW),
+        NOTHING,
+        id="suspect: an answer is no outage",
+    ),
+    pytest.param(
+        WELL, EntityMissing(NOW), replace(WELL, last_ping=NOW), NOTHING, id="healthy: what is missing is no outage"
+    ),
+    pytest.param(
         WELL,
         PingFailed(NOW),
         EntityHealth(State.HEALTHY, 900.0, NOW, "a ping was answered", "ping"),
@@ -165,7 +191,7 @@ def test_section_4_health_changes(
 
 def test_section_4_the_table_of_changes_is_complete() -> None:
     cases = {(param.values[0].state, type(param.values[1])) for param in TABLE}
-    events = (SendSucceeded, SendFailed, PingSucceeded, PingFailed, FailOver, MarkHealthy)
+    events = (SendSucceeded, SendFailed, PingSucceeded, EntityMissing, PingFailed, FailOver, MarkHealthy)
     assert cases == {(state, event) for state in State for event in events}
 
 
@@ -201,6 +227,7 @@ events = st.one_of(
     st.builds(SendFailed, st.just("x"), st.floats(0, 100)),
     st.builds(PingSucceeded, st.floats(0, 100)),
     st.builds(PingFailed, st.floats(0, 100)),
+    st.builds(EntityMissing, st.floats(0, 100)),
     st.just(DRILL),
     st.just(BACK),
 )
@@ -219,7 +246,7 @@ def test_section_4_only_failures_and_hands_fail_over_and_only_pings_and_hands_fa
             assert isinstance(event, SendFailed | FailOver)
             assert decision.actions == FAILS_OVER
         if health.failed_over and not decision.health.failed_over:
-            assert isinstance(event, PingSucceeded | MarkHealthy)
+            assert isinstance(event, PingSucceeded | EntityMissing | MarkHealthy)
             assert decision.health.state is State.HEALTHY
             assert decision.actions == RECOVERS
         if decision.health.state is not health.state:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final, Protocol, Self, TypeVar
+from typing import Any, Final, Protocol, Self, TypeAlias, TypeVar
 
 from azure.core.exceptions import HttpResponseError, ResourceExistsError
 from azure.core.pipeline.transport import AioHttpTransport
@@ -27,7 +28,7 @@ from servicebus_pair.core.failures import classify
 from servicebus_pair.core.meter import Meter, Operation
 from servicebus_pair.core.options import Endpoint
 
-__all__ = ["Administration", "QueueDepth", "ServiceBusAdministration", "classify_http"]
+__all__ = ["Administration", "Manage", "QueueDepth", "ServiceBusAdministration", "classify_http"]
 
 _CALL_SECONDS: Final = 30.0
 ResultT = TypeVar("ResultT")
@@ -64,6 +65,13 @@ class Administration(Protocol):
 
     async def delete_queue(self, path: str) -> None:
         """Delete one queue with all that it holds."""
+
+    async def exists(self, path: str) -> bool:
+        """Answer whether there is a queue or topic ``path``. :raises ServiceError: classified."""
+
+
+Manage: TypeAlias = Callable[[], AbstractAsyncContextManager[Administration]]
+"""Opens the administration of one namespace."""
 
 
 class ServiceBusAdministration:
@@ -196,7 +204,8 @@ def classify_http(failure: Exception, where: str) -> ServiceError:
 def _sdk_client(endpoint: Endpoint) -> ServiceBusAdministrationClient:
     transport: dict[str, Any] = {"transport": _PlainHttpTransport()} if endpoint.emulator else {}
     # Retrying is ours: a slow answer must not become four.
-    settings: dict[str, Any] = {**transport, "retry_total": 0}
+    trust: dict[str, Any] = {} if endpoint.ca_file is None else {"connection_verify": endpoint.ca_file}
+    settings: dict[str, Any] = {**transport, **trust, "retry_total": 0}
     if endpoint.connection_string is None:
         return ServiceBusAdministrationClient(endpoint.administration, endpoint.credential, **settings)
     text = endpoint.connection_string.reveal().replace(endpoint.host, endpoint.administration, 1)

@@ -11,12 +11,11 @@ from collections.abc import Awaitable, Mapping
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from azure.core.exceptions import ResourceNotFoundError
 from azure.mgmt.servicebus.aio import ServiceBusManagementClient
 
 from servicebus_pair.core.administration import QueueDepth, classify_http
 from servicebus_pair.core.backlog import QueueShape
-from servicebus_pair.core.errors import EntityExistsError
+from servicebus_pair.core.errors import EntityExistsError, EntityNotFoundError, RefusedError
 from servicebus_pair.core.meter import Meter, Operation
 
 __all__ = ["ArmAdministration"]
@@ -83,7 +82,7 @@ class ArmAdministration:
 
     async def create_queue(self, path: str, shape: QueueShape) -> None:
         """Create one queue. :raises EntityExistsError: it is there already."""
-        if await self._bounded(f"look for {path}", self._exists(path)):
+        if await self._is_there("queue", path):
             raise EntityExistsError(f"create queue {path} on {self._namespace}: it exists")
         properties = {theirs: getattr(shape, ours) for ours, theirs in _FIELDS.items()}
         await self._put(f"create queue {path}", path, properties)
@@ -120,6 +119,22 @@ class ArmAdministration:
         await self._get(path)
         await self._bounded(f"delete {path}", self._client.queues.delete(*self._where, _name(path)))
 
+    async def exists(self, path: str) -> bool:
+        """Answer whether there is a queue or topic ``path``.
+
+        :raises RefusedError: the namespace itself is not there, which says nothing of its entities.
+        :raises ServiceError: classified.
+        """
+        if await self._is_there("queue", path) or await self._is_there("topic", path):
+            return True
+        try:
+            await self._bounded("look for the namespace", self._client.namespaces.get(*self._where))
+        except EntityNotFoundError as error:
+            raise RefusedError(
+                f"namespace {self._namespace} is not in resource group {self._where[0]!r} of this subscription"
+            ) from error
+        return False
+
     async def _list(self) -> list[tuple[str, Mapping[str, Any]]]:
         async def read() -> list[tuple[str, Mapping[str, Any]]]:
             found = self._client.queues.list_by_namespace(*self._where)
@@ -130,10 +145,11 @@ class ArmAdministration:
     async def _get(self, path: str) -> Mapping[str, Any]:
         return _properties(await self._bounded(f"read {path}", self._client.queues.get(*self._where, _name(path))))
 
-    async def _exists(self, path: str) -> bool:
+    async def _is_there(self, kind: str, path: str) -> bool:
+        operations = self._client.queues if kind == "queue" else self._client.topics
         try:
-            await self._client.queues.get(*self._where, _name(path))
-        except ResourceNotFoundError:
+            await self._bounded(f"look for {kind} {path}", operations.get(*self._where, _name(path)))
+        except EntityNotFoundError:
             return False
         return True
 

@@ -26,6 +26,7 @@ __all__ = ["HealthBoard"]
 
 _log = logging.getLogger(__name__)
 _STORE_SECONDS: Final = 5.0
+_HANGING_STORE_SECONDS: Final = 0.5
 
 
 class HealthBoard:
@@ -54,8 +55,10 @@ class HealthBoard:
         self._clock = clock
         self._health: dict[str, EntityHealth] = {}
         self._changed: dict[str, asyncio.Event] = {}
+        self._unsaved: dict[str, EntityHealth] = {}
         self._saving: dict[str, asyncio.Task[None]] = {}
         self._asking: set[asyncio.Task[EntityHealth]] = set()
+        self._store_hangs = False
         self.on_failed_over: Callable[[str], None] = _nothing
         self.on_recovered: Callable[[str], None] = _nothing
 
@@ -79,14 +82,19 @@ class HealthBoard:
             self.on_recovered(entity)
         return decision.health
 
-    async def refresh(self, entity: str) -> EntityHealth:
-        """Take over what other processes know of ``entity``, if it is news to this one."""
+    async def refresh(self, entity: str, *, seconds: float = _STORE_SECONDS) -> EntityHealth:
+        """Take over what other processes know of ``entity``, if it is news to this one.
+
+        :param seconds: how long the store is waited for; at most 0.5 s while it does not answer.
+        """
         before = self.current(entity)
         try:
-            shared = await asyncio.wait_for(self._store.load(entity), _STORE_SECONDS)
-        except Exception:  # noqa: BLE001 - a store is anybody's code; without it this process finds out by itself
+            shared = await asyncio.wait_for(self._store.load(entity), self._patience(seconds))
+        except Exception as error:  # noqa: BLE001 - a store is anybody's code; without it this process finds out
+            self._note(error, patience=seconds)
             _log.exception("entity=%s: shared health could not be read", entity)
             return before
+        self._store_hangs = False
         # What was known before the store answered may have changed meanwhile.
         before = self.current(entity)
         if shared is None:
@@ -152,10 +160,21 @@ class HealthBoard:
             _log.exception("an observer missed an event; sending goes on")
 
     async def flush(self) -> None:
-        """Wait until what was shared so far is in the store, at most 5 s."""
+        """Wait until what was shared so far is in the store, at most 5 s, or 0.5 s while it does not answer."""
         pending = {*self._saving.values(), *self._asking}
         if pending:
-            await asyncio.wait(pending, timeout=_STORE_SECONDS)
+            await asyncio.wait(pending, timeout=self._patience(_STORE_SECONDS))
+
+    async def close(self) -> None:
+        """Share what there is to share, as :meth:`flush`, and leave no task behind."""
+        await self.flush()
+        for entity, saving in self._saving.items():
+            if not saving.done():
+                _log.error("entity=%s: its health was not shared before closing: the store does not answer", entity)
+        rest = [task for task in (*self._saving.values(), *self._asking) if not task.done()]
+        for task in rest:
+            task.cancel()
+        await asyncio.gather(*rest, return_exceptions=True)
 
     def _set(self, entity: str, before: EntityHealth, after: EntityHealth, now: float) -> None:
         self._health[entity.casefold()] = after
@@ -180,19 +199,29 @@ class HealthBoard:
         self._asking.add(task)
         task.add_done_callback(self._asking.discard)
 
-    def _share(self, entity: str, health: EntityHealth) -> None:
-        # One save at a time per entity, in order: the store keeps the last writer.
-        earlier = self._saving.get(entity.casefold())
-        task = asyncio.get_running_loop().create_task(self._save(entity, health, earlier))
-        self._saving[entity.casefold()] = task
+    def _note(self, error: Exception, *, patience: float) -> None:
+        """Take the store for hanging once it was given all its time; one that is slow stays of use."""
+        if isinstance(error, TimeoutError) and patience >= _STORE_SECONDS:
+            self._store_hangs = True
 
-    async def _save(self, entity: str, health: EntityHealth, earlier: asyncio.Task[None] | None) -> None:
-        if earlier is not None:
-            await asyncio.wait({earlier})
-        try:
-            await asyncio.wait_for(self._store.save(entity, health), _STORE_SECONDS)
-        except Exception:  # noqa: BLE001 - a store is anybody's code; it is soft state, the next change shares again
-            _log.exception("entity=%s: sharing its health failed; other processes find out by themselves", entity)
+    def _patience(self, seconds: float) -> float:
+        return min(seconds, _HANGING_STORE_SECONDS) if self._store_hangs else seconds
+
+    def _share(self, entity: str, health: EntityHealth) -> None:
+        # One save at a time per entity, since the store keeps the last writer; a slow one is given the newest only.
+        key = entity.casefold()
+        self._unsaved[key] = health
+        saving = self._saving.get(key)
+        if saving is None or saving.done():
+            self._saving[key] = asyncio.get_running_loop().create_task(self._save(entity), name=f"share {entity}")
+
+    async def _save(self, entity: str) -> None:
+        while (health := self._unsaved.pop(entity.casefold(), None)) is not None:
+            try:
+                await asyncio.wait_for(self._store.save(entity, health), _STORE_SECONDS)
+            except Exception as error:  # noqa: BLE001 - as above; it is soft state, the next change shares again
+                self._note(error, patience=_STORE_SECONDS)
+                _log.exception("entity=%s: sharing its health failed; other processes find out by themselves", entity)
 
 
 def _nothing(entity: str) -> None:

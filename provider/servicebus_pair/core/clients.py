@@ -11,9 +11,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeVar
 from weakref import WeakSet
 
-from azure.servicebus import ServiceBusReceivedMessage, ServiceBusSubQueue
+from azure.servicebus import ServiceBusReceivedMessage, ServiceBusSubQueue, TransportType
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 
+from servicebus_pair.core.administration import Manage, ServiceBusAdministration
 from servicebus_pair.core.errors import PairClosedError, ServiceError
 from servicebus_pair.core.existence import Existence
 from servicebus_pair.core.failures import classify
@@ -147,16 +148,25 @@ class NamespaceClient:
     :param endpoint: the namespace and its credential.
     :param meter: counts every operation.
     :param sends: what a send to this namespace counts as.
+    :param manage: opens the administration that is asked whether an entity exists; the data plane's when not given.
     """
 
-    def __init__(self, endpoint: Endpoint, *, meter: Meter | None = None, sends: Operation = Operation.SEND) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        meter: Meter | None = None,
+        sends: Operation = Operation.SEND,
+        manage: Manage | None = None,
+    ) -> None:
         self.namespace = endpoint.namespace
         self.meter = Meter() if meter is None else meter
         self.sends = sends
         self.on_ended: Callable[[str], None] = _nobody
         self.authenticated = False
         self._client = _sdk_client(endpoint)
-        self.explain = Existence(endpoint, meter=self.meter).explain
+        data_plane: Manage = lambda: ServiceBusAdministration(endpoint, meter=self.meter)  # noqa: E731 - as callers give it
+        self.explain = Existence(endpoint.namespace, manage=data_plane if manage is None else manage).explain
         self._send_links: dict[str, SendLink] = {}
         # Weak: a continuous syphon makes a new link after each failure, for as long as it runs.
         self._receive_links: WeakSet[ReceiveLink] = WeakSet()
@@ -260,6 +270,13 @@ def _nobody(why: str) -> None:
 
 
 def _sdk_client(endpoint: Endpoint) -> ServiceBusClient:
+    web = endpoint.transport == "websocket"
+    given = {"custom_endpoint_address": endpoint.address, "connection_verify": endpoint.ca_file}
+    settings: dict[str, Any] = {
+        "retry_total": 0,
+        "transport_type": TransportType.AmqpOverWebsocket if web else TransportType.Amqp,
+        **{name: value for name, value in given.items() if value is not None},
+    }
     if endpoint.connection_string is not None:
-        return ServiceBusClient.from_connection_string(endpoint.connection_string.reveal(), retry_total=0)
-    return ServiceBusClient(endpoint.host, endpoint.credential, retry_total=0)
+        return ServiceBusClient.from_connection_string(endpoint.connection_string.reveal(), **settings)
+    return ServiceBusClient(endpoint.host, endpoint.credential, **settings)

@@ -12,11 +12,11 @@ from datetime import timedelta
 from typing import Any, Final
 
 from servicebus_pair.core.errors import ConfigurationError
-from servicebus_pair.core.options import Endpoint, PairOptions
+from servicebus_pair.core.options import TRANSPORTS, Endpoint, PairOptions
 
 __all__ = ["ENDPOINT_SETTINGS", "PairSettings", "read_pair"]
 
-ENDPOINT_SETTINGS: Final = ("connection_string", "namespace", "administration")
+ENDPOINT_SETTINGS: Final = ("connection_string", "namespace", "administration", "transport", "address", "ca_file")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,8 @@ def read_pair(settings: Mapping[str, Any]) -> PairSettings:
     """Read ``primary_*``, ``secondary_*`` and option settings; empty values count as absent.
 
     :param settings: ``primary_connection_string``, ``primary_namespace``, ``primary_administration``,
-        the same for ``secondary``, and any option of ``PairOptions``, durations in seconds.
+        ``primary_transport``, ``primary_address`` and ``primary_ca_file`` as ``Endpoint.from_connection_string``
+        takes them, the same for ``secondary``, and any option of ``PairOptions``, durations in seconds.
     :raises ConfigurationError: naming the setting, its value (never a secret) and what is allowed.
     """
     given = {name: value for name, value in settings.items() if value is not None and value != ""}
@@ -60,6 +61,9 @@ def _endpoint(given: Mapping[str, Any], side: str) -> Endpoint:
             text,
             namespace=given.get(f"{side}_namespace"),
             administration=given.get(f"{side}_administration"),
+            transport=given.get(f"{side}_transport", TRANSPORTS[0]),
+            address=given.get(f"{side}_address"),
+            ca_file=given.get(f"{side}_ca_file"),
         )
     except ConfigurationError as error:
         raise ConfigurationError(f"{side}: {error}") from error

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from math import inf
+from math import inf, isnan
 
-from servicebus_pair.core.errors import SendTimeoutError, ServiceError, TimedOutError
+from servicebus_pair.core.errors import ConfigurationError, SendTimeoutError, ServiceError, TimedOutError
 from servicebus_pair.core.ports import Clock
 from servicebus_pair.core.results import SendResult
 
@@ -15,9 +15,12 @@ class Deadline:
     """When a send must end.
 
     :param timeout: seconds from now; ``None`` sets no end.
+    :raises ConfigurationError: it is no number, or below 0.
     """
 
     def __init__(self, clock: Clock, *, timeout: float | None) -> None:
+        if timeout is not None and not _is_duration(timeout):
+            raise ConfigurationError(f"timeout is {timeout!r}: it must be a number of seconds from 0 on, or None")
         self._clock = clock
         self._timeout = timeout
         self._at = inf if timeout is None else clock.now() + timeout
@@ -42,3 +45,9 @@ class Deadline:
             result=SendResult(),
             unsent=(),
         )
+
+
+def _is_duration(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return not isnan(value) and value >= 0

@@ -25,7 +25,7 @@ from servicebus_pair.core.events import MessagesAccepted, Route
 from servicebus_pair.core.failures import counts
 from servicebus_pair.core.health import SendFailed, SendSucceeded
 from servicebus_pair.core.intake import Intake
-from servicebus_pair.core.patience import FIRST_PAUSE, attempt_seconds, interval_left, next_pause
+from servicebus_pair.core.patience import FIRST_PAUSE, attempt_seconds, interval_left, late_seconds, next_pause
 from servicebus_pair.core.pile import Pile
 from servicebus_pair.core.results import SendResult
 from servicebus_pair.core.send_link import SendLink, Turn
@@ -125,6 +125,8 @@ class Delivery:
 
     async def _learn_limit(self) -> None:
         """Ask the link for its limits, which an open one knows, unless the primary cannot be asked now."""
+        if self._failed_over:
+            return  # a ping that hangs may hold the link
         trial = _Trial()
         try:
             await self._link.open_in_turn(self._turn(trial))
@@ -133,6 +135,8 @@ class Delivery:
             self._deadline.left(last=error)
             if counts(error, self._options):
                 self._board.apply(self._entity, SendFailed(str(error), trial.since or self._clock.now()))
+        finally:
+            trial.end()
 
     @property
     def _failed_over(self) -> bool:
@@ -232,6 +236,8 @@ class Delivery:
             if not error.may_be_stored:
                 self._account.refused(before)
             raise
+        finally:
+            trial.end()
 
     def _turn(self, trial: _Trial, *, starting: Callable[[], None] = _nothing) -> Turn:
         """An attempt that is left once the entity failed over, and ends with the failover interval."""
@@ -240,7 +246,9 @@ class Delivery:
             if self._failed_over:
                 return None
             trial.begin(self._clock.now(), attached=self._link.attached)
-            return min(attempt_seconds(self._interval_left(trial)), self._deadline.left(last=trial.last))
+            allowed = min(attempt_seconds(self._interval_left(trial)), self._deadline.left(last=trial.last))
+            trial.late = asyncio.get_running_loop().call_later(late_seconds(allowed), self._divert.prepare)
+            return allowed
 
         return Turn(seconds=seconds, starting=starting, patience=self._deadline.left(last=trial.last))
 
@@ -255,11 +263,12 @@ class Delivery:
             await self._board.wait_for_change(self._entity, seconds=delay)
             return
         if isinstance(error, UnreachableError) and trial.forgive():
+            self._divert.prepare()
             return
         self._board.apply(self._entity, SendFailed(str(error), trial.since or self._clock.now()))
         if not self._failed_over:
             self._divert.prepare()
-            pause = min(trial.pause, self._interval_left(trial), left)
+            pause = min(trial.pause, max(0.0, self._interval_left(trial)), left)
             await self._board.wait_for_change(self._entity, seconds=pause)
             trial.pause = next_pause(trial.pause)
 
@@ -289,6 +298,7 @@ class _Trial:
         self.last: ServiceError | None = None
         self.pause = FIRST_PAUSE
         self.since: float | None = None
+        self.late: asyncio.TimerHandle | None = None
         self._was_attached = False
         self._forgiven = False
 
@@ -296,6 +306,11 @@ class _Trial:
         """An attempt begins. A failure counts from the first attempt that failed, the forgiven one included."""
         self.since = now if self.since is None else self.since
         self._was_attached = attached
+
+    def end(self) -> None:
+        """The attempt ended, whatever came of it."""
+        if self.late is not None:
+            self.late.cancel()
 
     def forgive(self) -> bool:
         """Answer True for the first loss of a link that had worked: it is tried again at once."""

@@ -20,8 +20,10 @@ from servicebus_pair.core.errors import (
     MessageTooLargeError,
     NoBacklogQueueError,
     PairError,
+    ServerBusyError,
     ServiceError,
     TimedOutError,
+    UnreachableError,
 )
 from servicebus_pair.core.events import BacklogTooSmall, MessagesAccepted, QueuePulled, Route
 from servicebus_pair.core.patience import LONGEST_ATTEMPT
@@ -123,6 +125,7 @@ class Divert:
                 await self._keep_to(home, part, account, because=because, deadline=deadline)
             return
         tried: set[str] = set()
+        forgiven: set[str] = set()
         last: ServiceError | None = None
         search = self._search(deadline)
         while copies:
@@ -133,6 +136,7 @@ class Divert:
                 raise self._exhausted(because, last, len(copies), tried=len(tried))
             self._queue = queue
             tried.add(queue)
+            had_worked = self._shared.secondary.send_link(queue).attached
             search.begin()
             try:
                 for batch in await self._pack(queue, copies, search):
@@ -144,7 +148,9 @@ class Divert:
             except ServiceError as error:
                 search.failed()
                 last = error
-                self._pull(queue, error)
+                if await self._stays(queue, error, forgive=had_worked and queue not in forgiven, deadline=deadline):
+                    tried.discard(queue)
+                forgiven.add(queue)
 
     async def _keep_to(
         self,
@@ -168,11 +174,33 @@ class Divert:
                 raise
             except ServiceError as error:
                 search.failed()
+                if await self._wait_if_busy(error, deadline):
+                    continue
                 failures += 1
                 if failures == _TRIES_IN_ORDER or search.over:
                     self._shared.rotation.silent = search.over
                     raise self._exhausted(because, error, len(copies), tried=1) from error
                 _log.warning("backlog queue=%s, to which these sessions keep, failed: %s", queue, error)
+
+    async def _stays(self, queue: str, error: ServiceError, *, forgive: bool, deadline: Deadline) -> bool:
+        """Answer whether a queue that failed is tried again; else it leaves the rotation.
+
+        :param forgive: the loss of a connection that had worked: as on the primary, one is no verdict.
+        """
+        if await self._wait_if_busy(error, deadline) or (forgive and isinstance(error, UnreachableError)):
+            return True
+        self._pull(queue, error)
+        return False
+
+    async def _wait_if_busy(self, error: ServiceError, deadline: Deadline) -> bool:
+        """Sit out the pause that a busy service asks for; False if it was another error."""
+        if not isinstance(error, ServerBusyError):
+            return False
+        delay = self._shared.options.server_busy_delay.total_seconds()
+        if delay > deadline.left(last=error):
+            raise deadline.over(last=error)
+        await self._shared.clock.sleep(delay)
+        return True
 
     def _search(self, deadline: Deadline) -> Search:
         interval = self._shared.options.failover_interval.total_seconds()

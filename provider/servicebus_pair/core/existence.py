@@ -3,7 +3,8 @@
 Azure answers a token for an entity that does not exist with 404 at ``$cbs``; the Python SDK (7.15)
 raises that, and each other status, as ``ServiceBusAuthenticationError`` without the code. So a
 deleted entity looks like a wrong key, or like an outage of the token service. The administration of
-the same namespace, with the same credential, tells them apart if the credential may ask it.
+the same namespace tells them apart, if the credential may ask it: the data plane's with the same
+credential, or Azure Resource Manager where the pair was given that.
 """
 
 from __future__ import annotations
@@ -12,10 +13,8 @@ import asyncio
 import logging
 from typing import Final
 
-from servicebus_pair.core.administration import ServiceBusAdministration
+from servicebus_pair.core.administration import Manage
 from servicebus_pair.core.errors import EntityNotFoundError, ServiceError
-from servicebus_pair.core.meter import Meter
-from servicebus_pair.core.options import Endpoint
 
 __all__ = ["Existence"]
 
@@ -28,12 +27,13 @@ _ANSWER_HOLDS: Final = 30.0
 class Existence:
     """Asks about the entities of one namespace.
 
-    :param meter: counts the questions.
+    :param manage: opens its administration, the data plane's or Azure Resource Manager's; who asks that much
+        is counted there.
     """
 
-    def __init__(self, endpoint: Endpoint, *, meter: Meter) -> None:
-        self._endpoint = endpoint
-        self._meter = meter
+    def __init__(self, namespace: str, *, manage: Manage) -> None:
+        self._namespace = namespace
+        self._manage = manage
         self._known: dict[str, tuple[float, str | None]] = {}
 
     async def explain(self, error: ServiceError, path: str, *, seconds: float) -> ServiceError:
@@ -50,7 +50,7 @@ class Existence:
             try:
                 if not await self._ask(path, seconds=min(seconds, _LONGEST_QUESTION)):
                     return EntityNotFoundError(
-                        f"{path} does not exist on {self._endpoint.namespace}, so its token was refused: {error}"
+                        f"{path} does not exist on {self._namespace}, so its token was refused: {error}"
                     )
                 unasked = None
             except (ServiceError, TimeoutError) as failure:
@@ -65,8 +65,5 @@ class Existence:
         )
 
     async def _ask(self, path: str, *, seconds: float) -> bool:
-        async with (
-            asyncio.timeout(seconds),
-            ServiceBusAdministration(self._endpoint, meter=self._meter) as administration,
-        ):
+        async with asyncio.timeout(seconds), self._manage() as administration:
             return await administration.exists(path)

@@ -3,7 +3,7 @@
 ::
 
     healthy --failure that counts--> suspect --failover_interval without a success--> failed over
-    failed over --ping success or mark_healthy--> healthy;  any success while suspect --> healthy
+    failed over --ping success, "no such entity" or mark_healthy--> healthy;  any success while suspect --> healthy
 
 :func:`decide` takes a health, what happened and the time, and answers the new health and what the
 shells must do. It does no I/O, reads no clock and never raises.
@@ -20,6 +20,7 @@ __all__ = [
     "Action",
     "Decision",
     "EntityHealth",
+    "EntityMissing",
     "FailOver",
     "HealthEvent",
     "MarkHealthy",
@@ -130,6 +131,16 @@ class PingSucceeded:
 
 
 @dataclass(frozen=True, slots=True)
+class EntityMissing:
+    """The primary answered a ping that there is no such entity; ``began`` is when it was asked.
+
+    The outage is over, and no ping will ever be accepted: sends must raise what the caller has to mend.
+    """
+
+    began: float
+
+
+@dataclass(frozen=True, slots=True)
 class PingFailed:
     """A ping failed; ``began`` is when it was sent, which may be long ago."""
 
@@ -153,7 +164,9 @@ class MarkHealthy:
     by: str
 
 
-HealthEvent: TypeAlias = SendSucceeded | SendFailed | PingSucceeded | PingFailed | FailOver | MarkHealthy
+HealthEvent: TypeAlias = (
+    SendSucceeded | SendFailed | PingSucceeded | EntityMissing | PingFailed | FailOver | MarkHealthy
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +194,9 @@ def decide(health: EntityHealth, event: HealthEvent, *, now: float, failover_int
         case SendFailed():
             return _failed(health, event, now, failover_interval)
         case PingSucceeded():
-            return _answered(replace(health, last_ping=event.began), now)
+            return _answered(health, event.began, now, "a ping was answered")
+        case EntityMissing():
+            return _answered(health, event.began, now, "the primary answered a ping that the entity does not exist")
         case PingFailed():
             return Decision(replace(health, last_ping=event.began), _TELL if health.failed_over else frozenset())
         case FailOver():
@@ -214,12 +229,11 @@ def _sent(health: EntityHealth, now: float) -> Decision:
     return Decision(health)
 
 
-def _answered(health: EntityHealth, now: float) -> Decision:
+def _answered(before: EntityHealth, began: float, now: float, reason: str) -> Decision:
+    health = replace(before, last_ping=began)
     if health.state is State.HEALTHY or health.held(now):
         return Decision(health)
-    return Decision(
-        _healthy(health, now, "a ping was answered", "ping"), _RECOVER if health.failed_over else frozenset()
-    )
+    return Decision(_healthy(health, now, reason, "ping"), _RECOVER if health.failed_over else frozenset())
 
 
 def _failed_over(health: EntityHealth, now: float, reason: str, by: str) -> Decision:

@@ -10,9 +10,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from math import inf
 from typing import Any, Final, Protocol, TypeVar
 
-from servicebus_pair.core.errors import ServiceError
+from servicebus_pair.core.errors import (
+    InvalidMessageError,
+    LockLostError,
+    MessageTooLargeError,
+    QuotaExceededError,
+    ServerBusyError,
+    ServiceError,
+)
 from servicebus_pair.core.failures import classify
 from servicebus_pair.core.keep_alive import end_keep_alive
 from servicebus_pair.core.meter import Meter, Operation
@@ -22,6 +30,11 @@ __all__ = ["CLOSE_SECONDS", "Link", "Owner", "close_quietly"]
 _log = logging.getLogger(__name__)
 _OUTER_GRACE: Final = 0.4
 CLOSE_SECONDS: Final = 2.0
+# What was never used for longer is taken for closed by the service, which says so only to the next call:
+# after 4 min without a byte a connection is dropped, after 10 min a link detached.
+_IDLE_SECONDS: Final = 200.0
+# After these the SDK keeps the link; it shuts down after every other error.
+_LINK_REMAINS: Final = (InvalidMessageError, LockLostError, MessageTooLargeError, QuotaExceededError, ServerBusyError)
 
 ResultT = TypeVar("ResultT")
 
@@ -65,12 +78,13 @@ class Link:
         self._client = client
         self._make = make
         self._handler: Any = None
+        self._used = -inf
         self._lock = asyncio.Lock()
 
     async def _call(self, doing: str, operation: Callable[[Any], Awaitable[ResultT]], *, timeout: float) -> ResultT:
         """Wait for this link's turn, then run ``operation`` on the open handler within ``timeout`` seconds.
 
-        :raises ServiceError: classified; the handler is thrown away unless the error is the message's.
+        :raises ServiceError: classified; the handler is thrown away unless the link remains.
         """
         async with self._lock:
             return await self._attempt(doing, operation, timeout=timeout)
@@ -80,7 +94,7 @@ class Link:
     ) -> ResultT:
         self._client.check_open()
         if self._handler is None:
-            self._handler = self._make()
+            self._handler, self._used = self._make(), -inf
         bounded = _timed if open_already else self._client.bounded
         try:
             answer = await bounded(operation(self._handler), timeout + _OUTER_GRACE)
@@ -91,11 +105,17 @@ class Link:
         except Exception as failure:
             where = f"{doing} {self.path} on {self._client.namespace}"
             error = classify(failure, where=where, authenticated=self._client.authenticated)
-            if error.retriable or error.fails_over:
+            if not isinstance(error, _LINK_REMAINS):
                 self._discard()
             raise error from failure
         self._client.authenticated = True
+        self._used = asyncio.get_running_loop().time()
         return answer
+
+    @property
+    def _idle(self) -> bool:
+        """True when the handler was not used for so long that its connection is likely to be gone."""
+        return asyncio.get_running_loop().time() - self._used > _IDLE_SECONDS
 
     def _discard(self) -> None:
         handler, self._handler = self._handler, None

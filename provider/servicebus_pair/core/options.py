@@ -13,10 +13,11 @@ from typing import Any, Final
 
 from servicebus_pair.core.errors import ConfigurationError
 
-__all__ = ["Endpoint", "PairOptions", "Secret"]
+__all__ = ["TRANSPORTS", "Endpoint", "PairOptions", "Secret"]
 
 _SECOND: Final = timedelta(seconds=1)
 _MINUTE: Final = timedelta(minutes=1)
+TRANSPORTS: Final = ("amqp", "websocket")
 
 
 class Secret:
@@ -153,6 +154,11 @@ class Endpoint:
     :param namespace: name of the namespace, the first label of the host unless given.
     :param administration: ``host:port`` of the administration endpoint where it differs from ``host``.
     :param emulator: plain TCP and plain HTTP, as ``UseDevelopmentEmulator=true`` asks for.
+    :param transport: ``amqp`` (TCP, port 5671) or ``websocket`` (port 443, where nothing else is let out).
+    :param address: where messages are sent to when that is not ``host``, such as a private link or a gateway:
+        ``sb://host:port``.
+    :param ca_file: certificates to trust instead of the well-known ones; a file on the machine that connects.
+    :raises ConfigurationError: ``transport`` or ``address`` is another.
     """
 
     host: str
@@ -161,17 +167,34 @@ class Endpoint:
     emulator: bool = False
     connection_string: Secret | None = field(default=None, repr=False)
     credential: Any = field(default=None, repr=False)
+    transport: str = "amqp"
+    address: str | None = None
+    ca_file: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.transport not in TRANSPORTS:
+            raise ConfigurationError(f"transport is {self.transport!r}: allowed are {', '.join(TRANSPORTS)}")
+        if self.address is not None and not self.address.startswith("sb://"):
+            raise ConfigurationError(f"address is {self.address!r}: it must be sb://host:port")
 
     @classmethod
     def from_connection_string(
-        cls, text: str, *, namespace: str | None = None, administration: str | None = None
+        cls,
+        text: str,
+        *,
+        namespace: str | None = None,
+        administration: str | None = None,
+        transport: str = TRANSPORTS[0],
+        address: str | None = None,
+        ca_file: str | None = None,
     ) -> Endpoint:
         """Read a Service Bus connection string.
 
         :param text: ``Endpoint=sb://host/;SharedAccessKeyName=...;SharedAccessKey=...``.
         :param namespace: name of the namespace; needed when the host is an address.
         :param administration: ``host:port`` of the administration endpoint if it is another one.
-        :raises ConfigurationError: a part is missing; the text itself is never quoted.
+        :param transport: as :class:`Endpoint` has it; so are ``address`` and ``ca_file``.
+        :raises ConfigurationError: a part is missing, or the transport is none; the text itself is never quoted.
         """
         parts = _parse_connection_string(text)
         host = _checked_host(parts["endpoint"].removeprefix("sb://").strip("/"))
@@ -182,6 +205,9 @@ class Endpoint:
             administration=host if administration is None else administration,
             emulator=emulator,
             connection_string=Secret(text),
+            transport=transport,
+            address=address,
+            ca_file=ca_file,
         )
 
     @classmethod
@@ -192,12 +218,16 @@ class Endpoint:
         *,
         namespace: str | None = None,
         administration: str | None = None,
+        transport: str = TRANSPORTS[0],
+        address: str | None = None,
+        ca_file: str | None = None,
     ) -> Endpoint:
         """Use a Microsoft Entra ID credential (an asynchronous ``azure-identity`` credential).
 
         :param host: fully qualified host, such as ``contoso.servicebus.windows.net``.
         :param credential: object with an asynchronous ``get_token``.
-        :raises ConfigurationError: the host or the credential is missing.
+        :param transport: as :class:`Endpoint` has it; so are ``address`` and ``ca_file``.
+        :raises ConfigurationError: the host or the credential is missing, or the transport is none.
         """
         if credential is None:
             raise ConfigurationError("credential is None: it must be a credential of azure-identity")
@@ -206,6 +236,9 @@ class Endpoint:
             namespace=_namespace_of(host) if namespace is None else namespace,
             administration=host if administration is None else administration,
             credential=credential,
+            transport=transport,
+            address=address,
+            ca_file=ca_file,
         )
 
 

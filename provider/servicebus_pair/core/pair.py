@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Collection, Iterable, Sequence
 from datetime import timedelta
 from random import Random, SystemRandom
 from types import TracebackType
-from typing import Final, Self, TypeAlias
+from typing import Final, Self
 
-from servicebus_pair.core.administration import Administration, QueueDepth, ServiceBusAdministration
+from servicebus_pair.core.administration import Administration, Manage, QueueDepth, ServiceBusAdministration
 from servicebus_pair.core.backlog import BacklogPlan, backlog_prefix, backlog_queues
 from servicebus_pair.core.board import HealthBoard
 from servicebus_pair.core.cleaner import Cleaner
@@ -21,6 +20,7 @@ from servicebus_pair.core.drill import DrillReport, drill
 from servicebus_pair.core.errors import ConfigurationError, PairClosedError
 from servicebus_pair.core.events import Observer
 from servicebus_pair.core.health import EntityHealth, FailOver, MarkHealthy
+from servicebus_pair.core.home import Home
 from servicebus_pair.core.meter import Meter, Operation
 from servicebus_pair.core.options import Endpoint, PairOptions
 from servicebus_pair.core.ordering import SessionOrder
@@ -43,7 +43,6 @@ __all__ = ["NamespacePair"]
 
 _log = logging.getLogger(__name__)
 _NONE: Final = timedelta(0)
-Manage: TypeAlias = Callable[[], AbstractAsyncContextManager[Administration]]
 _DRILL_LIMIT: Final = timedelta(minutes=2)
 _DRILL_LIFE: Final = timedelta(hours=1)
 
@@ -63,6 +62,8 @@ class NamespacePair:
     :param random_source: source of the choice of backlog queues and of the spread of pings, injected by tests.
     :param manage: opens the administration of the secondary; its data plane when not given, and for Azure
         Resource Manager ``lambda: ArmAdministration(...)``.
+    :param manage_primary: the same for the primary, which is asked one thing only: whether an entity exists whose
+        token was refused.
     :raises ConfigurationError: both endpoints are the same namespace.
     """
 
@@ -77,6 +78,7 @@ class NamespacePair:
         clock: Clock | None = None,
         random_source: Random | None = None,
         manage: Manage | None = None,
+        manage_primary: Manage | None = None,
     ) -> None:
         if primary.host.casefold() == secondary.host.casefold():
             raise ConfigurationError(f"primary and secondary are both {primary.host!r}: they must be two namespaces")
@@ -95,13 +97,16 @@ class NamespacePair:
         )
         self.meter = Meter()
         self._manage: Manage = self._data_plane if manage is None else manage
+        self._manage_primary = manage_primary
         self._shared: Shared | None = None
         self._partners: Partners | None = None
         self._running_syphon: asyncio.Task[DrainReport] | None = None
 
     async def __aenter__(self) -> Self:
-        primary = NamespaceClient(self.primary, meter=self.meter)
-        secondary = NamespaceClient(self.secondary, meter=self.meter, sends=Operation.DIVERT)
+        if self._shared is not None:
+            raise ConfigurationError("the pair is open already: share it, or make another one of the same endpoints")
+        primary = NamespaceClient(self.primary, meter=self.meter, manage=self._manage_primary)
+        secondary = NamespaceClient(self.secondary, meter=self.meter, sends=Operation.DIVERT, manage=self._manage)
         grace = self.options.close_grace.total_seconds()
         self._partners = Partners(primary, secondary, grace=grace, clock=self._clock)
         order = SessionOrder(secondary, self._queues) if self.options.ordering == "session" else None
@@ -115,10 +120,15 @@ class NamespacePair:
             prober=prober,
             rotation=self._rotation,
             clock=self._clock,
+            home=Home(),
             order=order,
         )
         if self.options.enable_syphon:
             self._running_syphon = asyncio.create_task(self.syphon().run(), name="syphon")
+        for entity, health in self._board.entities().items():
+            if health.failed_over:
+                # It was when the pair was closed, and nobody has looked since.
+                prober.start(entity)
         return self
 
     async def __aexit__(
@@ -134,10 +144,21 @@ class NamespacePair:
 
         Idempotent. Each step is bounded: a send that is still in flight after ``close_grace`` ends with a
         ``SendError`` that carries its messages.
+
+        :raises PairClosedError: the pair was opened in another process or event loop, and is open there still.
         """
-        shared, self._shared = self._shared, None
-        if shared is None:
+        if self._shared is None:
             return
+        shared = self._open()
+        self._shared = None
+        try:
+            await self._finish(shared)
+        finally:
+            # Also when the closing itself is cancelled: nothing may stay connected.
+            await asyncio.gather(shared.primary.close(), shared.secondary.close())
+
+    async def _finish(self, shared: Shared) -> None:
+        """Let what is under way come to its end, within the grace."""
         grace = self.options.close_grace.total_seconds()
         left = await shared.traffic.close(grace=grace)
         if left:
@@ -146,10 +167,9 @@ class NamespacePair:
             self._running_syphon.cancel()
             await asyncio.wait({self._running_syphon}, timeout=grace)
         await shared.prober.close()
-        await self._board.flush()
+        await self._board.close()
         if self._partners is not None:
             await self._partners.close()
-        await asyncio.gather(shared.primary.close(), shared.secondary.close())
 
     async def provision(self) -> ProvisionReport:
         """Create the backlog queues that are missing on the secondary (SPEC section 3). Idempotent.
@@ -317,6 +337,7 @@ class NamespacePair:
     def _open(self) -> Shared:
         if self._shared is None:
             raise PairClosedError("the pair is not open: use it inside 'async with NamespacePair(...) as pair'")
+        self._shared.home.check()
         return self._shared
 
     def _data_plane(self) -> ServiceBusAdministration:

@@ -57,15 +57,16 @@ class InMemoryHealthStore:
     """Health shared within one process, or carried in and out of one by its owner.
 
     :param known: what is known at the start, by entity path.
+    :ivar known: what is known now, by folded entity path.
     """
 
     def __init__(self, known: dict[str, EntityHealth] | None = None) -> None:
-        self.known: dict[str, EntityHealth] = {} if known is None else dict(known)
+        self.known = {entity.casefold(): health for entity, health in ({} if known is None else known).items()}
 
     async def load(self, entity: str) -> EntityHealth | None:
         """Return what is known of ``entity``, or ``None``."""
-        return self.known.get(entity)
+        return self.known.get(entity.casefold())
 
     async def save(self, entity: str, health: EntityHealth) -> None:
         """Keep the health of ``entity``."""
-        self.known[entity] = health
+        self.known[entity.casefold()] = health

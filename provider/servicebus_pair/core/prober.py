@@ -7,6 +7,7 @@ looks there first, and leaves its own ping when another's is younger than the in
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
 from datetime import timedelta
 from random import Random
@@ -16,19 +17,22 @@ from azure.servicebus import ServiceBusMessage
 
 from servicebus_pair.core.board import HealthBoard
 from servicebus_pair.core.clients import NamespaceClient
-from servicebus_pair.core.errors import ServiceError
+from servicebus_pair.core.errors import EntityNotFoundError, PairClosedError, ServiceError
 from servicebus_pair.core.events import Pinged
-from servicebus_pair.core.health import PingFailed, PingSucceeded
+from servicebus_pair.core.health import EntityMissing, PingFailed, PingSucceeded
 from servicebus_pair.core.options import PairOptions
 from servicebus_pair.core.ordering import SessionOrder
 from servicebus_pair.core.ports import Clock
 
 __all__ = ["PING_CONTENT_TYPE", "PING_LIFE", "Prober", "ping_message"]
 
+_log = logging.getLogger(__name__)
 PING_CONTENT_TYPE: Final = "application/vnd.ms-servicebus-ping"
 PING_LIFE: Final = timedelta(seconds=1)
 # Seconds: what a process waits beyond another's interval, so that not all of them ask at once.
 _LONGEST_LATENESS: Final = 1.0
+# Seconds that a ping waits for the store: one that hangs must not hold up the way back.
+_STORE_SECONDS: Final = 0.5
 
 
 class Prober:
@@ -68,32 +72,39 @@ class Prober:
         it too. The service is documented never to deliver it; it is billed as a message. With
         ``probe="link"`` a sender is opened instead, and nothing is sent.
 
+        An entity that does not exist (any more) is not failed over any more either: its sends raise that.
+
         :returns: True when the entity accepted it (and, in session order, its backlog is empty); it is
             healthy from then on.
         """
         link, timeout = self._primary.send_link(entity), min(self._timeout, max(self._interval, 1.0))
         began = self._clock.now()
-        error: str | None = None
+        failure: ServiceError | None = None
         try:
             if self._by_link:
                 await link.reopen(timeout=timeout)
             else:
                 await link.send_one(ping_message(), timeout=timeout)
-        except ServiceError as failure:
-            error = type(failure).__name__
+        except ServiceError as error:
+            failure = error
         ended = self._clock.now()
-        self._board.mention(Pinged(entity, error is None, ended - began, error, ended))
-        if error is None:
-            return await self._fail_back(entity, began)
-        self._board.apply(entity, PingFailed(began))
+        name = None if failure is None else type(failure).__name__
+        self._board.mention(Pinged(entity, failure is None, ended - began, name, ended))
+        match failure:
+            case None:
+                return await self._fail_back(entity, PingSucceeded(began))
+            case EntityNotFoundError():
+                await self._fail_back(entity, EntityMissing(began))
+            case _:
+                self._board.apply(entity, PingFailed(began))
         return False
 
-    async def _fail_back(self, entity: str, began: float) -> bool:
+    async def _fail_back(self, entity: str, answer: PingSucceeded | EntityMissing) -> bool:
         if self._order is None:
-            self._board.apply(entity, PingSucceeded(began))
+            self._board.apply(entity, answer)
             return True
         async with self._order.fail_back(entity) as empty:
-            self._board.apply(entity, PingSucceeded(began) if empty else PingFailed(began))
+            self._board.apply(entity, answer if empty else PingFailed(answer.began))
         return empty
 
     def start(self, entity: str) -> None:
@@ -120,11 +131,17 @@ class Prober:
             await asyncio.wait(tasks, timeout=self._grace)
 
     async def _run(self, entity: str) -> None:
+        try:
+            await self._run_turns(entity)
+        except PairClosedError as error:
+            _log.info("entity=%s: no pings any more: %s", entity, error)
+
+    async def _run_turns(self, entity: str) -> None:
         """Ping in a fixed rhythm, so that one which hangs delays no other; another process's ping counts too."""
         turn, known = self._first_turn(entity), self._board.current(entity).last_ping
         while self._board.current(entity).failed_over:
             await self._clock.sleep(max(0.0, turn - self._clock.now()))
-            health = await self._board.refresh(entity)
+            health = await self._board.refresh(entity, seconds=_STORE_SECONDS)
             if not health.failed_over:
                 return
             now, asked = self._clock.now(), health.last_ping
@@ -135,8 +152,17 @@ class Prober:
             turn = now + self._interval
             if health.held(now):
                 continue
-            await self.ping(entity)
+            await self._ping_whatever_happens(entity)
             known = self._board.current(entity).last_ping
+
+    async def _ping_whatever_happens(self, entity: str) -> None:
+        """Ping; a failure that nobody foresaw ends this ping and not all of them: the entity would stay failed over."""
+        try:
+            await self.ping(entity)
+        except PairClosedError:
+            raise
+        except Exception:  # noqa: BLE001 - see above
+            _log.exception("entity=%s: a ping ended in a way that was not foreseen; the next one is due", entity)
 
     def _first_turn(self, entity: str) -> float:
         health, now = self._board.current(entity), self._clock.now()

@@ -77,7 +77,7 @@ class SendLink(Link):
 
         async def attach(seconds: float) -> int:
             if not self.is_open:
-                await self._attach(seconds)
+                await self._attached_within(seconds)
             return self._limit
 
         return self._limit if self.is_open else await self._in_turn(turn, attach)
@@ -94,13 +94,13 @@ class SendLink(Link):
 
     @property
     def attached(self) -> bool:
-        """True when the last call left a working link."""
-        return self._handler is not None
+        """True when the last call, not too long ago, left a working link."""
+        return self._handler is not None and not self._idle
 
     @property
     def is_open(self) -> bool:
         """True when the link is attached and its limits are known."""
-        return self._handler is not None and self._limit > 0
+        return self.attached and self._limit > 0
 
     async def send(self, batch: WireBatch, *, timeout: float) -> None:
         """Send one batch and wait for its acceptance. At least once: after an error it may be stored.
@@ -118,11 +118,7 @@ class SendLink(Link):
         """
 
         async def send(seconds: float) -> bool:
-            left = seconds
-            if self._handler is None:
-                began = asyncio.get_running_loop().time()
-                await self._attach(seconds)
-                left = max(_SHORTEST_SECONDS, seconds - (asyncio.get_running_loop().time() - began))
+            left = await self._attached_within(seconds)
             turn.starting()
             self._client.meter.count_sizes(self._client.sends, (ref.size_bytes for ref in batch.refs))
             await self._attempt(
@@ -143,14 +139,13 @@ class SendLink(Link):
         """
 
         async def schedule(seconds: float) -> list[int]:
-            if self._handler is None:
-                await self._attach(seconds)
+            left = await self._attached_within(seconds)
             turn.starting()
             self._client.meter.count_sizes(Operation.MANAGE, (ref.size_bytes for ref in batch.refs))
             return await self._attempt(
                 "schedule on",
-                lambda sender: sender.schedule_messages(batch.messages, at, timeout=seconds),
-                timeout=seconds,
+                lambda sender: sender.schedule_messages(batch.messages, at, timeout=left),
+                timeout=left,
             )
 
         return await self._in_turn(turn, schedule)
@@ -158,21 +153,38 @@ class SendLink(Link):
     async def cancel_scheduled(self, sequence_numbers: Sequence[int], *, timeout: float) -> None:
         """Cancel scheduled messages. :raises ServiceError: classified; then all of them may still be there."""
         numbers = list(sequence_numbers)
-        self._client.meter.count(Operation.MANAGE, len(numbers))
-        await self._call(
-            "cancel on", lambda sender: sender.cancel_scheduled_messages(numbers, timeout=timeout), timeout=timeout
-        )
+        async with self._lock:
+            left = await self._attached_within(timeout)
+            self._client.meter.count(Operation.MANAGE, len(numbers))
+            await self._attempt(
+                "cancel on", lambda sender: sender.cancel_scheduled_messages(numbers, timeout=left), timeout=left
+            )
 
     async def send_one(self, message: ServiceBusMessage, *, timeout: float) -> None:
-        """Send a single message outside any batch, as a ping is sent; it is counted as one."""
-        self._client.meter.count(Operation.PING)
-        await self._call("send to", lambda sender: sender.send_messages(message, timeout=timeout), timeout=timeout)
+        """Send a single message outside any batch, as a ping is sent; it is counted as one.
+
+        :param timeout: seconds.
+        :raises ServiceError: classified.
+        """
+        async with self._lock:
+            left = await self._attached_within(timeout)
+            self._client.meter.count(Operation.PING)
+            await self._attempt("send to", lambda sender: sender.send_messages(message, timeout=left), timeout=left)
 
     def _hand_over(self, sender: ServiceBusSender, batch: WireBatch, *, timeout: float) -> Awaitable[None]:
         alone = batch.alone if self._direct else None
         if alone is None:
             return sender.send_messages(batch.wire, timeout=timeout)
         return send_encoded(sender, alone, timeout=timeout)
+
+    async def _attached_within(self, seconds: float) -> float:
+        """Attach if needed, and answer what is left of ``seconds``."""
+        if self.attached:
+            return seconds
+        self._discard()
+        began = asyncio.get_running_loop().time()
+        await self._attach(seconds)
+        return max(_SHORTEST_SECONDS, seconds - (asyncio.get_running_loop().time() - began))
 
     async def _in_turn(self, turn: Turn, act: Callable[[float], Awaitable[ResultT]]) -> ResultT | None:
         if self._lock.locked():
@@ -201,4 +213,7 @@ class SendLink(Link):
             self._limit, self._largest = await self._attempt("open a link to", attach, timeout=timeout)
         except (AuthenticationError, AuthenticationSuspectError) as error:
             left = max(_SHORTEST_SECONDS, timeout - (asyncio.get_running_loop().time() - began))
-            raise await self._client.explain(error, self.path, seconds=left) from error
+            explained = await self._client.explain(error, self.path, seconds=left)
+            if explained is error:
+                raise  # an error that is its own cause has no end
+            raise explained from error

@@ -44,6 +44,7 @@ class PairSender:
         self._divert = Divert(entity, shared)
 
     async def __aenter__(self) -> Self:
+        self._shared.home.check()
         await self._learn()
         return self
 
@@ -70,7 +71,9 @@ class PairSender:
             and longer only while the service answers that it is busy.
         :returns: counts by route, backlog queues and ids.
         :raises InvalidMessageError: ``messages`` is none of these; nothing was taken.
-        :raises PairClosedError: the pair is closing or closed; nothing was taken.
+        :raises PairClosedError: the pair is closing or closed, or was opened in another process or event
+            loop; nothing was taken.
+        :raises ConfigurationError: ``timeout`` is no number of seconds; nothing was taken.
         :raises SendTimeoutError: the time was over first; as every ``SendError``, it carries the unsent messages.
         :raises SendError: not everything was accepted, because of ``cause``: a failure of the
             service, of an observer, or of the caller's iterable.
@@ -118,10 +121,12 @@ class PairSender:
         :param timeout: seconds; ``None`` is 10 s.
         :raises ServiceError: classified: not found, or the primary cannot be reached.
         """
+        self._shared.home.check()
         numbers = [sequence_numbers] if isinstance(sequence_numbers, int) else sequence_numbers
         await self._link.cancel_scheduled(numbers, timeout=LONGEST_ATTEMPT if timeout is None else timeout)
 
     async def _deliver(self, intake: Intake, act: Act, timeout: float | None) -> SendResult:
+        self._shared.home.check()
         delivery = Delivery(self.entity, self._shared, link=self._link, divert=self._divert, act=act, timeout=timeout)
         with self._shared.traffic:
             return await delivery.run(intake)

@@ -7,6 +7,7 @@ from typing import Final
 
 from servicebus_pair.core.board import HealthBoard
 from servicebus_pair.core.clients import NamespaceClient
+from servicebus_pair.core.home import Home
 from servicebus_pair.core.options import PairOptions
 from servicebus_pair.core.ordering import SessionOrder
 from servicebus_pair.core.ports import Clock
@@ -22,7 +23,7 @@ SMALLEST_BATCH_LIMIT: Final = 262_144
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """Clients, health, pings, the rotation of backlog queues and what is in flight, of one pair.
+    """Clients, health, pings, the rotation of backlog queues and what is in flight, of one open pair.
 
     :param order: with ``ordering="session"``.
     """
@@ -34,5 +35,6 @@ class Shared:
     prober: Prober
     rotation: BacklogRotation
     clock: Clock
+    home: Home
     traffic: Traffic = field(default_factory=Traffic)
     order: SessionOrder | None = None
