@@ -43,6 +43,12 @@ _GROWTH: Final = 4
 # Below this a send is not begun: what is left of the lock would not do for the settlement.
 _SHORTEST_SEND: Final = 0.5
 _PARKED_HANDS: Final = 4
+# Nothing is taken for so long: what is locked, in hand or on its way to this link, is given back.
+_LONGEST_WITH_LOCKS: Final = 10.0
+# Giving back takes no longer; what it did not reach has its lock end by itself.
+_RELEASE_SECONDS: Final = 3.0
+# What the service says of the message and not of the entity.
+_OF_THE_MESSAGE: Final = (RefusedError, MessageTooLargeError)
 
 
 @dataclass(slots=True)
@@ -75,6 +81,10 @@ class _LocksEndError(Exception):
     """What is in hand could be sent, but not settled well inside its locks."""
 
 
+class _MixtureRefusedError(Exception):
+    """A batch with several sessions was refused, perhaps for that."""
+
+
 class Mover:
     """Moves the messages of one backlog queue over one link, one hand at a time.
 
@@ -92,11 +102,12 @@ class Mover:
         self.parked: dict[str, list[Parcel]] = {}
         self.put_aside: set[int] = set()
         self._shop = shop
-        self._source = shop.transport.source(queue, dead_letter=shop.redrive)
+        self._source = shop.source(queue)
         self._most = min(_FIRST_HAND, shop.most)
         self._held: dict[int, ServiceBusReceivedMessage] = {}
         self._largest = 1
         self._confirmed: list[Parcel] = []
+        self._plenty = False
 
     def twin(self) -> Mover:
         """Answer a mover over one more link, which knows what this one has learned of the queue."""
@@ -141,9 +152,14 @@ class Mover:
         return await self._source.peek(most=most, timeout=CALL_SECONDS, first=first)
 
     async def release(self) -> None:
-        """Give back everything in hand."""
+        """Give back everything in hand, for at most 3 s."""
         self.parked.clear()
-        await self._abandon(list(self._held.values()))
+        held = list(self._held.values())
+        try:
+            async with asyncio.timeout(_RELEASE_SECONDS):
+                await self._abandon(held)
+        except TimeoutError:
+            _log.warning("backlog queue=%s not released=%d in time: their locks end", self.queue, len(held))
 
     async def detach(self) -> None:
         """Give back everything in hand and let go of the link; the next step attaches anew."""
@@ -151,7 +167,7 @@ class Mover:
         self._source.leave()
 
     async def _receive(self, wait: float) -> list[ServiceBusReceivedMessage]:
-        most = await self._shop.throttle.take(self._most)
+        most = await self._permitted()
         taken = 0
         try:
             received = await self._source.receive(most=most, wait=wait, timeout=CALL_SECONDS)
@@ -159,10 +175,18 @@ class Mover:
             self._held.update((id(each), each) for each in received)
         finally:
             self._shop.throttle.give_back(most - taken)
-        if self._shop.held:
-            await self._abandon(received)
-            return []
+        self._plenty = taken == most
         return received
+
+    async def _permitted(self) -> int:
+        """Wait until the rate allows to take something; answer how much. What is in hand does not wait for long."""
+        # Of the rate, a queue that waits for messages holds no more than one.
+        wanted = self._most if self._plenty or self._shop.throttle.rate is None else 1
+        permitted = await self._shop.throttle.take(wanted, patience=_LONGEST_WITH_LOCKS)
+        if not permitted:
+            await self.detach()
+            permitted = await self._shop.throttle.take(wanted)
+        return permitted
 
     async def _in_order(self, received: list[ServiceBusReceivedMessage]) -> list[ServiceBusReceivedMessage]:
         """In session order: keep only what stands at the head of the queue, release the rest.
@@ -202,6 +226,7 @@ class Mover:
         now = self._shop.clock.now()
         for each in received:
             if each.sequence_number in self.put_aside:
+                self._lay_aside(each)
                 continue
             try:
                 parcel = open_parcel(each, policy=self._shop.time_to_live, now=now)
@@ -232,7 +257,6 @@ class Mover:
                 self._most = max(1, self._most // 2)
                 await self._abandon([parcel.received for parcel in waiting.values()])
             except ServiceError as error:
-                # What cannot be encoded was found while packing: any other refusal of a batch may pass.
                 rest = self._shop.rests.failed(entity, str(error), now=self._shop.clock.now())
                 _log.warning("entity=%s rests=%.0fs queue=%s: %s", entity, rest, self.queue, error)
                 await self._park(entity, waiting)
@@ -243,31 +267,43 @@ class Mover:
         destination = self._shop.transport.destination(entity)
         until = min(parcel.good_until for parcel in waiting.values())
         limit = await destination.open(timeout=self._seconds(until))
-        for batch in await self._pack(limit, destination, waiting):
-            try:
-                await self._send_batch(destination, batch, self._seconds(until))
-            except RefusedError:
-                if not is_mixed(batch.messages):
-                    raise
-                _log.info("entity=%s takes one session a batch: so it is sent from now on", entity)
-                destination.takes_mixture = False
-                # What is left is packed anew, and no batch is mixed any more.
-                await self._send(entity, waiting)
-                return
-            done = [waiting.pop(id(message)) for message in batch.messages]
-            self._confirmed += done
-            at = self._shop.clock.now()
-            self._shop.tell(MessagesSyphoned(entity, self.queue, tuple(batch.refs), at))
-            self.tally.moved[entity] += len(done)
-            self._largest = max(self._largest, *(ref.size_bytes for ref in batch.refs))
-
-    async def _send_batch(self, destination: Destination, batch: WireBatch, seconds: float) -> None:
         try:
-            await destination.send(batch, timeout=seconds)
-        except ServiceError as error:
-            if error.may_be_stored:
+            for batch in await self._pack(limit, destination, waiting):
+                await self._send_batch(destination, batch, waiting, until)
+        except _MixtureRefusedError:
+            _log.info("entity=%s takes one session a batch: so it is sent from now on", entity)
+            destination.takes_mixture = False
+            # What is left is packed anew, and no batch is mixed any more.
+            await self._send(entity, waiting)
+
+    async def _send_batch(
+        self, destination: Destination, batch: WireBatch, waiting: dict[int, Parcel], until: float
+    ) -> None:
+        """Send a batch; one of which the service refuses a message is halved, down to that message."""
+        try:
+            await destination.send(batch, timeout=self._seconds(until))
+        except _OF_THE_MESSAGE as error:
+            if isinstance(error, RefusedError) and is_mixed(batch.messages):
+                raise _MixtureRefusedError from error
+            if len(batch) == 1:
+                refused = waiting.pop(id(batch.messages[0]))
+                await self._bury(refused.received, UndeliverableError(_reason(error), str(error)))
+                return
+            for half in batch.halves():
+                await self._send_batch(destination, half, waiting, until)
+        except (ServiceError, asyncio.CancelledError) as error:
+            if not isinstance(error, ServiceError) or error.may_be_stored:
                 self.tally.duplicates_possible += len(batch)
             raise
+        else:
+            self._sent(batch, [waiting.pop(id(message)) for message in batch.messages])
+
+    def _sent(self, batch: WireBatch, done: list[Parcel]) -> None:
+        entity = done[0].entity
+        self._confirmed += done
+        self._shop.tell(MessagesSyphoned(entity, self.queue, tuple(batch.refs), self._shop.clock.now()))
+        self.tally.moved[entity] += len(done)
+        self._largest = max(self._largest, *(ref.size_bytes for ref in batch.refs))
 
     def _seconds(self, until: float) -> float:
         left = until - self._shop.clock.now()

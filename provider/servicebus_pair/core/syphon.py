@@ -39,6 +39,8 @@ _LONGEST_LOCK_REST: Final = 5.0
 # So many links are busy at a time, over all queues; more gain nothing in one process.
 _LINKS: Final = 8
 _SHORTEST_REST: Final = 0.05
+# What a stop lets run on: receives that end by themselves, sends whose answer is near.
+_GRACE_SECONDS: Final = 1.0
 
 
 class Syphon:
@@ -96,7 +98,11 @@ class Syphon:
         self._going.set()
 
     def stop(self) -> None:
-        """End :meth:`drain` or :meth:`run`; what the primary has confirmed is settled, the rest released."""
+        """End :meth:`drain` or :meth:`run`; what the primary has confirmed is settled, the rest released.
+
+        Within about five seconds, whatever the two namespaces do.
+        """
+        self._shop.held = True
         self._stopped.set()
         self._going.set()
 
@@ -171,6 +177,7 @@ class Syphon:
     def _begin(self, progress: Callable[[DrainReport], None] | None) -> None:
         self._tell = progress
         self._stopped.clear()
+        self._shop.held = not self._going.is_set()
         self._began = self._shop.clock.now()
         self._tallies = {queue: Tally() for queue in self._queues}
 
@@ -189,10 +196,10 @@ class Syphon:
                     task.result()
         finally:
             stopped.cancel()
-            self._stopped.set()
-            # What is in hand can be released only over the link by which it came, and a cancelled receive costs the
-            # link: with something in hand a receive is short.
-            await asyncio.wait(work, timeout=3 * _SHORT_WAIT_SECONDS)
+            self.stop()
+            # A cancelled receive costs the link, by which alone what came over it can be released at once. Held, it
+            # ends by itself.
+            await asyncio.wait(work, timeout=_GRACE_SECONDS)
             for task in work:
                 task.cancel()
             await asyncio.wait(work)
