@@ -66,9 +66,8 @@ async def test_section_6_a_stop_in_a_long_poll_is_quick_and_what_arrives_from_th
 
 
 @pytest.mark.parametrize("end", [stop, cancel])
-@pytest.mark.parametrize("moment", range(4))
-async def test_section_6_what_a_stopped_syphon_holds_or_is_being_handed_is_free_at_once_and_nothing_is_doubled(
-    end: Callable[[Syphon, asyncio.Task[Any]], Awaitable[None]], moment: int
+async def test_section_6_what_is_on_its_way_to_a_stopped_syphon_is_free_at_once_and_nothing_is_doubled(
+    end: Callable[[Syphon, asyncio.Task[Any]], Awaitable[None]],
 ) -> None:
     async with hosted("flights") as both:
         syphon = both.pair.syphon()
@@ -76,23 +75,22 @@ async def test_section_6_what_a_stopped_syphon_holds_or_is_being_handed_is_free_
         running = asyncio.create_task(syphon.run(progress=watch))
         await both.put_into_backlog("flights", messages(0))
         await watch.until(lambda report: report.moved_total)
-        filling = asyncio.create_task(fill(both))
-        await asyncio.sleep(moment * 0.07)
+        syphon.pause()
+        await asyncio.sleep(1)
+        await both.put_into_backlog("flights", messages(*range(1, 30), body="x" * 8_000))
+        both.secondary.set_fault(Fault(kind=FaultKind.BANDWIDTH, bytes_per_second=200_000))
+        syphon.resume()
+        await asyncio.sleep(0.5)  # about half of it has come
         async with asyncio.timeout(BOUND):
             await end(syphon, running)
-        await filling
+        both.secondary.clear_faults()
         report = syphon.report()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(10):  # of locks of a minute
             rest = await both.pair.syphon().drain()
-        assert report.moved_total + rest.moved_total >= 601
         held = await both.ids("flights")
-        assert set(held) == {f"m{n}" for n in range(601)}
-        assert len(held) - 601 <= report.duplicates_possible
-
-
-async def fill(both: Hosted) -> None:
-    for start in range(1, 601, 50):
-        await both.put_into_backlog("flights", messages(*range(start, start + 50)))
+        assert set(held) == {f"m{n}" for n in range(30)}
+        assert len(held) - 30 <= report.duplicates_possible
+        assert report.moved_total + rest.moved_total == len(held)
 
 
 async def test_section_6_what_nobody_looked_at_is_given_back_without_a_delivery_counted() -> None:
@@ -129,11 +127,11 @@ async def test_section_6_a_stop_while_the_primary_is_silent_is_bounded_and_count
     async with hosted("flights", lock="PT5S") as both:
         await both.put_into_backlog("flights", messages(*range(10)))
         silent = Fault(kind=FaultKind.NO_DISPOSITION, entity="flights", on=(Operation.SEND,))
-        struck = both.primary.set_fault(silent)
+        both.primary.set_fault(silent)
         syphon = both.pair.syphon()
         running = asyncio.create_task(syphon.run())
         async with asyncio.timeout(10):
-            while not [each.strikes for each in both.primary.faults if each.id == struck.id][0]:
+            while not any(each.strikes for each in both.primary.faults):  # noqa: ASYNC110 - a fault tells nobody
                 await asyncio.sleep(0.01)
         async with asyncio.timeout(BOUND):
             await stop(syphon, running)
@@ -186,10 +184,10 @@ async def test_section_6_what_comes_while_a_hand_is_settled_does_not_wait_for_th
         syphon = both.pair.syphon()
         watch = Watch()
         running = asyncio.create_task(syphon.run(progress=watch))
-        slow = both.secondary.set_fault(Fault(kind=FaultKind.LATE_DISPOSITION, delay=0.3, on=(Operation.SETTLE,)))
+        slow = both.secondary.set_fault(Fault(kind=FaultKind.LATE_DISPOSITION, delay=1, on=(Operation.SETTLE,)))
         for n in range(5):
             await both.put_into_backlog("flights", messages(n))
-            await asyncio.sleep(0.35)
+            await asyncio.sleep(0.4)
         async with asyncio.timeout(10):  # of a long poll of 15 minutes, and of locks of one
             await watch.until(lambda report: report.moved_total == 5)
         await stop(syphon, running)
@@ -197,18 +195,26 @@ async def test_section_6_what_comes_while_a_hand_is_settled_does_not_wait_for_th
         assert (syphon.report().moved_total, syphon.report().duplicates_possible) == (5, 0)
 
 
-async def test_section_6_a_slow_rate_locks_nothing_while_it_waits() -> None:
-    async with hosted("flights", lock="PT5S") as both:
+async def test_section_6_what_a_destination_did_not_take_has_its_permission_and_waits_for_no_other() -> None:
+    async with hosted("flights") as both:
+        both.primary.set_fault(Fault(kind=FaultKind.SERVER_BUSY, entity="flights", on=(Operation.SEND,), count=1))
+        await both.put_into_backlog("flights", messages(1, 2))
         syphon = both.pair.syphon(rate=0.05)
         syphon._shop.throttle._allowance = 1.0
         watch = Watch()
         running = asyncio.create_task(syphon.run(progress=watch))
-        await both.put_into_backlog("flights", messages(*range(10)))
-        await watch.until(lambda report: report.moved_total == 1)
-        await asyncio.sleep(7)
-        assert sum((await deliveries(both)).values()) == 0
-        syphon.rate = None
-        async with asyncio.timeout(10):
-            await watch.until(lambda report: report.moved_total == 10)
+        async with asyncio.timeout(10):  # the next permission is 20 s away
+            await watch.until(lambda report: report.moved_total == 1)
         await stop(syphon, running)
-        assert syphon.report().duplicates_possible == 0
+        assert len(await both.ids("flights")) == 1
+
+
+async def test_section_6_a_queue_that_waits_does_not_save_up_a_burst_beyond_the_rate() -> None:
+    async with hosted("flights") as both:
+        syphon = both.pair.syphon(rate=5)
+        running = asyncio.create_task(syphon.run())
+        await asyncio.sleep(4)
+        await both.put_into_backlog("flights", messages(*range(40)))
+        await asyncio.sleep(1)
+        assert syphon.report().moved_total <= 1 + 5 + 5
+        await stop(syphon, running)

@@ -43,8 +43,9 @@ _GROWTH: Final = 4
 # Below this a send is not begun: what is left of the lock would not do for the settlement.
 _SHORTEST_SEND: Final = 0.5
 _PARKED_HANDS: Final = 4
-# Nothing is taken for so long: what is locked, in hand or on its way to this link, is given back.
+# When the rate allows nothing for so long, what is locked, in hand or on its way to this link, is given back.
 _LONGEST_WITH_LOCKS: Final = 10.0
+_PARKED_SECONDS: Final = 1.0
 # Giving back takes no longer; what it did not reach has its lock end by itself.
 _RELEASE_SECONDS: Final = 3.0
 # What the service says of the message and not of the entity.
@@ -94,6 +95,7 @@ class Mover:
 
     :param queue: path of the backlog queue.
     :param tally: shared by all links to the queue.
+    :ivar highest: the highest sequence number received.
     """
 
     def __init__(self, shop: Workshop, queue: str, *, tally: Tally | None = None) -> None:
@@ -108,6 +110,7 @@ class Mover:
         self._largest = 1
         self._confirmed: list[Parcel] = []
         self._plenty = False
+        self.highest = 0
 
     def twin(self) -> Mover:
         """Answer a mover over one more link, which knows what this one has learned of the queue."""
@@ -167,8 +170,9 @@ class Mover:
         self._source.leave()
 
     async def _receive(self, wait: float) -> list[ServiceBusReceivedMessage]:
-        most = await self._permitted()
-        taken = 0
+        most, taken = await self._permitted(), 0
+        if not most:
+            return []
         try:
             received = await self._source.receive(most=most, wait=wait, timeout=CALL_SECONDS)
             taken = len(received)
@@ -176,12 +180,15 @@ class Mover:
         finally:
             self._shop.throttle.give_back(most - taken)
         self._plenty = taken == most
+        self.highest = max([self.highest, *(each.sequence_number or 0 for each in received)])
         return received
 
     async def _permitted(self) -> int:
-        """Wait until the rate allows to take something; answer how much. What is in hand does not wait for long."""
+        """Wait until the rate allows to take something; answer how much, 0 when what is parked is to be seen to."""
         # Of the rate, a queue that waits for messages holds no more than one.
         wanted = self._most if self._plenty or self._shop.throttle.rate is None else 1
+        if self.parked:
+            return await self._shop.throttle.take(wanted, patience=_PARKED_SECONDS)
         permitted = await self._shop.throttle.take(wanted, patience=_LONGEST_WITH_LOCKS)
         if not permitted:
             await self.detach()

@@ -172,8 +172,8 @@ async def settle_run(
     :raises PartlySettledError: some were confirmed before the failure, which is its cause.
     :raises Exception: none was confirmed.
     """
-    handler = receiver._handler
-    link: Any = handler._link
+    handler: Any = receiver._handler
+    link = handler._link
     if any(message._delivery_tag not in link._received_delivery_tags for message in run):
         raise OSError("the link by which the messages came is gone")
     outcome: dict[str, Any] = {} if complete else {"delivery_failed": True, "undeliverable_here": False}
@@ -212,7 +212,8 @@ def _is_confirmed(record: Any, wanted: str) -> bool:
 
 async def release_runs(receiver: ServiceBusReceiver, messages: Iterable[ServiceBusReceivedMessage]) -> None:
     """Give messages back as if they had never been delivered; as on closing, no answer is waited for."""
+    handler: Any = receiver._handler
     for run in runs(messages):
-        await receiver._handler.settle_messages_async(
+        await handler.settle_messages_async(
             (run[0]._delivery_id, run[-1]._delivery_id), run[-1]._delivery_tag, _RELEASE, batchable=True
         )
