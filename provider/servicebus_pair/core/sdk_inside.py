@@ -92,8 +92,8 @@ async def make_patient(receiver: ServiceBusReceiver, over: Callable[[], bool]) -
     await receiver.__aenter__()
     if absent(receiver, ("_handler",), costs=_IMPATIENT) or absent(receiver._handler, _OF_HANDLER, costs=_IMPATIENT):
         return
-    handler = receiver._handler
-    link: Any = handler._link
+    handler: Any = receiver._handler
+    link = handler._link
     if link is None or "_incoming_transfer" in vars(link) or absent(link, _OF_LINK, costs=_IMPATIENT):
         return
     stand_ins = _stand_in_class()
