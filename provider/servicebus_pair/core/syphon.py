@@ -11,8 +11,9 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, Final
 
+from servicebus_pair.core.dispatch import Tally
 from servicebus_pair.core.errors import ServiceError
-from servicebus_pair.core.mover import Mover, Tally
+from servicebus_pair.core.mover import Mover
 from servicebus_pair.core.progress import Progress
 from servicebus_pair.core.rests import FAILURES_BEFORE_GIVING_UP, rest_seconds
 from servicebus_pair.core.results import DrainReport
