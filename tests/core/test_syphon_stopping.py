@@ -18,7 +18,7 @@ from tests.core.hosted import BACKLOG, Hosted, hosted, messages
 from tests.core.peeking import peek_all
 from tests.core.watch import Watch
 
-BOUND = 6.0
+BOUND = 7.0
 
 
 @pytest.fixture(autouse=True)

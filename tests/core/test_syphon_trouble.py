@@ -8,16 +8,20 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
+from weakref import WeakSet
 
+import proton
 import pytest
-from azure.servicebus import ServiceBusMessage
+from azure.servicebus import ServiceBusMessage, ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusClient
 
 from servicebus_emulator import Fault, FaultKind, Operation
 from servicebus_emulator.engine.descriptions import QueueDescription
 from servicebus_pair.core import DrainReport, PairOptions
+from servicebus_pair.core.clients import ReceiveLink
 from tests.core.hosted import BACKLOG, Hosted, hosted, messages
 from tests.core.peeking import peek_all
+from tests.core.test_syphon import put_raw
 from tests.core.watch import Watch
 
 QUEUES = 10
@@ -215,3 +219,66 @@ async def test_section_6_a_filter_on_a_large_backlog_of_others_finds_its_own_and
         spent = both.pair.meter.read()
         assert spent.management_calls - before.management_calls <= 200
         assert len(await both.ids_in_backlog()) == 3000
+
+
+async def test_section_6_what_no_sender_of_ours_wrote_is_dead_lettered_by_its_reason_and_its_neighbours_arrive() -> (
+    None
+):
+    strange = {
+        "none": {},
+        "number": {"x-ms-path": 7},
+        "life": {"x-ms-path": "flights", "x-ms-timetolive": "soon"},
+        "time": {"x-ms-path": "flights", "x-ms-scheduledenqueuetimeutc": "later"},
+    }
+    async with hosted("flights", unchecked=True) as both:
+        for n, (name, properties) in enumerate(strange.items()):
+            await both.put_into_backlog("flights", messages(n))
+            bad = proton.Message(id=name, body="x", properties=properties)
+            await asyncio.to_thread(put_raw, both.secondary, BACKLOG, bad)
+        await both.put_into_backlog("flights", messages(len(strange)))
+        report = await both.pair.syphon().drain()
+        assert (report.moved, report.empty) == ({"flights": 5}, True)
+        assert sum(report.dead_lettered.values()) == len(strange)
+        assert await both.ids("flights") == [f"m{n}" for n in range(5)]
+        assert Counter((await reasons(both)).values()) == Counter(report.dead_lettered)
+        assert set(await reasons(both)) == set(strange)
+
+
+async def test_section_6_a_dry_run_of_a_large_backlog_has_two_pages_in_memory_at_most(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    peek, alive, most_alive = ReceiveLink.peek, WeakSet[ServiceBusReceivedMessage](), 0
+
+    async def noted(self: ReceiveLink, *, most: int, timeout: float, first: int = 1) -> list[ServiceBusReceivedMessage]:
+        nonlocal most_alive
+        page = await peek(self, most=most, timeout=timeout, first=first)
+        alive.update(page)
+        most_alive = max(most_alive, len(alive))
+        return page
+
+    async with hosted("flights") as both:
+        for start in range(0, 2000, 500):
+            await both.put_into_backlog("flights", messages(*range(start, start + 500)))
+        monkeypatch.setattr(ReceiveLink, "peek", noted)
+        survey = await both.pair.syphon().survey()
+        assert survey.destinations["flights"].messages == 2000
+        assert most_alive <= 2 * both.pair.options.syphon_batch_size
+
+
+async def test_section_6_a_stop_while_completions_are_unanswered_is_bounded_and_counts_them() -> None:
+    async with hosted("flights", lock="PT5S") as both:
+        await both.put_into_backlog("flights", messages(*range(10)))
+        both.secondary.set_fault(Fault(kind=FaultKind.NO_DISPOSITION, on=(Operation.SETTLE,)))
+        syphon = both.pair.syphon()
+        running = asyncio.create_task(syphon.run())
+        async with asyncio.timeout(10):
+            while not any(each.strikes for each in both.secondary.faults):  # noqa: ASYNC110 - a fault tells nobody
+                await asyncio.sleep(0.01)
+        syphon.stop()
+        async with asyncio.timeout(6):
+            report = await running
+        assert (report.moved, report.duplicates_possible) == ({"flights": 10}, 10)
+        both.secondary.clear_faults()
+        async with asyncio.timeout(20):
+            again = await both.pair.syphon().drain()
+        assert again.moved == {"flights": 10}

@@ -28,6 +28,7 @@ from servicebus_pair.core.sdk_inside import (
     release_runs,
     runs,
     settle_run,
+    stop_delivery,
 )
 from servicebus_pair.core.send_link import SendLink
 
@@ -96,6 +97,11 @@ class ReceiveLink(Link):
             lambda receiver: receiver.peek_messages(max_message_count=most, sequence_number=first, timeout=timeout),
             timeout=timeout,
         )
+
+    async def quiet(self, *, timeout: float) -> None:
+        """Have nothing more delivered until the next receive; what is on its way is given back, uncounted."""
+        if self._handler is not None:
+            await self._call("take credit back from", stop_delivery, timeout=timeout)
 
     def leave(self) -> None:
         """Detach in the background, which takes the SDK a second; the next call attaches anew."""

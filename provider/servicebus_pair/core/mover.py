@@ -108,10 +108,14 @@ class Mover:
         """Give back everything in hand, for at most 2 s."""
         self.parked.clear()
         held = list(self._held.values())
+        if not held:
+            return
         try:
             async with asyncio.timeout(_RELEASE_SECONDS):
+                # Else they come again at once, over this very link.
+                await self._source.quiet(timeout=_RELEASE_SECONDS)
                 await self._abandon(held)
-        except TimeoutError:
+        except (TimeoutError, ServiceError):
             _log.warning("backlog queue=%s not released=%d in time: their locks end", self.queue, len(held))
 
     async def detach(self) -> None:

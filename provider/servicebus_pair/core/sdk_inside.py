@@ -42,6 +42,7 @@ __all__ = [
     "release_runs",
     "runs",
     "settle_run",
+    "stop_delivery",
     "unreadable_because",
 ]
 
@@ -61,6 +62,7 @@ _OF_MESSAGE: Final = ("_delivery_id", "_delivery_tag")
 _IMPATIENT: Final = (
     "what comes between two receives is received twice, and a message that the SDK cannot decode stops its queue"
 )
+_HANDED_OUT_AGAIN: Final = "what a syphon gives back as it stops may be locked once more, for the time of a lock"
 _ONE_BY_ONE: Final = "messages are settled one by one, which drains more slowly"
 
 
@@ -210,8 +212,20 @@ def _is_confirmed(record: Any, wanted: str) -> bool:
     return record is not None and record["settled"] and wanted in (record["outcome"] or {})
 
 
+async def stop_delivery(receiver: ServiceBusReceiver) -> None:
+    """Take the link's credit back and give back what was on its way, as the SDK does when it closes.
+
+    Without it, what is given back comes at once again over the same link. The next receive gives credit anew.
+    """
+    if not absent(receiver, ("_amqp_transport", "_handler"), costs=_HANDED_OUT_AGAIN) and not absent(
+        receiver._amqp_transport, ("drain_and_release_messages_async",), costs=_HANDED_OUT_AGAIN
+    ):
+        await receiver._amqp_transport.drain_and_release_messages_async(receiver._handler)
+
+
 async def release_runs(receiver: ServiceBusReceiver, messages: Iterable[ServiceBusReceivedMessage]) -> None:
     """Give messages back as if they had never been delivered; as on closing, no answer is waited for."""
+    await stop_delivery(receiver)
     handler: Any = receiver._handler
     for run in runs(messages):
         await handler.settle_messages_async(

@@ -41,7 +41,7 @@ _LONGEST_LOCK_REST: Final = 5.0
 _LINKS: Final = 8
 _SHORTEST_REST: Final = 0.05
 # What a stop lets run on: receives that end by themselves, sends whose answer is near.
-_GRACE_SECONDS: Final = 1.0
+_GRACE_SECONDS: Final = 1.5
 
 
 class Syphon:
@@ -101,7 +101,7 @@ class Syphon:
     def stop(self) -> None:
         """End :meth:`drain` or :meth:`run`; what the primary has confirmed is settled, the rest released.
 
-        Within about five seconds, whatever the two namespaces do.
+        Within about six seconds, whatever the two namespaces do.
         """
         self._shop.held = True
         self._stopped.set()

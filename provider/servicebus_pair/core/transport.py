@@ -45,6 +45,9 @@ class Source(Protocol):
     ) -> ServiceError | None:
         """Move one message to the dead-letter queue; answer the failure or ``None``."""
 
+    async def quiet(self, *, timeout: float) -> None:
+        """Have nothing more delivered until the next receive; what is on its way is given back, uncounted."""
+
     def leave(self) -> None:
         """Detach, without waiting for it; what was not settled is released. The next call attaches anew."""
 
