@@ -217,10 +217,11 @@ async def stop_delivery(receiver: ServiceBusReceiver) -> None:
 
     Without it, what is given back comes at once again over the same link. The next receive gives credit anew.
     """
-    if not absent(receiver, ("_amqp_transport", "_handler"), costs=_HANDED_OUT_AGAIN) and not absent(
-        receiver._amqp_transport, ("drain_and_release_messages_async",), costs=_HANDED_OUT_AGAIN
-    ):
-        await receiver._amqp_transport.drain_and_release_messages_async(receiver._handler)
+    if absent(receiver, ("_amqp_transport", "_handler"), costs=_HANDED_OUT_AGAIN):
+        return
+    transport: Any = receiver._amqp_transport
+    if not absent(transport, ("drain_and_release_messages_async",), costs=_HANDED_OUT_AGAIN):
+        await transport.drain_and_release_messages_async(receiver._handler)
 
 
 async def release_runs(receiver: ServiceBusReceiver, messages: Iterable[ServiceBusReceivedMessage]) -> None:

@@ -72,6 +72,7 @@ class Syphon:
         self._began = shop.clock.now()
         self._links = 0 if shop.ordered else _LINKS
         self._busy: set[str] = set()
+        self._leaving: set[asyncio.Task[Any] | None] = set()
         self._helping = 0
         self._tallies: dict[str, Tally] = {}
         self._tell: Callable[[DrainReport], None] | None = None
@@ -178,6 +179,7 @@ class Syphon:
     def _begin(self, progress: Callable[[DrainReport], None] | None) -> None:
         self._tell = progress
         self._stopped.clear()
+        self._leaving.clear()
         self._shop.held = not self._going.is_set()
         self._began = self._shop.clock.now()
         self._tallies = {queue: Tally() for queue in self._queues}
@@ -201,7 +203,7 @@ class Syphon:
             # A cancelled receive costs the link, by which alone what came over it can be released at once. Held, it
             # ends by itself.
             await asyncio.wait(work, timeout=_GRACE_SECONDS)
-            for task in work:
+            for task in set(work) - self._leaving:
                 task.cancel()
             await asyncio.wait(work)
 
@@ -221,6 +223,8 @@ class Syphon:
             if helpers:
                 await asyncio.wait(set(helpers))
         finally:
+            # What gives back what it has is bounded, and not to be cancelled in the middle of that.
+            self._leaving.add(asyncio.current_task())
             self._busy.discard(queue)
             for helper in set(helpers):
                 helper.cancel()
@@ -317,7 +321,7 @@ class Syphon:
         if round_.failed:
             rest = rest_seconds(round_.failed, first=self._first_rest)
             _log.warning("syphon queue=%s rests=%.0fs: %s", mover.queue, rest, mover.tally.failures)
-            await self._shop.clock.sleep(rest)
+            await self._sleep(mover, rest)
             return
         if not round_.idle or round_.waited:
             return
@@ -339,10 +343,15 @@ class Syphon:
     async def _sleep(self, mover: Mover, seconds: float) -> None:
         if seconds > _LONG_REST_SECONDS:
             await mover.detach()
-        await self._shop.clock.sleep(seconds)
+        waits = [asyncio.ensure_future(each) for each in (self._shop.clock.sleep(seconds), self._stopped.wait())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waits:
+                each.cancel()
 
     def _until_next_try(self) -> float:
-        due = self._shop.rests.next_try()
+        due = None if self._stopped.is_set() else self._shop.rests.next_try()
         return 0.0 if due is None else due - self._shop.clock.now()
 
     async def _is_more_there(self, mover: Mover, round_: _Round) -> bool:
