@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import warnings
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -16,18 +14,9 @@ from servicebus_pair.core.syphon import Syphon
 from servicebus_pair.core.transport import PairTransport
 from tests.core.hosted import BACKLOG, Hosted, hosted, messages
 from tests.core.peeking import peek_all
-from tests.core.watch import Watch
+from tests.core.syphoning import Watch
 
 BOUND = 7.0
-
-
-@pytest.fixture(autouse=True)
-def collect_what_the_client_leaks() -> Iterator[None]:
-    """The client leaves the socket of a connection that broke to the garbage collector, which warns of it."""
-    yield
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
 
 
 async def stop(syphon: Syphon, running: asyncio.Task[Any]) -> None:

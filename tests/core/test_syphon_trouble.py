@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import warnings
 from collections import Counter
-from collections.abc import Iterator
 from datetime import timedelta
 from weakref import WeakSet
 
@@ -21,20 +18,10 @@ from servicebus_pair.core import DrainReport, PairOptions
 from servicebus_pair.core.clients import ReceiveLink
 from tests.core.hosted import BACKLOG, Hosted, hosted, messages
 from tests.core.peeking import peek_all
-from tests.core.test_syphon import put_raw
-from tests.core.watch import Watch
+from tests.core.syphoning import Watch, put_raw
 
 QUEUES = 10
 POLL = 1.0
-
-
-@pytest.fixture(autouse=True)
-def collect_what_the_client_leaks() -> Iterator[None]:
-    """The client leaves the socket of a connection that broke to the garbage collector, which warns of it."""
-    yield
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        gc.collect()
 
 
 async def reasons(both: Hosted) -> dict[str, str | None]:
