@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from asyncio.subprocess import Process
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -38,9 +39,7 @@ async def create_queues_with_short_locks(namespaces: TwoNamespaces) -> None:
             await administration.create_queue(path, replace(BACKLOG_QUEUE, lock_duration="PT5S"))
 
 
-async def test_a_syphon_killed_in_the_middle_loses_nothing_and_its_duplicates_are_named(
-    namespaces: TwoNamespaces, tmp_path: Path
-) -> None:
+async def fill_a_backlog(namespaces: TwoNamespaces) -> None:
     await create_queues_with_short_locks(namespaces)
     async with namespaces.pair() as pair:
         pair.fail_over("flights", reason="test")
@@ -48,12 +47,43 @@ async def test_a_syphon_killed_in_the_middle_loses_nothing_and_its_duplicates_ar
             async with pair.sender("flights") as sender:
                 await sender.send(numbered(1000, start=start))
 
+
+async def start_draining(namespaces: TwoNamespaces, ledger: Path) -> Process:
     command = (sys.executable, "-m", "tests.core.drain_program", json.dumps(settings(namespaces)))
-    program = await asyncio.create_subprocess_exec(*command, str(tmp_path / "ledger"), stdout=asyncio.subprocess.PIPE)
+    return await asyncio.create_subprocess_exec(*command, str(ledger), stdout=asyncio.subprocess.PIPE)
+
+
+async def moved_at_least(program: Process, count: int) -> int:
+    """Wait until a syphon has moved so many messages, or has ended; answer how many it had."""
     assert program.stdout is not None
     moved = 0
-    while moved < 300:
-        moved = int((await program.stdout.readline()).split()[1])
+    while moved < count and (line := await program.stdout.readline()):
+        moved = int(line.split()[1])
+    return moved
+
+
+async def test_of_two_syphons_in_two_processes_one_is_killed_and_the_other_moves_the_rest(
+    namespaces: TwoNamespaces, tmp_path: Path
+) -> None:
+    await fill_a_backlog(namespaces)
+    one, two = [await start_draining(namespaces, tmp_path / name) for name in ("one", "two")]
+    assert await moved_at_least(one, 100) < COUNT
+    one.kill()
+    await one.wait()
+    await moved_at_least(two, COUNT + 1)
+    assert await two.wait() == 0
+    held = {message.message_id for message in await peek_all(namespaces.primary.connection_string, "flights")}
+    assert held == {f"m{n}" for n in range(COUNT)}
+    async with namespaces.pair() as pair:
+        assert (await pair.syphon().survey()).messages == 0
+
+
+async def test_a_syphon_killed_in_the_middle_loses_nothing_and_its_duplicates_are_named(
+    namespaces: TwoNamespaces, tmp_path: Path
+) -> None:
+    await fill_a_backlog(namespaces)
+    program = await start_draining(namespaces, tmp_path / "ledger")
+    moved = await moved_at_least(program, 300)
     program.kill()
     await program.wait()
     assert moved < COUNT

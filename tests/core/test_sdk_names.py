@@ -37,7 +37,8 @@ def receiver_without(missing: str) -> Receiver:
 
     # Of the class, as the SDK's are: an instance that has its own was made patient already.
     link = type("Link", (), vars(only(LINK)))()
-    handler = only((), _received_messages=object(), settle_messages_async=object(), _link=link)
+    inside = ("_received_messages", "do_work_async", "settle_messages_async")
+    handler = only(inside, _link=link)
     return Receiver(_handler=handler) if missing != "_handler" else Receiver()
 
 
@@ -47,8 +48,8 @@ async def test_a_receiver_that_cannot_be_made_patient_is_used_as_it_is_and_the_l
 ) -> None:
     receiver: Any = receiver_without(missing)
     with caplog.at_level(logging.WARNING):
-        await make_patient(receiver, seen=lambda _: None)
-        await make_patient(receiver, seen=lambda _: None)
+        await make_patient(receiver, over=lambda: False, seen=lambda _: None)
+        await make_patient(receiver, over=lambda: False, seen=lambda _: None)
     (said,) = caplog.messages
     assert __version__ in said
     assert f".{missing}," in said
@@ -59,7 +60,7 @@ async def test_without_the_form_of_a_message_there_is_no_stand_in_for_one_and_th
 ) -> None:
     monkeypatch.delattr("azure.servicebus._pyamqp.message.Message")
     receiver: Any = receiver_without("nothing")
-    await make_patient(receiver, seen=lambda _: None)
+    await make_patient(receiver, over=lambda: False, seen=lambda _: None)
     (said,) = caplog.messages
     assert "_pyamqp.message.Message" in said
 

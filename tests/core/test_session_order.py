@@ -11,7 +11,7 @@ import pytest
 from azure.servicebus import ServiceBusMessage
 
 from servicebus_emulator import Fault, FaultKind, Operation
-from servicebus_pair.core import NamespacePair, PairOptions, State
+from servicebus_pair.core import NamespacePair, PairOptions, State, ordering
 from servicebus_pair.core.backlog import backlog_queues
 from servicebus_pair.core.errors import ConfigurationError, NoBacklogQueueError, SendError
 from servicebus_pair.core.ports import InMemoryHealthStore
@@ -82,6 +82,60 @@ async def test_an_entity_fails_back_only_when_its_backlog_is_empty() -> None:
         assert await both.pair.ping("flights")
         assert (await sender.send(numbered("a", 5))).primary == 1
         assert await arrived(both) == {"a": [1, 2, 3, 4, 5]}
+
+
+async def test_behind_a_silent_secondary_nothing_fails_back_and_every_call_ends_in_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ordering, "_CALL_SECONDS", 2.0)
+    async with hosted("flights", options=OPTIONS) as both, both.pair.sender("flights") as sender:
+        both.pair.fail_over("flights", reason="test")
+        await sender.send(numbered("a", 1, 2))
+        both.secondary.set_fault(Fault(kind=FaultKind.FREEZE))
+        async with asyncio.timeout(6):
+            assert not await both.pair.ping("flights")
+        assert both.pair.health("flights").failed_over
+        async with asyncio.timeout(6):
+            with pytest.raises(SendError) as caught:
+                await sender.send(numbered("a", 3), timeout=3)
+        assert [each.properties.message_id for each in caught.value.unsent if each.properties] == ["a/3"]
+        assert await arrived(both) == {}
+        both.secondary.clear_faults()
+        await sender.send(caught.value.unsent)
+        assert (await both.pair.syphon().drain()).moved_total >= 3
+        async with asyncio.timeout(10):
+            while not await both.pair.ping("flights"):
+                pass
+        assert (await sender.send(numbered("a", 4))).primary == 1
+        assert await arrived(both) == {"a": [1, 2, 3, 4]}
+
+
+async def test_a_secondary_that_falls_silent_while_sends_are_held_lets_them_go_in_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ordering, "_CALL_SECONDS", 2.0)
+    monkeypatch.setattr(ordering, "_HELD_SECONDS", 3.0)
+    async with hosted("flights", options=OPTIONS) as both, both.pair.sender("flights") as sender:
+        both.pair.fail_over("flights", reason="test")
+        await sender.send(numbered("a", 1))
+        order = both.pair._open().order
+        assert order is not None
+        held = asyncio.Event()
+
+        async def drained() -> bool:
+            async with order.fail_back("flights", drained_within=4) as empty:
+                held.set()
+                return empty
+
+        both.secondary.set_fault(Fault(kind=FaultKind.FREEZE))
+        failing_back = asyncio.create_task(drained())
+        await asyncio.sleep(0.1)
+        assert not held.is_set()
+        async with asyncio.timeout(8):
+            with pytest.raises(SendError) as caught:
+                await sender.send(numbered("a", 2), timeout=2)
+            assert not await failing_back
+        assert len(caught.value.unsent) == 1
 
 
 async def test_a_process_that_starts_behind_a_backlog_diverts_too() -> None:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Any, Final, TypeAlias, TypeVar
 from weakref import WeakSet
 
 from azure.servicebus import ServiceBusReceivedMessage, ServiceBusSubQueue, TransportType
@@ -21,29 +21,57 @@ from servicebus_pair.core.failures import classify
 from servicebus_pair.core.link import CLOSE_SECONDS, Link, close_quietly
 from servicebus_pair.core.meter import Meter, Operation
 from servicebus_pair.core.options import Endpoint
-from servicebus_pair.core.sdk_inside import can_settle_runs, make_patient, runs, settle_run
+from servicebus_pair.core.sdk_inside import (
+    PartlySettledError,
+    can_settle_runs,
+    has_kept,
+    make_patient,
+    release_runs,
+    runs,
+    settle_run,
+    stop_delivery,
+)
 from servicebus_pair.core.send_link import SendLink
 
 __all__ = ["NamespaceClient", "ReceiveLink"]
 
 _log = logging.getLogger(__name__)
 _SETTLEMENTS_IN_FLIGHT: Final = 32
+# What came while nobody received is in hand already, and its locks run.
+_WITH_KEPT_SECONDS: Final = 0.2
 
 ResultT = TypeVar("ResultT")
+_Answers: TypeAlias = dict[int, ServiceError | None]
+
+
+def _never() -> bool:
+    """Stand in for a link that nobody ends."""
+    return False
 
 
 class ReceiveLink(Link):
-    """A peek-lock receiver of one queue."""
+    """A peek-lock receiver of one queue.
+
+    :param over: asked, many times a second, while a receive waits; once it is true, no message is taken any more.
+    """
+
+    def __init__(
+        self, client: NamespaceClient, path: str, make: Callable[[], Any], *, over: Callable[[], bool]
+    ) -> None:
+        super().__init__(client, path, make)
+        self._over = over
 
     async def receive(self, *, most: int, wait: float, timeout: float) -> list[ServiceBusReceivedMessage]:
         """Receive up to ``most`` messages, waiting up to ``wait`` seconds for the first.
 
-        An empty answer is no sign of health: a frozen peer gives one too.
+        An empty answer is no sign of health: a frozen peer gives one too. What comes as the link is over
+        is given back, as if it had never been delivered.
         """
 
         async def receive(receiver: ServiceBusReceiver) -> list[ServiceBusReceivedMessage]:
-            await make_patient(receiver, seen=self._client.meter.count_increments)
-            return await receiver.receive_messages(max_message_count=most, max_wait_time=wait)
+            await make_patient(receiver, over=self._over, seen=self._client.meter.count_increments)
+            seconds = min(wait, _WITH_KEPT_SECONDS) if has_kept(receiver) else wait
+            return await receiver.receive_messages(max_message_count=most, max_wait_time=seconds)
 
         received: list[ServiceBusReceivedMessage] = []
         try:
@@ -51,7 +79,17 @@ class ReceiveLink(Link):
         finally:
             # One that failed, or was cancelled in its long poll, was asked for all the same.
             self._client.meter.count(Operation.RECEIVE if received else Operation.EMPTY_RECEIVE, len(received) or 1)
+        if received and self._over():
+            await self._give_back(received, timeout=timeout)
+            return []
         return received
+
+    async def _give_back(self, received: Sequence[ServiceBusReceivedMessage], *, timeout: float) -> None:
+        if self._handler is None or not can_settle_runs(self._handler, received):
+            await self.abandon(received, timeout=timeout)
+            return
+        self._client.meter.count(Operation.SETTLE, len(received))
+        await self._call("settle on", lambda receiver: release_runs(receiver, received), timeout=timeout)
 
     async def peek(self, *, most: int, timeout: float, first: int = 1) -> list[ServiceBusReceivedMessage]:
         """Look at up to ``most`` messages from sequence number ``first`` on, without locking them.
@@ -65,6 +103,11 @@ class ReceiveLink(Link):
             timeout=timeout,
         )
 
+    async def quiet(self, *, timeout: float) -> None:
+        """Have nothing more delivered until the next receive; what is on its way is given back, uncounted."""
+        if self._handler is not None:
+            await self._call("take credit back from", stop_delivery, timeout=timeout)
+
     def leave(self) -> None:
         """Detach in the background, which takes a few answers; the next call attaches anew."""
         self._discard()
@@ -74,7 +117,7 @@ class ReceiveLink(Link):
     ) -> list[ServiceError | None]:
         """Complete messages, neighbours together; answer for each its failure or ``None``.
 
-        A failure among neighbours is answered for all of them.
+        A failure is answered for what the service did not confirm, and no more.
         """
         return await self._settle_runs(messages, complete=True, timeout=timeout)
 
@@ -114,32 +157,41 @@ class ReceiveLink(Link):
         parts: Sequence[Sequence[ServiceBusReceivedMessage]],
         settle: Callable[[ServiceBusReceiver, Sequence[ServiceBusReceivedMessage]], Awaitable[None]],
         timeout: float,
-    ) -> dict[int, ServiceError | None]:
+    ) -> _Answers:
         """Settle each part, many at a time; answer the failure of each message by its identity."""
         slots = asyncio.Semaphore(_SETTLEMENTS_IN_FLIGHT)
         self._client.meter.count(Operation.SETTLE, sum(map(len, parts)))
 
-        async def one(receiver: ServiceBusReceiver, part: Sequence[ServiceBusReceivedMessage]) -> ServiceError | None:
+        async def one(receiver: ServiceBusReceiver, part: Sequence[ServiceBusReceivedMessage]) -> _Answers:
             async with slots:
                 try:
                     await asyncio.wait_for(settle(receiver, part), timeout)
+                except PartlySettledError as partly:
+                    return _answers(part, self._settlement_error(partly.__cause__ or partly), partly.confirmed)
                 except Exception as failure:  # noqa: BLE001 - each failure becomes an answer, none is lost
-                    return classify(
-                        failure,
-                        where=f"settle on {self.path} on {self._client.namespace}",
-                        authenticated=self._client.authenticated,
-                    )
-            return None
+                    return _answers(part, self._settlement_error(failure))
+            return _answers(part, None)
 
-        async def every(receiver: ServiceBusReceiver) -> list[ServiceError | None]:
+        async def every(receiver: ServiceBusReceiver) -> list[_Answers]:
             return list(await asyncio.gather(*(one(receiver, part) for part in parts)))
 
         rounds = 1 + len(parts) // _SETTLEMENTS_IN_FLIGHT
         try:
             answers = await self._call("settle on", every, timeout=timeout * rounds)
         except ServiceError as error:
-            answers = [error] * len(parts)
-        return {id(message): answer for part, answer in zip(parts, answers, strict=True) for message in part}
+            answers = [_answers(part, error) for part in parts]
+        return {each: answer for part in answers for each, answer in part.items()}
+
+    def _settlement_error(self, failure: BaseException) -> ServiceError:
+        where = f"settle on {self.path} on {self._client.namespace}"
+        return classify(failure, where=where, authenticated=self._client.authenticated)
+
+
+def _answers(
+    part: Sequence[ServiceBusReceivedMessage], error: ServiceError | None, confirmed: Collection[int] = ()
+) -> _Answers:
+    """What became of each message of a part, by identity."""
+    return {id(message): None if id(message) in confirmed else error for message in part}
 
 
 class NamespaceClient:
@@ -182,17 +234,21 @@ class NamespaceClient:
             self._send_links[path.casefold()] = link
         return link
 
-    def receive_link(self, path: str, *, prefetch: int = 0, dead_letter: bool = False) -> ReceiveLink:
+    def receive_link(
+        self, path: str, *, prefetch: int = 0, dead_letter: bool = False, over: Callable[[], bool] = _never
+    ) -> ReceiveLink:
         """Answer a new receiver of the queue ``path``; the caller closes it.
 
         :param prefetch: messages the link may buffer.
         :param dead_letter: receive from its dead-letter queue.
+        :param over: ends a receive that waits, once it answers True; asked many times a second.
         """
         sub_queue = ServiceBusSubQueue.DEAD_LETTER if dead_letter else None
         link = ReceiveLink(
             self,
             path,
             lambda: self._client.get_queue_receiver(path, prefetch_count=prefetch, sub_queue=sub_queue),
+            over=over,
         )
         self._receive_links.add(link)
         return link

@@ -9,70 +9,32 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from functools import partial
 from typing import Final
 
 from azure.servicebus import ServiceBusReceivedMessage
 
-from servicebus_pair.core.batching import Packer, partition_key
+from servicebus_pair.core.dispatch import CALL_SECONDS, Dispatch, LocksEndError, Tally, dead_letter_reason
 from servicebus_pair.core.errors import (
     EntityNotFoundError,
-    InvalidMessageError,
-    MessageTooLargeError,
-    RefusedError,
     ServiceError,
     UndeliverableError,
 )
-from servicebus_pair.core.events import DeadLettered, MessagesSyphoned
+from servicebus_pair.core.events import DeadLettered
 from servicebus_pair.core.parcels import Parcel, open_parcel
-from servicebus_pair.core.results import DrainReport
-from servicebus_pair.core.splitting import is_mixed, session_key
-from servicebus_pair.core.transport import Destination
-from servicebus_pair.core.wire import WireBatch
 from servicebus_pair.core.workshop import Workshop
 
-__all__ = ["Mover", "Tally"]
+__all__ = ["Mover"]
 
 _log = logging.getLogger(__name__)
-CALL_SECONDS: Final = 10.0
 _FIRST_HAND: Final = 16
 _GROWTH: Final = 4
-# Below this a send is not begun: what is left of the lock would not do for the settlement.
-_SHORTEST_SEND: Final = 0.5
 _PARKED_HANDS: Final = 4
-
-
-@dataclass(slots=True)
-class Tally:
-    """What was done with one queue so far; :meth:`report` freezes it."""
-
-    moved: Counter[str] = field(default_factory=Counter)
-    dead_lettered: Counter[str] = field(default_factory=Counter)
-    duplicates_possible: int = 0
-    left: int = 0
-    failures: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def done(self) -> int:
-        """Messages that left the queue, either way."""
-        return self.moved.total() + self.dead_lettered.total()
-
-    def report(self) -> DrainReport:
-        """Answer a frozen copy."""
-        return DrainReport(
-            moved=dict(self.moved),
-            dead_lettered=dict(self.dead_lettered),
-            left=self.left,
-            duplicates_possible=self.duplicates_possible,
-            failures=dict(self.failures),
-        )
-
-
-class _LocksEndError(Exception):
-    """What is in hand could be sent, but not settled well inside its locks."""
+# When the rate allows nothing for so long, what is locked, in hand or on its way to this link, is given back.
+_LONGEST_WITH_LOCKS: Final = 10.0
+_PARKED_SECONDS: Final = 1.0
+# Giving back takes no longer; what it did not reach has its lock end by itself.
+_RELEASE_SECONDS: Final = 2.0
 
 
 class Mover:
@@ -84,6 +46,7 @@ class Mover:
 
     :param queue: path of the backlog queue.
     :param tally: shared by all links to the queue.
+    :ivar highest: the highest sequence number received.
     """
 
     def __init__(self, shop: Workshop, queue: str, *, tally: Tally | None = None) -> None:
@@ -92,16 +55,17 @@ class Mover:
         self.parked: dict[str, list[Parcel]] = {}
         self.put_aside: set[int] = set()
         self._shop = shop
-        self._source = shop.transport.source(queue, dead_letter=shop.redrive)
+        self._source = shop.source(queue)
         self._most = min(_FIRST_HAND, shop.most)
         self._held: dict[int, ServiceBusReceivedMessage] = {}
-        self._largest = 1
-        self._confirmed: list[Parcel] = []
+        self._dispatch = Dispatch(shop, queue, tally=self.tally, bury=self._bury)
+        self._plenty = False
+        self.highest = 0
 
     def twin(self) -> Mover:
         """Answer a mover over one more link, which knows what this one has learned of the queue."""
         twin = Mover(self._shop, self.queue, tally=self.tally)
-        twin._most, twin._largest, twin.put_aside = self._most, self._largest, self.put_aside
+        twin._most, twin._dispatch.largest, twin.put_aside = self._most, self._dispatch.largest, self.put_aside
         return twin
 
     @property
@@ -141,9 +105,18 @@ class Mover:
         return await self._source.peek(most=most, timeout=CALL_SECONDS, first=first)
 
     async def release(self) -> None:
-        """Give back everything in hand."""
+        """Give back everything in hand, for at most 2 s."""
         self.parked.clear()
-        await self._abandon(list(self._held.values()))
+        held = list(self._held.values())
+        if not held:
+            return
+        try:
+            async with asyncio.timeout(_RELEASE_SECONDS):
+                # Else they come again at once, over this very link.
+                await self._source.quiet(timeout=_RELEASE_SECONDS)
+                await self._abandon(held)
+        except (TimeoutError, ServiceError):
+            _log.warning("backlog queue=%s not released=%d in time: their locks end", self.queue, len(held))
 
     async def detach(self) -> None:
         """Give back everything in hand and let go of the link; the next step attaches anew."""
@@ -151,18 +124,30 @@ class Mover:
         self._source.leave()
 
     async def _receive(self, wait: float) -> list[ServiceBusReceivedMessage]:
-        most = await self._shop.throttle.take(self._most)
-        taken = 0
+        most, taken = await self._permitted(), 0
+        if not most:
+            return []
         try:
             received = await self._source.receive(most=most, wait=wait, timeout=CALL_SECONDS)
             taken = len(received)
             self._held.update((id(each), each) for each in received)
         finally:
             self._shop.throttle.give_back(most - taken)
-        if self._shop.held:
-            await self._abandon(received)
-            return []
+        self._plenty = taken == most
+        self.highest = max([self.highest, *(each.sequence_number or 0 for each in received)])
         return received
+
+    async def _permitted(self) -> int:
+        """Wait until the rate allows to take something; answer how much, 0 when what is parked is to be seen to."""
+        # Of the rate, a queue that waits for messages holds no more than one.
+        wanted = self._most if self._plenty or self._shop.throttle.rate is None else 1
+        if self.parked:
+            return await self._shop.throttle.take(wanted, patience=_PARKED_SECONDS)
+        permitted = await self._shop.throttle.take(wanted, patience=_LONGEST_WITH_LOCKS)
+        if not permitted:
+            await self.detach()
+            permitted = await self._shop.throttle.take(wanted)
+        return permitted
 
     async def _in_order(self, received: list[ServiceBusReceivedMessage]) -> list[ServiceBusReceivedMessage]:
         """In session order: keep only what stands at the head of the queue, release the rest.
@@ -202,11 +187,12 @@ class Mover:
         now = self._shop.clock.now()
         for each in received:
             if each.sequence_number in self.put_aside:
+                self._lay_aside(each)
                 continue
             try:
                 parcel = open_parcel(each, policy=self._shop.time_to_live, now=now)
             except UndeliverableError as error:
-                await self._bury(each, error)
+                await self._dead_letter(each, error)
                 continue
             if self._shop.selection.wants(parcel.entity):
                 hand.setdefault(parcel.entity, []).append(parcel)
@@ -222,79 +208,36 @@ class Mover:
                 await self._park(entity, waiting)
                 return
             try:
-                await self._send(entity, waiting)
+                await self._dispatch.send(entity, waiting)
                 self._shop.rests.succeeded(entity)
             except EntityNotFoundError as error:
                 self._shop.rests.succeeded(entity)
                 for parcel in waiting.values():
-                    await self._bury(parcel.received, UndeliverableError(_reason(error), str(error)))
-            except _LocksEndError:
+                    await self._bury(parcel, UndeliverableError(dead_letter_reason(error), str(error)))
+            except LocksEndError:
                 self._most = max(1, self._most // 2)
                 await self._abandon([parcel.received for parcel in waiting.values()])
             except ServiceError as error:
-                # What cannot be encoded was found while packing: any other refusal of a batch may pass.
                 rest = self._shop.rests.failed(entity, str(error), now=self._shop.clock.now())
                 _log.warning("entity=%s rests=%.0fs queue=%s: %s", entity, rest, self.queue, error)
                 await self._park(entity, waiting)
             finally:
                 self._shop.rests.untried(entity)
 
-    async def _send(self, entity: str, waiting: dict[int, Parcel]) -> None:
-        destination = self._shop.transport.destination(entity)
-        until = min(parcel.good_until for parcel in waiting.values())
-        limit = await destination.open(timeout=self._seconds(until))
-        for batch in await self._pack(limit, destination, waiting):
-            try:
-                await self._send_batch(destination, batch, self._seconds(until))
-            except RefusedError:
-                if not is_mixed(batch.messages):
-                    raise
-                _log.info("entity=%s takes one session a batch: so it is sent from now on", entity)
-                destination.takes_mixture = False
-                # What is left is packed anew, and no batch is mixed any more.
-                await self._send(entity, waiting)
-                return
-            done = [waiting.pop(id(message)) for message in batch.messages]
-            self._confirmed += done
-            at = self._shop.clock.now()
-            self._shop.tell(MessagesSyphoned(entity, self.queue, tuple(batch.refs), at))
-            self.tally.moved[entity] += len(done)
-            self._largest = max(self._largest, *(ref.size_bytes for ref in batch.refs))
-
-    async def _send_batch(self, destination: Destination, batch: WireBatch, seconds: float) -> None:
-        try:
-            await destination.send(batch, timeout=seconds)
-        except ServiceError as error:
-            if error.may_be_stored:
-                self.tally.duplicates_possible += len(batch)
-            raise
-
-    def _seconds(self, until: float) -> float:
-        left = until - self._shop.clock.now()
-        if left < _SHORTEST_SEND:
-            raise _LocksEndError
-        return min(CALL_SECONDS, left)
-
-    async def _pack(self, limit: int, destination: Destination, waiting: dict[int, Parcel]) -> list[WireBatch]:
-        key = partition_key if destination.takes_mixture else session_key
-        packer: Packer[WireBatch] = Packer(partial(WireBatch, limit, largest=destination.message_limit), key=key)
-        full: list[WireBatch | None] = []
-        for place, parcel in list(waiting.items()):
-            try:
-                full.append(packer.add(parcel.message))
-            except (MessageTooLargeError, InvalidMessageError) as error:
-                del waiting[place]
-                await self._bury(parcel.received, UndeliverableError(_reason(error), str(error)))
-        return [*(batch for batch in full if batch is not None), *packer.rest()]
-
     async def _complete(self) -> None:
         """The primary has these: take them out of the backlog."""
-        done, self._confirmed = self._confirmed, []
+        done, self._dispatch.confirmed = self._dispatch.confirmed, []
         if not done:
             return
         for parcel in done:
             self._held.pop(id(parcel.received), None)
-        answers = await self._source.complete([parcel.received for parcel in done], timeout=CALL_SECONDS)
+        # A stop does not wait for long; what is not confirmed by then may come again.
+        seconds = _RELEASE_SECONDS if self._shop.held else CALL_SECONDS
+        try:
+            answers = await self._source.complete([parcel.received for parcel in done], timeout=seconds)
+        except asyncio.CancelledError:
+            self.tally.duplicates_possible += len(done)
+            raise
         lost = [answer for answer in answers if answer is not None]
         self.tally.duplicates_possible += len(lost)
         if lost:
@@ -332,7 +275,10 @@ class Mover:
         if failed:
             _log.warning("backlog queue=%s not released=%d: their locks end by themselves", self.queue, failed)
 
-    async def _bury(self, received: ServiceBusReceivedMessage, error: UndeliverableError) -> None:
+    async def _bury(self, parcel: Parcel, error: UndeliverableError) -> None:
+        await self._dead_letter(parcel.received, error)
+
+    async def _dead_letter(self, received: ServiceBusReceivedMessage, error: UndeliverableError) -> None:
         if self._shop.redrive:
             self._lay_aside(received)
             return
@@ -349,13 +295,8 @@ class Mover:
 
     def _fit(self, taken: int, seconds: float) -> None:
         """Choose the size of the next hand: by bytes, and so that a hand takes less than half a lock."""
-        most = min(self._shop.most, self._shop.bytes_in_hand // self._largest)
+        most = min(self._shop.most, self._shop.bytes_in_hand // self._dispatch.largest)
         if seconds > self._shop.slow_hand_seconds:
             most = min(most, self._most // 2)
         self._most = max(1, min(most, self._most * _GROWTH if taken >= self._most else self._most))
-        self._largest = max(1, self._largest * 3 // 4)
-
-
-def _reason(error: ServiceError) -> str:
-    """The dead-letter reason: the error's name, such as ``EntityNotFound``."""
-    return type(error).__name__.removesuffix("Error")
+        self._dispatch.largest = max(1, self._dispatch.largest * 3 // 4)

@@ -2,18 +2,23 @@
 
 ``encoding``, ``wire`` and ``handing_over`` are the other modules that know its inside, for sending.
 
-Three things cannot be done from outside, and all decide how, or whether, a backlog can be drained:
+Four things cannot be done from outside, and all decide how, or whether, a backlog can be drained:
 
 - *A message that the SDK cannot decode* (a decimal out of range, a char: both are valid AMQP) ends
   its receiver before the message is handed out, and comes again, for ever. :func:`make_patient`
   has a stand-in handed out that can be dead-lettered.
 - *A message that comes while no call of receive is running*, because the last one ended before all it
   had asked for was there, is released by the SDK, and so received, and billed, again. The same function
-  has it kept for the next call. These are never more than one call asked for.
+  has it kept for the next call. These are never more than one call asked for. A call that begins with some of
+  them waits for more to the end of its time, while their locks run: :func:`has_kept` tells, to give it little.
+- *A receive that waits can only be cancelled*, in the middle of a frame if it comes to that, which costs the
+  link and leaves locked what was on its way. The same function has it ask, many times a second, whether it is
+  over.
 - *Settling a batch*: the public calls settle one message each and wait for each answer.
   :func:`settle_run` settles neighbours with one disposition, as AMQP 1.0 (section 2.7.6) provides and
   Microsoft's own AMQP library does. :func:`can_settle_runs` tells when it cannot; then the caller
-  settles one by one.
+  settles one by one. :func:`release_runs` gives back what nobody looked at as the SDK does when it closes: with
+  ``released``, which counts no delivery.
 
 Should a newer SDK lack one of the names, the public way is taken, and the log says so (``sdk_names``).
 """
@@ -22,6 +27,7 @@ Should a newer SDK lack one of the names, the public way is taken, and the log s
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
@@ -30,13 +36,22 @@ from azure.servicebus.aio import ServiceBusReceiver
 
 from servicebus_pair.core.sdk_names import absent
 
-__all__ = ["can_settle_runs", "make_patient", "runs", "settle_run", "unreadable_because"]
+__all__ = [
+    "PartlySettledError",
+    "can_settle_runs",
+    "has_kept",
+    "make_patient",
+    "release_runs",
+    "runs",
+    "settle_run",
+    "stop_delivery",
+    "unreadable_because",
+]
 
 _COMPLETE: Final = "accepted"
 _ABANDON: Final = "modified"
-
-
-_OF_HANDLER: Final = ("_link", "_received_messages")
+_RELEASE: Final = "released"
+_OF_HANDLER: Final = ("_link", "_received_messages", "do_work_async")
 _OF_LINK: Final = (
     "_incoming_transfer",
     "_on_transfer",
@@ -44,11 +59,12 @@ _OF_LINK: Final = (
     "_first_frame",
     "_process_incoming_message",
 )
-_OF_SETTLEMENT: Final = ("_received_delivery_tags",)
+_OF_SETTLEMENT: Final = ("_received_delivery_tags", "_pending_dispositions")
 _OF_MESSAGE: Final = ("_delivery_id", "_delivery_tag")
 _IMPATIENT: Final = (
     "what comes between two receives is received twice, and a message that the SDK cannot decode stops its queue"
 )
+_HANDED_OUT_AGAIN: Final = "what a syphon gives back as it stops may be locked once more, for the time of a lock"
 _ONE_BY_ONE: Final = "messages are settled one by one, which drains more slowly"
 
 
@@ -66,23 +82,38 @@ def _stand_in_class() -> Any:
     return type("StandIn", (Message,), {})
 
 
-async def make_patient(receiver: ServiceBusReceiver, *, seen: Callable[[int], None]) -> None:
+class PartlySettledError(Exception):
+    """The settlement of a run failed, but the service confirmed some of it before.
+
+    :ivar confirmed: the confirmed messages, by their identity.
+    """
+
+    def __init__(self, confirmed: frozenset[int]) -> None:
+        super().__init__(f"{len(confirmed)} settlements of the run were confirmed, the others not")
+        self.confirmed = confirmed
+
+
+async def make_patient(receiver: ServiceBusReceiver, *, over: Callable[[], bool], seen: Callable[[int], None]) -> None:
     """Open ``receiver`` if needed; it keeps what comes late, and endures what cannot be decoded.
 
+    :param over: asked while a receive waits; once it is true, the receive answers what has come.
     :param seen: told the bytes of each message that arrives, which the SDK forgets.
     """
     await receiver.__aenter__()
     if absent(receiver, ("_handler",), costs=_IMPATIENT) or absent(receiver._handler, _OF_HANDLER, costs=_IMPATIENT):
         return
-    handler = receiver._handler
-    link: Any = handler._link
+    handler: Any = receiver._handler
+    link = handler._link
     if link is None or "_incoming_transfer" in vars(link) or absent(link, _OF_LINK, costs=_IMPATIENT):
         return
     stand_ins = _stand_in_class()
     if stand_ins is None:
         absent(None, ("_pyamqp.message.Message",), costs=_IMPATIENT)
         return
-    incoming = link._incoming_transfer
+    incoming, work = link._incoming_transfer, handler.do_work_async
+
+    async def work_until_over(**more: Any) -> bool:
+        return not over() and bool(await work(**more))
 
     async def keep(frame: Any, message: Any) -> None:
         handler._received_messages.put((frame, message))
@@ -102,6 +133,14 @@ async def make_patient(receiver: ServiceBusReceiver, *, seen: Callable[[int], No
 
     link._incoming_transfer = transfer
     link._on_transfer = keep
+    if "do_work_async" not in vars(handler):
+        handler.do_work_async = work_until_over
+
+
+def has_kept(receiver: ServiceBusReceiver) -> bool:
+    """Answer whether messages came while no call of receive was running."""
+    kept = getattr(getattr(receiver, "_handler", None), "_received_messages", None)
+    return kept is not None and not kept.empty()
 
 
 def unreadable_because(received: ServiceBusReceivedMessage) -> str | None:
@@ -141,25 +180,65 @@ async def settle_run(
 ) -> None:
     """Complete or abandon a run of neighbours and wait until the service confirms all of it.
 
-    An error says that at least one was not confirmed, without saying which.
-
     :param timeout: seconds.
+    :raises PartlySettledError: some were confirmed before the failure, which is its cause.
+    :raises Exception: none was confirmed.
     """
-    handler = receiver._handler
-    link: Any = handler._link
+    handler: Any = receiver._handler
+    link = handler._link
     if any(message._delivery_tag not in link._received_delivery_tags for message in run):
         raise OSError("the link by which the messages came is gone")
     outcome: dict[str, Any] = {} if complete else {"delivery_failed": True, "undeliverable_here": False}
-    try:
-        await handler.settle_messages_async(
+    wanted = _COMPLETE if complete else _ABANDON
+    settling = asyncio.ensure_future(
+        handler.settle_messages_async(
             (run[0]._delivery_id, run[-1]._delivery_id),
             run[-1]._delivery_tag,
-            _COMPLETE if complete else _ABANDON,
+            wanted,
             batchable=True,
             await_outcome=True,
             outcome_timeout=timeout,
             **outcome,
         )
+    )
+    try:
+        # Its first step notes the outcomes awaited, in records that it forgets with the first bad one: kept here.
+        await asyncio.sleep(0)
+        records = {id(message): link._pending_dispositions.get(message._delivery_id) for message in run}
+        await settling
+    except Exception as failure:
+        confirmed = frozenset(each for each, record in records.items() if _is_confirmed(record, wanted))
+        if not confirmed:
+            raise
+        raise PartlySettledError(confirmed) from failure
     finally:
+        settling.cancel()
         # The SDK forgets one tag per disposition.
         link._received_delivery_tags.difference_update(message._delivery_tag for message in run)
+
+
+def _is_confirmed(record: Any, wanted: str) -> bool:
+    """Answer whether the service settled a delivery with the outcome that was asked for."""
+    return record is not None and record["settled"] and wanted in (record["outcome"] or {})
+
+
+async def stop_delivery(receiver: ServiceBusReceiver) -> None:
+    """Take the link's credit back and give back what was on its way, as the SDK does when it closes.
+
+    Without it, what is given back comes at once again over the same link. The next receive gives credit anew.
+    """
+    if absent(receiver, ("_amqp_transport", "_handler"), costs=_HANDED_OUT_AGAIN):
+        return
+    transport: Any = receiver._amqp_transport
+    if not absent(transport, ("drain_and_release_messages_async",), costs=_HANDED_OUT_AGAIN):
+        await transport.drain_and_release_messages_async(receiver._handler)
+
+
+async def release_runs(receiver: ServiceBusReceiver, messages: Iterable[ServiceBusReceivedMessage]) -> None:
+    """Give messages back as if they had never been delivered; as on closing, no answer is waited for."""
+    await stop_delivery(receiver)
+    handler: Any = receiver._handler
+    for run in runs(messages):
+        await handler.settle_messages_async(
+            (run[0]._delivery_id, run[-1]._delivery_id), run[-1]._delivery_tag, _RELEASE, batchable=True
+        )

@@ -99,7 +99,7 @@ class Surveyor:
         :param first_page: only of the oldest messages, one page of them.
         :raises ServiceError: it cannot be read.
         """
-        source = self._shop.transport.source(queue, dead_letter=self._shop.redrive)
+        source = self._shop.source(queue)
         waiting: dict[str, DestinationSurvey] = {}
         undeliverable: Counter[str] = Counter()
         first, most, unreadable = 1, self._shop.most, 0

@@ -11,8 +11,9 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, Final
 
+from servicebus_pair.core.dispatch import Tally
 from servicebus_pair.core.errors import ServiceError
-from servicebus_pair.core.mover import Mover, Tally
+from servicebus_pair.core.mover import Mover
 from servicebus_pair.core.progress import Progress
 from servicebus_pair.core.rests import FAILURES_BEFORE_GIVING_UP, rest_seconds
 from servicebus_pair.core.results import DrainReport
@@ -39,6 +40,8 @@ _LONGEST_LOCK_REST: Final = 5.0
 # So many links are busy at a time, over all queues; more gain nothing in one process.
 _LINKS: Final = 8
 _SHORTEST_REST: Final = 0.05
+# What a stop lets run on: receives that end by themselves, sends whose answer is near.
+_GRACE_SECONDS: Final = 1.5
 
 
 class Syphon:
@@ -69,6 +72,7 @@ class Syphon:
         self._began = shop.clock.now()
         self._links = 0 if shop.ordered else _LINKS
         self._busy: set[str] = set()
+        self._leaving: set[asyncio.Task[Any] | None] = set()
         self._helping = 0
         self._tallies: dict[str, Tally] = {}
         self._tell: Callable[[DrainReport], None] | None = None
@@ -96,7 +100,11 @@ class Syphon:
         self._going.set()
 
     def stop(self) -> None:
-        """End :meth:`drain` or :meth:`run`; what the primary has confirmed is settled, the rest released."""
+        """End :meth:`drain` or :meth:`run`; what the primary has confirmed is settled, the rest released.
+
+        Within about six seconds, whatever the two namespaces do.
+        """
+        self._shop.held = True
         self._stopped.set()
         self._going.set()
 
@@ -171,6 +179,8 @@ class Syphon:
     def _begin(self, progress: Callable[[DrainReport], None] | None) -> None:
         self._tell = progress
         self._stopped.clear()
+        self._leaving.clear()
+        self._shop.held = not self._going.is_set()
         self._began = self._shop.clock.now()
         self._tallies = {queue: Tally() for queue in self._queues}
 
@@ -189,11 +199,11 @@ class Syphon:
                     task.result()
         finally:
             stopped.cancel()
-            self._stopped.set()
-            # What is in hand can be released only over the link by which it came, and a cancelled receive costs the
-            # link: with something in hand a receive is short.
-            await asyncio.wait(work, timeout=3 * _SHORT_WAIT_SECONDS)
-            for task in work:
+            self.stop()
+            # A cancelled receive costs the link, by which alone what came over it can be released at once. Held, it
+            # ends by itself.
+            await asyncio.wait(work, timeout=_GRACE_SECONDS)
+            for task in set(work) - self._leaving:
                 task.cancel()
             await asyncio.wait(work)
 
@@ -201,7 +211,7 @@ class Syphon:
         tally = self._tallies[queue]
         mover = Mover(self._shop, queue, tally=tally)
         helpers: set[asyncio.Task[None]] = set()
-        round_ = _Round(self._shop.clock.now())
+        round_ = _Round(self._shop.clock.now(), forever=forever)
         try:
             while not await self._is_over(mover, round_, forever=forever):
                 await self._pass_gate(mover)
@@ -213,6 +223,8 @@ class Syphon:
             if helpers:
                 await asyncio.wait(set(helpers))
         finally:
+            # What gives back what it has is bounded, and not to be cancelled in the middle of that.
+            self._leaving.add(asyncio.current_task())
             self._busy.discard(queue)
             for helper in set(helpers):
                 helper.cancel()
@@ -268,19 +280,28 @@ class Syphon:
         if round_.failed >= FAILURES_BEFORE_GIVING_UP:
             return True
         try:
-            workable = await self._look(mover)
+            workable = await self._look(mover, round_)
         except ServiceError:
             # The queue may hold something that cannot be decoded; a step finds out.
             return False
         return not workable or self._shop.clock.now() - round_.moved_at > _PATIENCE_SECONDS
 
-    async def _look(self, mover: Mover) -> bool:
-        """Peek whether anything is left that could be moved; counts what is left, at least a page."""
-        first, left, most = 1, 0, _FIRST_PAGE
+    async def _look(self, mover: Mover, round_: _Round) -> bool:
+        """Peek whether anything is left that could be moved, first where it was found last."""
+        if round_.found > 1 and await self._find(mover, round_):
+            return True
+        round_.found = 1
+        return await self._find(mover, round_)
+
+    async def _find(self, mover: Mover, round_: _Round) -> bool:
+        """Peek from where something was found last; counts what is left there, at least a page."""
+        first, left, most = round_.found, 0, _FIRST_PAGE
         while page := await mover.peek(first, most=most):
             left += len(page)
             mover.tally.left = left
-            if any(self._surveyor.is_workable(each, mover.put_aside) for each in page):
+            found = next((each for each in page if self._surveyor.is_workable(each, mover.put_aside)), None)
+            if found is not None:
+                round_.found = found.sequence_number or 1
                 return True
             first, most = (page[-1].sequence_number or 0) + 1, self._shop.most
         mover.tally.left = left
@@ -300,23 +321,49 @@ class Syphon:
         if round_.failed:
             rest = rest_seconds(round_.failed, first=self._first_rest)
             _log.warning("syphon queue=%s rests=%.0fs: %s", mover.queue, rest, mover.tally.failures)
-            await self._shop.clock.sleep(rest)
+            await self._sleep(mover, rest)
             return
         if not round_.idle or round_.waited:
             return
-        if round_.took and not self._shop.ordered and round_.stepped_over < _STEPPED_OVER:
+        due = self._shop.rests.next_try()
+        round_.all_seen = round_.all_seen or (round_.forever and due is not None and not round_.took)
+        if round_.took and not self._shop.ordered and not round_.all_seen and round_.stepped_over < _STEPPED_OVER:
             return
         round_.stepped_over = 0
         seconds = rest_seconds(round_.idle, first=self._first_rest)
-        due = self._shop.rests.next_try()
         if due is None:
             seconds = min(seconds, _LONGEST_LOCK_REST)
         else:
             seconds = max(_SHORTEST_REST, min(seconds, due - self._shop.clock.now(), _LONGEST_QUEUE_REST))
         if mover.parked or due is not None or round_.took or round_.idle > 1:
-            if seconds > _LONG_REST_SECONDS:
-                await mover.detach()
-            await self._shop.clock.sleep(seconds)
+            await self._sleep(mover, seconds)
+        while round_.all_seen and (left := self._until_next_try()) > 0 and not await self._is_more_there(mover, round_):
+            await self._sleep(mover, min(left, _LONGEST_QUEUE_REST))
+
+    async def _sleep(self, mover: Mover, seconds: float) -> None:
+        if seconds > _LONG_REST_SECONDS:
+            await mover.detach()
+        waits = [asyncio.ensure_future(each) for each in (self._shop.clock.sleep(seconds), self._stopped.wait())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waits:
+                each.cancel()
+
+    def _until_next_try(self) -> float:
+        due = None if self._stopped.is_set() else self._shop.rests.next_try()
+        return 0.0 if due is None else due - self._shop.clock.now()
+
+    async def _is_more_there(self, mover: Mover, round_: _Round) -> bool:
+        """Peek for what came since all was seen: receiving would take all of that first, again."""
+        try:
+            page = await mover.peek(max(mover.highest, round_.peeked) + 1, most=1)
+        except ServiceError:
+            return True  # the next step finds out
+        if page:
+            round_.peeked = page[-1].sequence_number or 0
+            round_.all_seen = False
+        return bool(page)
 
     def _told(self) -> None:
         if self._tell is not None:
@@ -326,14 +373,20 @@ class Syphon:
 class _Round:
     """What the steps on one queue came to lately."""
 
-    def __init__(self, now: float) -> None:
+    def __init__(self, now: float, *, forever: bool) -> None:
         self.moved_at = now
+        self.forever = forever
         self.failed = 0
         self.idle = 0
         self.stepped_over = 0
         self.took = False
         # The last step was a long poll, to the end.
         self.waited = False
+        # All that the queue holds was received, and is for destinations that rest.
+        self.all_seen = False
+        self.peeked = 0
+        # The sequence number from which on something could be moved.
+        self.found = 1
         # Nothing is known yet, or the last step moved something: receiving tells more than peeking.
         self.hopeful = True
 
@@ -342,6 +395,6 @@ class _Round:
         self.hopeful = moved
         self.stepped_over += 0 if moved else taken
         if moved:
-            self.moved_at, self.idle = now, 0
+            self.moved_at, self.idle, self.all_seen = now, 0, False
         else:
             self.idle += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from math import inf
 from typing import Final
 
 from servicebus_pair.core.errors import ConfigurationError
@@ -39,8 +40,12 @@ class Throttle:
         self._rate = _checked(rate)
         self._changed.set()
 
-    async def take(self, most: int) -> int:
-        """Wait for at least one permission; take and answer how many, at most ``most``."""
+    async def take(self, most: int, *, patience: float = inf) -> int:
+        """Wait for at least one permission; take and answer how many, at most ``most``.
+
+        :param patience: seconds; 0 is answered when there was none for so long.
+        """
+        until = self._clock.now() + patience
         while True:
             self._refill()
             if self._rate is None:
@@ -49,7 +54,10 @@ class Throttle:
                 taken = min(most, max(1, int(self._allowance)))
                 self._allowance -= taken
                 return taken
-            await self._pause(max(_SHORTEST_PAUSE, (1 - self._allowance) / self._rate))
+            left = until - self._clock.now()
+            if left <= 0:
+                return 0
+            await self._pause(min(left, max(_SHORTEST_PAUSE, (1 - self._allowance) / self._rate)))
 
     def give_back(self, unused: int) -> None:
         """Return permissions that were taken and not used."""

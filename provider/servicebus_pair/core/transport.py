@@ -6,7 +6,7 @@ it. :class:`PairTransport` is the one over azure-servicebus.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from azure.servicebus import ServiceBusReceivedMessage
@@ -22,7 +22,10 @@ class Source(Protocol):
     """A backlog queue, or its dead-letter queue, received from under locks."""
 
     async def receive(self, *, most: int, wait: float, timeout: float) -> list[ServiceBusReceivedMessage]:
-        """Receive up to ``most``, waiting up to ``wait`` seconds for the first; locks nothing beyond these."""
+        """Receive up to ``most``, waiting up to ``wait`` seconds for the first; locks nothing beyond these.
+
+        Ends within half a second once the source is over, and takes nothing then.
+        """
 
     async def peek(self, *, most: int, timeout: float, first: int = 1) -> list[ServiceBusReceivedMessage]:
         """Look at up to ``most``, from sequence number ``first`` on, without locking."""
@@ -41,6 +44,9 @@ class Source(Protocol):
         self, message: ServiceBusReceivedMessage, *, reason: str, description: str, timeout: float
     ) -> ServiceError | None:
         """Move one message to the dead-letter queue; answer the failure or ``None``."""
+
+    async def quiet(self, *, timeout: float) -> None:
+        """Have nothing more delivered until the next receive; what is on its way is given back, uncounted."""
 
     def leave(self) -> None:
         """Detach, without waiting for it; what was not settled is released. The next call attaches anew."""
@@ -69,8 +75,8 @@ class Destination(Protocol):
 class Transport(Protocol):
     """Makes the two ends of a move."""
 
-    def source(self, queue: str, *, dead_letter: bool = False) -> Source:
-        """Answer a new link to a backlog queue; the caller closes it."""
+    def source(self, queue: str, *, over: Callable[[], bool], dead_letter: bool = False) -> Source:
+        """Answer a new link to a backlog queue, which takes nothing once it is ``over``; the caller closes it."""
 
     def destination(self, entity: str) -> Destination:
         """Answer the link to an entity, the same one for everybody."""
@@ -83,10 +89,10 @@ class PairTransport:
         self._primary = primary
         self._secondary = secondary
 
-    def source(self, queue: str, *, dead_letter: bool = False) -> Source:
-        """Answer a new link to a backlog queue; the caller closes it."""
+    def source(self, queue: str, *, over: Callable[[], bool], dead_letter: bool = False) -> Source:
+        """Answer a new link to a backlog queue, which takes nothing once it is ``over``; the caller closes it."""
         # Without prefetch: what is not in hand is not locked, and no lock ends in a buffer.
-        return self._secondary.receive_link(queue, dead_letter=dead_letter)
+        return self._secondary.receive_link(queue, dead_letter=dead_letter, over=over)
 
     def destination(self, entity: str) -> Destination:
         """Answer the link to an entity, the same one for everybody."""

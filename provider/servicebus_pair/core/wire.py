@@ -129,6 +129,13 @@ class WireBatch:
     def __len__(self) -> int:
         return len(self.messages)
 
+    def halves(self) -> tuple[WireBatch, WireBatch]:
+        """Answer two batches with half of the messages each, in their order."""
+        parts = WireBatch(self._limit, largest=self._largest), WireBatch(self._limit, largest=self._largest)
+        for place, message in enumerate(self.messages):
+            parts[2 * place >= len(self.messages)].try_add(message)
+        return parts
+
     @property
     def wire(self) -> ServiceBusMessageBatch | AmqpAnnotatedMessage:
         """What an asynchronous sender of the SDK takes: the batch, or the message itself if it is alone."""

@@ -12,7 +12,7 @@ from servicebus_pair.core.parcels import Selection, TimeToLive
 from servicebus_pair.core.ports import Clock
 from servicebus_pair.core.rests import Rests
 from servicebus_pair.core.throttle import Throttle
-from servicebus_pair.core.transport import Transport
+from servicebus_pair.core.transport import Source, Transport
 
 __all__ = ["BYTES_IN_HAND", "Workshop"]
 
@@ -28,7 +28,7 @@ class Workshop:
     :param bytes_in_hand: of one link.
     :param slow_hand_seconds: a hand that took longer makes the next one smaller.
     :param redrive: take from the dead-letter queues.
-    :param held: the syphon is paused: give back what arrives.
+    :param held: the syphon is paused or stopped: take nothing more.
     """
 
     transport: Transport
@@ -45,6 +45,10 @@ class Workshop:
     bytes_in_hand: int = BYTES_IN_HAND
     slow_hand_seconds: float = 15.0
     _turns: dict[str, asyncio.Lock] = field(default_factory=dict)
+
+    def source(self, queue: str) -> Source:
+        """Answer a new link to a backlog queue, or to its dead-letter queue."""
+        return self.transport.source(queue, over=lambda: self.held, dead_letter=self.redrive)
 
     def turn(self, entity: str) -> asyncio.Lock:
         """Answer the lock under which batches for ``entity`` are sent, one after another."""
