@@ -110,7 +110,8 @@ class DrainReport:
 
     :param moved: messages confirmed by the primary, by entity.
     :param dead_lettered: messages that can never be delivered, by reason.
-    :param left: messages known to be still in a backlog queue (resting destination, locked elsewhere).
+    :param left: messages known to be still in a backlog queue (resting destination, locked elsewhere); those
+        that were not asked for are not counted.
     :param duplicates_possible: moved messages whose completion was not confirmed; they may come again.
     :param failures: last failure of each destination or queue that is not empty, by name.
     """
@@ -128,7 +129,7 @@ class DrainReport:
 
     @property
     def empty(self) -> bool:
-        """True when nothing is known to be left in the drained queues."""
+        """True when nothing of what was asked for is known to be left in the drained queues."""
         return self.left == 0 and not self.failures
 
     def __add__(self, other: DrainReport) -> DrainReport:

@@ -110,10 +110,14 @@ async def make_patient(receiver: ServiceBusReceiver, *, over: Callable[[], bool]
     if stand_ins is None:
         absent(None, ("_pyamqp.message.Message",), costs=_IMPATIENT)
         return
-    incoming, work = link._incoming_transfer, handler.do_work_async
+    _endure(handler, link, stand_ins, seen)
+    if "do_work_async" not in vars(handler):
+        _end_when(over, handler)
 
-    async def work_until_over(**more: Any) -> bool:
-        return not over() and bool(await work(**more))
+
+def _endure(handler: Any, link: Any, stand_ins: Any, seen: Callable[[int], None]) -> None:
+    """Have ``link`` keep what comes while nobody waits, and hand out a stand-in for what it cannot decode."""
+    incoming = link._incoming_transfer
 
     async def keep(frame: Any, message: Any) -> None:
         handler._received_messages.put((frame, message))
@@ -133,8 +137,16 @@ async def make_patient(receiver: ServiceBusReceiver, *, over: Callable[[], bool]
 
     link._incoming_transfer = transfer
     link._on_transfer = keep
-    if "do_work_async" not in vars(handler):
-        handler.do_work_async = work_until_over
+
+
+def _end_when(over: Callable[[], bool], handler: Any) -> None:
+    """Have a waiting receive of ``handler`` end once ``over`` answers so."""
+    work = handler.do_work_async
+
+    async def work_until_over(**more: Any) -> bool:
+        return not over() and bool(await work(**more))
+
+    handler.do_work_async = work_until_over
 
 
 def has_kept(receiver: ServiceBusReceiver) -> bool:

@@ -119,15 +119,17 @@ class Surveyor:
         finally:
             await source.close()
 
+    def is_wanted(self, received: ServiceBusReceivedMessage) -> bool:
+        """Answer whether a peeked message is one that a drain is to move or to dead-letter."""
+        entity = _destination(received)
+        return not self._shop.redrive if entity is None else self._shop.selection.wants(entity)
+
     def is_workable(self, received: ServiceBusReceivedMessage, put_aside: AbstractSet[int]) -> bool:
         """Answer whether a drain could still do something about a peeked message."""
-        if received.sequence_number in put_aside:
+        if received.sequence_number in put_aside or not self.is_wanted(received):
             return False
-        try:
-            entity = unwrap(received.raw_amqp_message).entity
-        except UndeliverableError:
-            return not self._shop.redrive
-        return self._shop.selection.wants(entity) and not self._shop.rests.given_up(entity)
+        entity = _destination(received)
+        return entity is None or not self._shop.rests.given_up(entity)
 
     async def _page(self, source: Source, first: int, *, most: int) -> list[ServiceBusReceivedMessage] | None:
         """Answer what follows from ``first`` on, or ``None`` when the SDK cannot decode some of it."""
@@ -173,6 +175,14 @@ class Surveyor:
 
     async def _readable(self, source: Source, first: int) -> bool:
         return await self._page(source, first, most=1) is not None
+
+
+def _destination(received: ServiceBusReceivedMessage) -> str | None:
+    """Answer where a message of the backlog is going; ``None`` when it can never be delivered."""
+    try:
+        return unwrap(received.raw_amqp_message).entity
+    except UndeliverableError:
+        return None
 
 
 def _size(message: AmqpAnnotatedMessage) -> int:

@@ -297,7 +297,7 @@ class Syphon:
         """Peek from where something was found last; counts what is left there, at least a page."""
         first, left, most = round_.found, 0, _FIRST_PAGE
         while page := await mover.peek(first, most=most):
-            left += len(page)
+            left += sum(map(self._surveyor.is_wanted, page))
             mover.tally.left = left
             found = next((each for each in page if self._surveyor.is_workable(each, mover.put_aside)), None)
             if found is not None:
