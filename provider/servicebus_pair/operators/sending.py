@@ -102,6 +102,7 @@ class _Tally:
         self._began = self._told = time.monotonic()
         # Counts only: the ids of a million messages are not kept.
         self._sum = SendResult()
+        self._whole = 0
 
     def seconds_left(self) -> float | None:
         if self._timeout is None:
@@ -109,10 +110,15 @@ class _Tally:
         return max(0.0, self._timeout - (time.monotonic() - self._began))
 
     def add(self, result: SendResult) -> None:
-        queues = dict.fromkeys((*self._sum.backlog_queues, *result.backlog_queues))
-        self._sum = SendResult(self._sum.primary + result.primary, self._sum.diverted + result.diverted, tuple(queues))
+        """Add a part that was accepted whole."""
+        self._add(result)
+        self._whole = self._sum.sent
         if time.monotonic() - self._told >= _BETWEEN_PROGRESS:
             self.tell()
+
+    def _add(self, result: SendResult) -> None:
+        queues = dict.fromkeys((*self._sum.backlog_queues, *result.backlog_queues))
+        self._sum = SendResult(self._sum.primary + result.primary, self._sum.diverted + result.diverted, tuple(queues))
 
     def tell(self) -> None:
         self._told = time.monotonic()
@@ -128,7 +134,7 @@ class _Tally:
         try:
             yield
         except SendError as error:
-            self.add(error.result)
+            self._add(error.result)
             raise type(error)(
                 f"{self._account()}: {error}",
                 cause=error.cause,
@@ -144,9 +150,10 @@ class _Tally:
             raise
 
     def _account(self) -> str:
+        done = self._sum
         return (
-            f"of the messages for {self._entity}, the first {self._sum.sent} were accepted, {self._sum.primary} by the "
-            f"primary and {self._sum.diverted} by the backlog, and the rest was not sent"
+            f"{done.sent} messages for {self._entity} were accepted, {done.primary} by the primary and {done.diverted} "
+            f"by the backlog, all of the first {self._whole} among them; the others were not"
         )
 
     def result(self, operations: Operations) -> dict[str, Any]:
