@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -47,8 +48,8 @@ class ServiceBusPairCostOperator(PairOperator):
     :param operations: counts of meters, as the XComs ``operations`` of send and drill tasks; a mapping, or a list
         of them (templated).
     :param before: operations of the same month by others, such as other applications of the namespace (templated).
-    :param prices: ``{"as_of": day, "currency": text, "tiers": [{"beyond": n, "per_million": text}]}``; when not
-        given, list prices of the Standard tier, which may be out of date (templated).
+    :param prices: ``{"as_of": day, "currency": text, "tiers": [{"beyond": n, "per_million": text}]}``, or JSON
+        of it; when not given, list prices of the Standard tier, which may be out of date (templated).
     :param conn_id: the connection of type ``servicebus_pair``; not a template.
     :raises ConfigurationError: a parameter is wrong, or there is no such ledger.
     """
@@ -65,7 +66,7 @@ class ServiceBusPairCostOperator(PairOperator):
         ledger: str | None = None,
         operations: Mapping[str, int] | Sequence[Mapping[str, int]] | None = None,
         before: int | str = 0,
-        prices: Mapping[str, Any] | None = None,
+        prices: Mapping[str, Any] | str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -120,7 +121,13 @@ class ServiceBusPairCostOperator(PairOperator):
         return found.operations if metered is None else found.operations + metered
 
     def _prices(self) -> PriceList:
-        return STANDARD_PRICES if self.prices is None else read_prices(self.prices)
+        given = self.prices
+        if isinstance(given, str) and given.strip():
+            try:
+                given = json.loads(given)
+            except ValueError as error:
+                raise ConfigurationError(f"prices is {self.prices!r}: it must be a mapping, or JSON of one") from error
+        return read_prices(given) if given else STANDARD_PRICES
 
     def _tell_ledger(self, found: LedgerCount) -> None:
         self.log.info("ledger: records=%d operations=%d", found.records, found.operations.total)

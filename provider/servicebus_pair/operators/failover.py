@@ -88,7 +88,7 @@ class ServiceBusPairFailoverOperator(_ByHand):
 
     The result is ``{"changed": [...], "unchanged": [...], "by": ..., "reason": ...}``, entities.
 
-    :param entities: path of a queue or topic, or a list of them (templated).
+    :param entities: paths of queues or topics: one, several separated by commas, or a list (templated).
     :param reason: why, for the record; no secrets (templated).
     :param by: who, for the record; when not given the user who triggered the run, or the run itself (templated).
     :param hold: for so long no ping ends the failover: a ``timedelta`` or seconds, 0 to 7 days. With 0 it ends with
@@ -124,7 +124,7 @@ class ServiceBusPairFailbackOperator(_ByHand):
 
     The result is ``{"changed": [...], "unchanged": [...], "by": ..., "reason": ...}``, entities.
 
-    :param entities: path of a queue or topic, or a list of them (templated).
+    :param entities: paths of queues or topics: one, several separated by commas, or a list (templated).
     :param reason: why, for the record; no secrets (templated).
     :param by: who, for the record; when not given the user who triggered the run, or the run itself (templated).
     :param conn_id: the connection of type ``servicebus_pair``; not a template.

@@ -108,11 +108,11 @@ def path_of_entity(name: str, value: Any) -> str:
 
 
 def paths_of_entities(name: str, value: Any) -> list[str]:
-    """Read one path, or a list of at least one, without repetitions.
+    """Read one path, several separated by commas (which no path contains), or a list; without repetitions.
 
     :raises ConfigurationError: as :func:`path_of_entity`, or there is none.
     """
-    values: Sequence[Any] = [value] if isinstance(value, str) else value
+    values: Sequence[Any] = [each.strip() for each in value.split(",")] if isinstance(value, str) else value
     if not isinstance(values, list | tuple) or not values:
         raise ConfigurationError(f"{name} is {value!r}: it must be the path of a queue or topic, or a list of them")
     return list({each.casefold(): each for each in (path_of_entity(name, each) for each in values)}.values())
