@@ -20,7 +20,8 @@ print(sorted({name.partition(".")[0] for name in sys.modules} & heavy))
 
 
 def test_dag_files_provider_info_and_plugin_load_no_sdk():
-    environment = {**os.environ, "PYTHONPATH": str(PROJECT / "dags")}
+    paths = [str(PROJECT / "dags"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=False, timeout=60

@@ -75,7 +75,7 @@ def servicebus_send_task(
     python_callable: Callable[..., Any] | None = None,
     *,
     entity: str = "",
-    defaults: MessageDefaults | str | None = None,
+    defaults: MessageDefaults | Mapping[str, Any] | str | None = None,
     ledger: str | None = None,
     timeout: float | None = None,
     **kwargs: Any,

@@ -43,7 +43,7 @@ class MessageFields(MessageDefaults, total=False):
     message_id: str
 
 
-MessageValue: TypeAlias = str | bytes | MessageFields
+MessageValue: TypeAlias = str | bytes | MessageFields | Mapping[str, Any]
 
 _TEXTS: Final = (
     *("session_id", "subject", "content_type", "correlation_id"),

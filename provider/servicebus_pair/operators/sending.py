@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any, ClassVar, Final
 
@@ -44,7 +44,7 @@ class SendTask(PairTask):
         self,
         *,
         entity: str,
-        defaults: MessageDefaults | str | None = None,
+        defaults: MessageDefaults | Mapping[str, Any] | str | None = None,
         ledger: str | None = None,
         timeout: float | None = None,
         **kwargs: Any,
