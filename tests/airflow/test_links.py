@@ -34,7 +34,7 @@ def links(run: Any) -> dict[str, Any]:
         XComModel.run_id == run.run_id, XComModel.key.startswith("_link_")
     )
     with create_session() as session:
-        return {f"{task}{key}": json.loads(value) for task, key, value in session.execute(ours)}
+        return {f"{task}{key}": value for task, key, value in session.execute(ours)}
 
 
 @pytest.mark.usefixtures("fresh_state")
