@@ -51,6 +51,17 @@ def test_a_task_that_failed_links_to_the_page_and_without_arm_coordinates_not_to
     assert kept["provision_link_AzurePortalLink"] == ""
 
 
+@pytest.mark.usefixtures("fresh_state")
+def test_a_task_whose_connection_does_not_exist_says_so_once(run_dag: RunDag, capfd: pytest.CaptureFixture[str]):
+    with DAG("unknown", schedule=None) as dag:
+        ServiceBusPairProvisionOperator(task_id="provision", conn_id="nobodys_pair")
+
+    kept = links(run_dag(dag))
+
+    assert kept["provision_link_AzurePortalLink"] == ""
+    assert capfd.readouterr().out.count("AirflowNotFoundException: ") == 1
+
+
 def test_every_link_of_our_operators_is_registered():
     registered = get_provider_info()["extra-links"]
 

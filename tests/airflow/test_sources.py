@@ -6,6 +6,7 @@ import json
 import re
 import sqlite3
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,27 @@ def test_a_text_of_json_lines_is_sent_with_what_the_lines_have_in_common(pair: P
     first, second = contents(pair.primary["contoso"], "flights")
     assert (result["sent"], first.body, first.session_id, second.session_id) == (2, "42", "all", "one")
     assert (first.time_to_live, first.properties) == (600, {"part": 7})
+
+
+def test_a_time_of_the_defaults_schedules_what_has_no_own(pair: Pair, run_dag: RunDag):
+    from azure.servicebus import ServiceBusClient
+
+    run_task(
+        run_dag,
+        lambda: sending(
+            messages=["later", {"body": "latest", "scheduled_enqueue_time": "2101-01-01T00:00:00"}],
+            defaults={"scheduled_enqueue_time": "2100-01-01T01:00:00+01:00", "reply_to": "answers", "to": "crew"},
+        ),
+    )
+
+    with (
+        ServiceBusClient.from_connection_string(pair.primary["contoso"].connection_string) as client,
+        client.get_queue_receiver("flights") as receiver,
+    ):
+        later, latest = receiver.peek_messages(max_message_count=10)
+    assert later.scheduled_enqueue_time_utc == datetime(2100, 1, 1, tzinfo=UTC)
+    assert latest.scheduled_enqueue_time_utc == datetime(2101, 1, 1, tzinfo=UTC)
+    assert (later.reply_to, later.to) == ("answers", "crew")
 
 
 def test_a_file_of_a_templated_path_is_sent_and_a_retry_repeats_the_ids(pair: Pair, run_dag: RunDag, tmp_path: Path):

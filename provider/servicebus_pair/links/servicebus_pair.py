@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from urllib.parse import quote
 
 from airflow.sdk import BaseOperatorLink, conf
+from airflow.sdk.exceptions import AirflowNotFoundException
 
+from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.options import Endpoint
 
 if TYPE_CHECKING:
@@ -54,7 +56,10 @@ class AzurePortalLink(BaseOperatorLink):
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:  # noqa: ARG002  Airflow's protocol
         """Return the address of the operator's ``portal_side``, or nothing, which Airflow shows as no link."""
         task: Any = operator
-        settings = task.hook.get_settings()
+        try:
+            settings = task.hook.get_settings()
+        except (ConfigurationError, AirflowNotFoundException):  # that is what the task has failed with
+            return ""
         endpoint: Endpoint = settings.primary if task.portal_side == "primary" else settings.secondary
         arm: Any = getattr(endpoint, "arm", None)
         if arm is None:
