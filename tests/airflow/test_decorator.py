@@ -104,7 +104,7 @@ def test_a_function_that_raises_in_the_middle_ends_the_task_with_an_account_of_w
     ("given", "told"),
     [
         (None, "returned NoneType: it must return or yield messages"),
-        (["a", 1], r"messages\[1\] is int: it must be a text or a mapping"),
+        (["a", 1], r"messages\[1\] is int: it must be a text or a mapping; nothing was sent"),
     ],
 )
 def test_what_is_no_message_fails_the_task_before_anything_is_sent(

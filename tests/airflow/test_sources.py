@@ -137,6 +137,13 @@ def test_a_wrong_line_of_a_file_fails_the_task_before_anything_is_sent(
 
 
 @pytest.mark.usefixtures("pair")
+def test_a_file_that_is_not_there_fails_the_task(run_dag: RunDag, capfd: pytest.CaptureFixture[str]):
+    log = log_of(run_dag, capfd, lambda: sending(path="{{ 'missing' }}.jsonl"))
+
+    assert re.search("path 'missing.jsonl' cannot be opened, FileNotFoundError: .*; nothing was sent", log)
+
+
+@pytest.mark.usefixtures("pair")
 def test_a_file_that_changed_after_it_was_checked_is_sent_as_far_as_it_is_in_order(
     run_dag: RunDag, capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

@@ -17,7 +17,7 @@ from airflow.sdk.definitions.context import context_merge
 
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.operators.messages import MessageDefaults, MessageReader, MessageSpec
-from servicebus_pair.operators.sending import SendTask
+from servicebus_pair.operators.sending import SendTask, before_sending
 
 __all__ = ["servicebus_send_task"]
 
@@ -56,7 +56,8 @@ class _SendDecoratedOperator(DecoratedOperator, SendTask):
         if isinstance(given, str | bytes | Mapping):
             given = [given]
         if isinstance(given, Sequence):
-            specs = reader.read_all(given)
+            with before_sending():
+                specs = reader.read_all(given)
             return self.send(context, specs, of=len(specs))
         if isinstance(given, Iterable):
             return self.send(context, _read(given, reader))

@@ -67,9 +67,7 @@ class LinesFile:
             place: Any = ObjectStoragePath(self.path, conn_id=self.conn_id)
             file = place.open("rb", compression="infer")
         except (OSError, ValueError, ImportError) as error:
-            raise ConfigurationError(
-                f"path {self.path!r} cannot be opened, {type(error).__name__}: {error}; nothing was sent"
-            ) from error
+            raise ConfigurationError(f"path {self.path!r} cannot be opened, {type(error).__name__}: {error}") from error
         with file:
             yield from _split(file)
 

@@ -12,7 +12,7 @@ from servicebus_pair.operators.concealing import Concealed
 from servicebus_pair.operators.lines import JsonLines, LinesFile, LinesText, read_lines
 from servicebus_pair.operators.messages import MessageReader, MessageValue
 from servicebus_pair.operators.parameters import check_early
-from servicebus_pair.operators.sending import SendTask
+from servicebus_pair.operators.sending import SendTask, before_sending
 
 __all__ = ["ServiceBusPairSendOperator"]
 
@@ -81,13 +81,12 @@ class ServiceBusPairSendOperator(SendTask):
         """Check all messages, then send them."""
         reader = self.reader(context)
         if self.messages is not None:
-            specs = reader.read_all(Concealed.reveal(self.messages))
+            with before_sending():
+                specs = reader.read_all(Concealed.reveal(self.messages))
             return self.send(context, specs, of=len(specs))
-        source = self._lines()
-        try:
+        with before_sending():
+            source = self._lines()
             count = sum(1 for _ in read_lines(source, reader))
-        except ConfigurationError as error:
-            raise ConfigurationError(f"{error}; nothing was sent") from error
         self.log.info("%s: %d messages are in order", source.name, count)
         return self.send(context, read_lines(source, reader), of=count)
 

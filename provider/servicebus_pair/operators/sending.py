@@ -20,12 +20,21 @@ from servicebus_pair.operators.counting import counted
 from servicebus_pair.operators.messages import MessageDefaults, MessageReader, MessageSpec
 from servicebus_pair.operators.parameters import check_early, path_of_entity
 
-__all__ = ["SendTask"]
+__all__ = ["SendTask", "before_sending"]
 
 # Messages that are handed to one send at a time, and about how many bytes of bodies.
 _PART: Final = 2_000
 _PART_BYTES: Final = 4 << 20
 _BETWEEN_PROGRESS: Final = 10.0
+
+
+@contextmanager
+def before_sending() -> Iterator[None]:
+    """Have an error of what is checked here say that nothing was sent."""
+    try:
+        yield
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{error}; nothing was sent") from error
 
 
 class SendTask(PairTask):
