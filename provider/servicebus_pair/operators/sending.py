@@ -93,6 +93,7 @@ class SendTask(PairTask):
             stack.enter_context(tally.told())
             for part in _parts(specs):
                 messages = [spec.build() for spec in part]
+                tally.in_hand = len(messages)
                 tally.add(calls.run(sender.send(messages, timeout=tally.seconds_left())))
             operations = pair.meter.read()
         news.announce(context, self.conn_id)
@@ -112,6 +113,8 @@ class _Tally:
         # Counts only: the ids of a million messages are not kept.
         self._sum = SendResult()
         self._whole = 0
+        # Of what is being sent nothing is known when the caller is interrupted.
+        self.in_hand = 0
 
     def seconds_left(self) -> float | None:
         if self._timeout is None:
@@ -126,6 +129,7 @@ class _Tally:
             self.tell()
 
     def _add(self, result: SendResult) -> None:
+        self.in_hand = 0
         queues = dict.fromkeys((*self._sum.backlog_queues, *result.backlog_queues))
         self._sum = SendResult(self._sum.primary + result.primary, self._sum.diverted + result.diverted, tuple(queues))
 
@@ -160,9 +164,10 @@ class _Tally:
 
     def _account(self) -> str:
         done = self._sum
+        doubt = f"some of the {self.in_hand} in hand may be too; " if self.in_hand else ""
         return (
             f"{done.sent} messages for {self._entity} were accepted, {done.primary} by the primary and {done.diverted} "
-            f"by the backlog, all of the first {self._whole} among them; the others were not"
+            f"by the backlog, all of the first {self._whole} among them; {doubt}the others were not"
         )
 
     def result(self, operations: Operations) -> dict[str, Any]:
