@@ -66,12 +66,12 @@ with DAG(
     )
     # [END send_file]
 
-    # [START send_output]
     @task
     def delays() -> list[dict[str, Any]]:
         """Return messages: they pass through XCom, so a few."""
         return [{"body": "UA1545 leaves at 06:15.", "session_id": "UA1545", "content_type": "text/plain"}]
 
+    # [START send_output]
     from_task = ServiceBusPairSendOperator(
         task_id="from_task", conn_id=CONN_ID, entity="{{ params.queue }}", messages=delays()
     )
@@ -84,5 +84,6 @@ with DAG(
         for crew in range(number):
             yield {"body": f"Crew {crew}, report to gate 7.", "subject": "crew"}
 
-    crews(100)
     # [END send_decorator]
+
+    crews(100)

@@ -23,7 +23,7 @@ def test_a_quoted_snippet_is_the_example_dags(page: str, source: str, name: str,
     marked = re.search(rf" *# \[START {name}\]\n(.*?) *# \[END {name}\]", (PROJECT / source).read_text(), re.DOTALL)
 
     assert marked is not None, f"{page}: {source} has no snippet {name}"
-    assert text == textwrap.dedent(marked[1])
+    assert text == textwrap.dedent(marked[1]).rstrip() + "\n"
 
 
 def test_the_page_of_the_operators_shows_no_code_that_is_not_run():
