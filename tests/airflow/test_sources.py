@@ -74,15 +74,23 @@ def test_a_time_of_the_defaults_schedules_what_has_no_own(pair: Pair, run_dag: R
     assert (later.reply_to, later.to) == ("answers", "crew")
 
 
-def test_a_file_of_a_templated_path_is_sent_and_a_retry_repeats_the_ids(pair: Pair, run_dag: RunDag, tmp_path: Path):
-    (tmp_path / "tasks.jsonl").write_text("\n".join(json.dumps(f"m{number}") for number in range(20)))
+def test_a_file_of_a_templated_path_is_sent_and_the_same_run_again_repeats_the_ids(
+    pair: Pair, run_dag: RunDag, tmp_path: Path
+):
+    from airflow.sdk import DAG
 
-    def by_file() -> ServiceBusPairSendOperator:
-        return sending(path=f"{(tmp_path / '{{ dag.dag_id }}.jsonl').as_posix()}")
+    (tmp_path / "by_file.jsonl").write_text("\n".join(json.dumps(f"m{number}") for number in range(20)))
+    moment = datetime(2026, 11, 1, tzinfo=UTC)
 
-    assert run_task(run_dag, by_file)["send"]["sent"] == 20
-    assert bodies(pair) == [f"m{number}" for number in range(20)]
+    for _ in range(2):
+        with DAG("by_file", schedule=None) as dag:
+            sending(path=f"{tmp_path}/{{{{ dag.dag_id }}}}.jsonl")
+        run = run_dag(dag, logical_date=moment, run_after=moment)
+        assert results(run)["send"]["sent"] == 20
+
+    assert bodies(pair) == [f"m{number}" for number in range(20)] * 2
     ids = [message.message_id for message in contents(pair.primary["contoso"], "flights")]
+    assert ids[:20] == ids[20:]
     assert len(set(ids)) == 20
 
 

@@ -44,6 +44,8 @@ class _ByHand(PairOperator):
         self.by = by
         check_early("entities", entities, paths_of_entities)
         check_early("reason", reason, _text)
+        if by is not None:
+            check_early("by", by, _text)
 
     async def aexecute(self, context: Context) -> dict[str, Any]:
         """Change the health of each entity, share it, and announce what changed."""
