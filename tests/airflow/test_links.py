@@ -12,7 +12,7 @@ from servicebus_pair.get_provider_info import get_provider_info
 from servicebus_pair.links.servicebus_pair import portal_url
 from servicebus_pair.operators.base import PairTask
 from servicebus_pair.operators.provision import ServiceBusPairProvisionOperator
-from tests.airflow.conftest import CONN_ID, RunDag
+from tests.airflow.conftest import AIRFLOW_HOME, CONN_ID, RunDag
 
 NOWHERE = "Endpoint=sb://{}.servicebus.windows.net;SharedAccessKeyName=n;SharedAccessKey=k"
 
@@ -49,6 +49,31 @@ def test_a_task_that_failed_links_to_the_page_and_without_arm_coordinates_not_to
 
     assert kept["provision_link_PairPageLink"].endswith("/plugin/servicebus-pairs")
     assert kept["provision_link_AzurePortalLink"] == ""
+
+
+@pytest.mark.usefixtures("fresh_state")
+def test_the_api_server_offers_the_page_and_no_portal_that_is_not_known(
+    run_dag: RunDag, monkeypatch: pytest.MonkeyPatch
+):
+    from airflow.api_fastapi.app import create_app
+    from fastapi.testclient import TestClient
+
+    connect(monkeypatch)
+    with DAG("offered", schedule=None) as dag:
+        ServiceBusPairProvisionOperator(task_id="provision", conn_id=CONN_ID, on_drift="{{ 'no' }}")
+    run = run_dag(dag)
+    (AIRFLOW_HOME / "passwords.json").write_text(json.dumps({"admin": "admin", "vic": "vic"}))
+
+    with TestClient(create_app()) as client:
+        token = client.post("/auth/token", json={"username": "admin", "password": "admin"}).json()["access_token"]
+        answer = client.get(
+            f"/api/v2/dags/offered/dagRuns/{run.run_id}/taskInstances/provision/links",
+            headers={"Authorization": f"Bearer {token}"},
+        )
+
+    offered = answer.json()["extra_links"]
+    assert offered["Service Bus pairs"].endswith("/plugin/servicebus-pairs")
+    assert offered["Azure portal"] is None
 
 
 @pytest.mark.usefixtures("fresh_state")
