@@ -17,10 +17,23 @@ def get_provider_info() -> dict[str, Any]:
         "name": "Azure Service Bus Pair",
         "description": "Sends to Azure Service Bus that survive the outage of a namespace, at least once.",
         "integrations": [{"integration-name": _INTEGRATION, "external-doc-url": _DOCUMENT, "tags": ["azure"]}],
-        "operators": _modules("operators.provision", "operators.record", "operators.send", "operators.syphon"),
+        "operators": _modules(
+            *("operators.cleanup", "operators.cost", "operators.drill", "operators.failover", "operators.provision"),
+            *("operators.record", "operators.send", "operators.syphon"),
+        ),
         "sensors": _modules("sensors.backlog", "sensors.servicebus_pair"),
         "hooks": _modules("hooks.servicebus_pair"),
         "triggers": _modules("triggers.backlog", "triggers.backlog_level", "triggers.primary_health"),
+        "extra-links": [
+            "servicebus_pair.links.servicebus_pair.AzurePortalLink",
+            "servicebus_pair.links.servicebus_pair.PairPageLink",
+        ],
+        "task-decorators": [
+            {
+                "name": "servicebus_send",
+                "class-name": "servicebus_pair.decorators.servicebus_send.servicebus_send_task",
+            }
+        ],
         "asset-uris": [{"schemes": ["servicebus-pair"], "handler": None}],
         "connection-types": [
             {

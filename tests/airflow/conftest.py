@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from servicebus_emulator import ServedNamespace
     from servicebus_pair.core.health import EntityHealth
 
-RunDag: TypeAlias = "Callable[[DAG], DagRun]"
+RunDag: TypeAlias = "Callable[..., DagRun]"
 RestartSoon: TypeAlias = Callable[[EmulatorProcess], None]
 
 CONN_ID = "contoso_pair"
@@ -150,17 +150,32 @@ def restart_soon() -> Iterator[RestartSoon]:
 
 @pytest.fixture
 def run_dag(airflow_db: Path) -> RunDag:  # noqa: ARG001  the tables must exist
-    """Run a DAG in this process, with its triggers, as ``dag.test`` does."""
+    """Run a DAG in this process, with its triggers, as ``dag.test`` does; it takes what that takes."""
     from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
 
-    def run(dag: DAG) -> DagRun:
+    def run(dag: DAG, **options: Any) -> DagRun:
         bag = DagBag(os.devnull)
         dag.fileloc = dag.relative_fileloc = __file__
         bag.bag_dag(dag)
         sync_bag_to_db(bag, "dags-folder", None)
-        return dag.test()
+        return dag.test(**options)
 
     return run
+
+
+@pytest.fixture
+def example(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], DAG]:
+    """Import an example DAG as Airflow does, with its folder on the path."""
+    monkeypatch.syspath_prepend(str(PROJECT / "dags"))
+
+    def load(name: str) -> DAG:
+        from airflow.dag_processing.dagbag import DagBag
+
+        bag = DagBag(str(PROJECT / "dags" / f"{name}.py"))
+        assert bag.import_errors == {}
+        return bag.dags[name]
+
+    return load
 
 
 def run_task(run_dag: RunDag, *tasks: Callable[[], object]) -> dict[str, Any]:
@@ -210,7 +225,15 @@ def results(run: DagRun) -> dict[str, Any]:
                 XComModel.run_id == run.run_id, XComModel.dag_id == run.dag_id, XComModel.key == "return_value"
             )
         )
-        return {task_id: json.loads(value) if isinstance(value, str) else value for task_id, value in rows}
+        return {task_id: _value(value) for task_id, value in rows}
+
+
+def _value(kept: Any) -> Any:
+    """What a task returned: a text is kept as it is, all else as JSON."""
+    try:
+        return json.loads(kept) if isinstance(kept, str) else kept
+    except ValueError:
+        return kept
 
 
 def states(run: DagRun) -> dict[str, str]:

@@ -4,33 +4,18 @@ from __future__ import annotations
 
 import importlib
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import pytest
 
 from tests.airflow.conftest import CONN_ID, PROJECT, Pair, RunDag, results, states
 from tests.airflow.queues import contents
 
-if TYPE_CHECKING:
-    from airflow.sdk import DAG
+Example: TypeAlias = Callable[[str], Any]
 
 
-@pytest.fixture
-def example(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Import an example DAG as Airflow does, with its folder on the path."""
-    monkeypatch.syspath_prepend(str(PROJECT / "dags"))
-
-    def load(name: str) -> DAG:
-        from airflow.dag_processing.dagbag import DagBag
-
-        bag = DagBag(str(PROJECT / "dags" / f"{name}.py"))
-        assert bag.import_errors == {}
-        return bag.dags[name]
-
-    return load
-
-
-def test_the_pipeline_provisions_then_publishes_and_sends_then_records(example: Any):
+def test_the_pipeline_provisions_then_publishes_and_sends_then_records(example: Example):
     pipeline = example("flights_pipeline")
 
     assert {task.task_id: sorted(task.downstream_task_ids) for task in pipeline.tasks} == {
@@ -44,14 +29,14 @@ def test_the_pipeline_provisions_then_publishes_and_sends_then_records(example: 
     assert pipeline.doc_md
 
 
-def test_the_pipelines_form_knows_its_ranges(example: Any):
+def test_the_pipelines_form_knows_its_ranges(example: Example):
     schemas = {name: example("flights_pipeline").params.get_param(name).schema for name in ("month", "rate")}
 
     assert (schemas["month"]["minimum"], schemas["month"]["maximum"]) == (1, 12)
     assert schemas["rate"]["minimum"] == 1
 
 
-def test_the_spark_job_is_told_where_the_connection_is_and_never_what_it_holds(example: Any):
+def test_the_spark_job_is_told_where_the_connection_is_and_never_what_it_holds(example: Example):
     publish = example("flights_pipeline").get_task("publish_flights")
 
     assert publish.application_args[:2] == ["--pair", "env:AIRFLOW_CONN_CONTOSO_PAIR"]
@@ -59,7 +44,7 @@ def test_the_spark_job_is_told_where_the_connection_is_and_never_what_it_holds(e
     assert publish.conf["spark.speculation"] == "false"
 
 
-def test_the_recovery_is_started_by_a_failover_or_by_the_watched_backlog_one_run_at_a_time(example: Any):
+def test_the_recovery_is_started_by_a_failover_or_by_the_watched_backlog_one_run_at_a_time(example: Example):
     from airflow.sdk import AssetAny
 
     from servicebus_pair.triggers.backlog import BacklogTrigger
@@ -76,7 +61,7 @@ def test_the_recovery_is_started_by_a_failover_or_by_the_watched_backlog_one_run
     assert [task.task_id for task in recovery.topological_sort()] == ["wait_for_primary", "drain", "reconcile"]
 
 
-def test_the_first_dag_of_the_readme_sends(pair: Pair, run_dag: RunDag, example: Any):
+def test_the_first_dag_of_the_readme_sends(pair: Pair, run_dag: RunDag, example: Example):
     run = run_dag(example("first_send"))
 
     assert states(run) == {"send": "success"}

@@ -7,7 +7,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from servicebus_pair.core.errors import ConfigurationError
-from servicebus_pair.operators.messages import read_messages
+from servicebus_pair.operators.messages import MessageReader, MessageSpec
+
+
+def read_messages(values: object, *, seed: str, defaults: object = None) -> list[MessageSpec]:
+    return MessageReader(seed=seed, defaults=defaults).read_all(values)
 
 
 def test_every_field_is_read():
@@ -20,6 +24,10 @@ def test_every_field_is_read():
                 "subject": "u",
                 "content_type": "text/plain",
                 "correlation_id": "c",
+                "partition_key": "s",
+                "reply_to": "answers",
+                "reply_to_session_id": "r",
+                "to": "t",
                 "time_to_live": 1.5,
                 "scheduled_enqueue_time": "2026-12-01T10:00:00+01:00",
                 "application_properties": {"a": 1, "b": True},
@@ -28,10 +36,12 @@ def test_every_field_is_read():
         seed="x",
     )
 
-    assert (spec.body, spec.message_id, spec.session_id, spec.subject) == ("text", "m", "s", "u")
+    assert (spec.body, spec.message_id) == ("text", "m")
     assert spec.time_to_live == timedelta(seconds=1.5)
     assert spec.scheduled_enqueue_time == datetime(2026, 12, 1, 9, tzinfo=UTC)
     built = spec.build()
+    assert (built.session_id, built.subject, built.content_type, built.correlation_id) == ("s", "u", "text/plain", "c")
+    assert (built.partition_key, built.reply_to, built.reply_to_session_id, built.to) == ("s", "answers", "r", "t")
     assert built.scheduled_enqueue_time_utc == datetime(2026, 12, 1, 9, tzinfo=UTC)
     assert built.application_properties == {"a": 1, "b": True}
 
@@ -59,6 +69,13 @@ def test_ids_depend_on_the_seed_and_the_place_only():
         ([{"body": "b", "scheduled_enqueue_time": "soon"}], "scheduled_enqueue_time is 'soon': it must be an ISO 8601"),
         ([{"body": "b", "scheduled_enqueue_time": "PT5S"}], "scheduled_enqueue_time is 'PT5S': it must be an ISO 8601"),
         ([{"body": "b", "application_properties": {"a": [1]}}], "'a' is list: allowed are texts, numbers, booleans"),
+        (
+            [{"body": "b", "application_properties": {"a": 2**63}}],
+            "'a' is 9223372036854775808: a whole number must fit",
+        ),
+        ([{"body": "b", "message_id": "m" * 129}], "message_id has 129 characters: allowed are 128"),
+        ([{"body": "b", "partition_key": "p", "session_id": "s"}], "partition_key is 'p' and session_id is 's'"),
+        ([{"body": "b", "time_to_live": 1e300}], "time_to_live is 1e[+]300: it must be a number of seconds above 0"),
     ],
 )
 def test_a_wrong_message_is_named_by_index_field_value_and_what_is_allowed(messages: object, told: str):
@@ -71,3 +88,34 @@ def test_a_message_shows_neither_body_nor_properties():
 
     assert "private" not in repr(spec)
     assert "hidden" not in repr(spec)
+
+
+def test_what_a_message_does_not_say_is_taken_from_the_defaults():
+    defaults = {"session_id": "all", "time_to_live": 60, "application_properties": {"a": 1, "b": 1}}
+
+    plain, own = read_messages(
+        ["x", {"body": "y", "session_id": "one", "application_properties": {"b": 2}}], seed="x", defaults=defaults
+    )
+
+    assert (plain.texts, plain.time_to_live) == ({"session_id": "all"}, timedelta(minutes=1))
+    assert (own.texts, own.time_to_live) == ({"session_id": "one"}, timedelta(minutes=1))
+    assert (plain.application_properties, own.application_properties) == ({"a": 1, "b": 1}, {"a": 1, "b": 2})
+
+
+@pytest.mark.parametrize(
+    ("defaults", "told"),
+    [
+        ({"body": "b"}, "defaults: field 'body' is unknown: allowed are session_id,"),
+        ({"message_id": "m"}, "defaults: field 'message_id' is unknown"),
+        ({"time_to_live": -1}, "defaults: time_to_live is -1"),
+        ("text", "defaults is str: it must be a mapping of fields"),
+    ],
+)
+def test_wrong_defaults_are_named(defaults: object, told: str):
+    with pytest.raises(ConfigurationError, match=told):
+        MessageReader(seed="x", defaults=defaults)
+
+
+def test_a_partition_key_and_a_session_of_the_defaults_must_agree_too():
+    with pytest.raises(ConfigurationError, match="they must be the same where both are given"):
+        read_messages([{"body": "b", "session_id": "s"}], seed="x", defaults={"partition_key": "p"})

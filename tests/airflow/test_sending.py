@@ -46,8 +46,8 @@ def test_provisioning_creates_the_backlog_queues_once(pair: Pair, run_dag: RunDa
     first = run_task(run_dag, provision)["provision"]
     second = run_task(run_dag, provision)["provision"]
 
-    assert first == {"found": 0, "created": 2, "drifted": 0, "extra": 0, "failed": 0}
-    assert second == {"found": 2, "created": 0, "drifted": 0, "extra": 0, "failed": 0}
+    assert first == {"found": 0, "missing": 2, "created": 2, "drifted": 0, "extra": 0, "failed": 0}
+    assert second == {"found": 2, "missing": 0, "created": 0, "drifted": 0, "extra": 0, "failed": 0}
     assert queue_names(pair.secondary["contoso-dr"]) == [
         "contoso/x-servicebus-transfer/0",
         "contoso/x-servicebus-transfer/1",
@@ -58,7 +58,14 @@ def test_a_send_arrives_with_all_its_properties(pair: Pair, run_dag: RunDag):
     result = run_task(run_dag, send)["send"]
 
     plain, full = contents(pair.primary["contoso"], "flights")
-    assert result == {"entity": "flights", "sent": 2, "primary": 2, "diverted": 0, "backlog_queues": []}
+    assert result == {
+        "entity": "flights",
+        "sent": 2,
+        "primary": 2,
+        "diverted": 0,
+        "backlog_queues": [],
+        "operations": {"sends": 2},
+    }
     assert (plain.body, plain.session_id) == ("plain", None)
     assert (full.body, full.message_id, full.session_id, full.subject) == ("with everything", "m-1", "N1", "late")
     assert (full.content_type, full.correlation_id, full.time_to_live) == ("text/plain", "c-1", 3600)

@@ -54,6 +54,14 @@ async def test_section_3_extra_queues_are_deleted_when_asked_for_and_all_others_
     assert (await tidy.pair.cleanup()).deleted == ()
 
 
+async def test_only_the_queues_that_were_named_are_deleted(tidy: Breakable) -> None:
+    named = [EXTRA.upper(), QUEUES[1], "orders"]
+    assert await tidy.pair.plan_cleanup(only=named) == (EXTRA,)
+    assert await tidy.pair.plan_cleanup(everything=True, only=[QUEUES[1]]) == (QUEUES[1],)
+    assert (await tidy.pair.cleanup(everything=True, only=named)).deleted == (QUEUES[1], EXTRA)
+    assert (await tidy.pair.provision()).found == (QUEUES[0], QUEUES[2])
+
+
 @pytest.mark.parametrize("kind", ["active", "scheduled", "dead-lettered", "deferred", "locked"])
 async def test_section_3_a_queue_that_holds_anything_is_kept_unless_forced(tidy: Breakable, kind: str) -> None:
     shared = tidy.pair._open()

@@ -10,6 +10,7 @@ another queue meanwhile.
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 
 from servicebus_pair.core.administration import Administration
 from servicebus_pair.core.backlog import cleanup_targets
@@ -33,24 +34,28 @@ class Cleaner:
         self._namespace = namespace
         self._count = count
 
-    async def plan(self, *, everything: bool) -> tuple[str, ...]:
+    async def plan(self, *, everything: bool, only: Collection[str] | None = None) -> tuple[str, ...]:
         """Answer which queues :meth:`clean` would look at, without touching them.
 
+        :param only: none but these, by path; any when not given.
         :raises ServiceError: the secondary cannot be read.
         """
         actual = await self._administration.queues()
-        return cleanup_targets(self._namespace, self._count, actual, everything=everything)
+        targets = cleanup_targets(self._namespace, self._count, actual, everything=everything)
+        chosen = None if only is None else {path.casefold() for path in only}
+        return tuple(path for path in targets if chosen is None or path.casefold() in chosen)
 
-    async def clean(self, *, everything: bool, force: bool) -> CleanupReport:
+    async def clean(self, *, everything: bool, force: bool, only: Collection[str] | None = None) -> CleanupReport:
         """Delete empty backlog queues that are extra, or all of them.
 
         :param force: delete them with the messages that they hold: those are lost.
+        :param only: none but these, by path; any when not given.
         :raises ServiceError: the secondary cannot be read.
         """
         deleted: list[str] = []
         kept: dict[str, int] = {}
         failed: dict[str, str] = {}
-        for path in await self.plan(everything=everything):
+        for path in await self.plan(everything=everything, only=only):
             try:
                 held = await (self._delete(path) if force else self._delete_if_empty(path))
                 if held:

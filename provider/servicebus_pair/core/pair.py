@@ -185,23 +185,27 @@ class NamespacePair:
         async with self._manage() as administration:
             return await self._provisioner(administration).plan()
 
-    async def plan_cleanup(self, *, everything: bool = False) -> tuple[str, ...]:
+    async def plan_cleanup(self, *, everything: bool = False, only: Collection[str] | None = None) -> tuple[str, ...]:
         """Answer which backlog queues :meth:`cleanup` would delete if they are empty.
 
+        :param only: none but these, by path; any when not given.
         :raises ServiceError: the secondary's administration cannot be reached.
         """
         async with self._manage() as administration:
-            return await self._cleaner(administration).plan(everything=everything)
+            return await self._cleaner(administration).plan(everything=everything, only=only)
 
-    async def cleanup(self, *, everything: bool = False, force: bool = False) -> CleanupReport:
+    async def cleanup(
+        self, *, everything: bool = False, force: bool = False, only: Collection[str] | None = None
+    ) -> CleanupReport:
         """Delete backlog queues with an index beyond the count, if they are empty (SPEC section 3).
 
         :param everything: all backlog queues of this pair, not only the extra ones.
         :param force: with the messages that they hold, which are lost.
+        :param only: none but these, by path; any when not given.
         :raises ServiceError: the secondary's administration cannot be reached.
         """
         async with self._manage() as administration:
-            return await self._cleaner(administration).clean(everything=everything, force=force)
+            return await self._cleaner(administration).clean(everything=everything, force=force, only=only)
 
     async def backlog_depths(self) -> list[QueueDepth]:
         """Answer how much each backlog queue holds; one listing of the secondary.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from typing import Any
 
 from airflow.sdk import Asset
@@ -16,6 +17,8 @@ from airflow.sdk import Asset
 __all__ = ["AssetState"]
 
 _log = logging.getLogger(__name__)
+# While dag.test answers one call it takes the supervisor away from all others (read in Airflow 3.3.2).
+_turn = threading.Lock()
 
 
 class AssetState:
@@ -37,32 +40,34 @@ class AssetState:
 
     async def get(self, key: str) -> Any:
         """Return the value of ``key``, or ``None``."""
-        comms = _supervisor()
-        if comms is None:
-            return self._alone.get(key)
-        accessor = self._accessor()
         try:
-            if hasattr(comms, "asend"):
-                return await accessor.aget(key)
-            return await asyncio.to_thread(accessor.get, key)
+            if hasattr(_supervisor(), "asend"):
+                return await self._accessor().aget(key)
+            return await asyncio.to_thread(self._get, key)
         except Exception as error:  # noqa: BLE001  soft, and what fails differs between task, triggerer and dag.test
             _log.warning("asset=%s key=%s: its state cannot be read: %s", self._name, key, error)
             return None
 
     async def set(self, key: str, value: Any) -> None:
         """Keep ``value``, which is JSON without null, under ``key``."""
-        comms = _supervisor()
-        if comms is None:
-            self._alone[key] = value
-            return
-        accessor = self._accessor()
         try:
-            if hasattr(comms, "asend"):
-                await accessor.aset(key, value)
+            if hasattr(_supervisor(), "asend"):
+                await self._accessor().aset(key, value)
             else:
-                await asyncio.to_thread(accessor.set, key, value)
+                await asyncio.to_thread(self._set, key, value)
         except Exception as error:  # noqa: BLE001  as above
             _log.warning("asset=%s key=%s: its state cannot be kept: %s", self._name, key, error)
+
+    def _get(self, key: str) -> Any:
+        with _turn:
+            return self._alone.get(key) if _supervisor() is None else self._accessor().get(key)
+
+    def _set(self, key: str, value: Any) -> None:
+        with _turn:
+            if _supervisor() is None:
+                self._alone[key] = value
+            else:
+                self._accessor().set(key, value)
 
     def _accessor(self) -> Any:
         from airflow.sdk.execution_time.context import AssetStateStoreAccessor

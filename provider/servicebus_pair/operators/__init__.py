@@ -1,3 +1,6 @@
-"""Operators, one module each: ``provision``, ``send``, ``syphon`` and ``record``."""
+"""Operators, one module each.
+
+``provision``, ``cleanup``, ``send``, ``syphon``, ``record``, ``failover`` (and failback), ``drill``, ``cost``.
+"""
 
 from __future__ import annotations

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from airflow.sdk import BaseOperator, Context
 
 from servicebus_pair.hooks.assets import health_alias, pair_asset
 from servicebus_pair.hooks.running import CancellableRun
 from servicebus_pair.hooks.servicebus_pair import DEFAULT_CONN_ID, ServiceBusPairHook
+from servicebus_pair.links.servicebus_pair import AzurePortalLink, PairPageLink, Side
 
-__all__ = ["PairOperator"]
+__all__ = ["PairOperator", "PairTask"]
 
 ResultT = TypeVar("ResultT")
 
 
-class PairOperator(BaseOperator):
-    """An operator on a pair of namespaces.
+class PairTask(BaseOperator):
+    """A task on a pair of namespaces, which a kill can end.
 
     It reads and shares health through the state of the pair's asset, so that asset is among its
     inlets; the events of what it finds out go through the pair's alias, among its outlets.
@@ -28,6 +29,9 @@ class PairOperator(BaseOperator):
     :raises ConfigurationError: ``conn_id`` is a template or has other characters than letters,
         digits, underscores and hyphens.
     """
+
+    operator_extra_links = (PairPageLink(), AzurePortalLink())
+    portal_side: ClassVar[Side] = "secondary"
 
     def __init__(self, *, conn_id: str = DEFAULT_CONN_ID, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -41,14 +45,6 @@ class PairOperator(BaseOperator):
         """The hook of the connection."""
         return ServiceBusPairHook(self.conn_id)
 
-    def execute(self, context: Context) -> Any:
-        """Run :meth:`aexecute` to its end."""
-        return self.run_async(self.aexecute(context))
-
-    @abstractmethod
-    async def aexecute(self, context: Context) -> Any:
-        """Do the operator's work."""
-
     def run_async(self, call: Coroutine[Any, Any, ResultT]) -> ResultT:
         """Run ``call`` to its end; a kill or a time limit cancels it and closes the pair first."""
         return self._run.run(call)
@@ -56,3 +52,15 @@ class PairOperator(BaseOperator):
     def on_kill(self) -> None:
         """Cancel what runs; messages that the primary did not confirm stay where they are."""
         self._run.cancel()
+
+
+class PairOperator(PairTask):
+    """An operator whose work is one coroutine, :meth:`aexecute`."""
+
+    def execute(self, context: Context) -> Any:
+        """Run :meth:`aexecute` to its end."""
+        return self.run_async(self.aexecute(context))
+
+    @abstractmethod
+    async def aexecute(self, context: Context) -> Any:
+        """Do the operator's work."""

@@ -1,0 +1,83 @@
+"""Reports what a pair of namespaces costs: what its backlog takes by itself, and what really happened."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime, timedelta
+
+from airflow.sdk import DAG, Param
+
+from servicebus_pair.operators.cost import ServiceBusPairCostOperator
+
+CONN_ID = os.environ.get("SERVICEBUS_PAIR_CONN_ID", "contoso_pair")
+HOME = os.environ.get("SERVICEBUS_PAIR_HOME")
+LEDGER = None if HOME is None else f"{HOME}/ledger"
+
+DOCS = """
+### Cost of a pair of namespaces
+
+Operations first, money second. *Planned* is what the backlog takes in the period by itself: the polls of a
+continuous syphon, pings in an outage, and messages that take the way through the backlog. *Measured* is what
+the ledger says happened: a lower bound, since a ledger knows no pings, no empty receives and no failed attempts.
+The report is in the log and in the result of `cost`. It talks to no namespace and changes nothing.
+
+| setting | where | |
+|---|---|---|
+| `SERVICEBUS_PAIR_CONN_ID` | environment | the connection, `contoso_pair` if not set |
+| `SERVICEBUS_PAIR_HOME` | environment | the ledger is in its folder `ledger`; without it nothing is measured |
+| `servicebus_pair_prices` | Airflow variable, JSON | dated prices, see below |
+| the form | Trigger | the period, and what is expected of it |
+
+```json
+{"as_of": "2026-11-20", "currency": "USD", "tiers": [{"beyond": 13000000, "per_million": "0.80"}]}
+```
+"""
+
+with DAG(
+    "servicebus_pair_cost",
+    schedule="@monthly",
+    start_date=datetime(2026, 1, 1),  # noqa: DTZ001  in the time zone of the deployment
+    catchup=False,
+    max_active_runs=1,
+    default_args={"retries": 2, "retry_delay": timedelta(seconds=30)},
+    params={
+        "days": Param(30, type="integer", minimum=1, maximum=366, title="Period, days"),
+        "messages": Param(
+            0,
+            type="integer",
+            minimum=0,
+            title="Messages through the backlog",
+            description="How many are expected in the period.",
+        ),
+        "size_bytes": Param(1024, type="integer", minimum=1, maximum=104_857_600, title="Bytes of each"),
+        "outage_minutes": Param(
+            0,
+            type="integer",
+            minimum=0,
+            title="Outage, minutes",
+            description="How long one entity is expected to be failed over; it is pinged meanwhile.",
+        ),
+        "before": Param(
+            0,
+            type="integer",
+            minimum=0,
+            title="Other operations of the month",
+            description="Of other applications of the namespaces: they use up what the base charge includes.",
+        ),
+    },
+    doc_md=DOCS,
+    tags=["servicebus_pair", "example"],
+):
+    # [START cost]
+    ServiceBusPairCostOperator(
+        task_id="cost",
+        conn_id=CONN_ID,
+        period="{{ params.days * 86400 }}",
+        messages="{{ params.messages }}",
+        size_bytes="{{ params.size_bytes }}",
+        outage="{{ params.outage_minutes * 60 }}",
+        before="{{ params.before }}",
+        ledger=LEDGER,
+        prices="{{ var.value.get('servicebus_pair_prices', '') }}",
+    )
+    # [END cost]

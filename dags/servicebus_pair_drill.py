@@ -1,0 +1,101 @@
+"""Game day: once a month, fail over on purpose and see that everything comes back."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime, timedelta
+from typing import Any
+
+from airflow.sdk import DAG, Param, Variable, task
+
+from servicebus_pair.operators.drill import ServiceBusPairDrillOperator
+
+CONN_ID = os.environ.get("SERVICEBUS_PAIR_CONN_ID", "contoso_pair")
+SCHEDULE = os.environ.get("SERVICEBUS_PAIR_DRILL_SCHEDULE", "@monthly")
+
+DOCS = """
+### Drill of a pair of namespaces
+
+For one entity after the other: fails it over, sends marked messages, fails back, drains the backlog, and judges
+whether everything arrived. The primary stays up; what applications send meanwhile arrives when the drill ends.
+Consumers tell the marked messages by the application property `x-servicebus-pair-drill`.
+
+A drill with findings fails its task, and is not tried again: a second try would prove less than the first.
+An entity that is failed over already is not drilled.
+
+| setting | where | |
+|---|---|---|
+| `SERVICEBUS_PAIR_CONN_ID` | environment | the connection, `contoso_pair` if not set |
+| `SERVICEBUS_PAIR_DRILL_SCHEDULE` | environment | when, `@monthly` if not set |
+| `servicebus_pair_drill_entities` | Airflow variable, a JSON list | which entities, if the form names none |
+| the form | Trigger | which entities, how many messages, how long at most |
+"""
+
+with DAG(
+    "servicebus_pair_drill",
+    schedule=SCHEDULE,
+    start_date=datetime(2026, 1, 1),  # noqa: DTZ001  in the time zone of the deployment
+    catchup=False,
+    max_active_runs=1,
+    params={
+        "entities": Param(
+            [],
+            type="array",
+            items={"type": "string", "minLength": 1},
+            title="Queues and topics",
+            description="One per line; none means those of the Airflow variable servicebus_pair_drill_entities.",
+        ),
+        "messages": Param(10, type="integer", minimum=1, maximum=10_000, title="Marked messages per entity"),
+        "limit": Param(
+            120,
+            type="integer",
+            minimum=1,
+            maximum=3600,
+            title="Longest time, s",
+            description="Of the failover, and again of the drain.",
+        ),
+        "announce": Param(
+            default=False,
+            type="boolean",
+            title="Announce as a real outage",
+            description="Send the asset events of failover and recovery: the DAGs on them start too.",
+        ),
+    },
+    doc_md=DOCS,
+    tags=["servicebus_pair", "example"],
+):
+
+    @task
+    def entities(params: dict[str, Any]) -> list[str]:
+        """Those of the form, or else of the variable, or else the example's."""
+        chosen = params["entities"]
+        if not chosen:
+            chosen = Variable.get("servicebus_pair_drill_entities", default=["flights"], deserialize_json=True)
+        return list(chosen)
+
+    # [START drill]
+    drills = ServiceBusPairDrillOperator.partial(
+        task_id="drill",
+        conn_id=CONN_ID,
+        messages="{{ params.messages }}",
+        limit="{{ params.limit }}",
+        announce="{{ params.announce }}",
+        execution_timeout=timedelta(hours=3),
+        # One after the other: the drain of a drill moves what any other left in the backlog.
+        max_active_tis_per_dagrun=1,
+    ).expand(entity=entities())
+    # [END drill]
+
+    @task
+    def report(drills: list[dict[str, Any]]) -> dict[str, Any]:
+        """Sum up; it is reached only when every drill has passed."""
+        delivered = [drill["entity"] for drill in drills if drill["pings_delivered"]]
+        return {
+            "passed": [drill["entity"] for drill in drills],
+            "longest_failover_seconds": max(drill["failed_over_seconds"] for drill in drills),
+            "longest_drain_seconds": max(drill["drain_seconds"] for drill in drills),
+            # Their consumers should skip pings: this service hands them out.
+            "pings_delivered_by": delivered,
+        }
+
+    report(drills.output)

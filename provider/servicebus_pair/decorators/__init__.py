@@ -1,0 +1,3 @@
+"""Task decorators, one module each: ``servicebus_send``."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Links from a task to where more is known of its pair."""
+
+from __future__ import annotations

@@ -1,0 +1,119 @@
+"""A task links to the page of the pairs, and to the Azure portal where that is known."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+
+from servicebus_pair.get_provider_info import get_provider_info
+from servicebus_pair.links.servicebus_pair import portal_url
+from servicebus_pair.operators.base import PairTask
+from servicebus_pair.operators.provision import ServiceBusPairProvisionOperator
+from tests.airflow.conftest import AIRFLOW_HOME, CONN_ID, RunDag
+
+NOWHERE = "Endpoint=sb://{}.servicebus.windows.net;SharedAccessKeyName=n;SharedAccessKey=k"
+
+
+def connect(monkeypatch: pytest.MonkeyPatch, **extra: Any) -> None:
+    both = {f"{side}_connection_string": NOWHERE.format(f"contoso-{side}.invalid") for side in ("primary", "secondary")}
+    monkeypatch.setenv(
+        f"AIRFLOW_CONN_{CONN_ID.upper()}", json.dumps({"conn_type": "servicebus_pair", "extra": {**both, **extra}})
+    )
+
+
+def links(run: Any) -> dict[str, Any]:
+    """The links that Airflow keeps of a run, by the name of their key; nothing stands for no link."""
+    from airflow.models.xcom import XComModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    ours = select(XComModel.task_id, XComModel.key, XComModel.value).where(
+        XComModel.run_id == run.run_id, XComModel.key.startswith("_link_")
+    )
+    with create_session() as session:
+        return {f"{task}{key}": value for task, key, value in session.execute(ours)}
+
+
+@pytest.mark.usefixtures("fresh_state")
+def test_a_task_that_failed_links_to_the_page_and_without_arm_coordinates_not_to_the_portal(
+    run_dag: RunDag, monkeypatch: pytest.MonkeyPatch
+):
+    connect(monkeypatch)
+    with DAG("linked", schedule=None) as dag:
+        ServiceBusPairProvisionOperator(task_id="provision", conn_id=CONN_ID, on_drift="{{ 'no' }}")
+
+    kept = links(run_dag(dag))
+
+    assert kept["provision_link_PairPageLink"].endswith("/plugin/servicebus-pairs")
+    assert kept["provision_link_AzurePortalLink"] == ""
+
+
+@pytest.mark.usefixtures("fresh_state")
+def test_the_api_server_offers_the_page_and_no_portal_that_is_not_known(
+    run_dag: RunDag, monkeypatch: pytest.MonkeyPatch
+):
+    from airflow.api_fastapi.app import create_app
+    from fastapi.testclient import TestClient
+
+    connect(monkeypatch)
+    with DAG("offered", schedule=None) as dag:
+        ServiceBusPairProvisionOperator(task_id="provision", conn_id=CONN_ID, on_drift="{{ 'no' }}")
+    run = run_dag(dag)
+    (AIRFLOW_HOME / "passwords.json").write_text(json.dumps({"admin": "admin", "vic": "vic"}))
+
+    with TestClient(create_app()) as client:
+        token = client.post("/auth/token", json={"username": "admin", "password": "admin"}).json()["access_token"]
+        answer = client.get(
+            f"/api/v2/dags/offered/dagRuns/{run.run_id}/taskInstances/provision/links",
+            headers={"Authorization": f"Bearer {token}"},
+        )
+
+    offered = answer.json()["extra_links"]
+    assert offered["Service Bus pairs"].endswith("/plugin/servicebus-pairs")
+    assert offered["Azure portal"] is None
+
+
+@pytest.mark.usefixtures("fresh_state")
+def test_a_task_whose_connection_does_not_exist_says_so_once(run_dag: RunDag, capfd: pytest.CaptureFixture[str]):
+    with DAG("unknown", schedule=None) as dag:
+        ServiceBusPairProvisionOperator(task_id="provision", conn_id="nobodys_pair")
+
+    kept = links(run_dag(dag))
+
+    assert kept["provision_link_AzurePortalLink"] == ""
+    assert capfd.readouterr().out.count("AirflowNotFoundException: ") == 1
+
+
+def test_every_link_of_our_operators_is_registered():
+    registered = get_provider_info()["extra-links"]
+
+    assert (
+        sorted(f"{type(link).__module__}.{type(link).__name__}" for link in PairTask.operator_extra_links) == registered
+    )
+
+
+@pytest.mark.parametrize(
+    ("cloud", "portal"),
+    [
+        (None, "https://portal.azure.com"),
+        ("https://management.azure.com/", "https://portal.azure.com"),
+        ("https://management.usgovcloudapi.net", "https://portal.azure.us"),
+        ("https://management.chinacloudapi.cn", "https://portal.azure.cn"),
+    ],
+)
+def test_the_portal_is_that_of_the_cloud(cloud: str | None, portal: str):
+    address = portal_url(subscription_id="s", resource_group="r g", namespace="contoso", management_endpoint=cloud)
+
+    assert address == (
+        f"{portal}/#resource/subscriptions/s/resourceGroups/r%20g"
+        "/providers/Microsoft.ServiceBus/namespaces/contoso/overview"
+    )
+
+
+def test_an_unknown_cloud_has_no_portal():
+    assert not portal_url(
+        subscription_id="s", resource_group="r", namespace="contoso", management_endpoint="http://127.0.0.1:1"
+    )
