@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
 from servicebus_emulator import Emulator, HostedNamespace
 from servicebus_emulator.arm.addresses import Scope
 from servicebus_emulator.engine.descriptions import QueueDescription
-from servicebus_pair.core import NamespacePair, PairOptions
+from servicebus_pair.core import Endpoint, NamespacePair, PairOptions
 from servicebus_pair.core.administration import ServiceBusAdministration
 from servicebus_pair.core.arm_administration import ArmAdministration
 from servicebus_pair.core.backlog import BACKLOG_QUEUE, backlog_queue
 from servicebus_pair.core.errors import EntityExistsError, EntityNotFoundError
+from servicebus_pair.core.options import ArmCoordinates
 from tests.core.breakable import endpoint, numbered
 from tests.emulator.arm import Bearer
 
@@ -32,26 +33,28 @@ class Managed:
     emulator: Emulator
 
     def arm(self) -> ArmAdministration:
-        return arm(self.emulator)
+        found = through_arm(self.emulator)
+        assert found.arm is not None
+        return ArmAdministration(found, found.arm)
 
 
-def arm(emulator: Emulator) -> ArmAdministration:
-    return ArmAdministration(
-        Bearer(),
+def through_arm(emulator: Emulator) -> Endpoint:
+    """The secondary, managed through Resource Manager."""
+    coordinates = ArmCoordinates(
         subscription_id=Scope().subscription,
         resource_group=Scope().resource_group,
-        namespace="contoso-dr",
-        base_url=emulator.arm_url,
-        connection_verify=str(emulator.ca_file),
+        credential=Bearer(),
+        management_endpoint=emulator.arm_url,
     )
+    return replace(endpoint(emulator["contoso-dr"]), ca_file=str(emulator.ca_file), arm=coordinates)
 
 
 @asynccontextmanager
 async def managed_pair() -> AsyncIterator[Managed]:
     async with Emulator(["contoso", "contoso-dr"]) as emulator:
         emulator["contoso"].namespace.create_queue(QueueDescription("flights"))
-        ends = endpoint(emulator["contoso"]), endpoint(emulator["contoso-dr"])
-        async with NamespacePair(*ends, PairOptions(backlog_queue_count=3), manage=lambda: arm(emulator)) as pair:
+        options = PairOptions(backlog_queue_count=3)
+        async with NamespacePair(endpoint(emulator["contoso"]), through_arm(emulator), options) as pair:
             yield Managed(pair, emulator["contoso-dr"], emulator)
 
 

@@ -194,9 +194,12 @@ def classify_http(failure: Exception, where: str) -> ServiceError:
 
 
 def _sdk_client(endpoint: Endpoint) -> ServiceBusAdministrationClient:
-    transport: dict[str, Any] = {"transport": _PlainHttpTransport()} if endpoint.emulator else {}
     # Retrying is ours: a slow answer must not become four.
-    settings: dict[str, Any] = {**transport, "retry_total": 0}
+    settings: dict[str, Any] = {"retry_total": 0}
+    if endpoint.emulator:
+        settings["transport"] = _PlainHttpTransport()
+    elif endpoint.ca_file is not None:
+        settings["connection_verify"] = endpoint.ca_file
     if endpoint.connection_string is None:
         return ServiceBusAdministrationClient(endpoint.administration, endpoint.credential, **settings)
     text = endpoint.connection_string.reveal().replace(endpoint.host, endpoint.administration, 1)

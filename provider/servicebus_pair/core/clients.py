@@ -256,6 +256,11 @@ def _nobody(why: str) -> None:
 
 
 def _sdk_client(endpoint: Endpoint) -> ServiceBusClient:
+    settings: dict[str, Any] = {"retry_total": 0}
+    if endpoint.ca_file is not None:
+        settings["connection_verify"] = endpoint.ca_file
+    if endpoint.endpoint_address is not None:
+        settings["custom_endpoint_address"] = endpoint.endpoint_address
     if endpoint.connection_string is not None:
-        return ServiceBusClient.from_connection_string(endpoint.connection_string.reveal(), retry_total=0)
-    return ServiceBusClient(endpoint.host, endpoint.credential, retry_total=0)
+        return ServiceBusClient.from_connection_string(endpoint.connection_string.reveal(), **settings)
+    return ServiceBusClient(endpoint.host, endpoint.credential, use_tls=not endpoint.emulator, **settings)

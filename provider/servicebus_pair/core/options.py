@@ -1,4 +1,4 @@
-"""Settings as frozen values: :class:`PairOptions` and :class:`Endpoint`.
+"""Settings as frozen values: :class:`PairOptions`, :class:`Endpoint` and :class:`ArmCoordinates`.
 
 Durations are :class:`datetime.timedelta` (``pendulum.duration`` is one). Defaults and ranges are
 those of SPEC section 2, which restates the documented options of the original feature.
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from servicebus_pair.core.errors import ConfigurationError
 
-__all__ = ["Endpoint", "PairOptions", "Secret"]
+__all__ = ["ArmCoordinates", "Endpoint", "PairOptions", "Secret"]
 
 _SECOND: Final = timedelta(seconds=1)
 _MINUTE: Final = timedelta(minutes=1)
@@ -144,15 +144,37 @@ def _check(name: str, value: object) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ArmCoordinates:
+    """Where Azure Resource Manager has a namespace, and as whom to manage it there.
+
+    :param subscription_id: of the Azure subscription.
+    :param resource_group: name of the resource group.
+    :param credential: an identity of ``core.identity``, or an asynchronous credential of ``azure-identity``.
+    :param management_endpoint: URL of the Resource Manager where it is not that of the public cloud.
+    """
+
+    subscription_id: str
+    resource_group: str
+    credential: Any = field(repr=False)
+    management_endpoint: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
     """One Service Bus namespace and how to authenticate to it; its ``repr`` holds no secret.
 
-    Build it with :meth:`from_connection_string` or :meth:`from_credential`.
+    Build it with :meth:`from_connection_string` or :meth:`from_credential`. With identities of
+    ``core.identity`` it can be pickled; the pickle then carries their secrets.
 
     :param host: host, with a port for a local embedded namespace (``127.0.0.1:5672``).
     :param namespace: name of the namespace, the first label of the host unless given.
     :param administration: ``host:port`` of the administration endpoint where it differs from ``host``.
     :param emulator: plain TCP and plain HTTP, as ``UseDevelopmentEmulator=true`` asks for.
+    :param ca_file: file of the authorities that the namespace's certificates are checked by; those of
+        ``certifi`` when not given.
+    :param endpoint_address: address that connections are made to instead of the host, such as that of an
+        application gateway: ``sb://gateway.example:443``.
+    :param arm: manage the namespace's queues through Azure Resource Manager instead of its own administration.
     """
 
     host: str
@@ -161,16 +183,29 @@ class Endpoint:
     emulator: bool = False
     connection_string: Secret | None = field(default=None, repr=False)
     credential: Any = field(default=None, repr=False)
+    ca_file: str | None = None
+    endpoint_address: str | None = None
+    arm: ArmCoordinates | None = None
 
     @classmethod
     def from_connection_string(
-        cls, text: str, *, namespace: str | None = None, administration: str | None = None
+        cls,
+        text: str,
+        *,
+        namespace: str | None = None,
+        administration: str | None = None,
+        ca_file: str | None = None,
+        endpoint_address: str | None = None,
+        arm: ArmCoordinates | None = None,
     ) -> Endpoint:
         """Read a Service Bus connection string.
 
         :param text: ``Endpoint=sb://host/;SharedAccessKeyName=...;SharedAccessKey=...``.
         :param namespace: name of the namespace; needed when the host is an address.
         :param administration: ``host:port`` of the administration endpoint if it is another one.
+        :param ca_file: as in the class.
+        :param endpoint_address: as in the class.
+        :param arm: as in the class.
         :raises ConfigurationError: a part is missing; the text itself is never quoted.
         """
         parts = _parse_connection_string(text)
@@ -182,6 +217,9 @@ class Endpoint:
             administration=host if administration is None else administration,
             emulator=emulator,
             connection_string=Secret(text),
+            ca_file=ca_file,
+            endpoint_address=endpoint_address,
+            arm=arm,
         )
 
     @classmethod
@@ -192,11 +230,22 @@ class Endpoint:
         *,
         namespace: str | None = None,
         administration: str | None = None,
+        emulator: bool = False,
+        ca_file: str | None = None,
+        endpoint_address: str | None = None,
+        arm: ArmCoordinates | None = None,
     ) -> Endpoint:
-        """Use a Microsoft Entra ID credential (an asynchronous ``azure-identity`` credential).
+        """Use Microsoft Entra ID.
 
         :param host: fully qualified host, such as ``contoso.servicebus.windows.net``.
-        :param credential: object with an asynchronous ``get_token``.
+        :param credential: an identity of ``core.identity``, or an asynchronous credential of ``azure-identity``,
+            which the caller closes.
+        :param namespace: name of the namespace; needed when the host is an address.
+        :param administration: ``host:port`` of the administration endpoint if it is another one.
+        :param emulator: as in the class.
+        :param ca_file: as in the class.
+        :param endpoint_address: as in the class.
+        :param arm: as in the class.
         :raises ConfigurationError: the host or the credential is missing.
         """
         if credential is None:
@@ -205,7 +254,11 @@ class Endpoint:
             host=_checked_host(host),
             namespace=_namespace_of(host) if namespace is None else namespace,
             administration=host if administration is None else administration,
+            emulator=emulator,
             credential=credential,
+            ca_file=ca_file,
+            endpoint_address=endpoint_address,
+            arm=arm,
         )
 
 

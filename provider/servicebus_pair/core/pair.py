@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from random import Random, SystemRandom
 from types import TracebackType
-from typing import Final, Self, TypeAlias
+from typing import Final, Self
 
-from servicebus_pair.core.administration import Administration, QueueDepth, ServiceBusAdministration
+from servicebus_pair.core.administration import Administration, QueueDepth
 from servicebus_pair.core.backlog import BacklogPlan, backlog_prefix, backlog_queues
 from servicebus_pair.core.board import HealthBoard
 from servicebus_pair.core.cleaner import Cleaner
@@ -21,6 +21,7 @@ from servicebus_pair.core.drill import DrillReport, drill
 from servicebus_pair.core.errors import ConfigurationError, PairClosedError
 from servicebus_pair.core.events import Observer
 from servicebus_pair.core.health import EntityHealth, FailOver, MarkHealthy
+from servicebus_pair.core.management import administration_of
 from servicebus_pair.core.meter import Meter, Operation
 from servicebus_pair.core.options import Endpoint, PairOptions
 from servicebus_pair.core.ordering import SessionOrder
@@ -43,7 +44,6 @@ __all__ = ["NamespacePair"]
 
 _log = logging.getLogger(__name__)
 _NONE: Final = timedelta(0)
-Manage: TypeAlias = Callable[[], AbstractAsyncContextManager[Administration]]
 _DRILL_LIMIT: Final = timedelta(minutes=2)
 _DRILL_LIFE: Final = timedelta(hours=1)
 
@@ -55,14 +55,12 @@ class NamespacePair:
     primary or in a backlog queue, and leaves the backlog only after the primary has confirmed it.
 
     :param primary: where the application's entities live.
-    :param secondary: holds only backlog queues.
+    :param secondary: holds only backlog queues; managed through Azure Resource Manager if it has ``arm``.
     :param options: intervals and counts.
     :param store: health shared with other processes; in memory when not given.
     :param observers: told every decision as an event, in order.
     :param clock: time, injected by tests.
     :param random_source: source of the choice of backlog queues and of the spread of pings, injected by tests.
-    :param manage: opens the administration of the secondary; its data plane when not given, and for Azure
-        Resource Manager ``lambda: ArmAdministration(...)``.
     :raises ConfigurationError: both endpoints are the same namespace.
     """
 
@@ -76,7 +74,6 @@ class NamespacePair:
         observers: Sequence[Observer] = (),
         clock: Clock | None = None,
         random_source: Random | None = None,
-        manage: Manage | None = None,
     ) -> None:
         if primary.host.casefold() == secondary.host.casefold():
             raise ConfigurationError(f"primary and secondary are both {primary.host!r}: they must be two namespaces")
@@ -94,7 +91,6 @@ class NamespacePair:
             clock=self._clock,
         )
         self.meter = Meter()
-        self._manage: Manage = self._data_plane if manage is None else manage
         self._shared: Shared | None = None
         self._partners: Partners | None = None
         self._running_syphon: asyncio.Task[DrainReport] | None = None
@@ -315,8 +311,8 @@ class NamespacePair:
             raise PairClosedError("the pair is not open: use it inside 'async with NamespacePair(...) as pair'")
         return self._shared
 
-    def _data_plane(self) -> ServiceBusAdministration:
-        return ServiceBusAdministration(self.secondary, meter=self.meter)
+    def _manage(self) -> AbstractAsyncContextManager[Administration]:
+        return administration_of(self.secondary, meter=self.meter)
 
     def _cleaner(self, administration: Administration) -> Cleaner:
         return Cleaner(administration, namespace=self.primary.namespace, count=self.options.backlog_queue_count)
