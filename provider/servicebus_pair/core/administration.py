@@ -23,7 +23,7 @@ from servicebus_pair.core.errors import (
     ServerBusyError,
     ServiceError,
 )
-from servicebus_pair.core.failures import classify
+from servicebus_pair.core.failures import classify, shown
 from servicebus_pair.core.meter import Meter, Operation
 from servicebus_pair.core.options import Endpoint
 
@@ -189,7 +189,7 @@ def classify_http(failure: Exception, where: str) -> ServiceError:
     if isinstance(failure, ResourceExistsError):
         return EntityExistsError(f"{where}: it exists")
     if isinstance(failure, HttpResponseError) and failure.status_code in _BY_STATUS:
-        return _BY_STATUS[failure.status_code](f"{where}: HTTP {failure.status_code}")
+        return _BY_STATUS[failure.status_code](f"{where}: HTTP {failure.status_code}: {shown(failure)}")
     return classify(failure, where=where, authenticated=False)
 
 

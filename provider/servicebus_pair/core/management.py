@@ -11,9 +11,7 @@ from servicebus_pair.core.options import Endpoint
 __all__ = ["administration_of"]
 
 
-def administration_of(
-    endpoint: Endpoint, *, meter: Meter | None = None
-) -> AbstractAsyncContextManager[Administration]:
+def administration_of(endpoint: Endpoint, *, meter: Meter | None = None) -> AbstractAsyncContextManager[Administration]:
     """Answer the administration of a namespace, to be entered: through Resource Manager where it has ``arm``.
 
     :param meter: counts the calls.
