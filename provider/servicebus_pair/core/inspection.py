@@ -19,7 +19,7 @@ from servicebus_pair.core.options import Endpoint
 
 __all__ = ["Attempts", "Finding", "NamespaceFindings", "findings", "inspect_namespace"]
 
-_SECONDS: Final = 8.0
+_SECONDS: Final = 6.0
 _SHOWN_CHARACTERS: Final = 200
 # On a namespace without any known queue: a queue that is not there is refused too, and by whom is what we ask.
 _UNTRIED: Final = "no queue to try on"

@@ -72,15 +72,17 @@ def extra_of(connection: Connection) -> dict[str, Any]:
 
     :raises ConfigurationError: it is not a JSON object; it is not quoted.
     """
-    try:
-        extra = json.loads(connection.extra) if connection.extra else {}
-    except ValueError:
-        extra = None
+    extra = _parsed(connection.extra)
     if not isinstance(extra, dict):
-        raise ConfigurationError(
-            f"connection {connection.conn_id}: its extra must be a JSON object of settings"
-        ) from None
+        raise ConfigurationError(f"connection {connection.conn_id}: its extra must be a JSON object of settings")
     return extra
+
+
+def _parsed(extra: str | None) -> Any:
+    try:
+        return json.loads(extra) if extra else {}
+    except ValueError:
+        return None
 
 
 def references_in(extra: Mapping[str, Any], *, conn_id: str) -> dict[str, str]:
@@ -152,7 +154,8 @@ def endpoint_of(connection: Connection) -> Endpoint:
 
 def secrets_of(connection: Connection) -> list[str]:
     """Answer every secret of a connection of one of the three types, for masks; of an invalid one too."""
-    extra = extra_of(connection)
+    parsed = _parsed(connection.extra)
+    extra = parsed if isinstance(parsed, dict) else {}
     if connection.conn_type not in _WAYS:
         return secrets_in(extra)
     by_field = {"connection_string": connection.schema, "client_secret": connection.password}
