@@ -71,6 +71,28 @@ def test_airflow_knows_the_connection_types_their_hooks_and_their_forms():
     }
 
 
+def test_airflow_masks_each_secret_field_by_its_name_too():
+    """Its API shows the extra of a connection to whoever may read connections."""
+    from airflow.sdk.log import redact
+
+    secret = [name for name, field in (PAIR | NAMESPACE).items() if field["schema"].get("format") == "password"]
+    assert redact(dict.fromkeys(secret, "c4nary")) == dict.fromkeys(secret, "***")
+    assert len(secret) == 5
+
+
+def test_the_page_gets_the_form_with_its_titles_and_sections():
+    from airflow.api_fastapi.core_api.services.ui.connections import HookMetaService
+
+    metas = {meta.connection_type: meta for meta in HookMetaService.hook_meta_data()}
+    namespace, pair = metas["servicebus_namespace"], metas["servicebus_pair"]
+    assert namespace.standard_fields is not None
+    assert namespace.standard_fields.password is not None
+    assert namespace.standard_fields.password.title == "Client secret"
+    assert pair.extra_fields is not None
+    assert pair.extra_fields["ordering"]["schema"]["section"] == "Options"
+    assert pair.extra_fields["ordering"]["value"] == "none"
+
+
 def test_every_setting_of_the_core_is_a_field_and_every_field_a_setting():
     assert set(PAIR) == {f"{side}_{name}" for side in SIDES for name in ("conn_id", *ENDPOINT_SETTINGS)} | set(OPTIONS)
     assert set(NAMESPACE) == set(ENDPOINT_SETTINGS) - STANDARD

@@ -15,7 +15,7 @@ from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
 from servicebus_pair.operators.provision import ServiceBusPairProvisionOperator
 from servicebus_pair.operators.send import ServiceBusPairSendOperator
 from tests.airflow.conftest import CONN_ID, Pair, RunDag, run_task
-from tests.airflow.queues import contents
+from tests.airflow.queues import contents, queue_names
 
 CANARY = "c4nary"
 HOST = "contoso.servicebus.windows.net"
@@ -153,3 +153,29 @@ def test_operators_work_on_a_pair_by_reference(pair: Pair, run_dag: RunDag, monk
     succeeded, told = ServiceBusPairHook(CONN_ID).test_connection()
     assert (succeeded, told.count("reach yes, authenticate yes, send yes, listen yes, manage yes")) == (True, 2), told
     assert ServiceBusNamespaceHook("south").test_connection()[0]
+
+
+def test_a_secondary_with_coordinates_is_provisioned_by_resource_manager(
+    pair: Pair, run_dag: RunDag, monkeypatch: pytest.MonkeyPatch
+):
+    served = pair.secondary["contoso-dr"]
+    extra = {
+        "connection_string": served.connection_string,
+        "namespace": "contoso-dr",
+        "administration": "127.0.0.1:1",  # where nobody answers
+        "tenant_id": "any",
+        "subscription_id": "00000000-0000-0000-0000-000000000000",
+        "resource_group": "servicebus-emulator",
+        "management_endpoint": pair.secondary.arm_url,
+        "authority": f"https://{served.host}:{served.admin_port}",
+        "ca_file": str(served.ca_file),
+    }
+    application = {"login": "servicebus-emulator", "password": "CLIENT_SECRET_VALUE"}
+    define(monkeypatch, "south", {"conn_type": "servicebus_namespace", **application, "extra": extra})
+    primary = {name: value for name, value in pair.extra().items() if not name.startswith("secondary_")}
+    define(monkeypatch, CONN_ID, {"conn_type": "servicebus_pair", "extra": {**primary, "secondary_conn_id": "south"}})
+
+    run_task(run_dag, lambda: ServiceBusPairProvisionOperator(task_id="provision", conn_id=CONN_ID))
+
+    assert queue_names(served) == [f"contoso/x-servicebus-transfer/{index}" for index in range(2)]
+    assert ServiceBusPairHook(CONN_ID).test_connection()[0]

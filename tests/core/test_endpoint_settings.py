@@ -69,10 +69,15 @@ def test_certificates_and_addresses_of_ones_own_are_read(tmp_path: Path) -> None
     authorities = tmp_path / "ca.pem"
     authorities.touch()
     found = read_endpoint(
-        {**BY_SECRET, "ca_file": str(authorities), "endpoint_address": "sb://gateway:443", "emulator": "true"}
+        {**BY_SECRET, "ca_file": str(authorities), "endpoint_address": "sb://gateway:443", "emulator": "false"}
     )
-    assert (found.ca_file, found.endpoint_address, found.emulator) == (str(authorities), "sb://gateway:443", True)
+    assert (found.ca_file, found.endpoint_address, found.emulator) == (str(authorities), "sb://gateway:443", False)
     assert found.credential.ca_file == str(authorities)
+
+
+def test_an_embedded_namespace_is_spoken_to_in_clear() -> None:
+    found = read_endpoint({**BY_SECRET, "host": "127.0.0.1:5672", "namespace": "contoso", "emulator": "true"})
+    assert (found.host, found.emulator) == ("127.0.0.1:5672", True)
 
 
 def test_what_a_form_fills_in_by_itself_says_nothing() -> None:
@@ -101,6 +106,7 @@ def test_what_a_form_fills_in_by_itself_says_nothing() -> None:
             "setting client_secret is given, but authentication is 'managed_identity', which does not use it",
         ),
         ({"connection_string": STRING, "emulator": True}, "setting emulator is given, but authentication is"),
+        ({**BY_SECRET, "emulator": True}, "setting host: emulator is True, which shows tokens on the wire"),
         ({**BY_SECRET, "emulator": "perhaps"}, "setting emulator is 'perhaps': allowed are true and false"),
         ({**BY_SECRET, "host": f"https://{HOST}"}, "setting host: it must be a host name such as"),
         ({**BY_SECRET, "host": STRING}, "setting host: it must be a host name such as"),

@@ -246,10 +246,12 @@ class Endpoint:
         :param ca_file: as in the class.
         :param endpoint_address: as in the class.
         :param arm: as in the class.
-        :raises ConfigurationError: the host or the credential is missing.
+        :raises ConfigurationError: the host or the credential is missing, or tokens would travel in clear to Azure.
         """
         if credential is None:
             raise ConfigurationError("credential is None: it must be a credential of azure-identity")
+        if emulator and ".servicebus." in host.casefold():
+            raise ConfigurationError(f"emulator is True, which shows tokens on the wire: {host!r} must not get them so")
         return cls(
             host=_checked_host(host),
             namespace=_namespace_of(host) if namespace is None else namespace,
