@@ -7,6 +7,7 @@ import re
 import shlex
 from dataclasses import fields
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from airflow.sdk import Connection
@@ -94,3 +95,11 @@ def test_the_tables_name_every_field_with_its_default():
         shown = named[option.name].partition(" | ")[0].strip("`")
         expected = value.total_seconds() if isinstance(value, timedelta) else value
         assert shown == (f"{expected:g}" if isinstance(expected, float) else str(expected).lower())
+
+
+def test_the_snippet_makes_a_pair():
+    [snippet] = [text for kind, text in BLOCKS if kind == "python"]
+    made: dict[str, Any] = {}
+    exec(snippet, made)  # noqa: S102  our own page
+    assert (made["pair"].primary.namespace, made["pair"].secondary.arm.resource_group) == ("contoso", "messaging")
+    assert "SECRET" not in repr(made["secondary"])

@@ -105,3 +105,22 @@ async def test_section_3_through_arm_a_queue_is_closed_to_senders_and_opened_aga
         await through_arm.delete_queue(QUEUES[0])
         with pytest.raises(EntityNotFoundError):
             await through_arm.delete_queue(QUEUES[0])
+
+
+@pytest.mark.parametrize(
+    ("management_endpoint", "scope"),
+    [
+        (None, "https://management.azure.com/.default"),
+        ("https://management.azure.com/", "https://management.azure.com/.default"),
+        ("https://management.usgovcloudapi.net", "https://management.core.usgovcloudapi.net/.default"),
+        ("https://management.chinacloudapi.cn", "https://management.chinacloudapi.cn/.default"),
+        ("https://127.0.0.1:5400", "https://management.azure.com/.default"),
+    ],
+)
+async def test_each_cloud_is_asked_with_a_token_of_its_own(management_endpoint: str | None, scope: str) -> None:
+    arm = ArmCoordinates(
+        subscription_id="s", resource_group="g", credential=Bearer(), management_endpoint=management_endpoint
+    )
+    found = Endpoint.from_credential("contoso.servicebus.windows.net", Bearer(), arm=arm)
+    async with ArmAdministration(found, arm) as administration:
+        assert administration._client._config.credential_scopes == [scope]

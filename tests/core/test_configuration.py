@@ -84,6 +84,7 @@ def test_namespace_and_administration_are_given_where_the_host_does_not_tell() -
         ({"primary_connection_string": None}, "setting primary_connection_string is missing"),
         ({"secondary_connection_string": ""}, "setting secondary_connection_string is missing"),
         ({"primary_connection_string": 5}, "setting primary_connection_string is missing"),
+        ({"secondary_connection_string": PRIMARY}, "primary and secondary are both 'contoso.servicebus.windows.net'"),
         ({"secondary_connection_string": KEY}, "setting secondary_connection_string: connection string: Endpoint is"),
         ({"failover_interval": "soon"}, "setting failover_interval is 'soon': it must be a number"),
         ({"failover_interval": "nan"}, "setting failover_interval is 'nan': it must be a number"),

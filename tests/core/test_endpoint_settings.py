@@ -18,6 +18,7 @@ from servicebus_pair.core.options import ArmCoordinates, Secret
 KEY = "c4nary-key"
 SECRET = "c4nary-client-secret"
 STRING = f"Endpoint=sb://contoso.servicebus.windows.net/;SharedAccessKeyName=a;SharedAccessKey={KEY}"
+OTHER = STRING.replace("contoso", "contoso-dr")
 HOST = "contoso.servicebus.windows.net"
 PRINCIPAL = {"tenant_id": "t", "client_id": "c", "client_secret": SECRET}
 BY_SECRET = {"authentication": "client_secret", "host": HOST, **PRINCIPAL}
@@ -108,8 +109,8 @@ def test_what_a_form_fills_in_by_itself_says_nothing() -> None:
         ({"connection_string": STRING, "emulator": True}, "setting emulator is given, but authentication is"),
         ({**BY_SECRET, "emulator": True}, "setting host: emulator is True, which shows tokens on the wire"),
         ({**BY_SECRET, "emulator": "perhaps"}, "setting emulator is 'perhaps': allowed are true and false"),
-        ({**BY_SECRET, "host": f"https://{HOST}"}, "setting host: it must be a host name such as"),
-        ({**BY_SECRET, "host": STRING}, "setting host: it must be a host name such as"),
+        ({**BY_SECRET, "host": f"https://{HOST}"}, "setting host: the host is no host name: it must be one such as"),
+        ({**BY_SECRET, "host": STRING}, "setting host: the host is no host name: it must be one such as"),
         ({**BY_SECRET, "host": "127.0.0.1:5672"}, "setting host: namespace is not given and the host '127.0.0.1:5672'"),
         ({**BY_SECRET, "subscription_id": "s"}, "setting resource_group is missing: to manage by"),
         ({**BY_SECRET, "management_endpoint": "https://a"}, "setting subscription_id is missing: to manage by"),
@@ -130,7 +131,7 @@ def reference(**settings: Any) -> dict[str, Reference]:
 
 
 def test_a_reference_stands_for_a_namespace_with_what_the_other_place_cannot_hold() -> None:
-    given = {"primary_conn_id": "there", "primary_namespace": "north", "secondary_connection_string": STRING}
+    given = {"primary_conn_id": "there", "primary_namespace": "north", "secondary_connection_string": OTHER}
     found = read_pair(given, referenced=reference(**BY_SECRET))
     assert (found.primary.host, found.primary.namespace) == (HOST, "north")
     assert found.primary.credential == read_endpoint(BY_SECRET).credential
@@ -152,7 +153,7 @@ def test_a_reference_stands_for_a_namespace_with_what_the_other_place_cannot_hol
     ],
 )
 def test_a_wrong_reference_is_told_by_its_place(given: dict[str, Any], settings: dict[str, Any], told: str) -> None:
-    pair = {"primary_conn_id": "there", "secondary_connection_string": STRING, **given}
+    pair = {"primary_conn_id": "there", "secondary_connection_string": OTHER, **given}
     with pytest.raises(ConfigurationError) as caught:
         read_pair(pair, referenced=reference(**settings))
     assert told in str(caught.value)
@@ -163,7 +164,7 @@ def test_who_cannot_look_references_up_says_what_to_do_instead() -> None:
     with pytest.raises(
         ConfigurationError, match=r"primary_conn_id is 'there': .* only Airflow .* such as primary_conn"
     ):
-        read_pair({"primary_conn_id": "there", "secondary_connection_string": STRING})
+        read_pair({"primary_conn_id": "there", "secondary_connection_string": OTHER})
 
 
 def test_no_secret_is_shown_and_a_pickle_takes_all_of_it() -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from servicebus_pair.core.endpoint_settings import ENDPOINT_SETTINGS, boolean, read_endpoint, stated
 from servicebus_pair.core.errors import ConfigurationError
-from servicebus_pair.core.options import Endpoint, PairOptions
+from servicebus_pair.core.options import Endpoint, PairOptions, check_distinct
 
 __all__ = ["REFERENCE", "SIDES", "PairSettings", "Reference", "read_pair"]
 
@@ -30,11 +30,17 @@ _NOTHING: Final[Mapping[str, Reference]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class PairSettings:
-    """Two endpoints and the options: what ``NamespacePair`` is made of."""
+    """Two endpoints and the options: what ``NamespacePair`` is made of.
+
+    :raises ConfigurationError: both endpoints are the same namespace.
+    """
 
     primary: Endpoint
     secondary: Endpoint
     options: PairOptions
+
+    def __post_init__(self) -> None:
+        check_distinct(self.primary, self.secondary)
 
 
 @dataclass(frozen=True, slots=True)

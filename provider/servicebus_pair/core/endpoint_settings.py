@@ -132,18 +132,9 @@ class _Reader:
                 return Endpoint.from_connection_string(self._needed(source), arm=arm, **common)
             emulator = "emulator" in self.given and boolean(self.called("emulator"), self.given["emulator"])
             identity = self._identity(authentication)
-            return Endpoint.from_credential(self._host(), identity, emulator=emulator, arm=arm, **common)
+            return Endpoint.from_credential(self._needed(source), identity, emulator=emulator, arm=arm, **common)
         except ConfigurationError as error:
             raise ConfigurationError(f"setting {self.called(source)}: {error}") from error
-
-    def _host(self) -> str:
-        host = self._needed("host")
-        if any(character in host for character in "/;= "):
-            # Not quoted: it may be a connection string.
-            raise ConfigurationError(
-                "it must be a host name such as contoso.servicebus.windows.net, no URL and no connection string"
-            )
-        return host
 
     def _authentication(self) -> str:
         chosen = self.given.get("authentication", _BY_STRING)

@@ -6,6 +6,7 @@ those of SPEC section 2, which restates the documented options of the original f
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
@@ -13,7 +14,7 @@ from typing import Any, Final
 
 from servicebus_pair.core.errors import ConfigurationError
 
-__all__ = ["ArmCoordinates", "Endpoint", "PairOptions", "Secret"]
+__all__ = ["ArmCoordinates", "Endpoint", "PairOptions", "Secret", "check_distinct"]
 
 _SECOND: Final = timedelta(seconds=1)
 _MINUTE: Final = timedelta(minutes=1)
@@ -208,15 +209,14 @@ class Endpoint:
         :param arm: as in the class.
         :raises ConfigurationError: a part is missing; the text itself is never quoted.
         """
-        parts = _parse_connection_string(text)
+        parts, understood = _parse_connection_string(text)
         host = _checked_host(parts["endpoint"].removeprefix("sb://").strip("/"))
-        emulator = parts.get("usedevelopmentemulator", "").lower() == "true"
         return cls(
             host=host,
             namespace=_namespace_of(host) if namespace is None else namespace,
             administration=host if administration is None else administration,
-            emulator=emulator,
-            connection_string=Secret(text),
+            emulator=parts.get(_EMULATOR, "").lower() == "true",
+            connection_string=Secret(understood),
             ca_file=ca_file,
             endpoint_address=endpoint_address,
             arm=arm,
@@ -264,9 +264,24 @@ class Endpoint:
         )
 
 
+_HOST: Final = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
+
+
+def check_distinct(primary: Endpoint, secondary: Endpoint) -> None:
+    """Check that a pair has two namespaces. :raises ConfigurationError: naming the host of both."""
+    if primary.host.casefold() == secondary.host.casefold():
+        raise ConfigurationError(f"primary and secondary are both {primary.host!r}: they must be two namespaces")
+
+
 def _checked_host(host: str) -> str:
     if not host:
         raise ConfigurationError("host is '': it must be the namespace's fully qualified host name")
+    if _HOST.fullmatch(host) is None:
+        # Not quoted: somebody may have given a connection string.
+        raise ConfigurationError(
+            "the host is no host name: it must be one such as contoso.servicebus.windows.net, perhaps with a port, and "
+            "no URL, path or connection string"
+        )
     return host
 
 
@@ -279,18 +294,39 @@ def _namespace_of(host: str) -> str:
     return name.partition(".")[0]
 
 
-def _parse_connection_string(text: str) -> dict[str, str]:
-    parts: dict[str, str] = {}
+def _parse_connection_string(text: str) -> tuple[dict[str, str], str]:
+    """The parts by their names in lower case, and the text as the SDK takes it; an error quotes none of it."""
+    named: dict[str, tuple[str, str]] = {}
+    whole = True
     for item in text.strip().strip(";").split(";"):
-        key, separator, value = item.partition("=")
-        if separator:
-            parts[key.strip().lower()] = value.strip()
+        name, separator, value = (part.strip() for part in item.partition("="))
+        whole = whole and bool(name and separator)
+        named[name.lower()] = name, value
+    parts = {name: value for name, (_, value) in named.items()}
+    _check_parts(parts)
+    if not whole:
+        raise ConfigurationError("connection string: a part is not of the form Name=value")
+    if _EMULATOR in parts:
+        # The SDK compares with this very text.
+        named[_EMULATOR] = "UseDevelopmentEmulator", parts[_EMULATOR].lower()
+    return parts, ";".join(f"{name}={value}" for name, value in named.values())
+
+
+_EMULATOR: Final = "usedevelopmentemulator"
+
+
+def _check_parts(parts: Mapping[str, str]) -> None:
     if not parts.get("endpoint", "").startswith("sb://"):
         raise ConfigurationError("connection string: Endpoint is missing or does not start with sb://")
     if "entitypath" in parts:
         raise ConfigurationError("connection string: EntityPath is given: use one of the whole namespace")
-    signed = "sharedaccesssignature" in parts
-    for needed in () if signed else ("SharedAccessKeyName", "SharedAccessKey"):
-        if not parts.get(needed.lower()):
-            raise ConfigurationError(f"connection string: {needed} is missing")
-    return parts
+    signed = bool(parts.get("sharedaccesssignature"))
+    for part in ("SharedAccessKeyName", "SharedAccessKey"):
+        if bool(parts.get(part.lower())) is signed:
+            raise ConfigurationError(
+                f"connection string: {part} is given, and SharedAccessSignature as well"
+                if signed
+                else f"connection string: {part} is missing"
+            )
+    if parts.get(_EMULATOR, "false").lower() not in ("true", "false"):
+        raise ConfigurationError("connection string: UseDevelopmentEmulator must be true or false")

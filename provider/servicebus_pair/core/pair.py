@@ -23,7 +23,7 @@ from servicebus_pair.core.events import Observer
 from servicebus_pair.core.health import EntityHealth, FailOver, MarkHealthy
 from servicebus_pair.core.management import administration_of
 from servicebus_pair.core.meter import Meter, Operation
-from servicebus_pair.core.options import Endpoint, PairOptions
+from servicebus_pair.core.options import Endpoint, PairOptions, check_distinct
 from servicebus_pair.core.ordering import SessionOrder
 from servicebus_pair.core.parcels import Selection, TimeToLive
 from servicebus_pair.core.partners import Partners
@@ -75,8 +75,7 @@ class NamespacePair:
         clock: Clock | None = None,
         random_source: Random | None = None,
     ) -> None:
-        if primary.host.casefold() == secondary.host.casefold():
-            raise ConfigurationError(f"primary and secondary are both {primary.host!r}: they must be two namespaces")
+        check_distinct(primary, secondary)
         self.primary = primary
         self.secondary = secondary
         self.options = PairOptions() if options is None else options
