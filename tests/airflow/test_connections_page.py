@@ -103,3 +103,13 @@ def test_the_snippet_makes_a_pair():
     exec(snippet, made)  # noqa: S102  our own page
     assert (made["pair"].primary.namespace, made["pair"].secondary.arm.resource_group) == ("contoso", "messaging")
     assert "SECRET" not in repr(made["secondary"])
+
+
+def test_the_findings_shown_are_those_of_a_key_that_may_only_send():
+    from servicebus_pair.core.errors import AuthorizationError
+    from servicebus_pair.core.inspection import Attempts, findings
+
+    denied = AuthorizationError("no")
+    primary = findings("contoso", Attempts(send=None, listen=denied, manage=denied, queue="flights"))
+    secondary = findings("contoso-dr", Attempts(send=None, listen=None, manage=None, queue="flights"))
+    assert f"```text\nprimary {primary}; secondary {secondary}\n```" in PAGE

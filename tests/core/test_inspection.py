@@ -96,7 +96,7 @@ async def test_each_right_that_a_key_lacks_is_named(
     found = await inspect_namespace(limited, queues=["flights"])
     assert tuple(getattr(found, name).works for name in RIGHTS) == works
     missing = [name for name in ("send", "listen", "manage") if not getattr(found, name).works]
-    assert all(f"{name} no (the right {name.capitalize()} is missing" in str(found) for name in missing)
+    assert all(f"{name} no (the right {name.capitalize()} is missing)" in str(found) for name in missing)
 
 
 async def test_all_works_and_nothing_is_changed(emulator: Emulator) -> None:

@@ -152,7 +152,7 @@ def _manage(error: ServiceError | None, *, known: bool) -> Finding:
     if error is None:
         return Finding(works=True)
     if isinstance(error, errors.AuthorizationError) or (known and isinstance(error, errors.AuthenticationError)):
-        return Finding(works=False, why=f"the right Manage is missing: {_shown(error)}")
+        return Finding(works=False, why="the right Manage is missing")
     return Finding(works=False, why=_shown(error))
 
 
