@@ -83,7 +83,9 @@ def test_an_embedded_namespace_is_spoken_to_in_clear() -> None:
 
 def test_what_a_form_fills_in_by_itself_says_nothing() -> None:
     filled = {"authentication": "connection_string", "emulator": False, "host": "", "client_secret": None}
-    assert read_endpoint({"connection_string": STRING, **filled}) == read_endpoint({"connection_string": STRING})
+    by_key = read_endpoint({"connection_string": STRING})
+    assert read_endpoint({"connection_string": STRING, **filled}) == by_key
+    assert read_endpoint({"connection_string": STRING, "emulator": "false"}) == by_key
 
 
 @pytest.mark.parametrize(

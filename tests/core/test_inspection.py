@@ -57,7 +57,7 @@ def test_what_the_attempts_tell(
     found = findings("contoso", Attempts(send=send, listen=listen, manage=manage, queue=queue))
     assert tuple(getattr(found, name).works for name in RIGHTS) == tuple(works)
     assert all(finding.why or finding.works for finding in (getattr(found, name) for name in RIGHTS))
-    assert found.usable(listen=True) is (works[0] is Y and N not in works[1:4])
+    assert found.usable(listen=True) is (works[0] is works[1] is Y and N not in works[2:4])
 
 
 def test_findings_read_as_a_sentence() -> None:
@@ -138,7 +138,9 @@ async def test_a_wrong_key_is_told_from_an_outage(emulator: Emulator) -> None:
     )
     found = await inspect_namespace(wrong, queues=["flights"])
     assert (found.reach.works, found.authenticate.works, found.usable(listen=False)) == (True, False, False)
-    assert "c4nary" not in str(found)
+    without_queue = await inspect_namespace(wrong)
+    assert (without_queue.authenticate.works, without_queue.usable(listen=False)) == (None, False)
+    assert "c4nary" not in f"{found} {without_queue}"
 
 
 async def test_a_namespace_that_is_down_or_silent_is_told_in_time(emulator: Emulator) -> None:

@@ -53,7 +53,7 @@ _OF_AUTHENTICATION: Final = ("connection_string", "host", *_SERVICE_PRINCIPAL, "
 _OF_ARM: Final = ("subscription_id", "resource_group", "management_endpoint")
 _OF_ANY: Final = ("namespace", "administration", "ca_file", "endpoint_address")
 ENDPOINT_SETTINGS: Final = ("authentication", *_OF_AUTHENTICATION, *_OF_ARM, *_OF_ANY)
-_FILLED_IN: Final[Mapping[str, Any]] = {"authentication": _BY_STRING, "emulator": False}
+_FILLED_IN: Final[Mapping[str, tuple[Any, ...]]] = {"authentication": (_BY_STRING,), "emulator": (False, "false")}
 _SECRET_PARTS: Final = ("sharedaccesskey", "sharedaccesssignature")
 
 
@@ -72,7 +72,7 @@ def stated(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: value
         for name, value in settings.items()
-        if value is not None and value != "" and value != _FILLED_IN.get(name)
+        if value is not None and value != "" and value not in _FILLED_IN.get(name, ())
     }
 
 

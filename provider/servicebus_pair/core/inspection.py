@@ -72,12 +72,13 @@ class NamespaceFindings:
         return f"{self.namespace}: " + ", ".join(f"{name} {getattr(self, name)}" for name in told)
 
     def usable(self, *, listen: bool) -> bool:
-        """Answer whether messages can be sent, as far as is known.
+        """Answer whether the client is known here and messages can be sent, as far as there was a queue to try on.
 
         :param listen: and received, as on a secondary.
         """
-        needed = [self.authenticate, self.send, *([self.listen] if listen else [])]
-        return self.reach.works is True and all(finding.works is not False for finding in needed)
+        rights = [self.send, *([self.listen] if listen else [])]
+        known = self.reach.works is True and self.authenticate.works is True
+        return known and all(right.works is not False for right in rights)
 
 
 async def inspect_namespace(
@@ -128,8 +129,9 @@ def _authenticate(links: Sequence[ServiceError | None], *, tried: bool, managed:
         return Finding(works=None, why="not reached")
     if len(refused) < len(reached) or (managed and not tried):
         return Finding(works=True)
-    # Azure refuses the token for a queue that is not there as well.
-    return Finding(works=False if tried else None, why=_shown(refused[0]))
+    if tried:
+        return Finding(works=False, why=_shown(refused[0]))
+    return Finding(works=None, why=f"{_UNTRIED}, and Azure refuses a token for none: {_shown(refused[0])}")
 
 
 def _right(name: str, error: ServiceError | None, *, tried: bool) -> Finding:

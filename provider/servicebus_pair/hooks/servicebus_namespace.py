@@ -46,8 +46,8 @@ class ServiceBusNamespaceHook(BaseHook):
     def test_connection(self) -> tuple[bool, str]:
         """Say what works: reach, authenticate, and the rights Send, Listen and Manage.
 
-        Changes nothing and ends within 20 seconds, also when the namespace is down. It succeeds if messages can be
-        sent, as far as that is known.
+        Changes nothing and ends within 20 seconds, also when the namespace is down. It succeeds if the client is
+        known and messages can be sent, as far as there was a queue to try on.
         """
         try:
             endpoint = self.get_endpoint()

@@ -116,8 +116,8 @@ class ServiceBusPairHook(BaseHook):
         """Say for each namespace what works: reach, authenticate, and the rights Send, Listen and Manage.
 
         Changes nothing: links are opened on one queue, and queues are listed. Ends within 20 seconds, also when
-        the namespaces are down. It succeeds if messages can be sent to both and received from the secondary, as far
-        as that is known; Manage is for provisioning.
+        the namespaces are down. It succeeds if both know the client, and messages can be sent to both and received from
+        the secondary, as far as there was a queue to try on; Manage is for provisioning.
 
         :returns: whether it succeeded, and the findings.
         """
