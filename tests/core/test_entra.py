@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from servicebus_emulator import Emulator
-from servicebus_pair.core import NamespacePair, PairSettings, read_pair
+from servicebus_pair.core import Endpoint, NamespacePair, PairSettings, read_pair
 from servicebus_pair.core.errors import AuthenticationError, AuthorizationError, SendError, UnreachableError
 from servicebus_pair.core.management import administration_of
 from tests.core.breakable import numbered
@@ -59,6 +59,25 @@ async def test_the_whole_way_is_taken_under_tls_to_an_endpoint_of_ones_own(emula
             assert (await sender.send(numbered(1))).primary == 1
             pair.fail_over("flights", reason="test")
             assert (await sender.send(numbered(1, start=1))).diverted == 1
+
+
+async def test_a_wrong_key_is_no_outage_at_an_endpoint_of_ones_own_either(emulator: Emulator) -> None:
+    primary, secondary = (
+        Endpoint.from_connection_string(
+            hosted.tls_connection_string.replace("SharedAccessKey=", "SharedAccessKey=wrong"),
+            namespace=hosted.name,
+            administration=f"{hosted.host}:{hosted.admin_port}",
+            ca_file=str(hosted.ca_file),
+            endpoint_address=hosted.endpoint_address,
+        )
+        for hosted in (emulator["contoso"], emulator["contoso-dr"])
+    )
+    async with NamespacePair(primary, secondary) as pair, pair.sender("flights") as sender:
+        with pytest.raises(SendError) as refused:
+            await sender.send(numbered(1), timeout=10)
+        assert isinstance(refused.value.cause, AuthenticationError)
+        # What was refused is told once: an error that is its own cause has no end.
+        assert refused.value.cause.__cause__ is not refused.value.cause
 
 
 async def test_a_wrong_secret_is_refused_at_once_and_not_shown(

@@ -82,6 +82,8 @@ def classify(failure: BaseException, *, where: str, authenticated: bool) -> erro
     """
     failure = _of_credential(failure)
     kind = next((ours for theirs, ours in _TABLE if isinstance(failure, theirs)), errors.ServiceFaultError)
+    if kind is errors.UnreachableError and _refused_token(failure):
+        kind = errors.AuthenticationError
     if kind is errors.AuthenticationError and authenticated:
         kind = errors.AuthenticationSuspectError
     if kind is errors.ServiceFaultError and _condition(failure) in _REFUSALS:
@@ -92,6 +94,12 @@ def classify(failure: BaseException, *, where: str, authenticated: bool) -> erro
 def shown(failure: BaseException) -> str:
     """Answer what an exception says, in one line of 300 characters at most."""
     return " ".join(str(failure).split())[:_SHOWN_CHARACTERS]
+
+
+def _refused_token(failure: BaseException) -> bool:
+    """A refused token, which the SDK calls a lost connection where connections are made to a custom endpoint."""
+    inner = failure.inner_exception if isinstance(failure, sdk.ServiceBusConnectionError) else None
+    return hasattr(inner, "status_code")
 
 
 def _of_credential(failure: BaseException) -> BaseException:

@@ -189,4 +189,7 @@ class SendLink(Link):
             self._limit, self._largest = await self._attempt("open a link to", attach, timeout=timeout)
         except (AuthenticationError, AuthenticationSuspectError) as error:
             left = max(_SHORTEST_SECONDS, timeout - (asyncio.get_running_loop().time() - began))
-            raise await self._client.explain(error, self.path, seconds=left) from error
+            explained = await self._client.explain(error, self.path, seconds=left)
+            if explained is error:
+                raise
+            raise explained from error
