@@ -5,22 +5,28 @@ from __future__ import annotations
 import importlib
 import json
 from dataclasses import fields
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import airflow
 import jsonschema
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from servicebus_pair.core.configuration import read_pair
+from servicebus_pair.core.endpoint_settings import AUTHENTICATIONS, ENDPOINT_SETTINGS
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.options import PairOptions
 from servicebus_pair.get_provider_info import get_provider_info
 
-CONNECTION = get_provider_info()["connection-types"][0]
-FIELDS: dict[str, Any] = CONNECTION["conn-fields"]
-NUMBERS = {name: field["schema"] for name, field in FIELDS.items() if "minimum" in field["schema"]}
+TYPES: dict[str, Any] = {kind["connection-type"]: kind for kind in get_provider_info()["connection-types"]}
+PAIR: dict[str, Any] = TYPES["servicebus_pair"]["conn-fields"]
+NAMESPACE: dict[str, Any] = TYPES["servicebus_namespace"]["conn-fields"]
+OPTIONS = sorted(option.name for option in fields(PairOptions))
+SIDES = ("primary", "secondary")
+# What Airflow's standard fields have in our type of a namespace.
+STANDARD = {"host", "client_id", "client_secret"}
 ENDPOINTS = {
     "primary_connection_string": "Endpoint=sb://contoso.example/;SharedAccessKeyName=n;SharedAccessKey=k",
     "secondary_connection_string": "Endpoint=sb://contoso-dr.example/;SharedAccessKeyName=n;SharedAccessKey=k",
@@ -40,44 +46,110 @@ def test_every_module_that_is_named_exists():
     assert all(importlib.import_module(name).__all__ for name in named)
 
 
-def test_airflow_knows_the_connection_type_its_hook_and_its_form():
+def test_airflow_knows_the_connection_types_their_hooks_and_their_forms():
     from airflow.providers_manager import ProvidersManager
 
+    from servicebus_pair.hooks.servicebus_namespace import ServiceBusNamespaceHook
     from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
 
     manager = ProvidersManager()
-    hook = manager.hooks["servicebus_pair"]
-    secrets = [name for name, field in manager.connection_form_widgets.items() if field.is_sensitive]
-
-    assert hook is not None
-    assert hook.hook_class_name == f"{ServiceBusPairHook.__module__}.{ServiceBusPairHook.__name__}"
-    assert {name for name in secrets if "servicebus_pair" in name} == {
-        "extra__servicebus_pair__primary_connection_string",
-        "extra__servicebus_pair__secondary_connection_string",
+    widgets = manager.connection_form_widgets
+    for hook_class in (ServiceBusPairHook, ServiceBusNamespaceHook):
+        found = manager.hooks[hook_class.conn_type]
+        assert found is not None
+        assert found.hook_class_name == f"{hook_class.__module__}.{hook_class.__name__}"
+        assert found.hook_name == hook_class.hook_name
+        assert manager.field_behaviours[hook_class.conn_type]["placeholders"]
+    secret = {name for name, field in widgets.items() if field.is_sensitive and name.startswith("extra__servicebus_")}
+    assert secret == {
+        "extra__servicebus_namespace__connection_string",
+        *(
+            f"extra__servicebus_pair__{side}_{name}"
+            for side in SIDES
+            for name in ("connection_string", "client_secret")
+        ),
     }
 
 
-@pytest.mark.parametrize("name", sorted(NUMBERS))
-def test_a_default_and_a_range_of_the_form_are_those_of_the_core(name: str):
+def test_airflow_masks_each_secret_field_by_its_name_too():
+    """Its API shows the extra of a connection to whoever may read connections."""
+    from airflow.sdk.log import redact
+
+    secret = [name for name, field in (PAIR | NAMESPACE).items() if field["schema"].get("format") == "password"]
+    assert redact(dict.fromkeys(secret, "c4nary")) == dict.fromkeys(secret, "***")
+    assert len(secret) == 5
+
+
+def test_the_page_gets_the_form_with_its_titles_and_sections():
+    from airflow.api_fastapi.core_api.services.ui.connections import HookMetaService
+
+    metas = {meta.connection_type: meta for meta in HookMetaService.hook_meta_data()}
+    namespace, pair = metas["servicebus_namespace"], metas["servicebus_pair"]
+    assert namespace.standard_fields is not None
+    assert namespace.standard_fields.password is not None
+    assert namespace.standard_fields.password.title == "Client secret"
+    assert pair.extra_fields is not None
+    assert pair.extra_fields["ordering"]["schema"]["section"] == "Options"
+    assert pair.extra_fields["ordering"]["value"] == "none"
+
+
+def test_every_setting_of_the_core_is_a_field_and_every_field_a_setting():
+    assert set(PAIR) == {f"{side}_{name}" for side in SIDES for name in ("conn_id", *ENDPOINT_SETTINGS)} | set(OPTIONS)
+    assert set(NAMESPACE) == set(ENDPOINT_SETTINGS) - STANDARD
+
+
+def test_a_form_has_sections_and_names_each_field():
+    assert {field["schema"]["section"] for field in PAIR.values()} == {
+        "Primary namespace",
+        "Secondary namespace",
+        "Options",
+    }
+    assert all(field["label"] and field["description"] for field in (*PAIR.values(), *NAMESPACE.values()))
+
+
+@pytest.mark.parametrize("name", sorted({*PAIR, *NAMESPACE}))
+def test_every_schema_is_one_and_accepts_its_default_and_nothing(name: str):
+    schema = (PAIR | NAMESPACE)[name]["schema"]
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert jsonschema.Draft202012Validator(schema).is_valid(schema.get("default"))
+    assert jsonschema.Draft202012Validator(schema).is_valid(None)
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_the_authentications_of_the_forms_are_those_of_the_core(side: str):
+    for schema in (PAIR[f"{side}_authentication"]["schema"], NAMESPACE["authentication"]["schema"]):
+        assert schema["enum"] == [*AUTHENTICATIONS, None]
+        assert schema["default"] == AUTHENTICATIONS[0]
+
+
+def test_what_a_form_fills_in_is_what_the_core_does_without():
     """SPEC section 2."""
-    default = getattr(PairOptions(), name)
-    seconds = default.total_seconds() if isinstance(default, timedelta) else default
-
-    assert NUMBERS[name]["default"] == seconds
-    for bound in ("minimum", "maximum"):
-        if bound in NUMBERS[name]:
-            assert read_pair({**ENDPOINTS, name: NUMBERS[name][bound]})
-    for beyond in (NUMBERS[name]["minimum"] - 1, NUMBERS[name].get("maximum", float("nan")) + 1):
-        if beyond == beyond:  # noqa: PLR0124  a form without a maximum
-            with pytest.raises(ConfigurationError):
-                read_pair({**ENDPOINTS, name: beyond})
+    defaults = {name: field["schema"].get("default") for name, field in PAIR.items()}
+    assert read_pair({**defaults, **ENDPOINTS}) == read_pair(ENDPOINTS)
+    assert {name for name in OPTIONS if defaults[name] is None} == set()
 
 
-def test_every_field_of_the_form_is_a_setting_of_the_core():
-    settings = {
-        f"{side}_{name}"
-        for side in ("primary", "secondary")
-        for name in ("connection_string", "namespace", "administration")
-    }
+def values_around(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
+    """JSON values, above all those around the bounds of a field; none finer than a microsecond, as durations are."""
+    bounds = [schema[bound] for bound in ("minimum", "maximum") if bound in schema]
+    near = [bound + step for bound in bounds for step in (-1, -1e-6, 0, 1e-6, 1)]
+    texts = ["ping", "link", "raise", "fail_over", "none", "session", "connection", "soon"]
+    numbers = st.integers(-(10**12), 10**12).map(lambda millionths: millionths / 10**6)
+    return st.one_of(
+        st.sampled_from([*near, *texts]), numbers, st.integers(-10_000, 10_000), st.booleans(), st.none(), st.just([5])
+    )
 
-    assert set(FIELDS) <= settings | {option.name for option in fields(PairOptions)}
+
+@pytest.mark.parametrize("name", OPTIONS)
+@given(data=st.data())
+def test_a_form_takes_what_the_core_takes_and_refuses_what_it_refuses(name: str, data: st.DataObject):
+    """SPEC section 2, its ranges."""
+    schema = PAIR[name]["schema"]
+    value = data.draw(values_around(schema))
+    refusal = ""
+    try:
+        read_pair({**ENDPOINTS, name: value})
+    except ConfigurationError as error:
+        refusal = str(error)
+    assert jsonschema.Draft202012Validator(schema).is_valid(value) is not bool(refusal), value
+    assert name in refusal or not refusal

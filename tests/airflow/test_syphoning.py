@@ -25,7 +25,7 @@ def syphon(**parameters: Any) -> ServiceBusPairSyphonOperator:
     ("parameters", "message"),
     [
         ({"time_to_live": "never"}, r"time_to_live is 'never': allowed are restart, elapse"),
-        ({"burst": timedelta(0)}, r"burst is .*: it must be a timedelta above 0"),
+        ({"burst": timedelta(0)}, r"burst is .*: it must be a timedelta or a number of seconds, from 1 to 86400 s"),
         ({"poll_interval": 0}, r"poll_interval is 0: allowed are 1 to 3600 seconds"),
     ],
 )

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
 from servicebus_emulator import Emulator, HostedNamespace
 from servicebus_emulator.arm.addresses import Scope
 from servicebus_emulator.engine.descriptions import QueueDescription
-from servicebus_pair.core import NamespacePair, PairOptions
+from servicebus_pair.core import Endpoint, NamespacePair, PairOptions
 from servicebus_pair.core.administration import ServiceBusAdministration
 from servicebus_pair.core.arm_administration import ArmAdministration
 from servicebus_pair.core.backlog import BACKLOG_QUEUE, backlog_queue
 from servicebus_pair.core.errors import EntityExistsError, EntityNotFoundError
+from servicebus_pair.core.options import ArmCoordinates
 from tests.core.breakable import endpoint, numbered
 from tests.emulator.arm import Bearer
 
@@ -32,26 +33,31 @@ class Managed:
     emulator: Emulator
 
     def arm(self) -> ArmAdministration:
-        return arm(self.emulator)
+        return arm_of(through_arm(self.emulator))
 
 
-def arm(emulator: Emulator, kind: type[ArmAdministration] = ArmAdministration) -> ArmAdministration:
-    return kind(
-        Bearer(),
+def arm_of(managed: Endpoint) -> ArmAdministration:
+    assert managed.arm is not None
+    return ArmAdministration(managed, managed.arm)
+
+
+def through_arm(emulator: Emulator, namespace: str = "contoso-dr") -> Endpoint:
+    """A namespace, the secondary if no other, managed through Resource Manager."""
+    coordinates = ArmCoordinates(
         subscription_id=Scope().subscription,
         resource_group=Scope().resource_group,
-        namespace="contoso-dr",
-        base_url=emulator.arm_url,
-        connection_verify=str(emulator.ca_file),
+        credential=Bearer(),
+        management_endpoint=emulator.arm_url,
     )
+    return replace(endpoint(emulator[namespace]), ca_file=str(emulator.ca_file), arm=coordinates)
 
 
 @asynccontextmanager
 async def managed_pair() -> AsyncIterator[Managed]:
     async with Emulator(["contoso", "contoso-dr"]) as emulator:
         emulator["contoso"].namespace.create_queue(QueueDescription("flights"))
-        ends = endpoint(emulator["contoso"]), endpoint(emulator["contoso-dr"])
-        async with NamespacePair(*ends, PairOptions(backlog_queue_count=3), manage=lambda: arm(emulator)) as pair:
+        options = PairOptions(backlog_queue_count=3)
+        async with NamespacePair(endpoint(emulator["contoso"]), through_arm(emulator), options) as pair:
             yield Managed(pair, emulator["contoso-dr"], emulator)
 
 
@@ -102,3 +108,22 @@ async def test_section_3_through_arm_a_queue_is_closed_to_senders_and_opened_aga
         await through_arm.delete_queue(QUEUES[0])
         with pytest.raises(EntityNotFoundError):
             await through_arm.delete_queue(QUEUES[0])
+
+
+@pytest.mark.parametrize(
+    ("management_endpoint", "scope"),
+    [
+        (None, "https://management.azure.com/.default"),
+        ("https://management.azure.com/", "https://management.azure.com/.default"),
+        ("https://management.usgovcloudapi.net", "https://management.core.usgovcloudapi.net/.default"),
+        ("https://management.chinacloudapi.cn", "https://management.chinacloudapi.cn/.default"),
+        ("https://127.0.0.1:5400", "https://management.azure.com/.default"),
+    ],
+)
+async def test_each_cloud_is_asked_with_a_token_of_its_own(management_endpoint: str | None, scope: str) -> None:
+    arm = ArmCoordinates(
+        subscription_id="s", resource_group="g", credential=Bearer(), management_endpoint=management_endpoint
+    )
+    found = Endpoint.from_credential("contoso.servicebus.windows.net", Bearer(), arm=arm)
+    async with ArmAdministration(found, arm) as administration:
+        assert administration._client._config.credential_scopes == [scope]

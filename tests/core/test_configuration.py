@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from servicebus_pair.core.configuration import ENDPOINT_SETTINGS, PairSettings, read_pair
+from servicebus_pair.core.configuration import PairSettings, read_pair
+from servicebus_pair.core.endpoint_settings import ENDPOINT_SETTINGS
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.options import PairOptions
 
@@ -83,7 +84,8 @@ def test_namespace_and_administration_are_given_where_the_host_does_not_tell() -
         ({"primary_connection_string": None}, "setting primary_connection_string is missing"),
         ({"secondary_connection_string": ""}, "setting secondary_connection_string is missing"),
         ({"primary_connection_string": 5}, "setting primary_connection_string is missing"),
-        ({"secondary_connection_string": KEY}, "secondary: connection string: Endpoint is missing"),
+        ({"secondary_connection_string": PRIMARY}, "primary and secondary are both 'contoso.servicebus.windows.net'"),
+        ({"secondary_connection_string": KEY}, "setting secondary_connection_string: connection string: Endpoint is"),
         ({"failover_interval": "soon"}, "setting failover_interval is 'soon': it must be a number"),
         ({"failover_interval": "nan"}, "setting failover_interval is 'nan': it must be a number"),
         ({"failover_interval": "inf"}, "setting failover_interval is 'inf': it must be a number"),

@@ -8,16 +8,14 @@ from dataclasses import replace
 import pytest
 
 from servicebus_emulator import Emulator, Fault, FaultKind, Operation
-from servicebus_emulator.arm.addresses import Scope
 from servicebus_emulator.engine.descriptions import QueueDescription, TopicDescription
 from servicebus_pair.core import NamespacePair, State
-from servicebus_pair.core.arm_administration import ArmAdministration
 from servicebus_pair.core.errors import AuthenticationError, EntityNotFoundError, RefusedError, SendError
 from servicebus_pair.core.events import Pinged
 from servicebus_pair.core.syphon import Syphon
 from tests.core.breakable import QUICK, Breakable, endpoint, numbered
 from tests.core.hosted import BACKLOG, hosted, messages
-from tests.emulator.arm import Bearer
+from tests.core.test_arm_administration import arm_of, through_arm
 
 AS_ON_AZURE = Fault(kind=FaultKind.AUTH_FAILURE, status=404)
 
@@ -73,26 +71,14 @@ async def test_section_4_a_send_to_an_entity_that_does_not_exist_is_no_outage(br
     assert breakable.pair.health("gone").state is State.HEALTHY
 
 
-def arm(emulator: Emulator, *, namespace: str = "contoso") -> ArmAdministration:
-    return ArmAdministration(
-        Bearer(),
-        subscription_id=Scope().subscription,
-        resource_group=Scope().resource_group,
-        namespace=namespace,
-        base_url=emulator.arm_url,
-        connection_verify=str(emulator.ca_file),
-    )
-
-
 async def test_section_4_arm_is_asked_where_the_data_plane_may_not_be() -> None:
     """A credential that may send and nothing else, and one of Resource Manager beside it."""
     async with Emulator(["contoso", "contoso-dr"]) as emulator:
         primary = emulator["contoso"]
         primary.namespace.create_queue(QueueDescription("flights"))
         primary.set_fault(AS_ON_AZURE)
-        unmanaged = replace(endpoint(primary), administration="127.0.0.1:9")
-        ends = unmanaged, endpoint(emulator["contoso-dr"])
-        async with NamespacePair(*ends, QUICK, manage_primary=lambda: arm(emulator)) as pair:
+        unmanaged = replace(through_arm(emulator, "contoso"), administration="127.0.0.1:9")
+        async with NamespacePair(unmanaged, endpoint(emulator["contoso-dr"]), QUICK) as pair:
             for entity, error in (("gone", EntityNotFoundError), ("flights", AuthenticationError)):
                 async with pair.sender(entity) as sender:
                     with pytest.raises(SendError) as caught:
@@ -105,7 +91,8 @@ async def test_section_4_arm_knows_queues_and_topics_and_a_wrong_namespace_says_
     async with Emulator(["contoso"]) as emulator:
         emulator["contoso"].namespace.create_queue(QueueDescription("flights/today"))
         emulator["contoso"].namespace.create_topic(TopicDescription("gates"))
-        async with arm(emulator) as right, arm(emulator, namespace="fabrikam") as wrong:
+        known = through_arm(emulator, "contoso")
+        async with arm_of(known) as right, arm_of(replace(known, namespace="fabrikam")) as wrong:
             found = [await right.exists(path) for path in ("flights/today", "gates", "gone")]
             assert found == [True, True, False]
             with pytest.raises(RefusedError, match="namespace fabrikam is not in resource group"):

@@ -48,6 +48,10 @@ OTHERS: list[tuple[BaseException, type[errors.ServiceError]]] = [
     (socket.gaierror(-2, "no such host"), errors.UnreachableError),
     (ValueError("bad argument"), errors.InvalidMessageError),
     (TypeError("bad type"), errors.InvalidMessageError),
+    # As the SDK hands on what a credential of azure-identity raised while a link was opened.
+    (sdk.ServiceBusError("Handler failed", error=azure.ClientAuthenticationError("x")), errors.AuthenticationError),
+    (sdk.ServiceBusError("Handler failed", error=azure.ServiceRequestError("x")), errors.UnreachableError),
+    (sdk.ServiceBusError("Handler failed", error=ValueError("a race")), errors.ServiceFaultError),
     (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad byte"), errors.InvalidMessageError),
     (AttributeError("'NoneType' object has no attribute 'get_state'"), errors.ServiceFaultError),
     (RuntimeError("race"), errors.ServiceFaultError),

@@ -11,6 +11,9 @@ from typing import Any
 
 import pendulum
 import pytest
+from azure.servicebus import ServiceBusClient
+from hypothesis import given
+from hypothesis import strategies as st
 
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.options import Endpoint, PairOptions, Secret
@@ -177,6 +180,13 @@ def test_a_credential_stands_in_place_of_a_connection_string() -> None:
         (f"Endpoint=sb://c.servicebus.windows.net;SharedAccessKeyName={KEY}", "SharedAccessKey is missing"),
         (f"Endpoint=sb://c.x.net;SharedAccessKeyName={KEY};SharedAccessKey=", "SharedAccessKey is missing"),
         (f"{TEXT};EntityPath=flights", "EntityPath is given"),
+        (f"{TEXT};Other", "a part is not of the form Name=value"),
+        (f"{TEXT};={KEY}", "a part is not of the form Name=value"),
+        (f"{TEXT};SharedAccessSignature={KEY}", "SharedAccessKeyName is given, and SharedAccessSignature as well"),
+        (f"{TEXT};UseDevelopmentEmulator={KEY}", "UseDevelopmentEmulator must be true or false"),
+        (TEXT.replace(".net", f".net/{KEY}"), "the host is no host name"),
+        (TEXT.replace(".net", f".net:{KEY}"), "the host is no host name"),
+        (TEXT.replace("contoso.", "con toso."), "the host is no host name"),
         (TEXT.replace("contoso.servicebus.windows.net", "127.0.0.1:5672"), "namespace is not given"),
         (TEXT.replace("contoso.servicebus.windows.net", "localhost"), "namespace is not given"),
     ],
@@ -228,3 +238,37 @@ def test_secrets_are_equal_by_their_text() -> None:
     assert Secret("a") != Secret("b")
     assert Secret("a") != "a"
     assert len({Secret("a"), Secret("a")}) == 1
+
+
+PARTS = st.sampled_from(
+    [
+        "Endpoint=sb://contoso.servicebus.windows.net/",
+        "Endpoint = sb://contoso.servicebus.windows.net",
+        "endpoint=sb://c o",
+        "SharedAccessKeyName=a",
+        " SharedAccessKey = b= ",
+        "sharedaccesskey=",
+        "SharedAccessSignature=SharedAccessSignature sr=x&sig=y&se=soon",
+        "UseDevelopmentEmulator=TRUE",
+        "UseDevelopmentEmulator=",
+        "Other=5",
+        "Other",
+        "=",
+        "",
+    ]
+)
+
+
+GOOD = st.sampled_from(["", TEXT, "Endpoint=sb://contoso.servicebus.windows.net;SharedAccessSignature=x"])
+
+
+@given(good=GOOD, parts=st.lists(PARTS, max_size=5))
+def test_what_is_read_as_a_connection_string_the_sdk_reads_as_well(good: str, parts: list[str]) -> None:
+    try:
+        endpoint = Endpoint.from_connection_string(";".join([good, *parts]))
+    except ConfigurationError:
+        return
+    assert endpoint.connection_string is not None
+    client = ServiceBusClient.from_connection_string(endpoint.connection_string.reveal())
+    assert client.fully_qualified_namespace == endpoint.host
+    assert client._config.use_tls is not endpoint.emulator

@@ -24,7 +24,7 @@ def over(hosted: HostedNamespace, way_in: str) -> Endpoint:
         namespace=hosted.name,
         administration=f"{hosted.host}:{hosted.amqp_port if tls else hosted.admin_port}",
         transport="websocket" if "WebSocket" in way_in else "amqp",
-        address=hosted.endpoint_address,
+        endpoint_address=hosted.endpoint_address,
         ca_file=str(hosted.ca_file) if tls else None,
     )
 

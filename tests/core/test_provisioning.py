@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import fields, replace
-from typing import Any
 
 import pytest
 
@@ -17,10 +16,11 @@ from servicebus_pair.core import Endpoint, NamespacePair, PairOptions
 from servicebus_pair.core.administration import Administration, ServiceBusAdministration
 from servicebus_pair.core.backlog import BACKLOG_QUEUE, BacklogPlan, QueueShape, backlog_queue
 from servicebus_pair.core.errors import ProvisionError
+from servicebus_pair.core.management import administration_of
 from servicebus_pair.core.ports import SystemClock
 from servicebus_pair.core.provisioner import Provisioner
 from tests.core.breakable import endpoint
-from tests.core.test_arm_administration import arm
+from tests.core.test_arm_administration import through_arm
 
 QUEUES = tuple(backlog_queue("contoso", index) for index in range(3))
 EXTRA = backlog_queue("contoso", 7)
@@ -55,15 +55,12 @@ async def secondary() -> AsyncIterator[Emulator]:
         yield emulator
 
 
-def opener(emulator: Emulator, way: str) -> Callable[[], Any]:
-    if way == "arm":
-        return lambda: arm(emulator)
-    return lambda: ServiceBusAdministration(endpoint(emulator["contoso-dr"]))
+def managed(emulator: Emulator, way: str) -> Endpoint:
+    return through_arm(emulator) if way == "arm" else endpoint(emulator["contoso-dr"])
 
 
 def pair_over(emulator: Emulator, way: str) -> NamespacePair:
-    ends = endpoint(emulator["contoso"]), endpoint(emulator["contoso-dr"])
-    return NamespacePair(*ends, PairOptions(backlog_queue_count=3), manage=opener(emulator, way))
+    return NamespacePair(endpoint(emulator["contoso"]), managed(emulator, way), PairOptions(backlog_queue_count=3))
 
 
 def provisioner(administration: Administration, *, clock: Impatient | None = None) -> Provisioner:
@@ -117,7 +114,7 @@ async def test_section_3_runs_at_the_same_time_do_not_disturb_each_other(way: st
         for report in reports:
             assert sorted(report.found + report.created) == list(QUEUES)
             assert report.failed == {}
-        async with opener(emulator, way)() as administration:
+        async with administration_of(managed(emulator, way)) as administration:
             assert await administration.queues() == dict.fromkeys(QUEUES, BACKLOG_QUEUE)
 
 

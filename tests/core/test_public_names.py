@@ -19,13 +19,17 @@ MODULES = sorted(
 
 def test_the_public_face_of_core_is_exactly_this() -> None:
     assert servicebus_pair.core.__all__ == [
+        "ArmCoordinates",
         "BacklogSurvey",
         "Bridge",
+        "ClientSecret",
+        "DefaultIdentity",
         "DrainReport",
         "DrillReport",
         "Endpoint",
         "EntityHealth",
         "Ledger",
+        "ManagedIdentity",
         "NamespacePair",
         "Operations",
         "PairOptions",
@@ -33,6 +37,7 @@ def test_the_public_face_of_core_is_exactly_this() -> None:
         "Progress",
         "ProvisionReport",
         "ScheduleResult",
+        "Secret",
         "SendResult",
         "State",
         "TimeToLive",

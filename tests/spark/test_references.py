@@ -63,6 +63,24 @@ def test_a_missing_variable_and_a_missing_file_are_named():
         PairReference.parse("file:/no/such/pair").resolve(Redaction())
 
 
+def test_a_pair_by_reference_to_other_connections_is_refused_and_what_to_do_is_told(monkeypatch: pytest.MonkeyPatch):
+    by_reference = {"primary_conn_id": "contoso", "secondary_conn_id": "contoso_dr"}
+    monkeypatch.setenv("THE_PAIR", json.dumps({"conn_type": "servicebus_pair", "extra": by_reference}))
+    with pytest.raises(ConfigurationError, match=r"env:THE_PAIR: setting primary_conn_id .* give the settings themsel"):
+        PairReference.parse("env:THE_PAIR").resolve(Redaction())
+
+
+def test_a_client_secret_is_a_secret_too(monkeypatch: pytest.MonkeyPatch):
+    settings = {f"{side}_authentication": "client_secret" for side in ("primary", "secondary")}
+    for side in ("primary", "secondary"):
+        settings |= {f"{side}_host": f"{side}.servicebus.windows.net", f"{side}_tenant_id": "t"}
+        settings |= {f"{side}_client_id": "c", f"{side}_client_secret": f"{KEY}+{side}"}
+    monkeypatch.setenv("THE_PAIR", json.dumps(settings))
+    redaction = Redaction()
+    assert KEY not in repr(PairReference.parse("env:THE_PAIR").resolve(redaction))
+    assert redaction.clean(f"as {KEY}+primary or {KEY}+secondary") == "as *** or ***"
+
+
 def test_an_error_that_leaves_a_task_holds_no_secret_and_no_chain(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("THE_PAIR", json.dumps(SETTINGS))
     redaction = Redaction()

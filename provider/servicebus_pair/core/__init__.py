@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from servicebus_pair.core.costs import Operations, bill
     from servicebus_pair.core.drill import DrillReport, drill_of, is_ping
     from servicebus_pair.core.health import EntityHealth, State
+    from servicebus_pair.core.identity import ClientSecret, DefaultIdentity, ManagedIdentity
     from servicebus_pair.core.ledger import Ledger
-    from servicebus_pair.core.options import Endpoint, PairOptions
+    from servicebus_pair.core.options import ArmCoordinates, Endpoint, PairOptions, Secret
     from servicebus_pair.core.pair import NamespacePair
     from servicebus_pair.core.parcels import TimeToLive
     from servicebus_pair.core.progress import Progress
@@ -23,13 +24,17 @@ if TYPE_CHECKING:
     from servicebus_pair.core.survey import BacklogSurvey
 
 __all__ = [
+    "ArmCoordinates",
     "BacklogSurvey",
     "Bridge",
+    "ClientSecret",
+    "DefaultIdentity",
     "DrainReport",
     "DrillReport",
     "Endpoint",
     "EntityHealth",
     "Ledger",
+    "ManagedIdentity",
     "NamespacePair",
     "Operations",
     "PairOptions",
@@ -37,6 +42,7 @@ __all__ = [
     "Progress",
     "ProvisionReport",
     "ScheduleResult",
+    "Secret",
     "SendResult",
     "State",
     "TimeToLive",
@@ -50,18 +56,23 @@ _HOMES: Final = {
     "BacklogSurvey": "survey",
     "Progress": "progress",
     "TimeToLive": "parcels",
+    "ArmCoordinates": "options",
     "Bridge": "blocking",
+    "ClientSecret": "identity",
+    "DefaultIdentity": "identity",
     "DrainReport": "results",
     "DrillReport": "drill",
     "Endpoint": "options",
     "EntityHealth": "health",
     "Ledger": "ledger",
+    "ManagedIdentity": "identity",
     "NamespacePair": "pair",
     "Operations": "costs",
     "PairOptions": "options",
     "PairSettings": "configuration",
     "ProvisionReport": "results",
     "ScheduleResult": "results",
+    "Secret": "options",
     "SendResult": "results",
     "State": "health",
     "bill": "costs",

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, Self, TypeVar
 
 from azure.core.exceptions import HttpResponseError, ResourceExistsError
 from azure.core.pipeline.transport import AioHttpTransport
@@ -24,11 +23,11 @@ from servicebus_pair.core.errors import (
     ServerBusyError,
     ServiceError,
 )
-from servicebus_pair.core.failures import classify
+from servicebus_pair.core.failures import classify, shown
 from servicebus_pair.core.meter import Meter, Operation
 from servicebus_pair.core.options import Endpoint
 
-__all__ = ["Administration", "Manage", "QueueDepth", "ServiceBusAdministration", "classify_http"]
+__all__ = ["Administration", "QueueDepth", "ServiceBusAdministration", "classify_http"]
 
 _CALL_SECONDS: Final = 30.0
 ResultT = TypeVar("ResultT")
@@ -68,10 +67,6 @@ class Administration(Protocol):
 
     async def exists(self, path: str) -> bool:
         """Answer whether there is a queue or topic ``path``. :raises ServiceError: classified."""
-
-
-Manage: TypeAlias = Callable[[], AbstractAsyncContextManager[Administration]]
-"""Opens the administration of one namespace."""
 
 
 class ServiceBusAdministration:
@@ -197,15 +192,17 @@ def classify_http(failure: Exception, where: str) -> ServiceError:
     if isinstance(failure, ResourceExistsError):
         return EntityExistsError(f"{where}: it exists")
     if isinstance(failure, HttpResponseError) and failure.status_code in _BY_STATUS:
-        return _BY_STATUS[failure.status_code](f"{where}: HTTP {failure.status_code}")
+        return _BY_STATUS[failure.status_code](f"{where}: HTTP {failure.status_code}: {shown(failure)}")
     return classify(failure, where=where, authenticated=False)
 
 
 def _sdk_client(endpoint: Endpoint) -> ServiceBusAdministrationClient:
-    transport: dict[str, Any] = {"transport": _PlainHttpTransport()} if endpoint.emulator else {}
     # Retrying is ours: a slow answer must not become four.
-    trust: dict[str, Any] = {} if endpoint.ca_file is None else {"connection_verify": endpoint.ca_file}
-    settings: dict[str, Any] = {**transport, **trust, "retry_total": 0}
+    settings: dict[str, Any] = {"retry_total": 0}
+    if endpoint.emulator:
+        settings["transport"] = _PlainHttpTransport()
+    elif endpoint.ca_file is not None:
+        settings["connection_verify"] = endpoint.ca_file
     if endpoint.connection_string is None:
         return ServiceBusAdministrationClient(endpoint.administration, endpoint.credential, **settings)
     text = endpoint.connection_string.reveal().replace(endpoint.host, endpoint.administration, 1)

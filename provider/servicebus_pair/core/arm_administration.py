@@ -11,12 +11,15 @@ from collections.abc import Awaitable, Mapping
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
+from azure.core import AzureClouds
+from azure.mgmt.core.tools import get_arm_endpoints
 from azure.mgmt.servicebus.aio import ServiceBusManagementClient
 
 from servicebus_pair.core.administration import QueueDepth, classify_http
 from servicebus_pair.core.backlog import QueueShape
 from servicebus_pair.core.errors import EntityExistsError, EntityNotFoundError, RefusedError
 from servicebus_pair.core.meter import Meter, Operation
+from servicebus_pair.core.options import ArmCoordinates, Endpoint
 
 __all__ = ["ArmAdministration"]
 
@@ -42,27 +45,16 @@ class ArmAdministration:
     Needs the right to write the namespace's queues, such as the role Contributor. Every call ends
     within 30 s.
 
-    :param credential: an asynchronous credential of ``azure-identity``.
-    :param namespace: name of the namespace whose queues are managed: the secondary.
+    :param endpoint: the namespace whose queues are managed: the secondary.
+    :param arm: where Resource Manager has it, and as whom to manage it.
     :param meter: counts the calls; a listing of several pages counts as one.
-    :param settings: further settings of ``ServiceBusManagementClient``, such as ``base_url``.
     """
 
-    def __init__(
-        self,
-        credential: Any,
-        *,
-        subscription_id: str,
-        resource_group: str,
-        namespace: str,
-        meter: Meter | None = None,
-        **settings: Any,
-    ) -> None:
-        self._where = (resource_group, namespace)
-        self._namespace = namespace
+    def __init__(self, endpoint: Endpoint, arm: ArmCoordinates, *, meter: Meter | None = None) -> None:
+        self._where = (arm.resource_group, endpoint.namespace)
+        self._namespace = endpoint.namespace
         self._meter = Meter() if meter is None else meter
-        # Retrying is ours: a slow answer must not become four.
-        self._client = ServiceBusManagementClient(credential, subscription_id, **{"retry_total": 0, **settings})
+        self._client = _sdk_client(endpoint, arm)
 
     async def __aenter__(self) -> Self:
         await self._client.__aenter__()
@@ -163,6 +155,25 @@ class ArmAdministration:
             return await asyncio.wait_for(call, _CALL_SECONDS)
         except Exception as failure:
             raise classify_http(failure, f"{doing} on {self._namespace} through ARM") from failure
+
+
+def _sdk_client(endpoint: Endpoint, arm: ArmCoordinates) -> ServiceBusManagementClient:
+    # Retrying is ours: a slow answer must not become four.
+    settings: dict[str, Any] = {"retry_total": 0}
+    if endpoint.ca_file is not None:
+        settings["connection_verify"] = endpoint.ca_file
+    if arm.management_endpoint is not None:
+        settings["base_url"] = arm.management_endpoint
+        settings["credential_scopes"] = _scopes(arm.management_endpoint)
+    return ServiceBusManagementClient(arm.credential, arm.subscription_id, **settings)
+
+
+def _scopes(management_endpoint: str) -> list[str]:
+    """What a token is asked for: each sovereign cloud has an audience of its own."""
+    clouds = [get_arm_endpoints(cloud) for cloud in (AzureClouds.AZURE_CHINA_CLOUD, AzureClouds.AZURE_US_GOVERNMENT)]
+    own: dict[str, list[str]] = {cloud["resource_manager"].rstrip("/"): cloud["credential_scopes"] for cloud in clouds}
+    public: list[str] = get_arm_endpoints(AzureClouds.AZURE_PUBLIC_CLOUD)["credential_scopes"]
+    return own.get(management_endpoint.rstrip("/"), public)
 
 
 def _name(path: str) -> str:

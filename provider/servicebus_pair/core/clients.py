@@ -14,7 +14,6 @@ from weakref import WeakSet
 from azure.servicebus import ServiceBusReceivedMessage, ServiceBusSubQueue, TransportType
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 
-from servicebus_pair.core.administration import Manage, ServiceBusAdministration
 from servicebus_pair.core.errors import PairClosedError, ServiceError
 from servicebus_pair.core.existence import Existence
 from servicebus_pair.core.failures import classify
@@ -200,7 +199,6 @@ class NamespaceClient:
     :param endpoint: the namespace and its credential.
     :param meter: counts every operation.
     :param sends: what a send to this namespace counts as.
-    :param manage: opens the administration that is asked whether an entity exists; the data plane's when not given.
     """
 
     def __init__(
@@ -209,7 +207,6 @@ class NamespaceClient:
         *,
         meter: Meter | None = None,
         sends: Operation = Operation.SEND,
-        manage: Manage | None = None,
     ) -> None:
         self.namespace = endpoint.namespace
         self.meter = Meter() if meter is None else meter
@@ -217,8 +214,7 @@ class NamespaceClient:
         self.on_ended: Callable[[str], None] = _nobody
         self.authenticated = False
         self._client = _sdk_client(endpoint)
-        data_plane: Manage = lambda: ServiceBusAdministration(endpoint, meter=self.meter)  # noqa: E731 - as callers give it
-        self.explain = Existence(endpoint.namespace, manage=data_plane if manage is None else manage).explain
+        self.explain = Existence(endpoint, meter=self.meter).explain
         self._send_links: dict[str, SendLink] = {}
         # Weak: a continuous syphon makes a new link after each failure, for as long as it runs.
         self._receive_links: WeakSet[ReceiveLink] = WeakSet()
@@ -327,7 +323,7 @@ def _nobody(why: str) -> None:
 
 def _sdk_client(endpoint: Endpoint) -> ServiceBusClient:
     web = endpoint.transport == "websocket"
-    given = {"custom_endpoint_address": endpoint.address, "connection_verify": endpoint.ca_file}
+    given = {"custom_endpoint_address": endpoint.endpoint_address, "connection_verify": endpoint.ca_file}
     settings: dict[str, Any] = {
         "retry_total": 0,
         "transport_type": TransportType.AmqpOverWebsocket if web else TransportType.Amqp,
@@ -335,4 +331,4 @@ def _sdk_client(endpoint: Endpoint) -> ServiceBusClient:
     }
     if endpoint.connection_string is not None:
         return ServiceBusClient.from_connection_string(endpoint.connection_string.reveal(), **settings)
-    return ServiceBusClient(endpoint.host, endpoint.credential, **settings)
+    return ServiceBusClient(endpoint.host, endpoint.credential, use_tls=not endpoint.emulator, **settings)

@@ -4,7 +4,7 @@ Azure answers a token for an entity that does not exist with 404 at ``$cbs``; th
 raises that, and each other status, as ``ServiceBusAuthenticationError`` without the code. So a
 deleted entity looks like a wrong key, or like an outage of the token service. The administration of
 the same namespace tells them apart, if the credential may ask it: the data plane's with the same
-credential, or Azure Resource Manager where the pair was given that.
+credential, or Azure Resource Manager where the endpoint has it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ import asyncio
 import logging
 from typing import Final
 
-from servicebus_pair.core.administration import Manage
 from servicebus_pair.core.errors import EntityNotFoundError, ServiceError
+from servicebus_pair.core.management import administration_of
+from servicebus_pair.core.meter import Meter
+from servicebus_pair.core.options import Endpoint
 
 __all__ = ["Existence"]
 
@@ -27,13 +29,14 @@ _ANSWER_HOLDS: Final = 30.0
 class Existence:
     """Asks about the entities of one namespace.
 
-    :param manage: opens its administration, the data plane's or Azure Resource Manager's; who asks that much
-        is counted there.
+    :param endpoint: the namespace, asked through the way in by which it is managed.
+    :param meter: counts the questions.
     """
 
-    def __init__(self, namespace: str, *, manage: Manage) -> None:
-        self._namespace = namespace
-        self._manage = manage
+    def __init__(self, endpoint: Endpoint, *, meter: Meter) -> None:
+        self._endpoint = endpoint
+        self._namespace = endpoint.namespace
+        self._meter = meter
         self._known: dict[str, tuple[float, str | None]] = {}
 
     async def explain(self, error: ServiceError, path: str, *, seconds: float) -> ServiceError:
@@ -65,5 +68,5 @@ class Existence:
         )
 
     async def _ask(self, path: str, *, seconds: float) -> bool:
-        async with asyncio.timeout(seconds), self._manage() as administration:
+        async with asyncio.timeout(seconds), administration_of(self._endpoint, meter=self._meter) as administration:
             return await administration.exists(path)

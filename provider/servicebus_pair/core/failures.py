@@ -10,7 +10,7 @@ exception                                              error
 ``OperationTimeoutError``, ``TimeoutError``            ``TimedOutError``
 ``ServiceBusServerBusyError``                          ``ServerBusyError``
 ``ServiceBusAuthenticationError``, credential errors   ``AuthenticationError``, or
-                                                       ``AuthenticationSuspectError``
+also within a ``ServiceBusError``                      ``AuthenticationSuspectError``
                                                        once the client had worked
 ``ServiceBusAuthorizationError``                       ``AuthorizationError``
 ``MessagingEntityNotFoundError``                       ``EntityNotFoundError``
@@ -34,7 +34,7 @@ from azure.servicebus import exceptions as sdk
 from servicebus_pair.core import errors
 from servicebus_pair.core.options import PairOptions
 
-__all__ = ["classify", "counts"]
+__all__ = ["classify", "counts", "shown"]
 
 # The first match wins: subclasses stand before their bases.
 _TABLE: Final[tuple[tuple[type[BaseException], type[errors.ServiceError]], ...]] = (
@@ -80,13 +80,32 @@ def classify(failure: BaseException, *, where: str, authenticated: bool) -> erro
     :param authenticated: whether this client had authenticated before; then a refused credential is
         a suspicion, since the SDK reports every failure of the token exchange alike.
     """
+    failure = _of_credential(failure)
     kind = next((ours for theirs, ours in _TABLE if isinstance(failure, theirs)), errors.ServiceFaultError)
+    if kind is errors.UnreachableError and _refused_token(failure):
+        kind = errors.AuthenticationError
     if kind is errors.AuthenticationError and authenticated:
         kind = errors.AuthenticationSuspectError
     if kind is errors.ServiceFaultError and _condition(failure) in _REFUSALS:
         kind = errors.RefusedError
-    shown = " ".join(str(failure).split())[:_SHOWN_CHARACTERS]
-    return kind(f"{where}: {type(failure).__name__}: {shown}")
+    return kind(f"{where}: {type(failure).__name__}: {shown(failure)}")
+
+
+def shown(failure: BaseException) -> str:
+    """Answer what an exception says, in one line of 300 characters at most."""
+    return " ".join(str(failure).split())[:_SHOWN_CHARACTERS]
+
+
+def _refused_token(failure: BaseException) -> bool:
+    """A refused token, which the SDK calls a lost connection where connections are made to a custom endpoint."""
+    inner = failure.inner_exception if isinstance(failure, sdk.ServiceBusConnectionError) else None
+    return hasattr(inner, "status_code")
+
+
+def _of_credential(failure: BaseException) -> BaseException:
+    """The failure of a credential, which the SDK wraps as it wraps its own accidents: "Handler failed"."""
+    inner = failure.inner_exception if isinstance(failure, sdk.ServiceBusError) else None
+    return inner if isinstance(inner, azure.AzureError) and not isinstance(inner, sdk.ServiceBusError) else failure
 
 
 def _condition(failure: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""Settings as frozen values: :class:`PairOptions` and :class:`Endpoint`.
+"""Settings as frozen values: :class:`PairOptions`, :class:`Endpoint` and :class:`ArmCoordinates`.
 
 Durations are :class:`datetime.timedelta` (``pendulum.duration`` is one). Defaults and ranges are
 those of SPEC section 2, which restates the documented options of the original feature.
@@ -6,6 +6,7 @@ those of SPEC section 2, which restates the documented options of the original f
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
@@ -13,7 +14,7 @@ from typing import Any, Final
 
 from servicebus_pair.core.errors import ConfigurationError
 
-__all__ = ["TRANSPORTS", "Endpoint", "PairOptions", "Secret"]
+__all__ = ["TRANSPORTS", "ArmCoordinates", "Endpoint", "PairOptions", "Secret", "check_distinct"]
 
 _SECOND: Final = timedelta(seconds=1)
 _MINUTE: Final = timedelta(minutes=1)
@@ -145,20 +146,39 @@ def _check(name: str, value: object) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ArmCoordinates:
+    """Where Azure Resource Manager has a namespace, and as whom to manage it there.
+
+    :param subscription_id: of the Azure subscription.
+    :param resource_group: name of the resource group.
+    :param credential: an identity of ``core.identity``, or an asynchronous credential of ``azure-identity``.
+    :param management_endpoint: URL of the Resource Manager where it is not that of the public cloud.
+    """
+
+    subscription_id: str
+    resource_group: str
+    credential: Any = field(repr=False)
+    management_endpoint: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
     """One Service Bus namespace and how to authenticate to it; its ``repr`` holds no secret.
 
-    Build it with :meth:`from_connection_string` or :meth:`from_credential`.
+    Build it with :meth:`from_connection_string` or :meth:`from_credential`. With identities of
+    ``core.identity`` it can be pickled; the pickle then carries their secrets.
 
     :param host: host, with a port for a local embedded namespace (``127.0.0.1:5672``).
     :param namespace: name of the namespace, the first label of the host unless given.
     :param administration: ``host:port`` of the administration endpoint where it differs from ``host``.
     :param emulator: plain TCP and plain HTTP, as ``UseDevelopmentEmulator=true`` asks for.
     :param transport: ``amqp`` (TCP, port 5671) or ``websocket`` (port 443, where nothing else is let out).
-    :param address: where messages are sent to when that is not ``host``, such as a private link or a gateway:
-        ``sb://host:port``.
-    :param ca_file: certificates to trust instead of the well-known ones; a file on the machine that connects.
-    :raises ConfigurationError: ``transport`` or ``address`` is another.
+    :param ca_file: file of the authorities that the namespace's certificates are checked by; those of
+        ``certifi`` when not given.
+    :param endpoint_address: address that connections are made to instead of the host, such as that of an
+        application gateway: ``sb://gateway.example:443``.
+    :param arm: manage the namespace's queues through Azure Resource Manager instead of its own administration.
+    :raises ConfigurationError: ``transport`` or ``endpoint_address`` is another.
     """
 
     host: str
@@ -168,14 +188,15 @@ class Endpoint:
     connection_string: Secret | None = field(default=None, repr=False)
     credential: Any = field(default=None, repr=False)
     transport: str = "amqp"
-    address: str | None = None
     ca_file: str | None = None
+    endpoint_address: str | None = None
+    arm: ArmCoordinates | None = None
 
     def __post_init__(self) -> None:
         if self.transport not in TRANSPORTS:
             raise ConfigurationError(f"transport is {self.transport!r}: allowed are {', '.join(TRANSPORTS)}")
-        if self.address is not None and not self.address.startswith("sb://"):
-            raise ConfigurationError(f"address is {self.address!r}: it must be sb://host:port")
+        if self.endpoint_address is not None and not self.endpoint_address.startswith("sb://"):
+            raise ConfigurationError(f"endpoint_address is {self.endpoint_address!r}: it must be sb://host:port")
 
     @classmethod
     def from_connection_string(
@@ -185,29 +206,33 @@ class Endpoint:
         namespace: str | None = None,
         administration: str | None = None,
         transport: str = TRANSPORTS[0],
-        address: str | None = None,
         ca_file: str | None = None,
+        endpoint_address: str | None = None,
+        arm: ArmCoordinates | None = None,
     ) -> Endpoint:
         """Read a Service Bus connection string.
 
         :param text: ``Endpoint=sb://host/;SharedAccessKeyName=...;SharedAccessKey=...``.
         :param namespace: name of the namespace; needed when the host is an address.
         :param administration: ``host:port`` of the administration endpoint if it is another one.
-        :param transport: as :class:`Endpoint` has it; so are ``address`` and ``ca_file``.
+        :param transport: as in the class.
+        :param ca_file: as in the class.
+        :param endpoint_address: as in the class.
+        :param arm: as in the class.
         :raises ConfigurationError: a part is missing, or the transport is none; the text itself is never quoted.
         """
-        parts = _parse_connection_string(text)
+        parts, understood = _parse_connection_string(text)
         host = _checked_host(parts["endpoint"].removeprefix("sb://").strip("/"))
-        emulator = parts.get("usedevelopmentemulator", "").lower() == "true"
         return cls(
             host=host,
             namespace=_namespace_of(host) if namespace is None else namespace,
             administration=host if administration is None else administration,
-            emulator=emulator,
-            connection_string=Secret(text),
+            emulator=parts.get(_EMULATOR, "").lower() == "true",
+            connection_string=Secret(understood),
             transport=transport,
-            address=address,
             ca_file=ca_file,
+            endpoint_address=endpoint_address,
+            arm=arm,
         )
 
     @classmethod
@@ -218,33 +243,62 @@ class Endpoint:
         *,
         namespace: str | None = None,
         administration: str | None = None,
+        emulator: bool = False,
         transport: str = TRANSPORTS[0],
-        address: str | None = None,
         ca_file: str | None = None,
+        endpoint_address: str | None = None,
+        arm: ArmCoordinates | None = None,
     ) -> Endpoint:
-        """Use a Microsoft Entra ID credential (an asynchronous ``azure-identity`` credential).
+        """Use Microsoft Entra ID.
 
         :param host: fully qualified host, such as ``contoso.servicebus.windows.net``.
-        :param credential: object with an asynchronous ``get_token``.
-        :param transport: as :class:`Endpoint` has it; so are ``address`` and ``ca_file``.
-        :raises ConfigurationError: the host or the credential is missing, or the transport is none.
+        :param credential: an identity of ``core.identity``, or an asynchronous credential of ``azure-identity``,
+            which the caller closes.
+        :param namespace: name of the namespace; needed when the host is an address.
+        :param administration: ``host:port`` of the administration endpoint if it is another one.
+        :param emulator: as in the class.
+        :param transport: as in the class.
+        :param ca_file: as in the class.
+        :param endpoint_address: as in the class.
+        :param arm: as in the class.
+        :raises ConfigurationError: the host or the credential is missing, the transport is none, or tokens would
+            travel in clear to Azure.
         """
         if credential is None:
             raise ConfigurationError("credential is None: it must be a credential of azure-identity")
+        if emulator and ".servicebus." in host.casefold():
+            raise ConfigurationError(f"emulator is True, which shows tokens on the wire: {host!r} must not get them so")
         return cls(
             host=_checked_host(host),
             namespace=_namespace_of(host) if namespace is None else namespace,
             administration=host if administration is None else administration,
+            emulator=emulator,
             credential=credential,
             transport=transport,
-            address=address,
             ca_file=ca_file,
+            endpoint_address=endpoint_address,
+            arm=arm,
         )
+
+
+_HOST: Final = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
+
+
+def check_distinct(primary: Endpoint, secondary: Endpoint) -> None:
+    """Check that a pair has two namespaces. :raises ConfigurationError: naming the host of both."""
+    if primary.host.casefold() == secondary.host.casefold():
+        raise ConfigurationError(f"primary and secondary are both {primary.host!r}: they must be two namespaces")
 
 
 def _checked_host(host: str) -> str:
     if not host:
         raise ConfigurationError("host is '': it must be the namespace's fully qualified host name")
+    if _HOST.fullmatch(host) is None:
+        # Not quoted: somebody may have given a connection string.
+        raise ConfigurationError(
+            "the host is no host name: it must be one such as contoso.servicebus.windows.net, perhaps with a port, and "
+            "no URL, path or connection string"
+        )
     return host
 
 
@@ -257,18 +311,39 @@ def _namespace_of(host: str) -> str:
     return name.partition(".")[0]
 
 
-def _parse_connection_string(text: str) -> dict[str, str]:
-    parts: dict[str, str] = {}
+def _parse_connection_string(text: str) -> tuple[dict[str, str], str]:
+    """The parts by their names in lower case, and the text as the SDK takes it; an error quotes none of it."""
+    named: dict[str, tuple[str, str]] = {}
+    whole = True
     for item in text.strip().strip(";").split(";"):
-        key, separator, value = item.partition("=")
-        if separator:
-            parts[key.strip().lower()] = value.strip()
+        name, separator, value = (part.strip() for part in item.partition("="))
+        whole = whole and bool(name and separator)
+        named[name.lower()] = name, value
+    parts = {name: value for name, (_, value) in named.items()}
+    _check_parts(parts)
+    if not whole:
+        raise ConfigurationError("connection string: a part is not of the form Name=value")
+    if _EMULATOR in parts:
+        # The SDK compares with this very text.
+        named[_EMULATOR] = "UseDevelopmentEmulator", parts[_EMULATOR].lower()
+    return parts, ";".join(f"{name}={value}" for name, value in named.values())
+
+
+_EMULATOR: Final = "usedevelopmentemulator"
+
+
+def _check_parts(parts: Mapping[str, str]) -> None:
     if not parts.get("endpoint", "").startswith("sb://"):
         raise ConfigurationError("connection string: Endpoint is missing or does not start with sb://")
     if "entitypath" in parts:
         raise ConfigurationError("connection string: EntityPath is given: use one of the whole namespace")
-    signed = "sharedaccesssignature" in parts
-    for needed in () if signed else ("SharedAccessKeyName", "SharedAccessKey"):
-        if not parts.get(needed.lower()):
-            raise ConfigurationError(f"connection string: {needed} is missing")
-    return parts
+    signed = bool(parts.get("sharedaccesssignature"))
+    for part in ("SharedAccessKeyName", "SharedAccessKey"):
+        if bool(parts.get(part.lower())) is signed:
+            raise ConfigurationError(
+                f"connection string: {part} is given, and SharedAccessSignature as well"
+                if signed
+                else f"connection string: {part} is missing"
+            )
+    if parts.get(_EMULATOR, "false").lower() not in ("true", "false"):
+        raise ConfigurationError("connection string: UseDevelopmentEmulator must be true or false")

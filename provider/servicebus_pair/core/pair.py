@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from random import Random, SystemRandom
 from types import TracebackType
 from typing import Final, Self
 
-from servicebus_pair.core.administration import Administration, Manage, QueueDepth, ServiceBusAdministration
+from servicebus_pair.core.administration import Administration, QueueDepth
 from servicebus_pair.core.backlog import BacklogPlan, backlog_prefix, backlog_queues
 from servicebus_pair.core.board import HealthBoard
 from servicebus_pair.core.cleaner import Cleaner
@@ -21,8 +22,9 @@ from servicebus_pair.core.errors import ConfigurationError, PairClosedError
 from servicebus_pair.core.events import Observer
 from servicebus_pair.core.health import EntityHealth, FailOver, MarkHealthy
 from servicebus_pair.core.home import Home
+from servicebus_pair.core.management import administration_of
 from servicebus_pair.core.meter import Meter, Operation
-from servicebus_pair.core.options import Endpoint, PairOptions
+from servicebus_pair.core.options import Endpoint, PairOptions, check_distinct
 from servicebus_pair.core.ordering import SessionOrder
 from servicebus_pair.core.parcels import Selection, TimeToLive
 from servicebus_pair.core.partners import Partners
@@ -54,16 +56,12 @@ class NamespacePair:
     primary or in a backlog queue, and leaves the backlog only after the primary has confirmed it.
 
     :param primary: where the application's entities live.
-    :param secondary: holds only backlog queues.
+    :param secondary: holds only backlog queues; managed through Azure Resource Manager if it has ``arm``.
     :param options: intervals and counts.
     :param store: health shared with other processes; in memory when not given.
     :param observers: told every decision as an event, in order.
     :param clock: time, injected by tests.
     :param random_source: source of the choice of backlog queues and of the spread of pings, injected by tests.
-    :param manage: opens the administration of the secondary; its data plane when not given, and for Azure
-        Resource Manager ``lambda: ArmAdministration(...)``.
-    :param manage_primary: the same for the primary, which is asked one thing only: whether an entity exists whose
-        token was refused.
     :raises ConfigurationError: both endpoints are the same namespace.
     """
 
@@ -77,11 +75,8 @@ class NamespacePair:
         observers: Sequence[Observer] = (),
         clock: Clock | None = None,
         random_source: Random | None = None,
-        manage: Manage | None = None,
-        manage_primary: Manage | None = None,
     ) -> None:
-        if primary.host.casefold() == secondary.host.casefold():
-            raise ConfigurationError(f"primary and secondary are both {primary.host!r}: they must be two namespaces")
+        check_distinct(primary, secondary)
         self.primary = primary
         self.secondary = secondary
         self.options = PairOptions() if options is None else options
@@ -96,8 +91,6 @@ class NamespacePair:
             clock=self._clock,
         )
         self.meter = Meter()
-        self._manage: Manage = self._data_plane if manage is None else manage
-        self._manage_primary = manage_primary
         self._shared: Shared | None = None
         self._partners: Partners | None = None
         self._running_syphon: asyncio.Task[DrainReport] | None = None
@@ -105,8 +98,8 @@ class NamespacePair:
     async def __aenter__(self) -> Self:
         if self._shared is not None:
             raise ConfigurationError("the pair is open already: share it, or make another one of the same endpoints")
-        primary = NamespaceClient(self.primary, meter=self.meter, manage=self._manage_primary)
-        secondary = NamespaceClient(self.secondary, meter=self.meter, sends=Operation.DIVERT, manage=self._manage)
+        primary = NamespaceClient(self.primary, meter=self.meter)
+        secondary = NamespaceClient(self.secondary, meter=self.meter, sends=Operation.DIVERT)
         grace = self.options.close_grace.total_seconds()
         self._partners = Partners(primary, secondary, grace=grace, clock=self._clock)
         order = SessionOrder(secondary, self._queues) if self.options.ordering == "session" else None
@@ -344,8 +337,8 @@ class NamespacePair:
         self._shared.home.check()
         return self._shared
 
-    def _data_plane(self) -> ServiceBusAdministration:
-        return ServiceBusAdministration(self.secondary, meter=self.meter)
+    def _manage(self) -> AbstractAsyncContextManager[Administration]:
+        return administration_of(self.secondary, meter=self.meter)
 
     def _cleaner(self, administration: Administration) -> Cleaner:
         return Cleaner(administration, namespace=self.primary.namespace, count=self.options.backlog_queue_count)

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
+from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import amask_secret, mask_secret
 
 from servicebus_pair.core.backlog import backlog_queues
-from servicebus_pair.core.configuration import PairSettings, read_pair
-from servicebus_pair.core.errors import ConfigurationError, PairError
+from servicebus_pair.core.blocking import Bridge
+from servicebus_pair.core.configuration import PairSettings
+from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.events import Observer
-from servicebus_pair.core.options import Endpoint
 from servicebus_pair.core.ports import HealthStore
+from servicebus_pair.hooks.connections import (
+    PAIR_TYPE,
+    check_type,
+    extra_of,
+    pair_of,
+    references_in,
+    secrets_of,
+    unknown_reference,
+)
 from servicebus_pair.hooks.health import AirflowHealthStore
 from servicebus_pair.hooks.stats import StatsObserver
 
@@ -35,15 +44,16 @@ DEFAULT_CONN_ID = "servicebus_pair_default"
 class ServiceBusPairHook(BaseHook):
     """Opens the pair of namespaces that a connection of type ``servicebus_pair`` describes.
 
-    Its settings are the fields of the connection's extra, which are those of
-    ``servicebus_pair.core.read_pair``. Connection strings and the keys in them are masked in logs.
+    Its settings are the fields of the connection's extra, which are those of ``servicebus_pair.core.read_pair``; a
+    namespace may be given there by the id of another connection, of type ``servicebus_namespace`` or
+    ``azure_service_bus``. Every secret of all of them is masked in logs.
 
     :param conn_id: the connection.
     """
 
     conn_name_attr = "conn_id"
     default_conn_name = DEFAULT_CONN_ID
-    conn_type = "servicebus_pair"
+    conn_type = PAIR_TYPE
     hook_name = "Azure Service Bus pair"
 
     def __init__(self, conn_id: str = DEFAULT_CONN_ID, **kwargs: Any) -> None:
@@ -51,22 +61,38 @@ class ServiceBusPairHook(BaseHook):
         self.conn_id = conn_id
 
     def get_settings(self) -> PairSettings:
-        """Read the connection.
+        """Read the connection, and those that it refers to.
 
-        :raises ConfigurationError: naming the field, its value (never a secret) and what is allowed.
+        :raises ConfigurationError: naming the connection, the field, its value (never a secret) and what is allowed.
         :raises AirflowNotFoundException: no such connection.
         """
-        extra = self._extra(self.get_connection(self.conn_id))
-        for secret in _secrets(extra):
+        connection = self.get_connection(self.conn_id)
+        for secret in secrets_of(connection):
             mask_secret(secret)
-        return self._read(extra)
+        referenced: dict[str, Connection] = {}
+        for side, named in self._references(connection).items():
+            try:
+                referenced[side] = self.get_connection(named)
+            except AirflowNotFoundException:
+                raise unknown_reference(self.conn_id, side=side, named=named) from None
+            for secret in secrets_of(referenced[side]):
+                mask_secret(secret)
+        return self._settings(connection, referenced)
 
     async def aget_settings(self) -> PairSettings:
-        """Read the connection without blocking the event loop; errors as in :meth:`get_settings`."""
-        extra = self._extra(await self.aget_connection(self.conn_id))
-        for secret in _secrets(extra):
+        """Read the connections without blocking the event loop; errors as in :meth:`get_settings`."""
+        connection = await self.aget_connection(self.conn_id)
+        for secret in secrets_of(connection):
             await amask_secret(secret)
-        return self._read(extra)
+        referenced: dict[str, Connection] = {}
+        for side, named in self._references(connection).items():
+            try:
+                referenced[side] = await self.aget_connection(named)
+            except AirflowNotFoundException:
+                raise unknown_reference(self.conn_id, side=side, named=named) from None
+            for secret in secrets_of(referenced[side]):
+                await amask_secret(secret)
+        return self._settings(connection, referenced)
 
     def backlog_queue_names(self) -> tuple[str, ...]:
         """Return the paths of the pair's backlog queues, to map a drain over.
@@ -100,33 +126,28 @@ class ServiceBusPairHook(BaseHook):
             yield pair
 
     def test_connection(self) -> tuple[bool, str]:
-        """Reach both namespaces and list their queues; needs the Manage right on both."""
+        """Say for each namespace what works: reach, authenticate, and the rights Send, Listen and Manage.
+
+        Changes nothing: links are opened on one queue, and queues are listed. Ends within 20 seconds, also when
+        the namespaces are down. It succeeds if both know the client, and messages can be sent to both and received from
+        the secondary, as far as there was a queue to try on; Manage is for provisioning.
+
+        :returns: whether it succeeded, and the findings.
+        """
         try:
             settings = self.get_settings()
-            counts = asyncio.run(_count_queues(settings.primary, settings.secondary))
-        except PairError as error:
+        except (ConfigurationError, AirflowNotFoundException) as error:
             return False, str(error)
-        names = (settings.primary.namespace, settings.secondary.namespace)
-        return True, "; ".join(f"{name}: {count} queues" for name, count in zip(names, counts, strict=True))
+        with Bridge() as bridge:
+            return bridge.run(_inspect(settings))
 
-    def _extra(self, connection: Connection) -> Mapping[str, Any]:
-        """The extra field; Airflow's own reader answers an empty one for what is not JSON."""
-        try:
-            extra = json.loads(connection.extra) if connection.extra else {}
-        except ValueError:
-            extra = None
-        if not isinstance(extra, dict):
-            raise ConfigurationError(
-                f"connection {self.conn_id}: its extra must be a JSON object of settings"
-            ) from None
-        return extra
+    def _references(self, connection: Connection) -> dict[str, str]:
+        check_type(connection, PAIR_TYPE)
+        return references_in(extra_of(connection), conn_id=self.conn_id)
 
-    def _read(self, extra: Mapping[str, Any]) -> PairSettings:
+    def _settings(self, connection: Connection, referenced: dict[str, Connection]) -> PairSettings:
         _quiet_sdk()
-        try:
-            return read_pair(extra)
-        except ConfigurationError as error:
-            raise ConfigurationError(f"connection {self.conn_id}: {error}") from error
+        return pair_of(self.conn_id, extra_of(connection), referenced)
 
 
 def _quiet_sdk() -> None:
@@ -136,23 +157,12 @@ def _quiet_sdk() -> None:
         logger.setLevel(logging.WARNING)
 
 
-def _secrets(extra: Mapping[str, Any]) -> Iterator[str]:
-    """Each connection string, and the key in it, which could appear alone."""
-    for name, value in extra.items():
-        if not name.endswith("connection_string") or not isinstance(value, str):
-            continue
-        yield value
-        for part in value.split(";"):
-            label, _, secret = part.partition("=")
-            if label.strip().casefold() in ("sharedaccesskey", "sharedaccesssignature") and secret:
-                yield secret.strip()
+async def _inspect(settings: PairSettings) -> tuple[bool, str]:
+    from servicebus_pair.core.inspection import inspect_namespace
 
-
-async def _count_queues(*endpoints: Endpoint) -> list[int]:
-    from servicebus_pair.core.administration import ServiceBusAdministration
-
-    async def count(endpoint: Endpoint) -> int:
-        async with ServiceBusAdministration(endpoint) as administration:
-            return len(await administration.queues())
-
-    return list(await asyncio.gather(*(count(endpoint) for endpoint in endpoints)))
+    backlog = backlog_queues(settings.primary.namespace, settings.options.backlog_queue_count)
+    primary, secondary = await asyncio.gather(
+        inspect_namespace(settings.primary), inspect_namespace(settings.secondary, queues=backlog)
+    )
+    usable = primary.usable(listen=False) and secondary.usable(listen=True)
+    return usable, f"primary {primary}; secondary {secondary}"

@@ -61,7 +61,7 @@ class AzurePortalLink(BaseOperatorLink):
         except (ConfigurationError, AirflowNotFoundException):  # that is what the task has failed with
             return ""
         endpoint: Endpoint = settings.primary if task.portal_side == "primary" else settings.secondary
-        arm: Any = getattr(endpoint, "arm", None)
+        arm = endpoint.arm
         if arm is None:
             return ""
         return portal_url(

@@ -22,6 +22,7 @@ from servicebus_pair.hooks.news import HealthNews, announce_recovery
 from servicebus_pair.hooks.sharing import watched_pair
 from servicebus_pair.hooks.waiting import PrimaryWait, check_interval, check_names
 from servicebus_pair.operators.base import PairOperator
+from servicebus_pair.operators.parameters import choice, duration
 from servicebus_pair.triggers.backlog import rearm
 from servicebus_pair.triggers.backlog_level import BacklogLevelTrigger
 from servicebus_pair.triggers.primary_health import PrimaryHealthTrigger, check_event
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
 __all__ = ["BacklogLeftError", "ServiceBusPairSyphonOperator"]
 
 _TELL_SECONDS: Final = 10.0
-_CHOICES: Final = ("restart", "elapse")
+_SHORTEST_BURST: Final = timedelta(seconds=1)
+_LONGEST_BURST: Final = timedelta(days=1)
 
 
 class BacklogLeftError(PairError):
@@ -67,7 +69,7 @@ class ServiceBusPairSyphonOperator(PairOperator):
     :param ledger: folder for the record of each moved message; no ledger when not given (templated).
     :param poll_interval: seconds between two pings of an entity that is not known to be failed over, and
         between two looks at an empty backlog.
-    :param burst: longest time in the worker before another task may have its slot; deferrable only.
+    :param burst: longest time in the worker before another task may have its slot, 1 s to a day; deferrable only.
     :param wait_timeout: the longest deferral; no limit when not given.
     :param deferrable: wait in the triggerer; otherwise in the worker.
     :param conn_id: the connection of type ``servicebus_pair``; not a template.
@@ -100,11 +102,11 @@ class ServiceBusPairSyphonOperator(PairOperator):
         self.queues = queues
         self.rate = rate
         self.continuous = continuous
-        self.time_to_live = _choice("time_to_live", time_to_live)
+        self.time_to_live = choice("restart", "elapse")("time_to_live", time_to_live)
         self.redrive = redrive
         self.ledger = ledger
         self.poll_interval = check_interval("poll_interval", poll_interval)
-        self.burst = _positive("burst", burst)
+        self.burst = duration(_SHORTEST_BURST, _LONGEST_BURST)("burst", burst)
         self.wait_timeout = wait_timeout
         self.deferrable = deferrable
 
@@ -268,15 +270,3 @@ def _rate(value: Any) -> float | None:
     if not 0 < rate < float("inf"):
         raise ConfigurationError(f"rate is {value!r}: it must be a number of messages a second above 0")
     return rate
-
-
-def _choice(name: str, value: str) -> str:
-    if value not in _CHOICES:
-        raise ConfigurationError(f"{name} is {value!r}: allowed are {', '.join(_CHOICES)}")
-    return value
-
-
-def _positive(name: str, value: timedelta) -> timedelta:
-    if value <= timedelta(0):
-        raise ConfigurationError(f"{name} is {value!r}: it must be a timedelta above 0")
-    return value

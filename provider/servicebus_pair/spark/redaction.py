@@ -19,8 +19,6 @@ _MASK: Final = "***"
 _SHOWN_AS_SECRET: Final = re.compile(
     r"((?:SharedAccessKey|SharedAccessSignature|sig)\s*=\s*)[^;&\s'\"]+", re.IGNORECASE
 )
-# The parts of a connection string that are secrets; the endpoint and the key's name are not.
-_SECRET_PARTS: Final = ("sharedaccesskey", "sharedaccesssignature")
 
 
 class SparkTaskError(PairError):
@@ -33,13 +31,9 @@ class Redaction:
     def __init__(self) -> None:
         self._secrets: set[str] = set()
 
-    def learn(self, connection_string: str) -> None:
-        """Remember the secret parts of a connection string, and the whole of it."""
-        self._secrets.add(connection_string)
-        for part in connection_string.split(";"):
-            name, _, value = part.partition("=")
-            if name.strip().lower() in _SECRET_PARTS and value.strip():
-                self._secrets.add(value.strip())
+    def learn(self, secret: str) -> None:
+        """Remember a text that must not be shown."""
+        self._secrets.add(secret)
 
     def clean(self, text: str) -> str:
         """Answer ``text`` without secrets."""

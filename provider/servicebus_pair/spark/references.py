@@ -8,7 +8,8 @@ reference                 read, on the executor, from
 ========================  ========================================================================
 
 The value is a JSON object: the settings of ``servicebus_pair.core.read_pair``, or an Airflow
-connection in JSON, whose ``extra`` holds these.
+connection in JSON, whose ``extra`` holds these. A namespace cannot be given by the id of another
+connection (``primary_conn_id``), which only Airflow can look up: that is refused.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from servicebus_pair.core.configuration import PairSettings, read_pair
+from servicebus_pair.core.endpoint_settings import secrets_in
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.spark.redaction import Redaction
 
@@ -61,10 +63,12 @@ class PairReference:
         :raises ConfigurationError: nothing is there, or it is not valid; secrets are not quoted.
         """
         settings = self._settings(self._read())
-        for value in settings.values():
-            if isinstance(value, str) and ";" in value:
-                redaction.learn(value)
-        return read_pair(settings)
+        for secret in secrets_in(settings):
+            redaction.learn(secret)
+        try:
+            return read_pair(settings)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"the pair reference {self}: {error}") from None
 
     def _read(self) -> str:
         if self.scheme == "env":

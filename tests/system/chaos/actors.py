@@ -50,7 +50,7 @@ class Place:
         return self._process[self.name].connection_string
 
     @property
-    def endpoint(self) -> dict[str, str]:
+    def endpoint(self) -> dict[str, Any]:
         served = self._process[self.name]
         return {
             "text": served.connection_string,

@@ -1,0 +1,157 @@
+"""The forms of our two connection types, as Airflow's provider metadata has them; no hook is imported for them.
+
+A field's ``schema`` is JSON Schema, which the page of the connection checks; ``core.configuration`` checks everything
+again, for connections that come from elsewhere. Defaults and ranges of options are those of SPEC section 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+__all__ = ["connection_types"]
+
+_AUTHENTICATIONS: Final = ("connection_string", "default", "client_secret", "managed_identity")
+_HOST: Final = "contoso.servicebus.windows.net"
+_STRING: Final = f"Endpoint=sb://{_HOST}/;SharedAccessKeyName=...;SharedAccessKey=..."
+_RAISE_OR_FAIL_OVER: Final = ("raise", "fail_over")
+
+
+def connection_types() -> list[dict[str, Any]]:
+    """Return the connection types ``servicebus_pair`` and ``servicebus_namespace`` with their forms."""
+    return [_pair(), _namespace()]
+
+
+def _pair() -> dict[str, Any]:
+    sides = {"primary": "Primary namespace", "secondary": "Secondary namespace"}
+    fields: dict[str, Any] = {}
+    for side, section in sides.items():
+        for name, field in {**_reference(), **_fields_of_a_namespace(standard=True)}.items():
+            fields[f"{side}_{name}"] = _in_section(section, field)
+    fields |= {name: _in_section("Options", field) for name, field in _options().items()}
+    return {
+        "connection-type": "servicebus_pair",
+        "hook-name": "Azure Service Bus pair",
+        "hook-class-name": "servicebus_pair.hooks.servicebus_pair.ServiceBusPairHook",
+        "conn-fields": fields,
+        "ui-field-behaviour": {
+            "hidden-fields": ["host", "port", "login", "password", "schema"],
+            "relabeling": {},
+            "placeholders": {
+                "primary_conn_id": "contoso",
+                "secondary_conn_id": "contoso_dr",
+                "primary_connection_string": _STRING,
+                "secondary_connection_string": _STRING.replace("contoso", "contoso-dr"),
+                "primary_host": _HOST,
+                "secondary_host": _HOST.replace("contoso", "contoso-dr"),
+            },
+        },
+    }
+
+
+def _namespace() -> dict[str, Any]:
+    return {
+        "connection-type": "servicebus_namespace",
+        "hook-name": "Azure Service Bus namespace",
+        "hook-class-name": "servicebus_pair.hooks.servicebus_namespace.ServiceBusNamespaceHook",
+        "conn-fields": _fields_of_a_namespace(standard=False),
+        "ui-field-behaviour": {
+            "hidden-fields": ["port", "schema"],
+            "relabeling": {"login": "Client id", "password": "Client secret"},
+            "placeholders": {"host": _HOST, "connection_string": _STRING, "login": "of the application or identity"},
+        },
+    }
+
+
+def _reference() -> dict[str, Any]:
+    return {
+        "conn_id": _text(
+            "Connection of the namespace",
+            "Id of a connection of type servicebus_namespace or azure_service_bus, instead of what follows.",
+        )
+    }
+
+
+def _fields_of_a_namespace(*, standard: bool) -> dict[str, Any]:
+    """What is asked of a namespace; with ``standard``, also what Airflow's standard fields have in its own type."""
+    fields = {
+        "authentication": _choice("Authentication", "By what a client is known.", _AUTHENTICATIONS),
+        "connection_string": _secret(
+            "Connection string", "With the rights Send and Listen, and Manage for provisioning."
+        ),
+        "host": _text("Host", "Fully qualified name, for all authentications but the connection string."),
+        "tenant_id": _text("Tenant id", "Directory of the client secret, or of the workload identity."),
+        "client_id": _text("Client id", "Of the application, or of a user-assigned managed identity."),
+        "client_secret": _secret("Client secret", "Of the application."),
+        "authority": _text("Authority", "Host of the token service, where it is not that of the public cloud."),
+        "namespace": _text("Namespace", "Its name, where that is not the first label of the host."),
+        "administration": _text("Administration", "host:port of its administration, where that is not the host."),
+        "transport": _choice("Transport", "TCP, or WebSocket where only port 443 is let out.", ("amqp", "websocket")),
+        "endpoint_address": _text(
+            "Endpoint address", "Where connections are made to instead, such as sb://gateway.example:443."
+        ),
+        "ca_file": _text("CA file", "Authorities that certificates are checked by, where they are not public ones."),
+        "subscription_id": _text("Azure subscription", "To manage by Azure Resource Manager."),
+        "resource_group": _text("Resource group", "To manage by Azure Resource Manager."),
+        "management_endpoint": _text(
+            "Management endpoint", "URL of the Resource Manager, where it is not that of the public cloud."
+        ),
+        "emulator": _switch("Emulator", "Plain TCP and HTTP, for an embedded namespace without connection string."),
+    }
+    return fields if standard else _without(fields, ("host", "client_id", "client_secret"))
+
+
+def _options() -> dict[str, Any]:
+    return {
+        "backlog_queue_count": _number("Backlog queues", "On the secondary, at least 1.", 10, 1, None, kind="integer"),
+        "failover_interval": _number("Failover interval, s", "How long failures are accepted.", 60, 0, 3600),
+        "ping_primary_interval": _number("Ping interval, s", "Pause between pings of an entity.", 60, 1, 1800),
+        "ping_timeout": _number("Ping timeout, s", "Longest wait for one ping.", 120, 0.001, None),
+        "probe": _choice("Probe", "How a failed-over entity is asked: by a message, or by a link.", ("ping", "link")),
+        "on_quota_exceeded": _choice("When an entity is full", "Raise, or count as a failure.", _RAISE_OR_FAIL_OVER),
+        "on_entity_disabled": _choice("When it is disabled", "Raise, or count as a failure.", _RAISE_OR_FAIL_OVER),
+        "ordering": _choice("Ordering", "Keep the order of each session, or none.", ("none", "session")),
+        "server_busy_delay": _number("Server busy delay, s", "Pause after the service throttled.", 10, 0, None),
+        "enable_syphon": _switch("Syphon while open", "Drain the backlog in each process that opens the pair."),
+        "syphon_retry_interval": _number("Syphon rest, s", "Rest of a destination that refused.", 1, 1, 120),
+        "syphon_batch_size": _number("Syphon batch", "Most messages in hand per queue.", 100, 1, 4500, kind="integer"),
+        "syphon_long_poll": _number("Syphon poll, s", "Longest wait for a message of the backlog.", 900, 1, None),
+        "close_grace": _number("Closing, s", "Longest wait for sends in flight.", 5, 0, None),
+    }
+
+
+def _text(label: str, description: str) -> dict[str, Any]:
+    return {"label": label, "description": description, "schema": {"type": ["string", "null"]}}
+
+
+def _secret(label: str, description: str) -> dict[str, Any]:
+    schema = {"type": ["string", "null"], "format": "password"}
+    return {"label": label, "description": description, "schema": schema}
+
+
+def _switch(label: str, description: str) -> dict[str, Any]:
+    schema = {"type": ["boolean", "null"], "default": False}
+    return {"label": label, "description": description, "schema": schema}
+
+
+def _choice(label: str, description: str, allowed: tuple[str, ...]) -> dict[str, Any]:
+    """One of ``allowed``, the first of which is the default."""
+    schema = {"type": ["string", "null"], "enum": [*allowed, None], "default": allowed[0]}
+    return {"label": label, "description": description, "schema": schema}
+
+
+def _number(
+    label: str, description: str, default: float, low: float, high: float | None, *, kind: str = "number"
+) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": [kind, "null"], "default": default, "minimum": low}
+    if high is not None:
+        schema["maximum"] = high
+    return {"label": label, "description": description, "schema": schema}
+
+
+def _in_section(section: str, field: Mapping[str, Any]) -> dict[str, Any]:
+    return {**field, "schema": {**field["schema"], "section": section}}
+
+
+def _without(fields: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: field for name, field in fields.items() if name not in names}

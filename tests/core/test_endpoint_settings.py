@@ -1,0 +1,188 @@
+"""One namespace from a plain mapping: by key or by identity, reached by data plane and by Resource Manager."""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from servicebus_pair.core.configuration import Reference, read_pair
+from servicebus_pair.core.endpoint_settings import AUTHENTICATIONS, read_endpoint, secrets_in
+from servicebus_pair.core.errors import ConfigurationError
+from servicebus_pair.core.identity import ClientSecret, DefaultIdentity, Identity, ManagedIdentity
+from servicebus_pair.core.options import ArmCoordinates, Secret
+
+KEY = "c4nary-key"
+SECRET = "c4nary-client-secret"
+STRING = f"Endpoint=sb://contoso.servicebus.windows.net/;SharedAccessKeyName=a;SharedAccessKey={KEY}"
+OTHER = STRING.replace("contoso", "contoso-dr")
+HOST = "contoso.servicebus.windows.net"
+PRINCIPAL = {"tenant_id": "t", "client_id": "c", "client_secret": SECRET}
+BY_SECRET = {"authentication": "client_secret", "host": HOST, **PRINCIPAL}
+ARM = {"subscription_id": "s", "resource_group": "g"}
+
+IDENTITIES: list[tuple[dict[str, Any], Identity]] = [
+    ({"authentication": "default"}, DefaultIdentity()),
+    ({"authentication": "default", "client_id": "c", "tenant_id": "t"}, DefaultIdentity(client_id="c", tenant_id="t")),
+    ({"authentication": "managed_identity"}, ManagedIdentity()),
+    ({"authentication": "managed_identity", "client_id": "c"}, ManagedIdentity(client_id="c")),
+    (
+        {"authentication": "client_secret", **PRINCIPAL, "authority": "login.microsoftonline.us"},
+        ClientSecret(tenant_id="t", client_id="c", client_secret=Secret(SECRET), authority="login.microsoftonline.us"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("settings", "identity"), IDENTITIES)
+def test_each_authentication_reads_its_identity(settings: dict[str, Any], identity: Identity) -> None:
+    endpoint = read_endpoint({"host": HOST, **settings})
+    assert (endpoint.host, endpoint.namespace, endpoint.connection_string) == (HOST, "contoso", None)
+    assert endpoint.credential == identity
+
+
+def test_every_authentication_is_in_the_table_above() -> None:
+    assert {settings["authentication"] for settings, _ in IDENTITIES} | {"connection_string"} == set(AUTHENTICATIONS)
+
+
+@pytest.mark.parametrize(
+    ("settings", "identity"),
+    [
+        ({"connection_string": STRING}, DefaultIdentity()),
+        ({"connection_string": STRING, **PRINCIPAL}, ClientSecret(**{**PRINCIPAL, "client_secret": Secret(SECRET)})),
+        (BY_SECRET, ClientSecret(**{**PRINCIPAL, "client_secret": Secret(SECRET)})),
+        ({"authentication": "managed_identity", "host": HOST}, ManagedIdentity()),
+    ],
+    ids=["key, default identity", "key, client secret", "client secret", "managed identity"],
+)
+def test_section_3_resource_manager_is_used_as_the_same_identity_or_beside_a_key(
+    settings: dict[str, Any], identity: Identity
+) -> None:
+    found = read_endpoint({**settings, **ARM, "management_endpoint": "https://arm.example"})
+    assert found.arm == ArmCoordinates(
+        subscription_id="s", resource_group="g", credential=identity, management_endpoint="https://arm.example"
+    )
+
+
+def test_certificates_and_addresses_of_ones_own_are_read(tmp_path: Path) -> None:
+    authorities = tmp_path / "ca.pem"
+    authorities.touch()
+    found = read_endpoint(
+        {**BY_SECRET, "ca_file": str(authorities), "endpoint_address": "sb://gateway:443", "emulator": "false"}
+    )
+    assert (found.ca_file, found.endpoint_address, found.emulator) == (str(authorities), "sb://gateway:443", False)
+    assert found.credential.ca_file == str(authorities)
+
+
+def test_an_embedded_namespace_is_spoken_to_in_clear() -> None:
+    found = read_endpoint({**BY_SECRET, "host": "127.0.0.1:5672", "namespace": "contoso", "emulator": "true"})
+    assert (found.host, found.emulator) == ("127.0.0.1:5672", True)
+
+
+def test_what_a_form_fills_in_by_itself_says_nothing() -> None:
+    filled = {"authentication": "connection_string", "emulator": False, "host": "", "client_secret": None}
+    by_key = read_endpoint({"connection_string": STRING})
+    assert read_endpoint({"connection_string": STRING, **filled}) == by_key
+    assert read_endpoint({"connection_string": STRING, "emulator": "false"}) == by_key
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (
+            {"authentication": "password"},
+            "setting authentication is 'password': allowed are connection_string, default",
+        ),
+        ({}, "setting connection_string is missing, or no text: authentication 'connection_string' needs"),
+        ({"host": HOST}, "setting connection_string is missing, or no text"),
+        ({"connection_string": {"key": KEY}}, "setting connection_string is missing, or no text"),
+        ({"authentication": "default"}, "setting host is missing, or no text: authentication 'default' needs host;"),
+        ({**BY_SECRET, "tenant_id": None}, "setting tenant_id is missing"),
+        ({**BY_SECRET, "client_secret": ""}, "setting client_secret is missing"),
+        ({"connection_string": STRING, "host": HOST}, "setting host is given, but authentication is"),
+        ({"connection_string": STRING, **PRINCIPAL}, "setting tenant_id is given, but authentication is"),
+        ({**BY_SECRET, "connection_string": STRING}, "setting connection_string is given, but authentication is"),
+        (
+            {"authentication": "managed_identity", "host": HOST, "client_secret": SECRET},
+            "setting client_secret is given, but authentication is 'managed_identity', which does not use it",
+        ),
+        ({"connection_string": STRING, "emulator": True}, "setting emulator is given, but authentication is"),
+        ({**BY_SECRET, "emulator": True}, "setting host: emulator is True, which shows tokens on the wire"),
+        ({**BY_SECRET, "emulator": "perhaps"}, "setting emulator is 'perhaps': allowed are true and false"),
+        ({**BY_SECRET, "host": f"https://{HOST}"}, "setting host: the host is no host name: it must be one such as"),
+        ({**BY_SECRET, "host": STRING}, "setting host: the host is no host name: it must be one such as"),
+        ({**BY_SECRET, "host": "127.0.0.1:5672"}, "setting host: namespace is not given and the host '127.0.0.1:5672'"),
+        ({**BY_SECRET, "subscription_id": "s"}, "setting resource_group is missing: to manage by"),
+        ({**BY_SECRET, "management_endpoint": "https://a"}, "setting subscription_id is missing: to manage by"),
+        ({**BY_SECRET, "namespace": 5}, "setting namespace is a int: it must be a text"),
+        ({**BY_SECRET, "ca_file": "/no/such/file"}, "setting ca_file is '/no/such/file': there is no such file here"),
+        ({**BY_SECRET, "hots": HOST}, "setting hots is unknown: allowed are administration, authentication, "),
+    ],
+)
+def test_a_wrong_namespace_is_told_by_setting_and_what_is_allowed(settings: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        read_endpoint(settings)
+    assert told in str(caught.value)
+    assert "c4nary" not in "".join(traceback.format_exception(caught.value))
+
+
+def reference(**settings: Any) -> dict[str, Reference]:
+    return {"primary": Reference("connection there", settings, fields={"client_secret": "password"})}
+
+
+def test_a_reference_stands_for_a_namespace_with_what_the_other_place_cannot_hold() -> None:
+    given = {"primary_conn_id": "there", "primary_namespace": "north", "secondary_connection_string": OTHER}
+    found = read_pair(given, referenced=reference(**BY_SECRET))
+    assert (found.primary.host, found.primary.namespace) == (HOST, "north")
+    assert found.primary.credential == read_endpoint(BY_SECRET).credential
+
+
+@pytest.mark.parametrize(
+    ("given", "settings", "told"),
+    [
+        (
+            {"primary_connection_string": STRING},
+            BY_SECRET,
+            "settings primary_conn_id and primary_connection_string are both given: give the namespace either",
+        ),
+        ({"primary_namespace": "n"}, {**BY_SECRET, "namespace": "m"}, "and namespace of connection there as well"),
+        ({}, {**BY_SECRET, "client_secret": None}, "setting password of connection there is missing"),
+        ({}, {**BY_SECRET, "namespace": 5}, "setting namespace of connection there is a int"),
+        ({"primary_namespace": 5}, BY_SECRET, "setting primary_namespace is a int"),
+        ({}, {"foo": 5, **BY_SECRET}, "setting foo of connection there is unknown"),
+    ],
+)
+def test_a_wrong_reference_is_told_by_its_place(given: dict[str, Any], settings: dict[str, Any], told: str) -> None:
+    pair = {"primary_conn_id": "there", "secondary_connection_string": OTHER, **given}
+    with pytest.raises(ConfigurationError) as caught:
+        read_pair(pair, referenced=reference(**settings))
+    assert told in str(caught.value)
+    assert "c4nary" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_who_cannot_look_references_up_says_what_to_do_instead() -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"primary_conn_id is 'there': .* only Airflow .* such as primary_conn"
+    ):
+        read_pair({"primary_conn_id": "there", "secondary_connection_string": OTHER})
+
+
+def test_no_secret_is_shown_and_a_pickle_takes_all_of_it() -> None:
+    found = read_endpoint({**BY_SECRET, **ARM})
+    by_key = read_endpoint({"connection_string": STRING, **ARM, **PRINCIPAL})
+    for each in (found, by_key):
+        assert "c4nary" not in f"{each!r} {each} {each.arm!r} {each.credential!r}"
+        assert pickle.loads(pickle.dumps(each)) == each  # noqa: S301  our own pickle
+
+
+def test_every_form_of_a_secret_is_known_to_masks() -> None:
+    signed = "Endpoint=sb://h/;SharedAccessSignature=SharedAccessSignature sr=sb%3a%2f%2fh&sig=c4n%2bary%3d&se=1&skn=a"
+    found = secrets_in(
+        {"primary_connection_string": signed, "secondary_client_secret": SECRET, "primary_host": HOST, "ordering": 5}
+    )
+    assert {signed, signed.partition("SharedAccessSignature=")[2], "c4n%2bary%3d", "c4n+ary=", SECRET} <= set(found)
+    assert HOST not in found
+    assert KEY in secrets_in({"connection_string": STRING})
+    assert sorted(found, key=len, reverse=True) == found
