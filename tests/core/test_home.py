@@ -43,9 +43,8 @@ asyncio.run(main())
 """
 
 USES: dict[str, Callable[[NamespacePair], object]] = {
-    "a sender": lambda pair: pair.sender("flights"),
     "a failover": lambda pair: pair.fail_over("flights", reason="test"),
-    "a syphon": lambda pair: pair.syphon(),
+    "a healing": lambda pair: pair.mark_healthy("flights"),
 }
 
 
@@ -68,6 +67,14 @@ async def test_a_pair_is_not_used_from_a_thread_without_its_loop(
     with pytest.raises(PairClosedError, match="is used without one: open a pair in each loop"):
         await asyncio.to_thread(use, breakable.pair)
     assert breakable.recorder.states == []
+
+
+async def test_a_thread_without_a_loop_makes_what_the_loop_of_the_pair_uses(breakable: Breakable) -> None:
+    sender = await asyncio.to_thread(breakable.pair.sender, "flights")
+    syphon = await asyncio.to_thread(breakable.pair.syphon)
+    async with sender:
+        assert (await sender.send(numbered(1))).primary == 1
+    assert (await syphon.drain()).empty
 
 
 async def test_a_sender_is_not_used_from_another_loop_and_nothing_is_taken_for_an_outage(breakable: Breakable) -> None:

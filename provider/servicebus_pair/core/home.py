@@ -21,8 +21,12 @@ class Home:
         self._process = os.getpid()
         self._loop = asyncio.get_running_loop()
 
-    def check(self) -> None:
-        """Do nothing at home. :raises PairClosedError: elsewhere, with what to do instead."""
+    def check(self, *, making: bool = False) -> None:
+        """Do nothing at home.
+
+        :param making: something is only made, to be used in a loop later: a thread without one may do that.
+        :raises PairClosedError: elsewhere, with what to do instead.
+        """
         process = os.getpid()
         if process != self._process:
             raise PairClosedError(
@@ -33,7 +37,7 @@ class Home:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             loop = None
-        if loop is not self._loop:
+        if loop is not self._loop and not (making and loop is None):
             here = "without one" if loop is None else "in another one"
             raise PairClosedError(
                 f"the pair was opened in one event loop and is used {here}: open a pair in each loop, "

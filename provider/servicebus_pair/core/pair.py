@@ -210,7 +210,7 @@ class NamespacePair:
 
     def sender(self, entity: str) -> PairSender:
         """Answer a sender for a queue or topic path of the primary; enter it before sending."""
-        return PairSender(entity, self._open())
+        return PairSender(entity, self._open(making=True))
 
     async def ping(self, entity: str) -> bool:
         """Ping ``entity`` on the primary once; True when it accepted, and it is healthy from then on."""
@@ -238,7 +238,7 @@ class NamespacePair:
         for queue in chosen:
             if not queue.casefold().startswith(prefix):
                 raise ConfigurationError(f"queue {queue!r} is not a backlog queue: they begin with {prefix!r}")
-        shared = self._open()
+        shared = self._open(making=True)
         first_rest = self.options.syphon_retry_interval.total_seconds()
         shop = Workshop(
             transport=PairTransport(shared.primary, shared.secondary),
@@ -331,10 +331,10 @@ class NamespacePair:
         pings = pinging(outage=outage, interval=self.options.ping_primary_interval)
         return idle + pings + syphoned(messages, size_bytes=size_bytes)
 
-    def _open(self) -> Shared:
+    def _open(self, *, making: bool = False) -> Shared:
         if self._shared is None:
             raise PairClosedError("the pair is not open: use it inside 'async with NamespacePair(...) as pair'")
-        self._shared.home.check()
+        self._shared.home.check(making=making)
         return self._shared
 
     def _manage(self) -> AbstractAsyncContextManager[Administration]:
