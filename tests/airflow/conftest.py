@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -154,6 +155,8 @@ def run_dag(airflow_db: Path) -> RunDag:  # noqa: ARG001  the tables must exist
     from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
 
     def run(dag: DAG, **options: Any) -> DagRun:
+        for each in dag.tasks:
+            each.retry_delay = timedelta(0)  # a test waits for no retry
         bag = DagBag(os.devnull)
         dag.fileloc = dag.relative_fileloc = __file__
         bag.bag_dag(dag)
