@@ -36,9 +36,9 @@ class Managed:
         return arm_of(through_arm(self.emulator))
 
 
-def arm_of(managed: Endpoint) -> ArmAdministration:
+def arm_of(managed: Endpoint, kind: type[ArmAdministration] = ArmAdministration) -> ArmAdministration:
     assert managed.arm is not None
-    return ArmAdministration(managed, managed.arm)
+    return kind(managed, managed.arm)
 
 
 def through_arm(emulator: Emulator, namespace: str = "contoso-dr") -> Endpoint:

@@ -18,7 +18,7 @@ from servicebus_pair.core.cleaner import Cleaner
 from servicebus_pair.core.clients import NamespaceClient
 from servicebus_pair.core.errors import ServerBusyError, ServiceError, TimedOutError
 from tests.core.breakable import Breakable, breakable_pair, endpoint, numbered
-from tests.core.test_arm_administration import arm
+from tests.core.test_arm_administration import arm_of, through_arm
 
 QUEUES = tuple(backlog_queue("contoso", index) for index in range(3))
 EXTRA = backlog_queue("contoso", 7)
@@ -215,7 +215,11 @@ async def test_section_3_what_is_sent_between_the_last_count_and_the_deletion_is
         client = NamespaceClient(endpoint(secondary))
         link = client.send_link(EXTRA)
         await link.open(timeout=5)
-        managing = arm(emulator, LastMomentOfArm) if way == "arm" else LastMomentOfDataPlane(endpoint(secondary))
+        managing = (
+            arm_of(through_arm(emulator), LastMomentOfArm)
+            if way == "arm"
+            else LastMomentOfDataPlane(endpoint(secondary))
+        )
         async with managing as administration:
             assert isinstance(administration, LastMoment)
             administration.send = lambda: link.send_one(ServiceBusMessage("x"), timeout=5)

@@ -152,7 +152,7 @@ async def test_section_4_a_port_that_nobody_listens_on_is_no_connection() -> Non
 
 async def test_section_4_a_certificate_that_is_not_trusted_is_no_connection(breakable: Breakable) -> None:
     hosted = breakable.primary
-    error = await failure_of(hosted.tls_connection_string, address=hosted.endpoint_address)
+    error = await failure_of(hosted.tls_connection_string, endpoint_address=hosted.endpoint_address)
     assert type(error) is errors.UnreachableError
     assert "CERTIFICATE_VERIFY_FAILED" in str(error)
 
