@@ -38,8 +38,8 @@ ENTITIES = ("flights", "delays")
 QUEUES = backlog_queues("contoso", 2)
 # Each way, so that a step of the model ends in the middle of what goes on.
 LATENCY = 0.01
-# From the decision to send to the arrival: both ways of opening a link lie before the decision.
-_IN_TRANSIT = 4 * LATENCY
+# From the decision to send to the arrival of the last frame: both ways of opening a link lie before the decision.
+_IN_TRANSIT = 10 * LATENCY
 
 
 class JumpingClock(SystemClock):
@@ -104,6 +104,7 @@ class World:
             syphon_long_poll=timedelta(seconds=5),
             ordering="session" if ordered else "none",
         )
+        self._furthest = 0.0
         self._clocks = ExitStack()
         self._clocks.enter_context(self.loop.ruling_the_clocks())
         self.run(self._start())
@@ -146,6 +147,11 @@ class World:
                 namespace.clear_faults(armed.id)
         self.slow_until = min(self.slow_until, self.loop.time())
 
+    def set_clock(self, by: float) -> None:
+        """Set the machine's clock, by which the namespaces go too: set back, their locks last longer."""
+        self.loop.wall += by
+        self._furthest = max(self._furthest, self.loop.wall)
+
     def locks_end(self, seconds: float) -> None:
         """Time passes for the namespaces only."""
         self.run(self._shift(seconds))
@@ -184,6 +190,7 @@ class World:
     def settle_up(self) -> None:
         """Mend everything; then everything must have arrived, as it was sent, and all entities be healthy."""
         self.mend()
+        self.loop.wall = self._furthest
         for worker in self.workers:
             worker.resume()
             for _ in tuple(worker.syphons):

@@ -231,7 +231,7 @@ class PairMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([-3600.0, -5.0, 5.0, 3600.0]))
     def set_the_machines_clock(self, seconds: float) -> None:
-        self.world.loop.wall += seconds
+        self.world.set_clock(seconds)
 
     @rule(process=processes, seconds=st.sampled_from([1.0, 61.0, 600.0]))
     def put_a_clock_forward(self, process: str, seconds: float) -> None:
