@@ -144,8 +144,12 @@ class PairSender:
     async def _learn_of_backlog(self) -> None:
         """In session order, what an earlier process has diverted goes first."""
         order = self._shared.order
-        if order is not None and await order.is_empty(self.entity) is False:
-            self._board.apply(self.entity, FailOver("its backlog is not empty", "session order"))
+        if order is None:
+            return
+        empty = await order.is_empty(self.entity)
+        if not empty:
+            reason = "its backlog is not empty" if empty is False else "whether its backlog is empty cannot be known"
+            self._board.apply(self.entity, FailOver(reason, "session order"))
 
 
 def _scheduled(message: AmqpAnnotatedMessage, at: datetime) -> AmqpAnnotatedMessage:
