@@ -36,6 +36,8 @@ with DAG(
     schedule=SCHEDULE,
     start_date=datetime(2026, 1, 1),  # noqa: DTZ001  in the time zone of the deployment
     catchup=False,
+    # A game day is announced: nobody's production fails over because a file was copied.
+    is_paused_upon_creation=True,
     max_active_runs=1,
     params={
         "entities": Param(

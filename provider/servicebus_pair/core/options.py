@@ -104,7 +104,8 @@ class PairOptions:
         nothing of a full entity or a link that takes no message.
     :param ordering: ``session`` keeps the order of each session through divert and drain: its messages keep
         to one backlog queue, which must therefore be usable, and an entity fails back only when its backlog
-        is empty; a process that cannot look through the backlog as it begins sends nothing past it. ``none``, as the original, keeps no order across a failover.
+        is empty; a process that cannot look through the backlog as it begins sends nothing past it. ``none``,
+        as the original, keeps no order across a failover.
     :raises ConfigurationError: naming option, value and range.
     """
 
