@@ -5,6 +5,7 @@
 #   make demo-stop      stops what `make demo KEEP=1` left running
 #   make test           the tests but for the slow ones; ARGS="tests/core -k envelope" chooses among them
 #   make test-all       all tests, those too that take longer than 20 seconds each
+#   make explore        looks for sequences of events that lose or disorder messages, new ones each time
 #   make conformance    the Azure SDK's own live tests against the embedded Service Bus: a quarter of an hour
 #                       ARGS="--admin" for those of administration alone, in a minute; see tests/conformance
 #   make chaos          kills, freezes and resets senders, syphons and namespaces; SECONDS=60 SEED=1
@@ -14,7 +15,7 @@
 #   make clean          removes all that was made here
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-stop test test-all conformance bench chaos check lint types contracts constraints clean
+.PHONY: help setup demo demo-stop test test-all explore conformance bench chaos check lint types contracts constraints clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -36,7 +37,10 @@ test: setup
 	@.ci/within pytest $(at_once) -m "not slow" $(ARGS)
 
 test-all: setup
-	@.ci/within pytest $(at_once) $(ARGS)
+	@.ci/within pytest $(at_once) -m "not exploring" $(ARGS)
+
+explore: setup
+	@.ci/within pytest -m exploring $(ARGS)
 
 bench: setup
 	@.ci/within python -m tests.benchmarks $(GROUP)
