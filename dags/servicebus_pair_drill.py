@@ -20,6 +20,8 @@ For one entity after the other: fails it over, sends marked messages, fails back
 whether everything arrived. The primary stays up; what applications send meanwhile arrives when the drill ends.
 Consumers tell the marked messages by the application property `x-servicebus-pair-drill`.
 
+It waits until somebody switches it on: a game day is announced.
+
 A drill with findings fails its task, and is not tried again: a second try would prove less than the first.
 An entity that is failed over already is not drilled.
 

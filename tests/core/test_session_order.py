@@ -149,6 +149,26 @@ async def test_a_process_that_starts_behind_a_backlog_diverts_too() -> None:
         assert await arrived(both) == {"a": [1, 2, 3]}
 
 
+async def test_a_process_that_cannot_look_through_the_backlog_sends_nothing_past_it() -> None:
+    async with hosted("flights", options=OPTIONS) as both:
+        both.pair.fail_over("flights", reason="test")
+        async with both.pair.sender("flights") as sender:
+            await sender.send(numbered("a", 1, 2))
+        both.secondary.set_fault(Fault(kind=FaultKind.REFUSE))
+        ends = endpoint(both.primary), endpoint(both.secondary)
+        async with NamespacePair(*ends, OPTIONS) as successor, successor.sender("flights") as sender:
+            with pytest.raises(SendError) as caught:
+                await sender.send(numbered("a", 3), timeout=3)
+            assert await arrived(both) == {}
+            both.secondary.clear_faults()
+            assert (await successor.syphon().drain()).moved == {"flights": 2}
+            async with asyncio.timeout(10):
+                while not await successor.ping("flights"):
+                    pass
+            await sender.send(caught.value.unsent)
+            assert await arrived(both) == {"a": [1, 2, 3]}
+
+
 async def test_what_another_process_calls_healthy_is_not_believed_before_ones_own_backlog_is_empty() -> None:
     store = InMemoryHealthStore()
     async with (

@@ -35,7 +35,7 @@ class ServiceBusBacklogSensor(BaseSensorOperator):
     :param deferrable: wait in the triggerer and occupy no worker.
     :param conn_id: the connection of type ``servicebus_pair``; not a template.
     :raises ConfigurationError: a parameter or the connection is wrong.
-    :raises ServiceError: not deferred, and the secondary cannot be reached.
+    :raises ServiceError: the secondary cannot be reached at a look in the worker; in the triggerer, looks go on.
     """
 
     def __init__(
