@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any, TypeVar
 
 from servicebus_pair.core.blocking import Bridge
+from servicebus_pair.hooks.supervision import while_supervised
 
 __all__ = ["CancellableRun", "RunningCalls"]
 
@@ -37,7 +38,8 @@ class RunningCalls:
             if task is not None:
                 self._current = asyncio.get_running_loop(), task
             try:
-                return await call
+                async with while_supervised():
+                    return await call
             finally:
                 self._current = None
 
@@ -70,8 +72,8 @@ class CancellableRun:
     def run(self, call: Coroutine[Any, Any, ResultT]) -> ResultT:
         """Run ``call`` to its end on an event loop of its own.
 
-        A time limit that interrupts the caller cancels it too. However it ends, what it opened in
-        ``async with`` blocks is closed before this returns.
+        A time limit that interrupts the caller cancels it too, and so does the end of Airflow's
+        supervisor. However it ends, what it opened in ``async with`` blocks is closed before this returns.
 
         :raises concurrent.futures.CancelledError: :meth:`cancel` was called.
         """

@@ -9,6 +9,7 @@ import secrets
 import sys
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.system.demo.layout import PROJECT
@@ -17,21 +18,24 @@ from tests.system.demo.ports import HOST
 from tests.system.demo.rest import AirflowApi
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from tests.system.demo.layout import Home
     from tests.system.demo.namespaces import Namespace
     from tests.system.demo.processes import Processes
 
-__all__ = ["SCHEDULER", "AirflowService", "pair_connection", "spark_connection"]
+__all__ = ["SCHEDULER", "TRIGGERER", "AirflowService", "pair_connection", "spark_connection"]
 
 SCHEDULER = "airflow-scheduler"
+TRIGGERER = "airflow-triggerer"
 COMPONENTS = {
     "api-server": ["--host", HOST, "--workers", "1"],
     "scheduler": ["--skip-serve-logs"],  # its log server would listen on every interface
     "dag-processor": [],
     "triggerer": ["--skip-serve-logs"],
 }
+COMMAND = (sys.executable, "-m", "airflow")
 HEALTHY_SECONDS = 120.0
 USER = "admin"
 
@@ -41,15 +45,26 @@ def new_password() -> str:
     return secrets.token_hex(4)
 
 
+def new_fernet_key() -> str:
+    """Return a key that Airflow encrypts what it stores with."""
+    return base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
+
+
 @dataclass(frozen=True, slots=True)
 class AirflowService:
-    """The Airflow of one demo."""
+    """The Airflow of one demo; its keys stay the same when a component is started again.
+
+    :ivar options: of Airflow beside those of the demo, each as ``SECTION__OPTION``.
+    """
 
     home: Home
     dags: Path
     connections: dict[str, str]
     port: int
+    options: Mapping[str, str] = field(default_factory=dict)
     password: str = field(default_factory=new_password, repr=False)
+    jwt_secret: str = field(default_factory=partial(secrets.token_hex, 32), repr=False)
+    fernet_key: str = field(default_factory=new_fernet_key, repr=False)
 
     @property
     def url(self) -> str:
@@ -62,12 +77,12 @@ class AirflowService:
         options = {
             "API__BASE_URL": self.url,
             "API__PORT": str(self.port),
-            "API_AUTH__JWT_SECRET": secrets.token_hex(32),
+            "API_AUTH__JWT_SECRET": self.jwt_secret,
             "CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
             "CORE__DAGS_FOLDER": str(self.dags),
             "CORE__EXECUTION_API_SERVER_URL": f"{self.url}/execution/",
             "CORE__EXECUTOR": "LocalExecutor",
-            "CORE__FERNET_KEY": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
+            "CORE__FERNET_KEY": self.fernet_key,
             "CORE__LOAD_EXAMPLES": "False",
             "CORE__PARALLELISM": "4",
             "CORE__PLUGINS_FOLDER": str(home / "plugins"),
@@ -79,6 +94,7 @@ class AirflowService:
             # A deferred task that resumes before the executor has seen it leave is failed by the scheduler (measured
             # with Airflow 3.3.2: up to half of six parallel tasks; none with this interval).
             "WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
+            **self.options,
         }
         environment = dict(os.environ)
         environment |= {f"AIRFLOW__{name}": value for name, value in options.items()}
@@ -94,15 +110,18 @@ class AirflowService:
     def start(self, processes: Processes) -> AirflowApi:
         """Create the database, start the components, wait until all are healthy, and sign in."""
         self._write_passwords()
-        environment = self.environment()
-        command = [sys.executable, "-m", "airflow"]
-        processes.run("airflow-db", [*command, "db", "migrate"], env=environment, cwd=PROJECT)
-        for component, arguments in COMPONENTS.items():
-            processes.start(f"airflow-{component}", [*command, component, *arguments], env=environment, cwd=PROJECT)
+        processes.run("airflow-db", [*COMMAND, "db", "migrate"], env=self.environment(), cwd=PROJECT)
+        for component in COMPONENTS:
+            self.start_component(component, processes)
         api = AirflowApi(self.url, user=USER, password=self.password)
         self._wait_until_healthy(api, processes)
         api.sign_in()
         return api
+
+    def start_component(self, component: str, processes: Processes) -> None:
+        """Start one component, for the first time or again."""
+        command = [*COMMAND, component, *COMPONENTS[component]]
+        processes.start(f"airflow-{component}", command, env=self.environment(), cwd=PROJECT)
 
     def check(self, processes: Processes) -> None:
         """Raise StartError when a component has ended."""

@@ -8,6 +8,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from servicebus_emulator import ServedNamespace
 from servicebus_emulator.security.settings import KEY_VARIABLE
 from tests.system.demo.layout import PROJECT
 from tests.system.demo.ports import HOST
@@ -52,6 +53,18 @@ class Namespace:
     def administration(self) -> str:
         """Where the administration API listens, as host:port."""
         return f"{HOST}:{self.admin_port}"
+
+    @property
+    def served(self) -> ServedNamespace:
+        """What breaks it and tells of it over HTTP."""
+        return ServedNamespace(
+            name=self.name,
+            host=HOST,
+            amqp_port=self.amqp_port,
+            admin_port=self.admin_port,
+            ca_file=self.home / self.name / "ca.pem",
+            key=KEY,
+        )
 
     @property
     def process(self) -> str:

@@ -117,6 +117,13 @@ class Processes:
         os.killpg(child.pid, signal.SIGKILL)
         child.wait()
 
+    def kill_alone(self, name: str) -> list[psutil.Process]:
+        """End only the process itself at once, and return its session's others, who have to find out by themselves."""
+        child = self._children[name]
+        child.kill()
+        child.wait()
+        return self.members(name)
+
     def signal(self, name: str, number: signal.Signals) -> None:
         """Send a signal to a process, such as SIGSTOP to freeze it."""
         self._children[name].send_signal(number)

@@ -99,6 +99,31 @@ class AirflowApi:
         """Return the id of the present try of a task."""
         return str(self._get(f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances/{task_id}")["id"])
 
+    def tries(self, run: DagRun) -> dict[tuple[str, int], int]:
+        """Return how often each task of a run was tried, by its id and map index."""
+        answer = self._get(f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances")
+        return {(item["task_id"], item["map_index"]): item["try_number"] for item in answer["task_instances"]}
+
+    def mark_failed(self, run: DagRun, task_id: str) -> None:
+        """Mark a task of a run as failed, whatever it does."""
+        path = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances/{task_id}"
+        self._http.patch(path, json={"new_state": "failed"}).raise_for_status()
+
+    def clear(self, run: DagRun, task_id: str) -> None:
+        """Let a task of a run, and what comes after it, be done again."""
+        body = {
+            "dry_run": False,
+            "dag_run_id": run.run_id,
+            "task_ids": [task_id],
+            "only_failed": False,
+            "include_downstream": True,
+        }
+        self._http.post(f"/api/v2/dags/{run.dag_id}/clearTaskInstances", json=body).raise_for_status()
+
+    def pause(self, dag_id: str, *, paused: bool) -> None:
+        """Pause a DAG, or let it go on."""
+        self._http.patch(f"/api/v2/dags/{dag_id}", json={"is_paused": paused}).raise_for_status()
+
     def _get(self, path: str, **parameters: str) -> Any:
         return self._http.get(path, params=parameters).raise_for_status().json()
 

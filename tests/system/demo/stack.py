@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tests.system.demo.airflow_service import SCHEDULER, AirflowService, pair_connection, spark_connection
@@ -12,6 +13,7 @@ from tests.system.demo.ports import PortReservation
 from tests.system.demo.processes import Processes, stop_recorded
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     import psutil
@@ -38,8 +40,11 @@ class Stack:
     airflow: AirflowService
 
     @classmethod
-    def lay(cls, home: Home, *, dags: Path) -> Stack:
-        """Remove what an earlier run left, its processes first, and choose the ports of a new one."""
+    def lay(cls, home: Home, *, dags: Path, options: Mapping[str, str] = MappingProxyType({})) -> Stack:
+        """Remove what an earlier run left, its processes first, and choose the ports of a new one.
+
+        :param options: of Airflow beside those of the demo, each as ``SECTION__OPTION``.
+        """
         stop_recorded(home.processes)
         if home.root.exists():
             shutil.rmtree(home.root)
@@ -54,7 +59,7 @@ class Stack:
             "spark_default": spark_connection(),
         }
         processes = Processes(record=home.processes, logs=home.logs)
-        airflow = AirflowService(home, dags, connections, port=ports.next_free(FIRST_AIRFLOW_PORT))
+        airflow = AirflowService(home, dags, connections, port=ports.next_free(FIRST_AIRFLOW_PORT), options=options)
         return cls(home, ports, processes, primary, secondary, airflow)
 
     def start(self) -> AirflowApi:
