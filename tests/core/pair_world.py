@@ -148,8 +148,10 @@ class World:
         self.slow_until = min(self.slow_until, self.loop.time())
 
     def set_clock(self, by: float) -> None:
-        """Set the machine's clock, by which the namespaces go too: set back, their locks last longer."""
+        """Set the machine's clock, by which the namespaces go too: set back, their locks and faults last longer."""
         self.loop.wall += by
+        if by < 0 and self.slow_until > self.loop.time():
+            self.slow_until -= by
         self._furthest = max(self._furthest, self.loop.wall)
 
     def locks_end(self, seconds: float) -> None:

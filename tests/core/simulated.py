@@ -40,6 +40,8 @@ class Process:
         self._waiting: list[asyncio.Handle] = []
         self._sockets: list[selectors.SelectorKey] = []
         self._tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
+        # Of a stopped process nothing is collected either: that would run the ends of its coroutines, in our context.
+        self._kept: list[asyncio.Task[Any]] = []
         self._context = copy_context()
         self._context.run(_owner.set, self)
 
@@ -53,6 +55,7 @@ class Process:
     def stop(self) -> None:
         """No line of it runs, its sockets stay open: the kernel still takes in what comes."""
         self.stopped = True
+        self._kept = list(self._tasks)
         self._waiting += self._loop.take_from_line(self)
         self._sockets += self._loop.deafen(self)
 
@@ -63,6 +66,7 @@ class Process:
         for handle in self._waiting:
             self._loop.add(handle)
         self._waiting = []
+        self._kept = []
 
     def kill(self) -> None:
         self.stop()

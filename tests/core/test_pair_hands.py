@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
-from servicebus_emulator import Fault, FaultKind
+from servicebus_emulator import Fault, FaultKind, Operation
 from servicebus_pair.core import State
 from servicebus_pair.core.errors import PairClosedError
 from servicebus_pair.core.events import HealthChanged, Pinged
@@ -32,6 +32,23 @@ async def test_section_4_a_failover_by_hand_ends_the_waiting_of_a_suspect_entity
         assert [(await each).diverted for each in sending] == [1] * 5
         assert now() - began < GRACE
     assert breakable.recorder.states[:2] == [State.SUSPECT, State.FAILED_OVER]
+
+
+async def test_section_4_a_failover_by_hand_while_a_link_is_opened_anew_lets_nothing_pass() -> None:
+    async with (
+        breakable_pair(failover_interval=timedelta(minutes=5)) as breakable,
+        breakable.pair.sender("flights") as sender,
+    ):
+        await sender.send(numbered(1))
+        breakable.primary.set_fault(Fault(kind=FaultKind.FREEZE, on=(Operation.OPEN_SENDER,)))
+        breakable.primary.set_fault(Fault(kind=FaultKind.RESET, on=(Operation.SEND,), count=1))
+        sending = asyncio.create_task(sender.send(numbered(1, start=1)))
+        while not breakable.primary.faults[0].strikes:  # noqa: ASYNC110 - nobody is told of a strike
+            await asyncio.sleep(0.01)
+        breakable.pair.fail_over("flights", reason="we know already", by="ann")
+        breakable.primary.clear_faults()
+        assert (await sending).diverted == 1
+        assert await breakable.ids_on_the_primary() == ["m0"]
 
 
 async def test_section_4_an_entity_that_is_marked_healthy_while_it_is_down_fails_over_again_in_time(

@@ -250,7 +250,12 @@ class Delivery:
             trial.late = asyncio.get_running_loop().call_later(late_seconds(allowed), self._divert.prepare)
             return allowed
 
-        return Turn(seconds=seconds, starting=starting, patience=self._deadline.left(last=trial.last))
+        return Turn(
+            seconds=seconds,
+            wanted=lambda: not self._failed_over,
+            starting=starting,
+            patience=self._deadline.left(last=trial.last),
+        )
 
     async def _failed(self, error: ServiceError, trial: _Trial) -> None:
         """Decide what a failure that may pass means for the entity, and wait before the next attempt."""

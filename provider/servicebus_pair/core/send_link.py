@@ -30,16 +30,23 @@ def _nothing() -> None:
     """Stand in where nobody needs to know."""
 
 
+def _always() -> bool:
+    """Stand in where nothing changes what is wanted."""
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class Turn:
     """What a sender decides when its turn on a shared link has come, which may be long after it asked.
 
     :param seconds: how long the attempt may take from now on; ``None`` to leave it.
+    :param wanted: asked again once the link is attached, which may have taken long; False to leave it.
     :param starting: told right before the first byte: from then on a failure leaves the messages in doubt.
     :param patience: how many seconds the turn is waited for before it is left.
     """
 
     seconds: Callable[[], float | None]
+    wanted: Callable[[], bool] = _always
     starting: Callable[[], None] = _nothing
     patience: float = inf
 
@@ -119,6 +126,8 @@ class SendLink(Link):
 
         async def send(seconds: float) -> bool:
             left = await self._attached_within(seconds)
+            if not turn.wanted():
+                return False
             turn.starting()
             self._client.meter.count_sizes(self._client.sends, (ref.size_bytes for ref in batch.refs))
             await self._attempt(
@@ -129,7 +138,7 @@ class SendLink(Link):
             )
             return True
 
-        return await self._in_turn(turn, send) is not None
+        return bool(await self._in_turn(turn, send))
 
     async def schedule_in_turn(self, batch: WireBatch, turn: Turn, *, at: datetime) -> list[int] | None:
         """Schedule messages as :meth:`send_in_turn` sends them, and answer their sequence numbers.
@@ -138,8 +147,10 @@ class SendLink(Link):
         :raises ServiceError: classified.
         """
 
-        async def schedule(seconds: float) -> list[int]:
+        async def schedule(seconds: float) -> list[int] | None:
             left = await self._attached_within(seconds)
+            if not turn.wanted():
+                return None
             turn.starting()
             self._client.meter.count_sizes(Operation.MANAGE, (ref.size_bytes for ref in batch.refs))
             return await self._attempt(
