@@ -20,6 +20,7 @@ from servicebus_pair.core.failures import classify
 from servicebus_pair.core.link import CLOSE_SECONDS, Link, close_quietly
 from servicebus_pair.core.meter import Meter, Operation
 from servicebus_pair.core.options import Endpoint
+from servicebus_pair.core.prompt_opening import authorities, opens_promptly
 from servicebus_pair.core.sdk_inside import (
     PartlySettledError,
     can_settle_runs,
@@ -226,7 +227,7 @@ class NamespaceClient:
         """Answer the sender of ``path``, the same one for everybody; it opens at the first call."""
         link = self._send_links.get(path.casefold())
         if link is None:
-            link = SendLink(self, path, lambda: self._client.get_queue_sender(path))
+            link = SendLink(self, path, lambda: opens_promptly(self._client.get_queue_sender(path)))
             self._send_links[path.casefold()] = link
         return link
 
@@ -243,7 +244,7 @@ class NamespaceClient:
         link = ReceiveLink(
             self,
             path,
-            lambda: self._client.get_queue_receiver(path, prefetch_count=prefetch, sub_queue=sub_queue),
+            lambda: opens_promptly(self._client.get_queue_receiver(path, prefetch_count=prefetch, sub_queue=sub_queue)),
             over=over,
         )
         self._receive_links.add(link)
@@ -323,7 +324,11 @@ def _nobody(why: str) -> None:
 
 def _sdk_client(endpoint: Endpoint) -> ServiceBusClient:
     web = endpoint.transport == "websocket"
-    given = {"custom_endpoint_address": endpoint.endpoint_address, "connection_verify": endpoint.ca_file}
+    given = {
+        "custom_endpoint_address": endpoint.endpoint_address,
+        "connection_verify": endpoint.ca_file,
+        "ssl_context": authorities(endpoint.ca_file, tls=not endpoint.emulator),
+    }
     settings: dict[str, Any] = {
         "retry_total": 0,
         "transport_type": TransportType.AmqpOverWebsocket if web else TransportType.Amqp,
