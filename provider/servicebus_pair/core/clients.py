@@ -216,19 +216,22 @@ class NamespaceClient:
         self.authenticated = False
         self._client = _sdk_client(endpoint)
         self.explain = Existence(endpoint, meter=self.meter).explain
-        self._send_links: dict[str, SendLink] = {}
+        self._send_links: dict[tuple[str, int], SendLink] = {}
         # Weak: a continuous syphon makes a new link after each failure, for as long as it runs.
         self._receive_links: WeakSet[ReceiveLink] = WeakSet()
         self._closing: set[asyncio.Future[Any]] = set()
         self._closed = False
         self._fault: PairClosedError | None = None
 
-    def send_link(self, path: str) -> SendLink:
-        """Answer the sender of ``path``, the same one for everybody; it opens at the first call."""
-        link = self._send_links.get(path.casefold())
+    def send_link(self, path: str, *, lane: int = 0) -> SendLink:
+        """Answer the sender of ``path``, the same one for everybody; it opens at the first call.
+
+        :param lane: each has a link of its own, for who has several batches on their way at a time.
+        """
+        link = self._send_links.get((path.casefold(), lane))
         if link is None:
             link = SendLink(self, path, lambda: opens_promptly(self._client.get_queue_sender(path)))
-            self._send_links[path.casefold()] = link
+            self._send_links[path.casefold(), lane] = link
         return link
 
     def receive_link(

@@ -203,12 +203,13 @@ class Mover:
     async def _deliver(self, entity: str, parcels: Sequence[Parcel]) -> None:
         """Send what is held for ``entity``; what it does not take is parked."""
         waiting = {id(parcel.message): parcel for parcel in parcels}
-        async with self._shop.turn(entity):
-            if not self._shop.rests.may_try(entity, now=self._shop.clock.now()):
+        async with self._shop.lane(entity) as destination:
+            began = self._shop.clock.now()
+            if not self._shop.rests.may_try(entity, now=began):
                 await self._park(entity, waiting)
                 return
             try:
-                await self._dispatch.send(entity, waiting)
+                await self._dispatch.send(destination, waiting)
                 self._shop.rests.succeeded(entity)
             except EntityNotFoundError as error:
                 self._shop.rests.succeeded(entity)
@@ -218,11 +219,11 @@ class Mover:
                 self._most = max(1, self._most // 2)
                 await self._abandon([parcel.received for parcel in waiting.values()])
             except ServiceError as error:
-                rest = self._shop.rests.failed(entity, str(error), now=self._shop.clock.now())
+                rest = self._shop.rests.failed(entity, str(error), now=self._shop.clock.now(), began=began)
                 _log.warning("entity=%s rests=%.0fs queue=%s: %s", entity, rest, self.queue, error)
                 await self._park(entity, waiting)
             finally:
-                self._shop.rests.untried(entity)
+                self._shop.rests.untried(entity, began=began)
 
     async def _complete(self) -> None:
         """The primary has these: take them out of the backlog."""
