@@ -47,6 +47,7 @@ class Mover:
     :param queue: path of the backlog queue.
     :param tally: shared by all links to the queue.
     :ivar highest: the highest sequence number received.
+    :ivar ran_short: the last receive brought less than half of what was asked for: the end may be near.
     """
 
     def __init__(self, shop: Workshop, queue: str, *, tally: Tally | None = None) -> None:
@@ -61,6 +62,7 @@ class Mover:
         self._dispatch = Dispatch(shop, queue, tally=self.tally, bury=self._bury)
         self._plenty = False
         self.highest = 0
+        self.ran_short = False
 
     def twin(self) -> Mover:
         """Answer a mover over one more link, which knows what this one has learned of the queue."""
@@ -134,6 +136,7 @@ class Mover:
         finally:
             self._shop.throttle.give_back(most - taken)
         self._plenty = taken == most
+        self.ran_short = 2 * taken < most
         self.highest = max([self.highest, *(each.sequence_number or 0 for each in received)])
         return received
 
