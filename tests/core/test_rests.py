@@ -16,7 +16,7 @@ def test_a_destination_without_a_failure_may_be_tried_by_everybody():
 
 def test_a_destination_that_failed_rests_and_another_does_not():
     rests = Rests(first=1)
-    assert rests.failed("flights", "busy", now=10) == 1
+    assert rests.failed("flights", "busy", now=10, began=9) == 1
     assert not rests.may_try("FLIGHTS", now=10.9)
     assert rests.may_try("delays", now=10)
     assert rests.next_try() == 11
@@ -24,19 +24,30 @@ def test_a_destination_that_failed_rests_and_another_does_not():
 
 def test_after_a_rest_one_link_tries_and_the_others_wait_for_what_comes_of_it():
     rests = Rests(first=1)
-    rests.failed("flights", "busy", now=10)
+    rests.failed("flights", "busy", now=10, began=9)
     assert rests.due("flights", now=11)
     assert rests.may_try("flights", now=11)
     assert not rests.due("flights", now=11)
     assert not rests.may_try("flights", now=11)
-    rests.untried("flights")
+    rests.untried("flights", began=11)
     assert rests.may_try("flights", now=11)
+
+
+def test_what_was_on_its_way_when_a_destination_failed_fails_with_it_and_not_once_more():
+    rests = Rests(first=1)
+    rests.failed("flights", "busy", now=10, began=9)
+    assert rests.failed("flights", "busy", now=10.25, began=9.5) == 0.75
+    assert rests.failed("flights", "busy", now=30, began=9.75) == 0
+    assert rests.may_try("flights", now=30)
+    rests.untried("flights", began=9.75)
+    assert not rests.may_try("flights", now=30)
+    assert rests.failed("flights", "busy", now=31, began=30) == 2
 
 
 def test_a_success_ends_the_trouble():
     rests = Rests(first=1)
     for n in range(5):
-        rests.failed("flights", f"busy {n}", now=n)
+        rests.failed("flights", f"busy {n}", now=n, began=n - 0.5)
     assert rests.given_up("flights")
     assert rests.errors() == {"flights": "busy 4"}
     rests.succeeded("flights")

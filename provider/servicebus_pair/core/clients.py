@@ -20,6 +20,7 @@ from servicebus_pair.core.failures import classify
 from servicebus_pair.core.link import CLOSE_SECONDS, Link, close_quietly
 from servicebus_pair.core.meter import Meter, Operation
 from servicebus_pair.core.options import Endpoint
+from servicebus_pair.core.prompt_opening import authorities, opens_promptly
 from servicebus_pair.core.sdk_inside import (
     PartlySettledError,
     can_settle_runs,
@@ -215,19 +216,22 @@ class NamespaceClient:
         self.authenticated = False
         self._client = _sdk_client(endpoint)
         self.explain = Existence(endpoint, meter=self.meter).explain
-        self._send_links: dict[str, SendLink] = {}
+        self._send_links: dict[tuple[str, int], SendLink] = {}
         # Weak: a continuous syphon makes a new link after each failure, for as long as it runs.
         self._receive_links: WeakSet[ReceiveLink] = WeakSet()
         self._closing: set[asyncio.Future[Any]] = set()
         self._closed = False
         self._fault: PairClosedError | None = None
 
-    def send_link(self, path: str) -> SendLink:
-        """Answer the sender of ``path``, the same one for everybody; it opens at the first call."""
-        link = self._send_links.get(path.casefold())
+    def send_link(self, path: str, *, lane: int = 0) -> SendLink:
+        """Answer the sender of ``path``, the same one for everybody; it opens at the first call.
+
+        :param lane: each has a link of its own, for who has several batches on their way at a time.
+        """
+        link = self._send_links.get((path.casefold(), lane))
         if link is None:
-            link = SendLink(self, path, lambda: self._client.get_queue_sender(path))
-            self._send_links[path.casefold()] = link
+            link = SendLink(self, path, lambda: opens_promptly(self._client.get_queue_sender(path)))
+            self._send_links[path.casefold(), lane] = link
         return link
 
     def receive_link(
@@ -243,7 +247,7 @@ class NamespaceClient:
         link = ReceiveLink(
             self,
             path,
-            lambda: self._client.get_queue_receiver(path, prefetch_count=prefetch, sub_queue=sub_queue),
+            lambda: opens_promptly(self._client.get_queue_receiver(path, prefetch_count=prefetch, sub_queue=sub_queue)),
             over=over,
         )
         self._receive_links.add(link)
@@ -323,7 +327,11 @@ def _nobody(why: str) -> None:
 
 def _sdk_client(endpoint: Endpoint) -> ServiceBusClient:
     web = endpoint.transport == "websocket"
-    given = {"custom_endpoint_address": endpoint.endpoint_address, "connection_verify": endpoint.ca_file}
+    given = {
+        "custom_endpoint_address": endpoint.endpoint_address,
+        "connection_verify": endpoint.ca_file,
+        "ssl_context": authorities(endpoint.ca_file, tls=not endpoint.emulator),
+    }
     settings: dict[str, Any] = {
         "retry_total": 0,
         "transport_type": TransportType.AmqpOverWebsocket if web else TransportType.Amqp,

@@ -88,8 +88,8 @@ class Dispatch:
         self._tally = tally
         self._bury = bury
 
-    async def send(self, entity: str, waiting: dict[int, Parcel]) -> None:
-        """Send what is waiting for ``entity``, by the identity of its message; what is settled leaves ``waiting``.
+    async def send(self, destination: Destination, waiting: dict[int, Parcel]) -> None:
+        """Send what is waiting for one entity, by the identity of its message; what is settled leaves ``waiting``.
 
         One message that the service refuses is buried, and its neighbours arrive: it is found by halving, and
         what is refused alone (``amqp:not-allowed`` for one without session where sessions are required) would be
@@ -98,17 +98,17 @@ class Dispatch:
         :raises LocksEndError: the locks would not last.
         :raises ServiceError: the entity took no more.
         """
-        destination = self._shop.transport.destination(entity)
         until = min(parcel.good_until for parcel in waiting.values())
         limit = await destination.open(timeout=self._seconds(until))
         try:
             for batch in await self._pack(limit, destination, waiting):
                 await self._send_batch(destination, batch, waiting, until)
         except _MixtureRefusedError:
+            entity = next(iter(waiting.values())).entity
             _log.info("entity=%s takes one session a batch: so it is sent from now on", entity)
             destination.takes_mixture = False
             # What is left is packed anew, and no batch is mixed any more.
-            await self.send(entity, waiting)
+            await self.send(destination, waiting)
 
     async def _send_batch(
         self, destination: Destination, batch: WireBatch, waiting: dict[int, Parcel], until: float

@@ -47,6 +47,7 @@ class Mover:
     :param queue: path of the backlog queue.
     :param tally: shared by all links to the queue.
     :ivar highest: the highest sequence number received.
+    :ivar ran_short: the last receive brought less than half of what was asked for: the end may be near.
     """
 
     def __init__(self, shop: Workshop, queue: str, *, tally: Tally | None = None) -> None:
@@ -61,6 +62,7 @@ class Mover:
         self._dispatch = Dispatch(shop, queue, tally=self.tally, bury=self._bury)
         self._plenty = False
         self.highest = 0
+        self.ran_short = False
 
     def twin(self) -> Mover:
         """Answer a mover over one more link, which knows what this one has learned of the queue."""
@@ -134,6 +136,7 @@ class Mover:
         finally:
             self._shop.throttle.give_back(most - taken)
         self._plenty = taken == most
+        self.ran_short = 2 * taken < most
         self.highest = max([self.highest, *(each.sequence_number or 0 for each in received)])
         return received
 
@@ -203,12 +206,13 @@ class Mover:
     async def _deliver(self, entity: str, parcels: Sequence[Parcel]) -> None:
         """Send what is held for ``entity``; what it does not take is parked."""
         waiting = {id(parcel.message): parcel for parcel in parcels}
-        async with self._shop.turn(entity):
-            if not self._shop.rests.may_try(entity, now=self._shop.clock.now()):
+        async with self._shop.lane(entity) as destination:
+            began = self._shop.clock.now()
+            if not self._shop.rests.may_try(entity, now=began):
                 await self._park(entity, waiting)
                 return
             try:
-                await self._dispatch.send(entity, waiting)
+                await self._dispatch.send(destination, waiting)
                 self._shop.rests.succeeded(entity)
             except EntityNotFoundError as error:
                 self._shop.rests.succeeded(entity)
@@ -218,11 +222,11 @@ class Mover:
                 self._most = max(1, self._most // 2)
                 await self._abandon([parcel.received for parcel in waiting.values()])
             except ServiceError as error:
-                rest = self._shop.rests.failed(entity, str(error), now=self._shop.clock.now())
+                rest = self._shop.rests.failed(entity, str(error), now=self._shop.clock.now(), began=began)
                 _log.warning("entity=%s rests=%.0fs queue=%s: %s", entity, rest, self.queue, error)
                 await self._park(entity, waiting)
             finally:
-                self._shop.rests.untried(entity)
+                self._shop.rests.untried(entity, began=began)
 
     async def _complete(self) -> None:
         """The primary has these: take them out of the backlog."""

@@ -24,6 +24,7 @@ def rest_seconds(failures: int, *, first: float) -> float:
 class _Trouble:
     error: str
     failures: int
+    noted: float
     until: float
     tried: bool = False
 
@@ -56,22 +57,29 @@ class Rests:
         trouble = self._troubles.get(entity.casefold())
         return trouble is None or (not trouble.tried and now >= trouble.until)
 
-    def failed(self, entity: str, error: str, *, now: float) -> float:
-        """Note a failure that may pass; answer the seconds of the rest that begins."""
+    def failed(self, entity: str, error: str, *, now: float, began: float) -> float:
+        """Note a failure that may pass; answer the seconds of the rest that follows.
+
+        What was on its way already when the entity failed belongs to the same failure.
+
+        :param began: when the attempt did.
+        """
         before = self._troubles.get(entity.casefold())
+        if before is not None and began <= before.noted:
+            return max(0.0, before.until - now)
         failures = 1 if before is None else before.failures + 1
         seconds = rest_seconds(failures, first=self._first)
-        self._troubles[entity.casefold()] = _Trouble(error, failures, now + seconds)
+        self._troubles[entity.casefold()] = _Trouble(error, failures, now, now + seconds)
         return seconds
 
     def succeeded(self, entity: str) -> None:
         """Note a success: the destination rests no more."""
         self._troubles.pop(entity.casefold(), None)
 
-    def untried(self, entity: str) -> None:
-        """Give back the turn that :meth:`may_try` gave: nothing was tried."""
+    def untried(self, entity: str, *, began: float) -> None:
+        """Give back the turn that :meth:`may_try` gave at ``began``: nothing was tried."""
         trouble = self._troubles.get(entity.casefold())
-        if trouble is not None:
+        if trouble is not None and began > trouble.noted:
             trouble.tried = False
 
     def given_up(self, entity: str) -> bool:

@@ -216,7 +216,7 @@ class Syphon:
             while not await self._is_over(mover, round_, forever=forever):
                 await self._pass_gate(mover)
                 taken = await self._step(mover, round_, self._long_poll if forever else _SHORT_WAIT_SECONDS)
-                if self._wants_help(queue, taken >= mover.hand > 1):
+                if self._wants_help(queue, taken, plenty=taken >= mover.hand > 1):
                     helpers.add(helper := asyncio.create_task(self._help(mover.twin()), name=f"syphon {queue}"))
                     helper.add_done_callback(helpers.discard)
                 await self._rest(mover, round_)
@@ -231,17 +231,19 @@ class Syphon:
             await asyncio.gather(*helpers, return_exceptions=True)
             await mover.detach()
 
-    def _wants_help(self, queue: str, plenty: bool) -> bool:  # noqa: FBT001 - what is known of the queue
+    def _wants_help(self, queue: str, taken: int, *, plenty: bool) -> bool:
         """Answer whether one more link to ``queue`` is worth it: queues of unequal length end together."""
-        (self._busy.add if plenty else self._busy.discard)(queue)
+        (self._busy.add if taken else self._busy.discard)(queue)
         return plenty and len(self._busy) + self._helping < self._links
 
     async def _help(self, mover: Mover) -> None:
         """Work over one more link for as long as there is plenty."""
         self._helping += 1
         try:
-            while await mover.step(wait=_SHORT_WAIT_SECONDS) and not mover.parked and not self._shop.held:
+            while await mover.step(wait=_SHORT_WAIT_SECONDS):
                 self._told()
+                if mover.parked or mover.ran_short or self._shop.held:
+                    break
         except ServiceError as error:
             _log.warning("syphon queue=%s, one more link: %s", mover.queue, error)
         finally:
@@ -268,7 +270,7 @@ class Syphon:
         else:
             round_.failed = 0
             mover.tally.failures.pop(mover.queue, None)
-        round_.note(taken, moved=mover.tally.done > done, now=now())
+        round_.note(taken, moved=mover.tally.done > done, ran_short=mover.ran_short, now=now())
         self._told()
         return taken
 
@@ -387,12 +389,13 @@ class _Round:
         self.peeked = 0
         # The sequence number from which on something could be moved.
         self.found = 1
-        # Nothing is known yet, or the last step moved something: receiving tells more than peeking.
+        # Nothing is known yet, or the last step moved much: receiving tells more than peeking, which is quicker
+        # at finding nothing.
         self.hopeful = True
 
-    def note(self, taken: int, *, moved: bool, now: float) -> None:
+    def note(self, taken: int, *, moved: bool, ran_short: bool, now: float) -> None:
         self.took = taken > 0
-        self.hopeful = moved
+        self.hopeful = moved and not ran_short
         self.stepped_over += 0 if moved else taken
         if moved:
             self.moved_at, self.idle, self.all_seen = now, 0, False

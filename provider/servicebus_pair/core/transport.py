@@ -78,8 +78,8 @@ class Transport(Protocol):
     def source(self, queue: str, *, over: Callable[[], bool], dead_letter: bool = False) -> Source:
         """Answer a new link to a backlog queue, which takes nothing once it is ``over``; the caller closes it."""
 
-    def destination(self, entity: str) -> Destination:
-        """Answer the link to an entity, the same one for everybody."""
+    def destination(self, entity: str, *, lane: int = 0) -> Destination:
+        """Answer the link to an entity, the same one for everybody; another one for each lane."""
 
 
 class PairTransport:
@@ -94,6 +94,6 @@ class PairTransport:
         # Without prefetch: what is not in hand is not locked, and no lock ends in a buffer.
         return self._secondary.receive_link(queue, dead_letter=dead_letter, over=over)
 
-    def destination(self, entity: str) -> Destination:
-        """Answer the link to an entity, the same one for everybody."""
-        return self._primary.send_link(entity)
+    def destination(self, entity: str, *, lane: int = 0) -> Destination:
+        """Answer the link to an entity, the same one for everybody; another one for each lane."""
+        return self._primary.send_link(entity, lane=lane)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
 from servicebus_pair.core.events import Event
+from servicebus_pair.core.lanes import Lanes
 from servicebus_pair.core.parcels import Selection, TimeToLive
 from servicebus_pair.core.ports import Clock
 from servicebus_pair.core.rests import Rests
 from servicebus_pair.core.throttle import Throttle
-from servicebus_pair.core.transport import Source, Transport
+from servicebus_pair.core.transport import Destination, Source, Transport
 
 __all__ = ["BYTES_IN_HAND", "Workshop"]
 
@@ -44,12 +45,17 @@ class Workshop:
     held: bool = False
     bytes_in_hand: int = BYTES_IN_HAND
     slow_hand_seconds: float = 15.0
-    _turns: dict[str, asyncio.Lock] = field(default_factory=dict)
+    _lanes: Lanes = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._lanes = Lanes(1) if self.ordered else Lanes()
 
     def source(self, queue: str) -> Source:
         """Answer a new link to a backlog queue, or to its dead-letter queue."""
         return self.transport.source(queue, over=lambda: self.held, dead_letter=self.redrive)
 
-    def turn(self, entity: str) -> asyncio.Lock:
-        """Answer the lock under which batches for ``entity`` are sent, one after another."""
-        return self._turns.setdefault(entity.casefold(), asyncio.Lock())
+    @asynccontextmanager
+    async def lane(self, entity: str) -> AsyncIterator[Destination]:
+        """Wait for a link to ``entity`` of one's own, over which batches go one after another."""
+        async with self._lanes.turn(entity) as number:
+            yield self.transport.destination(entity, lane=number)
