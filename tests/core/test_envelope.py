@@ -208,8 +208,13 @@ WHOLE = AmqpAnnotatedMessage(
 )
 
 
+# With a time to live the SDK derives the time of creation by itself.
+LASTING = AmqpAnnotatedMessage(data_body=b"", properties={"creation_time": 1_357_000_000_000, "message_id": "1"})
+
+
 @settings(max_examples=150, deadline=None)
 @example(message=WHOLE)
+@example(message=LASTING)
 @example(message=AmqpAnnotatedMessage(value_body=typed("LONG", 7)))
 @example(message=AmqpAnnotatedMessage(sequence_body=[[typed("LONG", 7), "a"], [typed("SYMBOL", "b")]]))
 @example(message=AmqpAnnotatedMessage(value_body=Decimal(0)))

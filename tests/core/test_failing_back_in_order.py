@@ -49,6 +49,19 @@ class Failback:
         return empty
 
 
+def looked_through(order: SessionOrder, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Set as soon as somebody begins to look through the backlog."""
+    begun = asyncio.Event()
+    is_empty = order.is_empty
+
+    async def noted(entity: str) -> bool | None:
+        begun.set()
+        return await is_empty(entity)
+
+    monkeypatch.setattr(order, "is_empty", noted)
+    return begun
+
+
 def test_every_process_diverts_a_session_to_the_same_queue_however_the_entity_is_written():
     order = SessionOrder(None, [f"q{n}" for n in range(5)])  # type: ignore[arg-type]  # nothing is asked of it
     places = [order.queue_for("flights", session) for session in ("", "a", "b", "N14228", "\u00fc")]
@@ -83,12 +96,16 @@ async def test_a_backlog_that_cannot_be_looked_through_is_not_called_empty() -> 
                 assert not empty
 
 
-async def test_an_entity_does_not_fail_back_while_a_send_is_under_way_and_none_begins_while_it_does() -> None:
+async def test_an_entity_does_not_fail_back_while_a_send_is_under_way_and_none_begins_while_it_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async with hosted("flights", options=OPTIONS) as both:
         order = order_of(both)
+        looking = looked_through(order, monkeypatch)
         await order.enter("Flights", patience=1)
-        failback = Failback(order, "flights")
-        assert not await within(0.5, asyncio.create_task(failback.entered.wait()))
+        failback = Failback(order, "flights", drained_within=20)
+        # What the send diverts would come after the look.
+        assert not await within(0.3, asyncio.create_task(looking.wait()))
         order.leave("flights")
         await asyncio.wait_for(failback.entered.wait(), 5)
         sending = asyncio.create_task(order.enter("FLIGHTS", patience=20))
@@ -102,13 +119,14 @@ async def test_an_entity_does_not_fail_back_while_a_send_is_under_way_and_none_b
         await asyncio.wait_for(sending, 5)
 
 
-async def test_two_failbacks_of_an_entity_take_turns() -> None:
+async def test_two_failbacks_of_an_entity_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     async with hosted("flights", options=OPTIONS) as both:
         order = order_of(both)
         one = Failback(order, "flights")
         await asyncio.wait_for(one.entered.wait(), 5)
+        looking = looked_through(order, monkeypatch)
         two = Failback(order, "FLIGHTS")
-        assert not await within(0.5, asyncio.create_task(two.entered.wait()))
+        assert not await within(0.3, asyncio.create_task(looking.wait()))
         one.may_end.set()
         two.may_end.set()
         assert [await one.task, await two.task] == [True, True]
