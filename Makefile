@@ -29,9 +29,9 @@ demo: setup
 demo-stop: setup
 	@.ci/within python -m tests.system.demo --stop
 
-# Six at a time on two cores: most tests wait for links to open, locks to end and time to pass.
-# Files in the order of tests/conftest.py, the longest first, so that all workers end together.
-at_once = --numprocesses 6 --dist loadfile --no-loadscope-reorder
+# Eight at a time on two cores: most tests wait for links to open, locks to end and time to pass.
+# Who takes what, and in which order, is said by tests/shares.py.
+at_once = --numprocesses 8 --dist loadfile --no-loadscope-reorder
 
 test: setup
 	@.ci/within pytest $(at_once) -m "not slow" $(ARGS)

@@ -1,69 +1,50 @@
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 
+import certifi
 import pytest
+from xdist.remote import Producer  # type: ignore[import-untyped]
 
 from tests.leaks import collect_leaks
-
-HERE = Path(__file__).parent
-# The files that take longest, the longest first, as measured: half a minute down to a quarter of one.
-LONGEST = [
-    "spark/test_publish.py",
-    "airflow/test_sending.py",
-    "core/test_pair_sharing.py",
-    "core/test_session_order.py",
-    "spark/test_publish_job.py",
-    "core/test_pair_outage.py",
-    "core/test_drill.py",
-    "core/test_pair_account.py",
-    "emulator/test_wire_fault_table.py",
-    "core/test_pair_outages_cold.py",
-    "emulator/test_wire_security.py",
-    "emulator/test_wire_fault_connections.py",
-    "core/test_syphon.py",
-    "core/test_syphon_resting.py",
-    "core/test_pair_outages_silent.py",
-    "core/test_pair_outages_tokens.py",
-    "core/test_pair_outages_answered.py",
-    "core/test_pair_refusals.py",
-    "emulator/test_wire_faults.py",
-    "emulator/test_wire_fault_silence.py",
-    "spark/test_reconcile_job.py",
-    "airflow/test_official_provider.py",
-    "airflow/test_secrets.py",
-    "airflow/test_page.py",
-    "emulator/test_wire_ways_in.py",
-    "emulator/test_pytest_plugin.py",
-    "emulator/test_process.py",
-    "core/test_pair_scheduling.py",
-    "system/test_emulator_page.py",
-    "core/test_syphon_unreadable.py",
-    "core/test_syphon_steering.py",
-    "core/test_pair_faults.py",
-    "core/test_pair_outages_lost.py",
-    "core/test_cleanup.py",
-    "core/test_pair_closing.py",
-    "emulator/test_wire_memory.py",
-    "emulator/test_served.py",
-    "system/test_demo_processes.py",
-    "emulator/test_wire_sizes.py",
-    "emulator/test_security_settings.py",
-    "core/test_existence.py",
-    "emulator/test_wire_sessions.py",
-    "emulator/test_wire_status.py",
-    "airflow/test_waiting.py",
-    "airflow/test_dags.py",
-    "core/test_pair_kill.py",
-]
-RANKS = {HERE / name: rank for rank, name in enumerate(LONGEST)}
+from tests.shares import Shares, longest_first
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Workers take file after file: the longest first, so that none is left alone with one in the end."""
-    items.sort(key=lambda item: RANKS.get(item.path, len(RANKS)))
+    longest_first(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Shares:
+    """Whatever way to distribute is asked for: ours knows what tests have in common."""
+    return Shares(config, log)
+
+
+def pytest_collection_finish() -> None:
+    """What is imported and collected stays.
+
+    To look through it for the leaks of a test takes a fifth of a second each time.
+    """
+    gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Trust one authority of the world's hundred and more.
+
+    azure-servicebus reads them all anew for each connection, one without TLS too: 15 ms of a test's CPU each time.
+    Nobody here is certified by any of them.
+    """
+    end = "-----END CERTIFICATE-----"
+    first, _, _ = Path(certifi.where()).read_text("utf-8").partition(end)
+    one = tmp_path_factory.mktemp("authorities") / "one.pem"
+    one.write_text(first + end, "utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(certifi, "where", lambda: str(one))
+        yield
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from tests.leaks import collect_leaks
 
 __all__ = ["GRACE", "INTERVAL", "PING", "QUICK", "Breakable", "Recorder", "breakable_pair", "endpoint", "numbered"]
 
-INTERVAL = 2.0
+INTERVAL = 1.0
 PING = 1.0
 # SPEC section 4 and the issue: what a failover may take beyond its interval.
 GRACE = 2.0

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from servicebus_pair.core import Endpoint, NamespacePair, PairOptions
-from tests.core.breakable import Breakable, breakable_pair
+from tests.core.breakable import INTERVAL, Breakable, breakable_pair
 from tests.system.demo.namespaces import PRIMARY, SECONDARY, Namespace
 from tests.system.demo.ports import PortReservation
 from tests.system.demo.processes import Processes
@@ -36,7 +36,7 @@ class TwoNamespaces:
     def pair(self, options: PairOptions | None = None, **more: Any) -> NamespacePair:
         """A pair with short intervals, so that a test does not wait for the defaults."""
         quick = PairOptions(
-            failover_interval=timedelta(seconds=2),
+            failover_interval=timedelta(seconds=INTERVAL),
             ping_primary_interval=timedelta(seconds=1),
             backlog_queue_count=3,
         )

@@ -173,7 +173,50 @@ def left_behind(properties: Mapping[str, Any], **sections: Any) -> AmqpAnnotated
     return received(sent(AmqpAnnotatedMessage(application_properties=dict(properties), **body)))
 
 
-@settings(max_examples=300, deadline=None)
+# Everything that a message can have, so that it is not left to chance whether something of it is lost.
+WHOLE = AmqpAnnotatedMessage(
+    data_body=[b"one", b"two"],
+    header={"durable": True, "priority": 9, "time_to_live": 86_400_000},
+    properties={
+        "message_id": 2**63,
+        "correlation_id": b"\xff",
+        "user_id": b"\x00user",
+        "to": "gates",
+        "subject": "UA",
+        "reply_to": "answers",
+        "content_type": "text/plain",
+        "content_encoding": "gzip",
+        "creation_time": 1_357_000_000_000,
+        "group_id": "N14228",
+        "group_sequence": 2**32 - 1,
+        "reply_to_group_id": "N14228/answers",
+    },
+    application_properties={
+        "x-ms-path": "mine",
+        "x-ms-timetolive": 5,
+        "x-servicebus-pair-own:x-ms-path": "mine too",
+        "wide": typed("LONG", 7),
+        "unsigned": typed("UBYTE", 7),
+        "when": typed("TIMESTAMP", 1_357_000_000_000),
+    },
+    annotations={
+        "x-opt-partition-key": "N14228",
+        "x-opt-mine": typed("USHORT", 7),
+        SCHEDULED: datetime(2030, 1, 1, tzinfo=UTC),
+    },
+    footer={"sum": typed("UINT", 7)},
+)
+
+
+# With a time to live the SDK derives the time of creation by itself.
+LASTING = AmqpAnnotatedMessage(data_body=b"", properties={"creation_time": 1_357_000_000_000, "message_id": "1"})
+
+
+@settings(max_examples=150, deadline=None)
+@example(message=WHOLE)
+@example(message=LASTING)
+@example(message=AmqpAnnotatedMessage(value_body=typed("LONG", 7)))
+@example(message=AmqpAnnotatedMessage(sequence_body=[[typed("LONG", 7), "a"], [typed("SYMBOL", "b")]]))
 @example(message=AmqpAnnotatedMessage(value_body=Decimal(0)))
 @given(message=messages())
 def test_section_4_a_message_leaves_the_backlog_byte_for_byte_as_it_would_have_been_sent_to_its_entity(
@@ -223,6 +266,19 @@ def test_section_4_path_session_time_to_live_and_schedule_travel_as_application_
         b"x-ms-scheduledenqueuetimeutc": int(at.timestamp() * 1000),
     }
     assert copy.annotations == {b"x-opt-partition-key": b"N14228"}
+
+
+def test_section_4_what_travels_has_on_the_wire_the_types_that_the_dotnet_original_reads() -> None:
+    """A receiver of the SDK for Python sees no difference between a timestamp and a long."""
+    at = datetime(2013, 1, 31, 23, 59, 58, 250_000, tzinfo=UTC)
+    message = ServiceBusMessage(b"", time_to_live=timedelta(days=1), scheduled_enqueue_time_utc=at, session_id="a")
+    wire = bytes(sent(wrap(message.raw_amqp_message, entity=ENTITY)))
+    timestamp, string = b"\x83", b"\xa1"
+    milliseconds = int(at.timestamp() * 1000).to_bytes(8)
+    assert b"x-ms-scheduledenqueuetimeutc" + timestamp + milliseconds in wire
+    assert b"x-ms-timetolive" + string + b"\x03P1D" in wire
+    assert b"x-ms-sessionid" + string + b"\x01a" in wire
+    assert b"x-ms-path" + string + b"\x07flights" in wire
 
 
 def test_section_4_a_message_with_nothing_to_translate_gains_its_path_only() -> None:

@@ -12,7 +12,7 @@ from servicebus_pair.core.errors import PairClosedError, PartnerFaultError, Send
 from servicebus_pair.core.events import Pinged
 from tests.core.breakable import Breakable, breakable_pair, numbered
 
-LATE = Fault(kind=FaultKind.LATE_DISPOSITION, entity="flights", delay=0.6)
+LATE = Fault(kind=FaultKind.LATE_DISPOSITION, entity="flights", delay=0.4)
 
 
 def seconds() -> float:

@@ -13,9 +13,9 @@ from pathlib import Path
 from servicebus_pair.core import Ledger
 from servicebus_pair.core.administration import ServiceBusAdministration
 from servicebus_pair.core.backlog import BACKLOG_QUEUE, backlog_queues
+from tests.core.breakable import numbered
 from tests.core.conftest import TwoNamespaces
 from tests.core.peeking import peek_all
-from tests.core.test_pair_outage import numbered
 
 COUNT = 3000
 

@@ -63,11 +63,11 @@ async def test_section_6_a_continuous_syphon_moves_what_arrives_while_it_waits_i
 
 
 async def test_section_6_without_a_backlog_a_queue_costs_one_receive_for_each_long_poll() -> None:
-    options = PairOptions(backlog_queue_count=2, syphon_long_poll=timedelta(seconds=2))
+    options = PairOptions(backlog_queue_count=2, syphon_long_poll=timedelta(seconds=1))
     async with hosted("flights", options=options) as both:
         syphon = both.pair.syphon()
         running = asyncio.create_task(syphon.run())
-        await asyncio.sleep(7)
+        await asyncio.sleep(3.5)
         syphon.stop()
         await running
         operations = both.pair.meter.read()

@@ -202,7 +202,7 @@ async def test_section_6_a_queue_that_waits_does_not_save_up_a_burst_beyond_the_
     async with hosted("flights") as both:
         syphon = both.pair.syphon(rate=5)
         running = asyncio.create_task(syphon.run())
-        await asyncio.sleep(4)
+        await asyncio.sleep(3)
         await both.put_into_backlog("flights", messages(*range(40)))
         await asyncio.sleep(1)
         assert syphon.report().moved_total <= 1 + 5 + 5

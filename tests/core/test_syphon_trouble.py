@@ -106,11 +106,12 @@ async def test_section_6_a_destination_that_takes_nothing_costs_a_bounded_number
         before = both.pair.meter.read()
         syphon = both.pair.syphon()
         running = asyncio.create_task(syphon.run())
-        await asyncio.sleep(8)
+        await asyncio.sleep(4.5)
         spent = both.pair.meter.read()
         [strikes] = [each.strikes for each in both.primary.faults if each.id == struck.id]
-        # Rests of 1, 2, 4 and 8 seconds: four tries of what is in hand, whose locks are kept for them.
-        assert strikes <= 5
+        # Rests of 1, 2 and 4 seconds: three tries of what is in hand, whose locks are kept for them, and two links
+        # in the race for the first. Rests that do not grow would make five.
+        assert strikes <= 4
         assert spent.receives - before.receives <= 50 + 50
         assert spent.empty_receives - before.empty_receives <= 20
         assert spent.management_calls == before.management_calls

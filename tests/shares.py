@@ -1,0 +1,63 @@
+"""What the workers of a run of the tests take, and in which order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
+
+__all__ = ["Shares", "longest_first"]
+
+HERE = Path(__file__).parent
+# Of these every test is a share of its own; the tests of test_served have a process in common.
+SINGLE = {"core", "emulator"}
+TOGETHER = {"emulator/test_served.py"}
+# What nobody can share and takes longest, the longest first, as measured: it must not begin last.
+LONGEST = [
+    "spark/test_publish_job.py",
+    "spark/test_publish.py",
+    "system/test_chaos.py",
+    "airflow/test_sending.py",
+    "airflow/test_operators.py",
+    "airflow/test_syphoning.py",
+    "airflow/test_operating_dags.py",
+    "system/test_emulator_page.py",
+    "airflow/test_sources.py",
+    "airflow/test_official_provider.py",
+    "airflow/test_canaries.py",
+    "emulator/test_served.py",
+    "airflow/test_links.py",
+    "airflow/test_backlog_sensor.py",
+    "airflow/test_decorator.py",
+    "airflow/test_waiting.py",
+    "airflow/test_secrets.py",
+    "core/test_pair_model.py",
+    "core/test_pair_kill.py",
+    "emulator/test_wire_sizes.py",
+    "emulator/test_process.py",
+    "emulator/test_wire_security.py",
+]
+
+
+class Shares(LoadScopeScheduling):  # type: ignore[misc]  # the package has no types
+    """Who takes what: a file is one share, for its tests have fixtures in common.
+
+    Spark is one share as a whole, since each worker that takes one of its files starts a Java virtual machine. Of
+    the core and of the embedded Service Bus every test is a share of its own: most of them wait for time to pass,
+    and whoever has nothing to do takes the next.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = Path(nodeid.partition("::")[0])
+        name = f"{file.parent.name}/{file.name}"
+        if file.parent.name in SINGLE and name not in TOGETHER:
+            return nodeid
+        return file.parent.name if file.parent.name == "spark" else name
+
+
+def longest_first(items: list[pytest.Item]) -> None:
+    """Put the tests in the order in which they are to begin; single ones, which fill every gap, come last."""
+    ranks = {HERE / name: rank for rank, name in enumerate(LONGEST)}
+    single = {HERE / name for name in SINGLE}
+    items.sort(key=lambda item: ranks.get(item.path, len(ranks) + (item.path.parent in single)))
