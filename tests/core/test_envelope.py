@@ -179,7 +179,7 @@ WHOLE = AmqpAnnotatedMessage(
     header={"durable": True, "priority": 9, "time_to_live": 86_400_000},
     properties={
         "message_id": 2**63,
-        "correlation_id": b"\xff",
+        "correlation_id": b"bytes",
         "user_id": b"\x00user",
         "to": "gates",
         "subject": "UA",
@@ -301,6 +301,11 @@ def test_section_4_an_expiry_time_which_the_service_writes_by_itself_stays_out_o
     copy = wrap(message, entity=ENTITY)
     assert copy.properties is not None
     assert copy.properties.absolute_expiry_time is None
+
+
+def test_section_4_annotations_of_one_delivery_stay_out_of_another() -> None:
+    message = AmqpAnnotatedMessage(data_body=b"", delivery_annotations={"x-opt-lock-token": "1"})
+    assert wrap(message, entity=ENTITY).delivery_annotations is None
 
 
 def test_section_4_what_the_broker_adds_to_a_delivered_message_is_not_sent_on() -> None:
