@@ -44,23 +44,6 @@ def test_the_spark_job_is_told_where_the_connection_is_and_never_what_it_holds(e
     assert publish.conf["spark.speculation"] == "false"
 
 
-def test_the_recovery_is_started_by_a_failover_or_by_the_watched_backlog_one_run_at_a_time(example: Example):
-    from airflow.sdk import AssetAny
-
-    from servicebus_pair.triggers.backlog import BacklogTrigger
-
-    recovery = example("servicebus_pair_recovery")
-    condition = recovery.timetable.asset_condition
-    assets = {asset.uri: asset for asset in condition.objects}
-
-    assert isinstance(condition, AssetAny)
-    assert set(assets) == {f"servicebus-pair://{CONN_ID}/failover", f"servicebus-pair://{CONN_ID}/backlog"}
-    (watcher,) = assets[f"servicebus-pair://{CONN_ID}/backlog"].watchers
-    assert isinstance(watcher.trigger, BacklogTrigger)
-    assert recovery.max_active_runs == 1
-    assert [task.task_id for task in recovery.topological_sort()] == ["wait_for_primary", "drain", "reconcile"]
-
-
 def test_the_first_dag_of_the_readme_sends(pair: Pair, run_dag: RunDag, example: Example):
     run = run_dag(example("first_send"))
 
