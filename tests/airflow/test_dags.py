@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from tests.airflow.conftest import CONN_ID, PROJECT, Pair, RunDag, results, states
+from tests.airflow.conftest import PROJECT, Pair, RunDag, results, states
 from tests.airflow.queues import contents
 
 Example: TypeAlias = Callable[[str], Any]

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
 
-from servicebus_pair.core.reconcile import Totals
-from tests.airflow.conftest import CONN_ID, Pair, RestartSoon, RunDag, results, states
+from servicebus_pair.core.errors import ConfigurationError
+from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
+from servicebus_pair.operators.provision import ServiceBusPairProvisionOperator
+from servicebus_pair.operators.send import ServiceBusPairSendOperator
+from tests.airflow.conftest import CONN_ID, Pair, RestartSoon, RunDag, results, run_task, states
 from tests.airflow.queues import contents, divert
 
 Example: TypeAlias = Callable[[str], Any]
 Recover: TypeAlias = Callable[..., Any]
 RECOVERY = "servicebus_pair_recovery"
-QUEUES = [f"contoso/x-servicebus-transfer/{index}" for index in range(2)]
 
 
 @pytest.fixture
@@ -25,6 +27,9 @@ def recover(run_dag: RunDag, example: Example, monkeypatch: pytest.MonkeyPatch, 
     """Run the recovery as its form asks for it, without Spark unless that is asked for."""
     monkeypatch.setenv("SERVICEBUS_PAIR_HOME", str(tmp_path))
     monkeypatch.setenv("SERVICEBUS_PAIR_POLL_SECONDS", "1")
+    monkeypatch.setenv("SERVICEBUS_PAIR_PLACES", "flights,briefings")
+    monkeypatch.setenv("SERVICEBUS_PAIR_SPARK_CONN_ID", "spark_here")
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_HERE", json.dumps({"conn_type": "spark", "host": "local[2]"}))
     # dag.test cannot end a run that has a deadline (Airflow 3.3.2): a system test proves that one.
     monkeypatch.setenv("SERVICEBUS_PAIR_RECOVERY_DEADLINE_MINUTES", "0")
 
@@ -52,7 +57,8 @@ def test_it_is_started_by_a_failover_by_the_watched_backlog_or_by_the_clock_one_
     assert (recovery.max_active_runs, recovery.catchup) == (1, False)
 
 
-def test_an_empty_backlog_ends_the_run_early_and_green(pair: Pair, recover: Recover):
+@pytest.mark.usefixtures("pair")
+def test_an_empty_backlog_ends_the_run_early_and_green(recover: Recover):
     run = recover(reconcile=True)
 
     assert run.state == "success"
@@ -82,3 +88,70 @@ def test_each_queue_that_holds_messages_is_drained_by_a_task_of_its_own_and_all_
     assert (found["report"]["dead_lettered"], found["report"]["lost"], found["report"]["report"]) == ({}, None, None)
     assert len(contents(pair.primary["contoso"], "flights")) == 20
     assert len(contents(pair.primary["contoso"], "briefings")) == 3
+
+
+def test_only_looking_tells_what_waits_for_whom_moves_nothing_and_waits_for_nobody(pair: Pair, recover: Recover):
+    asyncio.run(divert(pair, count=3))
+    pair.primary.kill()
+
+    run = recover(plan_only=True)
+
+    assert run.state == "success"
+    assert {task for task, state in states(run).items() if state == "success"} == {"plan"}
+    plan = results(run)["plan"]
+    assert (plan["waiting"]["flights"]["messages"], plan["undeliverable"], plan["unreadable"]) == (3, {}, 0)
+    assert 0 <= plan["waiting"]["flights"]["newest_seconds"] <= plan["waiting"]["flights"]["oldest_seconds"] < 60
+    assert len(ServiceBusPairHook(CONN_ID).filled_backlog_queues()) == 1
+
+
+def test_only_the_queues_of_the_form_are_drained(pair: Pair, recover: Recover):
+    while len(filled := ServiceBusPairHook(CONN_ID).filled_backlog_queues()) < 2:
+        asyncio.run(divert(pair, count=1))
+    first, second = filled
+
+    run = recover(queues=[first])
+
+    assert results(run)["backlog_queues"] == [first]
+    assert ServiceBusPairHook(CONN_ID).filled_backlog_queues() == (second,)
+
+
+@pytest.mark.usefixtures("pair")
+def test_a_queue_that_is_no_backlog_queue_is_never_touched():
+    with pytest.raises(ConfigurationError, match=r"queue 'orders' is not a backlog queue: they begin with 'contoso/"):
+        ServiceBusPairHook(CONN_ID).filled_backlog_queues(["orders"])
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_a_recovery_through_a_real_outage_loses_nothing_reports_it_and_finds_nothing_the_next_time(
+    pair: Pair,
+    recover: Recover,
+    restart_soon: RestartSoon,
+    run_dag: RunDag,
+    tmp_path: Path,
+):
+    """SPEC sections 4, 6 and 9: what was sent while the primary was dead is there once, and Spark proves it."""
+    bodies = [str(number) for number in range(30)]
+
+    def send(entity: str) -> ServiceBusPairSendOperator:
+        ledger = str(tmp_path / "ledger")
+        return ServiceBusPairSendOperator(
+            task_id=entity, conn_id=CONN_ID, entity=entity, messages=bodies, ledger=ledger
+        )
+
+    run_task(run_dag, lambda: ServiceBusPairProvisionOperator(task_id="provision", conn_id=CONN_ID))
+    pair.primary.kill()
+    sent = run_task(run_dag, lambda: send("flights"), lambda: send("briefings"))
+    restart_soon(pair.primary)
+
+    first = recover(reconcile=True)
+    second = recover(reconcile=True)
+
+    assert [sent[entity]["diverted"] for entity in ("flights", "briefings")] == [30, 30]
+    report = results(first)["report"]
+    assert report["moved"] == {"flights": 30, "briefings": 30}
+    assert (report["lost"], report["dead_lettered"]) == (0, {})
+    assert Path(report["report"]).read_text().startswith("<!doctype html>")
+    for entity in ("flights", "briefings"):
+        assert sorted(message.body for message in contents(pair.primary["contoso"], entity)) == sorted(bodies)
+    assert (second.state, states(second)["drain"]) == ("success", "skipped")

@@ -112,6 +112,16 @@ class AirflowApi:
         answer = self._get(f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances")
         return {(item["task_id"], item["map_index"]): item["try_number"] for item in answer["task_instances"]}
 
+    def result(self, run: DagRun, task_id: str) -> Any:
+        """Return what a task of a run returned."""
+        path = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances/{task_id}/xcomEntries/return_value"
+        return self._get(path)["value"]
+
+    def answer(self, run: DagRun, task_id: str, option: str) -> None:
+        """Answer the question that a task of a run asks a person."""
+        path = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances/{task_id}/-1/hitlDetails"
+        self._http.patch(path, json={"chosen_options": [option], "params_input": {}}).raise_for_status()
+
     def mark_failed(self, run: DagRun, task_id: str) -> None:
         """Mark a task of a run as failed, whatever it does."""
         path = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances/{task_id}"
