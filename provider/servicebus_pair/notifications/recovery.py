@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import pkgutil
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -87,11 +88,9 @@ def _configured() -> BaseNotifier | None:
 
 
 def _class(path: str) -> type[BaseNotifier]:
-    from airflow.sdk.module_loading import import_string
-
     try:
-        kind = import_string(path)
-    except ImportError as error:
+        kind = pkgutil.resolve_name(path)
+    except (AttributeError, ImportError, ValueError) as error:
         raise ConfigurationError(f"{_NOTIFIER} is {path!r}, which cannot be imported: {error}") from error
     if not (isinstance(kind, type) and issubclass(kind, BaseNotifier)):
         raise ConfigurationError(f"{_NOTIFIER} is {path!r}: it must be the path of a subclass of BaseNotifier")
