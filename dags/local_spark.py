@@ -17,14 +17,11 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
 __all__ = ["package_folder", "pair_reference", "submit"]
-
-SPARK_CONN_ID: Final = os.environ.get("SERVICEBUS_PAIR_SPARK_CONN_ID", "spark_default")
-SPARK_CONF: Final = json.loads(os.environ.get("SERVICEBUS_PAIR_SPARK_CONF", "{}"))
 
 
 def package_folder(package: str) -> Path:
@@ -50,7 +47,7 @@ def submit(task_id: str, application: Path, arguments: list[str], **options: Any
     home = package_folder("pyspark")
     return SparkSubmitOperator(
         task_id=task_id,
-        conn_id=SPARK_CONN_ID,
+        conn_id=os.environ.get("SERVICEBUS_PAIR_SPARK_CONN_ID", "spark_default"),
         application=str(application),
         application_args=arguments,
         spark_binary=str(home / "bin" / "spark-submit"),
@@ -64,7 +61,7 @@ def submit(task_id: str, application: Path, arguments: list[str], **options: Any
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
             # A task that runs twice sends twice.
             "spark.speculation": "false",
-            **SPARK_CONF,
+            **json.loads(os.environ.get("SERVICEBUS_PAIR_SPARK_CONF", "{}")),
         },
         **options,
     )

@@ -143,16 +143,6 @@ with DAG(
     doc_md=DOCS,
     tags=["servicebus_pair", "example"],
 ):
-    # [START plan]
-    ServiceBusPairSyphonOperator(
-        task_id="plan",
-        conn_id=CONN_ID,
-        queues="{{ params.queues | join(',') }}",
-        plan_only=True,
-        pre_execute=when("plan_only", answer=True),
-    )
-    # [END plan]
-
     # [START wait_for_primary]
     wait = ServiceBusPrimaryHealthSensor(
         task_id="wait_for_primary",
@@ -163,6 +153,17 @@ with DAG(
         pre_execute=when("plan_only", answer=False),
     )
     # [END wait_for_primary]
+
+    # [START plan]
+    plan = ServiceBusPairSyphonOperator(
+        task_id="plan",
+        conn_id=CONN_ID,
+        queues="{{ params.queues | join(',') }}",
+        plan_only=True,
+        # Instead of the recovery: otherwise it takes no worker's time.
+        trigger_rule="all_skipped",
+    )
+    # [END plan]
 
     # [START backlog_queues]
     @task.short_circuit
@@ -223,5 +224,5 @@ with DAG(
 
     # [END report]
 
-    wait >> queues
+    wait >> [plan, queues]
     drain >> reconcile >> report(drains=drain.output, folder=RECONCILED)

@@ -44,6 +44,28 @@ def test_the_spark_job_is_told_where_the_connection_is_and_never_what_it_holds(e
     assert publish.conf["spark.speculation"] == "false"
 
 
+def test_pipeline_and_spark_are_configured_by_their_environment(example: Example, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("SERVICEBUS_PAIR_CONN_ID", "other_pair")
+    monkeypatch.setenv("SERVICEBUS_PAIR_SPARK_CONN_ID", "cluster")
+    monkeypatch.setenv("SERVICEBUS_PAIR_SPARK_CONF", '{"spark.executor.memory": "4g", "spark.ui.enabled": "true"}')
+
+    pipeline = example("flights_pipeline")
+    publish = pipeline.get_task("publish_flights")
+
+    assert {task.conn_id for task in pipeline.tasks if hasattr(task, "conn_id")} == {"other_pair"}
+    assert publish.application_args[:2] == ["--pair", "env:AIRFLOW_CONN_OTHER_PAIR"]
+    assert publish._conn_id == "cluster"
+    assert (publish.conf["spark.executor.memory"], publish.conf["spark.ui.enabled"]) == ("4g", "true")
+    assert publish.conf["spark.speculation"] == "false"
+
+
+def test_a_job_can_be_told_of_another_place_for_the_pairs_settings(example: Example, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("SERVICEBUS_PAIR_REFERENCE", "file:/etc/pair.json")
+
+    for dag_id, task_id in (("flights_pipeline", "publish_flights"), ("servicebus_pair_recovery", "reconcile")):
+        assert example(dag_id).get_task(task_id).application_args[:2] == ["--pair", "file:/etc/pair.json"]
+
+
 def test_the_first_dag_of_the_readme_sends(pair: Pair, run_dag: RunDag, example: Example):
     run = run_dag(example("first_send"))
 
