@@ -99,7 +99,7 @@ def test_a_backlog_starts_a_recovery_that_is_late_brings_all_home_and_tells_so(d
     whole.stack.primary.served.clear_faults(outage)
 
     assert whole.wait_for_end(run) == "success"
-    assert set(whole.api.tries(run).values()) == {1}
+    assert max(whole.api.tries(run).values()) == 1
     assert whole.copies(ids) == {"flights": [1] * COUNT}
     report = whole.api.result(run, "report")
     assert (report["moved"], report["dead_lettered"], report["lost"]) == ({"flights": COUNT}, {}, 0)
