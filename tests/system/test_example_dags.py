@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,13 +16,14 @@ from tests.system.demo.peek import queue_names
 from tests.system.demo.rest import DagRun
 from tests.system.whole.platform import Platform, platform
 from tests.system.whole.telling import notices
-from tests.system.whole.traces import Traces, until
+from tests.system.whole.traces import Traces, metric, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.system, pytest.mark.spark, pytest.mark.timeout(420)]
 
 RECOVERY = "servicebus_pair_recovery"
 CLEANUP = "servicebus_pair_cleanup"
 COUNT = 100
+READING_SECONDS = 3.0
 NOTHING = Traces(connections=0, links=0, backlog=0, processes=())
 
 
@@ -40,16 +42,29 @@ class Deployment:
         until(lambda: self.notice(run, words) is not None, seconds=60, what=f"{words!r} is told", detail=self._all)
         return self.notice(run, words) or ""
 
-    def wait_for_run(self, kind: str) -> DagRun:
-        """The first run that something of this kind starts, besides those that there are."""
-        known = {run.run_id for run in self.whole.api.runs(RECOVERY)}
+    def wait_for_run(self, kind: str, *, besides: Collection[str] = ()) -> DagRun:
+        """The first run that something of this kind has started."""
 
-        def new() -> list[DagRun]:
+        def found() -> list[DagRun]:
             runs = self.whole.api.runs(RECOVERY)
-            return [run for run in runs if run.run_id not in known and run.run_id.startswith(kind)]
+            return [run for run in runs if run.run_id not in besides and run.run_id.startswith(kind)]
 
-        until(lambda: bool(new()), seconds=90, what=f"a run {kind} begins")
-        return new()[-1]
+        until(lambda: bool(found()), seconds=90, what=f"a run {kind} begins")
+        return found()[-1]
+
+    def wait_for_waiting(self) -> DagRun:
+        """The run that waits for the primary: that of the watcher, unless the clock was faster."""
+
+        def waiting() -> list[DagRun]:
+            active = [run for run in self.whole.api.runs(RECOVERY) if not run.finished]
+            return [run for run in active if self.whole.api.tasks(run).get("wait_for_primary") == "deferred"]
+
+        until(lambda: bool(waiting()), seconds=90, what="a recovery waits for the primary")
+        return waiting()[0]
+
+    def known(self) -> set[str]:
+        """The ids of all runs so far."""
+        return {run.run_id for run in self.whole.api.runs(RECOVERY)}
 
     def _all(self) -> list[str]:
         return notices(self.told)
@@ -91,9 +106,9 @@ def test_the_clock_starts_a_recovery_that_finds_nothing_and_ends_early(deployed:
 
 def test_a_backlog_starts_a_recovery_that_is_late_brings_all_home_and_tells_so(deployed: Deployment, outage: str):
     whole = deployed.whole
+    before = deployed.known()
     ids = whole.divert("watched", count=COUNT)
-    run = deployed.wait_for_run("asset_triggered__")
-    whole.wait_for_state(run, "wait_for_primary", "deferred")
+    run = deployed.wait_for_waiting()
     late = deployed.wait_for_notice(run, "has not ended by")
 
     whole.stack.primary.served.clear_faults(outage)
@@ -107,6 +122,7 @@ def test_a_backlog_starts_a_recovery_that_is_late_brings_all_home_and_tells_so(d
     told = deployed.wait_for_notice(run, "brought the backlog home")
     assert json.dumps(report["moved"]) in told
     assert RECOVERY in late
+    assert deployed.wait_for_run("asset_triggered__", besides=before).run_id not in before
     assert whole.wait_until_clean() == NOTHING
 
 
@@ -114,8 +130,7 @@ def test_a_backlog_starts_a_recovery_that_is_late_brings_all_home_and_tells_so(d
 def test_a_recovery_that_fails_tells_so(deployed: Deployment):
     whole = deployed.whole
     whole.divert("failing", count=1)
-    run = deployed.wait_for_run("asset_triggered__")
-    whole.wait_for_state(run, "wait_for_primary", "deferred")
+    run = deployed.wait_for_waiting()
 
     whole.api.mark_failed(run, "wait_for_primary")
 
@@ -126,9 +141,12 @@ def test_a_recovery_that_fails_tells_so(deployed: Deployment):
 @pytest.mark.parametrize(("option", "approved"), [("Reject", False), ("Approve", True)], ids=["no", "yes"])
 def test_a_cleanup_does_what_a_person_answers(deployed: Deployment, option: str, *, approved: bool):
     whole = deployed.whole
+    until(lambda: not metric(whole.stack.secondary, "messages"), seconds=120, what="the backlog is empty")
     before = queues(whole)
     run = whole.api.trigger(CLEANUP, conf={"what": "all"})
     whole.wait_for_state(run, "approve", "awaiting_input")
+    # An answer within a second would find the executor still busy with the question, and Airflow fails such a task.
+    time.sleep(READING_SECONDS)
 
     whole.api.answer(run, "approve", option)
 
