@@ -69,6 +69,42 @@ With *Only look*, `plan` tells what waits for whom, and nothing else is done.
 | the form | Trigger | which queues, how fast, only look, reconcile or not |
 """
 
+RETRYING = {
+    "retries": 3,
+    "retry_delay": timedelta(seconds=15),
+    "retry_exponential_backoff": 2,
+    "max_retry_delay": timedelta(minutes=10),
+}
+
+FORM = {
+    "queues": Param(
+        [],
+        type="array",
+        items={"type": "string", "minLength": 1},
+        title="Only these backlog queues",
+        description="Their paths, one per line; none means all in use.",
+    ),
+    "rate": Param(
+        None,
+        type=["null", "number"],
+        exclusiveMinimum=0,
+        title="Messages per second",
+        description="At most, of all queues together; nothing means no limit.",
+    ),
+    "plan_only": Param(
+        default=False,
+        type="boolean",
+        title="Only look",
+        description="Tell what waits for whom, by peeking; move nothing.",
+    ),
+    "reconcile": Param(
+        default=True,
+        type="boolean",
+        title="Reconcile",
+        description="Prove with Spark, from the ledger and the queues, that nothing was lost.",
+    ),
+}
+
 
 def when(question: str, *, answer: bool) -> Callable[[Any], None]:
     """Return what skips a task before it begins, unless the form says this."""
@@ -105,44 +141,13 @@ with DAG(
     max_active_runs=1,
     deadline=deadline if DEADLINE_MINUTES else None,
     on_failure_callback=notices.failed,
-    # [END recovery_schedule]
-    default_args={
-        "retries": 3,
-        "retry_delay": timedelta(seconds=15),
-        "retry_exponential_backoff": 2,
-        "max_retry_delay": timedelta(minutes=10),
-    },
-    params={
-        "queues": Param(
-            [],
-            type="array",
-            items={"type": "string", "minLength": 1},
-            title="Only these backlog queues",
-            description="Their paths, one per line; none means all in use.",
-        ),
-        "rate": Param(
-            None,
-            type=["null", "number"],
-            exclusiveMinimum=0,
-            title="Messages per second",
-            description="At most, of all queues together; nothing means no limit.",
-        ),
-        "plan_only": Param(
-            default=False,
-            type="boolean",
-            title="Only look",
-            description="Tell what waits for whom, by peeking; move nothing.",
-        ),
-        "reconcile": Param(
-            default=True,
-            type="boolean",
-            title="Reconcile",
-            description="Prove with Spark, from the ledger and the queues, that nothing was lost.",
-        ),
-    },
+    default_args=RETRYING,
+    params=FORM,
     doc_md=DOCS,
     tags=["servicebus_pair", "example"],
 ):
+    # [END recovery_schedule]
+
     # [START wait_for_primary]
     wait = ServiceBusPrimaryHealthSensor(
         task_id="wait_for_primary",
@@ -171,8 +176,9 @@ with DAG(
         """Hand on the queues that hold messages; with none there is nothing to do."""
         return list(ServiceBusPairHook(CONN_ID).filled_backlog_queues(params["queues"] or None))
 
-    queues = backlog_queues()
     # [END backlog_queues]
+
+    queues = backlog_queues()
 
     # [START drain]
     drain = ServiceBusPairSyphonOperator.partial(
