@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from airflow.sdk import DAG, Param, task
-from local_spark import submit
+from local_spark import pair_reference, submit
 
 from servicebus_pair.hooks.assets import pair_asset
 from servicebus_pair.hooks.health import AirflowHealthStore
@@ -16,7 +16,7 @@ from servicebus_pair.operators.provision import ServiceBusPairProvisionOperator
 from servicebus_pair.operators.record import ServiceBusPairRecordOperator
 from servicebus_pair.operators.send import ServiceBusPairSendOperator
 
-CONN_ID = "contoso_pair"
+CONN_ID = os.environ.get("SERVICEBUS_PAIR_CONN_ID", "contoso_pair")
 HOME = Path(os.environ.get("SERVICEBUS_PAIR_HOME", ".")).resolve()
 LEDGER = str(HOME / "ledger")
 # Characters of a run id that a folder of Spark's must not have.
@@ -33,6 +33,15 @@ failover-aware sends: an outage of the primary delays nothing and loses nothing.
 delivered waits in the backlog on the secondary, and `servicebus_pair_recovery` brings it home.
 
 It may run again at any time: message ids depend on the flights and on the run, never on the attempt.
+
+| setting | where | |
+|---|---|---|
+| `SERVICEBUS_PAIR_CONN_ID` | environment | the connection, `contoso_pair` if not set |
+| `SERVICEBUS_PAIR_HOME` | environment | the folder of ledger, tables and manifests |
+| `SERVICEBUS_PAIR_REFERENCE` | environment | where Spark finds the settings; the connection if not set |
+| `SERVICEBUS_PAIR_SPARK_CONN_ID` | environment | the connection of Spark, `spark_default` if not set |
+| `SERVICEBUS_PAIR_SPARK_CONF` | environment | more settings of Spark, JSON |
+| the form | Trigger | which month, how fast |
 """
 
 
@@ -66,7 +75,7 @@ with DAG(
         "publish_flights",
         Path(__file__).parent / "jobs" / "publish_flights.py",
         [
-            *("--pair", f"env:AIRFLOW_CONN_{CONN_ID.upper()}"),
+            *("--pair", pair_reference(CONN_ID)),
             *("--month", "{{ params.month }}"),
             *("--rate", "{{ params.rate }}"),
             *("--ledger", LEDGER),

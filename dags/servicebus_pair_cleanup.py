@@ -22,7 +22,8 @@ DOCS = """
 2. `planned_queues` ends the run here when there are none.
 3. `approve` waits for a person, under *Required actions*. No answer within 24 hours is a no.
 4. `delete` deletes those queues, and no others. One that holds a message is kept, unless *With their
-   messages* was chosen: those messages are lost.
+   messages* was chosen: those messages are lost. After a no it is skipped.
+5. `report` tells what was deleted, and what was not, and why.
 
 It may run again at any time; what was deleted is not missed.
 
@@ -86,4 +87,24 @@ with DAG(
     )
     # [END cleanup_delete]
 
+    # [START cleanup_report]
+    @task(trigger_rule="none_failed")
+    def report(queues: list[str], done: dict[str, Any] | None, ti: Any = None) -> dict[str, Any]:
+        """Tell what became of each queue that was planned; a no is a good end too."""
+        # Not handed over as an argument: what comes right behind the question is skipped after a no, and then
+        # Airflow keeps the answer with the question only.
+        answer = ti.xcom_pull(task_ids="approve")
+        deleted, kept = ([], {}) if done is None else (done["deleted"], done["kept"])
+        why = {queue: f"it holds {held} messages" for queue, held in kept.items()}
+        otherwise = "not approved" if done is None else "it is gone already"
+        return {
+            "approved": done is not None,
+            "approved_by": None if answer is None else answer["responded_by_user"]["name"],
+            "deleted": deleted,
+            "not_deleted": {queue: why.get(queue, otherwise) for queue in queues if queue not in deleted},
+        }
+
+    # [END cleanup_report]
+
     queues >> approve >> delete
+    report(queues, delete.output)

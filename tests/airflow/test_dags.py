@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from tests.airflow.conftest import CONN_ID, PROJECT, Pair, RunDag, results, states
+from tests.airflow.conftest import PROJECT, Pair, RunDag, results, states
 from tests.airflow.queues import contents
 
 Example: TypeAlias = Callable[[str], Any]
@@ -44,21 +44,26 @@ def test_the_spark_job_is_told_where_the_connection_is_and_never_what_it_holds(e
     assert publish.conf["spark.speculation"] == "false"
 
 
-def test_the_recovery_is_started_by_a_failover_or_by_the_watched_backlog_one_run_at_a_time(example: Example):
-    from airflow.sdk import AssetAny
+def test_pipeline_and_spark_are_configured_by_their_environment(example: Example, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("SERVICEBUS_PAIR_CONN_ID", "other_pair")
+    monkeypatch.setenv("SERVICEBUS_PAIR_SPARK_CONN_ID", "cluster")
+    monkeypatch.setenv("SERVICEBUS_PAIR_SPARK_CONF", '{"spark.executor.memory": "4g", "spark.ui.enabled": "true"}')
 
-    from servicebus_pair.triggers.backlog import BacklogTrigger
+    pipeline = example("flights_pipeline")
+    publish = pipeline.get_task("publish_flights")
 
-    recovery = example("servicebus_pair_recovery")
-    condition = recovery.timetable.asset_condition
-    assets = {asset.uri: asset for asset in condition.objects}
+    assert {task.conn_id for task in pipeline.tasks if hasattr(task, "conn_id")} == {"other_pair"}
+    assert publish.application_args[:2] == ["--pair", "env:AIRFLOW_CONN_OTHER_PAIR"]
+    assert publish._conn_id == "cluster"
+    assert (publish.conf["spark.executor.memory"], publish.conf["spark.ui.enabled"]) == ("4g", "true")
+    assert publish.conf["spark.speculation"] == "false"
 
-    assert isinstance(condition, AssetAny)
-    assert set(assets) == {f"servicebus-pair://{CONN_ID}/failover", f"servicebus-pair://{CONN_ID}/backlog"}
-    (watcher,) = assets[f"servicebus-pair://{CONN_ID}/backlog"].watchers
-    assert isinstance(watcher.trigger, BacklogTrigger)
-    assert recovery.max_active_runs == 1
-    assert [task.task_id for task in recovery.topological_sort()] == ["wait_for_primary", "drain", "reconcile"]
+
+def test_a_job_can_be_told_of_another_place_for_the_pairs_settings(example: Example, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("SERVICEBUS_PAIR_REFERENCE", "file:/etc/pair.json")
+
+    for dag_id, task_id in (("flights_pipeline", "publish_flights"), ("servicebus_pair_recovery", "reconcile")):
+        assert example(dag_id).get_task(task_id).application_args[:2] == ["--pair", "file:/etc/pair.json"]
 
 
 def test_the_first_dag_of_the_readme_sends(pair: Pair, run_dag: RunDag, example: Example):

@@ -2,33 +2,71 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
 
 from servicebus_pair.core.health import State
-from tests.airflow.conftest import CONN_ID, Pair, RunDag, events, results, shared_health, states
-from tests.airflow.queues import contents, queue_names
+from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
+from tests.airflow.conftest import AIRFLOW_HOME, CONN_ID, Pair, RunDag, events, results, shared_health, states
+from tests.airflow.queues import contents, divert, queue_names
 
 Example: TypeAlias = Callable[[str], Any]
 RunExample: TypeAlias = Callable[..., Any]
 QUEUES = [f"contoso/x-servicebus-transfer/{index}" for index in range(2)]
-DAGS = ("provision", "cleanup", "drill", "cost", "by_hand", "sends")
+DAGS = ("provision", "recovery", "cleanup", "drill", "cost", "by_hand", "sends")
 
 
 @pytest.fixture
 def run_example(run_dag: RunDag, example: Example) -> RunExample:
-    """Run an example as the form asks for it; a person who is asked is taken to approve, since ``dag.test`` waits."""
+    """Run an example as the form asks for it."""
 
     def run(name: str, **form: Any) -> Any:
         # Loaded anew: dag.test leaves the answers of a form in the DAG that it runs.
-        return run_dag(example(f"servicebus_pair_{name}"), run_conf=form, mark_success_pattern="approve")
+        return run_dag(example(f"servicebus_pair_{name}"), run_conf=form)
 
     return run
+
+
+@pytest.fixture(scope="module")
+def person(airflow_db: Path) -> Iterator[Callable[[str], None]]:  # noqa: ARG001  the tables must exist
+    """Somebody who answers the next question of a cleanup, over Airflow's REST API."""
+    from airflow.api_fastapi.app import create_app
+    from airflow.models.hitl import HITLDetail
+    from airflow.models.taskinstance import TaskInstance
+    from airflow.utils.session import create_session
+    from fastapi.testclient import TestClient
+    from sqlalchemy import select
+
+    asked = select(TaskInstance.run_id).join(HITLDetail, HITLDetail.ti_id == TaskInstance.id)
+    waiting = asked.where(TaskInstance.task_id == "approve", TaskInstance.state == "awaiting_input")
+    (AIRFLOW_HOME / "passwords.json").write_text(json.dumps({"admin": "admin", "vic": "vic"}))
+    with TestClient(create_app(), raise_server_exceptions=False) as client, ThreadPoolExecutor() as thread:
+
+        def answer(option: str) -> None:
+            run_id = None
+            while run_id is None and not over.wait(0.2):
+                with create_session() as session:
+                    run_id = session.scalars(waiting).first()
+            task = f"/api/v2/dags/servicebus_pair_cleanup/dagRuns/{run_id}/taskInstances/approve/-1"
+            token = client.post("/auth/token", json={"username": "admin", "password": "admin"}).json()["access_token"]
+            given = {"chosen_options": [option], "params_input": {}}
+            told = client.patch(f"{task}/hitlDetails", json=given, headers={"Authorization": f"Bearer {token}"})
+            assert told.status_code == HTTPStatus.OK, told.text
+
+        over, answers = threading.Event(), []
+        yield lambda option: answers.append(thread.submit(answer, option))
+        over.set()
+        for each in answers:
+            each.result()
 
 
 @pytest.mark.parametrize("name", DAGS)
@@ -63,21 +101,53 @@ def test_provisioning_again_changes_nothing(pair: Pair, run_example: RunExample)
     assert queue_names(pair.secondary["contoso-dr"]) == QUEUES
 
 
-def test_a_cleanup_deletes_what_was_planned_once_a_person_approved(pair: Pair, run_example: RunExample):
+@pytest.mark.usefixtures("pair")
+def test_a_cleanup_with_nothing_to_delete_asks_nobody(run_example: RunExample):
     run_example("provision")
 
-    nothing = run_example("cleanup")
-    everything = run_example("cleanup", what="all")
+    run = run_example("cleanup")
 
-    assert states(nothing) == {
-        "plan": "success",
-        "planned_queues": "success",
-        "approve": "skipped",
-        "delete": "skipped",
+    done, not_done = ("plan", "planned_queues"), ("approve", "delete", "report")
+    assert states(run) == dict.fromkeys(done, "success") | dict.fromkeys(not_done, "skipped")
+
+
+def test_a_cleanup_deletes_what_was_planned_once_a_person_approved(
+    pair: Pair, run_example: RunExample, person: Callable[[str], None]
+):
+    asyncio.run(divert(pair, count=2))  # one of the two queues holds messages
+    (held,) = ServiceBusPairHook(CONN_ID).filled_backlog_queues()
+    (empty,) = set(QUEUES) - {held}
+
+    person("Approve")
+    run = run_example("cleanup", what="all")
+
+    assert set(states(run).values()) == {"success"}
+    assert results(run)["report"] == {
+        "approved": True,
+        "approved_by": "admin",
+        "deleted": [empty],
+        "not_deleted": {held: "it holds 2 messages"},
     }
-    assert set(states(everything).values()) == {"success"}
-    assert results(everything)["delete"]["deleted"] == QUEUES
-    assert queue_names(pair.secondary["contoso-dr"]) == []
+    assert queue_names(pair.secondary["contoso-dr"]) == [held]
+
+
+def test_a_cleanup_that_a_person_rejects_deletes_nothing_and_says_what_it_left(
+    pair: Pair, run_example: RunExample, person: Callable[[str], None]
+):
+    run_example("provision")
+
+    person("Reject")
+    run = run_example("cleanup", what="all", force=True)
+
+    assert run.state == "success"
+    assert (states(run)["approve"], states(run)["delete"]) == ("success", "skipped")
+    assert results(run)["report"] == {
+        "approved": False,
+        "approved_by": None,
+        "deleted": [],
+        "not_deleted": dict.fromkeys(QUEUES, "not approved"),
+    }
+    assert queue_names(pair.secondary["contoso-dr"]) == QUEUES
 
 
 def test_no_answer_in_time_to_the_question_of_the_cleanup_is_a_no(example: Example, monkeypatch: pytest.MonkeyPatch):

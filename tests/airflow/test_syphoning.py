@@ -26,6 +26,7 @@ def syphon(**parameters: Any) -> ServiceBusPairSyphonOperator:
     [
         ({"time_to_live": "never"}, r"time_to_live is 'never': allowed are restart, elapse"),
         ({"burst": timedelta(0)}, r"burst is .*: it must be a timedelta or a number of seconds, from 1 to 86400 s"),
+        ({"plan_only": "maybe"}, r"plan_only is 'maybe': allowed are true and false"),
         ({"poll_interval": 0}, r"poll_interval is 0: allowed are 1 to 3600 seconds"),
     ],
 )
@@ -44,8 +45,10 @@ def test_named_entities_are_drained_and_the_messages_of_others_stay(pair: Pair, 
     asyncio.run(divert(pair, "flights", count=2))
     asyncio.run(divert(pair, "briefings", count=3))
 
+    planned = run_task(run_dag, lambda: syphon(entities="briefings, nobody", plan_only="True"))["drain"]
     found = run_task(run_dag, lambda: syphon(entities=["briefings"]))["drain"]
 
+    assert {entity: each["messages"] for entity, each in planned["waiting"].items()} == {"briefings": 3}
     assert found["moved"] == {"briefings": 3}
     assert len(contents(pair.primary["contoso"], "flights")) == 0
     assert run_task(run_dag, syphon)["drain"]["moved"] == {"flights": 2}

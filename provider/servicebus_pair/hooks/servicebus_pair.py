@@ -16,7 +16,7 @@ from airflow.sdk.log import amask_secret, mask_secret
 from servicebus_pair.core.backlog import backlog_queues
 from servicebus_pair.core.blocking import Bridge
 from servicebus_pair.core.configuration import PairSettings
-from servicebus_pair.core.errors import ConfigurationError
+from servicebus_pair.core.errors import ConfigurationError, EntityNotFoundError
 from servicebus_pair.core.events import Observer
 from servicebus_pair.core.ports import HealthStore
 from servicebus_pair.hooks.connections import (
@@ -29,6 +29,7 @@ from servicebus_pair.hooks.connections import (
     unknown_reference,
 )
 from servicebus_pair.hooks.health import AirflowHealthStore
+from servicebus_pair.hooks.running import CancellableRun
 from servicebus_pair.hooks.stats import StatsObserver
 
 if TYPE_CHECKING:
@@ -102,6 +103,23 @@ class ServiceBusPairHook(BaseHook):
         settings = self.get_settings()
         return backlog_queues(settings.primary.namespace, settings.options.backlog_queue_count)
 
+    def filled_backlog_queues(self, queues: Sequence[str] | None = None) -> tuple[str, ...]:
+        """Return which backlog queues hold messages, to map a drain over: a peek into each, which takes nothing.
+
+        Messages that somebody has locked are seen too; dead letters are not. A queue that does not exist holds
+        nothing. Needs the right to listen on the secondary.
+
+        :param queues: look into these only, which may be beyond the number in use; all in use when not given.
+        :raises ConfigurationError: as in :meth:`get_settings`, or a queue is not a backlog queue of this pair.
+        :raises ServiceError: a queue cannot be read.
+        """
+        return CancellableRun().run(self._filled(self.backlog_queue_names() if queues is None else tuple(queues)))
+
+    async def _filled(self, queues: tuple[str, ...]) -> tuple[str, ...]:
+        async with self.pair() as pair:
+            holding = await asyncio.gather(*(_holds_messages(pair, queue) for queue in queues))
+        return tuple(queue for queue, holds in zip(queues, holding, strict=True) if holds)
+
     @asynccontextmanager
     async def pair(
         self, *, store: HealthStore | None = None, observers: Sequence[Observer] = ()
@@ -155,6 +173,14 @@ def _quiet_sdk() -> None:
     logger = logging.getLogger("azure")
     if logger.level == logging.NOTSET:
         logger.setLevel(logging.WARNING)
+
+
+async def _holds_messages(pair: NamespacePair, queue: str) -> bool:
+    try:
+        found = await pair.syphon([queue]).survey(first_page=True)
+    except EntityNotFoundError:  # not provisioned yet
+        return False
+    return found.messages > 0
 
 
 async def _inspect(settings: PairSettings) -> tuple[bool, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import asdict
@@ -22,7 +23,7 @@ from servicebus_pair.hooks.news import HealthNews, announce_recovery
 from servicebus_pair.hooks.sharing import watched_pair
 from servicebus_pair.hooks.waiting import PrimaryWait, check_interval, check_names
 from servicebus_pair.operators.base import PairOperator
-from servicebus_pair.operators.parameters import choice, duration
+from servicebus_pair.operators.parameters import check_early, choice, duration, flag
 from servicebus_pair.triggers.backlog import rearm
 from servicebus_pair.triggers.backlog_level import BacklogLevelTrigger
 from servicebus_pair.triggers.primary_health import PrimaryHealthTrigger, check_event
@@ -30,6 +31,7 @@ from servicebus_pair.triggers.primary_health import PrimaryHealthTrigger, check_
 if TYPE_CHECKING:
     from airflow.triggers.base import BaseTrigger
 
+    from servicebus_pair.core.survey import DestinationSurvey
     from servicebus_pair.core.syphon import Syphon
 
 __all__ = ["BacklogLeftError", "ServiceBusPairSyphonOperator"]
@@ -55,13 +57,17 @@ class ServiceBusPairSyphonOperator(PairOperator):
     it was; several may run at once, one per queue when mapped over ``queues``.
 
     The result is ``{"moved": {entity: n}, "dead_lettered": {reason: n}, "left": n,
-    "duplicates_possible": n}``, over all bursts of one try.
+    "duplicates_possible": n}``, over all bursts of one try. That of a dry run is ``{"waiting": {entity:
+    {"messages": n, "bytes": n, "oldest_seconds": x, "newest_seconds": x}}, "undeliverable": {reason: n},
+    "unreadable": n}``: what would be moved, and what would be dead-lettered.
 
     :param entities: move messages for these entities only, and wait for these; when not given, all
         messages are moved, and those entities are waited for that are known to be failed over or that
-        messages in the backlog are going to (templated).
-    :param queues: paths of backlog queues to drain; all of them when not given (templated).
-    :param rate: most messages a second of this task; no limit when not given (templated).
+        messages in the backlog are going to. A list, or a text with commas; an empty text is none given (templated).
+    :param queues: paths of backlog queues to drain, as a list or a text with commas; all of them when not
+        given, or an empty text (templated).
+    :param plan_only: a dry run: peek at what is there, wait for nothing and move nothing (templated).
+    :param rate: most messages a second of this task; no limit when not given or empty (templated).
     :param continuous: go on for ever: when the backlog is empty, wait in the triggerer until it is not.
     :param time_to_live: ``restart``: a message lives as long as it was given, from its arrival on the
         primary; ``elapse``: its time in the backlog counts, and what has expired is dead-lettered.
@@ -79,13 +85,14 @@ class ServiceBusPairSyphonOperator(PairOperator):
     :raises ServiceError: the secondary cannot be reached.
     """
 
-    template_fields = ("entities", "queues", "rate", "ledger")
+    template_fields = ("entities", "queues", "plan_only", "rate", "ledger")
 
     def __init__(
         self,
         *,
-        entities: Sequence[str] | None = None,
-        queues: Sequence[str] | None = None,
+        entities: Sequence[str] | str | None = None,
+        queues: Sequence[str] | str | None = None,
+        plan_only: bool | str = False,
         rate: float | str | None = None,
         continuous: bool = False,
         time_to_live: str = "restart",
@@ -100,6 +107,8 @@ class ServiceBusPairSyphonOperator(PairOperator):
         super().__init__(**kwargs)
         self.entities = entities
         self.queues = queues
+        self.plan_only = plan_only
+        check_early("plan_only", plan_only, flag)
         self.rate = rate
         self.continuous = continuous
         self.time_to_live = choice("restart", "elapse")("time_to_live", time_to_live)
@@ -111,7 +120,9 @@ class ServiceBusPairSyphonOperator(PairOperator):
         self.deferrable = deferrable
 
     async def aexecute(self, context: Context) -> dict[str, Any]:
-        """Wait for the primary, drain, and again, until nothing is left."""
+        """Wait for the primary, drain, and again, until nothing is left; or tell what is there."""
+        if flag("plan_only", self.plan_only):
+            return await self._survey()
         return await self._work(context, DrainReport())
 
     def resume(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
@@ -122,8 +133,7 @@ class ServiceBusPairSyphonOperator(PairOperator):
         return self.run_async(self._work(context, DrainReport(**event["carry"])))
 
     async def _work(self, context: Context, done: DrainReport) -> dict[str, Any]:
-        if self.queues is not None:
-            check_names("queues", self.queues)
+        _names("queues", self.queues)
         rate = _rate(self.rate)
         while True:
             await self._wait_for_primary(context, done)
@@ -179,9 +189,24 @@ class ServiceBusPairSyphonOperator(PairOperator):
             self.defer(trigger=trigger, method_name="resume", timeout=self.wait_timeout)
 
     async def _entities(self, context: Context) -> Sequence[str]:
-        if self.entities is not None:
-            return check_names("entities", self.entities)
-        return await entities_in_question(self.conn_id, context)
+        named = _names("entities", self.entities)
+        return await entities_in_question(self.conn_id, context) if named is None else named
+
+    async def _survey(self) -> dict[str, Any]:
+        queues, entities = _names("queues", self.queues), _names("entities", self.entities)
+        async with self.hook.pair() as pair:
+            found = await pair.syphon(queues, entities=entities, redrive=self.redrive).survey()
+        now = time.time()
+        for entity, each in found.destinations.items():
+            newest, oldest = each.ages(now)
+            self.log.info(
+                "entity=%s messages=%d bytes=%d ages=%.0f..%.0fs", entity, each.messages, each.bytes, newest, oldest
+            )
+        return {
+            "waiting": {entity: _told(each, now) for entity, each in found.destinations.items()},
+            "undeliverable": dict(found.undeliverable),
+            "unreadable": found.unreadable,
+        }
 
     async def _drain(self, context: Context, rate: float | None) -> tuple[DrainReport, bool]:
         """Drain for one burst; answer what was moved, and whether it came to its own end."""
@@ -194,8 +219,8 @@ class ServiceBusPairSyphonOperator(PairOperator):
                 observers.append(stack.enter_context(Ledger(self.ledger, run=context["run_id"])))
             async with self.hook.pair(observers=observers) as pair:
                 syphon = pair.syphon(
-                    self.queues,
-                    entities=self.entities,
+                    _names("queues", self.queues),
+                    entities=_names("entities", self.entities),
                     rate=rate,
                     time_to_live=TimeToLive(self.time_to_live),
                     redrive=self.redrive,
@@ -257,6 +282,18 @@ def _result(done: DrainReport) -> dict[str, Any]:
         "left": done.left,
         "duplicates_possible": done.duplicates_possible,
     }
+
+
+def _told(found: DestinationSurvey, now: float) -> dict[str, Any]:
+    newest, oldest = (round(age, 1) for age in found.ages(now))
+    return {"messages": found.messages, "bytes": found.bytes, "oldest_seconds": oldest, "newest_seconds": newest}
+
+
+def _names(name: str, value: Any) -> Sequence[str] | None:
+    """Read paths, which a template renders to a text with commas. :raises ConfigurationError: it is neither."""
+    if value in (None, ""):
+        return None
+    return check_names(name, [each.strip() for each in value.split(",")] if isinstance(value, str) else value)
 
 
 def _rate(value: Any) -> float | None:

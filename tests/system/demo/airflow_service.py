@@ -104,6 +104,7 @@ class AirflowService:
             "NO_PROXY": f"{HOST},localhost",
             "PYTHONUNBUFFERED": "1",
             "SERVICEBUS_PAIR_HOME": str(self.home.root),
+            "SERVICEBUS_PAIR_POLL_SECONDS": "3",
         }
         return environment
 

@@ -91,18 +91,36 @@ class AirflowApi:
         return [run_of(item) for item in answer["dag_runs"]]
 
     def tasks(self, run: DagRun) -> dict[str, str]:
-        """Return the state of each task of a run; a task that has none yet reads ``waiting``."""
+        """Return the state of each task of a run; a task that has none yet reads ``waiting``.
+
+        A mapped task of which some run reads ``running``.
+        """
         answer = self._get(f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances")
-        return {item["task_id"]: item["state"] or "waiting" for item in answer["task_instances"]}
+        # Those that run come last, and so are what is said of their task.
+        items = sorted(answer["task_instances"], key=lambda item: item["state"] == "running")
+        return {item["task_id"]: item["state"] or "waiting" for item in items}
 
     def instance(self, run: DagRun, task_id: str) -> str:
-        """Return the id of the present try of a task."""
-        return str(self._get(f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances/{task_id}")["id"])
+        """Return the id of the present try of a task; of a mapped task, of one that runs."""
+        answer = self._get(f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances")
+        mine = [item for item in answer["task_instances"] if item["task_id"] == task_id]
+        running = [item for item in mine if item["state"] == "running"]
+        return str((running or mine)[0]["id"])
 
     def tries(self, run: DagRun) -> dict[tuple[str, int], int]:
         """Return how often each task of a run was tried, by its id and map index."""
         answer = self._get(f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances")
         return {(item["task_id"], item["map_index"]): item["try_number"] for item in answer["task_instances"]}
+
+    def result(self, run: DagRun, task_id: str) -> Any:
+        """Return what a task of a run returned."""
+        path = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances/{task_id}/xcomEntries/return_value"
+        return self._get(path)["value"]
+
+    def answer(self, run: DagRun, task_id: str, option: str) -> None:
+        """Answer the question that a task of a run asks a person."""
+        path = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances/{task_id}/-1/hitlDetails"
+        self._http.patch(path, json={"chosen_options": [option], "params_input": {}}).raise_for_status()
 
     def mark_failed(self, run: DagRun, task_id: str) -> None:
         """Mark a task of a run as failed, whatever it does."""
