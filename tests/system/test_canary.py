@@ -90,7 +90,12 @@ def world(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worl
         "".join(f"spark.eventLog.{name} {it}\n" for name, it in settings.items())
     )
     transport = {"type": "file", "log_file_path": str(root / "airflow" / "lineage.jsonl"), "append": True}
-    options = {**OPTIONS, "CORE__TEST_CONNECTION": "Enabled", "OPENLINEAGE__TRANSPORT": json.dumps(transport)}
+    options = {
+        **OPTIONS,
+        "CORE__TEST_CONNECTION": "Enabled",
+        "LOGGING__LOGGING_LEVEL": "DEBUG",  # as somebody sets it who looks for a mistake
+        "OPENLINEAGE__TRANSPORT": json.dumps(transport),
+    }
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_CONF_DIR", str(spark))
         stack = Stack.lay(Home(root), dags=dags_in(tmp_path_factory.mktemp("dags")), options=options)
