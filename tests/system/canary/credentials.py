@@ -71,7 +71,8 @@ def official(primary: Namespace) -> str:
 
 def pair(primary: Namespace, secondary: Namespace, **settings: Any) -> dict[str, Any]:
     """Return the extra of a pair that works, but for ``settings``."""
-    return quick({**inline("primary", primary), **inline("secondary", secondary), **settings})
+    extra = {**inline("primary", primary), **inline("secondary", secondary), "failover_interval": 1, **settings}
+    return quick(extra)
 
 
 def body(conn_id: str, conn_type: str, *, extra: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
@@ -91,8 +92,8 @@ def inline(side: str, namespace: Namespace) -> dict[str, Any]:
 
 
 def quick(extra: dict[str, Any]) -> dict[str, Any]:
-    """Return a pair that fails over at once, so that a test need not wait."""
-    return {**extra, "failover_interval": 1, "ping_primary_interval": 1, "backlog_queue_count": 2}
+    """Return a pair whose entities are asked every second, so that a test need not wait."""
+    return {**extra, "ping_primary_interval": 1, "backlog_queue_count": 2}
 
 
 def turned(extra: dict[str, Any]) -> dict[str, Any]:
