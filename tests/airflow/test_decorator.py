@@ -118,11 +118,42 @@ def test_what_is_no_message_fails_the_task_before_anything_is_sent(
     assert bodies(pair) == []
 
 
-def test_an_asynchronous_function_or_one_without_an_entity_is_refused_when_the_dag_is_parsed():
-    async def later() -> AsyncIterator[str]:
-        yield "x"
+async def awaited() -> str:
+    return "x"
 
-    with pytest.raises(ConfigurationError, match="later is asynchronous: allowed are functions that return or yield"):
-        dag_of(later)
+
+async def streamed() -> AsyncIterator[str]:
+    yield "x"
+
+
+@pytest.mark.parametrize("function", [awaited, streamed])
+def test_an_asynchronous_function_is_refused_when_the_dag_is_parsed_and_told_what_to_do(function: Callable[..., Any]):
+    refusal = (
+        f"{function.__name__} is asynchronous: allowed are functions that return or yield messages; await in a task"
+    )
+
+    with pytest.raises(ConfigurationError, match=refusal):
+        dag_of(function)
+
+
+def test_what_is_awaited_in_a_task_of_its_own_is_sent(pair: Pair, run_dag: RunDag):
+    """The way that the refusal names."""
+    with DAG("awaiting", schedule=None) as dag:
+
+        @task
+        async def fetched() -> list[str]:
+            return ["x", "y"]
+
+        @task.servicebus_send(conn_id=CONN_ID, entity="flights")
+        def sent(messages: list[str]) -> list[str]:
+            return messages
+
+        sent(fetched())
+
+    assert states(run_dag(dag)) == {"fetched": "success", "sent": "success"}
+    assert bodies(pair) == ["x", "y"]
+
+
+def test_a_function_without_an_entity_is_refused_when_the_dag_is_parsed():
     with pytest.raises(ConfigurationError, match="entity is ''"):
         dag_of(one, entity="")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from servicebus_pair.get_provider_info import get_provider_info
 from servicebus_pair.links.servicebus_pair import portal_url
 from servicebus_pair.operators.base import PairTask
 from servicebus_pair.operators.provision import ServiceBusPairProvisionOperator
+from servicebus_pair.operators.send import ServiceBusPairSendOperator
 from tests.airflow.conftest import AIRFLOW_HOME, CONN_ID, RunDag
 
 NOWHERE = "Endpoint=sb://{}.servicebus.windows.net;SharedAccessKeyName=n;SharedAccessKey=k"
@@ -37,6 +39,22 @@ def links(run: Any) -> dict[str, Any]:
         return {f"{task}{key}": value for task, key, value in session.execute(ours)}
 
 
+def offered(run: Any, task_id: str) -> dict[str, Any]:
+    """The links of a task that the API server answers with, by their names."""
+    from airflow.api_fastapi.app import create_app
+    from fastapi.testclient import TestClient
+
+    (AIRFLOW_HOME / "passwords.json").write_text(json.dumps({"admin": "admin", "vic": "vic"}))
+    with TestClient(create_app()) as client:
+        token = client.post("/auth/token", json={"username": "admin", "password": "admin"}).json()["access_token"]
+        answer = client.get(
+            f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances/{task_id}/links",
+            headers={"Authorization": f"Bearer {token}"},
+        )
+    found: dict[str, Any] = answer.json()["extra_links"]
+    return found
+
+
 @pytest.mark.usefixtures("fresh_state")
 def test_a_task_that_failed_links_to_the_page_and_without_arm_coordinates_not_to_the_portal(
     run_dag: RunDag, monkeypatch: pytest.MonkeyPatch
@@ -51,29 +69,43 @@ def test_a_task_that_failed_links_to_the_page_and_without_arm_coordinates_not_to
     assert kept["provision_link_AzurePortalLink"] == ""
 
 
+@pytest.mark.parametrize(
+    ("side", "make"),
+    [
+        ("secondary", lambda: ServiceBusPairProvisionOperator(task_id="link", conn_id=CONN_ID, on_drift="{{ 'no' }}")),
+        (
+            "primary",
+            lambda: ServiceBusPairSendOperator(task_id="link", conn_id=CONN_ID, entity="{{ '' }}", messages=[]),
+        ),
+    ],
+)
+@pytest.mark.usefixtures("fresh_state")
+def test_with_arm_coordinates_the_api_server_offers_the_portal_of_the_side_that_the_task_is_about(
+    run_dag: RunDag, monkeypatch: pytest.MonkeyPatch, side: str, make: Callable[[], Any]
+):
+    arm = {f"{side}_subscription_id": "0d5c-42", f"{side}_resource_group": "rg", f"{side}_namespace": f"contoso-{side}"}
+    connect(monkeypatch, **arm)
+    with DAG(f"portal_of_{side}", schedule=None) as dag:
+        make()
+    run = run_dag(dag)
+
+    assert offered(run, "link")["Azure portal"] == (
+        "https://portal.azure.com/#resource/subscriptions/0d5c-42/resourceGroups/rg"
+        f"/providers/Microsoft.ServiceBus/namespaces/contoso-{side}/overview"
+    )
+
+
 @pytest.mark.usefixtures("fresh_state")
 def test_the_api_server_offers_the_page_and_no_portal_that_is_not_known(
     run_dag: RunDag, monkeypatch: pytest.MonkeyPatch
 ):
-    from airflow.api_fastapi.app import create_app
-    from fastapi.testclient import TestClient
-
     connect(monkeypatch)
     with DAG("offered", schedule=None) as dag:
         ServiceBusPairProvisionOperator(task_id="provision", conn_id=CONN_ID, on_drift="{{ 'no' }}")
     run = run_dag(dag)
-    (AIRFLOW_HOME / "passwords.json").write_text(json.dumps({"admin": "admin", "vic": "vic"}))
-
-    with TestClient(create_app()) as client:
-        token = client.post("/auth/token", json={"username": "admin", "password": "admin"}).json()["access_token"]
-        answer = client.get(
-            f"/api/v2/dags/offered/dagRuns/{run.run_id}/taskInstances/provision/links",
-            headers={"Authorization": f"Bearer {token}"},
-        )
-
-    offered = answer.json()["extra_links"]
-    assert offered["Service Bus pairs"].endswith("/plugin/servicebus-pairs")
-    assert offered["Azure portal"] is None
+    shown = offered(run, "provision")
+    assert shown["Service Bus pairs"].endswith("/plugin/servicebus-pairs")
+    assert shown["Azure portal"] is None
 
 
 @pytest.mark.usefixtures("fresh_state")

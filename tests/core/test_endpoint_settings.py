@@ -185,4 +185,5 @@ def test_every_form_of_a_secret_is_known_to_masks() -> None:
     assert {signed, signed.partition("SharedAccessSignature=")[2], "c4n%2bary%3d", "c4n+ary=", SECRET} <= set(found)
     assert HOST not in found
     assert KEY in secrets_in({"connection_string": STRING})
+    assert {'a"+/=', r"a\"+/=", "a%22%2B%2F%3D", "a%5C%22%2B%2F%3D"} == set(secrets_in({"client_secret": 'a"+/='}))
     assert sorted(found, key=len, reverse=True) == found

@@ -18,11 +18,12 @@ given, and what ``DefaultAzureCredential`` finds when not.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import unquote
+from urllib.parse import quote, quote_plus, unquote
 
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.identity import ClientSecret, DefaultIdentity, Identity, ManagedIdentity
@@ -83,6 +84,8 @@ def stated(settings: Mapping[str, Any]) -> dict[str, Any]:
 def secrets_in(settings: Mapping[str, Any]) -> list[str]:
     """Answer every text in ``settings`` that must not be shown, for masks, the longest first.
 
+    Each is there as it is and as JSON and URLs write it.
+
     :param settings: those of an endpoint or, with their prefixes, of a pair; valid or not.
     """
     found: set[str] = set()
@@ -93,7 +96,14 @@ def secrets_in(settings: Mapping[str, Any]) -> list[str]:
             found.add(value)
         elif name.endswith("connection_string"):
             found |= {value, *_secret_parts(value)}
+    found |= {written for each in found for written in _spellings(each)}
     return sorted(found - {""}, key=len, reverse=True)
+
+
+def _spellings(secret: str) -> set[str]:
+    """What a secret looks like in JSON, and both of them in a URL, as in the URI of a connection."""
+    texts = {secret, json.dumps(secret)[1:-1]}
+    return texts | {quoted for text in texts for quoted in (quote(text, safe=""), quote_plus(text))}
 
 
 def _secret_parts(connection_string: str) -> set[str]:

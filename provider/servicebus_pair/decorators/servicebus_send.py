@@ -42,7 +42,8 @@ class _SendDecoratedOperator(DecoratedOperator, SendTask):
     ) -> None:
         if inspect.iscoroutinefunction(python_callable) or inspect.isasyncgenfunction(python_callable):
             raise ConfigurationError(
-                f"{python_callable.__name__} is asynchronous: allowed are functions that return or yield messages"
+                f"{python_callable.__name__} is asynchronous: allowed are functions that return or yield messages; "
+                "await in a task of its own (@task) and send what it returns, or use asyncio.run in an ordinary one"
             )
         super().__init__(python_callable=python_callable, op_args=op_args, op_kwargs=op_kwargs, **kwargs)
 

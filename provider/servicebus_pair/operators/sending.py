@@ -14,9 +14,12 @@ from servicebus_pair.core.errors import ConfigurationError, SendError
 from servicebus_pair.core.events import Observer
 from servicebus_pair.core.ledger import Ledger
 from servicebus_pair.core.results import SendResult
+from servicebus_pair.hooks.lineage import TaskLineage
 from servicebus_pair.hooks.news import HealthNews
+from servicebus_pair.links.servicebus_pair import Side
 from servicebus_pair.operators.base import PairTask
 from servicebus_pair.operators.counting import counted
+from servicebus_pair.operators.lineage import TellsLineage
 from servicebus_pair.operators.messages import MessageDefaults, MessageReader, MessageSpec
 from servicebus_pair.operators.parameters import check_early, path_of_entity
 
@@ -37,7 +40,7 @@ def before_sending() -> Iterator[None]:
         raise ConfigurationError(f"{error}; nothing was sent") from error
 
 
-class SendTask(PairTask):
+class SendTask(TellsLineage, PairTask):
     """What sends a task's messages, wherever they come from.
 
     :param entity: path of the queue or topic (templated).
@@ -47,7 +50,7 @@ class SendTask(PairTask):
     """
 
     template_fields: Collection[str] = ("entity", "defaults", "ledger")
-    portal_side: ClassVar = "primary"
+    portal_side: ClassVar[Side] = "primary"
 
     def __init__(
         self,
@@ -63,6 +66,7 @@ class SendTask(PairTask):
         self.defaults = defaults
         self.ledger = ledger
         self.timeout = timeout
+        self.lineage = TaskLineage()
         check_early("entity", entity, path_of_entity)
         check_early("defaults", defaults, lambda _, value: MessageReader(seed="", defaults=value))
         if timeout is not None and (isinstance(timeout, bool) or not timeout > 0):
@@ -83,12 +87,14 @@ class SendTask(PairTask):
         """
         entity, news = path_of_entity("entity", self.entity), HealthNews()
         tally = _Tally(entity, of=of, timeout=self.timeout, log=self.log)
+        self.lineage = TaskLineage()
         with ExitStack() as stack:
-            observers: list[Observer] = [news]
+            observers: list[Observer] = [news, self.lineage]
             if self.ledger is not None:
                 observers.append(stack.enter_context(Ledger(self.ledger, run=context["ti"].run_id)))
             calls = stack.enter_context(self._run.calls())
             pair = stack.enter_context(calls.opened(self.hook.pair(observers=observers)))
+            self.lineage.opened(pair, writes=[entity])
             sender = stack.enter_context(calls.opened(pair.sender(entity)))
             stack.enter_context(tally.told())
             for part in _parts(specs):

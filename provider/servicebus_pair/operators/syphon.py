@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import Context, conf
 
+from servicebus_pair.core.backlog import backlog_queues
 from servicebus_pair.core.errors import ConfigurationError, PairError
 from servicebus_pair.core.events import Observer
 from servicebus_pair.core.health import EntityHealth
@@ -19,10 +20,12 @@ from servicebus_pair.core.ledger import Ledger
 from servicebus_pair.core.results import DrainReport
 from servicebus_pair.hooks.backlog import Until
 from servicebus_pair.hooks.entities import entities_in_question
+from servicebus_pair.hooks.lineage import TaskLineage
 from servicebus_pair.hooks.news import HealthNews, announce_recovery
 from servicebus_pair.hooks.sharing import watched_pair
 from servicebus_pair.hooks.waiting import PrimaryWait, check_interval, check_names
 from servicebus_pair.operators.base import PairOperator
+from servicebus_pair.operators.lineage import TellsLineage
 from servicebus_pair.operators.parameters import check_early, choice, duration, flag
 from servicebus_pair.triggers.backlog import rearm
 from servicebus_pair.triggers.backlog_level import BacklogLevelTrigger
@@ -47,7 +50,7 @@ class BacklogLeftError(PairError):
     retriable = True
 
 
-class ServiceBusPairSyphonOperator(PairOperator):
+class ServiceBusPairSyphonOperator(TellsLineage, PairOperator):
     """Moves what the backlog queues hold to their entities on the primary (SPEC section 6).
 
     It pings the entities. If one does not answer, the task defers until all do, and occupies no
@@ -118,11 +121,13 @@ class ServiceBusPairSyphonOperator(PairOperator):
         self.burst = duration(_SHORTEST_BURST, _LONGEST_BURST)("burst", burst)
         self.wait_timeout = wait_timeout
         self.deferrable = deferrable
+        self.lineage = TaskLineage()
 
     async def aexecute(self, context: Context) -> dict[str, Any]:
         """Wait for the primary, drain, and again, until nothing is left; or tell what is there."""
         if flag("plan_only", self.plan_only):
             return await self._survey()
+        self.lineage = TaskLineage()
         return await self._work(context, DrainReport())
 
     def resume(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
@@ -130,7 +135,9 @@ class ServiceBusPairSyphonOperator(PairOperator):
         check_event(event)
         for entity, health in event.get("recovered", {}).items():
             announce_recovery(context, self.conn_id, entity, EntityHealth.from_json(health))
-        return self.run_async(self._work(context, DrainReport(**event["carry"])))
+        carried = dict(event["carry"])
+        self.lineage = TaskLineage(carried.pop("lineage", ()))
+        return self.run_async(self._work(context, DrainReport(**carried)))
 
     async def _work(self, context: Context, done: DrainReport) -> dict[str, Any]:
         _names("queues", self.queues)
@@ -173,7 +180,7 @@ class ServiceBusPairSyphonOperator(PairOperator):
             messages=1,
             age=None,
             interval=self.poll_interval,
-            carry=asdict(done),
+            carry=self._carry(done),
         )
         self.log.info("moved=%d so far; waiting for messages in the backlog", done.moved_total)
         self._defer_if_wanted(trigger)
@@ -181,8 +188,11 @@ class ServiceBusPairSyphonOperator(PairOperator):
 
     def _primary_trigger(self, entities: Sequence[str], done: DrainReport) -> PrimaryHealthTrigger:
         return PrimaryHealthTrigger(
-            conn_id=self.conn_id, entities=entities, interval=self.poll_interval, carry=asdict(done)
+            conn_id=self.conn_id, entities=entities, interval=self.poll_interval, carry=self._carry(done)
         )
+
+    def _carry(self, done: DrainReport) -> dict[str, Any]:
+        return {**asdict(done), "lineage": self.lineage.carry()}
 
     def _defer_if_wanted(self, trigger: BaseTrigger) -> None:
         if self.deferrable:
@@ -214,12 +224,15 @@ class ServiceBusPairSyphonOperator(PairOperator):
 
         news = HealthNews()
         with ExitStack() as stack:
-            observers: list[Observer] = [news]
+            observers: list[Observer] = [news, self.lineage]
             if self.ledger is not None:
                 observers.append(stack.enter_context(Ledger(self.ledger, run=context["run_id"])))
             async with self.hook.pair(observers=observers) as pair:
+                chosen = _names("queues", self.queues)
+                queues = backlog_queues(pair.primary.namespace, pair.options.backlog_queue_count)
+                self.lineage.opened(pair, reads=queues if chosen is None else chosen)
                 syphon = pair.syphon(
-                    _names("queues", self.queues),
+                    chosen,
                     entities=_names("entities", self.entities),
                     rate=rate,
                     time_to_live=TimeToLive(self.time_to_live),

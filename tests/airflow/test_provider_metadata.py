@@ -1,0 +1,151 @@
+"""What registries read, what Airflow's command line shows and what there is in the package are the same (issue 5)."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import os
+import pkgutil
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import airflow
+import jsonschema
+import pytest
+import yaml
+from airflow.sdk import BaseHook, BaseNotifier, BaseOperator, BaseOperatorLink
+from airflow.sdk.bases.sensor import BaseSensorOperator
+from airflow.triggers.base import BaseTrigger
+
+import servicebus_pair
+from servicebus_pair.get_provider_info import get_provider_info
+from tests.airflow.conftest import PROJECT
+
+INFO = get_provider_info()
+REGISTRY: dict[str, Any] = yaml.safe_load((PROJECT / "provider" / "servicebus_pair" / "provider.yaml").read_text())
+KINDS = {
+    BaseSensorOperator: "sensors",
+    BaseOperator: "operators",
+    BaseHook: "hooks",
+    BaseTrigger: "triggers",
+    BaseOperatorLink: "extra-links",
+    BaseNotifier: "notifications",
+}
+
+
+def public_classes() -> Iterator[type]:
+    """What a DAG's author may take from our modules: every class that is not the base of another of ours."""
+    names = [each.name for each in pkgutil.walk_packages(servicebus_pair.__path__, "servicebus_pair.")]
+    ours = {
+        value
+        for name in names
+        if not name.startswith(("servicebus_pair.spark", "servicebus_pair.core"))
+        and name != "servicebus_pair.hooks.openlineage"
+        for value in vars(importlib.import_module(name)).values()
+        if inspect.isclass(value) and value.__module__ == name and not value.__name__.startswith("_")
+    }
+    bases = {base for each in ours for base in each.__mro__[1:]}
+    yield from sorted(ours - bases, key=lambda each: each.__qualname__)
+
+
+def listed(kind: str) -> set[str]:
+    """The modules of a kind that Airflow is told of, or the paths of the classes, as its schema has it."""
+    return {
+        name for each in INFO.get(kind, []) for name in ([each] if isinstance(each, str) else each["python-modules"])
+    }
+
+
+def test_the_registrys_file_has_the_shape_that_airflow_asks_of_its_own_providers():
+    schema = Path(airflow.__file__).parent / "provider.yaml.schema.json"
+
+    jsonschema.validate(REGISTRY, json.loads(schema.read_text()))
+
+
+def test_the_registrys_file_says_what_airflow_is_told():
+    told = {**INFO, "connection-types": [without_form(each) for each in INFO["connection-types"]]}
+    own = {"state", "lifecycle", "source-date-epoch", "versions", "plugins"}
+
+    assert {name: value for name, value in REGISTRY.items() if name not in own} == told
+
+
+def without_form(connection_type: dict[str, Any]) -> dict[str, Any]:
+    forms = {"conn-fields", "ui-field-behaviour"}
+    return {name: value for name, value in connection_type.items() if name not in forms}
+
+
+def test_the_registrys_file_has_the_version_and_the_plugin_of_the_package():
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
+    [(name, plugin)] = project["entry-points"]["airflow.plugins"].items()
+
+    assert REGISTRY["versions"][0] == project["version"]
+    assert REGISTRY["package-name"] == project["name"]
+    assert REGISTRY["plugins"] == [{"name": name, "plugin-class": plugin.replace(":", ".")}]
+
+
+def test_everything_that_is_named_can_be_imported():
+    modules = [name for kind in ("operators", "sensors", "hooks", "triggers") for name in listed(kind)]
+    classes = [*listed("extra-links"), *(each["class-name"] for each in INFO["task-decorators"])]
+    classes += [each["hook-class-name"] for each in INFO["connection-types"]]
+    classes += [each["plugin-class"] for each in REGISTRY["plugins"]]
+
+    assert all(importlib.import_module(name).__all__ for name in modules)
+    assert all(
+        callable(getattr(importlib.import_module(path.rpartition(".")[0]), path.rpartition(".")[2])) for path in classes
+    )
+
+
+@pytest.mark.parametrize("each", list(public_classes()), ids=lambda each: each.__name__)
+def test_every_public_class_of_ours_that_airflow_asks_for_is_listed(each: type):
+    kind = next((name for base, name in KINDS.items() if issubclass(each, base)), None)
+
+    names = {each.__module__, f"{each.__module__}.{each.__qualname__}"}
+    assert kind is None or names & listed(kind), f"{each} is none of the {kind}"
+
+
+def test_that_test_sees_all_kinds():
+    seen = {kind for each in public_classes() for base, kind in KINDS.items() if issubclass(each, base)}
+
+    assert seen >= {"sensors", "operators", "hooks", "triggers", "extra-links"}
+
+
+COMMANDS = {
+    "get airflow-provider-servicebus-pair --full": "servicebus_pair.decorators.servicebus_send.servicebus_send_task",
+    "hooks": "servicebus_namespace",
+    "links": "servicebus_pair.links.servicebus_pair.PairPageLink",
+    "list": "airflow-provider-servicebus-pair",
+    "triggers": "servicebus_pair.triggers.primary_health",
+    "behaviours": "servicebus_pair",
+}
+PROGRAM = """
+import sys
+from airflow.cli.cli_parser import get_parser
+parser = get_parser()
+for command in sys.argv[1:]:
+    print("command:", command)
+    arguments = parser.parse_args(["providers", *command.split(), "--output", "json"])
+    arguments.func(arguments)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("airflow_db")
+def test_the_command_line_of_airflow_shows_us():
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *COMMANDS],
+        env=dict(os.environ),
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+    assert done.returncode == 0, done.stderr
+    shown = dict(re.findall(r"^command: (.*)\n(.*(?:\n(?!command: ).*)*)", done.stdout, flags=re.MULTILINE))
+    assert {name: text in shown[name] for name, text in COMMANDS.items()} == dict.fromkeys(COMMANDS, True), done.stdout
