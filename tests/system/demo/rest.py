@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,6 +95,16 @@ class AirflowApi:
         """Return the state of each task of a run; a task that has none yet reads ``waiting``."""
         answer = self._get(f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances")
         return {item["task_id"]: item["state"] or "waiting" for item in answer["task_instances"]}
+
+    def states(self, run: DagRun) -> Counter[str]:
+        """Return how many tasks of a run are in each state; asked a hundred at a time."""
+        found: Counter[str] = Counter()
+        while True:
+            path = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances"
+            answer = self._get(path, limit="100", offset=str(found.total()))
+            found.update(item["state"] or "waiting" for item in answer["task_instances"])
+            if not answer["task_instances"] or found.total() >= answer["total_entries"]:
+                return found
 
     def instance(self, run: DagRun, task_id: str) -> str:
         """Return the id of the present try of a task."""
