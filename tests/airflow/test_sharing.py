@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 import urllib.request
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from servicebus_emulator import ServedNamespace
 
 MANY = 40
+whose: ContextVar[str] = ContextVar("whose", default="nobody's")
 
 
 def figure(served: ServedNamespace, name: str) -> float:
@@ -51,6 +54,46 @@ async def test_many_waiting_triggers_ping_an_entity_as_if_they_were_one_over_one
 
     assert {tuple(event.payload["answered"]) for event in events} == {("flights",)}
     assert figure(primary, "connections") == 0
+
+
+class Told(logging.Handler):
+    """Keeps log lines by whose context they were logged in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: dict[str, list[str]] = {}
+        self.by_two = asyncio.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.setdefault(whose.get(), []).append(record.getMessage())
+        if len(self.lines) > 1:
+            self.by_two.set()
+
+
+async def test_what_a_trigger_learns_from_a_shared_ping_is_told_in_its_own_log(pair: Pair):
+    """Airflow finds the log of a trigger by the context in which a line is logged."""
+    pair.primary["contoso"].set_fault(Fault(kind=FaultKind.INTERNAL_ERROR, entity="flights"))
+    handler = Told()
+    logger = logging.getLogger("servicebus_pair.hooks.waiting")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+
+    async def wait(name: str) -> None:
+        whose.set(name)
+        await anext(PrimaryHealthTrigger(conn_id=CONN_ID, entities=["flights"], interval=1).run())
+
+    try:
+        waiting = [asyncio.create_task(wait(name)) for name in ("first", "second")]
+        await asyncio.wait_for(handler.by_two.wait(), 20)
+        pair.primary["contoso"].clear_faults()
+        await asyncio.wait_for(asyncio.gather(*waiting), 20)
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(logging.NOTSET)
+
+    assert sorted(handler.lines) == ["first", "second"]
+    assert handler.lines["first"] == handler.lines["second"]
+    assert handler.lines["first"][-1] == "entity=flights: the primary answers (answered)"
 
 
 async def test_who_leaves_first_takes_the_shared_pair_from_nobody(pair: Pair):

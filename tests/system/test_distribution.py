@@ -87,6 +87,7 @@ def test_both_extras_of_the_install_command_exist_and_no_other_dependency_is_hid
         "azure-identity",
         "azure-mgmt-servicebus",
         "azure-servicebus",
+        "certifi",
         "pendulum",
     }
     assert any(value.startswith("python-qpid-proton") and 'extra == "emulator"' in value for value in required)

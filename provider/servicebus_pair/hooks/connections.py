@@ -1,6 +1,7 @@
 """What connections of Airflow say, in the words of ``core.configuration``.
 
-Pure: who looks connections up, with or without waiting, is the hook. Three types tell of a namespace:
+Pure: who looks connections up, with or without waiting, is the hook. ``core.configuration`` is imported where a
+connection is read: parsing a DAG file reads none. Three types tell of a namespace:
 
 ==========================  =====================================================================
 connection type             what it holds
@@ -20,13 +21,13 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from servicebus_pair.core.configuration import REFERENCE, SIDES, PairSettings, Reference, read_pair
-from servicebus_pair.core.endpoint_settings import read_endpoint, secrets_in
 from servicebus_pair.core.errors import ConfigurationError
-from servicebus_pair.core.options import Endpoint
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
+
+    from servicebus_pair.core.configuration import PairSettings, Reference
+    from servicebus_pair.core.options import Endpoint
 
 __all__ = [
     "NAMESPACE_TYPE",
@@ -91,6 +92,8 @@ def references_in(extra: Mapping[str, Any], *, conn_id: str) -> dict[str, str]:
     :param conn_id: of the pair.
     :raises ConfigurationError: an id is no text.
     """
+    from servicebus_pair.core.configuration import REFERENCE, SIDES
+
     found: dict[str, str] = {}
     for side in SIDES:
         name = f"{side}_{REFERENCE}"
@@ -105,6 +108,8 @@ def references_in(extra: Mapping[str, Any], *, conn_id: str) -> dict[str, str]:
 
 def unknown_reference(conn_id: str, *, side: str, named: str) -> ConfigurationError:
     """Answer the error for a reference to a connection that is not there."""
+    from servicebus_pair.core.configuration import REFERENCE
+
     return ConfigurationError(
         f"connection {conn_id}: setting {side}_{REFERENCE} is {named!r}: there is no such connection; create one of "
         f"type {NAMESPACE_TYPE} or {OFFICIAL_TYPE}, or name another"
@@ -116,6 +121,8 @@ def reference_to(connection: Connection) -> Reference:
 
     :raises ConfigurationError: the connection is of another type, or its extra is not valid.
     """
+    from servicebus_pair.core.configuration import Reference
+
     if connection.conn_type not in _WAYS:
         raise ConfigurationError(
             f"connection {connection.conn_id} is of type {connection.conn_type!r}: to be one namespace of a pair it "
@@ -136,6 +143,8 @@ def pair_of(conn_id: str, extra: Mapping[str, Any], referenced: Mapping[str, Con
     :param referenced: the connections that it refers to, by side.
     :raises ConfigurationError: naming connection, field, value (never a secret) and what is allowed.
     """
+    from servicebus_pair.core.configuration import read_pair
+
     try:
         references = {side: reference_to(connection) for side, connection in referenced.items()}
         return read_pair(extra, referenced=references)
@@ -148,12 +157,16 @@ def endpoint_of(connection: Connection) -> Endpoint:
 
     :raises ConfigurationError: naming connection, field, value (never a secret) and what is allowed.
     """
+    from servicebus_pair.core.endpoint_settings import read_endpoint
+
     reference = reference_to(connection)
     return read_endpoint(reference.settings, called=reference.called)
 
 
 def secrets_of(connection: Connection) -> list[str]:
     """Answer every secret of a connection of one of the three types, for masks; of an invalid one too."""
+    from servicebus_pair.core.endpoint_settings import secrets_in
+
     parsed = _parsed(connection.extra)
     extra = parsed if isinstance(parsed, dict) else {}
     if connection.conn_type not in _WAYS:

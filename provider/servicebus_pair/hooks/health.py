@@ -7,13 +7,14 @@ from typing import Final
 
 from servicebus_pair.core.health import EntityHealth
 from servicebus_pair.hooks.assets import pair_asset
+from servicebus_pair.hooks.roll import Roll
 from servicebus_pair.hooks.state import AssetState
 
 __all__ = ["HEALTH_KEY_PREFIX", "AirflowHealthStore"]
 
 _log = logging.getLogger(__name__)
 HEALTH_KEY_PREFIX: Final = "health/"
-_INDEX_KEY: Final = "entities"
+_ROLL_PREFIX: Final = "entities/"
 
 
 class AirflowHealthStore:
@@ -27,6 +28,7 @@ class AirflowHealthStore:
 
     def __init__(self, conn_id: str) -> None:
         self._state = AssetState(pair_asset(conn_id))
+        self._entities = Roll(self._state, prefix=_ROLL_PREFIX)
 
     async def load(self, entity: str) -> EntityHealth | None:
         """Return what is known of ``entity``, or ``None``; an unreadable record counts as nothing."""
@@ -42,22 +44,12 @@ class AirflowHealthStore:
     async def save(self, entity: str, health: EntityHealth) -> None:
         """Share the health of ``entity``; the last writer wins."""
         await self._state.set(_key(entity), health.to_json())
-        known = await self._index()
-        if entity.casefold() not in known:
-            await self._state.set(_INDEX_KEY, sorted({*known, entity.casefold()}))
+        await self._entities.add(entity.casefold())
 
     async def known(self) -> dict[str, EntityHealth]:
-        """Return the health of every entity whose health was ever shared, by folded path.
-
-        The store cannot list its keys, so their names are kept in one of them. Two tasks that share
-        an entity's first health in the same instant can lose one name until that entity's next change.
-        """
-        loaded = {entity: await self.load(entity) for entity in await self._index()}
+        """Return the health of every entity whose health was ever shared, by folded path."""
+        loaded = {entity: await self.load(entity) for entity in sorted(await self._entities.names())}
         return {entity: health for entity, health in loaded.items() if health is not None}
-
-    async def _index(self) -> list[str]:
-        value = await self._state.get(_INDEX_KEY)
-        return [str(name) for name in value] if isinstance(value, list) else []
 
 
 def _key(entity: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
@@ -10,8 +10,10 @@ from airflow.sdk.log import mask_secret
 
 from servicebus_pair.core.blocking import Bridge
 from servicebus_pair.core.errors import ConfigurationError
-from servicebus_pair.core.options import Endpoint
 from servicebus_pair.hooks.connections import NAMESPACE_TYPE, check_type, endpoint_of, secrets_of
+
+if TYPE_CHECKING:
+    from servicebus_pair.core.options import Endpoint
 
 __all__ = ["ServiceBusNamespaceHook"]
 

@@ -13,12 +13,8 @@ from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import amask_secret, mask_secret
 
-from servicebus_pair.core.backlog import backlog_queues
 from servicebus_pair.core.blocking import Bridge
-from servicebus_pair.core.configuration import PairSettings
 from servicebus_pair.core.errors import ConfigurationError, EntityNotFoundError
-from servicebus_pair.core.events import Observer
-from servicebus_pair.core.ports import HealthStore
 from servicebus_pair.hooks.connections import (
     PAIR_TYPE,
     check_type,
@@ -35,7 +31,10 @@ from servicebus_pair.hooks.stats import StatsObserver
 if TYPE_CHECKING:
     from airflow.sdk import Connection
 
+    from servicebus_pair.core.configuration import PairSettings
+    from servicebus_pair.core.events import Observer
     from servicebus_pair.core.pair import NamespacePair
+    from servicebus_pair.core.ports import HealthStore
 
 __all__ = ["DEFAULT_CONN_ID", "ServiceBusPairHook"]
 
@@ -100,6 +99,8 @@ class ServiceBusPairHook(BaseHook):
 
         :raises ConfigurationError: as in :meth:`get_settings`.
         """
+        from servicebus_pair.core.backlog import backlog_queues
+
         settings = self.get_settings()
         return backlog_queues(settings.primary.namespace, settings.options.backlog_queue_count)
 
@@ -184,6 +185,7 @@ async def _holds_messages(pair: NamespacePair, queue: str) -> bool:
 
 
 async def _inspect(settings: PairSettings) -> tuple[bool, str]:
+    from servicebus_pair.core.backlog import backlog_queues
     from servicebus_pair.core.inspection import inspect_namespace
 
     backlog = backlog_queues(settings.primary.namespace, settings.options.backlog_queue_count)

@@ -15,8 +15,6 @@ from contextlib import asynccontextmanager, contextmanager
 from contextvars import Context
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from servicebus_pair.core.backlog import backlog_queues
-from servicebus_pair.core.configuration import PairSettings
 from servicebus_pair.core.errors import EntityNotFoundError
 from servicebus_pair.core.events import Event, Observer, Pinged
 from servicebus_pair.hooks.news import HealthNews
@@ -24,6 +22,7 @@ from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
 
 if TYPE_CHECKING:
     from servicebus_pair.core.administration import QueueDepth
+    from servicebus_pair.core.configuration import PairSettings
     from servicebus_pair.core.health import EntityHealth
     from servicebus_pair.core.pair import NamespacePair
     from servicebus_pair.core.survey import BacklogSurvey
@@ -142,6 +141,7 @@ class WatchedPair:
         await self.pair.ping(entity)
 
     async def _glimpse(self) -> BacklogSurvey:
+        from servicebus_pair.core.backlog import backlog_queues
         from servicebus_pair.core.survey import BacklogSurvey
 
         pair = self.pair

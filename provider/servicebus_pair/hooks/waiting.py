@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextvars import copy_context
 from typing import Final
 
 from servicebus_pair.core import errors
@@ -27,10 +28,14 @@ class PrimaryWait:
     An entity has answered when it accepted a ping, or when the service refused it for a reason
     that no waiting changes (no such entity, a right is missing): the primary is there.
 
+    What it logs goes where the task that made it logs, whoever else pinged.
+
     :param entities: paths of queues and topics.
     """
 
     def __init__(self, entities: Iterable[str]) -> None:
+        # Airflow finds a trigger's log by the context; that of the ping belongs to none of those who wait.
+        self._context = copy_context()
         self._missing = {entity.casefold() for entity in entities}
         self._progress = asyncio.Event()
         self._unanswered: Counter[str] = Counter()
@@ -44,9 +49,10 @@ class PrimaryWait:
 
     def observe(self, event: Event) -> None:
         """Take note of a ping, whoever sent it."""
-        if not isinstance(event, Pinged) or event.entity.casefold() not in self._missing:
-            return
-        entity = event.entity.casefold()
+        if isinstance(event, Pinged) and event.entity.casefold() in self._missing:
+            self._context.run(self._note, event.entity.casefold(), event)
+
+    def _note(self, entity: str, event: Pinged) -> None:
         if event.error is None:
             self.answered.append(entity)
         elif _final(event.error):

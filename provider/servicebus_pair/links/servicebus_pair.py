@@ -13,11 +13,12 @@ from airflow.sdk import BaseOperatorLink, conf
 from airflow.sdk.exceptions import AirflowNotFoundException
 
 from servicebus_pair.core.errors import ConfigurationError
-from servicebus_pair.core.options import Endpoint
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator
     from airflow.sdk.types import TaskInstanceKey
+
+    from servicebus_pair.core.options import Endpoint
 
 __all__ = ["AzurePortalLink", "PairPageLink", "Side", "portal_url"]
 

@@ -6,18 +6,19 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pendulum
 from airflow.sdk import Context
 
-from servicebus_pair.core.costs import STANDARD_PRICES, Operations, PriceList, bill
 from servicebus_pair.core.errors import ConfigurationError
-from servicebus_pair.core.ledger_costs import LedgerCount, count_ledger
-from servicebus_pair.core.prices import read_prices
 from servicebus_pair.operators.base import PairOperator
 from servicebus_pair.operators.counting import counted, read_counts
 from servicebus_pair.operators.parameters import check_early, duration, whole_number
+
+if TYPE_CHECKING:
+    from servicebus_pair.core.costs import Operations, PriceList
+    from servicebus_pair.core.ledger_costs import LedgerCount
 
 __all__ = ["ServiceBusPairCostOperator"]
 
@@ -116,11 +117,16 @@ class ServiceBusPairCostOperator(PairOperator):
         metered = None if self.operations is None else read_counts("operations", self.operations)
         if self.ledger is None:
             return metered
+        from servicebus_pair.core.ledger_costs import count_ledger
+
         found = await asyncio.to_thread(count_ledger, self.ledger, since=until - period, until=until)
         self._tell_ledger(found)
         return found.operations if metered is None else found.operations + metered
 
     def _prices(self) -> PriceList:
+        from servicebus_pair.core.costs import STANDARD_PRICES
+        from servicebus_pair.core.prices import read_prices
+
         given = self.prices
         if isinstance(given, str) and given.strip():
             try:
@@ -135,6 +141,8 @@ class ServiceBusPairCostOperator(PairOperator):
             self.log.warning("ledger: %d lines are no records and were not counted", found.unreadable)
 
     def _tell(self, title: str, operations: Operations, prices: PriceList, *, before: int) -> None:
+        from servicebus_pair.core.costs import bill
+
         lines = [f"  {name.replace('_', ' '):<20}{count:>16,}" for name, count in counted(operations).items()]
         made = bill(operations, prices, before=before)
         self.log.info(
@@ -145,6 +153,8 @@ class ServiceBusPairCostOperator(PairOperator):
 
 
 def _priced(operations: Operations, prices: PriceList, *, before: int) -> dict[str, Any]:
+    from servicebus_pair.core.costs import bill
+
     made = bill(operations, prices, before=before)
     return {
         "operations": counted(operations),

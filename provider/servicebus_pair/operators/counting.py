@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from servicebus_pair.core.costs import Operations
 from servicebus_pair.core.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from servicebus_pair.core.costs import Operations
 
 __all__ = ["counted", "read_counts"]
 
@@ -22,6 +24,8 @@ def read_counts(name: str, value: Any) -> Operations:
 
     :raises ConfigurationError: naming the parameter, its value and what is allowed.
     """
+    from servicebus_pair.core.costs import Operations
+
     if isinstance(value, list | tuple):
         return sum((read_counts(f"{name}[{index}]", each) for index, each in enumerate(value)), Operations())
     if not isinstance(value, Mapping):

@@ -6,16 +6,18 @@ import asyncio
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Context
 
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.health import EntityHealth, State
-from servicebus_pair.core.manifest import EntityManifest, PublishManifest
 from servicebus_pair.hooks.health import AirflowHealthStore
 from servicebus_pair.hooks.news import announce_failover
 from servicebus_pair.operators.base import PairOperator
+
+if TYPE_CHECKING:
+    from servicebus_pair.core.manifest import EntityManifest, PublishManifest
 
 __all__ = ["ServiceBusPairRecordOperator", "read_manifest"]
 
@@ -25,6 +27,8 @@ def read_manifest(path: Path) -> PublishManifest:
 
     :raises ConfigurationError: missing, unreadable, or of another version.
     """
+    from servicebus_pair.core.manifest import PublishManifest
+
     try:
         content = json.loads(path.read_bytes())
         if not isinstance(content, dict):

@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from airflow.sdk import Context
 
-from servicebus_pair.core.costs import Operations
 from servicebus_pair.core.errors import ConfigurationError, SendError
 from servicebus_pair.core.events import Observer
 from servicebus_pair.core.ledger import Ledger
@@ -22,6 +21,9 @@ from servicebus_pair.operators.counting import counted
 from servicebus_pair.operators.lineage import TellsLineage
 from servicebus_pair.operators.messages import MessageDefaults, MessageReader, MessageSpec
 from servicebus_pair.operators.parameters import check_early, path_of_entity
+
+if TYPE_CHECKING:
+    from servicebus_pair.core.costs import Operations
 
 __all__ = ["SendTask", "before_sending"]
 

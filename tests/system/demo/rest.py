@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,6 +100,16 @@ class AirflowApi:
         # Those that run come last, and so are what is said of their task.
         items = sorted(answer["task_instances"], key=lambda item: item["state"] == "running")
         return {item["task_id"]: item["state"] or "waiting" for item in items}
+
+    def states(self, run: DagRun) -> Counter[str]:
+        """Return how many tasks of a run are in each state; asked a hundred at a time."""
+        found: Counter[str] = Counter()
+        while True:
+            path = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances"
+            answer = self._get(path, limit="100", offset=str(found.total()))
+            found.update(item["state"] or "waiting" for item in answer["task_instances"])
+            if not answer["task_instances"] or found.total() >= answer["total_entries"]:
+                return found
 
     def instance(self, run: DagRun, task_id: str) -> str:
         """Return the id of the present try of a task; of a mapped task, of one that runs."""
