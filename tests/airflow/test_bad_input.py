@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
-from servicebus_emulator import EmulatorProcess
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
 from servicebus_pair.operators.cleanup import ServiceBusPairCleanupOperator
@@ -23,49 +22,31 @@ from servicebus_pair.operators.syphon import ServiceBusPairSyphonOperator
 from servicebus_pair.sensors.backlog import ServiceBusBacklogSensor
 from servicebus_pair.sensors.servicebus_pair import ServiceBusPrimaryHealthSensor
 from tests.airflow.conftest import CONN_ID, KEY, RunDag, results, states
+from tests.airflow.keyed import SIDES, extra_of, keyed_namespaces, known_by
 
 if TYPE_CHECKING:
-    from servicebus_emulator import ServedNamespace
+    from servicebus_emulator import EmulatorProcess, ServedNamespace
 
-BACKLOG = [f"contoso/x-servicebus-transfer/{index}" for index in range(2)]
-SIDES = {"primary": "contoso", "secondary": "contoso-dr"}
 NOWHERE = "Endpoint=sb://{}.invalid;SharedAccessKeyName=app;SharedAccessKey=key;UseDevelopmentEmulator=true;"
 
 Define: TypeAlias = Callable[..., None]
 Fail: TypeAlias = Callable[..., str]
+KeyOf: TypeAlias = Callable[[str, str], dict[str, str]]
 
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatorProcess]:
-    """Two namespaces whose keys ``sender`` and ``listener`` have one right each; nothing here changes them."""
-    rules = [
-        {"KeyName": name, "Rights": [right], "PrimaryKey": f"{KEY}-{name}", "SecondaryKey": f"{KEY}-{name}-2"}
-        for name, right in (("sender", "Send"), ("listener", "Listen"))
-    ]
-    queues = [{"Name": "flights"}, {"Name": "seats", "Properties": {"RequiresSession": True}}]
-    namespaces = [
-        {"Name": "contoso", "Queues": queues, "AuthorizationRules": rules},
-        {"Name": "contoso-dr", "Queues": [{"Name": name} for name in BACKLOG], "AuthorizationRules": rules},
-    ]
-    config = tmp_path_factory.mktemp("bad_input") / "emulator.json"
-    config.write_text(json.dumps({"UserConfig": {"Namespaces": namespaces}}))
-    with EmulatorProcess(list(SIDES.values()), config=config, key=KEY) as process:
+    """Two namespaces; nothing here changes them."""
+    with keyed_namespaces(tmp_path_factory.mktemp("bad_input")) as process:
         yield process
 
 
 @pytest.fixture
 def define(both: EmulatorProcess, monkeypatch: pytest.MonkeyPatch, fresh_state: None) -> Define:  # noqa: ARG001  order
     """Define the connection, in order but for what is said."""
-    extra: dict[str, Any] = {"failover_interval": 1, "ping_primary_interval": 1, "backlog_queue_count": 2}
-    for side, name in SIDES.items():
-        served = both[name]
-        extra[f"{side}_connection_string"] = served.connection_string
-        extra[f"{side}_namespace"] = name
-        extra[f"{side}_administration"] = f"{served.host}:{served.admin_port}"
 
     def change(**changes: Any) -> None:
-        changed = {name: value for name, value in {**extra, **changes}.items() if value is not None}
-        connection = {"conn_type": "servicebus_pair", "extra": changed}
+        connection = {"conn_type": "servicebus_pair", "extra": {**extra_of(both), **changes}}
         monkeypatch.setenv(f"AIRFLOW_CONN_{CONN_ID.upper()}", json.dumps(connection))
 
     change()
@@ -73,16 +54,9 @@ def define(both: EmulatorProcess, monkeypatch: pytest.MonkeyPatch, fresh_state: 
 
 
 @pytest.fixture
-def key_of(both: EmulatorProcess) -> Callable[[str, str], dict[str, str]]:
+def key_of(both: EmulatorProcess) -> KeyOf:
     """Know one namespace by the key of a rule."""
-
-    def known(side: str, rule: str) -> dict[str, str]:
-        served = both[SIDES[side]]
-        at = f"Endpoint=sb://{served.host}:{served.amqp_port}"
-        key = f"SharedAccessKeyName={rule};SharedAccessKey={KEY}-{rule}"
-        return {f"{side}_connection_string": f"{at};{key};UseDevelopmentEmulator=true;"}
-
-    return known
+    return lambda side, rule: known_by(both, side, rule)
 
 
 @pytest.fixture
@@ -189,7 +163,7 @@ def test_a_message_without_a_session_behind_one_with_a_session_is_the_only_one_n
 
 
 def test_a_key_that_may_only_listen_sends_nothing_and_makes_no_outage(
-    define: Define, both: EmulatorProcess, key_of: Callable[[str, str], dict[str, str]], fail: Fail
+    define: Define, both: EmulatorProcess, key_of: KeyOf, fail: Fail
 ):
     before = held(both)
     define(**key_of("primary", "listener"))
@@ -204,7 +178,7 @@ def test_a_key_that_may_only_listen_sends_nothing_and_makes_no_outage(
 
 
 def test_an_outage_with_a_backlog_that_may_not_be_sent_to_names_both_failures(
-    define: Define, key_of: Callable[[str, str], dict[str, str]], fail: Fail
+    define: Define, key_of: KeyOf, fail: Fail
 ):
     primary = NOWHERE.format("nowhere")
     define(**{**key_of("secondary", "listener"), "primary_connection_string": primary})
@@ -215,9 +189,7 @@ def test_an_outage_with_a_backlog_that_may_not_be_sent_to_names_both_failures(
     assert "'Send' claim(s) are required" in log
 
 
-def test_a_key_that_may_only_send_drains_nothing_and_manages_nothing(
-    define: Define, key_of: Callable[[str, str], dict[str, str]], fail: Fail
-):
+def test_a_key_that_may_only_send_drains_nothing_and_manages_nothing(define: Define, key_of: KeyOf, fail: Fail):
     define(**key_of("secondary", "sender"))
 
     drained = fail(lambda: ServiceBusPairSyphonOperator(task_id="task", conn_id=CONN_ID))
@@ -231,9 +203,7 @@ def test_a_key_that_may_only_send_drains_nothing_and_manages_nothing(
         assert "queues on contoso-dr: HTTP 401 (the right Manage is needed): " in fail(make)
 
 
-def test_the_test_of_the_connection_names_the_rights_that_are_missing(
-    define: Define, key_of: Callable[[str, str], dict[str, str]]
-):
+def test_the_test_of_the_connection_names_the_rights_that_are_missing(define: Define, key_of: KeyOf):
     define(**key_of("primary", "listener"), **key_of("secondary", "sender"))
 
     succeeded, told = ServiceBusPairHook(CONN_ID).test_connection()
