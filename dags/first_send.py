@@ -1,4 +1,4 @@
-"""The shortest way in: one task that sends, and survives the outage of a namespace."""
+"""The shortest way in: make the backlog queues, send, and bring home what an outage left."""
 
 from __future__ import annotations
 
@@ -16,3 +16,14 @@ with DAG("first_send", schedule=None, tags=["servicebus_pair"]):
         retries=2,
     )
 # [END first_send]
+
+# [START first_care]
+from servicebus_pair.operators.provision import ServiceBusPairProvisionOperator
+from servicebus_pair.operators.syphon import ServiceBusPairSyphonOperator
+
+with DAG("first_provision", schedule=None, tags=["servicebus_pair"]):
+    ServiceBusPairProvisionOperator(task_id="provision", conn_id="contoso_pair")
+
+with DAG("first_recovery", schedule=None, tags=["servicebus_pair"]):
+    ServiceBusPairSyphonOperator(task_id="drain", conn_id="contoso_pair", deferrable=True, retries=2)
+# [END first_care]

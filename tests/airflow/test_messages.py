@@ -64,7 +64,7 @@ def test_ids_depend_on_the_seed_and_the_place_only():
         ([{"body": "b", "session_id": ""}], r"messages\[0\]: session_id is '': it must be a text of at least one"),
         (
             [{"body": "b", "time_to_live": 0}],
-            r"messages\[0\]: time_to_live is 0: it must be a number of seconds above 0",
+            r"messages\[0\]: time_to_live is 0: it must be a number of seconds from 1 to 4294967",
         ),
         ([{"body": "b", "scheduled_enqueue_time": "soon"}], "scheduled_enqueue_time is 'soon': it must be an ISO 8601"),
         ([{"body": "b", "scheduled_enqueue_time": "PT5S"}], "scheduled_enqueue_time is 'PT5S': it must be an ISO 8601"),
@@ -75,7 +75,10 @@ def test_ids_depend_on_the_seed_and_the_place_only():
         ),
         ([{"body": "b", "message_id": "m" * 129}], "message_id has 129 characters: allowed are 128"),
         ([{"body": "b", "partition_key": "p", "session_id": "s"}], "partition_key is 'p' and session_id is 's'"),
-        ([{"body": "b", "time_to_live": 1e300}], "time_to_live is 1e[+]300: it must be a number of seconds above 0"),
+        (
+            [{"body": "b", "time_to_live": 1e300}],
+            "time_to_live is 1e[+]300: it must be a number of seconds fr",
+        ),
     ],
 )
 def test_a_wrong_message_is_named_by_index_field_value_and_what_is_allowed(messages: object, told: str):

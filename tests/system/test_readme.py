@@ -16,7 +16,7 @@ from tests.system.demo.layout import PROJECT
 from tests.system.demo.namespaces import PRIMARY, SECONDARY, Namespace
 from tests.system.demo.ports import PortReservation
 from tests.system.demo.processes import Processes
-from tests.system.shown import do_what_is_shown
+from tests.system.shown import Shown, do_what_is_shown
 
 README = (PROJECT / "README.md").read_text()
 BLOCKS = re.findall(r"(?:<!-- from (\S+): (\w+) -->\n)?```(\w+)\n(.*?)```", README, flags=re.DOTALL)
@@ -54,9 +54,11 @@ def test_the_library_snippet_runs_as_it_stands(processes: Processes, tmp_path: P
     assert "True" in done.stdout.splitlines()
 
 
+NAMESPACES, CONNECTION = (text for _, _, text in blocks("json", quoted=False))
+
+
 def test_the_connection_shown_is_one() -> None:
-    [(_, _, text)] = blocks("json", quoted=False)
-    settings = read_pair(json.loads(text)["extra"])
+    settings = read_pair(json.loads(CONNECTION)["extra"])
     assert (settings.primary.namespace, settings.secondary.administration) == ("contoso", "127.0.0.1:5301")
 
 
@@ -64,8 +66,52 @@ EMULATOR = [text.splitlines() for _, _, text in blocks("console", quoted=False) 
 
 
 @pytest.mark.parametrize("lines", EMULATOR, ids=[lines[0] for lines in EMULATOR])
-def test_the_embedded_service_bus_does_what_is_shown(processes: Processes, lines: list[str]) -> None:
-    do_what_is_shown(lines, processes=processes, cwd=PROJECT)
+def test_the_embedded_service_bus_does_what_is_shown(processes: Processes, lines: list[str], tmp_path: Path) -> None:
+    (tmp_path / "namespaces.json").write_text(NAMESPACES)
+    do_what_is_shown(lines, processes=processes, cwd=tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_stranger_gets_from_nothing_to_a_send_that_survives(processes: Processes, tmp_path: Path) -> None:
+    """Step by step as the section says, but for the installation, which tests of the distribution see to."""
+    section = README.partition("## From nothing to a send that survives")[2].partition("\n## ")[0]
+    (tmp_path / "namespaces.json").write_text(NAMESPACES)
+    install, serve, *steps = re.findall(r"```console\n(.*?)```", section, flags=re.DOTALL)
+    assert "'airflow-provider-servicebus-pair[emulator]'" in install
+    ports = do_what_is_shown(serve.splitlines(), processes=processes, cwd=tmp_path)
+    (tmp_path / "pair.json").write_text(translated(CONNECTION, ports))
+    (tmp_path / "airflow" / "dags").mkdir(parents=True)
+    snippets = [text for source, _, text in blocks("python", quoted=True) if source == "dags/first_send.py"]
+    (tmp_path / "airflow" / "dags" / "first_send.py").write_text("\n".join(snippets))
+
+    # The variables of the shell live on from step to step.
+    done = subprocess.run(
+        ["/bin/bash", "-c", translated("set -e\n" + "\n".join(steps), ports)],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "NO_COLOR": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+
+    told = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout)
+    assert done.returncode == 0, told
+    at_work, out, back = (
+        told.find(shown)
+        for shown in ("sent=2 of=2 primary=2 diverted=0", "sent=2 of=2 primary=0 diverted=2", "moved=2 dead_lettered=0")
+    )
+    assert 0 < at_work < told.find("health=failed_over") < out < back, told
+    assert len(re.findall("DagRun Finished: .* state=success, run_type=manual", told)) == 4, told
+    for shown in ("entity=briefings sent=2 of=2 primary=2 diverted=0", "primary=0 diverted=2", "moved=2"):
+        assert shown in section
+
+
+def translated(text: str, ports: Shown) -> str:
+    """What the page shows, with the ports of both namespaces that are taken here."""
+    second = Shown(amqp_port=ports.amqp_port + 1, admin_port=ports.admin_port + 1)
+    return ports.translated(text.replace("5673", str(second.amqp_port)).replace("5301", str(second.admin_port)))
 
 
 def test_every_make_target_named_exists_and_ci_runs_all_tests_and_the_demo() -> None:

@@ -186,13 +186,16 @@ _BY_STATUS: Final[dict[int | None, type[ServiceError]]] = {
     503: ServerBusyError,
 }
 
+_REFUSED: Final = (401, 403)
+
 
 def classify_http(failure: Exception, where: str) -> ServiceError:
     """Answer the error that stands for a failure of a management call, by its HTTP status."""
     if isinstance(failure, ResourceExistsError):
         return EntityExistsError(f"{where}: it exists")
     if isinstance(failure, HttpResponseError) and failure.status_code in _BY_STATUS:
-        return _BY_STATUS[failure.status_code](f"{where}: HTTP {failure.status_code}: {shown(failure)}")
+        right = " (the right Manage is needed)" if failure.status_code in _REFUSED else ""
+        return _BY_STATUS[failure.status_code](f"{where}: HTTP {failure.status_code}{right}: {shown(failure)}")
     return classify(failure, where=where, authenticated=False)
 
 

@@ -130,8 +130,8 @@ def _option(name: str, value: Any) -> Any:
         number = float(value)
         if isinstance(default, timedelta):
             return timedelta(seconds=number)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ConfigurationError(f"setting {name} is {value!r}: it must be a number") from error
+    except (TypeError, ValueError, OverflowError):
+        raise ConfigurationError(f"setting {name} is {value!r}: it must be a number") from None
     if not number.is_integer():
         raise ConfigurationError(f"setting {name} is {value!r}: it must be a whole number")
     return int(number)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import lzma
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Final, Protocol
@@ -37,7 +40,8 @@ class LinesText:
 
     def lines(self) -> Iterator[bytes]:
         """Answer the lines of the text."""
-        yield from self.text.encode().split(b"\n")
+        # Half a character is for the reader of its line to refuse.
+        yield from self.text.encode(errors="surrogatepass").split(b"\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +73,13 @@ class LinesFile:
         except (OSError, ValueError, ImportError) as error:
             raise ConfigurationError(f"path {self.path!r} cannot be opened, {type(error).__name__}: {error}") from error
         with file:
-            yield from _split(file)
+            try:
+                yield from _split(file)
+            except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
+                raise ConfigurationError(
+                    f"path {self.path!r} cannot be unpacked, {type(error).__name__}: {error}: it must be whole, and of "
+                    "the kind that its name says"
+                ) from error
 
 
 def read_lines(source: JsonLines, reader: MessageReader) -> Iterator[MessageSpec]:
@@ -83,7 +93,7 @@ def read_lines(source: JsonLines, reader: MessageReader) -> Iterator[MessageSpec
         where = f"{source.name}, line {number}"
         try:
             value: Any = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             # Without its cause, which carries the whole line.
             raise ConfigurationError(
                 f"{where} is not JSON ({error}): it must be a text in quotes, or an object with a body"

@@ -54,6 +54,9 @@ _ALLOWED: Final = ("body", "message_id", *_COMMON)
 # The service's limits, in characters.
 _LONGEST: Final = {"message_id": 128, "session_id": 128, "partition_key": 128, "reply_to_session_id": 128}
 _LARGEST_INTEGER: Final = 2**63
+# The SDK writes whole seconds, as milliseconds in 32 bits.
+_SHORTEST_LIFE: Final = timedelta(seconds=1)
+_LONGEST_LIFE: Final = timedelta(seconds=2**32 // 1000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +119,7 @@ class MessageReader:
         body = given.get("body")
         if not isinstance(body, str | bytes):
             raise ConfigurationError(f"{where}: body is {type(body).__name__}: it must be a text")
+        _check_characters(body, f"{where}: body")
         message_id = _text(given.get("message_id"), f"{where}: message_id", longest=_LONGEST["message_id"])
         together = own.over(self._defaults)
         _check_keys(together.texts, where)
@@ -193,15 +197,31 @@ def _text(value: object, where: str, *, longest: int | None = None) -> str | Non
         raise ConfigurationError(f"{where} is {reprlib.repr(value)}: it must be a text of at least one character")
     if longest is not None and len(value) > longest:
         raise ConfigurationError(f"{where} has {len(value)} characters: allowed are {longest}")
+    _check_characters(value, where)
     return value
+
+
+def _check_characters(value: object, where: str) -> None:
+    """Refuse halves of characters, which JSON can write and UTF-8, in which texts travel, cannot."""
+    if not isinstance(value, str):
+        return
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigurationError(
+            f"{where} has half a character at position {error.start}: allowed is what UTF-8 can write"
+        ) from None
 
 
 def _seconds(value: object, where: str) -> timedelta | None:
     if value is None:
         return None
     life = value if isinstance(value, timedelta) else _timedelta(value)
-    if life is None or life <= timedelta(0):
-        raise ConfigurationError(f"{where} is {reprlib.repr(value)}: it must be a number of seconds above 0")
+    if life is None or not _SHORTEST_LIFE <= life <= _LONGEST_LIFE:
+        raise ConfigurationError(
+            f"{where} is {reprlib.repr(value)}: it must be a number of seconds from {_SHORTEST_LIFE.total_seconds():g} "
+            f"to {_LONGEST_LIFE.total_seconds():.0f}"
+        )
     return life
 
 
@@ -219,11 +239,11 @@ def _time(value: object, where: str) -> datetime | None:
         return None
     try:
         time = value if isinstance(value, datetime) else pendulum.parse(str(value), strict=True)
-    except ValueError as error:
-        raise ConfigurationError(f"{where} is {reprlib.repr(value)}: it must be an ISO 8601 date and time") from error
-    if not isinstance(time, datetime):
-        raise ConfigurationError(f"{where} is {reprlib.repr(value)}: it must be an ISO 8601 date and time")
-    return pendulum.instance(time).in_timezone("UTC")
+        if isinstance(time, datetime):
+            return pendulum.instance(time).in_timezone("UTC")
+    except (ValueError, OverflowError):
+        pass  # told below, as what is no date and time at all
+    raise ConfigurationError(f"{where} is {reprlib.repr(value)}: it must be an ISO 8601 date and time")
 
 
 def _properties(value: object, where: str) -> Mapping[str | bytes, Any] | None:
@@ -236,6 +256,8 @@ def _properties(value: object, where: str) -> Mapping[str | bytes, Any] | None:
             raise ConfigurationError(
                 f"{where}: {name!r} is {type(each).__name__}: allowed are texts, numbers, booleans"
             )
+        for text in (name, each):
+            _check_characters(text, f"{where}: {reprlib.repr(name)}")
         if isinstance(each, int) and not -_LARGEST_INTEGER <= each < _LARGEST_INTEGER:
             raise ConfigurationError(f"{where}: {name!r} is {reprlib.repr(each)}: a whole number must fit 64 bits")
     return value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from os import PathLike
 from typing import Any, ClassVar, Final
 
 from airflow.sdk import Context
@@ -61,7 +62,7 @@ class ServiceBusPairSendOperator(SendTask):
         *,
         messages: Sequence[MessageValue] | None = None,
         json_lines: str | None = None,
-        path: str | None = None,
+        path: str | PathLike[str] | None = None,
         storage_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
@@ -76,6 +77,8 @@ class ServiceBusPairSendOperator(SendTask):
                 f"{' and '.join(given) or 'no source'} given: allowed is one of {', '.join(_SOURCES)}"
             )
         check_early("messages", messages, _check_messages)
+        if path is not None:
+            check_early("path", path, _path)
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Check all messages, then send them."""
@@ -92,7 +95,7 @@ class ServiceBusPairSendOperator(SendTask):
 
     def _lines(self) -> JsonLines:
         if self.path is not None:
-            return LinesFile(str(self.path), self.storage_conn_id)
+            return LinesFile(_path("path", self.path), self.storage_conn_id)
         text = Concealed.reveal(self.json_lines)
         if not isinstance(text, str):
             raise ConfigurationError(f"json_lines is {type(text).__name__}: it must be a text of JSON lines")
@@ -110,3 +113,12 @@ class ServiceBusPairSendOperator(SendTask):
 def _check_messages(name: str, value: Any) -> None:  # noqa: ARG001  the shape of a check
     if value is not None:
         MessageReader(seed="").read_all(value)
+
+
+def _path(name: str, value: Any) -> str:
+    # A path of any kind, which those of Airflow's object storage are too.
+    if not (isinstance(value, str) or hasattr(value, "joinpath")) or not str(value):
+        raise ConfigurationError(
+            f"{name} is {value!r}: it must be the path or address of a file, such as s3://bucket/messages.jsonl"
+        )
+    return str(value)

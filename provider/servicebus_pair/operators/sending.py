@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from airflow.sdk import Context
 
-from servicebus_pair.core.errors import ConfigurationError, SendError
+from servicebus_pair.core.errors import ConfigurationError, PairError, SendError
 from servicebus_pair.core.events import Observer
 from servicebus_pair.core.ledger import Ledger
 from servicebus_pair.core.results import SendResult
@@ -31,15 +31,19 @@ __all__ = ["SendTask", "before_sending"]
 _PART: Final = 2_000
 _PART_BYTES: Final = 4 << 20
 _BETWEEN_PROGRESS: Final = 10.0
+_NOTHING: Final = "nothing was sent"
 
 
 @contextmanager
 def before_sending() -> Iterator[None]:
-    """Have an error of what is checked here say that nothing was sent."""
+    """Have an error of what is checked or opened here say that nothing was sent."""
     try:
         yield
     except ConfigurationError as error:
-        raise ConfigurationError(f"{error}; nothing was sent") from error
+        raise ConfigurationError(f"{error}; {_NOTHING}") from error
+    except Exception as error:
+        error.add_note(_NOTHING)
+        raise
 
 
 class SendTask(TellsLineage, PairTask):
@@ -71,8 +75,8 @@ class SendTask(TellsLineage, PairTask):
         self.lineage = TaskLineage()
         check_early("entity", entity, path_of_entity)
         check_early("defaults", defaults, lambda _, value: MessageReader(seed="", defaults=value))
-        if timeout is not None and (isinstance(timeout, bool) or not timeout > 0):
-            raise ConfigurationError(f"timeout is {timeout!r}: it must be a number of seconds above 0")
+        if timeout is not None:
+            _check_timeout(timeout)
 
     def reader(self, context: Context) -> MessageReader:
         """Answer the reader of this task's messages; ids depend on the task instance, not on the attempt."""
@@ -91,13 +95,14 @@ class SendTask(TellsLineage, PairTask):
         tally = _Tally(entity, of=of, timeout=self.timeout, log=self.log)
         self.lineage = TaskLineage()
         with ExitStack() as stack:
-            observers: list[Observer] = [news, self.lineage]
-            if self.ledger is not None:
-                observers.append(stack.enter_context(Ledger(self.ledger, run=context["ti"].run_id)))
-            calls = stack.enter_context(self._run.calls())
-            pair = stack.enter_context(calls.opened(self.hook.pair(observers=observers)))
-            self.lineage.opened(pair, writes=[entity])
-            sender = stack.enter_context(calls.opened(pair.sender(entity)))
+            with before_sending():
+                observers: list[Observer] = [news, self.lineage]
+                if self.ledger is not None:
+                    observers.append(stack.enter_context(_ledger(self.ledger, run=context["ti"].run_id)))
+                calls = stack.enter_context(self._run.calls())
+                pair = stack.enter_context(calls.opened(self.hook.pair(observers=observers)))
+                self.lineage.opened(pair, writes=[entity])
+                sender = stack.enter_context(calls.opened(pair.sender(entity)))
             stack.enter_context(tally.told())
             for part in _parts(specs):
                 messages = [spec.build() for spec in part]
@@ -107,6 +112,21 @@ class SendTask(TellsLineage, PairTask):
         news.announce(context, self.conn_id)
         tally.tell()
         return tally.result(operations)
+
+
+def _check_timeout(value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise ConfigurationError(f"timeout is {value!r}: it must be a number of seconds above 0")
+
+
+def _ledger(folder: str, *, run: str) -> Ledger:
+    try:
+        return Ledger(folder, run=run)
+    except OSError as error:
+        raise ConfigurationError(
+            f"ledger {folder!r} cannot be written, {type(error).__name__}: {error.strerror}: it must be a folder that "
+            "the worker may write to"
+        ) from error
 
 
 class _Tally:
@@ -143,6 +163,8 @@ class _Tally:
 
     def tell(self) -> None:
         self._told = time.monotonic()
+        if not self._sum.sent:
+            self._log.warning("entity=%s: there was no message to send", self._entity)
         self._log.info(
             "entity=%s sent=%d of=%s primary=%d diverted=%d seconds=%.1f",
             *(self._entity, self._sum.sent, self._of, self._sum.primary, self._sum.diverted),
@@ -157,7 +179,7 @@ class _Tally:
         except SendError as error:
             self._add(error.result)
             raise type(error)(
-                f"{self._account()}: {error}",
+                f"{self._account(in_doubt=len(error.in_doubt))}: {_why(error)}",
                 cause=error.cause,
                 result=self._sum,
                 unsent=error.unsent,
@@ -170,9 +192,11 @@ class _Tally:
             self._log.warning("%s: ended by %s", self._account(), type(error).__name__)
             raise
 
-    def _account(self) -> str:
+    def _account(self, *, in_doubt: int = 0) -> str:
         done = self._sum
-        doubt = f"some of the {self.in_hand} in hand may be too; " if self.in_hand else ""
+        if not (done.sent or self.in_hand or in_doubt):
+            return f"{_NOTHING} to {self._entity}"
+        doubt = f"some of the {in_doubt or self.in_hand} in hand may be too; " if in_doubt or self.in_hand else ""
         return (
             f"{done.sent} messages for {self._entity} were accepted, {done.primary} by the primary and {done.diverted} "
             f"by the backlog, all of the first {self._whole} among them; {doubt}the others were not"
@@ -187,6 +211,12 @@ class _Tally:
             "backlog_queues": list(self._sum.backlog_queues),
             "operations": counted(operations),
         }
+
+
+def _why(error: SendError) -> str:
+    """What ended a send, without its account of this one part."""
+    ended = error.__cause__
+    return str(ended) if isinstance(ended, PairError) else str(error)
 
 
 def _parts(specs: Iterable[MessageSpec]) -> Iterator[list[MessageSpec]]:

@@ -1,0 +1,181 @@
+"""What the pages show is done here: their Python is run, their commands carried out, their tables are the code's."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import io
+import json
+import re
+import shlex
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+from servicebus_pair.get_provider_info import get_provider_info
+from servicebus_pair.hooks import stats
+from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
+from tests.airflow.conftest import CONN_ID, PROJECT, Pair, RunDag, results, shared_health, states
+from tests.airflow.queues import contents, divert
+
+Example: TypeAlias = Callable[[str], Any]
+
+DOCS = PROJECT / "provider" / "docs"
+RUN = re.compile(r"<!-- run: (\w+) -->\n```python\n(.*?)```(?:\n\n(?:prints\n\n)?```text\n(.*?)```)?", flags=re.DOTALL)
+# The other pages have tests of their own.
+PAGES = [
+    DOCS / f"{name}.md" for name in ("cost", "failover", "limits", "observability", "operations", "security", "sensors")
+]
+SHOWN = {
+    f"{page.stem}-{name}": (code, output) for page in PAGES for name, code, output in RUN.findall(page.read_text())
+}
+SENSORS = (DOCS / "sensors.md").read_text()
+OPERATIONS = (DOCS / "operations.md").read_text()
+
+
+def done(name: str) -> str:
+    """Run what a page shows; what it prints."""
+    code, _ = SHOWN[name]
+    with redirect_stdout(io.StringIO()) as printed:
+        exec(code, {"__name__": "__main__"})  # noqa: S102  our own page
+    return printed.getvalue()
+
+
+def commands(page: str) -> list[list[str]]:
+    blocks = re.findall(r"```console\n(.*?)```", page, flags=re.DOTALL)
+    return [shlex.split(line) for block in blocks for line in block.splitlines()]
+
+
+def test_every_python_that_a_page_shows_is_run():
+    for page in PAGES:
+        dags = 0 if page.name != "sensors.md" else len(re.findall(r"```python\nfrom", SENSORS))
+        assert page.read_text().count("```python") == dags + len(RUN.findall(page.read_text())), page.name
+
+
+@pytest.mark.parametrize("name", [name for name, (_, output) in SHOWN.items() if output])
+def test_a_snippet_prints_what_the_page_says(name: str):
+    assert done(name) == SHOWN[name][1]
+
+
+def test_the_quiet_day_is_that_of_the_specification():
+    """SPEC section 6: with 10 queues 960 receives a day, 28,800 in 30 days."""
+    assert re.search(r"^ +10 +15 min +960 +28,800 ", done("cost-quiet"), flags=re.MULTILINE)
+
+
+def test_at_3_am_one_sees_drains_and_moves_dead_letters_from_a_shell(pair: Pair):
+    asyncio.run(divert(pair))
+    pair.primary.kill()
+    down = done("operations-look")
+    pair.primary.start()
+    up = done("operations-look")
+    drained = done("operations-drain")
+    again = done("operations-redrive")
+
+    assert "flights answers: False" in down
+    assert "flights answers: True" in up
+    for seen in (down, up):
+        assert "contoso/x-servicebus-transfer/" in seen
+        assert "{'flights': 3} {}" in seen
+    assert "DrainReport(moved={'flights': 3}" in drained
+    assert "DrainReport(moved={}" in again
+    assert len(contents(pair.primary["contoso"], "flights")) == 3
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_runbook_do_what_they_say_in_their_order(
+    pair: Pair, run_dag: RunDag, example: Example, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    """Each as Airflow would run it; a person who is asked approves, and Spark is started by other tests."""
+    monkeypatch.setenv("SERVICEBUS_PAIR_HOME", str(tmp_path))
+    seen: list[str] = []
+    asyncio.run(provisioned(pair))
+    for command in commands(OPERATIONS):
+        if command[:3] == ["airflow", "connections", "test"]:
+            assert ServiceBusPairHook(command[3]).test_connection()[0]
+            continue
+        assert command[:3] == ["airflow", "dags", "trigger"]
+        form = json.loads(command[5]) if len(command) > 4 else {}
+        run = run_dag(example(command[3]), run_conf=form, mark_success_pattern="approve|reconcile.*")
+        assert set(states(run).values()) <= {"success", "skipped"}, command
+        seen.append(command[3].removeprefix("servicebus_pair_"))
+        if form.get("action") == "fail_over":
+            assert shared_health("flights").failed_over
+            assert shared_health("flights").reason == form["reason"]
+        if form.get("action") == "fail_back":
+            assert not shared_health("flights").failed_over
+        if "outage_minutes" in form:
+            assert results(run)["cost"]["planned"]["operations"]["pings"] == form["outage_minutes"] * 60
+
+    assert seen == ["by_hand", "by_hand", "recovery", "provision", "cost", "cleanup", "drill"]
+    assert set(OPERATIONS.split("`")) >= {"NoBacklogQueueError", "BacklogLeftError"}
+    assert len(contents(pair.primary["contoso"], "flights")) == 10  # the drill's
+
+
+def test_the_dags_of_the_page_of_the_sensors_run(pair: Pair, run_dag: RunDag, tmp_path: Path):
+    from airflow.dag_processing.dagbag import DagBag
+
+    asyncio.run(provisioned(pair))
+    for number, code in enumerate(re.findall(r"```python\n(.*?)```", SENSORS, flags=re.DOTALL)):
+        (tmp_path / f"shown_{number}.py").write_text(code)
+    bag = DagBag(str(tmp_path))
+
+    assert bag.import_errors == {}
+    ran = {dag_id: states(run_dag(dag)) for dag_id, dag in bag.dags.items()}
+    assert ran == {
+        "wait_for_flights": {"flights_accepts_sends": "success"},
+        "wait_for_backlog": {"drained": "success"},
+        "tell_the_operators": {"tell": "success"},
+        "drain_what_others_left": {"drain": "success"},
+    }
+    conditions = {dag_id: dag.timetable.asset_condition for dag_id, dag in bag.dags.items() if "wait_" not in dag_id}
+    scheduled = {
+        dag_id: {asset.uri for asset in getattr(condition, "objects", [condition])}
+        for dag_id, condition in conditions.items()
+    }
+    assert scheduled == {
+        "tell_the_operators": {f"servicebus-pair://{CONN_ID}/{part}" for part in ("failover", "recovery")},
+        "drain_what_others_left": {f"servicebus-pair://{CONN_ID}/backlog"},
+    }
+
+
+async def provisioned(pair: Pair) -> None:
+    """Make the backlog queues, and leave nothing in them."""
+    await divert(pair, count=0)
+
+
+def test_the_metrics_of_the_page_are_those_of_the_code():
+    page = (DOCS / "observability.md").read_text()
+    shown = {
+        name: (kind, {*re.findall(r"`(\w+)`", tags)})
+        for name, kind, tags in re.findall(r"^\| `servicebus_pair\.(\w+)` \| (\w+) \| ([^|]*)\|", page, re.MULTILINE)
+    }
+    table = re.findall(r"^``servicebus_pair\.(\w+)`` +(\w+) +(.*)$", stats.__doc__ or "", re.MULTILINE)
+    documented = {name: (kind, {*re.findall(r"``(\w+)``", tags)}) for name, kind, tags in table}
+    sources = [PROJECT / "provider/servicebus_pair" / name for name in ("hooks/stats.py", "ui/listener.py")]
+    code = "".join(source.read_text() for source in sources)
+    counted = re.findall(r'_count\("(\w+)"|_PREFIX\}([a-z]\w+)|"(failovers|recoveries)"', code)
+
+    assert shown == documented
+    assert set(shown) == {name for names in counted for name in names if name}
+
+
+def test_every_sensor_trigger_and_asset_is_on_the_page_of_the_sensors():
+    info = get_provider_info()
+    modules = [name for each in info["sensors"] for name in each["python-modules"]]
+    named = [name for each in modules for name in importlib.import_module(each).__all__ if name.endswith("Sensor")]
+
+    assert len(named) >= 2
+    assert [name for name in (*named, "BacklogTrigger") if name not in SENSORS] == []
+    for part in ("failover", "recovery", "backlog"):
+        assert f"`servicebus-pair://CONN_ID/{part}`" in SENSORS
+
+
+def test_every_page_links_only_to_what_is_there_and_the_readme_links_to_each():
+    for page in PAGES:
+        named = re.findall(r"\]\(([\w./-]+)\)", page.read_text())
+        assert [name for name in named if not (page.parent / name).exists()] == [], page.name
+    readme = (PROJECT / "README.md").read_text()
+    assert [page.name for page in PAGES if f"(provider/docs/{page.name})" not in readme] == []
