@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import Context, conf
 
-from servicebus_pair.core.backlog import backlog_queues
 from servicebus_pair.core.errors import ConfigurationError, PairError
 from servicebus_pair.core.events import Observer
 from servicebus_pair.core.health import EntityHealth
@@ -228,6 +227,9 @@ class ServiceBusPairSyphonOperator(TellsLineage, PairOperator):
             if self.ledger is not None:
                 observers.append(stack.enter_context(Ledger(self.ledger, run=context["run_id"])))
             async with self.hook.pair(observers=observers) as pair:
+                # Here only: a DAG file is to load nothing of it.
+                from servicebus_pair.core.backlog import backlog_queues
+
                 chosen = _names("queues", self.queues)
                 queues = backlog_queues(pair.primary.namespace, pair.options.backlog_queue_count)
                 self.lineage.opened(pair, reads=queues if chosen is None else chosen)
