@@ -26,7 +26,7 @@ LATER = datetime(2040, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
 
 def numbered(spark: SparkSession, count: int, *, to: str) -> DataFrame:
     return spark.range(count).select(
-        F.lit(to).alias("destination"),
+        F.lit(to).alias("entity"),
         F.format_string("body %d", "id").alias("body"),
         F.format_string("m-%05d", "id").alias("messageId"),
     )
@@ -40,7 +40,7 @@ def test_every_column_arrives_in_the_message_with_its_type(spark: SparkSession, 
         (queue, "é".encode(), "m-2", None, None, None, None, None, None, None),
     ]
     columns = (
-        "destination string, body binary, messageId string, sessionId string, subject string, correlationId string, "
+        "entity string, body binary, messageId string, sessionId string, subject string, correlationId string, "
         "contentType string, timeToLive int, scheduledEnqueueTime timestamp, applicationProperties string"
     )
     manifest = publish(
@@ -127,9 +127,9 @@ def test_a_rate_is_kept_over_all_tasks(spark: SparkSession, pair: Pair, tmp_path
 
 
 REFUSED = {
-    "column messageId is missing": lambda table: table.drop("messageId"),
-    "column destination is missing": lambda table: table.drop("destination"),
-    "column colour is unknown: allowed are destination, body,": lambda table: table.withColumn("colour", F.lit("red")),
+    "column body is missing": lambda table: table.drop("body"),
+    "column entity is missing": lambda table: table.drop("entity"),
+    "column colour is unknown: allowed are body, entity,": lambda table: table.withColumn("colour", F.lit("red")),
     "column body is array<int>: allowed is binary or string": lambda table: table.withColumn("body", F.array(F.lit(1))),
     "column scheduledEnqueueTime is string: allowed is timestamp": lambda table: table.withColumn(
         "scheduledEnqueueTime", F.lit("now")
@@ -140,12 +140,15 @@ REFUSED = {
     "column body is wrong in 1 rows: it must not be null": lambda table: table.withColumn(
         "body", F.when(F.col("messageId") != "m-00003", F.col("body"))
     ),
-    "column destination is wrong in 10 rows": lambda table: table.withColumn("destination", F.lit(" ")),
+    "column entity is wrong in 10 rows": lambda table: table.withColumn("entity", F.lit(" ")),
     "column messageId is wrong in 10 rows: it must have at most 128": lambda table: table.withColumn(
         "messageId", F.repeat(F.lit("x"), 129)
     ),
-    "column timeToLive is wrong in 10 rows: it must be whole seconds from 1": lambda table: table.withColumn(
-        "timeToLive", F.lit(1.5)
+    "column timeToLive is wrong in 10 rows: it must be seconds from 0.001": lambda table: table.withColumn(
+        "timeToLive", F.lit(0.0)
+    ),
+    "column partitionKey is wrong in 10 rows: beside a session id it must be that": lambda table: table.withColumns(
+        {"sessionId": F.lit("a"), "partitionKey": F.lit("b")}
     ),
     "column scheduledEnqueueTime is wrong in 10 rows: it must not be before 1970": lambda table: table.withColumn(
         "scheduledEnqueueTime", F.timestamp_seconds(F.lit(-1))
