@@ -144,8 +144,8 @@ REFUSED = {
     "column messageId is wrong in 10 rows: it must have at most 128": lambda table: table.withColumn(
         "messageId", F.repeat(F.lit("x"), 129)
     ),
-    "column timeToLive is wrong in 10 rows: it must be seconds from 0.001": lambda table: table.withColumn(
-        "timeToLive", F.lit(0.0)
+    "column timeToLive is wrong in 10 rows: it must be whole seconds from 1": lambda table: table.withColumn(
+        "timeToLive", F.lit(1.5)
     ),
     "column partitionKey is wrong in 10 rows: beside a session id it must be that": lambda table: table.withColumns(
         {"sessionId": F.lit("a"), "partitionKey": F.lit("b")}

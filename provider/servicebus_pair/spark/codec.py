@@ -13,7 +13,7 @@ from azure.servicebus import ServiceBusMessage
 from servicebus_pair.core.amqp_types import typed
 from servicebus_pair.core.errors import InvalidMessageError
 from servicebus_pair.spark.naming import Position
-from servicebus_pair.spark.schema import COLUMNS, SHORTEST_LIFE
+from servicebus_pair.spark.schema import COLUMNS
 
 __all__ = ["Row", "RowReader"]
 
@@ -93,9 +93,9 @@ def _message(row: Mapping[str, Any], body: bytes | str, message_id: str) -> Serv
 def _life(seconds: Any) -> timedelta | None:
     if seconds is None:
         return None
-    if not seconds >= SHORTEST_LIFE:
-        raise InvalidMessageError(f"column timeToLive is {seconds}: it must be seconds from {SHORTEST_LIFE}")
-    return timedelta(seconds=float(seconds))
+    if seconds < 1 or seconds != int(seconds):
+        raise InvalidMessageError(f"column timeToLive is {seconds}: it must be whole seconds from 1")
+    return timedelta(seconds=int(seconds))
 
 
 def _properties(row: Mapping[str, Any]) -> dict[str, Any]:

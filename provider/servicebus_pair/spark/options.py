@@ -13,12 +13,15 @@ from servicebus_pair.core.configuration import SIDES, PairSettings
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.health import EntityHealth
 from servicebus_pair.core.options import PairOptions
+from servicebus_pair.spark.cursors import MAIN, SUB_QUEUES, Peekable, peekables
 from servicebus_pair.spark.redaction import Redaction
 from servicebus_pair.spark.references import REFERENCES, PairReference
 
-__all__ = ["OPTIONS", "Access", "Option", "Use", "WriteOptions", "parsed"]
+__all__ = ["EARLIEST", "LATEST", "OPTIONS", "Access", "Option", "ReadOptions", "Use", "WriteOptions", "parsed"]
 
 DEFAULT_IN_FLIGHT: Final = 4
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
 
 
 class Use(Flag):
@@ -110,7 +113,7 @@ def _health(text: str) -> dict[str, EntityHealth]:
 
 
 def _offsets(text: str) -> str | dict[str, int]:
-    if text in {"earliest", "latest"}:
+    if text in {EARLIEST, LATEST}:
         return text
     offsets = json.loads(text)
     if not all(type(number) is int and number >= 1 for number in offsets.values()):
@@ -136,12 +139,12 @@ _TABLE: Final = (
         "subQueue",
         _READ,
         "main, deadLetter and transferDeadLetter",
-        _choices("main", "deadLetter", "transferDeadLetter"),
-        "main",
+        _choices(*SUB_QUEUES),
+        MAIN,
     ),
     Option("sessionId", _READ, "ids of sessions", _list),
-    Option("startingOffsets", _READ, f"earliest, latest (streaming) {_OFFSETS}", _offsets, "earliest"),
-    Option("endingOffsets", _READ, f"latest {_OFFSETS}", _offsets, "latest"),
+    Option("startingOffsets", _READ, f"earliest, latest (streaming) {_OFFSETS}", _offsets, EARLIEST),
+    Option("endingOffsets", _READ, f"latest {_OFFSETS}", _offsets, LATEST),
     Option("maxMessagesPerTrigger", _READ, "a whole number from 1", _count),
     Option("backlogQueueCount", _WRITE, "a whole number from 1", int),
     Option("failoverInterval", _WRITE, "seconds, 0 to 3600", _seconds),
@@ -277,3 +280,50 @@ class WriteOptions:
             rate=values.get("ratePerTask"),
             in_flight=values.get("maxBatchesInFlight", DEFAULT_IN_FLIGHT),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """The options of a read.
+
+    :param secondary: look into the secondary namespace instead of the primary.
+    :param peekables: what is looked into; each is read by a task of its own.
+    :param start: offsets to begin at, :data:`EARLIEST` or :data:`LATEST`.
+    :param end: offsets to end at, or :data:`LATEST`: what is there when a task begins.
+    :param limit: most messages of one batch of a stream; ``None`` takes all.
+    """
+
+    access: Access
+    secondary: bool
+    peekables: tuple[Peekable, ...]
+    start: str | Mapping[str, int] = EARLIEST
+    end: str | Mapping[str, int] = LATEST
+    limit: int | None = None
+
+    @classmethod
+    def of(cls, options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
+        """Read them. :raises ConfigurationError: naming the option, its value (never a secret) and what is allowed."""
+        values = parsed(options, use=Use.READ)
+        if "entity" not in values:
+            raise ConfigurationError(f"option entity is missing: allowed are {OPTIONS['entity'].allowed}")
+        start, end = values.get("startingOffsets", EARLIEST), values.get("endingOffsets", LATEST)
+        _check_direction(values, start, end, streaming=streaming)
+        return cls(
+            access=Access.of(values),
+            secondary=values.get("namespace", SIDES[0]) == SIDES[1],
+            peekables=peekables(values["entity"], values.get("subQueue", (MAIN,)), values.get("sessionId", ())),
+            start=start,
+            end=end,
+            limit=values.get("maxMessagesPerTrigger"),
+        )
+
+
+def _check_direction(values: Mapping[str, Any], start: object, end: object, *, streaming: bool) -> None:
+    if end == EARLIEST:
+        raise ConfigurationError(f"option endingOffsets is {end!r}: allowed is {OPTIONS['endingOffsets'].allowed}")
+    if not streaming and start == LATEST:
+        raise ConfigurationError(f"option startingOffsets is {start!r}: a batch would read nothing; a stream may")
+    if streaming and "endingOffsets" in values:
+        raise ConfigurationError("option endingOffsets is given: a stream has no end; leave it out")
+    if not streaming and "maxMessagesPerTrigger" in values:
+        raise ConfigurationError("option maxMessagesPerTrigger is given: only a stream has triggers; leave it out")

@@ -16,7 +16,7 @@ column                     type                             meaning
 ``to``                     string
 ``partitionKey``           string                           at most 128 characters; that of a message with
                                                             a session is its session id
-``timeToLive``             number                           seconds above 0, to the millisecond
+``timeToLive``             number                           whole seconds, at least 1: the SDK has no shorter
 ``scheduledEnqueueTime``   timestamp                        to the millisecond
 ``applicationProperties``  map with string keys, or string  a string is a JSON object: string, number
                                                             without fraction (long), with one (double),
@@ -49,13 +49,11 @@ from pyspark.sql.types import (
 
 from servicebus_pair.core.errors import ConfigurationError
 
-__all__ = ["COLUMNS", "SHORTEST_LIFE", "check_columns", "check_rows"]
+__all__ = ["COLUMNS", "check_columns", "check_rows"]
 
 _TEXT: Final = (StringType,)
 _PROPERTY_VALUES: Final = (StringType, IntegralType, FloatType, DoubleType, BooleanType)
 _LONGEST_ID: Final = 128
-# Seconds.
-SHORTEST_LIFE: Final = 0.001
 
 COLUMNS: Final[dict[str, tuple[type[DataType], ...]]] = {
     "body": (BinaryType, StringType),
@@ -144,7 +142,11 @@ _WRONG_TEXTS: Final[tuple[_Rule, ...]] = (
     _too_long("partitionKey"),
 )
 _WRONG_TIMES: Final[tuple[_Rule, ...]] = (
-    ("timeToLive", f"it must be seconds from {SHORTEST_LIFE}", lambda: F.col("timeToLive") < SHORTEST_LIFE),
+    (
+        "timeToLive",
+        "it must be whole seconds from 1",
+        lambda: (F.col("timeToLive") < 1) | (F.col("timeToLive") != F.floor("timeToLive")),
+    ),
     (
         "scheduledEnqueueTime",
         "it must not be before 1970",

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, DataSourceWriter
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -23,6 +29,30 @@ class ServiceBusDataSource(DataSource):
     def name(cls) -> str:
         """The name that Spark knows it by."""
         return "servicebus"
+
+    def schema(self) -> StructType:
+        """Answer the columns that are read."""
+        from servicebus_pair.spark.received import SCHEMA
+
+        return SCHEMA
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Answer the reader of a batch. :raises ConfigurationError: the schema or an option is wrong."""
+        from servicebus_pair.spark.options import ReadOptions
+        from servicebus_pair.spark.reader import ServiceBusReader
+        from servicebus_pair.spark.received import check_schema
+
+        check_schema(schema)
+        return ServiceBusReader(ReadOptions.of(self.options, streaming=False))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
+        """Answer the reader of a stream. :raises ConfigurationError: as :meth:`reader`."""
+        from servicebus_pair.spark.options import ReadOptions
+        from servicebus_pair.spark.reader import ServiceBusStreamReader
+        from servicebus_pair.spark.received import check_schema
+
+        check_schema(schema)
+        return ServiceBusStreamReader(ReadOptions.of(self.options, streaming=True))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001  Spark's signature
         """Answer the writer of a batch.
