@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -48,6 +49,14 @@ def test_an_id_that_is_given_stands():
     row = {"body": "x", "messageId": "mine", "entity": "delays", "partitionKey": "p"}
     read = RowReader(Position("r", 0), entity="flights").read(row)
     assert (read.message.message_id, read.entity, read.key, read.size) == ("mine", "delays", "p", 1)
+
+
+def test_properties_take_their_types_from_json_and_nulls_are_none():
+    given = {"origin": "EWR", "far": 5, "late": 2.0, "own": False, "absent": None}
+    read = RowReader(Position("r", 0), entity="flights").read({"body": "x", "applicationProperties": json.dumps(given)})
+    found = read.message.application_properties
+    assert found == {"origin": "EWR", "far": {"TYPE": "LONG", "VALUE": 5}, "late": 2.0, "own": False}
+    assert isinstance(found["late"], float)
 
 
 WRONG: dict[str, dict[str, Any]] = {

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -22,7 +23,7 @@ from tests.spark.recorded import recorded, wait_for_records
 LATER = datetime(2040, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
 
 
-def writer(table: DataFrame, pair: Pair, **options: object) -> DataFrameWriter:
+def writer(table: DataFrame, pair: Pair, **options: Any) -> DataFrameWriter:
     return table.write.format("servicebus").option("credential", pair.reference).options(**options).mode("append")
 
 
@@ -113,7 +114,7 @@ def writing_workers(pair: Pair) -> list[psutil.Process]:
 
 def is_worker_of(process: psutil.Process, pair: Pair) -> bool:
     try:
-        peers = {each.raddr.port for each in process.net_connections() if each.raddr}
+        peers = {getattr(each.raddr, "port", None) for each in process.net_connections()}
         return "pyspark.daemon" in process.cmdline() and pair.primary.amqp_port in peers
     except psutil.ZombieProcess:
         return False
@@ -154,6 +155,14 @@ def test_a_wrong_column_is_refused_on_the_driver_before_anything_is_sent(
             writer(table, pair, ledger=ledger).save()
         assert says in str(caught.value)
     assert not ledger.exists()
+
+
+def test_a_manifest_that_could_not_be_written_is_refused_before_anything_is_sent(
+    spark: SparkSession, pair: Pair, tmp_path: Path
+):
+    with pytest.raises(AnalysisException, match="which is a folder: allowed is the path of a file"):
+        writer(bodies(spark, 3), pair, entity="flights", ledger=tmp_path / "ledger", manifest=tmp_path).save()
+    assert not (tmp_path / "ledger").exists()
 
 
 def test_a_row_that_cannot_be_sent_is_named_before_any_of_its_window_is_sent(

@@ -11,6 +11,7 @@ import json
 import logging
 import uuid
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pyspark import TaskContext
@@ -45,6 +46,15 @@ def checked(options: WriteOptions, schema: StructType, *, overwrite: bool) -> Wr
     return options
 
 
+def _check_manifest(manifest: str | None, *, folder: bool) -> None:
+    """Refuse what is found out too late otherwise: a write is over when its manifest is written."""
+    if manifest is not None and (Path(manifest).is_file() if folder else Path(manifest).is_dir()):
+        here, allowed = ("file", "folder, for a stream") if folder else ("folder", "file")
+        raise ConfigurationError(
+            f"option manifest is {manifest!r}, which is a {here}: allowed is the path of a {allowed}"
+        )
+
+
 class ServiceBusWriter(DataSourceArrowWriter):
     """Writes one table.
 
@@ -52,6 +62,7 @@ class ServiceBusWriter(DataSourceArrowWriter):
     """
 
     def __init__(self, options: WriteOptions) -> None:
+        _check_manifest(options.manifest, folder=False)
         self._options = options
         # Chosen once, for all tasks and their later attempts.
         self._run = uuid.uuid4().hex if options.run is None else options.run
@@ -83,6 +94,7 @@ class ServiceBusStreamWriter(DataSourceStreamArrowWriter):
     """
 
     def __init__(self, options: WriteOptions) -> None:
+        _check_manifest(options.manifest, folder=True)
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
