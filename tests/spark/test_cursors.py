@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from math import inf
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from servicebus_pair.core.errors import ConfigurationError
-from servicebus_pair.spark.cursors import Ahead, Peekable, next_offsets, search_end, starting
+from servicebus_pair.spark.cursors import Ahead, Peekable, idle_pause, next_offsets, search_end, starting
 
 NUMBERS = st.lists(st.integers(1, 2**63 - 2), unique=True).map(sorted)
 AHEAD = st.dictionaries(
@@ -71,6 +72,12 @@ def test_batches_after_each_other_read_every_number_once(ahead: dict[str, Ahead]
             read[place] += after[place] - offsets[place]
         offsets = after
     assert read == {place: each.end - each.first for place, each in ahead.items()}
+
+
+def test_looks_that_find_nothing_are_a_second_apart_and_others_follow_at_once():
+    assert idle_pause(100.0, now=100.25) == 0.75
+    assert idle_pause(100.0, now=107.0) == 0.0
+    assert idle_pause(-inf, now=107.0) == 0.0
 
 
 def test_a_hole_is_skipped_in_one_step():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,6 +14,8 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own documentation uses
 
+from servicebus_pair.core import EntityHealth, State
+from servicebus_pair.core.backlog import backlog_queues
 from servicebus_pair.spark.received import SCHEMA
 from tests.spark.conftest import CANARY, Pair, Session
 
@@ -128,8 +131,15 @@ def test_what_is_read_can_be_written_again_with_its_types(spark: SparkSession, p
 
 
 def test_the_backlog_is_read_on_the_secondary(spark: SparkSession, pair: Pair):
-    rows = read(spark, pair, entity="contoso/x-servicebus-transfer/0", namespace="secondary").collect()
-    assert {row.namespace for row in rows} <= {"contoso-dr"}
+    queue = pair.fresh_queue()
+    down = EntityHealth(State.FAILED_OVER, time.time(), None, "an operator says so", "drill", time.time() + 60)
+    table = spark.range(6).select(F.format_string("body %d", "id").alias("body"))
+    writer = table.write.format("servicebus").option("credential", pair.reference).option("entity", queue)
+    writer.option("health", json.dumps({queue: down.to_json()})).mode("append").save()
+    found = read(spark, pair, entity=",".join(backlog_queues("contoso", 2)), namespace="secondary")
+    destination = F.get_json_object("applicationProperties", "$.x-ms-path")
+    bodies = found.where((found.namespace == "contoso-dr") & (destination == queue)).select("body").collect()
+    assert sorted(bytes(row.body) for row in bodies) == [b"body %d" % number for number in range(6)]
 
 
 def test_a_wrong_option_is_refused_on_the_driver(spark: SparkSession, pair: Pair):

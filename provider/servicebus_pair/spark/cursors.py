@@ -20,6 +20,7 @@ __all__ = [
     "Ahead",
     "Offsets",
     "Peekable",
+    "idle_pause",
     "next_offsets",
     "peekables",
     "search_end",
@@ -27,6 +28,7 @@ __all__ = [
 ]
 
 FIRST: Final = 1
+_IDLE_SECONDS: Final = 1.0
 # An AMQP long; a queue does not come to the last one.
 _LAST: Final = 2**63 - 1
 MAIN: Final = "main"
@@ -105,6 +107,14 @@ def search_end(first: int) -> Generator[int, int | None, int]:
         else:
             last = found
     return last + 1
+
+
+def idle_pause(found_nothing_at: float, *, now: float) -> float:
+    """Answer how many seconds the next look waits, since the last one found nothing.
+
+    :param found_nothing_at: when that was; minus infinity if it found something.
+    """
+    return max(0.0, found_nothing_at + _IDLE_SECONDS - now)
 
 
 def next_offsets(start: Mapping[str, int], ahead: Mapping[str, Ahead], *, limit: int | None) -> Offsets:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from asyncio import gather
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
@@ -20,8 +21,9 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from servicebus_pair.core.blocking import Bridge
+from servicebus_pair.core.ports import SystemClock
 from servicebus_pair.spark.browsing import Browser, Look
-from servicebus_pair.spark.cursors import FIRST, Ahead, Offsets, Peekable, next_offsets, starting
+from servicebus_pair.spark.cursors import FIRST, Ahead, Offsets, Peekable, idle_pause, next_offsets, starting
 from servicebus_pair.spark.options import LATEST, ReadOptions
 from servicebus_pair.spark.received import batch_of
 from servicebus_pair.spark.redaction import Redaction, secret_free
@@ -127,10 +129,15 @@ class ServiceBusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
 
 class _Outlook:
-    """What the driver of a stream sees of the queues; its links stay open."""
+    """What the driver of a stream sees of the queues; its links stay open.
+
+    Spark asks without a pause while there is nothing new, and each look is billed: so it waits then.
+    """
 
     def __init__(self, options: ReadOptions) -> None:
         self._redaction = Redaction()
+        self._clock = SystemClock()
+        self._found_nothing_at = -inf
         with secret_free(self._redaction):
             browser = _browser(options, self._redaction)
         self._browser = browser
@@ -140,8 +147,11 @@ class _Outlook:
 
     def ahead(self, start: Offsets) -> dict[str, Ahead]:
         """Answer what lies before the cursors that have messages before them."""
+        self._bridge.run(self._clock.sleep(idle_pause(self._found_nothing_at, now=self._clock.now())))
         found = self._of_each(start, lambda look, first: look.ahead(first))
-        return {place: each for place, each in found.items() if each is not None}
+        ahead = {place: each for place, each in found.items() if each is not None}
+        self._found_nothing_at = -inf if ahead else self._clock.now()
+        return ahead
 
     def ends(self, start: Offsets) -> Offsets:
         """Answer the number after the last message of each place."""

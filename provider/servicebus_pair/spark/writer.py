@@ -102,8 +102,10 @@ class ServiceBusStreamWriter(DataSourceStreamArrowWriter):
         from servicebus_pair.spark.writing import WriteTask, write_rows
 
         context = _context()
-        query, batch = context.getLocalProperty(_QUERY), int(context.getLocalProperty(_BATCH) or 0)
-        query = "" if query is None else query
+        query, number = context.getLocalProperty(_QUERY), context.getLocalProperty(_BATCH)
+        if query is None or number is None:
+            raise RuntimeError(f"the task does not say its query ({query}) and batch ({number}): Spark 4.2 does")
+        batch = int(number)
         run = query if self._options.run is None else self._options.run
         if self._is_committed(query, batch):
             _log.info("query=%s batch=%d is committed: its replay sends nothing", query, batch)
