@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from servicebus_pair.core.errors import ConfigurationError
-from servicebus_pair.spark.cursors import Ahead, Peekable, idle_pause, next_offsets, search_end, starting
+from servicebus_pair.spark.cursors import Ahead, Peekable, check_numbers, idle_pause, next_offsets, search_end, starting
 
 NUMBERS = st.lists(st.integers(1, 2**63 - 2), unique=True).map(sorted)
 AHEAD = st.dictionaries(
@@ -78,6 +78,12 @@ def test_looks_that_find_nothing_are_a_second_apart_and_others_follow_at_once():
     assert idle_pause(100.0, now=100.25) == 0.75
     assert idle_pause(100.0, now=107.0) == 0.0
     assert idle_pause(-inf, now=107.0) == 0.0
+
+
+def test_an_entity_that_numbers_by_partition_is_not_followed():
+    check_numbers("flights", Ahead(1, 2**48))
+    with pytest.raises(ConfigurationError, match=r"flights is partitioned: .* a stream would pass messages over"):
+        check_numbers("flights", Ahead(5, (3 << 48) + 8))
 
 
 def test_a_hole_is_skipped_in_one_step():

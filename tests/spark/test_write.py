@@ -120,6 +120,15 @@ def is_worker_of(process: psutil.Process, pair: Pair) -> bool:
         return False
 
 
+def test_the_same_run_again_adds_nothing_to_an_entity_with_duplicate_detection(spark: SparkSession, pair: Pair):
+    queue = pair.fresh_queue(requires_duplicate_detection=True)
+    for _ in range(2):
+        writer(bodies(spark, 40).repartition(2), pair, entity=queue, run="monday").save()
+    found = pair.held(queue)
+    assert sorted(item.content.body for item in found) == sorted(b"body %d" % number for number in range(40))
+    assert all(item.key[1].startswith("monday-") for item in found)
+
+
 REFUSED: dict[str, Callable[[DataFrameWriter], DataFrameWriter]] = {
     "mode is overwrite, and of a stream complete: allowed is append": lambda w: w.mode("overwrite"),
     "option colour is unknown: allowed are credential,": lambda w: w.option("colour", "red"),

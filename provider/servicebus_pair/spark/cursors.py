@@ -20,6 +20,7 @@ __all__ = [
     "Ahead",
     "Offsets",
     "Peekable",
+    "check_numbers",
     "idle_pause",
     "next_offsets",
     "peekables",
@@ -29,6 +30,7 @@ __all__ = [
 
 FIRST: Final = 1
 _IDLE_SECONDS: Final = 1.0
+_PARTITION: Final = 2**48
 # An AMQP long; a queue does not come to the last one.
 _LAST: Final = 2**63 - 1
 MAIN: Final = "main"
@@ -107,6 +109,20 @@ def search_end(first: int) -> Generator[int, int | None, int]:
         else:
             last = found
     return last + 1
+
+
+def check_numbers(place: str, ahead: Ahead) -> None:
+    """Refuse to follow an entity whose numbers do not grow: new messages would be passed over.
+
+    The service numbers a partitioned entity by partition, and puts the partition's number into the upper 16 bits.
+
+    :raises ConfigurationError: naming the place.
+    """
+    if ahead.end > _PARTITION:
+        raise ConfigurationError(
+            f"{place} is partitioned: its sequence numbers grow within each partition only, so a stream would pass "
+            "messages over; read it by batches"
+        )
 
 
 def idle_pause(found_nothing_at: float, *, now: float) -> float:

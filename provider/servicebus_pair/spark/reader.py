@@ -23,7 +23,16 @@ from pyspark.sql.streaming.datasource import (
 from servicebus_pair.core.blocking import Bridge
 from servicebus_pair.core.ports import SystemClock
 from servicebus_pair.spark.browsing import Browser, Look
-from servicebus_pair.spark.cursors import FIRST, Ahead, Offsets, Peekable, idle_pause, next_offsets, starting
+from servicebus_pair.spark.cursors import (
+    FIRST,
+    Ahead,
+    Offsets,
+    Peekable,
+    check_numbers,
+    idle_pause,
+    next_offsets,
+    starting,
+)
 from servicebus_pair.spark.options import LATEST, ReadOptions
 from servicebus_pair.spark.received import batch_of
 from servicebus_pair.spark.redaction import Redaction, secret_free
@@ -146,10 +155,15 @@ class _Outlook:
         self._looks = {each.place: browser.look(each) for each in options.peekables}
 
     def ahead(self, start: Offsets) -> dict[str, Ahead]:
-        """Answer what lies before the cursors that have messages before them."""
+        """Answer what lies before the cursors that have messages before them.
+
+        :raises ConfigurationError: a place cannot be followed.
+        """
         self._bridge.run(self._clock.sleep(idle_pause(self._found_nothing_at, now=self._clock.now())))
         found = self._of_each(start, lambda look, first: look.ahead(first))
         ahead = {place: each for place, each in found.items() if each is not None}
+        for place, each in ahead.items():
+            check_numbers(place, each)
         self._found_nothing_at = -inf if ahead else self._clock.now()
         return ahead
 
