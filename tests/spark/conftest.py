@@ -129,8 +129,9 @@ class Session:
 
 
 @pytest.fixture(scope="session")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+def session(tmp_path_factory: pytest.TempPathFactory, pair: Pair) -> Iterator[Session]:
     events = tmp_path_factory.mktemp("events")
+    os.environ["PAIR"] = pair.file.read_text()  # as it is handed over at submit: all processes of Spark have it
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = (
         # A task that failed is tried a second time, as on a cluster.

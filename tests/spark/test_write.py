@@ -78,7 +78,6 @@ def test_the_order_within_a_session_is_kept_while_several_batches_are_under_way(
     assert all(numbers == sorted(numbers) for numbers in order.values())
 
 
-@pytest.mark.slow
 def test_a_task_that_is_killed_and_tried_again_repeats_its_message_ids(spark: SparkSession, pair: Pair, tmp_path: Path):
     queue, ledger = pair.fresh_queue(), tmp_path / "ledger"
     with ThreadPoolExecutor(1) as thread:
