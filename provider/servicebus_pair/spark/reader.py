@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from asyncio import gather
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -149,9 +150,9 @@ class _Outlook:
         self._found_nothing_at = -inf
         with secret_free(self._redaction):
             browser = _browser(options, self._redaction)
-        self._browser = browser
-        self._bridge = Bridge()
-        self._bridge.__enter__()
+        self._open = ExitStack()
+        self._bridge = self._open.enter_context(Bridge())
+        self._open.callback(lambda: self._bridge.run(browser.close()))
         self._looks = {each.place: browser.look(each) for each in options.peekables}
 
     def ahead(self, start: Offsets) -> dict[str, Ahead]:
@@ -173,8 +174,7 @@ class _Outlook:
 
     def close(self) -> None:
         """Close the client and its thread."""
-        self._bridge.run(self._browser.close())
-        self._bridge.__exit__(None, None, None)
+        self._open.close()
 
     def _of_each(self, start: Offsets, ask: Callable[[Look, int], Awaitable[ResultT]]) -> dict[str, ResultT]:
         async def every() -> list[ResultT]:
