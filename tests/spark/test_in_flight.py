@@ -15,7 +15,7 @@ from servicebus_pair.spark.receipts import merged
 from servicebus_pair.spark.writing import WriteTask, write_rows
 from tests.spark.conftest import Pair
 
-PATIENCE = 3  # seconds of failure, after which a send is diverted
+PATIENCE = 2  # seconds of failure, after which a send is diverted
 
 
 def accepted_at(ledger: Path) -> list[float]:
