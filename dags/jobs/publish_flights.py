@@ -147,14 +147,14 @@ def messages(flights: DataFrame, *, base: int) -> DataFrame:
     """Answer the messages of the table above, in the columns that ``publish`` takes."""
     due = F.timestamp_seconds(F.lit(base + SCHEDULED_AFTER_SECONDS))
     every_flight = message_columns(
-        flights, kind="flight", destination="flights", scheduled=F.when(F.col("n") % 50 == 0, due)
+        flights, kind="flight", entity="flights", scheduled=F.when(F.col("n") % 50 == 0, due)
     )
     delayed = flights.where(F.col("dep_delay") > DELAYED_MINUTES)
     never = F.lit(None).cast("timestamp")
-    return every_flight.unionByName(message_columns(delayed, kind="delay", destination="delays", scheduled=never))
+    return every_flight.unionByName(message_columns(delayed, kind="delay", entity="delays", scheduled=never))
 
 
-def message_columns(flights: DataFrame, *, kind: str, destination: str, scheduled: Column) -> DataFrame:
+def message_columns(flights: DataFrame, *, kind: str, entity: str, scheduled: Column) -> DataFrame:
     """Answer one message per flight."""
     identity = F.format_string(
         f"{kind}-%04d-%02d-%02d-%s%d-%s-%04d", "year", "month", "day", "carrier", "flight", "origin", "sched_dep_time"
@@ -167,7 +167,7 @@ def message_columns(flights: DataFrame, *, kind: str, destination: str, schedule
         F.col("dep_time").isNull().alias("cancelled"),
     )
     return flights.select(
-        F.lit(destination).alias("destination"),
+        F.lit(entity).alias("entity"),
         F.to_json(F.struct(*columns), {"ignoreNullFields": "false"}).alias("body"),
         identity.alias("messageId"),
         F.col("tailnum").alias("sessionId"),

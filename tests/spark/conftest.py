@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from servicebus_pair.core import Bridge, NamespacePair, read_pair
 from servicebus_pair.core.administration import ServiceBusAdministration
-from servicebus_pair.core.backlog import BACKLOG_QUEUE, backlog_queues
+from servicebus_pair.core.backlog import backlog_queues
 from tests.system.demo.compare import Found
 from tests.system.demo.namespaces import KEY, PRIMARY, SECONDARY, Namespace
 from tests.system.demo.peek import peek_backlog_queues, peek_everything
@@ -59,13 +59,13 @@ class Pair:
         read = read_pair(self.settings)
         return NamespacePair(read.primary, read.secondary, read.options)
 
-    def fresh_queue(self) -> str:
-        """Create a queue of the primary that no other test uses."""
+    def fresh_queue(self, **properties: Any) -> str:
+        """Create a queue of the primary that no other test uses, with properties of the SDK's ``create_queue``."""
         name = f"q-{uuid.uuid4().hex[:8]}"
 
         async def create() -> None:
             async with ServiceBusAdministration(read_pair(self.settings).primary) as administration:
-                await administration.create_queue(name, BACKLOG_QUEUE)
+                await administration._client.create_queue(name, **properties)
 
         with Bridge() as bridge:
             bridge.run(create())
@@ -129,12 +129,15 @@ class Session:
 
 
 @pytest.fixture(scope="session")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+def session(tmp_path_factory: pytest.TempPathFactory, pair: Pair) -> Iterator[Session]:
     events = tmp_path_factory.mktemp("events")
+    os.environ["PAIR"] = pair.file.read_text()  # as it is handed over at submit: all processes of Spark have it
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = (
-        SparkSession.builder.master("local[2]")
+        # A task that failed is tried a second time, as on a cluster.
+        SparkSession.builder.master("local[2,2]")
         .appName("tests")
+        .config("spark.driver.memory", "1g")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.ui.enabled", "false")

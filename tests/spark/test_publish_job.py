@@ -40,7 +40,7 @@ def test_a_text_table_is_read_as_the_types_that_messages_need(suffix: str, text:
 
 def test_a_parquet_table_says_where_each_message_goes(spark: SparkSession, pair: Pair, tmp_path: Path):
     queue = pair.fresh_queue()
-    rows = spark.createDataFrame([(queue, "m-1", b"hello")], "destination string, messageId string, body binary")
+    rows = spark.createDataFrame([(queue, "m-1", b"hello")], "entity string, messageId string, body binary")
     rows.write.parquet(str(tmp_path / "table.parquet"))
     assert job.main(arguments(pair, tmp_path, tmp_path / "table.parquet")) == 0
     assert [found.content.body for found in pair.held(queue)] == [b"hello"]
@@ -48,7 +48,7 @@ def test_a_parquet_table_says_where_each_message_goes(spark: SparkSession, pair:
 
 WRONG = {
     "has no known suffix: give --format": ("table.xml", ()),
-    "column destination is missing": ("table.csv", ()),
+    "column entity is missing": ("table.csv", ()),
     "health is not a JSON object of health records": ("table.csv", ("--entity", "flights", "--health", "{")),
     "column scheduledEnqueueTime holds 'tomorrow': it must be a timestamp": ("late.csv", ("--entity", "flights")),
     "rate is 0.0: it must be more than 0": ("table.csv", ("--entity", "flights", "--rate", "0")),

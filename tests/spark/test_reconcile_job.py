@@ -103,7 +103,7 @@ WRONG = {
     "ledger '/no/such/ledger' cannot be read": ("--ledger", "/no/such/ledger"),
     "entity '' is not a place": ("--entities", "flights,,delays"),
     "entity 'flights' is given twice": ("--entities", "flights,FLIGHTS"),
-    "allowed are env:NAME and file:PATH": ("--pair", "Endpoint=sb://x"),
+    "allowed are env:NAME, file:PATH": ("--pair", "Endpoint=sb://x"),
 }
 
 

@@ -35,7 +35,7 @@ def test_settings_are_read_from_a_variable_and_from_a_file(
 
 @pytest.mark.parametrize("text", ["", "THE_PAIR", "env:", SETTINGS["primary_connection_string"]])
 def test_what_is_no_reference_is_refused_and_not_quoted(text: str):
-    with pytest.raises(ConfigurationError, match="env:NAME and file:PATH") as caught:
+    with pytest.raises(ConfigurationError, match="allowed are env:NAME, file:PATH") as caught:
         PairReference.parse(text)
     assert KEY not in str(caught.value)
 

@@ -235,19 +235,30 @@ class NamespaceClient:
         return link
 
     def receive_link(
-        self, path: str, *, prefetch: int = 0, dead_letter: bool = False, over: Callable[[], bool] = _never
+        self,
+        path: str,
+        *,
+        prefetch: int = 0,
+        dead_letter: bool = False,
+        session_id: str | None = None,
+        over: Callable[[], bool] = _never,
     ) -> ReceiveLink:
         """Answer a new receiver of the queue ``path``; the caller closes it.
 
         :param prefetch: messages the link may buffer.
         :param dead_letter: receive from its dead-letter queue.
+        :param session_id: of this session alone, whose lock the open link holds.
         :param over: ends a receive that waits, once it answers True; asked many times a second.
         """
         sub_queue = ServiceBusSubQueue.DEAD_LETTER if dead_letter else None
         link = ReceiveLink(
             self,
             path,
-            lambda: opens_promptly(self._client.get_queue_receiver(path, prefetch_count=prefetch, sub_queue=sub_queue)),
+            lambda: opens_promptly(
+                self._client.get_queue_receiver(
+                    path, prefetch_count=prefetch, sub_queue=sub_queue, session_id=session_id
+                )
+            ),
             over=over,
         )
         self._receive_links.add(link)

@@ -1,4 +1,4 @@
-"""Spark: publishing a table through the failover-aware senders, and proving what became of it.
+"""Spark: a data source that writes through the failover-aware senders and reads by peek, and the proof of it all.
 
 Names are imported when first used, so that a driver program pays only for what it needs.
 """
@@ -14,11 +14,13 @@ if TYPE_CHECKING:
     from servicebus_pair.spark.reconciling import Reconciliation, reconcile
     from servicebus_pair.spark.redaction import SparkTaskError
     from servicebus_pair.spark.references import PairReference
+    from servicebus_pair.spark.source import ServiceBusDataSource
 
 __all__ = [
     "PairReference",
     "Place",
     "Reconciliation",
+    "ServiceBusDataSource",
     "SparkTaskError",
     "publish",
     "reconcile",
@@ -28,6 +30,7 @@ _HOMES: Final = {
     "PairReference": "references",
     "Place": "places",
     "Reconciliation": "reconciling",
+    "ServiceBusDataSource": "source",
     "SparkTaskError": "redaction",
     "publish": "publishing",
     "reconcile": "reconciling",

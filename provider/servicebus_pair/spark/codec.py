@@ -1,63 +1,126 @@
-"""A row of the published table -> a message; the columns are described in ``schema``. Pure."""
+"""A row of the written table -> a message; the columns are described in ``schema``. Pure."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from azure.servicebus import ServiceBusMessage
 
 from servicebus_pair.core.amqp_types import typed
 from servicebus_pair.core.errors import InvalidMessageError
+from servicebus_pair.spark.naming import Position
+from servicebus_pair.spark.schema import COLUMNS
 
-__all__ = ["message_of"]
+__all__ = ["Row", "RowReader"]
+
+_NAMED: Final = tuple(name for name in COLUMNS if name not in {"body", "messageId"})
 
 
-def message_of(row: Mapping[str, Any]) -> ServiceBusMessage:
-    """Answer the message that ``row`` describes.
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row, read.
 
-    :param row: values by column name, as Arrow gives them: a map is a list of pairs.
-    :raises InvalidMessageError: naming the message id and the column.
+    :param key: what its order is kept within: a session id, a partition key, or nothing.
+    :param size: bytes of the body.
     """
-    seconds = row.get("timeToLive")
+
+    entity: str
+    message: ServiceBusMessage
+    key: str | None
+    size: int
+
+
+class RowReader:
+    """Makes messages of the rows of one task.
+
+    :param position: of the task, for ids of rows that have none.
+    :param entity: where rows go that do not say it themselves.
+    """
+
+    def __init__(self, position: Position, *, entity: str | None) -> None:
+        self._position = position
+        self._entity = entity
+        self._number = 0
+
+    def read(self, row: Mapping[str, Any]) -> Row:
+        """Read the next row.
+
+        :param row: values by column name, as Arrow gives them: a map is a list of pairs.
+        :raises InvalidMessageError: naming the row and the column.
+        """
+        number = self._number
+        self._number += 1
+        try:
+            return self._read(row, number)
+        except (ValueError, TypeError, OverflowError, InvalidMessageError) as error:
+            where = f"row {number} of partition {self._position.partition}"
+            raise InvalidMessageError(f"{where} cannot be a message: {error}") from None
+
+    def _read(self, row: Mapping[str, Any], number: int) -> Row:
+        body, entity = row["body"], row.get("entity")
+        if body is None:
+            raise InvalidMessageError("column body is null: it is required")
+        entity = self._entity if entity is None else entity
+        if entity is None or not entity.strip():
+            raise InvalidMessageError(f"column entity is {entity!r}: it must name a queue or topic")
+        message_id = row.get("messageId")
+        if message_id is None:
+            message_id = self._position.message_id(number, body, (row.get(name) for name in _NAMED))
+        return Row(entity, _message(row, body, message_id), row.get("sessionId") or row.get("partitionKey"), len(body))
+
+
+def _message(row: Mapping[str, Any], body: bytes | str, message_id: str) -> ServiceBusMessage:
     return ServiceBusMessage(
-        row["body"],
-        message_id=row["messageId"],
+        body,
+        message_id=message_id,
         session_id=row.get("sessionId"),
         subject=row.get("subject"),
         correlation_id=row.get("correlationId"),
         content_type=row.get("contentType"),
-        time_to_live=None if seconds is None else timedelta(seconds=int(seconds)),
+        reply_to=row.get("replyTo"),
+        to=row.get("to"),
+        partition_key=row.get("partitionKey"),
+        time_to_live=_life(row.get("timeToLive")),
         scheduled_enqueue_time_utc=row.get("scheduledEnqueueTime"),
         application_properties=cast("Any", _properties(row) or None),  # typed values are the SDK's own, unannotated
     )
+
+
+def _life(seconds: Any) -> timedelta | None:
+    if seconds is None:
+        return None
+    if seconds < 1 or seconds != int(seconds):
+        raise InvalidMessageError(f"column timeToLive is {seconds}: it must be whole seconds from 1")
+    return timedelta(seconds=int(seconds))
 
 
 def _properties(row: Mapping[str, Any]) -> dict[str, Any]:
     given = row.get("applicationProperties")
     if given is None:
         return {}
-    pairs = _parsed(given, row["messageId"]).items() if isinstance(given, str) else _pairs(given)
-    return {name: _amqp(value, name, row["messageId"]) for name, value in pairs if value is not None}
+    pairs = _parsed(given).items() if isinstance(given, str) else _pairs(given)
+    return {name: _amqp(value, name) for name, value in pairs if value is not None}
 
 
 def _pairs(given: Any) -> Iterable[tuple[str, Any]]:
     return given.items() if isinstance(given, Mapping) else given
 
 
-def _parsed(text: str, message_id: str) -> dict[str, Any]:
+def _parsed(text: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
-        raise InvalidMessageError(f"message {message_id!r}: applicationProperties is not JSON: {error.msg}") from error
+        raise InvalidMessageError(f"column applicationProperties is not JSON: {error.msg}") from error
     if not isinstance(value, dict):
-        raise InvalidMessageError(f"message {message_id!r}: applicationProperties is not a JSON object")
+        raise InvalidMessageError("column applicationProperties is not a JSON object")
     return value
 
 
-def _amqp(value: Any, name: str, message_id: str) -> Any:
+def _amqp(value: Any, name: str) -> Any:
     match value:
         case bool() | str() | float():
             return value
@@ -65,6 +128,6 @@ def _amqp(value: Any, name: str, message_id: str) -> Any:
             # The SDK writes a plain int in 32 bits.
             return typed("LONG", value)
     raise InvalidMessageError(
-        f"message {message_id!r}: application property {name} is a {type(value).__name__}: "
+        f"column applicationProperties: {name} is a {type(value).__name__}: "
         "allowed are string, long, double and boolean"
     )

@@ -11,7 +11,7 @@ __all__ = ["UNPACED_WINDOW", "WINDOW_SECONDS", "Pace"]
 # A paced task sends at least this often, so that an outage meets a stream and not one big batch.
 WINDOW_SECONDS: Final = 0.5
 # Messages in hand at a time when nothing is paced.
-UNPACED_WINDOW: Final = 1000
+UNPACED_WINDOW: Final = 10_000
 
 
 class Pace:

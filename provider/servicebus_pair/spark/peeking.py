@@ -1,8 +1,7 @@
 """Looking into queues from Spark tasks: every message of the places and of the backlog, by peek.
 
-Nothing is received, locked or settled. A cursor walks by sequence number, so memory is bounded by
-one page. The tasks share the queues among themselves by number, so that the driver need not know
-the pair's settings.
+The tasks share the queues among themselves by number, so that the driver need not know the pair's
+settings.
 """
 
 from __future__ import annotations
@@ -18,13 +17,14 @@ from azure.servicebus import ServiceBusMessageState, ServiceBusReceivedMessage
 from servicebus_pair.core.amqp_types import text, texts
 from servicebus_pair.core.backlog import backlog_queues
 from servicebus_pair.core.blocking import Bridge
-from servicebus_pair.core.clients import NamespaceClient, ReceiveLink
 from servicebus_pair.core.configuration import PairSettings
 from servicebus_pair.core.envelope import PATH
-from servicebus_pair.core.errors import EntityNotFoundError, ServiceError
+from servicebus_pair.core.errors import EntityNotFoundError
 from servicebus_pair.core.options import Endpoint
 from servicebus_pair.core.prober import PING_CONTENT_TYPE
 from servicebus_pair.core.reconcile import Location
+from servicebus_pair.spark.browsing import Browser, Look, after
+from servicebus_pair.spark.cursors import DEAD_LETTER, MAIN, Peekable
 from servicebus_pair.spark.places import Place
 from servicebus_pair.spark.redaction import Redaction, secret_free
 from servicebus_pair.spark.references import PairReference
@@ -37,10 +37,6 @@ PEEKED: Final = Shape({"entity": "string", "id": "string", "place": "string", "l
 ABSENT: Final = "absent"
 PING: Final = "ping"
 
-_PAGE: Final = 500
-_CALL_SECONDS: Final = 30.0
-_TRIES: Final = 3
-_PAUSE_SECONDS: Final = 1.0
 _STATES: Final = {
     ServiceBusMessageState.ACTIVE: Location.ACTIVE,
     ServiceBusMessageState.SCHEDULED: Location.SCHEDULED,
@@ -58,11 +54,11 @@ class _Target:
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
-    """A target with an open link and its first page; ``None`` when the queue does not exist."""
+class _Opened:
+    """A target, looked into, and its first page; ``None`` when the queue does not exist."""
 
     target: _Target
-    link: ReceiveLink
+    look: Look
     page: Sequence[ServiceBusReceivedMessage] | None
 
 
@@ -103,44 +99,34 @@ def _targets(paths: Iterable[tuple[str, str | None]]) -> list[_Target]:
 
 
 async def _pages(endpoint: Endpoint, targets: Sequence[_Target]) -> AsyncIterator[list[dict[str, Any]]]:
-    client = NamespaceClient(endpoint)
+    browser = Browser(endpoint)
 
-    async def first_page(target: _Target) -> _Look:
-        link = client.receive_link(target.path, dead_letter=target.dead_letter)
+    async def first_page(target: _Target) -> _Opened:
+        look = browser.look(Peekable(target.path, DEAD_LETTER if target.dead_letter else MAIN))
         try:
-            return _Look(target, link, await _peek(link, 1))
+            return _Opened(target, look, await look.page())
         except EntityNotFoundError:
             if target.entity is not None:
                 raise
-            return _Look(target, link, None)
+            return _Opened(target, look, None)
 
     try:
         # Opening and closing a link takes half a second each, so all are opened and closed at once.
-        for look in await asyncio.gather(*(first_page(target) for target in targets)):
-            async for page in _rows(look):
+        for opened in await asyncio.gather(*(first_page(target) for target in targets)):
+            async for page in _rows(opened):
                 yield page
     finally:
-        await client.close()
+        await browser.close()
 
 
-async def _rows(look: _Look) -> AsyncIterator[list[dict[str, Any]]]:
-    if look.page is None:
-        yield [{"entity": "", "id": None, "place": look.target.path, "location": ABSENT}]
-    page = look.page
-    while page:
-        yield [_row(look.target, message) for message in page]
-        page = await _peek(look.link, 1 + max(message.sequence_number or 0 for message in page))
-
-
-async def _peek(link: ReceiveLink, cursor: int) -> list[ServiceBusReceivedMessage]:
-    for attempt in range(1, _TRIES):
-        try:
-            return await link.peek(most=_PAGE, timeout=_CALL_SECONDS, first=cursor)
-        except ServiceError as error:
-            if not error.retriable:
-                raise
-        await asyncio.sleep(_PAUSE_SECONDS * attempt)
-    return await link.peek(most=_PAGE, timeout=_CALL_SECONDS, first=cursor)
+async def _rows(opened: _Opened) -> AsyncIterator[list[dict[str, Any]]]:
+    if opened.page is None:
+        yield [{"entity": "", "id": None, "place": opened.target.path, "location": ABSENT}]
+    if not opened.page:
+        return
+    yield [_row(opened.target, message) for message in opened.page]
+    async for page in opened.look.pages(after(opened.page)):
+        yield [_row(opened.target, message) for message in page]
 
 
 def _row(target: _Target, message: ServiceBusReceivedMessage) -> dict[str, Any]:

@@ -1,28 +1,23 @@
-"""``publish``: every row of a table becomes a message, through failover-aware senders."""
+"""``publish``: the data source with all that only the driver can do, for programs that submit a table."""
 
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
 
 from pyspark.sql import DataFrame
 
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.health import EntityHealth
-from servicebus_pair.core.manifest import EntityManifest, PublishManifest
-from servicebus_pair.core.ports import Clock, SystemClock
-from servicebus_pair.spark.references import PairReference
+from servicebus_pair.core.manifest import PublishManifest
+from servicebus_pair.spark.options import WriteOptions
 from servicebus_pair.spark.schema import check_columns, check_rows
-from servicebus_pair.spark.task import SUMMARY, PublishOrder, run_task
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 __all__ = ["DEFAULT_PARTITIONS", "publish"]
 
-_log = logging.getLogger(__name__)
 DEFAULT_PARTITIONS: Final = 8
 
 
@@ -32,12 +27,12 @@ def publish(
     pair_reference: str,
     ledger: str,
     run: str,
+    entity: str | None = None,
     rate: float | None = None,
     health: Mapping[str, EntityHealth] | None = None,
     partitions: int = DEFAULT_PARTITIONS,
-    clock: Clock | None = None,
 ) -> PublishManifest:
-    """Send every row of ``df``; returns when all are accepted.
+    """Write every row of ``df`` to the data source ``servicebus``; returns when all are accepted.
 
     Guarantee: at least once. Every row counted in the manifest is on the primary or in a backlog
     queue, and recorded in the ledger. A Spark task or a whole job that is tried again sends rows
@@ -45,48 +40,39 @@ def publish(
 
     :param df: the columns of ``servicebus_pair.spark.schema``; read twice, so cache it when it is
         costly or not the same each time.
-    :param pair_reference: where executors find the pair's settings: ``env:NAME`` or ``file:PATH``.
+    :param pair_reference: where executors find the pair's settings, such as ``env:NAME`` or ``file:PATH``.
     :param ledger: folder that executors write the ledger to.
     :param run: what this run is called in the ledger.
+    :param entity: where rows go that do not say it themselves.
     :param rate: messages per second over all tasks; ``None`` is as fast as it goes.
     :param health: what is known of entities before, by path; executors heed it.
     :param partitions: how many tasks the rows are spread over.
     :raises ConfigurationError: the table or an argument is wrong; nothing was sent.
     :raises pyspark.errors.PySparkException: a task failed, with the task's message, free of secrets.
     """
-    reference = PairReference.parse(pair_reference)
     _check(df, rate=rate, partitions=partitions)
-    check_columns(df.schema)
-    check_rows(df)
-    at_a_time = min(partitions, df.sparkSession.sparkContext.defaultParallelism)
-    order = PublishOrder(
-        reference=reference,
-        ledger=ledger,
-        run=run,
-        rate=None if rate is None else rate / at_a_time,
-        health={} if health is None else dict(health),
-    )
-
-    def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return run_task(order, batches)
-
-    timer = SystemClock() if clock is None else clock
-    began = timer.now()
-    rows = df.repartition(partitions).mapInArrow(task, SUMMARY.ddl).collect()
-    manifest = PublishManifest.merge(
-        (
-            (
-                row["entity"],
-                EntityManifest(row["primary"], row["diverted"], EntityHealth.from_json(json.loads(row["health"]))),
-            )
-            for row in rows
-        ),
-        run=run,
-        size_bytes=sum(row["bytes"] for row in rows),
-        seconds=timer.now() - began,
-    )
-    _log.info("run=%s primary=%d diverted=%d seconds=%.1f", run, manifest.primary, manifest.diverted, manifest.seconds)
-    return manifest
+    known = {} if health is None else health
+    options = {
+        "credential": pair_reference,
+        "ledger": ledger,
+        "run": run,
+        "health": json.dumps({path: each.to_json() for path, each in known.items()}),
+    }
+    if entity is not None:
+        options["entity"] = entity
+    if rate is not None:
+        at_a_time = min(partitions, df.sparkSession.sparkContext.defaultParallelism)
+        options["ratePerTask"] = repr(rate / at_a_time)
+    WriteOptions.of(options)
+    check_columns(df.schema, entity=entity)
+    check_rows(df, entity=entity)
+    # Spark 4.2 looks for a Python data source in the thread's active session, which of PySpark only this call sets.
+    df.sparkSession.createDataFrame([], df.schema)
+    with tempfile.TemporaryDirectory(prefix="servicebus-pair-") as folder:
+        file = Path(folder) / "manifest.json"
+        writer = df.repartition(partitions).write.format("servicebus").options(**options, manifest=str(file))
+        writer.mode("append").save()
+        return PublishManifest.from_json(json.loads(file.read_text(encoding="utf-8")))
 
 
 def _check(df: DataFrame, *, rate: float | None, partitions: int) -> None:

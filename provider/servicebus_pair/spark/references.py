@@ -1,68 +1,98 @@
-"""References to a pair's settings: what a plan, an argument or an event log may hold.
+"""References to a pair's settings: what a plan, an option, an argument or an event log may hold.
 
 ========================  ========================================================================
-reference                 read, on the executor, from
+reference                 resolved, where the connection is made, from
 ========================  ========================================================================
 ``env:NAME``              the environment variable ``NAME``
 ``file:PATH``             the file ``PATH``, UTF-8
+``airflow:CONN_ID``       the environment variable ``AIRFLOW_CONN_`` and the id in capitals, in which a
+                          DAG hands its connection over when it submits
+``default``               Microsoft Entra ID: what ``DefaultAzureCredential`` finds there
+``managedIdentity``       Microsoft Entra ID: the machine's managed identity
 ========================  ========================================================================
 
-The value is a JSON object: the settings of ``servicebus_pair.core.read_pair``, or an Airflow
-connection in JSON, whose ``extra`` holds these. A namespace cannot be given by the id of another
-connection (``primary_conn_id``), which only Airflow can look up: that is refused.
+The value of the first three is a JSON object: the settings of ``servicebus_pair.core.read_pair``, or an
+Airflow connection in JSON, whose ``extra`` holds these. A namespace cannot be given by the id of another
+connection (``primary_conn_id``), which only Airflow can look up: that is refused. The last two are no
+place of settings: the hosts of both namespaces are given beside them.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
-from servicebus_pair.core.configuration import PairSettings, read_pair
+from servicebus_pair.core.configuration import SIDES, PairSettings, read_pair
 from servicebus_pair.core.endpoint_settings import secrets_in
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.spark.redaction import Redaction
 
-__all__ = ["PairReference"]
+__all__ = ["REFERENCES", "PairReference"]
 
-_SCHEMES: Final = ("env", "file")
-_ALLOWED: Final = "allowed are env:NAME and file:PATH"
+_ENVIRONMENT: Final = "env"
+_FILE: Final = "file"
+_AIRFLOW: Final = "airflow"
+_AIRFLOW_VARIABLE: Final = "AIRFLOW_CONN_"
+_PLACES: Final = (_ENVIRONMENT, _FILE, _AIRFLOW)
+_IDENTITIES: Final = {"default": "default", "managedIdentity": "managed_identity"}
+REFERENCES: Final = "env:NAME, file:PATH, airflow:CONN_ID, default and managedIdentity"
+_NO_HOSTS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class PairReference:
     """Where the settings of a pair are; itself no secret.
 
-    :param scheme: ``env`` or ``file``.
-    :param target: name of the variable, or path of the file.
+    :param scheme: ``env``, ``file``, ``airflow``, or the name of an identity.
+    :param target: name of the variable, path of the file, or id of the connection.
+    :param hosts: for an identity, the hosts of the primary and the secondary.
     """
 
     scheme: str
     target: str
+    hosts: tuple[str, ...] = ()
 
     @classmethod
-    def parse(cls, text: str) -> PairReference:
+    def parse(cls, text: str, *, hosts: Mapping[str, str] = _NO_HOSTS) -> PairReference:
         """Read a reference; nothing is looked up yet.
 
+        :param hosts: hosts of the namespaces by side, ``primary`` and ``secondary``; for an identity.
         :raises ConfigurationError: not a reference; the text is not quoted, since someone may have
-            given the secret itself.
+            given the secret itself. Or the hosts are missing, or given for nothing.
         """
         scheme, _, target = text.partition(":")
-        if scheme not in _SCHEMES or not target:
-            raise ConfigurationError(f"the pair reference is not one: {_ALLOWED}; settings themselves are never given")
+        if scheme in _IDENTITIES and not target:
+            missing = [side for side in SIDES if not hosts.get(side)]
+            if missing:
+                raise ConfigurationError(
+                    f"the pair reference is {scheme!r}, and the host of the {missing[0]} namespace is missing: "
+                    "an identity needs the hosts of both"
+                )
+            return cls(scheme, "", tuple(hosts[side] for side in SIDES))
+        if scheme not in _PLACES or not target:
+            raise ConfigurationError(
+                f"the pair reference is not one: allowed are {REFERENCES}; settings themselves are never given"
+            )
+        if hosts:
+            raise ConfigurationError(
+                f"the pair reference {scheme}:{target} brings its own hosts: hosts are given beside an identity only"
+            )
         return cls(scheme, target)
 
     def __str__(self) -> str:
-        return f"{self.scheme}:{self.target}"
+        return f"{self.scheme}:{self.target}" if self.target else self.scheme
 
     def resolve(self, redaction: Redaction) -> PairSettings:
         """Read the settings where this runs, and teach ``redaction`` their secrets.
 
         :raises ConfigurationError: nothing is there, or it is not valid; secrets are not quoted.
         """
-        settings = self._settings(self._read())
+        settings = self._of_identity() if self.hosts else self._settings(self._read())
         for secret in secrets_in(settings):
             redaction.learn(secret)
         try:
@@ -70,15 +100,23 @@ class PairReference:
         except ConfigurationError as error:
             raise ConfigurationError(f"the pair reference {self}: {error}") from None
 
+    def _of_identity(self) -> dict[str, Any]:
+        hosts = {f"{side}_host": host for side, host in zip(SIDES, self.hosts, strict=True)}
+        return hosts | {f"{side}_authentication": _IDENTITIES[self.scheme] for side in SIDES}
+
     def _read(self) -> str:
-        if self.scheme == "env":
-            text = os.environ.get(self.target)
-            if text is None:
-                raise ConfigurationError(
-                    f"the pair reference {self} names an environment variable that is not set on this executor: "
-                    f"set it for spark-submit, or with spark.executorEnv.{self.target} on a cluster"
-                )
-            return text
+        if self.scheme == _FILE:
+            return self._read_file()
+        name = f"{_AIRFLOW_VARIABLE}{self.target.upper()}" if self.scheme == _AIRFLOW else self.target
+        text = os.environ.get(name)
+        if text is None:
+            raise ConfigurationError(
+                f"the pair reference {self} names an environment variable that is not set on this executor: "
+                f"hand {name} over with spark-submit, or set it in the environment of the executors"
+            )
+        return text
+
+    def _read_file(self) -> str:
         try:
             return Path(self.target).read_text(encoding="utf-8")
         except OSError as error:

@@ -1,16 +1,22 @@
-"""The table that is published: its columns, and the checks before anything is sent.
+"""The table that is written: its columns, and the checks before anything is sent.
 
 =========================  ===============================  =============================================
 column                     type                             meaning
 =========================  ===============================  =============================================
-``destination``            string, required                 queue or topic path on the primary
 ``body``                   binary or string, required       a string is sent as UTF-8
-``messageId``              string, required                 at most 128 characters; the same in a retry
+``entity``                 string                           queue or topic path on the primary; required
+                                                            where the option ``entity`` is not given
+``messageId``              string                           at most 128 characters; where it is null, one
+                                                            is made of run and position
 ``sessionId``              string                           at most 128 characters
 ``subject``                string
 ``correlationId``          string
 ``contentType``            string
-``timeToLive``             number                           whole seconds, at least 1
+``replyTo``                string
+``to``                     string
+``partitionKey``           string                           at most 128 characters; that of a message with
+                                                            a session is its session id
+``timeToLive``             number                           whole seconds, at least 1: the SDK has no shorter
 ``scheduledEnqueueTime``   timestamp                        to the millisecond
 ``applicationProperties``  map with string keys, or string  a string is a JSON object: string, number
                                                             without fraction (long), with one (double),
@@ -22,7 +28,8 @@ A null is an absent value.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Final, TypeAlias
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own documentation uses
@@ -42,35 +49,39 @@ from pyspark.sql.types import (
 
 from servicebus_pair.core.errors import ConfigurationError
 
-__all__ = ["COLUMNS", "REQUIRED", "check_columns", "check_rows"]
+__all__ = ["COLUMNS", "check_columns", "check_rows"]
 
 _TEXT: Final = (StringType,)
 _PROPERTY_VALUES: Final = (StringType, IntegralType, FloatType, DoubleType, BooleanType)
 _LONGEST_ID: Final = 128
 
 COLUMNS: Final[dict[str, tuple[type[DataType], ...]]] = {
-    "destination": _TEXT,
     "body": (BinaryType, StringType),
+    "entity": _TEXT,
     "messageId": _TEXT,
     "sessionId": _TEXT,
     "subject": _TEXT,
     "correlationId": _TEXT,
     "contentType": _TEXT,
+    "replyTo": _TEXT,
+    "to": _TEXT,
+    "partitionKey": _TEXT,
     "timeToLive": (NumericType,),
     "scheduledEnqueueTime": (TimestampType,),
     "applicationProperties": (MapType, StringType),
 }
-REQUIRED: Final = ("destination", "body", "messageId")
 
 
-def check_columns(schema: StructType) -> None:
-    """Refuse a table that cannot be published, by its columns alone.
+def check_columns(schema: StructType, *, entity: str | None) -> None:
+    """Refuse a table that cannot be written, by its columns alone.
 
+    :param entity: where rows go that do not say it themselves.
     :raises ConfigurationError: naming the column, its type and what is allowed.
     """
-    for name in REQUIRED:
-        if name not in schema.names:
-            raise ConfigurationError(f"column {name} is missing: required are {', '.join(REQUIRED)}")
+    if "body" not in schema.names:
+        raise ConfigurationError("column body is missing: it is the one that is required")
+    if entity is None and "entity" not in schema.names:
+        raise ConfigurationError("column entity is missing, and so is the option entity: give one of them")
     for field in schema:
         if field.name not in COLUMNS:
             raise ConfigurationError(f"column {field.name} is unknown: allowed are {', '.join(COLUMNS)}")
@@ -87,39 +98,61 @@ def _fits(name: str, kind: DataType) -> bool:
     return isinstance(kind, COLUMNS[name])
 
 
-def check_rows(df: DataFrame) -> None:
+def check_rows(df: DataFrame, *, entity: str | None) -> None:
     """Refuse a table with a row that cannot be sent; reads the table once, on the executors.
 
+    :param entity: where rows go that do not say it themselves.
     :raises ConfigurationError: naming the column, how many rows and what is allowed.
     """
-    checks = {(name, allowed): F.count_if(wrong) for name, allowed, wrong in _wrong_rows(df) if name in df.columns}
+    checks = {(name, allowed): F.count_if(wrong) for name, allowed, wrong in _wrong_rows(df, entity)}
     counted = df.agg(*(count.alias(str(index)) for index, count in enumerate(checks.values()))).first()
     for (name, allowed), count in zip(checks, counted or (), strict=True):
         if count:
             raise ConfigurationError(f"column {name} is wrong in {count} rows: {allowed}; nothing was sent")
 
 
-def _wrong_rows(df: DataFrame) -> list[tuple[str, str, Column]]:
-    rules = [
-        ("destination", "it must name a queue or topic", F.coalesce(F.trim("destination"), F.lit("")) == ""),
-        ("body", "it must not be null", F.col("body").isNull()),
-        ("messageId", "it must not be null or empty", F.coalesce(F.col("messageId"), F.lit("")) == ""),
-        ("messageId", f"it must have at most {_LONGEST_ID} characters", F.length("messageId") > _LONGEST_ID),
-        ("sessionId", f"it must have at most {_LONGEST_ID} characters", F.length("sessionId") > _LONGEST_ID),
-        (
-            "timeToLive",
-            "it must be whole seconds from 1",
-            (F.col("timeToLive") < 1) | (F.col("timeToLive") != F.floor("timeToLive")),
-        ),
-        (
-            "scheduledEnqueueTime",
-            "it must not be before 1970",
-            F.col("scheduledEnqueueTime") < F.timestamp_seconds(F.lit(0)),
-        ),
-    ]
+def _wrong_rows(df: DataFrame, entity: str | None) -> Iterator[tuple[str, str, Column]]:
+    yield "body", "it must not be null", F.col("body").isNull()
+    rules = (_wrong_entity(entity), *_WRONG_TEXTS, *_WRONG_TIMES)
+    yield from ((name, allowed, wrong()) for name, allowed, wrong in rules if name in df.columns)
+    if {"sessionId", "partitionKey"} <= set(df.columns):
+        yield "partitionKey", "beside a session id it must be that", F.col("partitionKey") != F.col("sessionId")
     if "applicationProperties" in df.columns and isinstance(df.schema["applicationProperties"].dataType, StringType):
-        rules.append(("applicationProperties", "it must be a JSON object of plain values", _wrong_json()))
-    return rules
+        yield "applicationProperties", "it must be a JSON object of plain values", _wrong_json()
+
+
+_Rule: TypeAlias = tuple[str, str, Callable[[], Column]]
+
+
+def _wrong_entity(entity: str | None) -> _Rule:
+    def wrong() -> Column:
+        return F.coalesce(F.trim("entity"), F.lit("" if entity is None else entity)) == ""
+
+    return "entity", "it must name a queue or topic", wrong
+
+
+def _too_long(name: str) -> _Rule:
+    return name, f"it must have at most {_LONGEST_ID} characters", lambda: F.length(name) > _LONGEST_ID
+
+
+_WRONG_TEXTS: Final[tuple[_Rule, ...]] = (
+    ("messageId", "it must not be empty", lambda: F.col("messageId") == ""),
+    _too_long("messageId"),
+    _too_long("sessionId"),
+    _too_long("partitionKey"),
+)
+_WRONG_TIMES: Final[tuple[_Rule, ...]] = (
+    (
+        "timeToLive",
+        "it must be whole seconds from 1",
+        lambda: (F.col("timeToLive") < 1) | (F.col("timeToLive") != F.floor("timeToLive")),
+    ),
+    (
+        "scheduledEnqueueTime",
+        "it must not be before 1970",
+        lambda: F.col("scheduledEnqueueTime") < F.timestamp_seconds(F.lit(0)),
+    ),
+)
 
 
 def _wrong_json() -> Column:

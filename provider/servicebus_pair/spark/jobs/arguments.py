@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -14,7 +14,9 @@ from servicebus_pair.core.health import EntityHealth
 from servicebus_pair.core.manifest import PublishManifest
 from servicebus_pair.spark.publishing import publish
 
-__all__ = ["PublishArguments", "session"]
+__all__ = ["PLACES", "PublishArguments", "session"]
+
+PLACES: Final = "env:NAME, file:PATH or airflow:CONN_ID"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,7 @@ class PublishArguments:
     @staticmethod
     def add_to(parser: argparse.ArgumentParser) -> None:
         """Declare the arguments."""
-        parser.add_argument("--pair", required=True, help="where the pair's settings are: env:NAME or file:PATH")
+        parser.add_argument("--pair", required=True, help=f"where the pair's settings are: {PLACES}")
         parser.add_argument("--ledger", required=True, help="folder of the ledger")
         parser.add_argument("--run", required=True, help="what this run is called in the ledger")
         parser.add_argument("--rate", type=float, help="messages per second over all tasks; default: no limit")
@@ -49,10 +51,19 @@ class PublishArguments:
         health = _read_health(given.health)
         return cls(given.pair, given.ledger, given.run, given.rate, given.manifest, health)
 
-    def publish(self, df: DataFrame, **notes: Any) -> PublishManifest:
-        """Publish ``df`` and write the manifest, with ``notes`` at its top level."""
+    def publish(self, df: DataFrame, *, entity: str | None = None, **notes: Any) -> PublishManifest:
+        """Publish ``df`` and write the manifest, with ``notes`` at its top level.
+
+        :param entity: where rows go that do not say it themselves.
+        """
         manifest = publish(
-            df, pair_reference=self.pair, ledger=self.ledger, run=self.run, rate=self.rate, health=self.health
+            df,
+            pair_reference=self.pair,
+            ledger=self.ledger,
+            run=self.run,
+            entity=entity,
+            rate=self.rate,
+            health=self.health,
         )
         if self.manifest is not None:
             manifest.write(self.manifest, **notes)

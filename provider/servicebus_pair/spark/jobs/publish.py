@@ -5,8 +5,8 @@ r"""Publishes a table to an entity through failover-aware sends.
     spark-submit publish.py --pair env:PAIR --table orders.parquet --entity orders \
         --ledger ledger --run 2026-01-01 [--format parquet|csv|json] [--rate 500] [--manifest m.json] [--health JSON]
 
-The table's columns are those of ``servicebus_pair.spark.schema``; ``destination`` may be missing
-when ``--entity`` is given. Columns of a CSV or JSON-lines file are read as the types they need to
+The table's columns are those of ``servicebus_pair.spark.schema``; rows without an ``entity`` go to
+that of ``--entity``. Columns of a CSV or JSON-lines file are read as the types they need to
 have (a timestamp in ISO 8601), and a nested JSON object of application properties keeps its types.
 At least once: run again, it sends the same message ids again.
 """
@@ -38,13 +38,13 @@ def main(arguments: Sequence[str]) -> int:
     PublishArguments.add_to(parser)
     parser.add_argument("--table", required=True, help="path of a Parquet, CSV or JSON-lines table")
     parser.add_argument("--format", choices=sorted(set(_FORMATS.values())), help="default: by the path's suffix")
-    parser.add_argument("--entity", help="queue or topic path; default: the column destination")
+    parser.add_argument("--entity", help="queue or topic path of rows that have none in the column entity")
     given = parser.parse_args(arguments)
     try:
         kind = _format(given.table) if given.format is None else given.format
         spark = session("publish")
-        table = _addressed(_read(spark, given.table, kind), given.entity)
-        manifest = PublishArguments.of(given).publish(table)
+        table = _read(spark, given.table, kind)
+        manifest = PublishArguments.of(given).publish(table, entity=given.entity)
     except ConfigurationError as error:
         print(f"publish: {error}", file=sys.stderr)  # noqa: T201  a program speaks to its terminal
         return 2
@@ -82,14 +82,6 @@ def _check_casts(table: DataFrame) -> None:
         wrong = table.where(F.col(name).isNotNull() & F.col(name).try_cast(kind).isNull()).select(name).first()
         if wrong is not None:
             raise ConfigurationError(f"column {name} holds {wrong[0]!r}: it must be a {kind}; nothing was sent")
-
-
-def _addressed(table: DataFrame, entity: str | None) -> DataFrame:
-    if entity is None:
-        return table
-    if "destination" in table.columns:
-        raise ConfigurationError("the table has a column destination and --entity is given: choose one")
-    return table.withColumn("destination", F.lit(entity))
 
 
 if __name__ == "__main__":

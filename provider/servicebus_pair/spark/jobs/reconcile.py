@@ -17,7 +17,7 @@ import sys
 from collections.abc import Sequence
 
 from servicebus_pair.core.errors import ConfigurationError
-from servicebus_pair.spark.jobs.arguments import session
+from servicebus_pair.spark.jobs.arguments import PLACES, session
 from servicebus_pair.spark.places import parse_places
 from servicebus_pair.spark.reconciling import Reconciliation, reconcile
 
@@ -27,7 +27,7 @@ __all__ = ["main"]
 def main(arguments: Sequence[str]) -> int:
     """Run the program; answer its exit status."""
     parser = argparse.ArgumentParser(prog="reconcile", description="prove that nothing was lost")
-    parser.add_argument("--pair", required=True, help="where the pair's settings are: env:NAME or file:PATH")
+    parser.add_argument("--pair", required=True, help=f"where the pair's settings are: {PLACES}")
     parser.add_argument("--ledger", required=True, help="folder of the ledger")
     parser.add_argument("--entities", required=True, help="places: queue, topic/Subscriptions/name or path=entity, ...")
     parser.add_argument("--output", required=True, help="folder of the result")

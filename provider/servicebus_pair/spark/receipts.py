@@ -1,0 +1,81 @@
+"""What a task of a write tells the driver, and the one manifest that the driver makes of it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql.datasource import WriterCommitMessage
+
+from servicebus_pair.core.events import Event, MessagesAccepted, Route
+from servicebus_pair.core.health import EntityHealth
+from servicebus_pair.core.manifest import EntityManifest, PublishManifest
+
+__all__ = ["Tally", "WriteReceipt", "batch_manifest", "merged"]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteReceipt(WriterCommitMessage):
+    """The commit message of a task: every message counted was accepted by its entity or a backlog queue.
+
+    :param run: what the write is called.
+    :param entities: counts by route and the health found, as JSON of ``EntityManifest``, by entity.
+    :param bytes: encoded size of all accepted messages.
+    :param began: when the task began, and ``ended``, when it ended: seconds since the Unix epoch.
+    :param query: of a stream, its id.
+    """
+
+    run: str
+    entities: str
+    bytes: int
+    began: float
+    ended: float
+    query: str | None = None
+
+
+class Tally:
+    """An observer that counts what was accepted, by entity and route."""
+
+    def __init__(self) -> None:
+        self._accepted: Counter[tuple[str, Route]] = Counter()
+        self.bytes = 0
+
+    def observe(self, event: Event) -> None:
+        """Count accepted messages."""
+        if isinstance(event, MessagesAccepted):
+            self._accepted[event.entity, event.route] += len(event.messages)
+            self.bytes += sum(ref.size_bytes for ref in event.messages)
+
+    def entities(self, found: Mapping[str, EntityHealth]) -> str:
+        """Answer the counts, with the health found of each entity, for a receipt."""
+        return json.dumps(
+            {
+                entity: EntityManifest(
+                    self._accepted[entity, Route.PRIMARY], self._accepted[entity, Route.BACKLOG], health
+                ).to_json()
+                for entity, health in found.items()
+            }
+        )
+
+
+def merged(receipts: Sequence[WriteReceipt]) -> PublishManifest:
+    """Answer the manifest of a write of at least one task."""
+    parts = (
+        (entity, EntityManifest.from_json(part))
+        for receipt in receipts
+        for entity, part in json.loads(receipt.entities).items()
+    )
+    return PublishManifest.merge(
+        parts,
+        run=receipts[0].run,
+        size_bytes=sum(receipt.bytes for receipt in receipts),
+        seconds=max(receipt.ended for receipt in receipts) - min(receipt.began for receipt in receipts),
+    )
+
+
+def batch_manifest(folder: str, *, query: str, batch: int) -> Path:
+    """Answer the file of a stream's manifest: it is there once that batch was committed."""
+    return Path(folder) / query / f"{batch}.json"

@@ -1,0 +1,45 @@
+"""A task has a bounded number of batches under way, whatever the entities do, and answers for all of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from servicebus_emulator.faults import Fault, FaultKind, Operation
+from servicebus_pair.spark.naming import Position
+from servicebus_pair.spark.options import WriteOptions
+from servicebus_pair.spark.receipts import merged
+from servicebus_pair.spark.writing import WriteTask, write_rows
+from tests.spark.conftest import Pair
+
+PATIENCE = 2  # seconds of failure, after which a send is diverted
+
+
+def accepted_at(ledger: Path) -> list[float]:
+    return [json.loads(line)["at"] for file in ledger.glob("*.jsonl") for line in file.read_text().splitlines()]
+
+
+@pytest.mark.parametrize(("in_flight", "waits"), [(2, True), (3, False)])
+def test_a_batch_more_than_allowed_waits_for_one_that_is_not_answered(
+    in_flight: int, waits: bool, pair: Pair, tmp_path: Path
+):
+    queues = [pair.fresh_queue() for _ in range(3)]
+    options = {"failoverInterval": str(PATIENCE), "maxBatchesInFlight": str(in_flight), "ledger": str(tmp_path)}
+    task = WriteTask(WriteOptions.of({"credential": pair.reference} | options), "r", Position("r", 0))
+    rows = pa.RecordBatch.from_pylist([{"entity": queue, "body": b"x"} for queue in queues])
+    # The first two sends are stored and never answered; the third one would be at once.
+    for queue in queues[:2]:
+        pair.primary.served.set_fault(Fault(kind=FaultKind.NO_DISPOSITION, entity=queue, on=(Operation.SEND,)))
+    try:
+        receipt = write_rows(task, [rows])
+    finally:
+        pair.primary.served.clear_faults()
+    assert (min(accepted_at(tmp_path)) - receipt.began >= PATIENCE) is waits
+    told = merged([receipt])
+    counts = [(told.entities[queue].primary, told.entities[queue].diverted) for queue in queues]
+    assert counts == [(0, 1), (0, 1), (1, 0)]
+    assert told.entities[queues[0]].health.failed_over
+    assert not told.entities[queues[2]].health.failed_over
