@@ -29,15 +29,16 @@ demo: setup
 demo-stop: setup
 	@.ci/within python -m tests.system.demo --stop
 
-# Eight at a time on two cores: most tests wait for links to open, locks to end and time to pass.
+# Six at a time on two cores: most tests wait for links to open, locks to end and time to pass.
 # Who takes what, and in which order, is said by tests/shares.py.
-at_once = --numprocesses 8 --dist loadfile --no-loadscope-reorder
+at_once = --dist loadfile --no-loadscope-reorder
 
 test: setup
-	@.ci/within pytest $(at_once) -m "not slow" $(ARGS)
+	@.ci/within pytest --numprocesses 6 $(at_once) -m "not slow" $(ARGS)
 
-test-all: setup
-	@.ci/within pytest $(at_once) -m "not exploring" $(ARGS)
+# The slow ones start whole Airflows and clusters, which leave no processor for the bounds of the others.
+test-all: test
+	@.ci/within pytest --numprocesses 3 $(at_once) -m "slow and not exploring" $(ARGS)
 
 explore: setup
 	@.ci/within pytest -m exploring $(ARGS)

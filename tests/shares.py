@@ -13,8 +13,16 @@ HERE = Path(__file__).parent
 # Of these every test is a share of its own; the tests of test_served have a process in common.
 SINGLE = {"core", "emulator"}
 TOGETHER = {"emulator/test_served.py"}
+# Each starts a whole Airflow: more than two at a time would leave no processor for the clocks of the others.
+WHOLE = {
+    "system/test_whole_airflow.py": "one Airflow",
+    "system/test_readme.py": "one Airflow",
+    "system/test_example_dags.py": "another Airflow",
+    "system/test_canary.py": "another Airflow",
+}
 # What nobody can share and takes longest, the longest first, as measured: it must not begin last.
 LONGEST = [
+    *WHOLE,
     "spark/test_publish_job.py",
     "spark/test_publish.py",
     "system/test_chaos.py",
@@ -43,7 +51,8 @@ LONGEST = [
 class Shares(LoadScopeScheduling):  # type: ignore[misc]  # the package has no types
     """Who takes what: a file is one share, for its tests have fixtures in common.
 
-    Spark is one share as a whole, since each worker that takes one of its files starts a Java virtual machine. Of
+    Spark is one share as a whole, since each worker that takes one of its files starts a Java virtual machine, and
+    what starts a whole Airflow is two. Of
     the core and of the embedded Service Bus every test is a share of its own: most of them wait for time to pass,
     and whoever has nothing to do takes the next.
     """
@@ -53,7 +62,7 @@ class Shares(LoadScopeScheduling):  # type: ignore[misc]  # the package has no t
         name = f"{file.parent.name}/{file.name}"
         if file.parent.name in SINGLE and name not in TOGETHER:
             return nodeid
-        return file.parent.name if file.parent.name == "spark" else name
+        return file.parent.name if file.parent.name == "spark" else WHOLE.get(name, name)
 
 
 def longest_first(items: list[pytest.Item]) -> None:
