@@ -79,3 +79,16 @@ def test_a_frozen_namespace_does_not_hold_the_page_up_and_what_was_known_stays(p
     assert answer.status_code == 200
     assert time.monotonic() - began < 0.3
     assert (seen["backlog"]["messages"], seen["secondary"]["error"]) == (3, "no answer within 3 s")
+
+
+@pytest.mark.usefixtures("pair")
+def test_however_many_look_each_namespace_is_read_once_per_interval(page: TestClient):
+    before = shown(page, lambda pair: pair["backlog"]["counted_at"] is not None)["cost"]["page"]
+    began = time.monotonic()
+
+    for _ in range(200):
+        page.get("/api/snapshot")
+    after = shown(page, lambda pair: pair["cost"]["page"] > before)["cost"]["page"]
+
+    # A call for each look, every half second, and one more for the comparison of each minute.
+    assert after - before <= (time.monotonic() - began) / 0.5 + 2

@@ -176,7 +176,7 @@ class Watch:
                 view = build_pair(conn_id, settings, look, self._records, now=now)
             except Exception as error:  # noqa: BLE001  what others wrote about one pair must not hide the others
                 _log.exception("conn_id=%s: what is known of it cannot be shown", conn_id)
-                view = build_pair(conn_id, f"it cannot be shown: {type(error).__name__}", look, Records(), now=now)
+                view = build_pair(conn_id, f"it cannot be shown: {type(error).__name__}", None, Records(), now=now)
             pairs[conn_id] = json.dumps(asdict(view), separators=(",", ":")).encode()
         self._cached = Cached(self._encoded(now, pairs), pairs, self._records)
 
