@@ -167,10 +167,9 @@ def test_pause_throttle_and_resume_are_one_value_that_says_who_and_why(page: Tes
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("examples")
-def test_a_drain_that_is_paused_moves_nothing_until_it_is_resumed_and_then_everything(
-    pair: Pair, run_dag: RunDag, page: TestClient
-):
+def test_a_drain_is_paused_resumed_slowly_and_let_go_while_it_runs(pair: Pair, run_dag: RunDag, page: TestClient):
     from airflow.sdk import DAG
 
     from servicebus_pair.operators.syphon import ServiceBusPairSyphonOperator
@@ -179,6 +178,7 @@ def test_a_drain_that_is_paused_moves_nothing_until_it_is_resumed_and_then_every
     asyncio.run(divert(pair, count=5))
     shown(page, lambda pair: pair["backlog"]["messages"] == 5 and pair["actions"][0]["problem"] is None)
     act(page, "pause_syphon")
+    act(page, "throttle_syphon", rate=0.2)
     with DAG("drains", schedule=None) as dag:
         ServiceBusPairSyphonOperator(
             task_id="drain", conn_id=CONN_ID, entities=["flights"], poll_interval=1, deferrable=True
@@ -189,6 +189,8 @@ def test_a_drain_that_is_paused_moves_nothing_until_it_is_resumed_and_then_every
         shown(page, lambda pair: pair["syphon"]["running"])
         resumed.append(len(contents(pair.primary["contoso"], "flights")))
         act(page, "resume_syphon")
+        shown(page, lambda pair: 0 < pair["backlog"]["messages"] < 5)
+        act(page, "throttle_syphon")
 
     helper = threading.Thread(target=resume)
     helper.start()
