@@ -108,10 +108,11 @@ def _entities(state: Mapping[str, Any], look: Look | None, notes: Sequence[Note]
 
 def _entity(name: str, value: Any, sent: Mapping[str, int], waiting: int | None) -> EntityView:
     view = EntityView(
-        entity=name, state="healthy", waiting=waiting, primary=sent.get("primary", 0), backlog=sent.get("backlog", 0)
+        entity=name, state="unknown", waiting=waiting, primary=sent.get("primary", 0), backlog=sent.get("backlog", 0)
     )
     if value is None:
-        return view
+        # Health is shared when it changes: who sent directly and shared none found nothing wrong.
+        return replace(view, state="healthy") if view.primary and not view.backlog and not waiting else view
     try:
         health = EntityHealth.from_json(value)
     except (ValueError, AttributeError) as error:

@@ -51,7 +51,8 @@ class NamespaceView:
 class EntityView:
     """The health of one entity, as tasks shared it.
 
-    :param state: ``healthy``, ``suspect``, ``failed_over``, or ``unreadable``.
+    :param state: ``healthy``, ``suspect``, ``failed_over``, ``unreadable``, or ``unknown`` while no task has told,
+        as of senders that Airflow does not know.
     :param by_hand: it is failed over, and by a person or a drill.
     :param held_until: until when no ping ends a failover by hand.
     :param waiting: its messages among the oldest of each backlog queue: at least so many wait.

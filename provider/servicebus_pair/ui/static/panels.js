@@ -3,8 +3,8 @@
 import { bytes, clock, count, duration, h, moment, plural } from "./elements.js";
 import { bar, sendsPlot } from "./plots.js";
 
-const STATES = { healthy: "healthy", suspect: "suspect", failed_over: "failed over", unreadable: "unreadable" };
-const RANK = { failed_over: 0, unreadable: 1, suspect: 2, healthy: 3 };
+const STATES = { healthy: "healthy", suspect: "suspect", failed_over: "failed over", unreadable: "unreadable", unknown: "not told" };
+const RANK = { failed_over: 0, unreadable: 1, suspect: 2, unknown: 3, healthy: 4 };
 const MANY = 12;
 
 /** How a pair is, in one word for the colour and one sentence. */
@@ -103,7 +103,8 @@ function entityCells(entity, now) {
       held && h("span", { class: "faint" }, ` for ${duration(entity.held_until - now)} at least`)],
     entity.since === null ? "–" : moment(entity.since, now, { suffix: "" }),
     entity.by || "–",
-    h("span", { class: "told" }, entity.reason || "–"),
+    h("span", { class: "told" }, entity.reason || (entity.state === "unknown" ? "No task has told of its health yet." : "–"),
+      entity.waiting > 0 && entity.state !== "failed_over" ? h("span", { class: "faint" }, ` ${plural(entity.waiting, "message")} or more in the backlog.`) : ""),
     entity.last_ping === null ? "–" : moment(entity.last_ping, now),
     [h("span", { class: "direct" }, count(entity.primary)), " / ", h("span", { class: entity.backlog > 0 ? "round" : "faint" }, count(entity.backlog))],
   ];
@@ -241,7 +242,7 @@ function incidents(pair, now, link, report) {
     cells: [
       h("code", {}, incident.entity),
       clock(incident.at),
-      incident.until === null ? h("span", { class: "badge failed_over" }, `${duration(now - incident.at)} so far`) : duration(incident.until - incident.at),
+      incident.until === null ? h("span", { class: "badge failed_over" }, `${duration(now - incident.at)} so far`) : incident.until - incident.at < 1 ? "over when told" : duration(incident.until - incident.at),
       h("span", { class: "told" }, incident.reason, h("span", { class: "faint" }, ` by ${incident.by}`, incident.ended_by ? `; ended by ${incident.ended_by}` : "")),
       h("ul", { class: "plain" }, incident.runs.map((run) => h("li", { key: `${run.dag_id}/${run.run_id}` },
         link(run, run.dag_id), " ", h("span", { class: `badge run ${run.state}` }, run.state),
