@@ -105,22 +105,28 @@ async def obeying(conn_id: str, syphon: Syphon, *, rate: float | None, stopped: 
     :param rate: the limit of the task itself, messages a second.
     :param stopped: set when the syphon is stopped because it is to pause: a worker is not for waiting.
     """
+    known = SyphonControl()
+
+    def slow(wanted: SyphonControl) -> None:
+        nonlocal known
+        if wanted.rate != known.rate:
+            _log.info("at most %s messages a second, by %s: %s", wanted.rate or "any", wanted.by, wanted.reason)
+            syphon.rate = wanted.slowed(rate)
+        known = wanted
 
     async def obey() -> None:
-        known = SyphonControl()
         while True:
             wanted = await syphon_control(conn_id)
+            slow(wanted)
             if wanted.paused:
+                # Again and again: a stop before the drain has begun is none.
                 _log.info("the syphon is paused by %s: %s", wanted.by, wanted.reason)
                 stopped.set()
                 syphon.stop()
-                return
-            if wanted.rate != known.rate:
-                _log.info("at most %s messages a second, by %s: %s", wanted.rate or "any", wanted.by, wanted.reason)
-                syphon.rate = wanted.slowed(rate)
-            known = wanted
             await asyncio.sleep(_LOOK_SECONDS)
 
+    # The limit holds from the first message on.
+    slow(await syphon_control(conn_id))
     task = asyncio.create_task(obey(), name="steering")
     try:
         yield
