@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow.sdk import DAG, Param, Variable, task
 
+from servicebus_pair.hooks.assets import pair_asset
 from servicebus_pair.operators.drill import ServiceBusPairDrillOperator
 
 CONN_ID = os.environ.get("SERVICEBUS_PAIR_CONN_ID", "contoso_pair")
@@ -85,6 +86,8 @@ with DAG(
         limit="{{ params.limit }}",
         announce="{{ params.announce }}",
         execution_timeout=timedelta(hours=3),
+        # A mapped task tells Airflow only so, before it runs, which pair it works on: the page looks for that.
+        inlets=[pair_asset(CONN_ID)],
         # One after the other: the drain of a drill moves what any other left in the backlog.
         max_active_tis_per_dagrun=1,
     ).expand(entity=entities())

@@ -25,7 +25,9 @@ def get_provider_info() -> dict[str, Any]:
         ),
         "sensors": _modules("sensors.backlog", "sensors.servicebus_pair"),
         "hooks": _modules("hooks.servicebus_namespace", "hooks.servicebus_pair"),
-        "triggers": _modules("triggers.backlog", "triggers.backlog_level", "triggers.primary_health"),
+        "triggers": _modules(
+            "triggers.backlog", "triggers.backlog_level", "triggers.primary_health", "triggers.syphon_control"
+        ),
         "extra-links": [
             "servicebus_pair.links.servicebus_pair.AzurePortalLink",
             "servicebus_pair.links.servicebus_pair.PairPageLink",

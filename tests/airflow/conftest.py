@@ -46,7 +46,7 @@ os.environ |= {
     "AIRFLOW__API_AUTH__JWT_SECRET": secrets.token_hex(32),
     "AIRFLOW__CORE__DAGS_FOLDER": str(AIRFLOW_HOME / "dags"),
     "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-    "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "admin:admin,vic:viewer",
+    "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "admin:admin,otto:op,una:user,vic:viewer",
     "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(AIRFLOW_HOME / "passwords.json"),
     "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{AIRFLOW_HOME / 'airflow.db'}",
     "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",

@@ -1,16 +1,17 @@
-"""The page and its API, in a real API server application: who may see them, and what they show."""
+"""What the page of the pairs knows, in real API server applications with both namespaces running."""
 
 from __future__ import annotations
 
-import json
+import asyncio
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
-from servicebus_pair.ui.overview import BacklogView, EntityView, PairView
-from servicebus_pair.ui.page import render
-from tests.airflow.conftest import AIRFLOW_HOME, CONN_ID, KEY, Pair, RunDag, run_task
+from tests.airflow.conftest import KEY, Pair, RunDag, run_task
+from tests.airflow.pages import api_server_app, page_app, shown
+from tests.airflow.queues import divert
 from tests.airflow.test_sending import provision, send
 
 if TYPE_CHECKING:
@@ -19,72 +20,75 @@ if TYPE_CHECKING:
     from fastapi.testclient import TestClient
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def api_server(airflow_db: Path) -> Iterator[TestClient]:  # noqa: ARG001  the tables must exist
     """Airflow's API server with the plugin mounted."""
-    from airflow.api_fastapi.app import create_app
-    from fastapi.testclient import TestClient
-
-    (AIRFLOW_HOME / "passwords.json").write_text(json.dumps({"admin": "admin", "vic": "vic"}))
-    with TestClient(create_app(), raise_server_exceptions=False) as client:
+    with api_server_app() as client:
         yield client
 
 
-def token(api_server: TestClient, user: str) -> dict[str, str]:
-    answer = api_server.post("/auth/token", json={"username": user, "password": user})
-    return {"Authorization": f"Bearer {answer.json()['access_token']}"}
+@pytest.fixture
+def page(api_server: TestClient) -> Iterator[TestClient]:
+    """The plugin's application with a cache of its own; signed in as admin."""
+    with page_app(api_server) as client:
+        yield client
 
 
-@pytest.mark.parametrize("path", ["/servicebus-pairs/", "/servicebus-pairs/api/pairs"])
-def test_nobody_sees_anything_without_signing_in(api_server: TestClient, path: str):
-    answer = api_server.get(path)
-
-    assert (answer.status_code, answer.json()) == (401, {"detail": "Not authenticated"})
-
-
-@pytest.mark.parametrize(
-    "path", ["/servicebus-pairs/api/none", "/servicebus-pairs/openapi.json", "/servicebus-pairs/docs"]
-)
-def test_an_unknown_path_is_not_found_and_says_so_in_json(api_server: TestClient, path: str):
-    answer = api_server.get(path, headers=token(api_server, "admin"))
-
-    assert (answer.status_code, answer.json()) == (404, {"detail": "Not Found"})
-
-
-def test_a_viewer_sees_each_pair_its_health_and_its_backlog(pair: Pair, run_dag: RunDag, api_server: TestClient):
+def test_a_failover_is_shown_with_its_reason_and_the_way_that_the_messages_took(
+    pair: Pair, run_dag: RunDag, page: TestClient
+):
     run_task(run_dag, provision)
     pair.primary.kill()
     run_task(run_dag, send)
 
-    answer = api_server.get("/servicebus-pairs/api/pairs", headers=token(api_server, "vic"))
-    page = api_server.get("/servicebus-pairs/", headers=token(api_server, "vic"))
+    seen = shown(page, lambda pair: pair["backlog"]["messages"] == 2 and pair["primary"]["reachable"] is False)
 
-    (shown,) = answer.json()["pairs"]
-    assert answer.status_code == page.status_code == 200
-    assert (shown["conn_id"], shown["primary"], shown["secondary"]) == (CONN_ID, "contoso", "contoso-dr")
-    assert [(entity["entity"], entity["state"]) for entity in shown["entities"]] == [("flights", "failed_over")]
-    assert shown["backlog"] == {"queues": 2, "messages": 2, "dead_lettered": 0, "error": None}
-    assert "failed_over" in page.text
-    assert KEY not in answer.text + page.text
-
-
-def test_a_frozen_secondary_does_not_hold_the_page_up(pair: Pair, api_server: TestClient):
-    pair.secondary.freeze()
-
-    answer = api_server.get("/servicebus-pairs/api/pairs", headers=token(api_server, "admin"))
-    pair.secondary.thaw()
-
-    assert answer.json()["pairs"][0]["backlog"]["error"] == "no answer from contoso-dr within 3 s"
-
-
-def test_everything_that_others_wrote_is_escaped():
-    hostile = "<script>alert('x')</script>"
-    page = render(
-        [
-            PairView(hostile, hostile, hostile, (EntityView(hostile, hostile, 1.0, hostile, hostile),), BacklogView()),
-            PairView("other", None, None, (), BacklogView(error=hostile)),
-        ]
+    (entity,) = seen["entities"]
+    assert (entity["entity"], entity["state"], entity["by"], entity["by_hand"]) == (
+        "flights",
+        "failed_over",
+        "send",
+        False,
     )
+    assert (entity["primary"], entity["backlog"]) == (0, 2)
+    assert (seen["primary"]["name"], seen["secondary"]["name"]) == ("contoso", "contoso-dr")
+    assert (seen["secondary"]["reachable"], seen["secondary"]["error"]) == (True, None)
+    assert [(queue["state"], queue["path"][-1]) for queue in seen["backlog"]["queues"]] == [
+        ("in use", "0"),
+        ("in use", "1"),
+    ]
+    assert (seen["sends"]["primary"], seen["sends"]["backlog"]) == (0, 2)
+    assert seen["cost"]["operations"]["diverts"] == 2
+    assert seen["cost"]["quiet_day"] == 192
+    (incident,) = seen["incidents"]
+    assert (incident["entity"], incident["until"], incident["runs"][0]["dag_id"]) == ("flights", None, "tasks")
+    assert KEY not in page.get("/api/snapshot").text
 
-    assert "<script" not in page
-    assert page.count("&lt;script&gt;") == 9
+
+def test_a_frozen_namespace_does_not_hold_the_page_up_and_what_was_known_stays(pair: Pair, page: TestClient):
+    asyncio.run(divert(pair, count=3))
+    shown(page, lambda pair: pair["backlog"]["messages"] == 3)
+    pair.secondary.freeze()
+    try:
+        seen = shown(page, lambda pair: pair["secondary"]["reachable"] is False and pair["backlog"]["error"])
+        began = time.monotonic()
+        answer = page.get("/api/snapshot")
+    finally:
+        pair.secondary.thaw()
+
+    assert answer.status_code == 200
+    assert time.monotonic() - began < 0.3
+    assert (seen["backlog"]["messages"], seen["secondary"]["error"]) == (3, "no answer within 3 s")
+
+
+@pytest.mark.usefixtures("pair")
+def test_however_many_look_each_namespace_is_read_once_per_interval(page: TestClient):
+    before = shown(page, lambda pair: pair["backlog"]["counted_at"] is not None)["cost"]["page"]
+    began = time.monotonic()
+
+    for _ in range(200):
+        page.get("/api/snapshot")
+    after = shown(page, lambda pair: pair["cost"]["page"] > before)["cost"]["page"]
+
+    # A call for each look, every half second, and one more for the comparison of each minute.
+    assert after - before <= (time.monotonic() - began) / 0.5 + 2

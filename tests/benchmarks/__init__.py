@@ -10,5 +10,5 @@ from typing import Final
 
 __all__ = ["GROUPS"]
 
-GROUPS: Final = ("emulator", "core", "airflow", "spark")
+GROUPS: Final = ("emulator", "core", "airflow", "spark", "ui")
 """All groups, in the order in which they run; one that is not there yet is passed over."""

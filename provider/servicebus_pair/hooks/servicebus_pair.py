@@ -25,6 +25,7 @@ from servicebus_pair.hooks.connections import (
     unknown_reference,
 )
 from servicebus_pair.hooks.health import AirflowHealthStore
+from servicebus_pair.hooks.notes import TaskNotes
 from servicebus_pair.hooks.running import CancellableRun
 from servicebus_pair.hooks.stats import StatsObserver
 
@@ -135,13 +136,15 @@ class ServiceBusPairHook(BaseHook):
         core = await asyncio.to_thread(import_module, "servicebus_pair.core.pair")
         settings = await self.aget_settings()
         shared = AirflowHealthStore(self.conn_id) if store is None else store
-        async with core.NamespacePair(
+        notes = TaskNotes(self.conn_id)
+        pair = core.NamespacePair(
             settings.primary,
             settings.secondary,
             settings.options,
             store=shared,
-            observers=[StatsObserver(self.conn_id), *observers],
-        ) as pair:
+            observers=[StatsObserver(self.conn_id), notes, *observers],
+        )
+        async with notes.kept(pair.meter), pair:
             yield pair
 
     def test_connection(self) -> tuple[bool, str]:

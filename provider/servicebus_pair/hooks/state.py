@@ -1,4 +1,4 @@
-"""The state of an asset, in tasks and in triggers.
+"""The state of an asset, in tasks and in triggers, and the state of the task that runs.
 
 The only place that uses Airflow's ``AssetStateStoreAccessor``, which is not public: the public form,
 ``context["asset_state_store"]``, needs the asset among the task's inlets and does not exist in the
@@ -12,9 +12,9 @@ import logging
 import threading
 from typing import Any
 
-from airflow.sdk import Asset
+from airflow.sdk import Asset, get_current_context
 
-__all__ = ["AssetState"]
+__all__ = ["AssetState", "TaskState"]
 
 _log = logging.getLogger(__name__)
 # While dag.test answers one call it takes the supervisor away from all others (read in Airflow 3.3.2).
@@ -73,6 +73,55 @@ class AssetState:
         from airflow.sdk.execution_time.context import AssetStateStoreAccessor
 
         return AssetStateStoreAccessor(name=self._name)
+
+
+class TaskState:
+    """Small JSON values of the task that runs: a retry, and a resumption after a deferral, find them again.
+
+    They go with the task's run. As soft as :class:`AssetState`; in triggers and outside tasks there are none.
+    """
+
+    @property
+    def there(self) -> bool:
+        """True in a task."""
+        return _supervisor() is not None and _own() is not None
+
+    async def get(self, key: str) -> Any:
+        """Return the value of ``key``, or ``None``."""
+        try:
+            return await asyncio.to_thread(self._get, key)
+        except Exception as error:  # noqa: BLE001  soft, as above
+            _log.warning("key=%s: the state of the task cannot be read: %s", key, error)
+            return None
+
+    async def set(self, key: str, value: Any) -> None:
+        """Keep ``value``, which is JSON without null, under ``key``."""
+        try:
+            await asyncio.to_thread(self._set, key, value)
+        except Exception as error:  # noqa: BLE001  soft, as above
+            _log.warning("key=%s: the state of the task cannot be kept: %s", key, error)
+
+    def _get(self, key: str) -> Any:
+        with _turn:
+            return self._accessor().get(key)
+
+    def _set(self, key: str, value: Any) -> None:
+        with _turn:
+            self._accessor().set(key, value)
+
+    def _accessor(self) -> Any:
+        accessor = _own()
+        if accessor is None:
+            raise RuntimeError("there is no state of a task outside a task")
+        return accessor
+
+
+def _own() -> Any:
+    """The accessor of the task that runs, or nothing outside a task."""
+    try:
+        return get_current_context()["task_state_store"]
+    except (RuntimeError, KeyError):
+        return None
 
 
 def _supervisor() -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Context
 
 from servicebus_pair.core.errors import ConfigurationError
+from servicebus_pair.core.events import Route
 from servicebus_pair.core.health import EntityHealth, State
 from servicebus_pair.hooks.health import AirflowHealthStore
 from servicebus_pair.hooks.news import announce_failover
+from servicebus_pair.hooks.notes import TaskNotes
 from servicebus_pair.operators.base import PairOperator
 
 if TYPE_CHECKING:
@@ -71,12 +74,21 @@ class ServiceBusPairRecordOperator(PairOperator):
         for entity, each in diverted.items():
             announce_failover(context, self.conn_id, entity, _failure(each, manifest.run))
             self.log.info("entity=%s diverted=%d health=%s", entity, each.diverted, each.health.state.value)
+        await self._note(manifest)
         return {
             "primary": manifest.primary,
             "diverted": manifest.diverted,
             "failed_over": sorted(diverted),
             "recorded": sorted(recorded),
         }
+
+    async def _note(self, manifest: PublishManifest) -> None:
+        """Note what the job sent, for the page of the pairs; the manifest does not tell when."""
+        notes, now = TaskNotes(self.conn_id, goes_on=False), time.time()
+        async with notes.kept():
+            for entity, each in manifest.entities.items():
+                notes.accepted(entity, Route.PRIMARY, each.primary, at=now)
+                notes.accepted(entity, Route.BACKLOG, each.diverted, at=now)
 
 
 def _failure(published: EntityManifest, run: str) -> EntityHealth:

@@ -22,6 +22,7 @@ from servicebus_pair.hooks.entities import entities_in_question
 from servicebus_pair.hooks.lineage import TaskLineage
 from servicebus_pair.hooks.news import HealthNews, announce_recovery
 from servicebus_pair.hooks.sharing import watched_pair
+from servicebus_pair.hooks.steering import obeying, syphon_control, wait_until_resumed
 from servicebus_pair.hooks.waiting import PrimaryWait, check_interval, check_names
 from servicebus_pair.operators.base import PairOperator
 from servicebus_pair.operators.lineage import TellsLineage
@@ -29,6 +30,7 @@ from servicebus_pair.operators.parameters import check_early, choice, duration, 
 from servicebus_pair.triggers.backlog import rearm
 from servicebus_pair.triggers.backlog_level import BacklogLevelTrigger
 from servicebus_pair.triggers.primary_health import PrimaryHealthTrigger, check_event
+from servicebus_pair.triggers.syphon_control import SyphonControlTrigger
 
 if TYPE_CHECKING:
     from airflow.triggers.base import BaseTrigger
@@ -142,6 +144,7 @@ class ServiceBusPairSyphonOperator(TellsLineage, PairOperator):
         _names("queues", self.queues)
         rate = _rate(self.rate)
         while True:
+            await self._wait_while_paused(done)
             await self._wait_for_primary(context, done)
             report, whole = await self._drain(context, rate)
             done += DrainReport(report.moved, report.dead_lettered, duplicates_possible=report.duplicates_possible)
@@ -156,6 +159,14 @@ class ServiceBusPairSyphonOperator(TellsLineage, PairOperator):
                 )
             elif not whole:
                 self._defer_if_wanted(self._primary_trigger(await self._entities(context), done))
+
+    async def _wait_while_paused(self, done: DrainReport) -> None:
+        """Wait as long as somebody wants the syphon of this pair to pause, off the worker if possible."""
+        wanted = await syphon_control(self.conn_id)
+        if wanted.paused:
+            self.log.info("paused by %s: %s; moved=%d so far", wanted.by, wanted.reason, done.moved_total)
+            self._defer_if_wanted(SyphonControlTrigger(conn_id=self.conn_id, carry=asdict(done)))
+            await wait_until_resumed(self.conn_id)
 
     async def _wait_for_primary(self, context: Context, done: DrainReport) -> None:
         entities = await self._entities(context)
@@ -241,7 +252,11 @@ class ServiceBusPairSyphonOperator(TellsLineage, PairOperator):
                     redrive=self.redrive,
                 )
                 burst = self.burst.total_seconds() if self.deferrable else None
-                async with self._telling(syphon), _stopping(syphon, after=burst) as stopped:
+                async with (
+                    self._telling(syphon),
+                    _stopping(syphon, after=burst) as stopped,
+                    obeying(self.conn_id, syphon, rate=rate, stopped=stopped),
+                ):
                     report = await syphon.drain()
         # Armed again only after the drain, so that what arrived behind it is announced anew.
         await rearm(self.conn_id)

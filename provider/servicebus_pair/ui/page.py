@@ -1,80 +1,85 @@
-"""The page as text: what the overview says, escaped, with no script and nothing loaded from elsewhere."""
+"""The files of the page, read once, and the headers that let nothing else in."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import UTC, datetime
-from html import escape
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
-from servicebus_pair.ui.overview import BacklogView, EntityView, PairView
+__all__ = ["PAGE_HEADERS", "Asset", "asset", "page", "report"]
 
-__all__ = ["render"]
-
-_STYLE: Final = """
-:root { color-scheme: light dark; }
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem; }
-h1 { font-size: 1.4rem; } h2 { font-size: 1.1rem; margin: 2rem 0 .3rem; }
-table { border-collapse: collapse; } th, td { text-align: left; padding: .3rem 1.2rem .3rem 0; }
-th { font-weight: 600; border-bottom: 1px solid gray; }
-.healthy { color: #1a7f37; } .suspect { color: #9a6700; } .failed_over, .error { color: #cf222e; }
-.quiet { color: gray; }
-"""
-_FRAME: Final = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="refresh" content="10">
-<title>Service Bus pairs</title>
-<style>{style}</style>
-</head>
-<body>
-<h1>Service Bus pairs</h1>
-{body}
-</body>
-</html>
-"""
-
-
-def render(pairs: Sequence[PairView]) -> str:
-    """Return the page; it loads itself again every 10 s."""
-    body = "\n".join(_pair(pair) for pair in pairs)
-    if not pairs:
-        body = "<p>No connection of type <code>servicebus_pair</code> is known here.</p>"
-    return _FRAME.format(style=_STYLE, body=body)
+_MEDIA_TYPES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "page.css": "text/css",
+        **dict.fromkeys(("dialogs.js", "elements.js", "page.js", "panels.js", "plots.js"), "text/javascript"),
+    }
+)
+_COMMON: Final = {
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+}
+# No inline script or style, and no network but this server's.
+PAGE_HEADERS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **_COMMON,
+        "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+        "img-src 'self' data:; frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'",
+    }
+)
+# A report is a file that a job wrote: it may look as it likes, and run nothing.
+_REPORT_HEADERS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        **_COMMON,
+        "Content-Security-Policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'self'",
+    }
+)
+_REPORT_NAME: Final = "report.html"
+_MOST_REPORT_BYTES: Final = 20 * 2**20
 
 
-def _pair(pair: PairView) -> str:
-    names = f"{escape(pair.primary or '?')} &rarr; {escape(pair.secondary or '?')}"
-    return (
-        f"<h2>{escape(pair.conn_id)} <span class='quiet'>{names}</span></h2>\n{_backlog(pair.backlog)}\n{_table(pair)}"
-    )
+@dataclass(frozen=True, slots=True)
+class Asset:
+    """A file as it is served."""
+
+    content: bytes
+    media_type: str
+    headers: Mapping[str, str]
 
 
-def _backlog(backlog: BacklogView) -> str:
-    if backlog.error is not None:
-        return f"<p class='error'>Backlog: {escape(backlog.error)}</p>"
-    return (
-        f"<p>Backlog: {backlog.messages:,} messages in {backlog.queues} queues, "
-        f"{backlog.dead_lettered:,} dead-lettered</p>"
-    )
+@cache
+def page() -> bytes:
+    """Return the page."""
+    return _read("page.html")
 
 
-def _table(pair: PairView) -> str:
-    if not pair.entities:
-        return "<p class='quiet'>No entity has changed its health yet.</p>"
-    head = "".join(f"<th>{name}</th>" for name in ("Entity", "Health", "Since", "By", "Reason"))
-    return f"<table><tr>{head}</tr>{''.join(_row(entity) for entity in pair.entities)}</table>"
+@cache
+def asset(name: str) -> Asset | None:
+    """Return a file that the page is made of; there are no others."""
+    media_type = _MEDIA_TYPES.get(name)
+    return None if media_type is None else Asset(_read(name), media_type, PAGE_HEADERS)
 
 
-def _row(entity: EntityView) -> str:
-    state = escape(entity.state, quote=True)
-    since = datetime.fromtimestamp(entity.since, tz=UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if entity.since else ""
-    cells = (
-        escape(entity.entity),
-        f"<span class='{state}'>{state}</span>",
-        since,
-        escape(entity.by),
-        escape(entity.reason),
-    )
-    return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+def report(path: object) -> Asset | None:
+    """Return a reconcile report, if it is one and this machine has it.
+
+    :param path: what the recovery's task said.
+    """
+    if not isinstance(path, str) or Path(path).name != _REPORT_NAME:
+        return None
+    file = Path(path)
+    try:
+        if file.stat().st_size > _MOST_REPORT_BYTES:
+            return None
+        return Asset(file.read_bytes(), "text/html", _REPORT_HEADERS)
+    except OSError:
+        return None
+
+
+def _read(name: str) -> bytes:
+    return files("servicebus_pair.ui").joinpath("static", name).read_bytes()

@@ -72,6 +72,7 @@ def run(home: Home, *, keep: bool, victim: str | None) -> int:
             stack.processes.stop()
     if keeping:
         terminal.say(f"left running: {stack.airflow.url}, user admin, password {stack.airflow.password}")
+        terminal.say(f"the page of the pair: {stack.airflow.url}/plugin/servicebus-pairs")
         terminal.say("stop it with: make demo-stop")
     return status
 

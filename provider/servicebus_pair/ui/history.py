@@ -1,0 +1,194 @@
+"""What happened to the pairs, by Airflow's database: failovers, what people did, what was reported. Reads only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from servicebus_pair.hooks.assets import ASSET_NAME_PREFIX, conn_id_of
+
+if TYPE_CHECKING:
+    from airflow.models.asset import AssetEvent
+    from sqlalchemy.orm import Session
+
+__all__ = ["DEED_EVENT", "Deed", "HealthEvent", "Run", "read_costs", "read_deeds", "read_events", "read_json"]
+
+DEED_EVENT: Final = "servicebus_pair"
+_MOST_EVENTS: Final = 1000
+_MOST_DEEDS: Final = 200
+_COST: Final = "ServiceBusPairCostOperator"
+_REPORT_TASK: Final = "report"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run of a DAG, and what its task ``report`` returned."""
+
+    dag_id: str
+    run_id: str
+    state: str
+    report: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class HealthEvent:
+    """An event of the failover or the recovery asset of a pair.
+
+    :param started: the runs that it started.
+    """
+
+    part: str
+    at: float
+    extra: Mapping[str, Any]
+    source: Run | None
+    started: tuple[Run, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Deed:
+    """What somebody did on the page."""
+
+    user: str
+    at: float
+    extra: Mapping[str, Any]
+    run: Run | None
+
+
+def read_events(session: Session, *, since: datetime) -> dict[str, list[HealthEvent]]:
+    """The events of both health assets of each pair, the newest first."""
+    from airflow.models.asset import AssetEvent, AssetModel
+    from airflow.models.dagrun import DagRun
+    from sqlalchemy import select
+    from sqlalchemy.orm import selectinload
+
+    rows = (
+        select(AssetModel.name, AssetEvent)
+        .join(AssetModel, AssetModel.id == AssetEvent.asset_id)
+        .where(AssetModel.name.startswith(ASSET_NAME_PREFIX, autoescape=True), AssetEvent.timestamp >= since)
+        .where(AssetModel.name.endswith(".failover") | AssetModel.name.endswith(".recovery"))
+        .options(selectinload(AssetEvent.created_dagruns).load_only(DagRun.dag_id, DagRun.run_id, DagRun._state))  # noqa: SLF001  the mapped column
+        .order_by(AssetEvent.timestamp.desc())
+        .limit(_MOST_EVENTS)
+    )
+    events = [(name, event) for name, event in session.execute(rows)]
+    keys = {(run.dag_id, run.run_id): str(run.state) for _, event in events for run in event.created_dagruns}
+    sources = {_source(event) for _, event in events if event.source_dag_id is not None}
+    keys |= _run_states(session, sources - set(keys))
+    reports = _reports(session, keys)
+    found: dict[str, list[HealthEvent]] = {}
+    for name, event in events:
+        pair, _, part = name.rpartition(".")
+        conn_id = conn_id_of(pair)
+        if conn_id is None:
+            continue
+        source = _source(event)
+        started = sorted((run.dag_id, run.run_id) for run in event.created_dagruns)
+        found.setdefault(conn_id, []).append(
+            HealthEvent(
+                part=part,
+                at=event.timestamp.timestamp(),
+                extra=event.extra or {},
+                source=Run(*source, keys[source], reports.get(source, {})) if source in keys else None,
+                started=tuple(Run(*key, keys[key], reports.get(key, {})) for key in started),
+            )
+        )
+    return found
+
+
+def _source(event: AssetEvent) -> tuple[str, str]:
+    return str(event.source_dag_id), str(event.source_run_id)
+
+
+def _run_states(session: Session, wanted: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    from airflow.models.dagrun import DagRun
+    from sqlalchemy import select, tuple_
+
+    keys = list(wanted)
+    if not keys:
+        return {}
+    rows = select(DagRun.dag_id, DagRun.run_id, DagRun.state).where(tuple_(DagRun.dag_id, DagRun.run_id).in_(keys))
+    return {(dag_id, run_id): str(state) for dag_id, run_id, state in session.execute(rows)}
+
+
+def _reports(session: Session, wanted: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Mapping[str, Any]]:
+    """What the task ``report`` of these runs returned."""
+    from airflow.models.xcom import XComModel
+    from sqlalchemy import select, tuple_
+
+    keys = list(wanted)
+    if not keys:
+        return {}
+    rows = select(XComModel.dag_id, XComModel.run_id, XComModel.value).where(
+        XComModel.key == "return_value",
+        XComModel.task_id == _REPORT_TASK,
+        tuple_(XComModel.dag_id, XComModel.run_id).in_(keys),
+    )
+    values = {(dag_id, run_id): read_json(value) for dag_id, run_id, value in session.execute(rows)}
+    return {key: value for key, value in values.items() if isinstance(value, dict)}
+
+
+def read_deeds(session: Session, *, since: datetime) -> dict[str, list[Deed]]:
+    """What was done on the page, by Airflow's audit log, the newest first."""
+    from airflow.models.log import Log
+    from sqlalchemy import select
+
+    rows = list(
+        session.execute(
+            select(Log.owner, Log.dttm, Log.dag_id, Log.run_id, Log.extra)
+            .where(Log.event == DEED_EVENT, Log.dttm >= since)
+            .order_by(Log.dttm.desc())
+            .limit(_MOST_DEEDS)
+        )
+    )
+    runs = _run_states(session, {(str(row.dag_id), row.run_id) for row in rows if row.run_id is not None})
+    found: dict[str, list[Deed]] = {}
+    for owner, at, dag_id, run_id, extra in rows:
+        told = read_json(extra)
+        if at is not None and isinstance(told, dict) and isinstance(told.get("conn_id"), str):
+            key = str(dag_id), str(run_id)
+            run = None if run_id is None else Run(*key, runs.get(key, "deleted"))
+            deed = Deed(str(owner), at.timestamp(), told, run)
+            found.setdefault(told["conn_id"], []).append(deed)
+    return found
+
+
+def read_costs(
+    session: Session, conn_ids: Mapping[str, str], *, since: datetime
+) -> dict[str, tuple[float, Mapping[str, Any]]]:
+    """Return when a cost task last reported, and what, by pair.
+
+    :param conn_ids: of the pair of each DAG.
+    """
+    from airflow.models.taskinstance import TaskInstance
+    from airflow.models.xcom import XComModel
+    from sqlalchemy import and_, select
+
+    xcom, task = XComModel, TaskInstance
+    same = and_(*(getattr(task, name) == getattr(xcom, name) for name in ("dag_id", "run_id", "task_id", "map_index")))
+    rows = (
+        select(xcom.dag_id, xcom.timestamp, xcom.value)
+        .join(task, same)
+        .where(xcom.key == "return_value", task.operator == _COST, xcom.timestamp >= since)
+        .order_by(xcom.timestamp)
+    )
+    found: dict[str, tuple[float, Mapping[str, Any]]] = {}
+    for dag_id, at, value in session.execute(rows):
+        report, conn_id = read_json(value), conn_ids.get(dag_id)
+        if conn_id is not None and isinstance(report, dict):
+            found[conn_id] = (_aware(at).timestamp(), report)
+    return found
+
+
+def read_json(text: Any) -> Any:
+    """Return JSON as the database kept it, or ``None`` for what is none: there is nothing to show then."""
+    try:
+        return json.loads(text) if isinstance(text, str) else text
+    except ValueError:
+        return None
+
+
+def _aware(at: datetime) -> datetime:
+    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)

@@ -1,0 +1,79 @@
+"""The group ``ui``: what the data route of the page takes, and what the plugin adds to the start of a component."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from typing import Final
+
+from tests.benchmarks.measure import Measure
+
+__all__ = ["measures"]
+
+_TIMES: Final = 9
+_START_GOAL_MS: Final = 20.0
+_ROUTE_GOAL_MS: Final = 300.0
+# A component has the plugins manager, the listeners and the SDK before any plugin comes.
+_PROGRAM: Final = """
+import json, sys, time
+import airflow.listeners.listener, airflow.plugins_manager, airflow.sdk
+before = set(sys.modules)
+began = time.perf_counter()
+from servicebus_pair.ui.plugin import ServiceBusPairPlugin
+ended = time.perf_counter()
+print(json.dumps([ended - began, sorted(set(sys.modules) - before)]))
+"""
+_HEAVY: Final = ("azure", "fastapi", "pydantic", "servicebus_pair.core", "servicebus_pair.ui.api")
+
+
+def measures() -> Iterator[Measure]:
+    """Measure the start in several processes, and the route in a real API server with 20 pairs of 50 entities."""
+    taken = [_start() for _ in range(_TIMES)]
+    yield Measure(
+        name="what the plugin adds to the start of scheduler, triggerer, DAG processor",
+        value=statistics.median(seconds for seconds, _ in taken) * 1000,
+        unit="ms",
+        at_most=_START_GOAL_MS,
+    )
+    heavy = {name for _, modules in taken for name in _HEAVY if name in modules}
+    yield Measure(name="heavy packages loaded by that", value=len(heavy), unit="packages", at_most=0)
+    route = _route()
+    yield Measure(name="size of the answer, 20 pairs of 50 entities", value=route["bytes"] / 1000, unit="kB")
+    yield Measure(name="the data route, median", value=route["median_ms"], unit="ms", at_most=_ROUTE_GOAL_MS)
+    yield Measure(
+        name="the data route, slowest of 200, namespaces dead, cache refreshed meanwhile",
+        value=route["slowest_ms"],
+        unit="ms",
+        at_most=_ROUTE_GOAL_MS,
+    )
+
+
+def _start() -> tuple[float, list[str]]:
+    ended = subprocess.run([sys.executable, "-c", _PROGRAM], capture_output=True, text=True, check=True)
+    seconds, modules = json.loads(ended.stdout.splitlines()[-1])
+    return float(seconds), list(modules)
+
+
+def _route() -> dict[str, float]:
+    with tempfile.TemporaryDirectory() as home:
+        environment = {
+            **os.environ,
+            "AIRFLOW_HOME": home,
+            "AIRFLOW__API_AUTH__JWT_SECRET": secrets.token_hex(32),
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "admin:admin",
+            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": f"{home}/passwords.json",
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home}/airflow.db",
+            "AIRFLOW__LOGGING__LOGGING_LEVEL": "ERROR",
+            "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
+        }
+        command = [sys.executable, "-m", "tests.benchmarks.ui_route"]
+        ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    found: dict[str, float] = json.loads(ended.stdout.splitlines()[-1])
+    return found
