@@ -117,7 +117,7 @@ class NamespacePair:
             order=order,
         )
         if self.options.enable_syphon:
-            self._running_syphon = asyncio.create_task(self.syphon().run(), name="syphon")
+            self._running_syphon = asyncio.create_task(self.syphon().run(lasting=True), name="syphon")
         for entity, health in self._board.entities().items():
             if health.failed_over:
                 # It was when the pair was closed, and nobody has looked since.
