@@ -258,18 +258,11 @@ def test_a_host_of_the_primary_that_is_not_there_is_an_outage(
     assert "primary contoso: reach no" in ServiceBusPairHook(CONN_ID).test_connection()[1]
 
 
-@pytest.mark.parametrize("rate", [0, -1, "{{ 0 }}"])
 @pytest.mark.usefixtures("define")
-def test_a_rate_of_nothing_is_refused_before_anything_is_received(fail: Fail, rate: Any):
-    def make() -> object:
-        return ServiceBusPairSyphonOperator(task_id="task", conn_id=CONN_ID, rate=rate)
+def test_a_rate_of_nothing_is_refused_before_anything_is_received(fail: Fail):
+    told = fail(lambda: ServiceBusPairSyphonOperator(task_id="task", conn_id=CONN_ID, rate="{{ 0 }}"))
 
-    try:
-        told = fail(make)
-    except ConfigurationError as refused:  # as the DAG file is parsed
-        told = str(refused)
-
-    assert re.search("rate is '?(0|-1)'?: it must be a number of messages a second above 0", told)
+    assert "ConfigurationError: rate is '0': it must be a number of messages a second above 0" in told
 
 
 def written(folder: Path, name: str, data: bytes) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import Context, conf
 
-from servicebus_pair.core.errors import ConfigurationError, PairError
+from servicebus_pair.core.errors import PairError
 from servicebus_pair.core.events import Observer
 from servicebus_pair.core.health import EntityHealth
 from servicebus_pair.core.ledger import Ledger
@@ -25,7 +25,7 @@ from servicebus_pair.hooks.sharing import watched_pair
 from servicebus_pair.hooks.waiting import PrimaryWait, check_interval, check_names
 from servicebus_pair.operators.base import PairOperator
 from servicebus_pair.operators.lineage import TellsLineage
-from servicebus_pair.operators.parameters import check_early, choice, duration, flag
+from servicebus_pair.operators.parameters import check_early, choice, duration, flag, positive_rate
 from servicebus_pair.triggers.backlog import rearm
 from servicebus_pair.triggers.backlog_level import BacklogLevelTrigger
 from servicebus_pair.triggers.primary_health import PrimaryHealthTrigger, check_event
@@ -112,6 +112,7 @@ class ServiceBusPairSyphonOperator(TellsLineage, PairOperator):
         self.plan_only = plan_only
         check_early("plan_only", plan_only, flag)
         self.rate = rate
+        check_early("rate", rate, positive_rate)
         self.continuous = continuous
         self.time_to_live = choice("restart", "elapse")("time_to_live", time_to_live)
         self.redrive = redrive
@@ -140,7 +141,7 @@ class ServiceBusPairSyphonOperator(TellsLineage, PairOperator):
 
     async def _work(self, context: Context, done: DrainReport) -> dict[str, Any]:
         _names("queues", self.queues)
-        rate = _rate(self.rate)
+        rate = positive_rate("rate", self.rate)
         while True:
             await self._wait_for_primary(context, done)
             report, whole = await self._drain(context, rate)
@@ -309,16 +310,3 @@ def _names(name: str, value: Any) -> Sequence[str] | None:
     if value in (None, ""):
         return None
     return check_names(name, [each.strip() for each in value.split(",")] if isinstance(value, str) else value)
-
-
-def _rate(value: Any) -> float | None:
-    """Read a rate, which a template renders to a text. :raises ConfigurationError: it is no number above 0."""
-    if value in (None, "", "None"):
-        return None
-    try:
-        rate = float(value)
-    except (TypeError, ValueError):
-        rate = 0.0
-    if not 0 < rate < float("inf"):
-        raise ConfigurationError(f"rate is {value!r}: it must be a number of messages a second above 0")
-    return rate
