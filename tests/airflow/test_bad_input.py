@@ -8,6 +8,7 @@ import json
 import re
 import socket
 from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -78,6 +79,12 @@ def fail(run_dag: RunDag, capfd: pytest.CaptureFixture[str]) -> Fail:
 def send(**parameters: Any) -> ServiceBusPairSendOperator:
     given: Mapping[str, Any] = {"messages": ["a"]} if not {"json_lines", "path"} & set(parameters) else {}
     return ServiceBusPairSendOperator(task_id="task", conn_id=CONN_ID, **{"entity": "flights", **given, **parameters})
+
+
+def drain(**parameters: Any) -> ServiceBusPairSyphonOperator:
+    """As tasks are that look after a pair: a failure is tried again."""
+    again = {"retries": 1, "retry_delay": timedelta(seconds=1)}
+    return ServiceBusPairSyphonOperator(task_id="task", conn_id=CONN_ID, **again, **parameters)
 
 
 def held(both: EmulatorProcess) -> int:
@@ -201,6 +208,41 @@ def test_a_key_that_may_only_send_drains_nothing_and_manages_nothing(define: Def
         lambda: ServiceBusBacklogSensor(task_id="task", conn_id=CONN_ID),
     ):
         assert "queues on contoso-dr: HTTP 401 (the right Manage is needed): " in fail(make)
+
+
+@pytest.fixture(
+    params=[
+        (("secondary", "sender"), r"the right Listen on contoso/x-servicebus-transfer/\d is needed"),
+        (("primary", "listener"), "the right Send on flights is needed"),
+        (
+            None,
+            r"the backlog queue fabrikam/x-servicebus-transfer/\d does not exist: create the backlog with provision",
+        ),
+    ],
+    ids=["may not listen", "may not send", "not provisioned"],
+)
+def needed(define: Define, key_of: KeyOf, run_dag: RunDag, request: pytest.FixtureRequest) -> str:
+    """Leave a message in the backlog, and define a connection without what a drain of it needs; what that is."""
+    from airflow.sdk import DAG
+
+    define(primary_connection_string=NOWHERE.format("away"))
+    with DAG("away", schedule=None) as dag:
+        send()
+    run_dag(dag)
+    limited, told = request.param
+    define(**({"primary_namespace": "fabrikam"} if limited is None else key_of(*limited)))
+    return str(told)
+
+
+@pytest.mark.parametrize("named", [{}, {"entities": ["flights"]}], ids=["all", "named"])
+def test_a_drain_that_no_retry_mends_says_once_what_is_needed_and_is_not_tried_again(
+    needed: str, fail: Fail, named: dict[str, Any]
+):
+    log = fail(lambda: drain(**named))
+
+    assert log.count("AirflowFailException: ") == 1, "one error of one try"
+    assert re.search(f"AirflowFailException: (AuthorizationError|EntityNotFoundError): .*{needed}", log)
+    assert "rests=" not in log
 
 
 def test_the_test_of_the_connection_names_the_rights_that_are_missing(define: Define, key_of: KeyOf):

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 from airflow.sdk import DAG, task
+from airflow.sdk.exceptions import TaskDeferred
 
+from servicebus_emulator import Fault, FaultKind
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
 from servicebus_pair.operators.syphon import ServiceBusPairSyphonOperator
@@ -68,6 +70,20 @@ def test_a_drain_in_bursts_lets_others_have_the_worker_and_counts_all_of_them(pa
 
     assert found["drain"]["moved"] == {"flights": 100}  # more than one burst can move at this rate
     assert len({each.body for each in contents(pair.primary["contoso"], "flights")}) == 100
+
+
+async def test_a_burst_that_is_shorter_than_the_opening_of_links_gets_on_at_its_rate(pair: Pair):
+    await divert(pair, count=100)
+    for side, name in ((pair.primary, "contoso"), (pair.secondary, "contoso-dr")):
+        side[name].set_fault(Fault(kind=FaultKind.LATENCY, delay=0.12))  # a dozen answers, each way
+
+    drain = syphon(rate=30, burst=timedelta(seconds=1), entities=["flights"], deferrable=True, poll_interval=1)
+    with pytest.raises(TaskDeferred) as deferred:
+        await drain.aexecute({})
+
+    moved = deferred.value.trigger.carry["moved"]["flights"]
+    assert moved >= 10, "of the 30 that its rate allows in a second"
+    assert len(contents(pair.primary["contoso"], "flights")) == moved
 
 
 def test_a_primary_that_dies_in_the_middle_is_waited_for_without_a_retry(pair: Pair, run_dag: RunDag):
