@@ -306,6 +306,7 @@ class NamespacePair:
         :param life: time to live of the marked messages.
         :raises DrillError: the entity is failed over already or takes no ping, an argument is out of range (nothing
             was done then), or the marked messages could not be sent.
+        :raises AuthorizationError: the right to drain is missing; what was diverted waits in the backlog.
         """
         return await drill(self, self._open(), entity, messages=messages, by=by, limit=limit, life=life)
 
