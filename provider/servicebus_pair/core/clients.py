@@ -75,8 +75,7 @@ class ReceiveLink(Link):
 
         received: list[ServiceBusReceivedMessage] = []
         try:
-            seconds = max(wait, timeout)
-            received = await self._asking(self._call("receive from", receive, timeout=seconds), timeout=seconds)
+            received = await self._call("receive from", receive, timeout=max(wait, timeout))
         finally:
             # One that failed, or was cancelled in its long poll, was asked for all the same.
             self._client.meter.count(Operation.RECEIVE if received else Operation.EMPTY_RECEIVE, len(received) or 1)
@@ -98,12 +97,11 @@ class ReceiveLink(Link):
         The SDK takes 0 for "where I was": the default is the true beginning.
         """
         self._client.meter.count(Operation.MANAGE)
-        peeking = self._call(
+        return await self._call(
             "peek at",
             lambda receiver: receiver.peek_messages(max_message_count=most, sequence_number=first, timeout=timeout),
             timeout=timeout,
         )
-        return await self._asking(peeking, timeout=timeout)
 
     async def quiet(self, *, timeout: float) -> None:
         """Have nothing more delivered until the next receive; what is on its way is given back, uncounted."""

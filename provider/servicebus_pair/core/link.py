@@ -14,8 +14,6 @@ from math import inf
 from typing import Any, Final, Protocol, TypeVar
 
 from servicebus_pair.core.errors import (
-    AuthenticationError,
-    AuthenticationSuspectError,
     InvalidMessageError,
     LockLostError,
     MessageTooLargeError,
@@ -35,8 +33,6 @@ CLOSE_SECONDS: Final = 2.0
 # What was never used for longer is taken for closed by the service, which says so only to the next call:
 # after 4 min without a byte a connection is dropped, after 10 min a link detached.
 _IDLE_SECONDS: Final = 200.0
-# What a question is given when the call that it is about has used up its time.
-_SHORTEST_QUESTION: Final = 0.1
 # After these the SDK keeps the link; it shuts down after every other error.
 _LINK_REMAINS: Final = (InvalidMessageError, LockLostError, MessageTooLargeError, QuotaExceededError, ServerBusyError)
 
@@ -115,22 +111,6 @@ class Link:
         self._client.authenticated = True
         self._used = asyncio.get_running_loop().time()
         return answer
-
-    async def _asking(self, call: Awaitable[ResultT], *, timeout: float) -> ResultT:
-        """Await a call that may attach; a refused token is raised as what it means.
-
-        :param timeout: seconds, of the call and of what is asked about it together.
-        """
-        clock = asyncio.get_running_loop().time
-        until = clock() + timeout
-        try:
-            return await call
-        except (AuthenticationError, AuthenticationSuspectError) as error:
-            left = max(_SHORTEST_QUESTION, until - clock())
-            explained = await self._client.explain(error, self.path, seconds=left)
-            if explained is error:
-                raise  # an error that is its own cause has no end
-            raise explained from error
 
     @property
     def _idle(self) -> bool:

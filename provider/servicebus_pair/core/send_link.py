@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusSender
 
+from servicebus_pair.core.errors import AuthenticationError, AuthenticationSuspectError
 from servicebus_pair.core.handing_over import send_encoded, takes_encoded
 from servicebus_pair.core.link import Link
 from servicebus_pair.core.meter import Operation
@@ -218,5 +219,12 @@ class SendLink(Link):
             # The SDK shows the limit of batches only. Without the other one, large messages are refused here.
             return batch.max_size_in_bytes, int(getattr(sender, "_max_message_size_on_link", 0))
 
-        opening = self._attempt("open a link to", attach, timeout=timeout)
-        self._limit, self._largest = await self._asking(opening, timeout=timeout)
+        began = asyncio.get_running_loop().time()
+        try:
+            self._limit, self._largest = await self._attempt("open a link to", attach, timeout=timeout)
+        except (AuthenticationError, AuthenticationSuspectError) as error:
+            left = max(_SHORTEST_SECONDS, timeout - (asyncio.get_running_loop().time() - began))
+            explained = await self._client.explain(error, self.path, seconds=left)
+            if explained is error:
+                raise  # an error that is its own cause has no end
+            raise explained from error
