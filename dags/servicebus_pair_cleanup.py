@@ -8,11 +8,12 @@ from typing import Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import DAG, Param, task
+from pair_environment import number
 
 from servicebus_pair.operators.cleanup import ServiceBusPairCleanupOperator
 
 CONN_ID = os.environ.get("SERVICEBUS_PAIR_CONN_ID", "contoso_pair")
-APPROVAL_HOURS = float(os.environ.get("SERVICEBUS_PAIR_APPROVAL_HOURS", "24"))
+APPROVAL_HOURS = number("SERVICEBUS_PAIR_APPROVAL_HOURS", 24, low=0.01, high=8760)
 
 DOCS = """
 ### Cleanup of a pair of namespaces

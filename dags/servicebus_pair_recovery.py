@@ -23,6 +23,7 @@ from airflow.sdk import (
 )
 from airflow.sdk.exceptions import AirflowSkipException
 from local_spark import package_folder, pair_reference, submit
+from pair_environment import number
 
 from servicebus_pair.hooks.assets import backlog_asset, failover_asset
 from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
@@ -33,9 +34,9 @@ from servicebus_pair.triggers.backlog import BacklogTrigger
 
 CONN_ID = os.environ.get("SERVICEBUS_PAIR_CONN_ID", "contoso_pair")
 SCHEDULE = os.environ.get("SERVICEBUS_PAIR_RECOVERY_SCHEDULE", "@hourly")
-DEADLINE_MINUTES = float(os.environ.get("SERVICEBUS_PAIR_RECOVERY_DEADLINE_MINUTES", "60"))
-WAIT_HOURS = float(os.environ.get("SERVICEBUS_PAIR_RECOVERY_WAIT_HOURS", "24"))
-POLL_SECONDS = float(os.environ.get("SERVICEBUS_PAIR_POLL_SECONDS", "10"))
+DEADLINE_MINUTES = number("SERVICEBUS_PAIR_RECOVERY_DEADLINE_MINUTES", 60, low=0, high=525_600)
+WAIT_HOURS = number("SERVICEBUS_PAIR_RECOVERY_WAIT_HOURS", 24, low=0.01, high=8760)
+POLL_SECONDS = number("SERVICEBUS_PAIR_POLL_SECONDS", 10, low=1, high=3600)
 PLACES = os.environ.get("SERVICEBUS_PAIR_PLACES", "flights,briefings,delays/Subscriptions/all")
 HOME = Path(os.environ.get("SERVICEBUS_PAIR_HOME", ".")).resolve()
 LEDGER = str(HOME / "ledger")

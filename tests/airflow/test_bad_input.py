@@ -8,6 +8,7 @@ import json
 import re
 import socket
 from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -78,6 +79,12 @@ def fail(run_dag: RunDag, capfd: pytest.CaptureFixture[str]) -> Fail:
 def send(**parameters: Any) -> ServiceBusPairSendOperator:
     given: Mapping[str, Any] = {"messages": ["a"]} if not {"json_lines", "path"} & set(parameters) else {}
     return ServiceBusPairSendOperator(task_id="task", conn_id=CONN_ID, **{"entity": "flights", **given, **parameters})
+
+
+def drain(**parameters: Any) -> ServiceBusPairSyphonOperator:
+    """As tasks are that look after a pair: a failure is tried again."""
+    again = {"retries": 1, "retry_delay": timedelta(seconds=1)}
+    return ServiceBusPairSyphonOperator(task_id="task", conn_id=CONN_ID, **again, **parameters)
 
 
 def held(both: EmulatorProcess) -> int:
@@ -203,6 +210,41 @@ def test_a_key_that_may_only_send_drains_nothing_and_manages_nothing(define: Def
         assert "queues on contoso-dr: HTTP 401 (the right Manage is needed): " in fail(make)
 
 
+@pytest.fixture(
+    params=[
+        (("secondary", "sender"), r"the right Listen on contoso/x-servicebus-transfer/\d is needed"),
+        (("primary", "listener"), "the right Send on flights is needed"),
+        (
+            None,
+            r"the backlog queue fabrikam/x-servicebus-transfer/\d does not exist: create the backlog with provision",
+        ),
+    ],
+    ids=["may not listen", "may not send", "not provisioned"],
+)
+def needed(define: Define, key_of: KeyOf, run_dag: RunDag, request: pytest.FixtureRequest) -> str:
+    """Leave a message in the backlog, and define a connection without what a drain of it needs; what that is."""
+    from airflow.sdk import DAG
+
+    define(primary_connection_string=NOWHERE.format("away"))
+    with DAG("away", schedule=None) as dag:
+        send()
+    run_dag(dag)
+    limited, told = request.param
+    define(**({"primary_namespace": "fabrikam"} if limited is None else key_of(*limited)))
+    return str(told)
+
+
+@pytest.mark.parametrize("named", [{}, {"entities": ["flights"]}], ids=["all", "named"])
+def test_a_drain_that_no_retry_mends_says_once_what_is_needed_and_is_not_tried_again(
+    needed: str, fail: Fail, named: dict[str, Any]
+):
+    log = fail(lambda: drain(**named))
+
+    assert log.count("AirflowFailException: ") == 1, "one error of one try"
+    assert re.search(f"AirflowFailException: (AuthorizationError|EntityNotFoundError): .*{needed}", log)
+    assert "rests=" not in log
+
+
 def test_the_test_of_the_connection_names_the_rights_that_are_missing(define: Define, key_of: KeyOf):
     define(**key_of("primary", "listener"), **key_of("secondary", "sender"))
 
@@ -258,18 +300,11 @@ def test_a_host_of_the_primary_that_is_not_there_is_an_outage(
     assert "primary contoso: reach no" in ServiceBusPairHook(CONN_ID).test_connection()[1]
 
 
-@pytest.mark.parametrize("rate", [0, -1, "{{ 0 }}"])
 @pytest.mark.usefixtures("define")
-def test_a_rate_of_nothing_is_refused_before_anything_is_received(fail: Fail, rate: Any):
-    def make() -> object:
-        return ServiceBusPairSyphonOperator(task_id="task", conn_id=CONN_ID, rate=rate)
+def test_a_rate_of_nothing_is_refused_before_anything_is_received(fail: Fail):
+    told = fail(lambda: ServiceBusPairSyphonOperator(task_id="task", conn_id=CONN_ID, rate="{{ 0 }}"))
 
-    try:
-        told = fail(make)
-    except ConfigurationError as refused:  # as the DAG file is parsed
-        told = str(refused)
-
-    assert re.search("rate is '?(0|-1)'?: it must be a number of messages a second above 0", told)
+    assert "ConfigurationError: rate is '0': it must be a number of messages a second above 0" in told
 
 
 def written(folder: Path, name: str, data: bytes) -> str:

@@ -16,7 +16,7 @@ import pytest
 
 from servicebus_pair.core.health import State
 from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
-from tests.airflow.conftest import AIRFLOW_HOME, CONN_ID, Pair, RunDag, events, results, shared_health, states
+from tests.airflow.conftest import AIRFLOW_HOME, CONN_ID, PROJECT, Pair, RunDag, events, results, shared_health, states
 from tests.airflow.queues import contents, divert, queue_names
 
 Example: TypeAlias = Callable[[str], Any]
@@ -148,6 +148,31 @@ def test_a_cleanup_that_a_person_rejects_deletes_nothing_and_says_what_it_left(
         "not_deleted": dict.fromkeys(QUEUES, "not approved"),
     }
     assert queue_names(pair.secondary["contoso-dr"]) == QUEUES
+
+
+@pytest.mark.parametrize(
+    ("dag", "setting", "allowed"),
+    [
+        ("recovery", "RECOVERY_DEADLINE_MINUTES=abc", "from 0 to 525600; not set, it is 60"),
+        ("recovery", "RECOVERY_WAIT_HOURS=0", "from 0.01 to 8760; not set, it is 24"),
+        ("recovery", "POLL_SECONDS=0.5", "from 1 to 3600; not set, it is 10"),
+        ("cleanup", "APPROVAL_HOURS=nan", "from 0.01 to 8760; not set, it is 24"),
+    ],
+)
+@pytest.mark.usefixtures("example")
+def test_a_number_of_the_environment_that_is_none_is_named_when_the_dag_is_parsed(
+    monkeypatch: pytest.MonkeyPatch, dag: str, setting: str, allowed: str
+):
+    from airflow.dag_processing.dagbag import DagBag
+
+    variable, value = f"SERVICEBUS_PAIR_{setting}".split("=")
+    monkeypatch.setenv(variable, value)
+
+    [told] = DagBag(str(PROJECT / "dags" / f"servicebus_pair_{dag}.py")).import_errors.values()
+
+    assert told.rstrip().endswith(
+        f"ConfigurationError: environment variable {variable} is {value!r}: it must be a number {allowed}"
+    )
 
 
 def test_no_answer_in_time_to_the_question_of_the_cleanup_is_a_no(example: Example, monkeypatch: pytest.MonkeyPatch):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from airflow.sdk import DAG, task
+from airflow.sdk.exceptions import TaskDeferred
 
+from servicebus_emulator import Fault, FaultKind
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
 from servicebus_pair.operators.syphon import ServiceBusPairSyphonOperator
@@ -28,6 +31,10 @@ def syphon(**parameters: Any) -> ServiceBusPairSyphonOperator:
         ({"burst": timedelta(0)}, r"burst is .*: it must be a timedelta or a number of seconds, from 1 to 86400 s"),
         ({"plan_only": "maybe"}, r"plan_only is 'maybe': allowed are true and false"),
         ({"poll_interval": 0}, r"poll_interval is 0: allowed are 1 to 3600 seconds"),
+        *(
+            ({"rate": rate}, rf"rate is {re.escape(repr(rate))}: it must be a number of messages a second above 0")
+            for rate in (0, -1, "-1", "many", float("inf"), float("nan"), True, [5])
+        ),
     ],
 )
 def test_a_wrong_parameter_is_told_when_the_dag_is_parsed(parameters: dict[str, Any], message: str):
@@ -35,10 +42,12 @@ def test_a_wrong_parameter_is_told_when_the_dag_is_parsed(parameters: dict[str, 
         syphon(**parameters)
 
 
-@pytest.mark.parametrize("rate", ["many", "-1", 0, "inf", "nan", [5]])
-async def test_a_rate_that_rendered_to_no_number_is_refused_before_anything_is_received(rate: Any):
+@pytest.mark.parametrize("rendered", ["many", "-1", "0", "inf", "nan", [5]])
+async def test_a_rate_that_rendered_to_no_number_is_refused_before_anything_is_received(rendered: Any):
+    drain = syphon(rate="{{ params.rate }}")
+    drain.rate = rendered  # as rendering does
     with pytest.raises(ConfigurationError, match=r"rate is .*: it must be a number of messages a second above 0"):
-        await syphon(rate=rate).aexecute({})
+        await drain.aexecute({})
 
 
 def test_named_entities_are_drained_and_the_messages_of_others_stay(pair: Pair, run_dag: RunDag):
@@ -61,6 +70,20 @@ def test_a_drain_in_bursts_lets_others_have_the_worker_and_counts_all_of_them(pa
 
     assert found["drain"]["moved"] == {"flights": 100}  # more than one burst can move at this rate
     assert len({each.body for each in contents(pair.primary["contoso"], "flights")}) == 100
+
+
+async def test_a_burst_that_is_shorter_than_the_opening_of_links_gets_on_at_its_rate(pair: Pair):
+    await divert(pair, count=100)
+    for side, name in ((pair.primary, "contoso"), (pair.secondary, "contoso-dr")):
+        side[name].set_fault(Fault(kind=FaultKind.LATENCY, delay=0.12))  # a dozen answers, each way
+
+    drain = syphon(rate=30, burst=timedelta(seconds=1), entities=["flights"], deferrable=True, poll_interval=1)
+    with pytest.raises(TaskDeferred) as deferred:
+        await drain.aexecute({})
+
+    moved = deferred.value.trigger.carry["moved"]["flights"]
+    assert moved >= 10, "of the 30 that its rate allows in a second"
+    assert len(contents(pair.primary["contoso"], "flights")) == moved
 
 
 def test_a_primary_that_dies_in_the_middle_is_waited_for_without_a_retry(pair: Pair, run_dag: RunDag):

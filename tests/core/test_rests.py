@@ -64,3 +64,15 @@ def test_rests_double_up_to_two_minutes(failures: int, seconds: float):
 def test_rests_never_shrink_while_failures_go_on(failures: int, first: float):
     shorter, longer = rest_seconds(failures, first=first), rest_seconds(failures + 1, first=first)
     assert first <= shorter <= longer <= LONGEST_REST_SECONDS
+
+
+def test_a_destination_that_refused_for_good_is_given_up_at_once_until_it_is_pardoned():
+    rests = Rests(first=1)
+    rests.failed("delays", "busy", now=10, began=9)
+    rests.refused("flights", "no right", now=10)
+    assert rests.given_up("FLIGHTS")
+    assert not rests.may_try("flights", now=1e9)
+    assert (rests.next_try(), set(rests.errors())) == (11, {"flights", "delays"})
+    rests.pardon()
+    assert rests.may_try("flights", now=10)
+    assert not rests.may_try("delays", now=10)

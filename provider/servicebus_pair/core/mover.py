@@ -16,12 +16,14 @@ from azure.servicebus import ServiceBusReceivedMessage
 
 from servicebus_pair.core.dispatch import CALL_SECONDS, Dispatch, LocksEndError, Tally, dead_letter_reason
 from servicebus_pair.core.errors import (
+    AuthorizationError,
     EntityNotFoundError,
     ServiceError,
     UndeliverableError,
 )
 from servicebus_pair.core.events import DeadLettered
 from servicebus_pair.core.parcels import Parcel, open_parcel
+from servicebus_pair.core.refusals import explain_destination
 from servicebus_pair.core.workshop import Workshop
 
 __all__ = ["Mover"]
@@ -214,6 +216,7 @@ class Mover:
             try:
                 await self._dispatch.send(destination, waiting)
                 self._shop.rests.succeeded(entity)
+                self._shop.refused.works(entity)
             except EntityNotFoundError as error:
                 self._shop.rests.succeeded(entity)
                 for parcel in waiting.values():
@@ -222,11 +225,21 @@ class Mover:
                 self._most = max(1, self._most // 2)
                 await self._abandon([parcel.received for parcel in waiting.values()])
             except ServiceError as error:
-                rest = self._shop.rests.failed(entity, str(error), now=self._shop.clock.now(), began=began)
-                _log.warning("entity=%s rests=%.0fs queue=%s: %s", entity, rest, self.queue, error)
+                self._note(entity, error, began=began)
                 await self._park(entity, waiting)
             finally:
                 self._shop.rests.untried(entity, began=began)
+
+    def _note(self, entity: str, error: ServiceError, *, began: float) -> None:
+        """Have ``entity`` rest, or give it up at once if it refused the credential from the start."""
+        if isinstance(error, AuthorizationError):
+            error = explain_destination(error, entity)
+            if self._shop.refused.note(entity, error) and not self._shop.forever:
+                self._shop.rests.refused(entity, str(error), now=self._shop.clock.now())
+                _log.error("entity=%s is given up queue=%s: %s", entity, self.queue, error)
+                return
+        rest = self._shop.rests.failed(entity, str(error), now=self._shop.clock.now(), began=began)
+        _log.warning("entity=%s rests=%.0fs queue=%s: %s", entity, rest, self.queue, error)
 
     async def _complete(self) -> None:
         """The primary has these: take them out of the backlog."""

@@ -117,7 +117,7 @@ class NamespacePair:
             order=order,
         )
         if self.options.enable_syphon:
-            self._running_syphon = asyncio.create_task(self.syphon().run(), name="syphon")
+            self._running_syphon = asyncio.create_task(self.syphon().run(lasting=True), name="syphon")
         for entity, health in self._board.entities().items():
             if health.failed_over:
                 # It was when the pair was closed, and nobody has looked since.
@@ -306,6 +306,7 @@ class NamespacePair:
         :param life: time to live of the marked messages.
         :raises DrillError: the entity is failed over already or takes no ping, an argument is out of range (nothing
             was done then), or the marked messages could not be sent.
+        :raises AuthorizationError: the right to drain is missing; what was diverted waits in the backlog.
         """
         return await drill(self, self._open(), entity, messages=messages, by=by, limit=limit, life=life)
 

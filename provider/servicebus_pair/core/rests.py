@@ -7,6 +7,7 @@ it, the others go on with other destinations.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import Final
 
 __all__ = ["FAILURES_BEFORE_GIVING_UP", "LONGEST_REST_SECONDS", "Rests", "rest_seconds"]
@@ -72,6 +73,14 @@ class Rests:
         self._troubles[entity.casefold()] = _Trouble(error, failures, now, now + seconds)
         return seconds
 
+    def refused(self, entity: str, error: str, *, now: float) -> None:
+        """Note what no further try mends: ``entity`` is given up at once."""
+        self._troubles[entity.casefold()] = _Trouble(error, FAILURES_BEFORE_GIVING_UP, now, inf)
+
+    def pardon(self) -> None:
+        """Forget who was given up for good: rights may have been given since."""
+        self._troubles = {name: each for name, each in self._troubles.items() if each.until < inf}
+
     def succeeded(self, entity: str) -> None:
         """Note a success: the destination rests no more."""
         self._troubles.pop(entity.casefold(), None)
@@ -83,13 +92,13 @@ class Rests:
             trouble.tried = False
 
     def given_up(self, entity: str) -> bool:
-        """Answer whether ``entity`` failed five times in a row, which ends a drain's patience."""
+        """Answer whether ``entity`` failed five times in a row, or for good: that ends a drain's patience."""
         trouble = self._troubles.get(entity.casefold())
         return trouble is not None and trouble.failures >= FAILURES_BEFORE_GIVING_UP
 
     def next_try(self) -> float | None:
-        """Answer when the next rest ends, ``None`` when nobody rests."""
-        return min((each.until for each in self._troubles.values()), default=None)
+        """Answer when the next rest ends, ``None`` when nobody is to be tried again."""
+        return min((each.until for each in self._troubles.values() if each.until < inf), default=None)
 
     def errors(self) -> dict[str, str]:
         """Answer the last failure of each destination in trouble."""

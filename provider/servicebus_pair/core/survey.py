@@ -13,7 +13,8 @@ from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageBodyType
 
 from servicebus_pair.core.amqp_types import texts
 from servicebus_pair.core.envelope import unwrap
-from servicebus_pair.core.errors import ServiceFaultError, UndeliverableError
+from servicebus_pair.core.errors import ServiceError, ServiceFaultError, UndeliverableError
+from servicebus_pair.core.refusals import explain_queue
 from servicebus_pair.core.transport import Source
 from servicebus_pair.core.workshop import Workshop
 
@@ -116,6 +117,11 @@ class Surveyor:
                     first = (page[-1].sequence_number or 0) + 1
                 if page == [] or (page and first_page):
                     return BacklogSurvey(waiting, dict(undeliverable), unreadable)
+        except ServiceError as error:
+            explained = explain_queue(error, queue)
+            if explained is error:
+                raise
+            raise explained from error
         finally:
             await source.close()
 

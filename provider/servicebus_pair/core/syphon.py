@@ -12,9 +12,10 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, Final
 
 from servicebus_pair.core.dispatch import Tally
-from servicebus_pair.core.errors import ServiceError
+from servicebus_pair.core.errors import AuthorizationError, EntityNotFoundError, ServiceError
 from servicebus_pair.core.mover import Mover
 from servicebus_pair.core.progress import Progress
+from servicebus_pair.core.refusals import Refusals, explain_queue
 from servicebus_pair.core.rests import FAILURES_BEFORE_GIVING_UP, rest_seconds
 from servicebus_pair.core.results import DrainReport
 from servicebus_pair.core.survey import BacklogSurvey, Surveyor
@@ -42,6 +43,8 @@ _LINKS: Final = 8
 _SHORTEST_REST: Final = 0.05
 # What a stop lets run on: receives that end by themselves, sends whose answer is near.
 _GRACE_SECONDS: Final = 1.5
+# No waiting mends these.
+_FINAL: Final = (AuthorizationError, EntityNotFoundError)
 
 
 class Syphon:
@@ -69,6 +72,8 @@ class Syphon:
         self._first_rest = first_rest
         self._long_poll = long_poll
         self._count = count
+        self._lasting = False
+        self._refused = Refusals()
         self._began = shop.clock.now()
         self._links = 0 if shop.ordered else _LINKS
         self._busy: set[str] = set()
@@ -148,13 +153,19 @@ class Syphon:
         believed only when a peek answers that nothing is there, since a frozen service answers a
         receive with nothing too. Messages that another syphon has locked are waited for, up to 65 s
         without progress. A destination or queue that fails rests for ``syphon_retry_interval``,
-        doubling; after five failures in a row it is left as it is.
+        doubling; after five failures in a row it is left as it is. One that refuses from the start (a right
+        is missing, the queue does not exist) is left at once, and if nothing could be moved for it, that is the error.
 
         :param progress: called after each step with the sum so far.
+        :raises AuthorizationError: the right Listen on a queue, or Send on an entity, is missing; nothing was moved.
+        :raises EntityNotFoundError: a backlog queue does not exist; nothing was moved.
         """
-        self._begin(progress)
+        self._begin(progress, forever=False)
         await self._until_stopped(forever=False)
         report = self.report()
+        refusals = [*self._refused.errors.values(), *self._shop.refused.errors.values()]
+        if refusals and not report.moved and not report.dead_lettered:
+            raise refusals[0]
         _log.info(
             "drain queues=%d moved=%d dead_lettered=%d left=%d duplicates_possible=%d",
             len(self._queues),
@@ -165,19 +176,27 @@ class Syphon:
         )
         return report
 
-    async def run(self, *, progress: Callable[[DrainReport], None] | None = None) -> DrainReport:
+    async def run(self, *, progress: Callable[[DrainReport], None] | None = None, lasting: bool = False) -> DrainReport:
         """Move messages until :meth:`stop`, polling each queue for ``syphon_long_poll``.
 
         Cancelling the task stops it too; messages in hand that the primary did not confirm are released.
+        A right or a queue that is missing is an error from the start, and waited for once a queue and an entity worked.
 
         :param progress: called after each step with the sum so far.
+        :param lasting: wait for it from the start too: somebody may provision, or give the right, meanwhile.
+        :raises AuthorizationError: the right Listen on every queue, or Send on every entity so far, is missing.
+        :raises EntityNotFoundError: no backlog queue exists.
         """
-        self._begin(progress)
+        self._begin(progress, forever=True)
+        self._lasting = lasting
         await self._until_stopped(forever=True)
         return self.report()
 
-    def _begin(self, progress: Callable[[DrainReport], None] | None) -> None:
+    def _begin(self, progress: Callable[[DrainReport], None] | None, *, forever: bool) -> None:
         self._tell = progress
+        self._shop.forever = forever
+        self._refused, self._shop.refused = Refusals(), Refusals()
+        self._shop.rests.pardon()
         self._stopped.clear()
         self._leaving.clear()
         self._shop.held = not self._going.is_set()
@@ -205,7 +224,9 @@ class Syphon:
             await asyncio.wait(work, timeout=_GRACE_SECONDS)
             for task in set(work) - self._leaving:
                 task.cancel()
-            await asyncio.wait(work)
+            for task in (await asyncio.wait(work))[0]:
+                if not task.cancelled():
+                    task.exception()  # the first one is raised; the others tell the same
 
     async def _work(self, queue: str, *, forever: bool) -> None:
         tally = self._tallies[queue]
@@ -264,22 +285,38 @@ class Syphon:
                 # A link that died silently receives nothing either; a new one tells.
                 await mover.detach()
         except ServiceError as error:
-            mover.tally.failures[mover.queue] = str(error)
-            round_.failed += 1
-            round_.waited = False
+            self._note_failure(mover, round_, explain_queue(error, mover.queue))
         else:
             round_.failed = 0
             mover.tally.failures.pop(mover.queue, None)
+            self._refused.works(mover.queue)
         round_.note(taken, moved=mover.tally.done > done, ran_short=mover.ran_short, now=now())
         self._told()
+        if round_.forever and not self._lasting:
+            self._check_refusals()
         return taken
+
+    def _note_failure(self, mover: Mover, round_: _Round, error: ServiceError) -> None:
+        mover.tally.failures[mover.queue] = str(error)
+        round_.failed += 1
+        round_.waited = False
+        if isinstance(error, _FINAL) and self._refused.note(mover.queue, error):
+            round_.refused = not round_.forever
+
+    def _check_refusals(self) -> None:
+        """:raises ServiceError: everything tried so far was refused."""
+        queues, destinations = self._refused.errors, self._shop.refused
+        if len(queues) == len(set(self._queues)):
+            raise next(iter(queues.values()))
+        if destinations.errors and not destinations.anything_worked:
+            raise next(iter(destinations.errors.values()))
 
     async def _is_over(self, mover: Mover, round_: _Round, *, forever: bool) -> bool:
         if self._stopped.is_set():
             return True
         if forever or round_.hopeful:
             return False
-        if round_.failed >= FAILURES_BEFORE_GIVING_UP:
+        if round_.refused or round_.failed >= FAILURES_BEFORE_GIVING_UP:
             return True
         try:
             workable = await self._look(mover, round_)
@@ -320,6 +357,8 @@ class Syphon:
 
     async def _rest(self, mover: Mover, round_: _Round) -> None:
         """Pause when nothing could be moved: until the next rest of a destination ends, growing, at most 30 s."""
+        if round_.refused:
+            return
         if round_.failed:
             rest = rest_seconds(round_.failed, first=self._first_rest)
             _log.warning("syphon queue=%s rests=%.0fs: %s", mover.queue, rest, mover.tally.failures)
@@ -379,6 +418,8 @@ class _Round:
         self.moved_at = now
         self.forever = forever
         self.failed = 0
+        # For good: a drain does not try again.
+        self.refused = False
         self.idle = 0
         self.stepped_over = 0
         self.took = False

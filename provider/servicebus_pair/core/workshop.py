@@ -11,6 +11,7 @@ from servicebus_pair.core.events import Event
 from servicebus_pair.core.lanes import Lanes
 from servicebus_pair.core.parcels import Selection, TimeToLive
 from servicebus_pair.core.ports import Clock
+from servicebus_pair.core.refusals import Refusals
 from servicebus_pair.core.rests import Rests
 from servicebus_pair.core.throttle import Throttle
 from servicebus_pair.core.transport import Destination, Source, Transport
@@ -30,6 +31,8 @@ class Workshop:
     :param slow_hand_seconds: a hand that took longer makes the next one smaller.
     :param redrive: take from the dead-letter queues.
     :param held: the syphon is paused or stopped: take nothing more.
+    :param forever: what is refused is waited for; else it is left as it is.
+    :ivar refused: destinations that refused the credential from the start.
     """
 
     transport: Transport
@@ -43,6 +46,8 @@ class Workshop:
     ordered: bool = False
     redrive: bool = False
     held: bool = False
+    forever: bool = False
+    refused: Refusals = field(default_factory=Refusals)
     bytes_in_hand: int = BYTES_IN_HAND
     slow_hand_seconds: float = 15.0
     _lanes: Lanes = field(init=False)

@@ -8,7 +8,16 @@ from typing import Any, Final
 
 from servicebus_pair.core.errors import ConfigurationError
 
-__all__ = ["check_early", "choice", "duration", "flag", "path_of_entity", "paths_of_entities", "whole_number"]
+__all__ = [
+    "check_early",
+    "choice",
+    "duration",
+    "flag",
+    "path_of_entity",
+    "paths_of_entities",
+    "positive_rate",
+    "whole_number",
+]
 
 _FLAGS: Final[Mapping[str, bool]] = {"true": True, "false": False}
 
@@ -71,6 +80,22 @@ def whole_number(low: int, high: int) -> Callable[[str, Any], int]:
         return number
 
     return check
+
+
+def positive_rate(name: str, value: Any) -> float | None:
+    """Read a limit of messages a second, or none: a template renders to text.
+
+    :raises ConfigurationError: it is no number above 0.
+    """
+    if value in (None, "", "None"):
+        return None
+    try:
+        rate = 0.0 if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        rate = 0.0
+    if not 0 < rate < float("inf"):
+        raise ConfigurationError(f"{name} is {value!r}: it must be a number of messages a second above 0")
+    return rate
 
 
 def duration(low: timedelta, high: timedelta) -> Callable[[str, Any], timedelta]:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import asdict
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from airflow.sdk import Context, conf
+from airflow.sdk.exceptions import AirflowFailException
 
-from servicebus_pair.core.errors import ConfigurationError, PairError
+from servicebus_pair.core.errors import AuthorizationError, EntityNotFoundError, PairError
 from servicebus_pair.core.events import Observer
 from servicebus_pair.core.health import EntityHealth
 from servicebus_pair.core.ledger import Ledger
@@ -26,7 +27,7 @@ from servicebus_pair.hooks.steering import obeying, syphon_control, wait_until_r
 from servicebus_pair.hooks.waiting import PrimaryWait, check_interval, check_names
 from servicebus_pair.operators.base import PairOperator
 from servicebus_pair.operators.lineage import TellsLineage
-from servicebus_pair.operators.parameters import check_early, choice, duration, flag
+from servicebus_pair.operators.parameters import check_early, choice, duration, flag, positive_rate
 from servicebus_pair.triggers.backlog import rearm
 from servicebus_pair.triggers.backlog_level import BacklogLevelTrigger
 from servicebus_pair.triggers.primary_health import PrimaryHealthTrigger, check_event
@@ -43,6 +44,10 @@ __all__ = ["BacklogLeftError", "ServiceBusPairSyphonOperator"]
 _TELL_SECONDS: Final = 10.0
 _SHORTEST_BURST: Final = timedelta(seconds=1)
 _LONGEST_BURST: Final = timedelta(days=1)
+# Somebody must give a right or provision first: no retry does.
+_NOT_RETRIED: Final = (AuthorizationError, EntityNotFoundError)
+
+ResultT = TypeVar("ResultT")
 
 
 class BacklogLeftError(PairError):
@@ -79,13 +84,15 @@ class ServiceBusPairSyphonOperator(TellsLineage, PairOperator):
     :param ledger: folder for the record of each moved message; no ledger when not given (templated).
     :param poll_interval: seconds between two pings of an entity that is not known to be failed over, and
         between two looks at an empty backlog.
-    :param burst: longest time in the worker before another task may have its slot, 1 s to a day; deferrable only.
+    :param burst: longest time of moving messages before another task may have the worker's slot, 1 s to a day. It
+        begins with the first message that leaves the backlog, or a failure: each burst gets on. Deferrable only.
     :param wait_timeout: the longest deferral; no limit when not given.
     :param deferrable: wait in the triggerer; otherwise in the worker.
     :param conn_id: the connection of type ``servicebus_pair``; not a template.
     :raises ConfigurationError: a parameter is wrong; nothing was received.
     :raises BacklogLeftError: something is left that could not be moved although the primary answers;
         a retry may move it.
+    :raises AirflowFailException: a right is missing, or the backlog is not provisioned: the task is not tried again.
     :raises ServiceError: the secondary cannot be reached.
     """
 
@@ -114,6 +121,7 @@ class ServiceBusPairSyphonOperator(TellsLineage, PairOperator):
         self.plan_only = plan_only
         check_early("plan_only", plan_only, flag)
         self.rate = rate
+        check_early("rate", rate, positive_rate)
         self.continuous = continuous
         self.time_to_live = choice("restart", "elapse")("time_to_live", time_to_live)
         self.redrive = redrive
@@ -123,6 +131,13 @@ class ServiceBusPairSyphonOperator(TellsLineage, PairOperator):
         self.wait_timeout = wait_timeout
         self.deferrable = deferrable
         self.lineage = TaskLineage()
+
+    def run_async(self, call: Coroutine[Any, Any, ResultT]) -> ResultT:
+        """Run ``call`` to its end, as any task here; what no retry mends is not tried again."""
+        try:
+            return super().run_async(call)
+        except _NOT_RETRIED as error:
+            raise AirflowFailException(f"{type(error).__name__}: {error}") from error
 
     async def aexecute(self, context: Context) -> dict[str, Any]:
         """Wait for the primary, drain, and again, until nothing is left; or tell what is there."""
@@ -142,7 +157,7 @@ class ServiceBusPairSyphonOperator(TellsLineage, PairOperator):
 
     async def _work(self, context: Context, done: DrainReport) -> dict[str, Any]:
         _names("queues", self.queues)
-        rate = _rate(self.rate)
+        rate = positive_rate("rate", self.rate)
         while True:
             await self._wait_while_paused(done)
             await self._wait_for_primary(context, done)
@@ -254,10 +269,10 @@ class ServiceBusPairSyphonOperator(TellsLineage, PairOperator):
                 burst = self.burst.total_seconds() if self.deferrable else None
                 async with (
                     self._telling(syphon),
-                    _stopping(syphon, after=burst) as stopped,
+                    _stopping(syphon, after=burst) as (stopped, begin),
                     obeying(self.conn_id, syphon, rate=rate, stopped=stopped),
                 ):
-                    report = await syphon.drain()
+                    report = await syphon.drain(progress=begin)
         # Armed again only after the drain, so that what arrived behind it is announced anew.
         await rearm(self.conn_id)
         news.announce(context, self.conn_id)
@@ -289,17 +304,30 @@ class ServiceBusPairSyphonOperator(TellsLineage, PairOperator):
 
 
 @asynccontextmanager
-async def _stopping(syphon: Syphon, *, after: float | None) -> AsyncIterator[asyncio.Event]:
-    """Stop ``syphon`` after so many seconds; the event tells whether that was necessary."""
+async def _stopping(
+    syphon: Syphon, *, after: float | None
+) -> AsyncIterator[tuple[asyncio.Event, Callable[[DrainReport], None]]]:
+    """Stop ``syphon`` so many seconds after something came of it; the event tells whether that was necessary.
+
+    Opening links takes seconds of its own, in which a short burst would be over. A drain to which nothing comes
+    ends by itself.
+
+    :returns: the event, and what is to be told the progress.
+    """
     stopped = asyncio.Event()
+    timer: asyncio.TimerHandle | None = None
 
     def stop() -> None:
         stopped.set()
         syphon.stop()
 
-    timer = None if after is None else asyncio.get_running_loop().call_later(after, stop)
+    def begin(report: DrainReport) -> None:
+        nonlocal timer
+        if timer is None and after is not None and (report.moved or report.dead_lettered or report.failures):
+            timer = asyncio.get_running_loop().call_later(after, stop)
+
     try:
-        yield stopped
+        yield stopped, begin
     finally:
         if timer is not None:
             timer.cancel()
@@ -324,16 +352,3 @@ def _names(name: str, value: Any) -> Sequence[str] | None:
     if value in (None, ""):
         return None
     return check_names(name, [each.strip() for each in value.split(",")] if isinstance(value, str) else value)
-
-
-def _rate(value: Any) -> float | None:
-    """Read a rate, which a template renders to a text. :raises ConfigurationError: it is no number above 0."""
-    if value in (None, "", "None"):
-        return None
-    try:
-        rate = float(value)
-    except (TypeError, ValueError):
-        rate = 0.0
-    if not 0 < rate < float("inf"):
-        raise ConfigurationError(f"rate is {value!r}: it must be a number of messages a second above 0")
-    return rate

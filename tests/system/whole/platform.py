@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tests.system.demo.airflow_service import TRIGGERER
+from tests.system.demo.airflow_service import SCHEDULER, TRIGGERER
 from tests.system.demo.layout import PROJECT, Home
 from tests.system.demo.stack import Stack
 from tests.system.whole import backlog
@@ -62,6 +62,23 @@ class Platform:
             what=f"{task_id} is {state}",
             detail=lambda: self.api.tasks(run),
         )
+
+    def wait_until_left(self, run: DagRun, task_id: str) -> None:
+        """Wait until the scheduler knows that a task that waits for something has left its worker.
+
+        A task that goes on before that is failed by the scheduler, for which the worker's good end then is that of a
+        task that is queued ("state mismatch"): an answer given as soon as the question was there failed 2 of 6
+        approvals, and none of 6 after this (measured, Airflow 3.3.2). The question of a person waits without a trigger,
+        so the scheduler's log is the only place where that is seen.
+        """
+        log = self.stack.processes.log(SCHEDULER)
+
+        def left() -> bool:
+            ended = (line for line in log.read_text().splitlines() if "TaskInstance Finished: " in line)
+            mine = (line for line in ended if f"task_id={task_id}, run_id={run.run_id}," in line)
+            return any("executor_state=success" in line for line in mine)
+
+        until(left, seconds=DONE_SECONDS, what=f"the scheduler knows that {task_id} left its worker")
 
     def wait_for_end(self, run: DagRun, *, seconds: float = DONE_SECONDS) -> str:
         """Wait until a run has ended; return its state."""
