@@ -1,0 +1,71 @@
+"""A drain by spark-submit whose Python worker is killed: Spark tries the task again, and nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import uuid
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.spark.conftest import CANARY, Pair
+from tests.spark.diverting import own_backlog
+from tests.spark.recorded import syphoned, wait_until
+from tests.spark.submitting import REFERENCE, submitted
+from tests.system.demo.layout import PROJECT
+
+COUNT = 3000
+JOB = PROJECT / "provider" / "servicebus_pair" / "spark" / "jobs" / "drain.py"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)  # what the killed worker held is locked for a minute
+def test_a_killed_worker_is_tried_again_and_nothing_is_lost(pair: Pair, tmp_path: Path):
+    own = own_backlog(pair, tmp_path, f"own-{uuid.uuid4().hex[:8]}")
+    queue, ledger, events, log = own.fresh_queue(), tmp_path / "ledger", tmp_path / "events", tmp_path / "submit.log"
+    ids = own.divert(ledger, queue, COUNT)
+    events.mkdir()
+    given = {
+        "--pair": REFERENCE,
+        "--ledger": str(ledger),
+        "--run": "home",
+        "--report": str(tmp_path / "drain.json"),
+        "--rate": "500",
+    }
+    conf = {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": events.as_uri(),
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.rolling.enabled": "false",
+    }
+    with submitted(own, JOB, given, log=log, master="local[2,4]", conf=conf) as program:
+        wait_until(lambda: syphoned(ledger) >= COUNT // 3, ended=lambda: program.poll() is not None)
+        os.kill(worker_of(program), signal.SIGKILL)
+        assert program.wait(timeout=200) == 0, log.read_text()[-3000:]
+
+    report = json.loads((tmp_path / "drain.json").read_text())
+    arrived = own.arrived(queue)
+    assert set(arrived) == ids
+    assert own.held_by_backlog() == []
+    assert (report["lost_attempts"], report["moved"], report["left"]) == (1, {queue: COUNT}, 0)
+    duplicates = arrived.total() - len(ids)
+    assert report["repeated"] <= duplicates <= report["duplicates_possible"] < COUNT
+    assert syphoned(ledger) == COUNT + report["repeated"]
+    said = log.read_text(errors="replace")
+    assert "drain task=0 attempt=0 begins" in said, "executors say how far they are"
+    logged = "".join(file.read_text() for file in events.iterdir() if file.suffix != ".crc")
+    assert "SparkListenerTaskEnd" in logged
+    assert CANARY not in said + logged
+
+
+def worker_of(program: subprocess.Popen[bytes]) -> int:
+    """Return the id of a Python worker of a local Spark: what its daemon has forked."""
+    for process in psutil.Process(program.pid).children(recursive=True):
+        parent = process.parent()
+        if parent is not None and "pyspark.daemon" in parent.cmdline():
+            return process.pid
+    raise AssertionError("no Python worker is running")
