@@ -44,14 +44,16 @@ def test_a_killed_worker_is_tried_again_and_nothing_is_lost(pair: Pair, tmp_path
     }
     with submitted(own, JOB, given, log=log, master="local[2,4]", conf=conf) as program:
         wait_until(lambda: syphoned(ledger) >= COUNT // 3, ended=lambda: program.poll() is not None)
-        os.kill(worker_of(program), signal.SIGKILL)
+        for worker in workers_of(program):
+            os.kill(worker, signal.SIGKILL)
         assert program.wait(timeout=200) == 0, log.read_text()[-3000:]
 
     report = json.loads((tmp_path / "drain.json").read_text())
     arrived = own.arrived(queue)
     assert set(arrived) == ids
     assert own.held_by_backlog() == []
-    assert (report["lost_attempts"], report["moved"], report["left"]) == (1, {queue: COUNT}, 0)
+    assert (report["moved"], report["left"]) == ({queue: COUNT}, 0)
+    assert report["lost_attempts"] in {1, 2}, "one of the tasks may have had less to do, and have ended"
     duplicates = arrived.total() - len(ids)
     assert report["repeated"] <= duplicates <= report["duplicates_possible"] < COUNT
     assert syphoned(ledger) == COUNT + report["repeated"]
@@ -62,10 +64,10 @@ def test_a_killed_worker_is_tried_again_and_nothing_is_lost(pair: Pair, tmp_path
     assert CANARY not in said + logged
 
 
-def worker_of(program: subprocess.Popen[bytes]) -> int:
-    """Return the id of a Python worker of a local Spark: what its daemon has forked."""
-    for process in psutil.Process(program.pid).children(recursive=True):
-        parent = process.parent()
-        if parent is not None and "pyspark.daemon" in parent.cmdline():
-            return process.pid
-    raise AssertionError("no Python worker is running")
+def workers_of(program: subprocess.Popen[bytes]) -> list[int]:
+    """Return the ids of the Python workers of a local Spark: what their daemon has forked."""
+    started = psutil.Process(program.pid).children(recursive=True)
+    daemons = {process.pid for process in started if "pyspark.daemon" in process.cmdline()}
+    workers = [process.pid for process in started if process.ppid() in daemons]
+    assert workers, "no Python worker is running"
+    return workers
