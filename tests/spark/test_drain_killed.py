@@ -11,7 +11,9 @@ from pathlib import Path
 
 import psutil
 import pytest
+from pyspark.sql import SparkSession
 
+from servicebus_pair.spark import Place, reconcile
 from tests.spark.conftest import CANARY, Pair
 from tests.spark.diverting import own_backlog
 from tests.spark.recorded import syphoned, wait_until
@@ -24,7 +26,7 @@ JOB = PROJECT / "provider" / "servicebus_pair" / "spark" / "jobs" / "drain.py"
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)  # what the killed worker held is locked for a minute
-def test_a_killed_worker_is_tried_again_and_nothing_is_lost(pair: Pair, tmp_path: Path):
+def test_a_killed_worker_is_tried_again_and_nothing_is_lost(spark: SparkSession, pair: Pair, tmp_path: Path):
     own = own_backlog(pair, tmp_path, f"own-{uuid.uuid4().hex[:8]}")
     queue, ledger, events, log = own.fresh_queue(), tmp_path / "ledger", tmp_path / "events", tmp_path / "submit.log"
     ids = own.divert(ledger, queue, COUNT)
@@ -57,11 +59,19 @@ def test_a_killed_worker_is_tried_again_and_nothing_is_lost(pair: Pair, tmp_path
     duplicates = arrived.total() - len(ids)
     assert report["repeated"] <= duplicates <= report["duplicates_possible"] < COUNT
     assert syphoned(ledger) == COUNT + report["repeated"]
+    assert delivered(spark, own, ledger, tmp_path / "proof", queue) == (COUNT, COUNT, 0, duplicates)
     said = log.read_text(errors="replace")
     assert "drain task=0 attempt=0 begins" in said, "executors say how far they are"
     logged = "".join(file.read_text() for file in events.iterdir() if file.suffix != ".crc")
     assert "SparkListenerTaskEnd" in logged
     assert CANARY not in said + logged
+
+
+def delivered(spark: SparkSession, own: Pair, ledger: Path, output: Path, queue: str) -> tuple[int, int, int, int]:
+    """Return how many messages were sent, arrived, were lost, and came twice, as the ledger and the queues tell."""
+    places = [Place.parse(queue)]
+    proof = reconcile(spark, pair_reference=own.reference, ledger=str(ledger), places=places, output=str(output))
+    return proof.totals.sent, proof.totals.delivered, proof.totals.lost, proof.totals.duplicates
 
 
 def workers_of(program: subprocess.Popen[bytes]) -> list[int]:
