@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
-from servicebus_pair.core.backlog import backlog_queues
+from servicebus_pair.core.backlog import backlog_prefix, backlog_queues
 from servicebus_pair.core.blocking import Bridge
 from servicebus_pair.core.configuration import PairSettings
 from servicebus_pair.core.errors import (
@@ -36,18 +36,17 @@ _ABSENT: Final = EntityNotFoundError.__name__
 
 
 def chosen_queues(settings: PairSettings, queues: Sequence[str] | None) -> tuple[str, ...]:
-    """Answer the backlog queues that a job works on: all of the pair's when none is named.
+    """Answer the backlog queues that a job works on: all in use when none is named; others of the pair may be named.
 
     :raises ConfigurationError: one is not a backlog queue of this pair.
     """
-    own = backlog_queues(settings.primary.namespace, settings.options.backlog_queue_count)
     if queues is None:
-        return own
-    known = {queue.casefold(): queue for queue in own}
+        return backlog_queues(settings.primary.namespace, settings.options.backlog_queue_count)
+    prefix = backlog_prefix(settings.primary.namespace).casefold()
     for queue in queues:
-        if queue.casefold() not in known:
-            raise ConfigurationError(f"queue {queue!r} is not a backlog queue of this pair: they are {', '.join(own)}")
-    return tuple(dict.fromkeys(known[queue.casefold()] for queue in queues))
+        if not queue.casefold().startswith(prefix):
+            raise ConfigurationError(f"queue {queue!r} is not a backlog queue of this pair: they begin with {prefix!r}")
+    return tuple({queue.casefold(): queue for queue in queues}.values())
 
 
 def look(
