@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from azure.servicebus.management import AccessRights, AuthorizationRule
+from pyspark.sql import SparkSession
 
 from servicebus_pair.spark.jobs import drain as job
 from tests.spark.conftest import CANARY, Pair, Session
@@ -174,3 +175,17 @@ def test_what_cannot_work_is_refused_before_any_task(
     assert says in capsys.readouterr().err
     assert set((tmp_path / "ledger").iterdir()) == records, "no task opened a file of the ledger"
     assert not (tmp_path / "drain.json").exists()
+
+
+def test_speculation_is_refused_since_it_would_send_twice(
+    spark: SparkSession, own: OwnBacklog, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    configured = spark.sparkContext._conf
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(job, "session", lambda _: spark)  # the program's own session switches it off
+        configured.set("spark.speculation", "true")
+        try:
+            assert run(own, tmp_path) == 2
+        finally:
+            configured.set("spark.speculation", "false")
+    assert "a speculative task would send twice" in capsys.readouterr().err

@@ -6,6 +6,7 @@ import importlib
 import json
 import re
 import shlex
+import textwrap
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -58,3 +59,12 @@ def test_the_commands_of_the_page_do_what_it_says(pair: Pair, tmp_path: Path):
     assert cost["operations"]["diverts"] == 20
     for name in ("profile", "proof", "cost"):
         assert (tmp_path / name / "report.html").exists()
+
+
+def test_the_task_that_is_shown_is_the_example_dags():
+    shown = re.findall(r"<!-- from (dags/\w+\.py): (\w+) -->\n```python\n(.*?)```", PAGE, flags=re.DOTALL)
+    assert [name for _, name, _ in shown] == ["drain"]
+    for file, name, text in shown:
+        marked = re.search(rf"# \[START {name}\]\n(.*?) *# \[END {name}\]", (PROJECT / file).read_text(), re.DOTALL)
+        assert marked is not None
+        assert textwrap.dedent(marked[1]) == text
