@@ -14,9 +14,19 @@ import pyspark
 
 from tests.spark.conftest import Pair
 
-__all__ = ["REFERENCE", "submitted"]
+__all__ = ["REFERENCE", "home_of_its_own", "submitted"]
 
 REFERENCE = "env:PAIR_OF_THE_TEST"
+INSTALLED = Path(pyspark.__file__).parent
+
+
+def home_of_its_own(folder: Path) -> Path:
+    """Make a home of Spark in which the executors of a cluster may leave their files."""
+    folder.mkdir()
+    for part in INSTALLED.iterdir():
+        if part.name != "work":
+            (folder / part.name).symlink_to(part)
+    return folder
 
 
 @contextmanager
@@ -28,12 +38,14 @@ def submitted(
     log: Path,
     master: str = "local[2]",
     conf: Mapping[str, str] | None = None,
+    home: Path | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Start a program; at the end nothing of it is left.
 
     :param given: its arguments, ``more`` after them.
+    :param home: where Spark is, and executors of a cluster work; where it is installed, when not given.
     """
-    spark = Path(pyspark.__file__).parent
+    spark = INSTALLED if home is None else home
     settings = {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
