@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 
-from servicebus_pair.core.lanes import Lanes
+from servicebus_pair.core.lanes import Lanes, most_lanes
 
 
 class Hands:
@@ -79,3 +79,12 @@ async def test_who_is_cancelled_while_waiting_or_sending_leaves_the_lane_to_the_
     await last
     async with AsyncExitStack() as stack:
         assert await stack.enter_async_context(hands.lanes.turn("flights")) == 0
+
+
+async def test_section_6_no_more_batches_are_under_way_than_are_said():
+    for destinations in (1, 2, 5):
+        hands = Hands(Lanes())
+        tasks = await waiting(hands, *(f"queue {number % destinations}" for number in range(20 * destinations)))
+        assert len(hands.sent_over) == most_lanes(destinations)
+        hands.enough.set()
+        await asyncio.gather(*tasks)

@@ -5,18 +5,40 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
-__all__ = ["recorded", "wait_for_records"]
+__all__ = ["recorded", "syphoned", "wait_for_records", "wait_until"]
 
 SECONDS = 90.0
 
 
 def recorded(folder: Path) -> Counter[str]:
     """Return how many messages were sent by each route, of the lines that are complete by now."""
-    lines = [line for file in folder.glob("*.jsonl") for line in file.read_bytes().split(b"\n")[:-1]]
-    return Counter(json.loads(line)["route"] for line in lines)
+    return Counter(record["route"] for record in records(folder))
+
+
+def syphoned(folder: Path) -> int:
+    """Return how many messages were moved out of the backlog, of the lines that are complete by now."""
+    return sum(record["kind"] == "syphoned" for record in records(folder))
+
+
+def records(folder: Path) -> Iterator[dict[str, Any]]:
+    for file in folder.glob("*.jsonl"):
+        yield from map(json.loads, file.read_bytes().split(b"\n")[:-1])
+
+
+def wait_until(done: Callable[[], bool], *, ended: Callable[[], bool]) -> None:
+    """Wait for what other processes do.
+
+    :param ended: tells that they do nothing any more.
+    """
+    deadline = time.monotonic() + SECONDS
+    while not done():
+        assert not ended(), "it ended before"
+        assert time.monotonic() < deadline, f"it did not happen within {SECONDS:.0f} s"
+        time.sleep(0.1)
 
 
 def wait_for_records(folder: Path, count: int, route: str, *, ended: Callable[[], bool]) -> None:

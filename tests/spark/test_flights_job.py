@@ -7,18 +7,18 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow.parquet
-import pyspark
 import pytest
 
+from tests.spark import submitting
 from tests.spark.conftest import CANARY, Pair
 from tests.spark.recorded import recorded, wait_for_records
+from tests.spark.submitting import REFERENCE
 from tests.system.demo.compare import Comparison, Content, Key, compare
 from tests.system.demo.layout import PROJECT
 
@@ -84,18 +84,10 @@ def documented(file: Path) -> dict[Key, Content]:
     return messages
 
 
-@contextmanager
-def submitted(pair: Pair, home: Path, *more: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Start the program as SparkSubmitOperator does; at the end nothing of it is left."""
-    spark = Path(pyspark.__file__).parent
-    settings = {
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.ui.enabled": "false",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-    }
+def submitted(pair: Pair, home: Path, *more: str) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    """Start the program."""
     given = {
-        "--pair": "env:PAIR_OF_THE_TEST",
+        "--pair": REFERENCE,
         "--month": "1",
         "--run": "january",
         "--ledger": str(home / "ledger"),
@@ -104,25 +96,8 @@ def submitted(pair: Pair, home: Path, *more: str) -> Iterator[subprocess.Popen[b
         "--flights": str(home / "flights.csv"),
         "--scheduled-base": str(BASE),
     }
-    command = [str(spark / "bin" / "spark-submit"), "--master", "local[2]"]
-    command += [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
-    command += [str(PROJECT / "dags" / "jobs" / "publish_flights.py")]
-    command += [word for option in given.items() for word in option]
-    environment = {
-        **os.environ,
-        "SPARK_HOME": str(spark),
-        "PYSPARK_PYTHON": sys.executable,
-        "PAIR_OF_THE_TEST": pair.file.read_text(),
-    }
-    with (home / "submit.log").open("ab") as log:
-        words = [*command, *more]
-        process = subprocess.Popen(words, env=environment, stdout=log, stderr=log, start_new_session=True)
-    try:
-        yield process
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    program = PROJECT / "dags" / "jobs" / "publish_flights.py"
+    return submitting.submitted(pair, program, given, *more, log=home / "submit.log")
 
 
 @pytest.mark.slow

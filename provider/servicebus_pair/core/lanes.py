@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-__all__ = ["Lanes"]
+__all__ = ["Lanes", "most_lanes"]
 
 _OF_ONE: Final = 3
 _BEYOND_THE_FIRST: Final = 6
@@ -60,3 +60,8 @@ class Lanes:
                 yield number
             finally:
                 way.free.append(number)
+
+
+def most_lanes(destinations: int) -> int:
+    """Answer how many lanes one syphon has at most to so many destinations: so many batches are under way."""
+    return min(destinations * _OF_ONE, destinations + _BEYOND_THE_FIRST)

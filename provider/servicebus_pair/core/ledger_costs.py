@@ -18,7 +18,7 @@ from typing import Any
 from servicebus_pair.core.costs import BILLED_BYTES, Operations
 from servicebus_pair.core.errors import ConfigurationError
 
-__all__ = ["LedgerCount", "count_ledger"]
+__all__ = ["LedgerCount", "count_ledger", "operations_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def count_ledger(folder: str | os.PathLike[str], *, since: datetime, until: date
             unreadable += 1
         elif first <= record["at"] < end:
             records += 1
-            counts.update(_operations(record))
+            counts.update(operations_of(record["kind"], record["route"], size_bytes=record["bytes"]))
     return LedgerCount(Operations(**counts), records, unreadable)
 
 
@@ -81,8 +81,13 @@ def _record(line: bytes) -> Mapping[str, Any] | None:
     return record if numbers else None
 
 
-def _operations(record: Mapping[str, Any]) -> Iterable[str]:
-    further = max(0, record["bytes"] - 1) // BILLED_BYTES
-    if record["kind"] == "syphoned":
+def operations_of(kind: str, route: str, *, size_bytes: int) -> Iterable[str]:
+    """Answer what one record stands for: names of ``Operations``, one for each operation.
+
+    :param kind: ``sent`` or ``syphoned``.
+    :param route: ``primary`` or ``backlog``.
+    """
+    further = max(0, size_bytes - 1) // BILLED_BYTES
+    if kind == "syphoned":
         return ("receives", "settlements", "sends", *("further_increments",) * (2 * further))
-    return ("sends" if record["route"] == "primary" else "diverts", *("further_increments",) * further)
+    return ("sends" if route == "primary" else "diverts", *("further_increments",) * further)

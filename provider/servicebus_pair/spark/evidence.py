@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["FOUND", "LedgerFigures", "evidence", "ledger_figures", "peeked", "read_ledger"]
 
 FOUND: Final = "found"
-_RECORD: Final = "v int, kind string, id string, entity string, route string, queue string, at double, run string"
+_RECORD: Final = (
+    "v int, kind string, id string, entity string, route string, queue string, bytes bigint, at double, run string"
+)
 _KINDS: Final = ("sent", "syphoned")
 _MOST_PEEK_TASKS: Final = 8
 

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.health import EntityHealth
 from servicebus_pair.core.manifest import PublishManifest
+from servicebus_pair.spark.exclusive import check_no_speculation
 from servicebus_pair.spark.options import WriteOptions
 from servicebus_pair.spark.schema import check_columns, check_rows
 
@@ -80,5 +81,4 @@ def _check(df: DataFrame, *, rate: float | None, partitions: int) -> None:
         raise ConfigurationError(f"rate is {rate}: it must be more than 0 messages per second")
     if partitions < 1:
         raise ConfigurationError(f"partitions is {partitions}: it must be at least 1")
-    if df.sparkSession.sparkContext.getConf().get("spark.speculation", "false").lower() == "true":
-        raise ConfigurationError("spark.speculation is true: set it to false, a speculative task would send twice")
+    check_no_speculation(df.sparkSession)

@@ -14,7 +14,7 @@ from servicebus_pair.core.health import EntityHealth
 from servicebus_pair.core.manifest import PublishManifest
 from servicebus_pair.spark.publishing import publish
 
-__all__ = ["PLACES", "PublishArguments", "session"]
+__all__ = ["PLACES", "PublishArguments", "names", "session"]
 
 PLACES: Final = "env:NAME, file:PATH or airflow:CONN_ID"
 
@@ -75,6 +75,14 @@ def _read_health(text: str) -> dict[str, EntityHealth]:
         return {entity: EntityHealth.from_json(value) for entity, value in json.loads(text).items()}
     except (ValueError, AttributeError) as error:
         raise ConfigurationError(f"health is not a JSON object of health records by entity: {error}") from error
+
+
+def names(text: str) -> list[str]:
+    """Read names separated by commas. :raises argparse.ArgumentTypeError: one is empty."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(parts):
+        raise argparse.ArgumentTypeError(f"{text!r} holds an empty name: allowed are names with commas between them")
+    return parts
 
 
 def session(name: str) -> SparkSession:

@@ -1,0 +1,86 @@
+"""What sits in the backlog is told without taking any of it (SPEC section 6: dry run by peek)."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from servicebus_pair.spark.jobs import drain as drain_job
+from servicebus_pair.spark.jobs import profile_backlog as job
+from tests.spark.conftest import CANARY, Pair, Session
+from tests.spark.diverting import OwnBacklog, own_backlog
+
+
+@pytest.fixture
+def own(pair: Pair, tmp_path: Path) -> OwnBacklog:
+    return own_backlog(pair, tmp_path, f"own-{uuid.uuid4().hex[:8]}")
+
+
+def run(own: OwnBacklog, home: Path, *more: str) -> int:
+    return job.main(["--pair", own.reference, "--output", str(home / "profile"), *more])
+
+
+def table(spark: SparkSession, home: Path, name: str) -> list[dict[str, Any]]:
+    return [row.asDict() for row in spark.read.parquet(str(home / "profile" / name)).collect()]
+
+
+def test_destinations_ages_sizes_and_reasons_are_told(
+    session: Session, own: OwnBacklog, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    queue, big, ledger = own.fresh_queue(), own.fresh_queue(), tmp_path / "ledger"
+    own.divert(ledger, "gone", 3)
+    arguments = ("--pair", own.reference, "--ledger", str(ledger), "--run", "r", "--report", str(tmp_path / "r.json"))
+    assert drain_job.main(arguments) == 0, "which dead-letters what has no destination"
+    own.divert(ledger, queue, 40)
+    own.divert(ledger, big, 6, body=b"x" * 5000)
+
+    assert run(own, tmp_path) == 0
+
+    assert "46 messages wait in 2 backlog queues, 3 are dead letters" in capsys.readouterr().out
+    summary = json.loads((tmp_path / "profile" / "summary.json").read_text())
+    assert (summary["messages"], summary["dead_letters"], summary["queues"]) == (46, 3, list(own.queues))
+    rows = {row["destination"]: row for row in table(session.spark, tmp_path, "destinations")}
+    assert {name: row["messages"] for name, row in rows.items()} == {queue: 40, big: 6, "gone": 3}
+    assert 5000 <= rows[big]["largest_bytes"] < 5200
+    assert rows[big]["bytes"] == 6 * rows[big]["largest_bytes"]
+    assert 0 <= rows[queue]["newest_seconds"] <= rows[queue]["median_seconds"] <= rows[queue]["oldest_seconds"] < 120
+    waiting = [row for row in table(session.spark, tmp_path, "sizes") if row["subQueue"] == "main"]
+    assert {row["class"]: row["messages"] for row in waiting} == {"under 1 KB": 40, "under 16 KB": 6}
+    assert sum(row["messages"] for row in table(session.spark, tmp_path, "ages")) == 49
+    (reason,) = table(session.spark, tmp_path, "reasons")
+    assert (reason["destination"], reason["reason"], reason["messages"]) == ("gone", "EntityNotFound", 3)
+    messages = table(session.spark, tmp_path, "messages")
+    assert len(messages) == 49
+    assert "body" not in messages[0]
+    page = (tmp_path / "profile" / "report.html").read_text()
+    assert f"<td>{queue}</td><td>40</td>" in page
+    assert "EntityNotFound" in page
+    assert page.count("<svg") == 5
+    assert len(own.held_by_backlog()) == 49, "nothing was taken"
+    assert CANARY not in session.event_log()
+
+    assert run(own, tmp_path, "--queues", own.queues[0]) == 0, "the job writes anew"
+    again = json.loads((tmp_path / "profile" / "summary.json").read_text())
+    assert 0 < again["messages"] < 46
+
+
+@pytest.mark.usefixtures("spark")
+def test_an_empty_backlog_is_a_page_too(own: OwnBacklog, tmp_path: Path):
+    assert run(own, tmp_path) == 0
+    assert "0 messages wait in 2 backlog queues" in (tmp_path / "profile" / "report.html").read_text()
+    assert json.loads((tmp_path / "profile" / "summary.json").read_text())["destinations"] == []
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_backlog_that_cannot_be_read_is_refused_before_any_task(
+    own: OwnBacklog, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    own.file.write_text(json.dumps(own.settings | {"primary_namespace": "never-provisioned"}))
+    assert run(own, tmp_path) == 2
+    assert "the backlog cannot be read (EntityNotFoundError" in capsys.readouterr().err
+    assert not (tmp_path / "profile").exists()
