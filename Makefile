@@ -29,12 +29,12 @@ demo: setup
 demo-stop: setup
 	@.ci/within python -m tests.system.demo --stop
 
-# Six at a time on two cores: most tests wait for links to open, locks to end and time to pass.
+# Eight at a time on two cores: most tests wait for links to open, locks to end and time to pass.
 # Who takes what, and in which order, is said by tests/shares.py.
 at_once = --dist loadfile --no-loadscope-reorder
 
 test: setup
-	@.ci/within pytest --numprocesses 6 $(at_once) -m "not slow" $(ARGS)
+	@.ci/within pytest --numprocesses 8 $(at_once) -m "not slow" $(ARGS)
 
 # The slow ones start whole Airflows and clusters, which leave no processor for the bounds of the others.
 test-all: test

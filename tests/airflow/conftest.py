@@ -74,14 +74,16 @@ def airflow_db() -> Path:
 
 @pytest.fixture
 def fresh_state(airflow_db: Path) -> None:  # noqa: ARG001  the tables must exist
-    """Forget the health, the events and the announcements that earlier tests left."""
+    """Forget the health, the events, the announcements and the notes of tasks that earlier tests left."""
     from airflow.models.asset import AssetEvent
     from airflow.models.asset_state_store import AssetStateStoreModel
+    from airflow.models.task_state_store import TaskStateStoreModel
     from airflow.utils.session import create_session
     from sqlalchemy import delete
 
     with create_session() as session:
         session.execute(delete(AssetStateStoreModel))
+        session.execute(delete(TaskStateStoreModel))
         session.execute(delete(AssetEvent))
 
 
