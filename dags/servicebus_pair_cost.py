@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import datetime, timedelta
+from pathlib import Path
 
 from airflow.sdk import DAG, Param
 
@@ -11,7 +12,7 @@ from servicebus_pair.operators.cost import ServiceBusPairCostOperator
 
 CONN_ID = os.environ.get("SERVICEBUS_PAIR_CONN_ID", "contoso_pair")
 HOME = os.environ.get("SERVICEBUS_PAIR_HOME")
-LEDGER = None if HOME is None else f"{HOME}/ledger"
+LEDGER = f"{HOME}/ledger" if HOME and Path(HOME, "ledger").is_dir() else None
 
 DOCS = """
 ### Cost of a pair of namespaces
@@ -24,7 +25,7 @@ The report is in the log and in the result of `cost`. It talks to no namespace a
 | setting | where | |
 |---|---|---|
 | `SERVICEBUS_PAIR_CONN_ID` | environment | the connection, `contoso_pair` if not set |
-| `SERVICEBUS_PAIR_HOME` | environment | the ledger is in its folder `ledger`; without it nothing is measured |
+| `SERVICEBUS_PAIR_HOME` | environment | the ledger is in its folder `ledger`; without it, or before anything was written there, nothing is measured |
 | `servicebus_pair_prices` | Airflow variable, JSON | dated prices, see below |
 | the form | Trigger | the period, and what is expected of it |
 

@@ -23,7 +23,7 @@ from tests.system.demo.stack import Stack
 from tests.system.whole.platform import OPTIONS, Platform
 
 HERE = Path(__file__).parent / "canary"
-ROUTES = ("/servicebus-pairs/", "/servicebus-pairs/api/pairs", "/api/v2/connections?limit=100", "/api/v2/assets")
+ROUTES = ("/servicebus-pairs/", "/servicebus-pairs/api/snapshot", "/api/v2/connections?limit=100", "/api/v2/assets")
 DAGS = ("canary_refused", "canary_good", "flights_pipeline")
 
 
