@@ -25,7 +25,7 @@ The report is in the log and in the result of `cost`. It talks to no namespace a
 | setting | where | |
 |---|---|---|
 | `SERVICEBUS_PAIR_CONN_ID` | environment | the connection, `contoso_pair` if not set |
-| `SERVICEBUS_PAIR_HOME` | environment | the ledger is in its folder `ledger`; without it, or before anything was written there, nothing is measured |
+| `SERVICEBUS_PAIR_HOME` | environment | the ledger is in its folder `ledger`; nothing is measured before there is one |
 | `servicebus_pair_prices` | Airflow variable, JSON | dated prices, see below |
 | the form | Trigger | the period, and what is expected of it |
 
