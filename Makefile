@@ -32,13 +32,17 @@ demo-stop: setup
 # Eight at a time on two cores: most tests wait for links to open, locks to end and time to pass.
 # Who takes what, and in which order, is said by tests/shares.py.
 at_once = --dist loadfile --no-loadscope-reorder
+# Bounds in seconds may be missed beside seven others. A fault of the code fails alone, too.
+alone = test $$? -eq 1 && echo "What failed beside others runs once more, alone." && \
+	.ci/within pytest --last-failed --last-failed-no-failures none
 
 test: setup
-	@.ci/within pytest --numprocesses 8 $(at_once) -m "not slow" $(ARGS)
+	@.ci/within pytest --numprocesses 8 $(at_once) -m "not slow" $(ARGS) || { $(alone) -m "not slow" $(ARGS); }
 
 # The slow ones start whole Airflows and clusters, which leave no processor for the bounds of the others.
+slow = slow and not exploring
 test-all: test
-	@.ci/within pytest --numprocesses 3 $(at_once) -m "slow and not exploring" $(ARGS)
+	@.ci/within pytest --numprocesses 3 $(at_once) -m "$(slow)" $(ARGS) || { $(alone) -m "$(slow)" $(ARGS); }
 
 explore: setup
 	@.ci/within pytest -m exploring $(ARGS)

@@ -107,7 +107,7 @@ async def test_the_trigger_waits_until_the_backlog_fills_and_outlives_the_second
 
     pair.secondary.start()
     await divert(pair, count=1)
-    event = await asyncio.wait_for(waiting, 20)
+    event = await asyncio.wait_for(waiting, 60)
 
     assert event.payload["messages"] == 2
 
@@ -116,11 +116,14 @@ async def test_many_triggers_share_their_looks(pair: Pair, monkeypatch: pytest.M
     from servicebus_pair.core.pair import NamespacePair
 
     looks: list[int] = []
+    looked = asyncio.Event()
     listing = NamespacePair.backlog_depths
 
     async def counted(self: NamespacePair) -> list[Any]:
         looks.append(1)
-        return await listing(self)
+        found = await listing(self)
+        looked.set()
+        return found
 
     monkeypatch.setattr(NamespacePair, "backlog_depths", counted)
     await divert(pair, count=1)
@@ -128,7 +131,8 @@ async def test_many_triggers_share_their_looks(pair: Pair, monkeypatch: pytest.M
         BacklogLevelTrigger(conn_id=CONN_ID, until="drained", messages=0, age=None, interval=60) for _ in range(20)
     ]
     waiting = [asyncio.ensure_future(anext(trigger.run())) for trigger in triggers]
-    await asyncio.wait(waiting, timeout=2)
+    await looked.wait()
+    await asyncio.wait(waiting, timeout=1)
     for each in waiting:
         each.cancel()
     await asyncio.wait(waiting)

@@ -39,7 +39,7 @@ async def test_the_trigger_fires_once_per_backlog_and_survives_the_secondary(pai
     assert not done  # it cannot see the backlog, and goes on
 
     pair.secondary.start()
-    event = await asyncio.wait_for(first, 20)
+    event = await asyncio.wait_for(first, 60)
     second = asyncio.ensure_future(anext(events))
     done, _ = await asyncio.wait({second}, timeout=1)
     second.cancel()

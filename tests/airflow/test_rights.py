@@ -114,5 +114,5 @@ async def test_a_watcher_needs_to_listen_and_to_manage(both: EmulatorProcess, mo
     ):
         sender.send_messages(ServiceBusMessage("a", application_properties={"x-ms-path": "flights"}))
 
-    event = await asyncio.wait_for(anext(trigger), 20)
+    event = await asyncio.wait_for(anext(trigger), 60)
     assert event.payload["entities"] == ["flights"]

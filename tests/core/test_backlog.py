@@ -117,7 +117,7 @@ def test_section_3_the_description_of_an_extra_queue_is_no_drift() -> None:
     assert plan_backlog("contoso", 1, {**existing(ALL_THREE[0]), **existing(ALL_THREE[2], shape=odd)}).drifted == ()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(count=st.integers(1, 12), indexes=st.sets(st.integers(0, 20)))
 def test_section_3_after_the_plan_exactly_the_wanted_queues_are_usable(count: int, indexes: set[int]) -> None:
     paths = [backlog_queue("contoso", index) for index in indexes]

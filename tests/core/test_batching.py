@@ -64,7 +64,7 @@ parcels = st.lists(
 ).map(lambda rows: [Parcel(number, key, size) for number, (key, size) in enumerate(rows)])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(messages=parcels)
 def test_section_4_packing_loses_nothing_and_keeps_order_within_a_partition_key(messages: list[Parcel]) -> None:
     boxes = fill(packer_of_boxes(), messages)
@@ -75,7 +75,7 @@ def test_section_4_packing_loses_nothing_and_keeps_order_within_a_partition_key(
         assert mine == sorted(mine)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(sizes=st.lists(st.tuples(st.sampled_from([None, "a"]), st.integers(0, LIMIT + 3)), max_size=60))
 def test_a_message_that_fits_no_batch_is_raised_and_takes_no_other_with_it(sizes: list[tuple[Any, int]]) -> None:
     packer, handed = packer_of_boxes(), []
@@ -98,7 +98,7 @@ def test_what_is_open_at_the_end_is_handed_out_oldest_first() -> None:
     assert packer.open_batches() == ()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(messages=parcels)
 def test_section_4_no_batch_is_empty_over_its_limit_or_of_two_partition_keys(messages: list[Parcel]) -> None:
     for box in fill(packer_of_boxes(), messages):
@@ -107,7 +107,7 @@ def test_section_4_no_batch_is_empty_over_its_limit_or_of_two_partition_keys(mes
         assert len({parcel.key for parcel in box.parcels}) == 1
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(keys=st.lists(st.integers(0, 300), max_size=600))
 def test_section_4_memory_is_bounded_however_many_partition_keys_there_are(keys: list[int]) -> None:
     packer = packer_of_boxes()
@@ -156,7 +156,7 @@ def test_section_4_a_message_that_exactly_fills_a_batch_fits() -> None:
     assert [len(box) for box in fill(packer_of_boxes(), [Parcel(0, None, LIMIT), Parcel(1, None, LIMIT)])] == [1, 1]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     bodies=st.lists(st.tuples(st.sampled_from([None, "a", "b"]), st.integers(0, 900)), max_size=40),
     limit=st.integers(1200, 4000),

@@ -96,7 +96,7 @@ def test_section_8_tiers_that_do_not_ascend_are_refused(starts: tuple[int, ...])
         PriceList(as_of=date(2030, 1, 1), currency="EUR", tiers=tuple(PriceTier(each, Decimal(1)) for each in starts))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(one=st.integers(0, 3_000 * MILLION), two=st.integers(0, 3_000 * MILLION))
 def test_section_8_two_bills_of_a_month_are_the_bill_of_both(one: int, two: int) -> None:
     first, second = bill(Operations(sends=one)), bill(Operations(sends=two), before=one)

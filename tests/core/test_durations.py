@@ -13,13 +13,13 @@ from servicebus_pair.core.durations import format_duration, parse_duration
 MILLISECOND = timedelta(milliseconds=1)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(value=st.timedeltas(min_value=timedelta(0)))
 def test_section_4_a_duration_that_was_written_is_read_again_exactly(value: timedelta) -> None:
     assert parse_duration(format_duration(value)) == value
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(milliseconds=st.integers(0, 2**32 - 1))
 def test_section_4_every_time_to_live_that_the_amqp_header_holds_survives_to_the_millisecond(milliseconds: int) -> None:
     assert parse_duration(format_duration(milliseconds * MILLISECOND)) // MILLISECOND == milliseconds

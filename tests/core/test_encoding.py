@@ -55,7 +55,7 @@ messages: st.SearchStrategy[Any] = st.builds(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(message=messages)
 def test_a_message_has_the_bytes_that_the_sdk_gives_it(message: Any) -> None:
     theirs, ours = bytearray(), bytearray()

@@ -212,7 +212,7 @@ WHOLE = AmqpAnnotatedMessage(
 LASTING = AmqpAnnotatedMessage(data_body=b"", properties={"creation_time": 1_357_000_000_000, "message_id": "1"})
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @example(message=WHOLE)
 @example(message=LASTING)
 @example(message=AmqpAnnotatedMessage(value_body=typed("LONG", 7)))
@@ -227,7 +227,7 @@ def test_section_4_a_message_leaves_the_backlog_byte_for_byte_as_it_would_have_b
     assert sent(back.message) == sent(message)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(message=messages())
 def test_section_4_a_message_may_be_diverted_again_and_again_without_changing(message: AmqpAnnotatedMessage) -> None:
     once = through_the_backlog(message).message
@@ -235,7 +235,7 @@ def test_section_4_a_message_may_be_diverted_again_and_again_without_changing(me
     assert sent(twice) == sent(message)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(message=messages())
 def test_section_4_diverting_does_not_change_the_message_of_the_caller(message: AmqpAnnotatedMessage) -> None:
     before = sent(message)
@@ -387,7 +387,7 @@ def test_section_4_a_backlog_message_of_the_dotnet_original_is_read() -> None:
     assert sent(back.message) == sent(expected)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     sections=st.fixed_dictionaries(
         {},

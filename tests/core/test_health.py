@@ -233,7 +233,7 @@ events = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(happened=st.lists(st.tuples(events, st.floats(0, 30)), max_size=30), interval=st.floats(0, 60))
 def test_section_4_only_failures_and_hands_fail_over_and_only_pings_and_hands_fail_back(
     happened: list[tuple[HealthEvent, float]], interval: float
@@ -256,7 +256,7 @@ def test_section_4_only_failures_and_hands_fail_over_and_only_pings_and_hands_fa
         assert pinging is health.failed_over
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     health=st.builds(
         EntityHealth,

@@ -273,7 +273,6 @@ def explore(*, examples: int, steps: int, repeatable: bool) -> None:
             stateful_step_count=steps,
             derandomize=repeatable,
             database=None,
-            deadline=None,
             suppress_health_check=list(HealthCheck),
             phases=(Phase.generate, Phase.shrink),
         ),

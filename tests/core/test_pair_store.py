@@ -126,7 +126,7 @@ async def pinging(breakable: Breakable, folder: Path) -> AsyncIterator[asyncio.s
 
 async def line_of(program: asyncio.subprocess.Process) -> str:
     assert program.stdout is not None
-    return (await asyncio.wait_for(program.stdout.readline(), 20)).decode().strip()
+    return (await asyncio.wait_for(program.stdout.readline(), 60)).decode().strip()
 
 
 async def until(program: asyncio.subprocess.Process, line: str) -> None:

@@ -30,7 +30,7 @@ drains = st.builds(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(parts=st.lists(sends, max_size=4))
 def test_section_4_results_of_the_parts_of_a_send_add_up_in_the_order_of_sending(parts: list[SendResult]) -> None:
     total = SendResult.total(parts)
@@ -49,7 +49,7 @@ def test_ids_do_not_flood_a_log_line() -> None:
     assert "message_ids" not in repr(SendResult(primary=1, message_ids=("1",)))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(one=drains, two=drains)
 def test_section_6_reports_of_drains_add_up_by_entity_and_reason(one: DrainReport, two: DrainReport) -> None:
     total = one + two

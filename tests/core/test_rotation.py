@@ -78,7 +78,7 @@ def test_section_4_with_no_backlog_queue_there_is_nothing_to_choose() -> None:
     assert BacklogRotation((), random=Random(0)).choose(None) is None  # noqa: S311 - the same
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     pulled=st.lists(st.sampled_from(QUEUES), max_size=8),
     without=st.sets(st.sampled_from(QUEUES)),

@@ -58,13 +58,13 @@ def messages(draw: st.DrawFn) -> AmqpAnnotatedMessage:
     return made.raw_amqp_message
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(message=messages(), entity=st.text(min_size=1, max_size=60))
 def test_section_4_the_growth_of_the_copy_is_known_to_the_byte(message: AmqpAnnotatedMessage, entity: str) -> None:
     assert growth(message, entity=entity) == len(sent(wrap(message, entity=entity))) - len(sent(message))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(message=messages())
 def test_a_message_is_encoded_as_the_sdk_encodes_it(message: AmqpAnnotatedMessage) -> None:
     ours, theirs = WireBatch(LIMIT), ServiceBusMessageBatch(LIMIT)

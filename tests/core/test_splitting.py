@@ -19,7 +19,7 @@ def seated(count: int, sessions: int) -> list[ServiceBusMessage]:
     return [ServiceBusMessage("x", message_id=f"m{n}", session_id=f"s{n % sessions}") for n in range(count)]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(sessions=st.lists(st.sampled_from([None, "a", "b", "c"]), max_size=30))
 def test_a_refused_batch_is_parted_without_loss_and_in_order_of_each_session(sessions: list[str | None]) -> None:
     messages = [ServiceBusMessage("x", session_id=each).raw_amqp_message for each in sessions]

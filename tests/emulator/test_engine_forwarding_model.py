@@ -82,5 +82,5 @@ class ForwardingModel(RuleBasedStateMachine):
             assert entity.description.forward_dead_lettered_messages_to is None or dead.waiting_count() == 0
 
 
-ForwardingModel.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+ForwardingModel.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
 TestForwardingModel = ForwardingModel.TestCase

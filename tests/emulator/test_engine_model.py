@@ -185,5 +185,5 @@ class QueueModel(RuleBasedStateMachine):
         assert main.size_in_bytes + dead.size_in_bytes == sum(len(name) for name in kept)
 
 
-QueueModel.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+QueueModel.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
 TestQueueModel = QueueModel.TestCase

@@ -216,7 +216,7 @@ def test_faults_of_the_command_line_and_a_file_are_there_when_it_is_ready(tmp_pa
 )
 def test_bad_faults_of_the_command_line_are_named(arguments: list[str], message: str):
     command = [sys.executable, "-m", "servicebus_emulator", *arguments]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 2
     assert message in ended.stderr
     assert "Traceback" not in ended.stderr

@@ -174,5 +174,5 @@ def test_logging_goes_to_standard_error_only(start: Any):
     started = start()
     assert started.process.stdout.readline().startswith("ready arm=")
     started.process.send_signal(signal.SIGTERM)
-    rest, _ = started.process.communicate(timeout=5)
+    rest, _ = started.process.communicate(timeout=60)
     assert rest == ""

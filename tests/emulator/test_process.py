@@ -45,7 +45,7 @@ def config(tmp_path: Path) -> Path:
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "servicebus_emulator", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
 def test_it_is_ready_within_a_second_and_stops_within_one(config: Path, tmp_path: Path):

@@ -96,7 +96,7 @@ async def test_one_reset_in_a_settlement_is_made_up_for_by_the_clients_own_retri
         receiver = client.get_queue_receiver("flights")
         (message,) = await receive(receiver)
         broken.set_fault(Fault(kind=FaultKind.RESET, on=(Operation.SETTLE,), count=1))
-        await asyncio.wait_for(receiver.complete_message(message), 20)
+        await asyncio.wait_for(receiver.complete_message(message), 60)
     assert held(broken) == 0
 
 

@@ -124,7 +124,7 @@ async def test_a_config_file_with_a_target_that_does_not_exist_is_refused(tmp_pa
     path = configuration(tmp_path, {"Name": "first", "ForwardTo": "nowhere"})
     command = [sys.executable, "-m", "servicebus_emulator", "--config", str(path), "--amqp-port", "0"]
     ended = subprocess.run(  # noqa: ASYNC221 - nothing else is to run meanwhile
-        [*command, "--admin-port", "0"], capture_output=True, text=True, timeout=10, check=False
+        [*command, "--admin-port", "0"], capture_output=True, text=True, timeout=60, check=False
     )
     assert ended.returncode == 1
     assert "forward_to is 'nowhere'" in ended.stderr
