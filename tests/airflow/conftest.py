@@ -117,23 +117,35 @@ class Pair:
 
 
 @pytest.fixture
-def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh_state: None) -> Iterator[Pair]:  # noqa: ARG001  order
-    """Both namespaces, running, and the environment variable of the connection ``contoso_pair``."""
+def pair(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    fresh_state: None,  # noqa: ARG001  order
+    request: pytest.FixtureRequest,
+) -> Iterator[Pair]:
+    """Both namespaces, running, and the environment variable of the connection ``contoso_pair``.
+
+    One process serves both, but for tests in which one of them ends or freezes: these are marked ``apart``.
+    """
     config = tmp_path / "emulator.json"
     queues = [{"Name": "flights", "Properties": {}}, {"Name": "briefings", "Properties": {}}]
     namespaces = [{"Name": "contoso", "Queues": queues}, {"Name": "contoso-dr"}]
     config.write_text(json.dumps({"UserConfig": {"Namespaces": namespaces}}))
-    primary = EmulatorProcess(["contoso"], data=tmp_path / "primary", config=config, key=KEY)
-    secondary = EmulatorProcess(["contoso-dr"], data=tmp_path / "secondary", config=config, key=KEY)
+    if request.node.get_closest_marker("apart") is None:
+        processes = [EmulatorProcess(["contoso", "contoso-dr"], data=tmp_path / "both", config=config, key=KEY)]
+    else:
+        processes = [
+            EmulatorProcess([name], data=tmp_path / name, config=config, key=KEY) for name in ("contoso", "contoso-dr")
+        ]
     with ThreadPoolExecutor() as together:
         try:
-            for started in [together.submit(each.start) for each in (primary, secondary)]:
+            for started in [together.submit(each.start) for each in processes]:
                 started.result()
-            both = Pair(primary, secondary)
+            both = Pair(processes[0], processes[-1])
             monkeypatch.setenv(f"AIRFLOW_CONN_{CONN_ID.upper()}", both.connection())
             yield both
         finally:
-            for stopped in [together.submit(each.stop) for each in (primary, secondary)]:
+            for stopped in [together.submit(each.stop) for each in processes]:
                 stopped.result()
 
 

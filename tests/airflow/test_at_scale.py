@@ -37,6 +37,7 @@ def test_each_job_is_submitted_with_a_reference_and_without_speculation(
         assert Path(task.application).is_file()
 
 
+@pytest.mark.apart
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(400)

@@ -97,6 +97,7 @@ def test_the_deferred_sensor_wakes_when_the_backlog_fills(pair: Pair, run_dag: R
     assert result["messages"] == 2
 
 
+@pytest.mark.apart
 async def test_the_trigger_waits_until_the_backlog_fills_and_outlives_the_secondary(pair: Pair):
     await divert(pair, count=1)
     pair.secondary.kill()

@@ -30,6 +30,7 @@ def test_a_backlog_is_due_when_it_holds_messages_that_were_not_announced_lately(
     assert due(Depth(1, messages), announced=announced, now=1000.0, repeat=600.0) is expected
 
 
+@pytest.mark.apart
 async def test_the_trigger_fires_once_per_backlog_and_survives_the_secondary(pair: Pair):
     await divert(pair)
     pair.secondary.kill()

@@ -24,6 +24,7 @@ UNTRIED = "send not known (no queue to try on), listen not known (no queue to tr
 LONGEST = 20
 
 
+@pytest.mark.apart
 def test_each_namespace_is_told_of_and_a_killed_one_too(pair: Pair):
     hook = ServiceBusPairHook(CONN_ID)
     assert hook.test_connection() == (
@@ -38,6 +39,7 @@ def test_each_namespace_is_told_of_and_a_killed_one_too(pair: Pair):
     assert KEY not in told
 
 
+@pytest.mark.apart
 def test_silent_namespaces_do_not_hold_it_up(pair: Pair):
     pair.primary.freeze()
     pair.secondary.freeze()

@@ -47,6 +47,7 @@ def test_a_kill_when_nothing_runs_does_nothing():
     CancellableRun().cancel()
 
 
+@pytest.mark.apart
 def test_a_time_limit_ends_a_send_that_hangs_and_leaves_no_thread(
     pair: Pair, run_dag: RunDag, capfd: pytest.CaptureFixture[str]
 ):

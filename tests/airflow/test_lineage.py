@@ -114,6 +114,7 @@ def test_what_a_function_yields_is_told_of_too(pair: Pair, run_dag: RunDag, told
     assert written(told()) == [(places(pair)[0], "flights", 3)]
 
 
+@pytest.mark.apart
 def test_a_send_that_diverts_writes_the_backlog_queue_beside_its_entity(pair: Pair, run_dag: RunDag, told: Told):
     run_task(run_dag, lambda: send(task_id="before"))
     asyncio.run(divert(pair, count=0))

@@ -138,6 +138,7 @@ async def test_looks_at_an_idle_pair_cost_one_call_each_and_another_one_a_minute
     assert looker.last.operations == 3 + 1
 
 
+@pytest.mark.apart
 async def test_a_look_at_two_dead_namespaces_ends_and_says_why(pair: Pair, settings: PairSettings, tmp_path: Path):  # noqa: ARG001
     looker = Looker(settings)
     pair.primary.kill()

@@ -34,6 +34,7 @@ def page(api_server: TestClient) -> Iterator[TestClient]:
         yield client
 
 
+@pytest.mark.apart
 def test_a_failover_is_shown_with_its_reason_and_the_way_that_the_messages_took(
     pair: Pair, run_dag: RunDag, page: TestClient
 ):
@@ -65,6 +66,7 @@ def test_a_failover_is_shown_with_its_reason_and_the_way_that_the_messages_took(
     assert KEY not in page.get("/api/snapshot").text
 
 
+@pytest.mark.apart
 def test_a_frozen_namespace_does_not_hold_the_page_up_and_what_was_known_stays(pair: Pair, page: TestClient):
     asyncio.run(divert(pair, count=3))
     shown(page, lambda pair: pair["backlog"]["messages"] == 3)

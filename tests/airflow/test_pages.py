@@ -65,6 +65,7 @@ def test_the_quiet_day_is_that_of_the_specification():
     assert re.search(r"^ +10 +15 min +960 +28,800 ", done("cost-quiet"), flags=re.MULTILINE)
 
 
+@pytest.mark.apart
 def test_at_3_am_one_sees_drains_and_moves_dead_letters_from_a_shell(pair: Pair):
     asyncio.run(divert(pair))
     pair.primary.kill()

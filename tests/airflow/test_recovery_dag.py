@@ -95,6 +95,7 @@ def test_each_queue_that_holds_messages_is_drained_by_a_task_of_its_own_if_the_f
     assert len(contents(pair.primary["contoso"], "briefings")) == 3
 
 
+@pytest.mark.apart
 def test_only_looking_tells_what_waits_for_whom_moves_nothing_and_waits_for_nobody(pair: Pair, recover: Recover):
     asyncio.run(divert(pair, count=3))
     pair.primary.kill()
@@ -115,6 +116,7 @@ def test_a_queue_that_is_no_backlog_queue_is_never_touched():
         ServiceBusPairHook(CONN_ID).filled_backlog_queues(["orders"])
 
 
+@pytest.mark.apart
 @pytest.mark.slow
 @pytest.mark.spark
 def test_a_recovery_through_a_real_outage_loses_nothing_reports_it_and_finds_nothing_the_next_time(

@@ -24,6 +24,7 @@ from tests.airflow.conftest import AIRFLOW_HOME, CONN_ID, KEY, Pair, RunDag, sta
 from tests.airflow.queues import contents
 
 
+@pytest.mark.apart
 def test_the_key_appears_nowhere(
     pair: Pair, run_dag: RunDag, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ):

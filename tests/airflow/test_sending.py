@@ -72,6 +72,7 @@ def test_a_send_arrives_with_all_its_properties(pair: Pair, run_dag: RunDag):
     assert full.properties == {"delay": 12, "carrier": "UA"}
 
 
+@pytest.mark.apart
 def test_an_outage_diverts_is_announced_and_is_drained_when_the_primary_is_back(
     pair: Pair, run_dag: RunDag, tmp_path: Path
 ):
@@ -107,6 +108,7 @@ def test_an_outage_diverts_is_announced_and_is_drained_when_the_primary_is_back(
     )
 
 
+@pytest.mark.apart
 def test_a_second_task_knows_of_the_outage_and_announces_nothing(pair: Pair, run_dag: RunDag):
     """Health is decided in memory and shared through the asset state store."""
     run_task(run_dag, provision)
@@ -119,6 +121,7 @@ def test_a_second_task_knows_of_the_outage_and_announces_nothing(pair: Pair, run
     assert len(events(f"servicebus_pair.{CONN_ID}.failover")) == 1
 
 
+@pytest.mark.apart
 def test_a_drain_waits_in_a_trigger_while_the_primary_is_down(pair: Pair, run_dag: RunDag, restart_soon: RestartSoon):
     run_task(run_dag, provision)
     pair.primary.kill()

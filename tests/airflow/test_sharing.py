@@ -96,6 +96,7 @@ async def test_what_a_trigger_learns_from_a_shared_ping_is_told_in_its_own_log(p
     assert handler.lines["first"][-1] == "entity=flights: the primary answers (answered)"
 
 
+@pytest.mark.apart
 async def test_who_leaves_first_takes_the_shared_pair_from_nobody(pair: Pair):
     pair.primary.kill()
     first, second = (PrimaryHealthTrigger(conn_id=CONN_ID, entities=["flights"], interval=1) for _ in range(2))
@@ -125,6 +126,7 @@ async def test_an_edited_connection_is_another_pair_and_the_old_one_stays_as_lon
     assert intervals == [1, 1, 2]
 
 
+@pytest.mark.apart
 async def test_a_recovery_is_announced_by_one_of_those_who_waited_for_it(pair: Pair):
     hook = ServiceBusPairHook(CONN_ID)
     pair.primary.kill()

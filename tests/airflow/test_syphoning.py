@@ -86,6 +86,7 @@ async def test_a_burst_that_is_shorter_than_the_opening_of_links_gets_on_at_its_
     assert len(contents(pair.primary["contoso"], "flights")) == moved
 
 
+@pytest.mark.apart
 def test_a_primary_that_dies_in_the_middle_is_waited_for_without_a_retry(pair: Pair, run_dag: RunDag):
     asyncio.run(divert(pair, count=80))
     death = threading.Timer(4, pair.primary.kill)

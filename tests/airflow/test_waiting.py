@@ -14,6 +14,7 @@ from servicebus_pair.triggers.primary_health import PrimaryHealthTrigger, check_
 from tests.airflow.conftest import CONN_ID, KEY, Pair, RestartSoon, RunDag, run_task
 
 
+@pytest.mark.apart
 def test_the_sensor_defers_while_the_primary_is_down_and_succeeds_when_it_is_back(
     pair: Pair, run_dag: RunDag, restart_soon: RestartSoon
 ):
@@ -55,6 +56,7 @@ async def test_the_trigger_fires_no_earlier_than_after_three_seconds_and_says_wh
     }
 
 
+@pytest.mark.apart
 async def test_a_cancelled_trigger_ends_at_once(pair: Pair):
     pair.primary.freeze()
     trigger = PrimaryHealthTrigger(conn_id=CONN_ID, entities=["flights"], interval=1)
