@@ -59,7 +59,7 @@ def test_a_time_limit_ends_a_send_that_hangs_and_leaves_no_thread(
             conn_id=CONN_ID,
             entity="flights",
             messages=["a"],
-            execution_timeout=timedelta(seconds=2),
+            execution_timeout=timedelta(seconds=5),
         )
 
     began = time.monotonic()
@@ -73,7 +73,7 @@ def test_a_time_limit_ends_a_send_that_hangs_and_leaves_no_thread(
     assert "AirflowTaskTimeout" in told
     assert "0 messages for flights were accepted" in told
     assert "some of the 1 in hand may be too" in told
-    assert seconds < 20
+    assert seconds < 60
     assert "servicebus-pair" not in {thread.name for thread in threading.enumerate()}
 
 
@@ -111,7 +111,7 @@ def test_a_time_limit_ends_a_function_that_yields_and_what_it_yielded_before_is_
         threading.Event().wait()
 
     with DAG("endless", schedule=None) as dag:
-        task.servicebus_send(conn_id=CONN_ID, entity="flights", execution_timeout=timedelta(seconds=5))(endless)()
+        task.servicebus_send(conn_id=CONN_ID, entity="flights", execution_timeout=timedelta(seconds=12))(endless)()
 
     assert states(run_dag(dag)) == {"endless": "failed"}
     told = capfd.readouterr().out
