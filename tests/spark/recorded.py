@@ -11,7 +11,7 @@ from typing import Any
 
 __all__ = ["recorded", "syphoned", "wait_for_records", "wait_until"]
 
-SECONDS = 90.0
+SECONDS = 240.0  # a bound of what hangs: a cluster takes its time to start where much else runs
 
 
 def recorded(folder: Path) -> Counter[str]:
