@@ -45,22 +45,27 @@ def caught_at_work(
 ) -> Iterator[list[psutil.Process]]:
     """Wait for Python workers in the middle of their tasks; they stand still until the end, what is left of them.
 
-    Whatever the machine's speed: what was found at work, stopped, and still is at work has not ended its task.
+    Whatever the machine's speed: what was found at work, was stopped, and still is at work has not ended its task.
     """
     places = list(roots)
-    wait_until(lambda: bool(at_work(places, ledger, records=records)), ended=ended)
-    stopped = at_work(places, ledger, records=records)
-    try:
-        for process in stopped:
-            process.suspend()
-        still = at_work(places, ledger, records=records)
-        caught = [process for process in stopped if process in still]
-        assert caught, "all tasks had ended"
-        yield caught
-    finally:
-        for process in stopped:
-            with suppress(psutil.NoSuchProcess):
-                process.resume()
+    while True:
+        wait_until(lambda: bool(at_work(places, ledger, records=records)), ended=ended)
+        stopped = at_work(places, ledger, records=records)
+        try:
+            each_of(stopped, psutil.Process.suspend)
+            still = at_work(places, ledger, records=records)
+            caught = [process for process in stopped if process in still]
+            if caught:
+                yield caught
+                return
+        finally:
+            each_of(stopped, psutil.Process.resume)
+
+
+def each_of(processes: Iterable[psutil.Process], do: Callable[[psutil.Process], None]) -> None:
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            do(process)
 
 
 def hosting(worker: psutil.Process) -> psutil.Process:
