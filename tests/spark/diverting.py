@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 from azure.servicebus import ServiceBusMessage
@@ -62,6 +63,19 @@ class OwnBacklog(Pair):
 
         with Bridge() as bridge:
             bridge.run(set_status())
+
+    def lock_for(self, duration: timedelta) -> None:
+        """Have what a receiver of the backlog holds come back so long after its death."""
+
+        async def change() -> None:
+            async with ServiceBusAdministration(read_pair(self.settings).secondary) as administration:
+                for path in self.queues:
+                    queue = await administration._client.get_queue(path)
+                    queue.lock_duration = duration
+                    await administration._client.update_queue(queue)
+
+        with Bridge() as bridge:
+            bridge.run(change())
 
     def arrived(self, queue: str) -> Counter[str]:
         """Return how many copies of each message id a queue of the primary holds."""

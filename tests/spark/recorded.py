@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["recorded", "syphoned", "wait_for_records", "wait_until"]
+__all__ = ["recorded", "records", "syphoned", "wait_for_records", "wait_until"]
 
-SECONDS = 90.0
+SECONDS = 240.0  # a bound of what hangs: a cluster takes its time to start where much else runs
 
 
 def recorded(folder: Path) -> Counter[str]:
@@ -25,6 +25,7 @@ def syphoned(folder: Path) -> int:
 
 
 def records(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield the records of the lines that are complete by now."""
     for file in folder.glob("*.jsonl"):
         yield from map(json.loads, file.read_bytes().split(b"\n")[:-1])
 

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -14,10 +14,16 @@ import pyspark
 
 from tests.spark.conftest import Pair
 
-__all__ = ["REFERENCE", "home_of_its_own", "submitted"]
+__all__ = ["INSTALLED", "QUIET", "REFERENCE", "configured", "home_of_its_own", "running", "submitted"]
 
 REFERENCE = "env:PAIR_OF_THE_TEST"
 INSTALLED = Path(pyspark.__file__).parent
+QUIET = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+}
 
 
 def home_of_its_own(folder: Path) -> Path:
@@ -46,15 +52,7 @@ def submitted(
     :param home: where Spark is, and executors of a cluster work; where it is installed, when not given.
     """
     spark = INSTALLED if home is None else home
-    settings = {
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.ui.enabled": "false",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-        **(conf or {}),
-    }
-    command = [str(spark / "bin" / "spark-submit"), "--master", master]
-    command += [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+    command = [str(spark / "bin" / "spark-submit"), "--master", master, *configured({**QUIET, **(conf or {})})]
     command += [str(program), *(word for option in given.items() for word in option), *more]
     environment = {
         **os.environ,
@@ -62,8 +60,24 @@ def submitted(
         "PYSPARK_PYTHON": sys.executable,
         REFERENCE.partition(":")[2]: pair.file.read_text(),
     }
+    with running(command, environment, log=log) as process:
+        yield process
+
+
+def configured(conf: Mapping[str, str]) -> list[str]:
+    """Return options of spark-submit that set these."""
+    return [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
+
+
+@contextmanager
+def running(
+    command: Sequence[str], environment: Mapping[str, str], *, log: Path, cwd: Path | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a program that adds to a log; at the end nothing of it is left."""
     with log.open("ab") as output:
-        process = subprocess.Popen(command, env=environment, stdout=output, stderr=output, start_new_session=True)
+        process = subprocess.Popen(
+            command, env=environment, cwd=cwd, stdout=output, stderr=output, start_new_session=True
+        )
     try:
         yield process
     finally:

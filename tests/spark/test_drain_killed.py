@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
 import uuid
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import psutil
@@ -17,48 +15,39 @@ from pyspark.sql import SparkSession
 from servicebus_pair.spark import Place, reconcile
 from tests.spark.conftest import CANARY, Pair
 from tests.spark.diverting import own_backlog
-from tests.spark.recorded import syphoned, wait_until
+from tests.spark.killing import caught_at_work, hosting
+from tests.spark.recorded import syphoned
 from tests.spark.submitting import REFERENCE, home_of_its_own, submitted
 from tests.system.demo.layout import PROJECT
 
 COUNT = 3000
+RATE = "300"  # so each of the two tasks takes ten seconds, and is killed in its first one or two
+LOCKED = timedelta(seconds=20)  # so long what the killed process held is locked: a minute, in a real backlog
 JOB = PROJECT / "provider" / "servicebus_pair" / "spark" / "jobs" / "drain.py"
 
 
-def python_workers(program: subprocess.Popen[bytes]) -> list[int]:
-    """Return the ids of the Python workers of a local Spark: what their daemon has forked."""
-    started = psutil.Process(program.pid).children(recursive=True)
-    daemons = {process.pid for process in started if "pyspark.daemon" in words_of(process)}
-    return [process.pid for process in started if process.ppid() in daemons]
+def same(workers: list[psutil.Process]) -> list[psutil.Process]:
+    return workers
 
 
-def executors(program: subprocess.Popen[bytes]) -> list[int]:
-    """Return the id of one executor, the Java process whose Python workers end with it."""
-    started = psutil.Process(program.pid).children(recursive=True)
-    return [process.pid for process in started if any("ExecutorBackend" in word for word in words_of(process))][:1]
+def executor_of_one(workers: list[psutil.Process]) -> list[psutil.Process]:
+    return [hosting(workers[0])]
 
 
-def words_of(process: psutil.Process) -> list[str]:
-    """Return the command line of a process; none of one that has ended."""
-    try:
-        return process.cmdline()
-    except psutil.Error:
-        return []
-
-
-KILLED: dict[str, tuple[str, Callable[[subprocess.Popen[bytes]], list[int]]]] = {
-    "python-worker": ("local[2,4]", python_workers),
-    "executor": ("local-cluster[2,1,1024]", executors),
+KILLED: dict[str, tuple[str, Callable[[list[psutil.Process]], list[psutil.Process]]]] = {
+    "python-worker": ("local[2,4]", same),
+    "executor": ("local-cluster[2,1,1024]", executor_of_one),
 }
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)  # what the killed process held is locked for a minute
+@pytest.mark.timeout(600)  # a bound of what hangs
 @pytest.mark.parametrize("what", KILLED)
 def test_what_is_killed_is_tried_again_and_nothing_is_lost(what: str, spark: SparkSession, pair: Pair, tmp_path: Path):
     master, victims = KILLED[what]
     own = own_backlog(pair, tmp_path, f"own-{uuid.uuid4().hex[:8]}")
     queue, ledger, events, log = own.fresh_queue(), tmp_path / "ledger", tmp_path / "events", tmp_path / "submit.log"
+    own.lock_for(LOCKED)
     ids = own.divert(ledger, queue, COUNT)
     events.mkdir()
     given = {
@@ -66,7 +55,7 @@ def test_what_is_killed_is_tried_again_and_nothing_is_lost(what: str, spark: Spa
         "--ledger": str(ledger),
         "--run": "home",
         "--report": str(tmp_path / "drain.json"),
-        "--rate": "500",
+        "--rate": RATE,
     }
     conf = {
         "spark.eventLog.enabled": "true",
@@ -76,19 +65,18 @@ def test_what_is_killed_is_tried_again_and_nothing_is_lost(what: str, spark: Spa
     }
     home = home_of_its_own(tmp_path / "spark")
     with submitted(own, JOB, given, log=log, master=master, conf=conf, home=home) as program:
-        wait_until(lambda: syphoned(ledger) >= COUNT // 3, ended=lambda: program.poll() is not None)
-        killed = victims(program)
-        for process in killed:
-            os.kill(process, signal.SIGKILL)
-        assert killed
-        assert program.wait(timeout=200) == 0, log.read_text()[-3000:]
+        with caught_at_work([program.pid], ledger, records=100, ended=lambda: program.poll() is not None) as workers:
+            killed = victims(workers)
+            for process in killed:
+                process.kill()
+        assert program.wait(timeout=400) == 0, log.read_text()[-3000:]
 
     report = json.loads((tmp_path / "drain.json").read_text())
     arrived = own.arrived(queue)
     assert set(arrived) == ids
     assert own.held_by_backlog() == []
     assert (report["moved"], report["left"]) == ({queue: COUNT}, 0)
-    assert report["lost_attempts"] in {1, 2}, "one of the tasks may have had less to do, and have ended"
+    assert report["lost_attempts"] == len(killed), "each was in the middle of one task"
     duplicates = arrived.total() - len(ids)
     assert report["repeated"] <= duplicates <= report["duplicates_possible"] < COUNT
     assert syphoned(ledger) == COUNT + report["repeated"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -10,16 +11,19 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own documentation uses
 
 from servicebus_pair.core.manifest import PublishManifest
+from servicebus_pair.spark.pacing import WINDOW_SECONDS
 from tests.spark.conftest import CANARY, Pair, Session
-from tests.spark.recorded import recorded, wait_for_records
+from tests.spark.killing import caught_at_work
+from tests.spark.recorded import recorded
 
+ROWS, RATE = 300, 40  # a task of seven seconds, which is killed in its first one
+WINDOW = int(RATE * WINDOW_SECONDS)
 LATER = datetime(2040, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
 
 
@@ -82,41 +86,28 @@ def test_a_task_that_is_killed_and_tried_again_repeats_its_message_ids(spark: Sp
     queue, ledger = pair.fresh_queue(), tmp_path / "ledger"
     with ThreadPoolExecutor(1) as thread:
         writing = thread.submit(in_a_thread(spark, pair, queue, ledger))
-        wait_for_records(ledger, 200, "primary", ended=writing.done)
-        for process in writing_workers(pair):
-            process.kill()
-        writing.result(timeout=90)
+        with caught_at_work([os.getpid()], ledger, records=WINDOW, ended=writing.done) as workers:
+            (worker,) = workers
+            worker.kill()
+        writing.result(timeout=110)
     copies = defaultdict(list)
     for found in pair.held(queue):
         copies[found.key[1]].append(found.content.body)
-    assert len(copies) == 600, "every row has one id, whichever attempt sent it"
-    assert {body for (body, *_) in copies.values()} == {b"body %d" % number for number in range(600)}
+    assert len(copies) == ROWS, "every row has one id, whichever attempt sent it"
+    assert {body for (body, *_) in copies.values()} == {b"body %d" % number for number in range(ROWS)}
     assert all(len(set(same)) == 1 for same in copies.values()), "no id stands for two rows"
-    repeated = sum(map(len, copies.values())) - 600
-    assert repeated >= 200, "the first attempt had sent them"
-    assert recorded(ledger)["primary"] - 600 == pytest.approx(repeated, abs=150), "beside what no record tells of"
+    arrived, told = sum(map(len, copies.values())), recorded(ledger)["primary"]
+    assert told >= ROWS + WINDOW, "the first attempt had sent them"
+    assert told <= arrived <= told + WINDOW, "beside what no record tells of: the window that was under way"
 
 
 def in_a_thread(spark: SparkSession, pair: Pair, queue: str, ledger: Path) -> Callable[[], None]:
     def write() -> None:
         # Makes the session that of this thread, where Spark looks data sources up.
-        table = spark.createDataFrame([(f"body {number}",) for number in range(600)], "body string").coalesce(1)
-        writer(table, pair, entity=queue, ledger=ledger, run="twice", ratePerTask=150).save()
+        table = spark.createDataFrame([(f"body {number}",) for number in range(ROWS)], "body string").coalesce(1)
+        writer(table, pair, entity=queue, ledger=ledger, run="twice", ratePerTask=RATE).save()
 
     return write
-
-
-def writing_workers(pair: Pair) -> list[psutil.Process]:
-    """Return the Python workers of this test's Spark that are connected to the primary."""
-    return [child for child in psutil.Process().children(recursive=True) if is_worker_of(child, pair)]
-
-
-def is_worker_of(process: psutil.Process, pair: Pair) -> bool:
-    try:
-        peers = {getattr(each.raddr, "port", None) for each in process.net_connections()}
-        return "pyspark.daemon" in process.cmdline() and pair.primary.amqp_port in peers
-    except psutil.ZombieProcess:
-        return False
 
 
 def test_the_same_run_again_adds_nothing_to_an_entity_with_duplicate_detection(spark: SparkSession, pair: Pair):

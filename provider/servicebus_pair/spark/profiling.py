@@ -36,6 +36,7 @@ from servicebus_pair.spark.looking import chosen_queues, look
 from servicebus_pair.spark.profile_page import Arrivals, render
 from servicebus_pair.spark.redaction import Redaction
 from servicebus_pair.spark.references import PairReference
+from servicebus_pair.spark.registering import register
 
 __all__ = ["AGES", "SIZES", "Profile", "profile"]
 
@@ -128,8 +129,7 @@ def profile(
 
 
 def _seen(spark: SparkSession, reference: str, queues: Sequence[str], *, at: float) -> DataFrame:
-    # Spark 4.2 looks for a Python data source in the thread's active session, which of PySpark only this call sets.
-    spark.createDataFrame([], "nothing string")
+    register(spark)
     options = {
         "credential": reference,
         "namespace": "secondary",

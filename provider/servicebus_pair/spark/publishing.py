@@ -15,6 +15,7 @@ from servicebus_pair.core.health import EntityHealth
 from servicebus_pair.core.manifest import PublishManifest
 from servicebus_pair.spark.exclusive import check_no_speculation
 from servicebus_pair.spark.options import WriteOptions
+from servicebus_pair.spark.registering import register
 from servicebus_pair.spark.schema import check_columns, check_rows
 
 __all__ = ["DEFAULT_PARTITIONS", "publish"]
@@ -67,8 +68,7 @@ def publish(
     WriteOptions.of(options)
     check_columns(df.schema, entity=entity)
     check_rows(df, entity=entity)
-    # Spark 4.2 looks for a Python data source in the thread's active session, which of PySpark only this call sets.
-    df.sparkSession.createDataFrame([], df.schema)
+    register(df.sparkSession)
     with tempfile.TemporaryDirectory(prefix="servicebus-pair-") as folder:
         file = Path(folder) / "manifest.json"
         writer = df.repartition(partitions).write.format("servicebus").options(**options, manifest=str(file))
