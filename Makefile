@@ -48,7 +48,7 @@ explore: setup
 	@.ci/within pytest -m exploring $(ARGS)
 
 bench: setup
-	@.ci/within python -m tests.benchmarks $(GROUP)
+	@.ci/within python -m tests.benchmarks $(GROUP) $(if $(MESSAGES),--messages $(MESSAGES))
 
 conformance: setup
 	@.ci/within python -m tests.conformance $(ARGS)

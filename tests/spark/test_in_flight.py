@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from servicebus_emulator.faults import Fault, FaultKind, Operation
+from servicebus_pair.core.results import DrainReport
+from servicebus_pair.core.syphon import Syphon
 from servicebus_pair.spark.naming import Position
 from servicebus_pair.spark.options import WriteOptions
 from servicebus_pair.spark.receipts import merged
 from servicebus_pair.spark.writing import WriteTask, write_rows
 from tests.spark.conftest import Pair
+from tests.spark.diverting import own_backlog
 
 PATIENCE = 2  # seconds of failure, after which a send is diverted
 
@@ -43,3 +47,19 @@ def test_a_batch_more_than_allowed_waits_for_one_that_is_not_answered(
     assert counts == [(0, 1), (0, 1), (1, 0)]
     assert told.entities[queues[0]].health.failed_over
     assert not told.entities[queues[2]].health.failed_over
+
+
+def test_a_task_that_sends_begins_no_syphon(pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    own = own_backlog(pair, tmp_path, "asks-for-a-syphon", enable_syphon=True)
+    begun: list[Syphon] = []
+    run = Syphon.run
+
+    async def noted(self: Syphon, **given: Any) -> DrainReport:
+        begun.append(self)
+        return await run(self, **given)
+
+    monkeypatch.setattr(Syphon, "run", noted)
+    task = WriteTask(WriteOptions.of({"credential": own.reference}), "r", Position("r", 0))
+    rows = pa.RecordBatch.from_pylist([{"entity": own.fresh_queue(), "body": b"x"}])
+    assert merged([write_rows(task, [rows])]).primary == 1
+    assert begun == []

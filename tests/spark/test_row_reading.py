@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
 
 import pytest
+from azure.servicebus import ServiceBusMessage
+from azure.servicebus._pyamqp._encode import encode_payload
+from azure.servicebus._transport._pyamqp_transport import PyamqpTransport
+from azure.servicebus.amqp import AmqpAnnotatedMessage
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,9 +22,16 @@ from servicebus_pair.spark.windows import lanes, windows
 BODIES = st.lists(st.binary(max_size=8), min_size=1, max_size=40)
 
 
-def ids(bodies: list[bytes], *, run: str = "r", partition: int = 0, subject: str | None = None) -> list[str | None]:
+def ids(bodies: list[bytes], *, run: str = "r", partition: int = 0, subject: str | None = None) -> list[str]:
     reader = RowReader(Position(run, partition), entity="flights")
-    return [reader.read({"body": body, "messageId": None, "subject": subject}).message.message_id for body in bodies]
+    rows = ({"body": body, "messageId": None, "subject": subject} for body in bodies)
+    return [message_id(reader.read(row).message) for row in rows]
+
+
+def message_id(message: AmqpAnnotatedMessage) -> str:
+    assert message.properties is not None
+    assert isinstance(message.properties.message_id, str)
+    return message.properties.message_id
 
 
 @given(BODIES, st.text(min_size=1, max_size=300), st.integers(0, 2**31))
@@ -27,7 +39,7 @@ def test_ids_that_are_made_are_repeated_differ_and_fit_the_service(bodies: list[
     made = ids(bodies, run=run, partition=partition)
     assert made == ids(bodies, run=run, partition=partition)
     assert len(set(made)) == len(bodies)
-    assert all(made_id is not None and len(made_id) <= 128 for made_id in made)
+    assert all(len(made_id) <= 128 for made_id in made)
     assert not set(made) & set(ids(bodies, run=run + "x", partition=partition))
     assert not set(made) & set(ids(bodies, run=run, partition=partition + 1))
 
@@ -48,22 +60,73 @@ def test_rows_that_differ_in_any_column_differ_in_their_ids():
 def test_an_id_that_is_given_stands():
     row = {"body": "x", "messageId": "mine", "entity": "delays", "partitionKey": "p"}
     read = RowReader(Position("r", 0), entity="flights").read(row)
-    assert (read.message.message_id, read.entity, read.key, read.size) == ("mine", "delays", "p", 1)
+    assert (message_id(read.message), read.entity, read.key, read.size) == ("mine", "delays", "p", 1)
 
 
 def test_properties_take_their_types_from_json_and_nulls_are_none():
     given = {"origin": "EWR", "far": 5, "late": 2.0, "own": False, "absent": None}
     read = RowReader(Position("r", 0), entity="flights").read({"body": "x", "applicationProperties": json.dumps(given)})
     found = read.message.application_properties
+    assert found is not None
     assert found == {"origin": "EWR", "far": {"TYPE": "LONG", "VALUE": 5}, "late": 2.0, "own": False}
     assert isinstance(found["late"], float)
+
+
+TEXTS = st.none() | st.text(max_size=300)
+EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  the strategy adds the time zone
+ROWS = st.fixed_dictionaries(
+    {"body": st.text(max_size=300) | st.binary(max_size=300), "messageId": st.text(min_size=1, max_size=128)},
+    optional={
+        **dict.fromkeys(
+            ("subject", "correlationId", "contentType", "replyTo", "to"), st.none() | st.text(max_size=300)
+        ),
+        **dict.fromkeys(("sessionId", "partitionKey"), st.sampled_from((None, "s"))),
+        "timeToLive": st.none() | st.integers(1, 10**6),
+        "scheduledEnqueueTime": st.none() | st.datetimes(EPOCH, timezones=st.just(UTC)),
+        "applicationProperties": st.none()
+        | st.lists(st.tuples(st.text(max_size=9), st.text(max_size=300)), max_size=3),
+    },
+)
+
+
+@given(ROWS)
+def test_a_message_has_the_bytes_that_the_sdk_gives_it(row: dict[str, Any]):
+    life = row.get("timeToLive")
+    expected = ServiceBusMessage(
+        row["body"],
+        message_id=row["messageId"],
+        session_id=row.get("sessionId"),
+        subject=row.get("subject"),
+        correlation_id=row.get("correlationId"),
+        content_type=row.get("contentType"),
+        reply_to=row.get("replyTo"),
+        to=row.get("to"),
+        partition_key=row.get("partitionKey"),
+        time_to_live=None if life is None else timedelta(seconds=life),
+        scheduled_enqueue_time_utc=row.get("scheduledEnqueueTime"),
+        application_properties=cast("Any", dict(row.get("applicationProperties") or ()) or None),
+    )
+    made = RowReader(Position("r", 0), entity="flights").read(row).message
+    assert encoded(made) == encoded(expected.raw_amqp_message)
+
+
+def encoded(message: AmqpAnnotatedMessage) -> bytes:
+    """Encode a message as the SDK does, but for the time of its making, which is now."""
+    form = PyamqpTransport.to_outgoing_amqp_message(message)
+    if form.properties is not None:
+        form = form._replace(properties=form.properties._replace(creation_time=None, absolute_expiry_time=None))
+    output = bytearray()
+    encode_payload(output, form)
+    return bytes(output)
 
 
 WRONG: dict[str, dict[str, Any]] = {
     "column body is null: it is required": {"body": None},
     "column entity is ' ': it must name a queue or topic": {"entity": " "},
     "column timeToLive is 0: it must be whole seconds from 1": {"timeToLive": 0},
-    "message_id cannot be longer than 128 characters": {"messageId": "x" * 129},
+    "column messageId has 129 characters: at most 128 are allowed": {"messageId": "x" * 129},
+    "column sessionId has 130 characters: at most 128 are allowed": {"sessionId": "x" * 130},
+    "column partitionKey is 'p': beside session 's' it must be that": {"sessionId": "s", "partitionKey": "p"},
     "column applicationProperties is not JSON": {"applicationProperties": "{"},
     "column applicationProperties is not a JSON object": {"applicationProperties": "[1]"},
     "column applicationProperties: a is a list: allowed are string,": {"applicationProperties": '{"a": [1]}'},

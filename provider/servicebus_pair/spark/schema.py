@@ -49,11 +49,11 @@ from pyspark.sql.types import (
 
 from servicebus_pair.core.errors import ConfigurationError
 
-__all__ = ["COLUMNS", "check_columns", "check_rows"]
+__all__ = ["COLUMNS", "LONGEST_ID", "check_columns", "check_rows"]
 
 _TEXT: Final = (StringType,)
 _PROPERTY_VALUES: Final = (StringType, IntegralType, FloatType, DoubleType, BooleanType)
-_LONGEST_ID: Final = 128
+LONGEST_ID: Final = 128
 
 COLUMNS: Final[dict[str, tuple[type[DataType], ...]]] = {
     "body": (BinaryType, StringType),
@@ -132,7 +132,7 @@ def _wrong_entity(entity: str | None) -> _Rule:
 
 
 def _too_long(name: str) -> _Rule:
-    return name, f"it must have at most {_LONGEST_ID} characters", lambda: F.length(name) > _LONGEST_ID
+    return name, f"it must have at most {LONGEST_ID} characters", lambda: F.length(name) > LONGEST_ID
 
 
 _WRONG_TEXTS: Final[tuple[_Rule, ...]] = (

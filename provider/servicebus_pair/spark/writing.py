@@ -9,7 +9,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
@@ -100,7 +100,8 @@ class _Publisher:
         self._pair = NamespacePair(
             settings.primary,
             settings.secondary,
-            settings.options,
+            # A task sends: a syphon beside it would take its time, and move what nobody asked this job to move.
+            replace(settings.options, enable_syphon=False),
             store=_store(task.options),
             observers=observers,
             clock=clock,

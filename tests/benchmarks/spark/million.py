@@ -1,0 +1,71 @@
+"""Many messages published, diverted, drained and reconciled: what it takes, and how that grows with their number.
+
+The primary is dead while all of them are published. Each number is a program of its own, with its own Spark and
+its own two namespaces, after a first passage of few messages that pays for what is paid once per process.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Final
+
+from tests.benchmarks.measure import Measure
+from tests.benchmarks.spark.through import Passage
+
+__all__ = ["measures"]
+
+_TENTH: Final = 10
+_MEGABYTE: Final = 2**20
+_MOST_MEGABYTES: Final = 1536
+_MOST_GROWTH: Final = 1.15
+
+
+def measures(count: int) -> Iterator[Measure]:
+    """Send a tenth and then all of them through the outage."""
+    few = _passage(count // _TENTH)
+    yield from _of(few)
+    many = _passage(count)
+    yield from _of(many)
+    memory = {
+        "driver and executor (one JVM), Python driver": many.driver_peak,
+        "all Python workers": many.workers_peak,
+    }
+    for name, peak in memory.items():
+        yield Measure(
+            name=f"{many.messages}: peak memory, {name}", value=peak / _MEGABYTE, unit="MB", at_most=_MOST_MEGABYTES
+        )
+    yield Measure(
+        name=f"{many.messages}: peak memory, both namespaces", value=many.namespaces_peak / _MEGABYTE, unit="MB"
+    )
+    for phase in (*many.seconds, "in total"):
+        value = _per_message(many, phase) / _per_message(few, phase)
+        name = f"time per message of {many.messages} / of {few.messages}, {phase}"
+        yield Measure(name=name, value=value, unit="ratio", at_most=_MOST_GROWTH)
+
+
+def _of(passage: Passage) -> Iterator[Measure]:
+    count = passage.messages
+    for phase, seconds in passage.seconds.items():
+        yield Measure(name=f"{count}: {phase}", value=seconds, unit="s")
+    yield Measure(name=f"{count}: in total", value=sum(passage.seconds.values()), unit="s")
+    for name, value in (
+        ("diverted", passage.diverted),
+        ("moved by the drain", passage.moved),
+        ("delivered", passage.delivered),
+    ):
+        yield Measure(name=f"{count}: {name}", value=value, unit="messages", at_least=count)
+    yield Measure(name=f"{count}: lost", value=passage.lost, unit="messages", at_most=0)
+    yield Measure(name=f"{count}: duplicates", value=passage.duplicates, unit="messages")
+
+
+def _per_message(passage: Passage, phase: str) -> float:
+    return passage.seconds.get(phase, sum(passage.seconds.values())) / passage.messages
+
+
+def _passage(count: int) -> Passage:
+    command = [sys.executable, "-m", "tests.benchmarks.spark.through", str(count)]
+    ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return Passage(**json.loads(ended.stdout.splitlines()[-1]))

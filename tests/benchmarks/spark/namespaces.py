@@ -1,0 +1,80 @@
+"""The two namespaces of a benchmark, a process each, and the file in which executors find the pair's settings."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from servicebus_emulator.process import EmulatorProcess
+from servicebus_emulator.served import ServedNamespace
+from servicebus_pair.core import Bridge, NamespacePair, read_pair
+
+__all__ = ["PRIMARY", "QUEUE", "SECONDARY", "Namespaces", "namespaces"]
+
+PRIMARY: Final = "contoso"
+SECONDARY: Final = "contoso-dr"
+QUEUE: Final = "bench"
+_MEGABYTES: Final = 5120
+_BACKLOG_QUEUES: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Namespaces:
+    """A pair that is provisioned, with a queue on its primary.
+
+    :param home: a folder for what is written.
+    :param file: the pair's settings.
+    """
+
+    primary_process: EmulatorProcess
+    secondary_process: EmulatorProcess
+    home: Path
+    file: Path
+
+    @property
+    def reference(self) -> str:
+        """What executors are told."""
+        return f"file:{self.file}"
+
+    @property
+    def primary(self) -> ServedNamespace:
+        """Where the primary is reached."""
+        return self.primary_process[PRIMARY]
+
+
+@contextmanager
+def namespaces() -> Iterator[Namespaces]:
+    """Run both until the end."""
+    with TemporaryDirectory(prefix="bench-spark-") as folder:
+        home = Path(folder)
+        # As often as the primary is started, it has its queue again.
+        config = home / "config.json"
+        queues = [{"Name": QUEUE, "Properties": {"MaxSizeInMegabytes": _MEGABYTES}}]
+        config.write_text(json.dumps({"UserConfig": {"Namespaces": [{"Name": PRIMARY, "Queues": queues}]}}))
+        with EmulatorProcess([PRIMARY], config=config) as primary, EmulatorProcess([SECONDARY]) as secondary:
+            served = {"primary": primary[PRIMARY], "secondary": secondary[SECONDARY]}
+            settings: dict[str, object] = {"backlog_queue_count": _BACKLOG_QUEUES, "failover_interval": 1}
+            for side, each in served.items():
+                settings[f"{side}_connection_string"] = each.connection_string
+                settings[f"{side}_namespace"] = each.name
+                settings[f"{side}_administration"] = f"{each.host}:{each.admin_port}"
+            file = home / "pair.json"
+            file.touch(mode=0o600)
+            file.write_text(json.dumps(settings))
+            _provision(settings)
+            yield Namespaces(primary, secondary, home, file)
+
+
+def _provision(settings: dict[str, object]) -> None:
+    async def provision() -> None:
+        read = read_pair(settings)
+        async with NamespacePair(read.primary, read.secondary, read.options) as pair:
+            await pair.provision()
+
+    with Bridge() as bridge:
+        bridge.run(provision())

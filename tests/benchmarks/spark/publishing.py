@@ -1,0 +1,161 @@
+"""Publishing with Spark on one core, beside the bare SDK in a loop and beside one send per row.
+
+All send the same messages to the same queue, and take turns; a ratio is the median of the turns' own ratios, so that
+what else the machine does meets all of them. Ours is ``publish``: the table checked, spread over tasks, sent with
+failover and a ledger. The ceiling is one process that does nothing but make messages, add them to batches of the SDK,
+and send these, one after another. The naive way is a ``foreachPartition`` that keeps its sender open.
+
+On ``local[1]`` one core is Spark's and one the namespace's, as it is with the loop, so the rates are rates per core.
+Processor time is what the Python worker takes, beside the loop's: it is the same whatever else the machine does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from statistics import median
+from time import perf_counter, process_time
+from typing import Final
+
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
+from azure.servicebus.exceptions import MessageSizeExceededError
+from pyspark.sql import Row, SparkSession
+
+from servicebus_emulator.faults import Fault, FaultKind
+from servicebus_pair.spark import publish
+from tests.benchmarks.measure import Measure
+from tests.benchmarks.spark.namespaces import QUEUE, Namespaces, namespaces
+from tests.benchmarks.spark.processes import Processes
+from tests.benchmarks.spark.session import session
+from tests.benchmarks.spark.table import messages, table
+
+__all__ = ["measures"]
+
+_TURNS: Final = 5
+_NAIVELY: Final = 3_000
+# The SDK counts no envelope: a batch that it fills to the link's limit is refused.
+_ENVELOPE_BYTES: Final = 1024
+_UNIT: Final = "msg/s"
+
+
+@dataclass(slots=True)
+class _Taken:
+    """Seconds per message, and seconds of processor time per message, turn by turn."""
+
+    seconds: list[float] = field(default_factory=list)
+    processor: list[float] = field(default_factory=list)
+
+    @property
+    def rate(self) -> float:
+        return 1 / median(self.seconds)
+
+    def beside(self, other: _Taken) -> float:
+        return median(theirs / ours for ours, theirs in zip(self.seconds, other.seconds, strict=True))
+
+    def processor_beside(self, other: _Taken) -> float:
+        return median(theirs / ours for ours, theirs in zip(self.processor, other.processor, strict=True))
+
+
+def measures(count: int) -> Iterator[Measure]:
+    """Measure the three ways, with a namespace in the same machine and with one a millisecond away.
+
+    :param count: how many messages are published at a time.
+    """
+    with namespaces() as pair, session(cores=1) as spark:
+        yield from _near(spark, pair, count)
+        pair.primary.set_fault(Fault(kind=FaultKind.LATENCY, delay=0.001))
+        yield from _beside_naive(_turns(spark, pair, count, bare=False), "at 1 ms", goal=10)
+
+
+def _near(spark: SparkSession, pair: Namespaces, count: int) -> Iterator[Measure]:
+    taken = _turns(spark, pair, count, bare=True)
+    ours, bare = taken["ours"], taken["bare"]
+    yield Measure(name=f"publish of {count} on local[1], ours", value=ours.rate, unit=_UNIT)
+    yield Measure(name=f"publish of {count}, bare SDK in a loop", value=bare.rate, unit=_UNIT)
+    yield Measure(name="publish, ours / bare SDK", value=ours.beside(bare), unit="ratio", at_least=0.85)
+    for name, each in (("Python worker", ours), ("bare SDK", bare)):
+        value = median(each.processor) * 1e6
+        yield Measure(name=f"publish, processor time, {name}", value=value, unit="us per message")
+    value = ours.processor_beside(bare)
+    yield Measure(name="publish, processor time, bare SDK / Python worker", value=value, unit="ratio", at_least=0.85)
+    yield from _beside_naive(taken, "on loopback", goal=10)
+
+
+def _beside_naive(taken: dict[str, _Taken], where: str, *, goal: float) -> Iterator[Measure]:
+    ours, naive = taken["ours"], taken["naive"]
+    yield Measure(name=f"one send per row in foreachPartition, {where}", value=naive.rate, unit=_UNIT)
+    yield Measure(
+        name=f"publish, ours / one send per row, {where}", value=ours.beside(naive), unit="ratio", at_least=goal
+    )
+
+
+def _turns(spark: SparkSession, pair: Namespaces, count: int, *, bare: bool) -> dict[str, _Taken]:
+    ways: dict[str, tuple[Callable[[int], None], Callable[[], float], int]] = {
+        "ours": (partial(_ours, spark, pair), _workers_seconds, count),
+        "naive": (partial(_naively, spark, pair), _workers_seconds, min(count, _NAIVELY)),
+    }
+    if bare:
+        ways["bare"] = (partial(_bare, pair), process_time, count)
+    taken = {name: _Taken() for name in ways}
+    for send, _, _ in ways.values():
+        send(100)
+    for turn in range(_TURNS):
+        names = list(ways)
+        for name in (*names[turn % len(names) :], *names[: turn % len(names)]):
+            send, processor, many = ways[name]
+            began, used = perf_counter(), processor()
+            send(many)
+            taken[name].seconds.append((perf_counter() - began) / many)
+            taken[name].processor.append((processor() - used) / many)
+    return taken
+
+
+def _workers_seconds() -> float:
+    return Processes.now().workers_seconds()
+
+
+def _ours(spark: SparkSession, pair: Namespaces, count: int) -> None:
+    ledger = str(pair.home / "ledger")
+    sent = publish(table(spark, count), pair_reference=pair.reference, ledger=ledger, run="bench", entity=QUEUE)
+    if sent.primary != count:
+        raise RuntimeError(f"{sent.primary} of {count} messages came to the primary")
+
+
+def _bare(pair: Namespaces, count: int) -> None:
+    with (
+        ServiceBusClient.from_connection_string(pair.primary.connection_string) as client,
+        client.get_queue_sender(QUEUE) as sender,
+    ):
+        limit = sender.create_message_batch().max_size_in_bytes - _ENVELOPE_BYTES
+        batch = sender.create_message_batch(limit)
+        for message in messages(count):
+            try:
+                batch.add_message(message)
+            except MessageSizeExceededError:
+                sender.send_messages(batch)
+                batch = sender.create_message_batch(limit)
+                batch.add_message(message)
+        sender.send_messages(batch)
+
+
+def _naively(spark: SparkSession, pair: Namespaces, count: int) -> None:
+    connection = pair.primary.connection_string
+
+    def send(rows: Iterable[Row]) -> None:
+        with (
+            ServiceBusClient.from_connection_string(connection) as client,
+            client.get_queue_sender(QUEUE) as sender,
+        ):
+            for row in rows:
+                sender.send_messages(
+                    ServiceBusMessage(
+                        row.body,
+                        message_id=row.messageId,
+                        subject=row.subject,
+                        content_type=row.contentType,
+                        application_properties=row.applicationProperties,
+                    )
+                )
+
+    table(spark, count).coalesce(1).foreachPartition(send)

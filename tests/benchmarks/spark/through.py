@@ -1,0 +1,157 @@
+"""Messages through an outage on ``local[2]``, as a program of its own: published, diverted, drained, reconciled.
+
+::
+
+    python -m tests.benchmarks.spark.through 100000
+
+The primary is killed before and started again after the publishing. Progress goes to standard error; the last line
+of standard output is JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from time import perf_counter
+from typing import Final, TypeVar
+
+import psutil
+from pyspark.sql import SparkSession
+
+from servicebus_pair.spark import Place, publish, reconcile
+from servicebus_pair.spark.draining import drain
+from tests.benchmarks.spark.namespaces import QUEUE, Namespaces, namespaces
+from tests.benchmarks.spark.processes import Processes, peak_bytes
+from tests.benchmarks.spark.session import session
+from tests.benchmarks.spark.table import table
+
+__all__ = ["Passage"]
+
+_CORES: Final = 2
+_WARM_UP: Final = 2_000
+_SAMPLE_SECONDS: Final = 0.5
+_TELL_SECONDS: Final = 10.0
+ResultT = TypeVar("ResultT")
+
+
+@dataclass(slots=True)
+class Passage:
+    """What one passage took.
+
+    :param seconds: by phase.
+    :param driver_peak: bytes of the JVM and the Python driver, each at its peak.
+    :param workers_peak: bytes of all Python workers together.
+    :param namespaces_peak: bytes of both namespaces, each at its peak.
+    """
+
+    messages: int
+    seconds: dict[str, float] = field(default_factory=dict)
+    diverted: int = 0
+    moved: int = 0
+    delivered: int = 0
+    lost: int = 0
+    duplicates: int = 0
+    driver_peak: int = 0
+    workers_peak: int = 0
+    namespaces_peak: int = 0
+
+
+class _Watch:
+    """Tells how far a passage is, and how much its workers hold at most."""
+
+    def __init__(self, pair: Namespaces) -> None:
+        self._ledger = pair.home / "ledger"
+        self._over = threading.Event()
+        self._phase = "warm up"
+        self._began = perf_counter()
+        self.workers_peak = 0
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        thread = threading.Thread(target=self._watch, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            thread.join()
+
+    def timed(self, passage: Passage, phase: str, act: Callable[[], ResultT]) -> ResultT:
+        self._phase, self._began = phase, perf_counter()
+        result = act()
+        passage.seconds[phase] = perf_counter() - self._began
+        self._tell()
+        return result
+
+    def _watch(self) -> None:
+        told = perf_counter()
+        while not self._over.wait(_SAMPLE_SECONDS):
+            self.workers_peak = max(self.workers_peak, Processes.now().workers_bytes())
+            if perf_counter() - told >= _TELL_SECONDS:
+                told = perf_counter()
+                self._tell()
+
+    def _tell(self) -> None:
+        written = sum(file.stat().st_size for file in self._ledger.glob("*.jsonl"))
+        print(  # noqa: T201 - progress is for who waits
+            f"    {self._phase}: {perf_counter() - self._began:.1f} s, ledger {written / 1e6:.0f} MB, "
+            f"workers at most {self.workers_peak / 1e6:.0f} MB",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+def main(count: int) -> None:
+    """Run the passage of ``count`` messages, after one of a few that pays for what is paid once."""
+    with namespaces() as pair, session(cores=_CORES) as spark:
+        watch = _Watch(pair)
+        with watch.watching():
+            _passage(spark, pair, watch, _WARM_UP, run="warm-up")
+            pair.primary_process.kill()
+            pair.primary_process.start()
+            passage = _passage(spark, pair, watch, count, run="bench")
+        [jvm] = Processes.now().jvm
+        passage.driver_peak = peak_bytes(jvm.pid) + peak_bytes(psutil.Process().pid)
+        passage.workers_peak = watch.workers_peak
+        passage.namespaces_peak = peak_bytes(pair.primary_process.pid) + peak_bytes(pair.secondary_process.pid)
+    print(json.dumps(asdict(passage)))  # noqa: T201 - the result
+
+
+def _passage(spark: SparkSession, pair: Namespaces, watch: _Watch, count: int, *, run: str) -> Passage:
+    passage, ledger = Passage(count), str(pair.home / "ledger")
+    pair.primary_process.kill()
+    rows = table(spark, count)
+    published = watch.timed(
+        passage,
+        "publish",
+        lambda: publish(rows, pair_reference=pair.reference, ledger=ledger, run=run, entity=QUEUE),
+    )
+    passage.diverted = published.diverted
+    pair.primary_process.start()
+    drained = watch.timed(
+        passage, "drain", lambda: drain(spark, pair_reference=pair.reference, ledger=ledger, run=f"{run}-drain")
+    )
+    passage.moved = sum(drained.moved.values())
+    proof = watch.timed(
+        passage,
+        "reconcile",
+        lambda: reconcile(
+            spark,
+            pair_reference=pair.reference,
+            ledger=ledger,
+            places=[Place.parse(QUEUE)],
+            output=str(pair.home / "proof"),
+            run=run,
+        ),
+    )
+    passage.delivered, passage.lost = proof.totals.delivered, proof.totals.lost
+    passage.duplicates = proof.totals.duplicates
+    return passage
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
