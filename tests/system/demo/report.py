@@ -22,7 +22,12 @@ if TYPE_CHECKING:
 
 __all__ = ["DESTINATIONS", "report"]
 
-DESTINATIONS = {"flights": "flights", "briefings": "briefings", "delays": "delays/Subscriptions/all"}
+DESTINATIONS = {
+    "flights": "flights",
+    "briefings": "briefings",
+    "statistics": "statistics",
+    "delays": "delays/Subscriptions/all",
+}
 """Where each entity's messages are found."""
 
 
