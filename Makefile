@@ -2,6 +2,7 @@
 #
 #   make demo           an outage survived, end to end; KEEP=1 leaves everything running
 #                       KILL=driver, KILL=task or KILL=syphon lets that die too
+#                       YEAR=1 publishes the whole year, 413,007 messages, and brings the backlog home in Spark
 #   make demo-stop      stops what `make demo KEEP=1` left running
 #   make test           the tests but for the slow ones; ARGS="tests/core -k envelope" chooses among them
 #   make test-all       all tests, those too that take longer than 20 seconds each
@@ -24,7 +25,7 @@ setup:
 	@.ci/setup
 
 demo: setup
-	@.ci/within python -m tests.system.demo $(if $(KEEP),--keep) $(if $(KILL),--kill $(KILL))
+	@.ci/within python -m tests.system.demo $(if $(KEEP),--keep) $(if $(KILL),--kill $(KILL)) $(if $(YEAR),--year)
 
 demo-stop: setup
 	@.ci/within python -m tests.system.demo --stop

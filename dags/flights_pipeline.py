@@ -1,4 +1,4 @@
-"""Publishes a month of real flights through a pair of namespaces, from Spark and from a task."""
+"""Publishes a month or a year of real flights through a pair of namespaces, from Spark and from a task."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ MANIFEST = f"{OUTPUT}/manifest.json"
 DOCS = """
 ### Flights pipeline
 
-Sends one message per flight of a month to the queue `flights`, one per delayed flight to the topic
-`delays` (both from Spark) and a few to the queue `briefings` (from a task). All of them go through
-failover-aware sends: an outage of the primary delays nothing and loses nothing. What could not be
-delivered waits in the backlog on the secondary, and `servicebus_pair_recovery` brings it home.
+Sends one message per flight of a month or of the whole year (336,776) to the queue `flights`, one per delayed
+flight to the topic `delays`, one per carrier and day with the delay statistics to the queue `statistics` (all from
+Spark) and a few to the queue `briefings` (from a task). All of them go through failover-aware sends: an outage of
+the primary delays nothing and loses nothing. What could not be delivered waits in the backlog on the secondary, and
+`servicebus_pair_recovery` brings it home, or `servicebus_pair_at_scale` in Spark.
 
 It may run again at any time: message ids depend on the flights and on the run, never on the attempt.
 
@@ -41,7 +42,7 @@ It may run again at any time: message ids depend on the flights and on the run, 
 | `SERVICEBUS_PAIR_REFERENCE` | environment | where Spark finds the settings; the connection if not set |
 | `SERVICEBUS_PAIR_SPARK_CONN_ID` | environment | the connection of Spark, `spark_default` if not set |
 | `SERVICEBUS_PAIR_SPARK_CONF` | environment | more settings of Spark, JSON |
-| the form | Trigger | which month, how fast |
+| the form | Trigger | which month or the year, how fast |
 """
 
 
@@ -62,7 +63,14 @@ with DAG(
     max_active_runs=1,
     default_args={"retries": 2, "retry_delay": timedelta(seconds=10)},
     params={
-        "month": Param(1, type="integer", minimum=1, maximum=12, title="Month of 2013"),
+        "month": Param(
+            1,
+            type=["null", "integer"],
+            minimum=1,
+            maximum=12,
+            title="Month of 2013",
+            description="Nothing means the whole year.",
+        ),
         "rate": Param(600, type="integer", minimum=1, maximum=20_000, title="Messages per second"),
     },
     doc_md=DOCS,
@@ -76,7 +84,7 @@ with DAG(
         Path(__file__).parent / "jobs" / "publish_flights.py",
         [
             *("--pair", pair_reference(CONN_ID)),
-            *("--month", "{{ params.month }}"),
+            *("--month", "{{ params.month or 'all' }}"),
             *("--rate", "{{ params.rate }}"),
             *("--ledger", LEDGER),
             *("--output", OUTPUT),
@@ -96,7 +104,7 @@ with DAG(
         entity="briefings",
         messages=[
             {
-                "body": json.dumps({"briefing": number, "month": "{{ params.month }}"}),
+                "body": json.dumps({"briefing": number, "month": "{{ params.month or 'all' }}"}),
                 "subject": "briefing",
                 "content_type": "application/json",
                 "session_id": f"crew-{number % 5}",

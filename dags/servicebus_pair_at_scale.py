@@ -10,7 +10,7 @@ from airflow.sdk import DAG, Param
 from local_spark import package_folder, pair_reference, submit
 
 CONN_ID = os.environ.get("SERVICEBUS_PAIR_CONN_ID", "contoso_pair")
-PLACES = os.environ.get("SERVICEBUS_PAIR_PLACES", "flights,briefings,delays/Subscriptions/all")
+PLACES = os.environ.get("SERVICEBUS_PAIR_PLACES", "flights,briefings,statistics,delays/Subscriptions/all")
 HOME = Path(os.environ.get("SERVICEBUS_PAIR_HOME", ".")).resolve()
 LEDGER = str(HOME / "ledger")
 # Characters of a run id that a folder of Spark's must not have.

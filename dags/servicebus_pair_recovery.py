@@ -37,7 +37,7 @@ SCHEDULE = os.environ.get("SERVICEBUS_PAIR_RECOVERY_SCHEDULE", "@hourly")
 DEADLINE_MINUTES = number("SERVICEBUS_PAIR_RECOVERY_DEADLINE_MINUTES", 60, low=0, high=525_600)
 WAIT_HOURS = number("SERVICEBUS_PAIR_RECOVERY_WAIT_HOURS", 24, low=0.01, high=8760)
 POLL_SECONDS = number("SERVICEBUS_PAIR_POLL_SECONDS", 10, low=1, high=3600)
-PLACES = os.environ.get("SERVICEBUS_PAIR_PLACES", "flights,briefings,delays/Subscriptions/all")
+PLACES = os.environ.get("SERVICEBUS_PAIR_PLACES", "flights,briefings,statistics,delays/Subscriptions/all")
 HOME = Path(os.environ.get("SERVICEBUS_PAIR_HOME", ".")).resolve()
 LEDGER = str(HOME / "ledger")
 RECONCILED = f"{HOME}/output/{{{{ run_id | replace(':', '') | replace('+', '_') }}}}/reconcile"

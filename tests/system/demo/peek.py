@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
@@ -56,7 +57,7 @@ def peek_everything(connection_string: str, entities: Sequence[str]) -> list[Fou
 def peek_backlog_queues(connection_string: str, queues: Sequence[str]) -> list[Found]:
     """Return all messages of backlog queues and their dead-letter queues, under the entity that each is meant for."""
     found = peek_everything(connection_string, queues)
-    return [Found(item.place, (destination(item), item.key[1]), item.content) for item in found]
+    return [replace(item, key=(destination(item), item.key[1])) for item in found]
 
 
 def destination(item: Found) -> str:
@@ -72,9 +73,16 @@ async def peek(client: ServiceBusClient, path: str, sub_queue: ServiceBusSubQueu
     position = 1
     async with receiver_for(client, path, sub_queue=sub_queue) as receiver:
         while page := await receiver.peek_messages(max_message_count=PAGE, sequence_number=position):
-            found += [Found(place, (entity, str(message.message_id)), content_of(message)) for message in page]
+            found += [found_in(place, entity, message) for message in page]
             position = max(number for message in page if (number := message.sequence_number) is not None) + 1
     return found
+
+
+def found_in(place: str, entity: str, message: ServiceBusReceivedMessage) -> Found:
+    """Return a message as it was peeked."""
+    moment = message.enqueued_time_utc
+    stored = 0.0 if moment is None else moment.timestamp()
+    return Found(place, (entity, str(message.message_id)), content_of(message), stored)
 
 
 def receiver_for(client: ServiceBusClient, path: str, *, sub_queue: ServiceBusSubQueue | None) -> ServiceBusReceiver:

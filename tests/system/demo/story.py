@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tests.system.demo.killing import VICTIMS, find_victim, is_due, task_of
-from tests.system.demo.ledger import LedgerReader, figures
+from tests.system.demo.ledger import LedgerReader
 from tests.system.demo.outage import KILL_AT, restart_is_due
 from tests.system.demo.picture import Outage
+from tests.system.demo.recovery import BY_ITSELF, RecoversByItself, RecoversInSpark
 
 if TYPE_CHECKING:
+    from tests.system.demo.recovery import Recovery
     from tests.system.demo.rest import AirflowApi, DagRun
+    from tests.system.demo.scale import Scale
     from tests.system.demo.stack import Stack
     from tests.system.demo.terminal import Terminal
 
-__all__ = ["Played", "Story", "StoryError", "trigger_pipeline"]
+__all__ = ["Played", "Story", "StoryError", "begin"]
 
 PIPELINE = "flights_pipeline"
 PUBLISH = "publish_flights"
-RECOVERY = "servicebus_pair_recovery"
-WAITING = "wait_for_primary"
 
 PARSED_SECONDS = 60.0
-PUBLISHED_SECONDS = 180.0  # until a third is accepted
-FINISHED_SECONDS = 600.0  # from the primary's return to the end of both DAGs
 TICK = 0.5
 ACTIVE = frozenset({"running", "deferred", "up_for_retry"})
 
@@ -34,11 +33,13 @@ class StoryError(RuntimeError):
     """The demo did not go as it should; the message says where, and which log to read."""
 
 
-def trigger_pipeline(api: AirflowApi, conf: dict[str, Any]) -> DagRun:
-    """Wait until Airflow has read both DAGs, and start a run of the pipeline."""
-    for dag_id in (RECOVERY, PIPELINE):
+def begin(api: AirflowApi, scale: Scale) -> tuple[Recovery, DagRun]:
+    """Wait until Airflow has read the DAGs, see to the recovery, and start a run of the pipeline."""
+    for dag_id in (BY_ITSELF, PIPELINE):
         api.wait_for_dag(dag_id, seconds=PARSED_SECONDS)
-    return api.trigger(PIPELINE, conf=conf)
+    recovery = RecoversInSpark(api) if scale.in_spark else RecoversByItself(api)
+    recovery.prepare()
+    return recovery, api.trigger(PIPELINE, conf=scale.form)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,8 @@ class Story:
         terminal: Terminal,
         *,
         pipeline: DagRun,
+        recovery: Recovery,
+        scale: Scale,
         expected: int,
         victim: str | None = None,
     ) -> None:
@@ -70,6 +73,8 @@ class Story:
         self._api = api
         self._terminal = terminal
         self._pipeline = pipeline
+        self._recovery = recovery
+        self._scale = scale
         self._expected = expected
         self._victim = victim
         self.ledger = LedgerReader(stack.home.ledger)
@@ -85,7 +90,7 @@ class Story:
         return Played(outage, published)
 
     def _wait_for_a_third(self) -> None:
-        deadline = time.monotonic() + PUBLISHED_SECONDS
+        deadline = time.monotonic() + self._scale.published_seconds
         while self._accepted() < self._expected * KILL_AT:
             self._look(deadline, what=f"a third of {self._expected:,} messages is accepted")
 
@@ -94,28 +99,27 @@ class Story:
         self._stack.processes.kill(primary.process)
         began = time.time()
         self._terminal.say(f"killed the primary's process (SIGKILL) after {self._accepted():,} messages")
-        while not restart_is_due(dead_for=time.time() - began, recovery_waits=self._recovery_waits()):
+        while not restart_is_due(dead_for=time.time() - began, recovery_waits=self._recovery.notices()):
             self._look(None, what="the outage lasts")
         primary.start(self._stack.processes)
         ended = time.time()
-        noticed = "the recovery DAG waits for it" if self._recovery_waits() else "the recovery DAG has not noticed yet"
-        self._terminal.say(f"started the primary again on the same data after {ended - began:.0f} s; {noticed}")
+        self._terminal.say(
+            f"started the primary again on the same data after {ended - began:.0f} s; {self._recovery.word()}"
+        )
         return Outage(began, ended)
 
     def _wait_for_the_end(self) -> None:
-        deadline = time.monotonic() + FINISHED_SECONDS
+        deadline = time.monotonic() + self._scale.finished_seconds
         while not self._all_finished():
-            self._look(deadline, what="both DAGs have finished")
+            self._recovery.go_on(self._current())
+            self._look(deadline, what="all DAGs have finished")
         self.ledger.read()
 
     def _all_finished(self) -> bool:
-        recoveries = self._api.runs(RECOVERY)
+        recoveries = self._recovery.runs()
         for run in recoveries:
             self._fail_with(run)
         return self._current().finished and bool(recoveries) and all(run.finished for run in recoveries)
-
-    def _recovery_waits(self) -> bool:
-        return any(self._api.tasks(run).get(WAITING) == "deferred" for run in self._api.runs(RECOVERY))
 
     def _look(self, deadline: float | None, *, what: str) -> None:
         """Say how far things are, make sure that all still runs, and wait for a moment."""
@@ -130,10 +134,10 @@ class Story:
 
     def _strike(self, pipeline: DagRun) -> None:
         """Kill the victim when its moment has come and it runs."""
-        if self._victim is None or not is_due(self._victim, figures(self.ledger.records)):
+        if self._victim is None or not is_due(self._victim, self.ledger.tally.figures):
             return
         task = task_of(self._victim)
-        for run in (pipeline, *self._api.runs(RECOVERY)):
+        for run in (pipeline, *self._recovery.runs()):
             if self._api.tasks(run).get(task) != "running":
                 continue
             process = find_victim(self._victim, self._api.instance(run, task), self._stack.task_processes())
@@ -145,8 +149,8 @@ class Story:
 
     def _progress(self, run: DagRun) -> str:
         self.ledger.read()
-        now = figures(self.ledger.records)
-        runs = (run, *self._api.runs(RECOVERY))
+        now = self.ledger.tally.figures
+        runs = (run, *self._recovery.runs())
         tasks = [task for item in runs if not item.finished for task in self._api.tasks(item).items()]
         active = [f"{name} {state}" for name, state in tasks if state in ACTIVE]
         counts = f"{now.primary:,} primary, {now.diverted:,} diverted, {now.syphoned:,} syphoned of {self._expected:,}"
@@ -157,7 +161,7 @@ class Story:
 
     def _accepted(self) -> int:
         self.ledger.read()
-        return figures(self.ledger.records).sent
+        return self.ledger.tally.figures.sent
 
     def _fail_with(self, run: DagRun) -> None:
         if run.state == "failed":

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from tests.system.demo.compare import Comparison
     from tests.system.demo.ledger import Figures
+    from tests.system.demo.proof import Proof
 
 __all__ = ["Summary", "summarize", "table", "write"]
 
@@ -28,6 +29,8 @@ class Summary:
     syphoned: int
     delivered: int
     duplicates: int
+    duplicates_predicted: int  # of these, by the ledger
+    duplicates_in_doubt: int  # stored by the primary as it was killed, which could no longer say so, and diverted then
     lost: int
     seconds: float
     expected: int
@@ -38,6 +41,13 @@ class Summary:
     outage_seconds: float
     published_at_restart: float  # the part of the messages that had been accepted when the primary came back
     delivered_by_entity: dict[str, int]
+    reconciled: Proof
+    reconciled_at_the_end: bool  # when all had been published and brought home
+
+    @property
+    def duplicates_unexplained(self) -> int:
+        """Copies beyond the first that neither the ledger nor the kill accounts for."""
+        return self.duplicates - self.duplicates_predicted - self.duplicates_in_doubt
 
     @property
     def failures(self) -> list[str]:
@@ -49,6 +59,11 @@ class Summary:
             f"{self.differing_fields:,} fields are not as they were sent": self.differing_fields > 0,
             f"{self.sent:,} messages were accepted of {self.expected:,} to be sent": self.sent != self.expected,
             "no message was diverted, so nothing was proven": self.diverted == 0,
+            f"{self.duplicates_unexplained:,} duplicates were not to be expected": self.duplicates_unexplained > 0,
+            f"Spark's reconcile found {self.reconciled.lost:,} messages lost": self.reconciled.lost > 0,
+            f"Spark's reconcile found {self.reconciled.delivered:,} messages delivered of {self.expected:,}": (
+                self.reconciled_at_the_end and self.reconciled.delivered != self.expected
+            ),
         }
         return [text for text, applies in reasons.items() if applies]
 
@@ -61,6 +76,9 @@ def summarize(
     outage_seconds: float,
     published_at_restart: float,
     delivered_by_entity: dict[str, int],
+    duplicates_in_doubt: int,
+    reconciled: Proof,
+    reconciled_at_the_end: bool,
 ) -> Summary:
     """Bring together what the ledger says and what the queues hold."""
     return Summary(
@@ -70,6 +88,8 @@ def summarize(
         syphoned=figures.syphoned,
         delivered=comparison.delivered,
         duplicates=sum(comparison.duplicates.values()),
+        duplicates_predicted=figures.repeated,
+        duplicates_in_doubt=duplicates_in_doubt,
         lost=len(comparison.lost),
         seconds=round(seconds, 1),
         expected=comparison.expected,
@@ -80,6 +100,8 @@ def summarize(
         outage_seconds=round(outage_seconds, 1),
         published_at_restart=round(published_at_restart, 2),
         delivered_by_entity=delivered_by_entity,
+        reconciled=reconciled,
+        reconciled_at_the_end=reconciled_at_the_end,
     )
 
 
@@ -92,6 +114,8 @@ def table(summary: Summary) -> str:
         ("syphoned", f"{summary.syphoned:,}"),
         ("delivered", f"{summary.delivered:,}"),
         ("duplicates", f"{summary.duplicates:,}"),
+        ("of these predicted by the ledger", f"{summary.duplicates_predicted:,}"),
+        ("of these in doubt at the kill", f"{summary.duplicates_in_doubt:,}"),
         ("lost", f"{summary.lost:,}"),
         ("longest wait", f"{summary.longest_wait:.1f} s"),
     ]
