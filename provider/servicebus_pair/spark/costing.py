@@ -192,7 +192,7 @@ def _of_ledger(records: DataFrame) -> list[DayCount]:
     """What the records stand for, by day and run. Records that cost the same are counted by Spark, as one."""
     blocks = F.ceil(F.greatest(F.col("bytes"), F.lit(1)) / BILLED_BYTES)
     rows = (
-        records.where(F.col("kind").isin("sent", "syphoned") & F.col("at").isNotNull() & F.col("bytes").isNotNull())
+        records.where(F.col("kind").isNotNull())
         .groupBy(
             F.floor(F.col("at") / _DAY.total_seconds()).alias("day"),
             F.coalesce("run", F.lit("")).alias("run"),

@@ -199,7 +199,7 @@ def _flow(ledger: DataFrame) -> Flow:
     step = max(1.0, (last - first) / _FLOW_STEPS)
     way = F.when(F.col("kind") == "syphoned", "syphoned").when(F.col("route") == "backlog", "diverted")
     rows = (
-        ledger.where(F.col("kind").isNotNull() & F.col("at").isNotNull())
+        ledger.where(F.col("kind").isNotNull())
         .groupBy(way.otherwise("primary").alias("way"), F.floor((F.col("at") - first) / step).alias("slot"))
         .count()
         .collect()
