@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pyspark.errors import AnalysisException
@@ -15,12 +14,13 @@ from servicebus_pair.core.ledger_reading import KINDS, ROUTES, check_version
 from servicebus_pair.core.reconcile import Location
 from servicebus_pair.spark.peeking import PEEKED, peek_task
 from servicebus_pair.spark.places import Place
+from servicebus_pair.spark.reconciliation import LedgerFigures
 from servicebus_pair.spark.references import PairReference
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["FOUND", "LedgerFigures", "evidence", "ledger_figures", "peeked", "read_ledger"]
+__all__ = ["FOUND", "evidence", "ledger_figures", "peeked", "read_ledger"]
 
 FOUND: Final = "found"
 _RECORD: Final = (
@@ -29,16 +29,10 @@ _RECORD: Final = (
 _MOST_PEEK_TASKS: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerFigures:
-    """How much the ledger holds: records, and lines that a killed writer left unfinished."""
-
-    records: int
-    torn: int
-
-
 def read_ledger(spark: SparkSession, folder: str) -> DataFrame:
-    """Answer the records of a ledger by the rule of ``core.ledger_reading``; of a line that is none, all is null.
+    """Answer the records of a ledger by the rule of ``core.ledger_reading``; of a line that is none, ``kind`` is null.
+
+    Within a file, ``block`` and ``line`` grow from record to record: what was accepted at once has one time.
 
     :param folder: the ledger's folder; files in folders below it count too.
     :raises ConfigurationError: there is no such folder.
@@ -49,11 +43,15 @@ def read_ledger(spark: SparkSession, folder: str) -> DataFrame:
         raise ConfigurationError(
             f"ledger {folder!r} cannot be read ({error.getCondition()}): name its folder"
         ) from None
-    read = lines.where(F.trim("value") != "").select(F.from_json("value", _RECORD).alias("record"))
+    # The numbers of lines grow within a block of a file, so they are taken before any line is left out.
+    numbered = lines.select(
+        "value", F.col("_metadata.file_block_start").alias("block"), F.monotonically_increasing_id().alias("line")
+    )
+    read = numbered.where(F.trim("value") != "").select(F.from_json("value", _RECORD).alias("record"), "block", "line")
     whole = F.col("record.kind").isin(*KINDS) & F.col("record.route").isin(*ROUTES)
     for name in ("v", "id", "entity", "bytes", "at"):
         whole &= F.col(f"record.{name}").isNotNull()
-    return read.select(F.when(whole, F.col("record")).alias("record")).select("record.*")
+    return read.withColumn("record", F.when(whole, F.col("record"))).select("record.*", "block", "line")
 
 
 def ledger_figures(ledger: DataFrame) -> LedgerFigures:
