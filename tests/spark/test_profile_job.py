@@ -50,7 +50,7 @@ def test_destinations_ages_sizes_and_reasons_are_told(
     assert rows[big]["bytes"] == 6 * rows[big]["largest_bytes"]
     assert 0 <= rows[queue]["newest_seconds"] <= rows[queue]["median_seconds"] <= rows[queue]["oldest_seconds"] < 120
     waiting = [row for row in table(session.spark, tmp_path, "sizes") if row["subQueue"] == "main"]
-    assert {row["class"]: row["messages"] for row in waiting} == {"under 1 KB": 40, "under 16 KB": 6}
+    assert {row["class"]: row["messages"] for row in waiting} == {"under 1 KB": 40, "4 KB to 16 KB": 6}
     assert sum(row["messages"] for row in table(session.spark, tmp_path, "ages")) == 49
     (reason,) = table(session.spark, tmp_path, "reasons")
     assert (reason["destination"], reason["reason"], reason["messages"]) == ("gone", "EntityNotFound", 3)
@@ -58,9 +58,10 @@ def test_destinations_ages_sizes_and_reasons_are_told(
     assert len(messages) == 49
     assert "body" not in messages[0]
     page = (tmp_path / "profile" / "report.html").read_text()
-    assert f"<td>{queue}</td><td>40</td>" in page
+    assert f'<td class="text">{queue}</td><td>40</td>' in page
     assert "EntityNotFound" in page
-    assert page.count("<svg") == 5
+    assert page.count("<svg") == 1
+    assert page.count('class="bars"') == 4
     assert len(own.held_by_backlog()) == 49, "nothing was taken"
     assert CANARY not in session.event_log()
 

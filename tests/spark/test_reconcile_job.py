@@ -56,7 +56,7 @@ async def test_planted_losses_duplicates_and_strays_are_found(
     assert {message for message, outcome in verdicts.items() if outcome == "lost"} == {"m-2", "m-3"}
     page = (tmp_path / "proof" / "report.html").read_text()
     assert "2 messages are lost" in page
-    assert "<polyline" in page
+    assert "<polygon" in page
 
     assert job.main(arguments(pair, tmp_path, queue, "--run", "two")) == 0, "run two lost nothing; the job writes anew"
     again = json.loads((tmp_path / "proof" / "summary.json").read_text())

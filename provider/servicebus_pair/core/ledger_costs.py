@@ -6,17 +6,14 @@ lock renewals and administration, nor what consumers receive: those are in a met
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
-from typing import Any
 
 from servicebus_pair.core.costs import BILLED_BYTES, Operations
-from servicebus_pair.core.errors import ConfigurationError
+from servicebus_pair.core.ledger_reading import read_records
 
 __all__ = ["LedgerCount", "count_ledger", "operations_of"]
 
@@ -40,45 +37,21 @@ def count_ledger(folder: str | os.PathLike[str], *, since: datetime, until: date
     A message sent is a send or a divert; one moved is a receive and a settlement in the backlog, and a
     send to the primary; each with its further 64 KB.
 
-    :param folder: the ledger's folder.
+    :param folder: the ledger's folder; files in folders below it count too.
     :param since: from when, with a time zone.
     :param until: up to when, not included.
-    :raises ConfigurationError: there is no such folder.
+    :raises ConfigurationError: there is no such folder, or a record is of a version that this does not know.
     """
-    directory = Path(folder)
-    if not directory.is_dir():
-        raise ConfigurationError(f"ledger {os.fspath(folder)!r} is no folder: it must be where ledgers were written")
     counts: Counter[str] = Counter()
     records = unreadable = 0
     first, end = since.timestamp(), until.timestamp()
-    for record in _records(directory):
+    for record in read_records(folder):
         if record is None:
             unreadable += 1
-        elif first <= record["at"] < end:
+        elif first <= record.at < end:
             records += 1
-            counts.update(operations_of(record["kind"], record["route"], size_bytes=record["bytes"]))
+            counts.update(operations_of(record.kind, record.route, size_bytes=record.size_bytes))
     return LedgerCount(Operations(**counts), records, unreadable)
-
-
-def _records(directory: Path) -> Iterator[Mapping[str, Any] | None]:
-    for file in sorted(directory.glob("*.jsonl")):
-        with file.open("rb") as lines:
-            yield from map(_record, lines)
-
-
-def _record(line: bytes) -> Mapping[str, Any] | None:
-    try:
-        record = json.loads(line)
-    except ValueError:
-        return None
-    if not isinstance(record, dict) or record.get("kind") not in ("sent", "syphoned"):
-        return None
-    numbers = (
-        record.get("route") in ("primary", "backlog")
-        and isinstance(record.get("at"), int | float)
-        and isinstance(record.get("bytes"), int)
-    )
-    return record if numbers else None
 
 
 def operations_of(kind: str, route: str, *, size_bytes: int) -> Iterable[str]:

@@ -30,6 +30,7 @@ from enum import StrEnum
 from typing import Final
 
 from servicebus_pair.core.events import Route
+from servicebus_pair.core.incidents import Incident, incident_at
 
 __all__ = ["Found", "History", "Location", "Outcome", "Sent", "Syphoned", "Totals", "Verdict", "judge"]
 
@@ -113,6 +114,9 @@ class Verdict:
         by a run that was tried again, or syphoned more than once.
     :param wait_seconds: from the acceptance by the backlog to the entity; ``None`` for a message
         that did not wait or whose wait is not over.
+    :param sent_at: its first acceptance, seconds since the Unix epoch.
+    :param moved_at: when it was first moved out of the backlog.
+    :param incident: number of the entity's incident in which it was first diverted.
     """
 
     message_id: str
@@ -124,13 +128,17 @@ class Verdict:
     duplicates: int
     duplicates_predicted: int
     wait_seconds: float | None
+    sent_at: float | None
+    moved_at: float | None
+    incident: int | None
 
 
-def judge(history: History, *, places: Sequence[str]) -> Verdict:
+def judge(history: History, *, places: Sequence[str], incidents: Sequence[Incident] = ()) -> Verdict:
     """Answer what became of one message.
 
     :param places: where the entity's messages arrive: its own path for a queue, the paths of its
         subscriptions for a topic. Each must hold a copy.
+    :param incidents: those of the entity, in the order of time.
     :raises ValueError: no place is given, or a copy was found in a place that is none of the entity.
     """
     copies = _Copies.of(history, places)
@@ -145,6 +153,9 @@ def judge(history: History, *, places: Sequence[str]) -> Verdict:
         duplicates=extra,
         duplicates_predicted=min(extra, max(0, _expected_copies(history) - 1)),
         wait_seconds=_wait(history),
+        sent_at=min((sent.at for sent in history.sent), default=None),
+        moved_at=min((syphoned.at for syphoned in history.syphoned), default=None),
+        incident=_incident(history, incidents),
     )
 
 
@@ -226,6 +237,11 @@ def _wait(history: History) -> float | None:
     arrived = min(syphoned.at for syphoned in history.syphoned)
     # Two machines write the records: their clocks may disagree by more than a short wait.
     return max(0.0, arrived - min(sent.at for sent in history.sent))
+
+
+def _incident(history: History, incidents: Sequence[Incident]) -> int | None:
+    diverted = [sent.at for sent in history.sent if sent.route is Route.BACKLOG]
+    return incident_at(incidents, min(diverted)) if diverted else None
 
 
 @dataclass(frozen=True, slots=True)

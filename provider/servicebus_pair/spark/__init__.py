@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from servicebus_pair.spark.places import Place
     from servicebus_pair.spark.publishing import publish
-    from servicebus_pair.spark.reconciling import Reconciliation, reconcile
+    from servicebus_pair.spark.reconciliation import Reconciliation
+    from servicebus_pair.spark.reconciling import reconcile
     from servicebus_pair.spark.redaction import SparkTaskError
     from servicebus_pair.spark.references import PairReference
     from servicebus_pair.spark.source import ServiceBusDataSource
@@ -29,7 +30,7 @@ __all__ = [
 _HOMES: Final = {
     "PairReference": "references",
     "Place": "places",
-    "Reconciliation": "reconciling",
+    "Reconciliation": "reconciliation",
     "ServiceBusDataSource": "source",
     "SparkTaskError": "redaction",
     "publish": "publishing",

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any, Final
 
-from servicebus_pair.spark.drawing import bars, notes, page, table
+from servicebus_pair.spark.drawing import notes, page, section, table, tiles, verdict
+from servicebus_pair.spark.plotting import timeline
+from servicebus_pair.spark.quantities import count_of
 
 __all__ = ["render"]
+
+_DAY: Final = 86_400.0
 
 
 def render(summary: Mapping[str, Any]) -> str:
@@ -16,27 +22,52 @@ def render(summary: Mapping[str, Any]) -> str:
     :param summary: what ``summary.json`` will hold.
     """
     if summary["first"] is None:
-        return page("Costs", [notes(["Nothing was counted."])])
-    prices, quiet = summary["prices"], summary["quiet_day_total"]
+        return page("Costs", [verdict("Nothing was counted:", more="neither ledger nor meters tell of an operation.")])
+    prices, days = summary["prices"], sum(month["days"] for month in summary["months"])
+    quiet = days * summary["quiet_day_total"]
+    amount, plan = (_sum(summary, kind) for kind in ("measured", "quiet"))
+    currency = prices["currency"]
+    period = f"from {summary['first']} to {summary['last']} (UTC)"
+    said = f"{count_of(summary['total'], 'operation')} {period} cost {amount} {currency}."
+    more = f"{count_of(days, 'quiet day')} would take {quiet:,} operations and cost {plan} {currency}."
+    figures = {"operations": summary["total"], "quiet plan": quiet, currency: amount, f"quiet plan, {currency}": plan}
+    return page(
+        "Costs",
+        [
+            verdict(said, more=more),
+            tiles(figures),
+            section("By day", _by_day(summary)),
+            section("By operation", _operations(summary, days)),
+            section("By month", _months(summary, currency=currency)),
+            section("Notes", notes(_said(summary))),
+        ],
+    )
+
+
+def _sum(summary: Mapping[str, Any], kind: str) -> str:
+    return str(sum((Decimal(month[kind]["amount"]) for month in summary["months"]), Decimal("0.00")))
+
+
+def _by_day(summary: Mapping[str, Any]) -> str:
+    first, last = (_epoch(summary[name]) for name in ("first", "last"))
+    counts = {int((_epoch(day) - first) / _DAY): count for day, count in summary["by_day"].items()}
+    # The last day is there whatever happened on it.
+    slots = {int((last - first) / _DAY): 0} | counts
+    level = ("a quiet day", summary["quiet_day_total"])
+    return timeline({"counted": slots}, start=first, step=_DAY, what="operations", level=level)
+
+
+def _epoch(day: str) -> float:
+    return datetime.fromisoformat(day).replace(tzinfo=UTC).timestamp()
+
+
+def _operations(summary: Mapping[str, Any], days: int) -> str:
     names = sorted({*summary["operations"], *summary["quiet_day"]})
-    days = sum(month["days"] for month in summary["months"])
-    parts = [
-        notes([f"{summary['total']:,} operations from {summary['first']} to {summary['last']} (UTC)."]),
-        table(
-            ["operation", "counted", f"{days:,} quiet days would take"],
-            (
-                [name.replace("_", " "), summary["operations"].get(name, 0), days * summary["quiet_day"].get(name, 0)]
-                for name in names
-            ),
-        ),
-        "<h2>By day; the stroke is what a quiet day takes</h2>",
-        bars(summary["by_day"], marks=dict.fromkeys(summary["by_day"], quiet)),
-        "<h2>By month</h2>",
-        _months(summary, currency=prices["currency"]),
-        "<h2>Notes</h2>",
-        notes(_said(summary)),
-    ]
-    return page("Costs", parts)
+    rows = (
+        [name.replace("_", " "), summary["operations"].get(name, 0), days * summary["quiet_day"].get(name, 0)]
+        for name in names
+    )
+    return table(["operation", "counted", f"{count_of(days, 'quiet day')} would take"], rows)
 
 
 def _months(summary: Mapping[str, Any], *, currency: str) -> str:
@@ -63,5 +94,5 @@ def _said(summary: Mapping[str, Any]) -> list[str]:
     return [
         "A lower bound: failed attempts, pings and empty receives are in meters alone; what is consumed, in none.",
         f"Prices of {summary['prices']['as_of']}; the first operations of a month are included in its base charge.",
-        f"The ledger holds {ledger['records']:,} records and {ledger['torn']:,} unfinished lines.",
+        f"The ledger holds {ledger['records']:,} records and {count_of(ledger['torn'], 'unfinished line')}.",
     ]

@@ -29,14 +29,15 @@ from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.ledger_costs import operations_of
 from servicebus_pair.core.pair import NamespacePair
 from servicebus_pair.spark.cost_page import render
-from servicebus_pair.spark.evidence import LedgerFigures, ledger_figures, read_ledger
+from servicebus_pair.spark.evidence import ledger_figures, read_ledger
 from servicebus_pair.spark.files import write_json
 from servicebus_pair.spark.metering import LEDGER, DayCount, Metered, with_meters
+from servicebus_pair.spark.reconciliation import LedgerFigures
 from servicebus_pair.spark.redaction import Redaction
 from servicebus_pair.spark.references import PairReference
 from servicebus_pair.spark.shape import Shape
 
-__all__ = ["Costs", "MonthBill", "cost"]
+__all__ = ["Costs", "MonthBill", "cost", "count_records"]
 
 _log = logging.getLogger(__name__)
 _VERSION: Final = 1
@@ -158,7 +159,7 @@ def cost(
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "summary.json").unlink(missing_ok=True)
     figures = ledger_figures(records)
-    everything = with_meters(_of_ledger(records), metered)
+    everything = with_meters(count_records(records), metered)
     counts = [
         each for each in everything if (since is None or each.day >= since) and (until is None or each.day <= until)
     ]
@@ -188,11 +189,14 @@ def _quiet_day(pair_reference: str) -> Operations:
     return NamespacePair(settings.primary, settings.secondary, settings.options).cost(period=_DAY)
 
 
-def _of_ledger(records: DataFrame) -> list[DayCount]:
-    """What the records stand for, by day and run. Records that cost the same are counted by Spark, as one."""
+def count_records(records: DataFrame) -> list[DayCount]:
+    """Answer what the records of a ledger stand for, by day and run. Those that cost the same are counted as one.
+
+    :param records: what ``read_ledger`` answers.
+    """
     blocks = F.ceil(F.greatest(F.col("bytes"), F.lit(1)) / BILLED_BYTES)
     rows = (
-        records.where(F.col("kind").isin("sent", "syphoned") & F.col("at").isNotNull() & F.col("bytes").isNotNull())
+        records.where(F.col("kind").isNotNull())
         .groupBy(
             F.floor(F.col("at") / _DAY.total_seconds()).alias("day"),
             F.coalesce("run", F.lit("")).alias("run"),

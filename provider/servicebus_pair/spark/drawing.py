@@ -1,26 +1,63 @@
-"""What pages for people are made of: one HTML file that needs nothing else, with plots in it. Pure.
+"""What pages for people are made of: one HTML file that needs nothing else, light and dark, wide and narrow. Pure.
 
-All text that is given is shown as text.
+All text that is given is shown as text. A page loads nothing and runs nothing, and says so to the browser.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from itertools import islice
 from typing import Any, Final
 
-__all__ = ["bars", "lines", "notes", "page", "table"]
+__all__ = ["COLOURS", "bars", "notes", "page", "section", "shown", "table", "tiles", "verdict"]
 
-_WIDTH: Final = 960
-_HEIGHT: Final = 220
-_BAR: Final = 22
-_LABEL: Final = 220
-_PALETTE: Final = ("#2b6cb0", "#c05621", "#2f855a", "#6b46c1", "#b7791f", "#c53030", "#2c7a7b", "#4a5568")
+# Names of the style's colours, told apart by people with any colour vision, and in grey by their lightness.
+COLOURS: Final = tuple(f"var(--c{number})" for number in range(8))
+_MOST_ROWS: Final = 200
+_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
+_LIGHT: Final = (
+    "--ink:#1c2733;--soft:#5a6875;--rule:#dce2e8;--ground:#ffffff;--card:#f5f7f9;--bad:#b3261e;--good:#1b7345;"
+    "--shade:#c0392b26;--c0:#2f6db5;--c1:#e08a1e;--c2:#3aa07c;--c3:#7b4fb0;--c4:#b5483a;--c5:#5c7f1f;--c6:#c2528b;--c7:#6b7885"
+)
+_DARK: Final = (
+    "--ink:#e6ebf0;--soft:#9eabb8;--rule:#36424e;--ground:#12181f;--card:#1b232c;--bad:#ff8a80;--good:#6fd39b;"
+    "--shade:#ff6f6133;--c0:#6ba6ea;--c1:#f0a646;--c2:#57c79c;--c3:#b591e6;--c4:#e58375;--c5:#a3cf5b;--c6:#ec8fbd;--c7:#a2afbc"
+)
 _STYLE: Final = (
-    "body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:62rem;color:#1a202c}"
-    "table{border-collapse:collapse;margin:1rem 0}th,td{padding:.3rem .6rem;border-bottom:1px solid #cbd5e0;"
-    "text-align:right}th:first-child,td:first-child{text-align:left}.bad{color:#c53030}.good{color:#276749}"
-    "svg{background:#f7fafc;width:100%}"
+    f":root{{color-scheme:light dark;{_LIGHT}}}@media(prefers-color-scheme:dark){{:root{{{_DARK}}}}}"
+    "*{box-sizing:border-box}body{font:15px/1.5 system-ui,sans-serif;margin:0 auto;padding:1.5rem 1rem 3rem;"
+    "max-width:68rem;color:var(--ink);background:var(--ground)}h1{font-size:1.5rem;line-height:1.25;margin:0 0 .75rem;"
+    "overflow-wrap:anywhere}h2{font-size:1.1rem;margin:2.25rem 0 .5rem}h3{font-size:1rem;margin:1.5rem 0 .5rem}"
+    "p{margin:.4rem 0}.soft{color:var(--soft)}code{font-size:.85rem;overflow-wrap:anywhere}"
+    ".verdict{font-size:1.1rem;padding:.7rem 1rem;border-left:4px solid var(--soft);background:var(--card)}"
+    ".verdict.good{border-color:var(--good)}.verdict.bad{border-color:var(--bad)}"
+    ".verdict.good b{color:var(--good)}.verdict.bad b{color:var(--bad)}"
+    ".tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(7.5rem,1fr));gap:.6rem;margin:1rem 0}"
+    ".tiles div{background:var(--card);padding:.55rem .75rem}.tiles dt{color:var(--soft);font-size:.8rem}"
+    ".tiles dd{margin:0;font-size:1.3rem;font-variant-numeric:tabular-nums}.tiles .bad dd{color:var(--bad)}"
+    ".wide{overflow-x:auto;margin:.5rem 0}table{border-collapse:collapse;font-size:.88rem;"
+    "font-variant-numeric:tabular-nums}"
+    "th,td{padding:.35rem .7rem;border-bottom:1px solid var(--rule);text-align:right;white-space:nowrap}"
+    "th{font-weight:600;color:var(--soft);vertical-align:bottom;white-space:normal;min-width:4.2rem}"
+    ".wide th:first-child,.wide td:first-child{position:sticky;left:0;background:var(--ground);max-width:16rem;"
+    "overflow:hidden;text-overflow:ellipsis}th.text,td.text{text-align:left}"
+    ".bars{width:100%}.bars td,.bars th{border:0;padding:.15rem .5rem;text-align:left}.bars th{font-weight:400;"
+    "color:var(--ink);white-space:nowrap;width:1%;text-align:right}.bars td:last-child{width:1%;text-align:right}"
+    ".bars i{display:block;position:relative;height:1rem;background:linear-gradient(var(--c0),var(--c0)) no-repeat;"
+    "min-width:4rem}"
+    ".plot{display:grid;grid-template-columns:auto 1fr;column-gap:.5rem;margin:.5rem 0}.plot svg{display:block;"
+    "width:100%;height:15rem;background:var(--card)}.plot .y{position:relative;min-width:3.2rem}"
+    ".plot .x{grid-column:2;position:relative;height:1.4rem}.plot span{position:absolute;font-size:.75rem;"
+    "color:var(--soft);white-space:nowrap;font-variant-numeric:tabular-nums}"
+    ".plot .y span{right:0;transform:translateY(-50%)}"
+    ".plot .x span{top:.2rem;transform:translateX(-50%)}.plot .of{grid-column:1/3;font-size:.8rem;color:var(--soft)}"
+    ".plot .of.end{grid-column:2;text-align:center;margin:0}.legend{display:flex;flex-wrap:wrap;gap:.2rem 1.2rem;"
+    "font-size:.85rem;margin:.3rem 0}.legend i{display:inline-block;width:.8rem;height:.8rem;margin-right:.4rem;"
+    "vertical-align:-.05rem}ul{padding-left:1.2rem}"
+    "@media(max-width:34rem){.plot .x .more{display:none}.tiles dd{font-size:1.1rem}th,td{padding:.3rem .5rem}"
+    ".wide th:first-child,.wide td:first-child{max-width:8rem}}"
+    "@media print{.wide{overflow:visible}}"
 )
 
 
@@ -29,17 +66,67 @@ def page(title: str, parts: Iterable[str], *, heading: str | None = None) -> str
 
     :param heading: the title when not given.
     """
-    shown = title if heading is None else heading
-    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{_STYLE}</style>'
-    body = f"<h1>{escape(shown)}</h1>{''.join(parts)}"
+    shown_heading = title if heading is None else heading
+    head = (
+        f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{_STYLE}</style>"
+    )
+    body = f"<h1>{escape(shown_heading)}</h1>{''.join(parts)}"
     return f'<!doctype html><html lang="en"><head>{head}</head><body>{body}</body></html>\n'
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    """Answer a table; numbers are grouped by thousands, ``None`` is an empty cell."""
-    head = "".join(f"<th>{escape(title)}</th>" for title in columns)
-    body = "".join(f"<tr>{''.join(f'<td>{_shown(value)}</td>' for value in row)}</tr>" for row in rows)
-    return f"<table><tr>{head}</tr>{body}</table>"
+def verdict(said: str, *, more: str = "", good: bool | None = None) -> str:
+    """Answer the sentence that a page begins with.
+
+    :param more: what follows it, less loudly.
+    :param good: whether it is good news; ``None`` when it is neither.
+    """
+    kind = {True: " good", False: " bad", None: ""}[good]
+    return f'<p class="verdict{kind}"><b>{escape(said)}</b> {escape(more)}</p>'
+
+
+def tiles(values: Mapping[str, Any], *, bad: Iterable[str] = ()) -> str:
+    """Answer the most important figures, large.
+
+    :param bad: names of those that are bad news.
+    """
+    warned = frozenset(bad)
+    parts = (
+        f"<div{' class=bad' if name in warned else ''}><dt>{escape(name)}</dt><dd>{shown(value)}</dd></div>"
+        for name, value in values.items()
+    )
+    return f'<dl class="tiles">{"".join(parts)}</dl>'
+
+
+def section(title: str, *parts: str, said: str | None = None) -> str:
+    """Answer a part of a page under a title.
+
+    :param said: a sentence under it.
+    """
+    told = "" if said is None else f'<p class="soft">{escape(said)}</p>'
+    return f"<h2>{escape(title)}</h2>{told}{''.join(parts)}"
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, texts: Iterable[int] = (0,)) -> str:
+    """Answer a table; numbers are grouped by thousands, ``None`` is an empty cell. It shows 200 rows at most.
+
+    :param texts: numbers of the columns that hold text, and so begin at their left.
+    """
+    left = frozenset(texts)
+
+    def line(cells: Iterable[str], tag: str) -> str:
+        made = (
+            f'<{tag} class="text">{cell}</{tag}>' if number in left else f"<{tag}>{cell}</{tag}>"
+            for number, cell in enumerate(cells)
+        )
+        return f"<tr>{''.join(made)}</tr>"
+
+    given = iter(rows)
+    body = "".join(line(map(shown, row), "td") for row in islice(given, _MOST_ROWS))
+    beyond = sum(1 for _ in given)
+    more = f'<p class="soft">{beyond:,} more are in the tables of this folder.</p>' if beyond else ""
+    return f'<div class="wide"><table>{line(map(escape, columns), "th")}{body}</table></div>{more}'
 
 
 def notes(texts: Iterable[str]) -> str:
@@ -47,59 +134,20 @@ def notes(texts: Iterable[str]) -> str:
     return "".join(f"<p>{escape(text)}</p>" for text in texts)
 
 
-def lines(series: Mapping[str, Mapping[int, float]], *, step: float) -> str:
-    """Answer a plot of counts over time, a line each, as counts per second.
-
-    :param series: by name, then by number of the step; at least one, and none empty.
-    :param step: length of a step, seconds.
-    """
-    steps = 1 + max(max(slots) for slots in series.values())
-    highest = max(max(slots.values()) for slots in series.values())
-    colours = dict(zip(series, _colours(len(series)), strict=True))
-    drawn = (_line(slots, colours[name], steps=steps, highest=highest) for name, slots in series.items())
-    scale = (
-        f'<text x="4" y="14" font-size="12">{highest / step:,.{0 if highest >= step else 3}f} a second</text>'
-        f'<text x="{_WIDTH - 4}" y="{_HEIGHT - 4}" font-size="12" text-anchor="end">{steps * step:,.0f} s</text>'
+def bars(values: Mapping[str, int]) -> str:
+    """Answer a plot of a bar for each name, with its value and its share of all."""
+    total, highest = sum(values.values()), max(values.values(), default=0)
+    rows = (
+        f'<tr><th scope="row">{escape(name)}</th>'
+        f'<td><i style="background-size:{100 * value / max(1, highest):.2f}% 100%"></i></td>'
+        f"<td>{shown(value)}</td><td>{100 * value / max(1, total):.1f} %</td></tr>"
+        for name, value in values.items()
     )
-    legend = " ".join(f'<span style="color:{colours[name]}">&#9632; {escape(name)}</span>' for name in series)
-    return f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">{"".join(drawn)}{scale}</svg><p>{legend}</p>'
+    return f'<table class="bars">{"".join(rows)}</table>'
 
 
-def bars(values: Mapping[str, float], *, marks: Mapping[str, float] | None = None) -> str:
-    """Answer a plot of a bar for each name.
-
-    :param marks: values that bars are compared with, by the same names: a stroke on the bar.
-    """
-    compared = {} if marks is None else marks
-    highest = max([1, *values.values(), *compared.values()])
-    width = _WIDTH - _LABEL - 120
-    parts = []
-    for number, (name, value) in enumerate(values.items()):
-        top, length = number * _BAR, width * value / highest
-        parts.append(
-            f'<text x="{_LABEL - 8}" y="{top + 15}" font-size="12" text-anchor="end">{escape(name)}</text>'
-            f'<rect x="{_LABEL}" y="{top + 3}" width="{length:.1f}" height="{_BAR - 7}" fill="{_PALETTE[0]}"/>'
-            f'<text x="{_LABEL + length + 6:.1f}" y="{top + 15}" font-size="12">{_shown(value)}</text>'
-        )
-        if name in compared:
-            at = _LABEL + width * compared[name] / highest
-            parts.append(f'<rect x="{at:.1f}" y="{top + 1}" width="2" height="{_BAR - 3}" fill="{_PALETTE[1]}"/>')
-    return f'<svg viewBox="0 0 {_WIDTH} {_BAR * len(values) + 4}" role="img">{"".join(parts)}</svg>'
-
-
-def _line(slots: Mapping[int, float], colour: str, *, steps: int, highest: float) -> str:
-    points = " ".join(
-        f"{_WIDTH * slot / max(1, steps - 1):.1f},{_HEIGHT * (1 - 0.9 * slots.get(slot, 0) / highest):.1f}"
-        for slot in range(steps)
-    )
-    return f'<polyline fill="none" stroke="{colour}" stroke-width="2" points="{points}"/>'
-
-
-def _colours(count: int) -> list[str]:
-    return [_PALETTE[number % len(_PALETTE)] for number in range(count)]
-
-
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """Answer a value of a cell as HTML."""
     match value:
         case None:
             return ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pyspark.errors import AnalysisException
@@ -11,35 +10,29 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own documentation uses
 
 from servicebus_pair.core.errors import ConfigurationError
-from servicebus_pair.core.ledger import LEDGER_VERSION
+from servicebus_pair.core.ledger_reading import KINDS, ROUTES, check_version
 from servicebus_pair.core.reconcile import Location
 from servicebus_pair.spark.peeking import PEEKED, peek_task
 from servicebus_pair.spark.places import Place
+from servicebus_pair.spark.reconciliation import LedgerFigures
 from servicebus_pair.spark.references import PairReference
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["FOUND", "LedgerFigures", "evidence", "ledger_figures", "peeked", "read_ledger"]
+__all__ = ["FOUND", "evidence", "ledger_figures", "peeked", "read_ledger"]
 
 FOUND: Final = "found"
 _RECORD: Final = (
     "v int, kind string, id string, entity string, route string, queue string, bytes bigint, at double, run string"
 )
-_KINDS: Final = ("sent", "syphoned")
 _MOST_PEEK_TASKS: Final = 8
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerFigures:
-    """How much the ledger holds: records, and lines that a killed writer left unfinished."""
-
-    records: int
-    torn: int
-
-
 def read_ledger(spark: SparkSession, folder: str) -> DataFrame:
-    """Answer the lines of a ledger, read; a torn one has no ``kind``.
+    """Answer the records of a ledger by the rule of ``core.ledger_reading``; of a line that is none, ``kind`` is null.
+
+    Within a file, ``block`` and ``line`` grow from record to record: what was accepted at once has one time.
 
     :param folder: the ledger's folder; files in folders below it count too.
     :raises ConfigurationError: there is no such folder.
@@ -50,7 +43,15 @@ def read_ledger(spark: SparkSession, folder: str) -> DataFrame:
         raise ConfigurationError(
             f"ledger {folder!r} cannot be read ({error.getCondition()}): name its folder"
         ) from None
-    return lines.where(F.trim("value") != "").select(F.from_json("value", _RECORD).alias("record")).select("record.*")
+    # The numbers of lines grow within a block of a file, so they are taken before any line is left out.
+    numbered = lines.select(
+        "value", F.col("_metadata.file_block_start").alias("block"), F.monotonically_increasing_id().alias("line")
+    )
+    read = numbered.where(F.trim("value") != "").select(F.from_json("value", _RECORD).alias("record"), "block", "line")
+    whole = F.col("record.kind").isin(*KINDS) & F.col("record.route").isin(*ROUTES)
+    for name in ("v", "id", "entity", "bytes", "at"):
+        whole &= F.col(f"record.{name}").isNotNull()
+    return read.withColumn("record", F.when(whole, F.col("record"))).select("record.*", "block", "line")
 
 
 def ledger_figures(ledger: DataFrame) -> LedgerFigures:
@@ -58,12 +59,11 @@ def ledger_figures(ledger: DataFrame) -> LedgerFigures:
 
     :raises ConfigurationError: a record is of a version that this does not know.
     """
-    torn = F.col("kind").isNull() | F.col("id").isNull()
-    counted = ledger.agg(F.count_if(~torn), F.count_if(torn), F.max(F.when(~torn, F.col("v")))).first()
-    records, broken, version = (0, 0, None) if counted is None else counted
-    if version is not None and version > LEDGER_VERSION:
-        raise ConfigurationError(f"the ledger holds records of version {version}: this job reads {LEDGER_VERSION}")
-    return LedgerFigures(records, broken)
+    counted = ledger.agg(F.count("kind"), F.count_if(F.col("kind").isNull()), F.max("v")).first()
+    records, torn, version = (0, 0, None) if counted is None else counted
+    if version is not None:
+        check_version(version)
+    return LedgerFigures(records, torn)
 
 
 def peeked(spark: SparkSession, reference: PairReference, places: Sequence[Place] | None) -> DataFrame:
@@ -90,7 +90,7 @@ def evidence(ledger: DataFrame, found: DataFrame) -> DataFrame:
     :param ledger: what :func:`read_ledger` answers.
     :param found: what :func:`peeked` answers; its place becomes ``queue``.
     """
-    records = ledger.where(F.col("kind").isin(*_KINDS) & F.col("id").isNotNull())
+    records = ledger.where(F.col("kind").isNotNull())
     copies = found.where(F.col("location").isin(*(str(location) for location in Location)))
     return (
         records.select("kind", "id", "entity", "route", "at", "queue", "run")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own documentation uses
 
 from servicebus_pair.core.events import Route
+from servicebus_pair.core.incidents import Incident
 from servicebus_pair.core.reconcile import (
     Found,
     History,
@@ -40,19 +41,29 @@ VERDICT: Final = Shape(
         "duplicates": "bigint",
         "duplicates_predicted": "bigint",
         "wait_seconds": "double",
+        "sent_at": "double",
+        "moved_at": "double",
+        "incident": "bigint",
     }
 )
 _TOTALS: Final = Shape(
-    {"entity": "string"}
+    {"entity": "string", "incident": "bigint"}
     | {each.name: "double" if each.name.endswith("seconds") else "bigint" for each in fields(Totals)}
 )
 
 
-def judged(facts: DataFrame, *, places: Mapping[str, tuple[str, ...]], run: str | None) -> DataFrame:
+def judged(
+    facts: DataFrame,
+    *,
+    places: Mapping[str, tuple[str, ...]],
+    incidents: Mapping[str, Sequence[Incident]],
+    run: str | None,
+) -> DataFrame:
     """Answer one verdict per message of the entities in ``places``.
 
     :param facts: what ``evidence`` answers.
     :param places: the paths of each entity's places, by folded entity path.
+    :param incidents: those of each entity, by folded path.
     :param run: judge only what this run sent, and what nobody is known to have sent.
     """
     histories = (
@@ -66,27 +77,41 @@ def judged(facts: DataFrame, *, places: Mapping[str, tuple[str, ...]], run: str 
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            verdicts = (judge(_history(row), places=places[row["entity"]]) for row in batch.to_pylist())
+            verdicts = (_judged(row, places=places, incidents=incidents) for row in batch.to_pylist())
             yield VERDICT.batch({name: getattr(verdict, name) for name in VERDICT.columns} for verdict in verdicts)
 
     return histories.mapInArrow(task, VERDICT.ddl)
 
 
-def totals(verdicts: DataFrame) -> dict[str, Totals]:
-    """Answer the totals of each entity, by folded path."""
+def totals(verdicts: DataFrame) -> dict[tuple[str, int | None], Totals]:
+    """Answer the totals of each incident of each entity, by folded path and number; ``None`` is outside of any."""
 
     def task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        sums: dict[str, Totals] = {}
+        sums: dict[tuple[str, int | None], Totals] = {}
         for batch in batches:
             for row in batch.to_pylist():
-                sums[row["entity"]] = sums.get(row["entity"], Totals()) + Totals.of(_verdict(row))
-        yield _TOTALS.batch({"entity": entity, **asdict(part)} for entity, part in sums.items())
+                key = (row["entity"], row["incident"])
+                sums[key] = sums.get(key, Totals()) + Totals.of(_verdict(row))
+        yield _TOTALS.batch(
+            {"entity": entity, "incident": number, **asdict(part)} for (entity, number), part in sums.items()
+        )
 
-    whole: dict[str, Totals] = {}
+    whole: dict[tuple[str, int | None], Totals] = {}
     for row in verdicts.mapInArrow(task, _TOTALS.ddl).collect():
+        key = (row["entity"], row["incident"])
         part = Totals(**{each.name: row[each.name] for each in fields(Totals)})
-        whole[row["entity"]] = whole.get(row["entity"], Totals()) + part
+        whole[key] = whole.get(key, Totals()) + part
     return whole
+
+
+def _judged(
+    row: Mapping[str, Any],
+    *,
+    places: Mapping[str, tuple[str, ...]],
+    incidents: Mapping[str, Sequence[Incident]],
+) -> Verdict:
+    entity = row["entity"]
+    return judge(_history(row), places=places[entity], incidents=incidents.get(entity, ()))
 
 
 def _history(row: Mapping[str, Any]) -> History:

@@ -32,7 +32,16 @@ from servicebus_pair.spark.shape import Shape
 
 __all__ = ["ABSENT", "PEEKED", "PING", "peek_task"]
 
-PEEKED: Final = Shape({"entity": "string", "id": "string", "place": "string", "location": "string"})
+PEEKED: Final = Shape(
+    {
+        "entity": "string",
+        "id": "string",
+        "place": "string",
+        "location": "string",
+        "session": "string",
+        "number": "bigint",
+    }
+)
 # What stands in the column location beside the values of ``Location``.
 ABSENT: Final = "absent"
 PING: Final = "ping"
@@ -139,9 +148,12 @@ def _row(target: _Target, message: ServiceBusReceivedMessage) -> dict[str, Any]:
         location = Location.DEAD_LETTER if target.dead_letter else _STATES[message.state]
     return {
         "entity": _destination(message) if target.entity is None else target.entity,
-        "id": str(message.message_id),
+        # Those without an id are no copies of one another.
+        "id": f"(none) {target.path} {message.sequence_number}" if message.message_id is None else message.message_id,
         "place": target.path,
         "location": str(location),
+        "session": message.session_id,
+        "number": message.sequence_number,
     }
 
 

@@ -20,16 +20,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import add
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own documentation uses
 
 from servicebus_pair.core.envelope import PATH
 from servicebus_pair.core.ports import Clock, SystemClock
+from servicebus_pair.spark.classes import class_names, class_of
 from servicebus_pair.spark.cursors import DEAD_LETTER, MAIN
 from servicebus_pair.spark.files import write_json
 from servicebus_pair.spark.looking import chosen_queues, look
@@ -37,12 +36,12 @@ from servicebus_pair.spark.profile_page import Arrivals, render
 from servicebus_pair.spark.redaction import Redaction
 from servicebus_pair.spark.references import PairReference
 from servicebus_pair.spark.registering import register
+from servicebus_pair.spark.timing import step_for
 
 __all__ = ["AGES", "SIZES", "Profile", "profile"]
 
 _log = logging.getLogger(__name__)
 _VERSION: Final = 1
-_STEPS: Final = 240
 # Classes: the name, and what it ends before; the last one has no end.
 AGES: Final = {"1 min": 60, "10 min": 600, "1 h": 3600, "6 h": 21_600, "1 day": 86_400, "7 days": 604_800}
 SIZES: Final = {"1 KB": 1024, "4 KB": 4096, "16 KB": 16_384, "64 KB": 65_536, "256 KB": 262_144, "1 MB": 1_048_576}
@@ -173,19 +172,14 @@ def _destinations(messages: DataFrame) -> DataFrame:
 
 
 def _classes(messages: DataFrame, column: str, bounds: Mapping[str, int]) -> DataFrame:
-    """Messages by class; all classes up to the last one that holds any."""
-    number: Column = reduce(add, ((F.col(column) >= bound).cast("int") for bound in bounds.values()))
-    names = F.array(*(F.lit(name) for name in _class_names(bounds)))
+    """Messages by class; those that hold any."""
+    names = F.array(*(F.lit(name) for name in class_names(bounds)))
     return (
-        messages.groupBy("subQueue", number.alias("number"))
+        messages.groupBy("subQueue", class_of(column, bounds).alias("number"))
         .agg(F.count("*").alias("messages"), F.sum("bytes").alias("bytes"))
         .select("subQueue", "number", F.element_at(names, F.col("number") + 1).alias("class"), "messages", "bytes")
         .orderBy("subQueue", "number")
     )
-
-
-def _class_names(bounds: Mapping[str, int]) -> list[str]:
-    return [*(f"under {name}" for name in bounds), f"{list(bounds)[-1]} and more"]
 
 
 def _reasons(messages: DataFrame) -> DataFrame:
@@ -199,17 +193,17 @@ def _reasons(messages: DataFrame) -> DataFrame:
 
 def _arrivals(messages: DataFrame) -> Arrivals:
     """When messages reached the backlog, by destination, in steps of at least a second."""
-    moment = F.col("enqueuedTime").cast("double")
-    ends = messages.agg(F.min(moment), F.max(moment)).first()
+    at = F.col("enqueuedTime").cast("double")
+    ends = messages.agg(F.min(at), F.max(at)).first()
     if ends is None or ends[0] is None:
-        return Arrivals(step=1.0, counts={})
-    first, last = ends
-    step = max(1.0, (last - first) / _STEPS)
-    rows = messages.groupBy("destination", F.floor((moment - first) / step).alias("slot")).count().collect()
+        return Arrivals(start=0.0, step=1.0, counts={})
+    step = step_for(ends[1] - ends[0])
+    start = ends[0] // step * step
+    rows = messages.groupBy("destination", F.floor((at - start) / step).alias("slot")).count().collect()
     counts: dict[str, dict[int, int]] = {}
     for row in rows:
         counts.setdefault(row["destination"], {})[row["slot"]] = row["count"]
-    return Arrivals(step=step, counts=counts)
+    return Arrivals(start=start, step=step, counts=counts)
 
 
 def _table(rows: DataFrame, path: Path) -> list[dict[str, Any]]:

@@ -3,8 +3,12 @@
 The output folder holds, all of it this job's own:
 
 ===================  ==========================================================================
-``verdicts/``        Parquet, a row per message: outcome, route, copies, duplicates, wait
-``summary/``         Parquet, a row per entity: totals and wait percentiles
+``verdicts/``        Parquet, a row per message: outcome, route, copies, duplicates, wait, incident
+``summary/``         Parquet, a row per entity: totals, wait percentiles, order of sessions
+``incidents/``       Parquet, a row per incident: when, totals, wait percentiles, messages out of order
+``sessions/``        Parquet, a row per session and place: messages, and how many of them out of order
+``overtaken/``       Parquet, a row per message of a session that a later one has overtaken, and by which
+``flow/``            Parquet, a row per step of time and way: messages
 ``report.html``      the same for people, one self-contained file
 ``summary.json``     the same for programs; removed first and written last, so that it stands
                      only beside complete tables
@@ -13,90 +17,44 @@ The output folder holds, all of it this job's own:
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own documentation uses
 
+from servicebus_pair.core.costs import STANDARD_PRICES, Operations, bill
+from servicebus_pair.core.incidents import Incident
 from servicebus_pair.core.ports import Clock, SystemClock
 from servicebus_pair.core.reconcile import Outcome, Totals
-from servicebus_pair.spark.evidence import LedgerFigures, evidence, ledger_figures, peeked, read_ledger
+from servicebus_pair.spark.costing import count_records
+from servicebus_pair.spark.evidence import evidence, ledger_figures, peeked, read_ledger
+from servicebus_pair.spark.files import write_json
 from servicebus_pair.spark.judging import judged, totals
+from servicebus_pair.spark.outages import ledger_incidents
 from servicebus_pair.spark.peeking import ABSENT, PING
 from servicebus_pair.spark.places import Place, by_entity
+from servicebus_pair.spark.reconciliation import LedgerCost, Order, Reconciled, Reconciliation, Waits
 from servicebus_pair.spark.references import PairReference
-from servicebus_pair.spark.report import Flow, render
+from servicebus_pair.spark.report import render
+from servicebus_pair.spark.sessions import by_session, session_messages
 from servicebus_pair.spark.shape import Shape
+from servicebus_pair.spark.timing import Flow, flow, waits
 
-__all__ = ["Reconciliation", "Waits", "reconcile"]
+__all__ = ["reconcile"]
 
 _log = logging.getLogger(__name__)
-_VERSION: Final = 1
 _EXAMPLES: Final = 20
 _TWICE: Final = "duplicates"
-_FLOW_STEPS: Final = 240
-
-
-@dataclass(frozen=True, slots=True)
-class Waits:
-    """How long the diverted messages of one entity waited, in seconds; ``None`` when none did."""
-
-    median: float | None = None
-    p95: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Reconciliation:
-    """What one reconciliation found.
-
-    :param entities: totals by folded entity path.
-    :param absent: backlog queues of the pair that do not exist.
-    :param pings: pings that the service keeps instead of dropping.
-    :param unexamined: facts about entities that were not named, by entity; nothing is said of them.
-    :param examples: some messages of each outcome that asks for attention, and some duplicates.
-    """
-
-    run: str | None
-    entities: Mapping[str, Totals]
-    waits: Mapping[str, Waits]
-    ledger: LedgerFigures
-    absent: tuple[str, ...]
-    pings: int
-    unexamined: Mapping[str, int]
-    examples: Mapping[str, tuple[str, ...]]
-    seconds: float
-
-    @property
-    def totals(self) -> Totals:
-        """All entities together."""
-        return sum(self.entities.values(), Totals())
-
-    def to_json(self) -> dict[str, Any]:
-        """The form of ``summary.json``."""
-        return {
-            "version": _VERSION,
-            "run": self.run,
-            "totals": asdict(self.totals),
-            "entities": {
-                entity: {
-                    **asdict(total),
-                    "wait_median_seconds": self.waits[entity].median,
-                    "wait_p95_seconds": self.waits[entity].p95,
-                }
-                for entity, total in self.entities.items()
-            },
-            "ledger": asdict(self.ledger),
-            "absent_backlog_queues": list(self.absent),
-            "pings": self.pings,
-            "unexamined": dict(self.unexamined),
-            "examples": {kind: list(messages) for kind, messages in self.examples.items()},
-            "seconds": self.seconds,
-        }
+_OVERTAKEN: Final = "out of order"
+_FLOW: Final = Shape({"at": "double", "seconds": "double", "way": "string", "messages": "bigint"})
+_INCIDENT: Final = tuple(
+    Reconciled("", Incident(0, 0.0, 0.0), Totals(), Waits(), home_at=None, out_of_order=0).to_json()
+)
 
 
 def reconcile(
@@ -137,48 +95,123 @@ def reconcile(
         backlog.count()
         found = backlog.unionByName(arrived)
         facts, paths = evidence(records, found), by_entity(places)
-        judged(facts, places=paths, run=run).write.mode("overwrite").parquet(str(folder / "verdicts"))
-        verdicts = spark.read.parquet(str(folder / "verdicts"))
-        by_path = totals(verdicts)
+        incidents = ledger_incidents(records)
+        verdicts = _kept(judged(facts, places=paths, incidents=incidents, run=run), folder / "verdicts")
+        overtaken, order = _order(records, arrived, folder, run=run)
+        parts = totals(verdicts)
         notes = found.where(F.col("location").isin(ABSENT, PING)).groupBy("location", "place").count().collect()
         unknown = facts.where(~F.col("entity").isin(*paths)).groupBy("entity").count().collect()
+        unexamined = {row["entity"]: row["count"] for row in unknown}
+        by_waits = _waits(verdicts, "entity")
         result = Reconciliation(
             run=run,
-            entities={entity: by_path.get(entity, Totals()) for entity in paths},
-            waits=_waits(verdicts, entities=list(paths)),
+            entities={entity: _sum(parts, entity) for entity in paths},
+            waits={entity: by_waits.get((entity,), Waits()) for entity in paths},
+            order={entity: order.get(entity, Order()) for entity in paths},
+            incidents=_incidents(verdicts, overtaken, incidents, parts),
+            cost=_cost(records, run=run),
             ledger=figures,
             absent=tuple(sorted({row["place"] for row in notes if row["location"] == ABSENT})),
             pings=sum(row["count"] for row in notes if row["location"] == PING),
-            unexamined={row["entity"]: row["count"] for row in unknown},
-            examples=_examples(verdicts),
+            unaddressed=unexamined.pop("", 0),
+            unexamined=unexamined,
+            examples=_examples(verdicts, overtaken),
             seconds=round(timer.now() - began, 3),
         )
-        _write_summary(spark, result, folder)
-        (folder / "report.html").write_text(render(result.to_json(), _flow(records)), encoding="utf-8")
+        _write(spark, result, over_time := flow(verdicts), folder)
+        page = render(result.to_json(), over_time, waits(verdicts))
+        (folder / "report.html").write_text(page, encoding="utf-8")
     finally:
         for table in kept:
             table.unpersist()
-    _finish(folder / "summary.json", result)
+    write_json(folder / "summary.json", result.to_json())
+    whole = result.totals
+    _log.info("reconciled messages=%d lost=%d duplicates=%d", whole.messages, whole.lost, whole.duplicates)
     return result
 
 
-def _waits(verdicts: DataFrame, *, entities: Sequence[str]) -> dict[str, Waits]:
+def _kept(table: DataFrame, path: Path) -> DataFrame:
+    """Write a table and answer what was written, so that it is made once."""
+    table.write.mode("overwrite").parquet(str(path))
+    return table.sparkSession.read.parquet(str(path))
+
+
+def _order(
+    records: DataFrame, arrived: DataFrame, folder: Path, *, run: str | None
+) -> tuple[DataFrame, dict[str, Order]]:
+    """Judge and write the order of sessions; answer what was overtaken, and the figures of each entity."""
+    messages = session_messages(records, arrived, run=run).persist()
+    try:
+        sessions = _kept(by_session(messages), folder / "sessions")
+        overtaken = _kept(messages.where(F.col("overtaken_by").isNotNull()), folder / "overtaken")
+    finally:
+        messages.unpersist()
+    rows = sessions.groupBy("entity").agg(
+        F.count("*").alias("sessions"),
+        F.sum("messages").alias("session_messages"),
+        F.count_if(F.col("out_of_order") > 0).alias("sessions_out_of_order"),
+        F.sum("out_of_order").alias("out_of_order"),
+    )
+    return overtaken, {row["entity"]: Order(*row[1:]) for row in rows.collect()}
+
+
+def _sum(parts: Mapping[tuple[str, int | None], Totals], entity: str) -> Totals:
+    return sum((part for (name, _), part in parts.items() if name == entity), Totals())
+
+
+def _waits(verdicts: DataFrame, *keys: str) -> dict[tuple[Any, ...], Waits]:
     rows = (
         verdicts.where(F.col("wait_seconds").isNotNull())
-        .groupBy("entity")
+        .groupBy(*keys)
         .agg(F.percentile("wait_seconds", 0.5).alias("median"), F.percentile("wait_seconds", 0.95).alias("p95"))
         .collect()
     )
-    known = {row["entity"]: Waits(round(row["median"], 3), round(row["p95"], 3)) for row in rows}
-    return {entity: known.get(entity, Waits()) for entity in entities}
+    return {tuple(row[key] for key in keys): Waits(round(row["median"], 3), round(row["p95"], 3)) for row in rows}
 
 
-def _examples(verdicts: DataFrame) -> dict[str, tuple[str, ...]]:
+def _incidents(
+    verdicts: DataFrame,
+    overtaken: DataFrame,
+    incidents: Mapping[str, Sequence[Incident]],
+    parts: Mapping[tuple[str, int | None], Totals],
+) -> list[Reconciled]:
+    diverted = verdicts.where(F.col("incident").isNotNull())
+    home = {tuple(row[:2]): row[2] for row in diverted.groupBy("entity", "incident").agg(F.max("moved_at")).collect()}
+    late = diverted.join(overtaken.select("entity", "place", "message_id"), ["entity", "message_id"])
+    counts = {tuple(row[:2]): row[2] for row in late.groupBy("entity", "incident").count().collect()}
+    by_waits = _waits(diverted, "entity", "incident")
+    return [
+        Reconciled(
+            entity=entity,
+            incident=incident,
+            totals=parts[key],
+            waits=by_waits.get(key, Waits()),
+            home_at=home[key],
+            out_of_order=counts.get(key, 0),
+        )
+        for entity, found in incidents.items()
+        for incident in found
+        if (key := (entity, incident.number)) in home
+    ]
+
+
+def _cost(records: DataFrame, *, run: str | None) -> LedgerCost:
+    by_month: dict[date, Operations] = {}
+    for each in count_records(records if run is None else records.where(F.col("run") == run)):
+        month = each.day.replace(day=1)
+        by_month[month] = by_month.get(month, Operations()) + each.operations
+    bills = [bill(operations) for operations in by_month.values()]
+    amount = sum((each.amount for each in bills), Decimal("0.00"))
+    return LedgerCost(sum(by_month.values(), Operations()), str(amount), STANDARD_PRICES)
+
+
+def _examples(verdicts: DataFrame, overtaken: DataFrame) -> dict[str, tuple[str, ...]]:
     asking = [str(outcome) for outcome in Outcome if outcome is not Outcome.DELIVERED]
     kinds = F.array(F.when(F.col("outcome").isin(asking), F.col("outcome")), F.when(F.col("duplicates") > 0, _TWICE))
     rank = F.row_number().over(Window.partitionBy("kind").orderBy("entity", "message_id"))
     rows = (
         verdicts.select("entity", "message_id", F.explode(F.array_compact(kinds)).alias("kind"))
+        .unionByName(overtaken.select("entity", "message_id", F.lit(_OVERTAKEN).alias("kind")).distinct())
         .withColumn("rank", rank)
         .where(F.col("rank") <= _EXAMPLES)
         .orderBy("kind", "rank")
@@ -186,40 +219,27 @@ def _examples(verdicts: DataFrame) -> dict[str, tuple[str, ...]]:
     )
     return {
         kind: tuple(f"{row['entity']} {row['message_id']}" for row in rows if row["kind"] == kind)
-        for kind in (*asking, _TWICE)
+        for kind in (*asking, _TWICE, _OVERTAKEN)
     }
 
 
-def _flow(ledger: DataFrame) -> Flow:
-    """Messages over time by what happened to them, in steps of at least a second."""
-    ends = ledger.agg(F.min("at"), F.max("at")).first()
-    if ends is None or ends[0] is None:
-        return Flow(start=0.0, step=1.0, counts={})
-    first, last = ends
-    step = max(1.0, (last - first) / _FLOW_STEPS)
-    way = F.when(F.col("kind") == "syphoned", "syphoned").when(F.col("route") == "backlog", "diverted")
-    rows = (
-        ledger.where(F.col("kind").isNotNull() & F.col("at").isNotNull())
-        .groupBy(way.otherwise("primary").alias("way"), F.floor((F.col("at") - first) / step).alias("slot"))
-        .count()
-        .collect()
+def _write(spark: SparkSession, result: Reconciliation, over_time: Flow, folder: Path) -> None:
+    by_entity = [{"entity": entity, **values} for entity, values in result.by_entity().items()]
+    _write_rows(spark, _shape(by_entity[0]), by_entity, folder / "summary")
+    _write_rows(spark, _shape(_INCIDENT), (each.to_json() for each in result.incidents), folder / "incidents")
+    steps = (
+        {"at": over_time.start + slot * over_time.step, "seconds": over_time.step, "way": way, "messages": count}
+        for way, slots in over_time.counts.items()
+        for slot, count in slots.items()
     )
-    counts: dict[str, dict[int, int]] = {}
-    for row in rows:
-        counts.setdefault(row["way"], {})[row["slot"]] = row["count"]
-    return Flow(start=first, step=step, counts=counts)
+    _write_rows(spark, _FLOW, steps, folder / "flow")
 
 
-def _write_summary(spark: SparkSession, result: Reconciliation, folder: Path) -> None:
-    rows = [{"entity": entity, **values} for entity, values in result.to_json()["entities"].items()]
-    kinds = {name: "double" if name.endswith("seconds") else "bigint" for name in rows[0]}
-    table = Shape(kinds | {"entity": "string"}).table(rows)
-    spark.createDataFrame(table).coalesce(1).write.mode("overwrite").parquet(str(folder / "summary"))
+def _shape(names: Iterable[str]) -> Shape:
+    """Columns of figures, by the endings of their names."""
+    kinds = {name: "double" if name.endswith(("seconds", "_at", "began", "ended")) else "bigint" for name in names}
+    return Shape(kinds | {"entity": "string"})
 
 
-def _finish(path: Path, result: Reconciliation) -> None:
-    fresh = path.with_name(".summary.json")
-    fresh.write_text(json.dumps(result.to_json(), indent=2) + "\n", encoding="utf-8")
-    fresh.replace(path)
-    whole = result.totals
-    _log.info("reconciled messages=%d lost=%d duplicates=%d", whole.messages, whole.lost, whole.duplicates)
+def _write_rows(spark: SparkSession, shape: Shape, rows: Iterable[Mapping[str, Any]], path: Path) -> None:
+    spark.createDataFrame(shape.table(rows)).coalesce(1).write.mode("overwrite").parquet(str(path))

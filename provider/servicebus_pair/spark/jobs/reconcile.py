@@ -19,7 +19,8 @@ from collections.abc import Sequence
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.spark.jobs.arguments import PLACES, session
 from servicebus_pair.spark.places import parse_places
-from servicebus_pair.spark.reconciling import Reconciliation, reconcile
+from servicebus_pair.spark.reconciliation import Reconciliation
+from servicebus_pair.spark.reconciling import reconcile
 
 __all__ = ["main"]
 
