@@ -6,13 +6,13 @@ from pathlib import Path
 
 import certifi
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from xdist.remote import Producer  # type: ignore[import-untyped]
 
 from tests.leaks import collect_leaks
 from tests.shares import Shares, longest_first
 
-# Eight workers share two processors: how long an example took says nothing of the code.
+# Eight workers share two processors: how long an example took, or its making, says nothing of the code.
 settings.register_profile("shared")
 settings.load_profile("shared")
 
