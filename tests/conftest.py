@@ -13,7 +13,7 @@ from tests.leaks import collect_leaks
 from tests.shares import Shares, longest_first
 
 # Eight workers share two processors: how long an example took, or its making, says nothing of the code.
-settings.register_profile("shared")
+settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shared")
 
 
