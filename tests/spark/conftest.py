@@ -33,7 +33,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.spark)
             if item.get_closest_marker("timeout") is None:
-                # Whoever is interrupted in a call to the Java virtual machine takes its answer for that of the next call.
+                # Whoever is interrupted in a call to Java takes its answer for that of the next call.
                 item.add_marker(pytest.mark.timeout(400))
             # PySpark 4.2 warns about the pandas that the environment pins, and leaves its sockets to the collector.
             item.add_marker(pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas"))
