@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from tests.benchmarks.measure import Measure
@@ -40,16 +40,26 @@ def measures(count: int) -> Iterator[Measure]:
     yield Measure(
         name=f"{many.messages}: peak memory, both namespaces", value=many.namespaces_peak / _MEGABYTE, unit="MB"
     )
-    for phase in (*many.seconds, "in total"):
-        value = _per_message(many, phase) / _per_message(few, phase)
-        name = f"time per message of {many.messages} / of {few.messages}, {phase}"
-        yield Measure(name=name, value=value, unit="ratio", at_most=_MOST_GROWTH)
+    yield from _growth("time", few.seconds, many.seconds, few=few.messages, many=many.messages)
+    yield from _growth("processor time", few.processor, many.processor, few=few.messages, many=many.messages)
+
+
+def _growth(
+    what: str, before: Mapping[str, float], after: Mapping[str, float], *, few: int, many: int
+) -> Iterator[Measure]:
+    spent = {phase: (before[phase], after[phase]) for phase in after}
+    spent["in total"] = (sum(before.values()), sum(after.values()))
+    for phase, (first, second) in spent.items():
+        name = f"{what} per message of {many} / of {few}, {phase}"
+        yield Measure(name=name, value=(second / many) / (first / few), unit="ratio", at_most=_MOST_GROWTH)
 
 
 def _of(passage: Passage) -> Iterator[Measure]:
     count = passage.messages
     for phase, seconds in passage.seconds.items():
         yield Measure(name=f"{count}: {phase}", value=seconds, unit="s")
+        name = f"{count}: {phase}, processor time of all processes"
+        yield Measure(name=name, value=passage.processor[phase] / count * 1e6, unit="us per message")
     yield Measure(name=f"{count}: in total", value=sum(passage.seconds.values()), unit="s")
     for name, value in (
         ("diverted", passage.diverted),
@@ -59,10 +69,6 @@ def _of(passage: Passage) -> Iterator[Measure]:
         yield Measure(name=f"{count}: {name}", value=value, unit="messages", at_least=count)
     yield Measure(name=f"{count}: lost", value=passage.lost, unit="messages", at_most=0)
     yield Measure(name=f"{count}: duplicates", value=passage.duplicates, unit="messages")
-
-
-def _per_message(passage: Passage, phase: str) -> float:
-    return passage.seconds.get(phase, sum(passage.seconds.values())) / passage.messages
 
 
 def _passage(count: int) -> Passage:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -45,6 +45,14 @@ class Namespaces:
     def primary(self) -> ServedNamespace:
         """Where the primary is reached."""
         return self.primary_process[PRIMARY]
+
+    def pids(self) -> list[int]:
+        """Answer the ids of the processes that run; the primary's is not among them while it is dead."""
+        found = []
+        for each in (self.primary_process, self.secondary_process):
+            with suppress(RuntimeError):
+                found.append(each.pid)
+        return found
 
 
 @contextmanager

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Final, TypeVar
 
 import psutil
@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 from servicebus_pair.spark import Place, publish, reconcile
 from servicebus_pair.spark.draining import drain
 from tests.benchmarks.spark.namespaces import QUEUE, Namespaces, namespaces
-from tests.benchmarks.spark.processes import Processes, peak_bytes
+from tests.benchmarks.spark.processes import Processes, peak_bytes, seconds
 from tests.benchmarks.spark.session import session
 from tests.benchmarks.spark.table import table
 
@@ -43,6 +43,7 @@ class Passage:
     """What one passage took.
 
     :param seconds: by phase.
+    :param processor: seconds of processor time by phase, of Spark and of both namespaces.
     :param driver_peak: bytes of the JVM and the Python driver, each at its peak.
     :param workers_peak: bytes of all Python workers together.
     :param namespaces_peak: bytes of both namespaces, each at its peak.
@@ -50,6 +51,7 @@ class Passage:
 
     messages: int
     seconds: dict[str, float] = field(default_factory=dict)
+    processor: dict[str, float] = field(default_factory=dict)
     diverted: int = 0
     moved: int = 0
     delivered: int = 0
@@ -64,6 +66,7 @@ class _Watch:
     """Tells how far a passage is, and how much its workers hold at most."""
 
     def __init__(self, pair: Namespaces) -> None:
+        self._pair = pair
         self._ledger = pair.home / "ledger"
         self._over = threading.Event()
         self._phase = "warm up"
@@ -82,10 +85,17 @@ class _Watch:
 
     def timed(self, passage: Passage, phase: str, act: Callable[[], ResultT]) -> ResultT:
         self._phase, self._began = phase, perf_counter()
+        used = self._processor()
         result = act()
         passage.seconds[phase] = perf_counter() - self._began
+        passage.processor[phase] = self._processor() - used
         self._tell()
         return result
+
+    def _processor(self) -> float:
+        spark = Processes.now()
+        served = sum(seconds(psutil.Process(pid)) for pid in self._pair.pids())
+        return process_time() + spark.jvm_seconds() + spark.workers_seconds() + served
 
     def _watch(self) -> None:
         told = perf_counter()
