@@ -30,7 +30,7 @@ from servicebus_pair.core.sender import PairSender
 from servicebus_pair.core.syphon import Syphon
 from tests.core.hosted import endpoint
 from tests.core.peeking import peek_all
-from tests.core.simulated import Process, SimulatedLoop
+from tests.simulated import Process, SimulatedLoop
 
 __all__ = ["ENTITIES", "QUEUES", "Worker", "World"]
 

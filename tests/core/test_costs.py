@@ -30,6 +30,8 @@ from servicebus_pair.core.meter import Meter, Operation
 from servicebus_pair.core.options import Endpoint, PairOptions
 from tests.core.breakable import Breakable, breakable_pair, numbered
 
+pytestmark = pytest.mark.simulated
+
 HOUR = timedelta(hours=1)
 POLL = timedelta(minutes=15)
 MILLION = 1_000_000

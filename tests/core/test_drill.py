@@ -19,6 +19,8 @@ from servicebus_pair.core.prober import ping_message
 from tests.core.breakable import QUICK, Breakable, breakable_pair, endpoint, numbered
 from tests.core.peeking import peek_all
 
+pytestmark = pytest.mark.simulated
+
 
 async def test_section_4_a_drill_fails_over_sends_fails_back_drains_and_reports(breakable: Breakable) -> None:
     report = await breakable.pair.drill("flights", messages=5, by="ann")

@@ -18,6 +18,8 @@ from tests.core.hosted import BACKLOG, Hosted, hosted, messages
 from tests.core.syphoning import Watch, put_raw
 from tests.core.test_session_order import OPTIONS, arrived, numbered
 
+pytestmark = pytest.mark.simulated
+
 ONE_QUEUE = replace(OPTIONS, backlog_queue_count=1)
 
 
@@ -80,6 +82,7 @@ async def test_a_message_behind_many_of_others_in_another_case_keeps_its_entity_
         assert await order.is_empty("Flights") is False
 
 
+@pytest.mark.real_time
 async def test_what_names_no_entity_that_can_be_read_may_be_anybodys() -> None:
     async with hosted("flights", options=ONE_QUEUE, unchecked=True) as both:
         await asyncio.to_thread(put_raw, both.secondary, BACKLOG, proton.Message(body="whose?"))

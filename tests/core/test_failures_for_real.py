@@ -20,6 +20,8 @@ from servicebus_pair.core.send_link import SendLink, Turn
 from servicebus_pair.core.wire import WireBatch
 from tests.core.breakable import Breakable, numbered
 
+pytestmark = pytest.mark.simulated
+
 # What a call gets where nothing answers it, and where something does.
 SILENCE, ANSWER = 0.5, 5.0
 # The outer wait, and what a machine under load needs.

@@ -16,6 +16,8 @@ from servicebus_pair.core.handing_over import takes_encoded
 from tests.core.breakable import Breakable, numbered
 from tests.core.peeking import peek_all
 
+pytestmark = pytest.mark.simulated
+
 # More than a frame of the SDK, and more than a frame of the service at hand.
 TWO_FRAMES = 150_000
 

@@ -9,9 +9,11 @@ from types import SimpleNamespace
 import pytest
 from azure.servicebus._pyamqp.aio import AMQPClientAsync
 
+from servicebus_emulator import Fault, FaultKind
 from servicebus_pair.core import sdk_names
-from servicebus_pair.core.keep_alive import end_keep_alive
+from servicebus_pair.core.keep_alive import closes_promptly
 from tests.core.breakable import Breakable, numbered
+from tests.core.stopwatch import Stopwatch
 
 
 async def test_section_7_closing_waits_for_no_task_that_keeps_a_connection_alive(
@@ -36,16 +38,32 @@ async def test_section_7_closing_waits_for_no_task_that_keeps_a_connection_alive
     assert not [text for text in caplog.messages if text.startswith("closing a handler ended with")]
 
 
-def test_what_has_no_open_link_is_closed_as_it_is() -> None:
-    end_keep_alive(SimpleNamespace())
-    end_keep_alive(SimpleNamespace(_handler=None))
-    end_keep_alive(SimpleNamespace(_handler=SimpleNamespace(_keep_alive_thread=None)))
+@pytest.mark.simulated
+async def test_section_4_a_link_that_breaks_is_closed_without_that_second_too(breakable: Breakable) -> None:
+    async with breakable.pair.sender("flights") as sender:
+        await sender.send(numbered(1))
+        breakable.primary.set_fault(Fault(kind=FaultKind.CLOSE_LINK, entity="flights", count=1))
+        async with Stopwatch() as watch:
+            assert (await sender.send(numbered(1, start=1))).primary == 1
+        assert watch.seconds < 0.5
+
+
+async def test_a_link_that_was_never_opened_is_closed_as_it_is() -> None:
+    closed: list[bool] = []
+
+    async def close() -> None:
+        closed.append(True)
+
+    inner = SimpleNamespace(_keep_alive_thread=None, close_async=close)
+    closes_promptly(inner)
+    await inner.close_async()
+    assert closed == [True]
 
 
 def test_an_sdk_without_that_task_is_closed_as_it_is_and_the_log_says_so(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(sdk_names, "_said", set())
-    end_keep_alive(SimpleNamespace(_handler=SimpleNamespace()))
+    closes_promptly(SimpleNamespace())
     (said,) = caplog.messages
     assert said.endswith("closing a link takes up to a second more")

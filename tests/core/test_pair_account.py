@@ -22,6 +22,8 @@ from servicebus_pair.core.errors import (
 from servicebus_pair.core.events import Event, HealthChanged, MessagesAccepted
 from tests.core.breakable import GRACE, INTERVAL, Breakable, breakable_pair, numbered
 
+pytestmark = pytest.mark.simulated
+
 BIG = 100_000
 # Half a second is promised; a machine under load lags behind.
 LAG = 1.0

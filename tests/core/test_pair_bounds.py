@@ -7,6 +7,8 @@ import pytest
 from tests.core.breakable import QUICK, Breakable
 from tests.core.every_way import UNDER_A_LIVE_LINK, outage
 
+pytestmark = pytest.mark.simulated
+
 
 @pytest.mark.parametrize("name", ["refuse", "freeze", "no disposition", "internal error", "released"])
 async def test_section_4_single_and_scheduled_messages_keep_the_bounds_of_batches(

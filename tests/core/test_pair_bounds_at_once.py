@@ -8,6 +8,8 @@ from servicebus_emulator import Fault
 from tests.core.breakable import breakable_pair
 from tests.core.every_way import AT_ONCE, FROM_THE_BEGINNING, UNDER_A_LIVE_LINK, outage
 
+pytestmark = pytest.mark.simulated
+
 
 @pytest.mark.parametrize("faults", UNDER_A_LIVE_LINK.values(), ids=UNDER_A_LIVE_LINK.keys())
 async def test_section_2_with_an_interval_of_zero_every_way_of_sending_diverts_within_two_seconds(

@@ -12,6 +12,8 @@ from servicebus_pair.core.errors import PairClosedError, PartnerFaultError, Send
 from servicebus_pair.core.events import Pinged
 from tests.core.breakable import Breakable, breakable_pair, numbered
 
+pytestmark = pytest.mark.simulated
+
 LATE = Fault(kind=FaultKind.LATE_DISPOSITION, entity="flights", delay=0.4)
 
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
+import pytest
+
 from servicebus_emulator import Fault, FaultKind, Operation
 from servicebus_pair.core import State
 from servicebus_pair.core.errors import PairClosedError
 from servicebus_pair.core.events import HealthChanged, Pinged
 from tests.core.breakable import GRACE, INTERVAL, PING, Breakable, breakable_pair, numbered
+
+pytestmark = pytest.mark.simulated
 
 BROKEN = Fault(kind=FaultKind.INTERNAL_ERROR, entity="flights")
 

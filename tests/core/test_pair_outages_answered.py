@@ -10,6 +10,8 @@ from servicebus_emulator import Fault, FaultKind
 from tests.core.breakable import Breakable, breakable_pair
 from tests.core.outages import diverts_and_recovers_under_a_live_link
 
+pytestmark = pytest.mark.simulated
+
 ANSWERED = [
     pytest.param([Fault(kind=FaultKind.RELEASED, entity="flights")], id="released"),
     pytest.param([Fault(kind=FaultKind.MODIFIED, entity="flights")], id="modified"),

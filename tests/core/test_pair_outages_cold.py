@@ -8,11 +8,12 @@ from servicebus_emulator import Fault, FaultKind, Operation
 from tests.core.breakable import Breakable
 from tests.core.outages import diverts_and_recovers
 
+pytestmark = pytest.mark.simulated
+
 # And what is broken before the first link is opened.
 COLD_OUTAGES = [
     pytest.param([Fault(kind=FaultKind.REFUSE)], id="refuse"),
     pytest.param([Fault(kind=FaultKind.FREEZE)], id="freeze"),
-    pytest.param([Fault(kind=FaultKind.DROP)], id="packets lost"),
     pytest.param([Fault(kind=FaultKind.RESET, on=(Operation.CONNECT,))], id="reset"),
     pytest.param([Fault(kind=FaultKind.INTERNAL_ERROR, on=(Operation.OPEN_SENDER,))], id="internal error"),
     pytest.param([Fault(kind=FaultKind.CLOSE_CONNECTION, on=(Operation.OPEN_SENDER,))], id="connection closed"),

@@ -8,6 +8,8 @@ from servicebus_emulator import Fault, FaultKind, Operation
 from tests.core.breakable import Breakable
 from tests.core.outages import RESET_ONCE, diverts_and_recovers_under_a_live_link
 
+pytestmark = pytest.mark.simulated
+
 LOST = [
     pytest.param([Fault(kind=FaultKind.REFUSE), RESET_ONCE], id="refuse"),
     pytest.param([Fault(kind=FaultKind.RESET, on=(Operation.SEND, Operation.OPEN_SENDER))], id="reset"),

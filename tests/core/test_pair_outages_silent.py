@@ -8,9 +8,10 @@ from servicebus_emulator import Fault, FaultKind
 from tests.core.breakable import Breakable
 from tests.core.outages import diverts_and_recovers_under_a_live_link
 
+pytestmark = pytest.mark.simulated
+
 SILENT = [
     pytest.param([Fault(kind=FaultKind.FREEZE)], id="freeze"),
-    pytest.param([Fault(kind=FaultKind.DROP)], id="packets lost"),
     pytest.param([Fault(kind=FaultKind.NO_DISPOSITION, entity="flights")], id="no disposition"),
     pytest.param([Fault(kind=FaultKind.LATE_DISPOSITION, entity="flights", delay=20)], id="late disposition"),
     pytest.param([Fault(kind=FaultKind.LATENCY, delay=8)], id="slow beyond the interval"),

@@ -8,6 +8,8 @@ from servicebus_emulator import Fault, FaultKind
 from tests.core.breakable import Breakable
 from tests.core.outages import RESET_ONCE, diverts_and_recovers_under_a_live_link
 
+pytestmark = pytest.mark.simulated
+
 TOKENS = [
     pytest.param([Fault(kind=FaultKind.AUTH_FAILURE, status=status), RESET_ONCE], id=f"token service says {status}")
     for status in (401, 403, 404, 500, 503)

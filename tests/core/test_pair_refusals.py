@@ -21,6 +21,8 @@ from servicebus_pair.core.errors import (
 )
 from tests.core.breakable import GRACE, Breakable, numbered
 
+pytestmark = pytest.mark.simulated
+
 # What is the caller's to mend: raised at once, with the messages, whether a link was open or not.
 SENDING = (Operation.SEND,)
 

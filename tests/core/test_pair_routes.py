@@ -21,6 +21,8 @@ from tests.core.hasty import HastyClock
 from tests.core.hosted import hosted
 from tests.core.peeking import peek_all
 
+pytestmark = pytest.mark.simulated
+
 
 async def test_section_3_provisioning_creates_what_is_missing_and_finds_it_the_second_time(
     breakable: Breakable,

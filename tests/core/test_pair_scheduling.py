@@ -12,6 +12,8 @@ from servicebus_pair.core.errors import InvalidMessageError, SendTimeoutError, S
 from tests.core.breakable import Breakable, numbered
 from tests.core.peeking import peek_all
 
+pytestmark = pytest.mark.simulated
+
 LATER = datetime(2030, 1, 1, tzinfo=UTC)
 
 

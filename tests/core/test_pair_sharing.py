@@ -6,12 +6,16 @@ import asyncio
 from datetime import timedelta
 from random import Random
 
+import pytest
+
 from servicebus_emulator import Fault, FaultKind, Operation
 from servicebus_emulator.engine.descriptions import QueueDescription
 from servicebus_pair.core import EntityHealth, NamespacePair, State
 from servicebus_pair.core.events import HealthChanged, Pinged
 from servicebus_pair.core.ports import InMemoryHealthStore, SystemClock
 from tests.core.breakable import Breakable, Recorder, breakable_pair, endpoint, numbered
+
+pytestmark = pytest.mark.simulated
 
 DOWN = Fault(kind=FaultKind.INTERNAL_ERROR, entity="flights")
 # Refused at once, so that a ping takes no time.

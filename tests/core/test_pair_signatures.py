@@ -14,6 +14,8 @@ from servicebus_pair.core.errors import AuthenticationError, SendError
 from servicebus_pair.core.health import EntityHealth, State
 from tests.core.breakable import GRACE, INTERVAL, QUICK, Breakable, Recorder, endpoint, numbered
 
+pytestmark = pytest.mark.simulated
+
 
 def signed(hosted: HostedNamespace, *, expires: float) -> Endpoint:
     host = f"{hosted.host}:{hosted.amqp_port}"

@@ -14,6 +14,8 @@ from servicebus_pair.core.errors import SendCancelledError, SendError, SendTimeo
 from servicebus_pair.core.events import Event, MessagesAccepted, QueuePulled
 from tests.core.breakable import Breakable, breakable_pair, numbered
 
+pytestmark = pytest.mark.simulated
+
 K = FaultKind
 IDS = ["m0", "m1", "m2"]
 # Beyond it a stage is no stage but a bug.

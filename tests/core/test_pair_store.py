@@ -19,6 +19,8 @@ from servicebus_pair.core.ports import InMemoryHealthStore, SystemClock
 from tests.core.breakable import GRACE, INTERVAL, PING, Breakable, breakable_pair, numbered
 from tests.core.pinging_program import FileStore
 
+pytestmark = pytest.mark.simulated
+
 BROKEN = Fault(kind=FaultKind.INTERNAL_ERROR, entity="flights")
 # Refused at once, so that a ping takes no time, and counted by the namespace.
 FULL = Fault(kind=FaultKind.QUOTA_EXCEEDED, entity="flights")
@@ -139,6 +141,7 @@ def strikes(breakable: Breakable) -> int:
     return sum(each.strikes for each in breakable.primary.faults)
 
 
+@pytest.mark.real_time
 async def test_section_5_two_processes_with_a_store_ping_as_often_as_one_and_one_takes_over_when_the_other_dies(
     tmp_path: Path,
 ) -> None:

@@ -18,6 +18,8 @@ from servicebus_pair.core.search import Search, search_seconds
 from tests.core.breakable import QUICK, numbered
 from tests.core.hosted import hosted
 
+pytestmark = pytest.mark.simulated
+
 
 class HandClock:
     def __init__(self) -> None:

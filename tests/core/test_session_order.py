@@ -18,6 +18,8 @@ from servicebus_pair.core.ports import InMemoryHealthStore
 from tests.core.hosted import Hosted, endpoint, hosted
 from tests.core.peeking import peek_all
 
+pytestmark = pytest.mark.simulated
+
 OPTIONS = PairOptions(
     ordering="session",
     backlog_queue_count=3,
@@ -188,6 +190,7 @@ def another_process(both: Hosted, store: InMemoryHealthStore | None = None) -> N
     return NamespacePair(endpoint(both.primary), endpoint(both.secondary), OPTIONS, store=store)
 
 
+@pytest.mark.real_time
 async def test_a_drill_drains_before_it_fails_back_so_that_live_sessions_keep_their_order() -> None:
     ended = asyncio.Event()
     sent = 0
@@ -237,6 +240,7 @@ async def test_a_drill_whose_backlog_cannot_be_drained_does_not_fail_back_but_is
 
 
 @pytest.mark.slow
+@pytest.mark.real_time
 async def test_sessions_outages_and_drains_interleaved_leave_no_inversion_within_a_session() -> None:
     """Three senders of their own sessions, an outage every second, two syphons in the race for every queue."""
     random = Random(4)  # noqa: S311 - a plan that can be repeated

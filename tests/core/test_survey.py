@@ -10,6 +10,8 @@ from servicebus_emulator import Fault, FaultKind, Operation
 from servicebus_pair.core.errors import ServiceError
 from tests.core.hosted import hosted, messages
 
+pytestmark = pytest.mark.simulated
+
 
 async def test_section_6_a_dry_run_of_a_service_in_trouble_is_an_error_and_no_search_for_a_bad_message() -> None:
     async with hosted("flights") as here:

@@ -6,12 +6,16 @@ import asyncio
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from servicebus_emulator import Fault, FaultKind, Operation
 from servicebus_pair.core import DrainReport, PairOptions
 from servicebus_pair.core.backlog import backlog_queues
 from servicebus_pair.core.parcels import TimeToLive
 from tests.core.hosted import BACKLOG, hosted, messages
 from tests.core.peeking import peek_all
+
+pytestmark = pytest.mark.simulated
 
 
 async def test_section_6_only_the_entities_asked_for_are_moved_and_the_others_stay() -> None:

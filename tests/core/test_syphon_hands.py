@@ -13,6 +13,8 @@ from servicebus_pair.core.clients import ReceiveLink
 from servicebus_pair.core.sdk_inside import settle_run
 from tests.core.hosted import hosted, messages
 
+pytestmark = pytest.mark.simulated
+
 
 async def test_section_6_large_messages_make_small_hands_so_that_memory_stays_bounded() -> None:
     async with hosted("flights") as both:

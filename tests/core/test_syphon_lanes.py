@@ -11,6 +11,8 @@ from servicebus_pair.core import PairOptions
 from servicebus_pair.core.backlog import backlog_queues
 from tests.core.hosted import hosted, messages
 
+pytestmark = pytest.mark.simulated
+
 QUEUES = 3
 
 

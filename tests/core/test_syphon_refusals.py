@@ -17,6 +17,8 @@ from servicebus_pair.core.syphon import Syphon
 from tests.core.hosted import BACKLOG, Hosted, endpoint, hosted, messages
 from tests.core.syphoning import Watch
 
+pytestmark = pytest.mark.simulated
+
 # Four tries and their rests of 1, 2, 4 and 8 seconds do not fit in.
 AT_ONCE = 5.0
 THREE = PairOptions(backlog_queue_count=3)

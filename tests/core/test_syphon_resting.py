@@ -11,6 +11,8 @@ from servicebus_emulator import Fault, FaultKind, Operation
 from tests.core.hosted import hosted, messages
 from tests.core.syphoning import Watch
 
+pytestmark = pytest.mark.simulated
+
 
 @pytest.mark.parametrize(
     "kind", [FaultKind.SERVER_BUSY, FaultKind.QUOTA_EXCEEDED, FaultKind.ENTITY_DISABLED, FaultKind.INTERNAL_ERROR]

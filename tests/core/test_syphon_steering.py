@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
+import pytest
+
 from servicebus_pair.core import PairOptions
 from tests.core.hosted import hosted, messages
 from tests.core.syphoning import Watch
+
+pytestmark = pytest.mark.simulated
 
 
 async def test_section_6_the_rate_holds_and_can_be_changed_while_it_runs() -> None:

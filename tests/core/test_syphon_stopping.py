@@ -16,6 +16,8 @@ from tests.core.hosted import BACKLOG, Hosted, hosted, messages
 from tests.core.peeking import peek_all
 from tests.core.syphoning import Watch
 
+pytestmark = pytest.mark.simulated
+
 BOUND = 7.0
 
 

@@ -20,6 +20,8 @@ from tests.core.hosted import BACKLOG, Hosted, hosted, messages
 from tests.core.peeking import peek_all
 from tests.core.syphoning import Watch, put_raw
 
+pytestmark = pytest.mark.simulated
+
 QUEUES = 10
 POLL = 1.0
 
@@ -212,6 +214,7 @@ async def test_section_6_a_filter_on_a_large_backlog_of_others_finds_its_own_and
         assert len(await both.ids_in_backlog()) == 3000
 
 
+@pytest.mark.real_time
 async def test_section_6_what_no_sender_of_ours_wrote_is_dead_lettered_by_its_reason_and_its_neighbours_arrive() -> (
     None
 ):

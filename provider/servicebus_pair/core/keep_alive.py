@@ -2,7 +2,8 @@
 
 An open link has a task that keeps its connection alive. It sleeps for a second at a time, and
 closing the link waits for the end of that sleep, last of all, when nothing is left to be kept alive.
-Every short-lived process, such as a task of Airflow or of Spark, would pay that second.
+Every send whose link breaks would pay that second, since the SDK closes what broke before it says so, and
+so would every short-lived process, such as a task of Airflow or of Spark.
 """
 
 # ruff: noqa: SLF001 - private members are what this module is about
@@ -13,22 +14,27 @@ from typing import Any, Final
 
 from servicebus_pair.core.sdk_names import absent
 
-__all__ = ["end_keep_alive"]
+__all__ = ["closes_promptly"]
 
 _TASK: Final = "_keep_alive_thread"
+_CLOSES: Final = "close_async"
 _SLOWER: Final = "closing a link takes up to a second more"
 
 
-def end_keep_alive(handler: Any) -> None:
-    """End the keep-alive task of a sender or receiver, which is about to be closed.
+def closes_promptly(inner: Any) -> None:
+    """Have the AMQP client inside a sender or receiver end its keep-alive task before it closes, whoever closes it.
 
-    What has no open link has no such task. Should a newer SDK lack the name, nothing is done but a note in the log.
+    Should a newer SDK lack one of the names, it closes as it likes, and the log says so.
     """
-    inner = getattr(handler, "_handler", None)
-    if inner is None or absent(inner, (_TASK,), costs=_SLOWER):
+    if absent(inner, (_TASK, _CLOSES), costs=_SLOWER):
         return
-    task = inner._keep_alive_thread
-    if task is not None:
+    close = inner.close_async
+
+    async def close_soon() -> None:
+        task, inner._keep_alive_thread = inner._keep_alive_thread, None
         # It is forgotten as well: the SDK would take its cancellation for one of its own closing.
-        inner._keep_alive_thread = None
-        task.cancel()
+        if task is not None:
+            task.cancel()
+        await close()
+
+    inner.close_async = close_soon

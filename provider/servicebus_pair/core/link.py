@@ -22,7 +22,6 @@ from servicebus_pair.core.errors import (
     ServiceError,
 )
 from servicebus_pair.core.failures import classify
-from servicebus_pair.core.keep_alive import end_keep_alive
 from servicebus_pair.core.meter import Meter, Operation
 
 __all__ = ["CLOSE_SECONDS", "Link", "Owner", "close_quietly"]
@@ -131,7 +130,6 @@ class Link:
 
 async def close_quietly(handler: _Handler) -> None:
     """Close what may be broken already, bounded to 2 s."""
-    end_keep_alive(handler)
     try:
         await asyncio.wait_for(handler.close(), CLOSE_SECONDS)
     except Exception as failure:  # noqa: BLE001 - closing what is already broken; nothing depends on it

@@ -18,6 +18,7 @@ from typing import Any, Final, TypeVar
 # The SDK stands on it, and trusts the same.
 import certifi
 
+from servicebus_pair.core.keep_alive import closes_promptly
 from servicebus_pair.core.sdk_names import absent
 
 __all__ = ["authorities", "opens_promptly"]
@@ -53,8 +54,8 @@ def authorities(ca_file: str | None, *, tls: bool) -> SSLContext | None:
 def opens_promptly(opening: HandlerT) -> HandlerT:
     """Have a sender or receiver that was not opened yet do so without sleeping between answers; answer it.
 
-    What it waits for, and for how long, stays as it is, and once it is open nothing of this is left.
-    Should a newer SDK lack one of the names, it opens as it likes, and the log says so.
+    What it waits for, and for how long, stays as it is. Once it is open nothing of this is left, but that it closes as
+    promptly (``keep_alive``). Should a newer SDK lack one of the names, it does both as it likes, and the log says so.
     """
     if absent(opening, (_MAKES,), costs=_SLOWER):
         return opening
@@ -63,7 +64,9 @@ def opens_promptly(opening: HandlerT) -> HandlerT:
 
     def make_prompt(auth: Any) -> None:
         make(auth)
-        _hurry(getattr(inside, _MADE, None))
+        made = getattr(inside, _MADE, None)
+        _hurry(made)
+        closes_promptly(made)
 
     inside._create_handler = make_prompt
     return opening
