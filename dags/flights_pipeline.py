@@ -59,6 +59,8 @@ async def known_health() -> str:
 with DAG(
     "flights_pipeline",
     schedule=None,
+    # Only people start it: while it was paused they would wait in vain.
+    is_paused_upon_creation=False,
     max_active_runs=1,
     default_args={"retries": 2, "retry_delay": timedelta(seconds=10)},
     params={

@@ -46,6 +46,8 @@ Airflow's workers; this one is triggered by hand.
 with DAG(
     "servicebus_pair_at_scale",
     schedule=None,
+    # Only people start it: while it was paused they would wait in vain.
+    is_paused_upon_creation=False,
     max_active_runs=1,
     default_args={"retries": 2, "retry_delay": timedelta(seconds=30)},
     params={"rate": Param(2000, type="integer", minimum=1, title="Messages per second, over all tasks")},

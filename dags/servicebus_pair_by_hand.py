@@ -29,6 +29,8 @@ Every task of the pair learns of it, who did it and why. It may run again at any
 with DAG(
     "servicebus_pair_by_hand",
     schedule=None,
+    # Only people start it: while it was paused they would wait in vain.
+    is_paused_upon_creation=False,
     max_active_runs=1,
     default_args={"retries": 2, "retry_delay": timedelta(seconds=10)},
     params={

@@ -123,10 +123,10 @@ class AirflowApi:
         answer = self._get(f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances")
         return {(item["task_id"], item["map_index"]): item["try_number"] for item in answer["task_instances"]}
 
-    def result(self, run: DagRun, task_id: str) -> Any:
+    def result(self, run: DagRun, task_id: str, *, map_index: int = -1) -> Any:
         """Return what a task of a run returned."""
         path = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances/{task_id}/xcomEntries/return_value"
-        return self._get(path)["value"]
+        return self._get(path, map_index=str(map_index))["value"]
 
     def answer(self, run: DagRun, task_id: str, option: str) -> None:
         """Answer the question that a task of a run asks a person."""
