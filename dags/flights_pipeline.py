@@ -91,7 +91,6 @@ with DAG(
     )
     # [END publish_flights]
 
-    # [START send_briefings]
     send = ServiceBusPairSendOperator(
         task_id="send_briefing",
         conn_id=CONN_ID,
@@ -108,7 +107,6 @@ with DAG(
         ],
         ledger=LEDGER,
     )
-    # [END send_briefings]
 
     # [START record_health]
     record = ServiceBusPairRecordOperator(task_id="record_health", conn_id=CONN_ID, manifest=MANIFEST)

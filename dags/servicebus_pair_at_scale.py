@@ -54,9 +54,7 @@ with DAG(
     doc_md=DOCS,
     tags=["servicebus_pair", "example"],
 ):
-    # [START profile]
     profile = submit("profile", JOBS / "profile_backlog.py", [*PAIR, *("--output", f"{OUTPUT}/profile")])
-    # [END profile]
 
     # [START drain]
     drain = submit(
@@ -66,7 +64,6 @@ with DAG(
     )
     # [END drain]
 
-    # [START reconcile_and_cost]
     reconcile = submit(
         "reconcile",
         JOBS / "reconcile.py",
@@ -77,6 +74,5 @@ with DAG(
         JOBS / "cost.py",
         [*PAIR, *("--ledger", LEDGER), *("--metered", REPORT), *("--output", f"{OUTPUT}/cost")],
     )
-    # [END reconcile_and_cost]
 
     profile >> drain >> [reconcile, cost]

@@ -99,6 +99,9 @@ def test_the_commands_of_the_runbook_do_what_they_say_in_their_order(
         if command[:3] == ["airflow", "connections", "test"]:
             assert ServiceBusPairHook(command[3]).test_connection()[0]
             continue
+        if command[:3] == ["airflow", "dags", "unpause"]:
+            assert example(command[3]).is_paused_upon_creation is not False
+            continue
         assert command[:3] == ["airflow", "dags", "trigger"]
         form = json.loads(command[5]) if len(command) > 4 else {}
         run = run_dag(example(command[3]), run_conf=form, mark_success_pattern="approve|reconcile.*")
