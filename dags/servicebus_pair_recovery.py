@@ -228,6 +228,5 @@ with DAG(
             "report": None if proven is None else str(summary.with_name("report.html")),
         }
 
-
     wait >> [plan, queues]
     drain >> reconcile >> report(drains=drain.output, folder=RECONCILED)
