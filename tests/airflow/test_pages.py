@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import importlib
 import io
@@ -166,6 +167,24 @@ def test_the_metrics_of_the_page_are_those_of_the_code():
 
     assert shown == documented
     assert set(shown) == {name for names in counted for name in names if name}
+
+
+def test_the_log_lines_of_the_page_are_those_of_the_code():
+    """By what stands before each value, in its order."""
+    section = (DOCS / "observability.md").read_text().partition("## Log lines")[2].partition("\n## ")[0]
+    lines = [
+        line for line in re.findall(r"^\| `(.*?)` \|", section, re.MULTILINE) if "conn_id=contoso_pair ..." not in line
+    ]
+    texts = {
+        node.value
+        for file in (PROJECT / "provider" / "servicebus_pair").rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and "%" in node.value
+    }
+    names = {tuple(re.findall(r"(\w+)=%", text)) for text in texts}
+
+    assert len(lines) >= 7
+    assert [line for line in lines if tuple(re.findall(r"(\w+)=", line)) not in names] == []
 
 
 def test_every_sensor_trigger_and_asset_is_on_the_page_of_the_sensors():
