@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from airflow.sdk import DAG, Param, Variable, task
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from servicebus_pair.hooks.assets import pair_asset
 from servicebus_pair.operators.drill import ServiceBusPairDrillOperator
@@ -37,6 +37,31 @@ An entity that is failed over already is not drilled.
 | the form | Trigger | which entities, how many messages, how long at most |
 """
 
+FORM = {
+    "entities": Param(
+        [],
+        type="array",
+        items={"type": "string", "minLength": 1},
+        title="Queues and topics",
+        description="One per line; none means those of the Airflow variable servicebus_pair_drill_entities.",
+    ),
+    "messages": Param(10, type="integer", minimum=1, maximum=10_000, title="Marked messages per entity"),
+    "limit": Param(
+        120,
+        type="integer",
+        minimum=1,
+        maximum=3600,
+        title="Longest time, s",
+        description="Of the failover, and again of the drain.",
+    ),
+    "announce": Param(
+        default=False,
+        type="boolean",
+        title="Announce as a real outage",
+        description="Send the asset events of failover and recovery: the DAGs on them start too.",
+    ),
+}
+
 with DAG(
     "servicebus_pair_drill",
     schedule=SCHEDULE,
@@ -45,30 +70,7 @@ with DAG(
     # A game day is announced: nobody's production fails over because a file was copied.
     is_paused_upon_creation=True,
     max_active_runs=1,
-    params={
-        "entities": Param(
-            [],
-            type="array",
-            items={"type": "string", "minLength": 1},
-            title="Queues and topics",
-            description="One per line; none means those of the Airflow variable servicebus_pair_drill_entities.",
-        ),
-        "messages": Param(10, type="integer", minimum=1, maximum=10_000, title="Marked messages per entity"),
-        "limit": Param(
-            120,
-            type="integer",
-            minimum=1,
-            maximum=3600,
-            title="Longest time, s",
-            description="Of the failover, and again of the drain.",
-        ),
-        "announce": Param(
-            default=False,
-            type="boolean",
-            title="Announce as a real outage",
-            description="Send the asset events of failover and recovery: the DAGs on them start too.",
-        ),
-    },
+    params=FORM,
     doc_md=DOCS,
     tags=["servicebus_pair", "example"],
 ):
@@ -81,6 +83,9 @@ with DAG(
             raise AirflowSkipException(
                 f"the game day of {dag_run.run_after} is past: trigger one, or wait for the next"
             )
+        unknown = sorted(set(params) - set(FORM))
+        if unknown:
+            raise AirflowFailException(f"the form has no {unknown}: allowed are {sorted(FORM)}; nothing was drilled")
         chosen = params["entities"]
         if not chosen:
             chosen = Variable.get("servicebus_pair_drill_entities", default=["flights"], deserialize_json=True)

@@ -236,7 +236,7 @@ def test_a_game_day_that_is_past_is_not_made_up_for(example: Example, run_type: 
     """Airflow starts the last run of a schedule when a DAG is switched on, which may be on any day."""
     ask = example("servicebus_pair_drill").get_task("entities").python_callable
     run = SimpleNamespace(run_type=run_type, run_after=datetime.now(UTC) - late)
-    form = {"entities": ["flights"]}
+    form = {"entities": ["flights"], "messages": 1, "limit": 60, "announce": False}
 
     if begins:
         assert ask(form, dag_run=run) == ["flights"]
@@ -253,6 +253,16 @@ def test_a_dag_that_only_people_start_is_not_paused_when_it_is_new(example: Exam
 
     assert dag.is_paused_upon_creation is by_itself.get(dag.dag_id, False)
     assert dag.timetable.can_be_scheduled is (dag.dag_id in by_itself)
+
+
+@pytest.mark.usefixtures("pair")
+@pytest.mark.parametrize("name", ["by_hand", "drill"])
+def test_a_misspelt_question_does_nothing_to_the_entity_of_the_example(run_example: RunExample, name: str):
+    """Airflow takes a form with any field; the others have their defaults."""
+    run = run_example(name, entity="briefings", reason="a new network")
+
+    assert run.state == "failed"
+    assert "success" not in states(run).values()
 
 
 def test_drills_follow_each_other(example: Example):

@@ -38,6 +38,7 @@ AT_SCALE = "servicebus_pair_at_scale"
 COST = "servicebus_pair_cost"
 # The pipeline is not among them: it runs whole in test_canary and in the demo.
 ALL = (RECOVERY, CLEANUP, PROVISION, DRILL, BY_HAND, SENDS, REDRIVE, AT_SCALE, COST, "first_send", "first_recovery")
+PAIR = "servicebus-pair://contoso_pair"
 AT_WORK = {"queued", "running", "deferred"}
 COUNT = 100
 PING = "application/vnd.ms-servicebus-ping"
@@ -261,6 +262,10 @@ def test_what_was_sent_while_failed_over_by_hand_comes_home_in_spark(calm: Platf
     before = len(messages(calm, "flights"))
     over = calm.api.trigger(BY_HAND, conf={"entities": ["flights"], "reason": "INC-4711"})
     assert calm.wait_for_end(over) == "success"
+    told = {"entity": "flights", "reason": "INC-4711", "by": "admin"}
+    [(asset, extra)] = calm.api.asset_events(over)
+    assert (asset, extra) == (f"{PAIR}/failover", extra | told)
+    assert calm.api.asset_state(PAIR)["health/flights"]["state"] == "failed_over"
     sends = calm.api.trigger(SENDS, conf={"queue": "flights"})
     assert calm.wait_for_end(sends) == "success"
     results = [calm.api.result(sends, task_id) for task_id in ("values", "from_file", "from_task", "crews")]
@@ -271,15 +276,16 @@ def test_what_was_sent_while_failed_over_by_hand_comes_home_in_spark(calm: Platf
     run = calm.api.trigger(AT_SCALE, conf={})
 
     assert calm.wait_for_end(back) == "success"
+    assert calm.api.asset_state(PAIR)["health/flights"]["state"] == "healthy"
     assert calm.wait_for_end(run, seconds=360) == "success"  # four programs in Spark
     output = calm.stack.home.output / run.run_id.replace(":", "").replace("+", "_")
     report = json.loads((output / "drain.json").read_text())
-    told = {job: json.loads((output / job / "summary.json").read_text()) for job in ("profile", "reconcile", "cost")}
-    assert (told["profile"]["messages"], report["moved"], report["left"]) == (203, {"flights": 203}, 0)
+    read = {job: json.loads((output / job / "summary.json").read_text()) for job in ("profile", "reconcile", "cost")}
+    assert (read["profile"]["messages"], report["moved"], report["left"]) == (203, {"flights": 203}, 0)
     assert len(messages(calm, "flights")) == before + 203
-    assert told["reconcile"]["totals"]["delivered"] >= 203
-    assert told["reconcile"]["totals"]["lost"] == 0
-    assert told["cost"]["operations"]["settlements"] >= 203
+    assert read["reconcile"]["totals"]["delivered"] >= 203
+    assert read["reconcile"]["totals"]["lost"] == 0
+    assert read["cost"]["operations"]["settlements"] >= 203
     assert KEY not in "".join(file.read_text(errors="replace") for file in output.rglob("*.*") if file.is_file())
     assert calm.wait_until_clean() == NOTHING
 
