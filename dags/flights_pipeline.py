@@ -72,7 +72,6 @@ with DAG(
 ):
     provision = ServiceBusPairProvisionOperator(task_id="provision", conn_id=CONN_ID)
 
-    # [START publish_flights]
     publish_flights = submit(
         "publish_flights",
         Path(__file__).parent / "jobs" / "publish_flights.py",
@@ -89,7 +88,6 @@ with DAG(
             *("--health", "{{ ti.xcom_pull(task_ids='known_health') }}"),
         ],
     )
-    # [END publish_flights]
 
     send = ServiceBusPairSendOperator(
         task_id="send_briefing",
