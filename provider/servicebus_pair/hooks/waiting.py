@@ -104,11 +104,12 @@ class PrimaryWait:
 
 
 def check_interval(name: str, seconds: float) -> float:
-    """Return ``seconds`` if it is a pause of at least one second.
+    """Return ``seconds`` if it is a number, and a pause of a second to an hour.
 
     :raises ConfigurationError: naming the parameter, its value and what is allowed.
     """
-    if not 1 <= seconds <= 3600:  # noqa: PLR2004  said in the message
+    known = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not known or not 1 <= seconds <= 3600:  # noqa: PLR2004  said in the message
         raise ConfigurationError(f"{name} is {seconds!r}: allowed are 1 to 3600 seconds")
     return float(seconds)
 
