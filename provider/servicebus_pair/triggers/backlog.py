@@ -62,9 +62,7 @@ class BacklogTrigger(BaseEventTrigger):
         self.conn_id = conn_id
         self.interval = check_interval("interval", interval)
         if not isinstance(repeat, int | float) or not repeat >= self.interval:
-            raise ConfigurationError(
-                f"repeat is {repeat!r}: allowed are seconds, at least interval, {interval:g}"
-            )
+            raise ConfigurationError(f"repeat is {repeat!r}: allowed are seconds, at least interval, {interval:g}")
         self.repeat = repeat
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
