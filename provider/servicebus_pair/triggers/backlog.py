@@ -61,7 +61,7 @@ class BacklogTrigger(BaseEventTrigger):
         super().__init__()  # type: ignore[no-untyped-call]
         self.conn_id = conn_id
         self.interval = check_interval("interval", interval)
-        if not isinstance(repeat, int | float) or not repeat >= self.interval:
+        if not repeat >= self.interval:
             raise ConfigurationError(f"repeat is {repeat!r}: allowed are seconds, at least interval, {interval:g}")
         self.repeat = repeat
 
