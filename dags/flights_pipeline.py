@@ -60,6 +60,8 @@ async def known_health() -> str:
 with DAG(
     "flights_pipeline",
     schedule=None,
+    # Only people start it: while it was paused they would wait in vain.
+    is_paused_upon_creation=False,
     max_active_runs=1,
     default_args={"retries": 2, "retry_delay": timedelta(seconds=10)},
     params={
@@ -78,7 +80,6 @@ with DAG(
 ):
     provision = ServiceBusPairProvisionOperator(task_id="provision", conn_id=CONN_ID)
 
-    # [START publish_flights]
     publish_flights = submit(
         "publish_flights",
         Path(__file__).parent / "jobs" / "publish_flights.py",
@@ -95,9 +96,7 @@ with DAG(
             *("--health", "{{ ti.xcom_pull(task_ids='known_health') }}"),
         ],
     )
-    # [END publish_flights]
 
-    # [START send_briefings]
     send = ServiceBusPairSendOperator(
         task_id="send_briefing",
         conn_id=CONN_ID,
@@ -114,7 +113,6 @@ with DAG(
         ],
         ledger=LEDGER,
     )
-    # [END send_briefings]
 
     # [START record_health]
     record = ServiceBusPairRecordOperator(task_id="record_health", conn_id=CONN_ID, manifest=MANIFEST)

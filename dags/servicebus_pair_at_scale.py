@@ -46,15 +46,15 @@ Airflow's workers; this one is triggered by hand.
 with DAG(
     "servicebus_pair_at_scale",
     schedule=None,
+    # Only people start it: while it was paused they would wait in vain.
+    is_paused_upon_creation=False,
     max_active_runs=1,
     default_args={"retries": 2, "retry_delay": timedelta(seconds=30)},
     params={"rate": Param(2000, type="integer", minimum=1, title="Messages per second, over all tasks")},
     doc_md=DOCS,
     tags=["servicebus_pair", "example"],
 ):
-    # [START profile]
     profile = submit("profile", JOBS / "profile_backlog.py", [*PAIR, *("--output", f"{OUTPUT}/profile")])
-    # [END profile]
 
     # [START drain]
     drain = submit(
@@ -64,7 +64,6 @@ with DAG(
     )
     # [END drain]
 
-    # [START reconcile_and_cost]
     reconcile = submit(
         "reconcile",
         JOBS / "reconcile.py",
@@ -75,6 +74,5 @@ with DAG(
         JOBS / "cost.py",
         [*PAIR, *("--ledger", LEDGER), *("--metered", REPORT), *("--output", f"{OUTPUT}/cost")],
     )
-    # [END reconcile_and_cost]
 
     profile >> drain >> [reconcile, cost]

@@ -38,6 +38,8 @@ It may run again at any time; what was deleted is not missed.
 with DAG(
     "servicebus_pair_cleanup",
     schedule=None,
+    # Only people start it: while it was paused they would wait in vain.
+    is_paused_upon_creation=False,
     max_active_runs=1,
     default_args={"retries": 2, "retry_delay": timedelta(seconds=30)},
     params={

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 
 from airflow.sdk import DAG, Param, Variable, task
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from servicebus_pair.hooks.assets import pair_asset
 from servicebus_pair.operators.drill import ServiceBusPairDrillOperator
 
 CONN_ID = os.environ.get("SERVICEBUS_PAIR_CONN_ID", "contoso_pair")
 SCHEDULE = os.environ.get("SERVICEBUS_PAIR_DRILL_SCHEDULE", "@monthly")
+LATEST: Final = timedelta(hours=1)
 
 DOCS = """
 ### Drill of a pair of namespaces
@@ -21,7 +23,8 @@ For one entity after the other: fails it over, sends marked messages, fails back
 whether everything arrived. The primary stays up; what applications send meanwhile arrives when the drill ends.
 Consumers tell the marked messages by the application property `x-servicebus-pair-drill`.
 
-It waits until somebody switches it on: a game day is announced.
+It waits until somebody switches it on: a game day is announced. One that is triggered before waits until then, and
+one of the schedule that could not begin within an hour, such as the last one before it was switched on, is skipped.
 
 A drill with findings fails its task, and is not tried again: a second try would prove less than the first.
 An entity that is failed over already is not drilled.
@@ -34,6 +37,31 @@ An entity that is failed over already is not drilled.
 | the form | Trigger | which entities, how many messages, how long at most |
 """
 
+FORM = {
+    "entities": Param(
+        [],
+        type="array",
+        items={"type": "string", "minLength": 1},
+        title="Queues and topics",
+        description="One per line; none means those of the Airflow variable servicebus_pair_drill_entities.",
+    ),
+    "messages": Param(10, type="integer", minimum=1, maximum=10_000, title="Marked messages per entity"),
+    "limit": Param(
+        120,
+        type="integer",
+        minimum=1,
+        maximum=3600,
+        title="Longest time, s",
+        description="Of the failover, and again of the drain.",
+    ),
+    "announce": Param(
+        default=False,
+        type="boolean",
+        title="Announce as a real outage",
+        description="Send the asset events of failover and recovery: the DAGs on them start too.",
+    ),
+}
+
 with DAG(
     "servicebus_pair_drill",
     schedule=SCHEDULE,
@@ -42,37 +70,22 @@ with DAG(
     # A game day is announced: nobody's production fails over because a file was copied.
     is_paused_upon_creation=True,
     max_active_runs=1,
-    params={
-        "entities": Param(
-            [],
-            type="array",
-            items={"type": "string", "minLength": 1},
-            title="Queues and topics",
-            description="One per line; none means those of the Airflow variable servicebus_pair_drill_entities.",
-        ),
-        "messages": Param(10, type="integer", minimum=1, maximum=10_000, title="Marked messages per entity"),
-        "limit": Param(
-            120,
-            type="integer",
-            minimum=1,
-            maximum=3600,
-            title="Longest time, s",
-            description="Of the failover, and again of the drain.",
-        ),
-        "announce": Param(
-            default=False,
-            type="boolean",
-            title="Announce as a real outage",
-            description="Send the asset events of failover and recovery: the DAGs on them start too.",
-        ),
-    },
+    params=FORM,
     doc_md=DOCS,
     tags=["servicebus_pair", "example"],
 ):
 
     @task
-    def entities(params: dict[str, Any]) -> list[str]:
-        """Those of the form, or else of the variable, or else the example's."""
+    def entities(params: dict[str, Any], dag_run: Any = None) -> list[str]:
+        """Those of the form, or else of the variable, or else the example's; none for a game day that is past."""
+        # Airflow makes up for the last run of a schedule as soon as a DAG is switched on.
+        if dag_run.run_type in {"scheduled", "backfill"} and datetime.now(UTC) - dag_run.run_after > LATEST:
+            raise AirflowSkipException(
+                f"the game day of {dag_run.run_after} is past: trigger one, or wait for the next"
+            )
+        unknown = sorted(set(params) - set(FORM))
+        if unknown:
+            raise AirflowFailException(f"the form has no {unknown}: allowed are {sorted(FORM)}; nothing was drilled")
         chosen = params["entities"]
         if not chosen:
             chosen = Variable.get("servicebus_pair_drill_entities", default=["flights"], deserialize_json=True)

@@ -209,7 +209,6 @@ with DAG(
     )
     # [END reconcile]
 
-    # [START report]
     @task(trigger_rule="none_failed_min_one_success", on_success_callback=notices.recovered)
     def report(drains: Iterable[dict[str, Any]], folder: str, dag_run: Any = None) -> dict[str, Any]:
         """Sum up what the tries that ended well have moved, and what Spark found."""
@@ -228,8 +227,6 @@ with DAG(
             "lost": None if proven is None else proven["lost"],
             "report": None if proven is None else str(summary.with_name("report.html")),
         }
-
-    # [END report]
 
     wait >> [plan, queues]
     drain >> reconcile >> report(drains=drain.output, folder=RECONCILED)

@@ -30,6 +30,8 @@ entities. What still cannot be delivered stays a dead letter. It may run again a
 with DAG(
     "servicebus_pair_redrive",
     schedule=None,
+    # Only people start it: while it was paused they would wait in vain.
+    is_paused_upon_creation=False,
     max_active_runs=1,
     default_args={"retries": 2, "retry_delay": timedelta(seconds=30)},
     params={

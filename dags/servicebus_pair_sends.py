@@ -31,6 +31,8 @@ Each task sends to the queue of the form, failover-aware, at least once, with id
 with DAG(
     "servicebus_pair_sends",
     schedule=None,
+    # Only people start it: while it was paused they would wait in vain.
+    is_paused_upon_creation=False,
     default_args={"retries": 2, "retry_delay": timedelta(seconds=10)},
     params={"queue": Param("briefings", type="string", minLength=1, title="Queue or topic")},
     doc_md=DOCS,

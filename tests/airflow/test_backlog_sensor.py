@@ -101,7 +101,7 @@ def test_the_deferred_sensor_wakes_when_the_backlog_fills(pair: Pair, run_dag: R
 async def test_the_trigger_waits_until_the_backlog_fills_and_outlives_the_secondary(pair: Pair):
     await divert(pair, count=1)
     pair.secondary.kill()
-    trigger = BacklogLevelTrigger(conn_id=CONN_ID, until="filled", messages=2, age=None, interval=0.3)
+    trigger = BacklogLevelTrigger(conn_id=CONN_ID, until="filled", messages=2, age=None, interval=1)
     waiting = asyncio.ensure_future(anext(trigger.run()))
     await asyncio.wait({waiting}, timeout=1)
     assert not waiting.done()

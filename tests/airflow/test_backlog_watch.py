@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import math
+from typing import Any
 
 import pytest
 from airflow.sdk import task
 
+from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.hooks.backlog import Depth
 from servicebus_pair.operators.syphon import ServiceBusPairSyphonOperator
 from servicebus_pair.triggers.backlog import BacklogTrigger, due
@@ -30,11 +33,25 @@ def test_a_backlog_is_due_when_it_holds_messages_that_were_not_announced_lately(
     assert due(Depth(1, messages), announced=announced, now=1000.0, repeat=600.0) is expected
 
 
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"interval": 0}, r"interval is 0: allowed are 1 to 3600 seconds"),
+        ({"interval": "10"}, r"interval is '10': allowed are 1 to 3600 seconds"),
+        ({"repeat": 5}, r"repeat is 5: allowed are seconds, at least interval, 10"),
+        ({"repeat": math.nan}, r"repeat is nan"),
+    ],
+)
+def test_a_wrong_watcher_is_refused_when_its_dag_is_parsed(wrong: dict[str, Any], named: str):
+    with pytest.raises(ConfigurationError, match=named):
+        BacklogTrigger(conn_id=CONN_ID, **wrong)
+
+
 @pytest.mark.apart
 async def test_the_trigger_fires_once_per_backlog_and_survives_the_secondary(pair: Pair):
     await divert(pair)
     pair.secondary.kill()
-    events = BacklogTrigger(conn_id=CONN_ID, interval=0.2).run()
+    events = BacklogTrigger(conn_id=CONN_ID, interval=1).run()
     first = asyncio.ensure_future(anext(events))
     done, _ = await asyncio.wait({first}, timeout=1)
     assert not done  # it cannot see the backlog, and goes on
@@ -42,7 +59,7 @@ async def test_the_trigger_fires_once_per_backlog_and_survives_the_secondary(pai
     pair.secondary.start()
     event = await asyncio.wait_for(first, 60)
     second = asyncio.ensure_future(anext(events))
-    done, _ = await asyncio.wait({second}, timeout=1)
+    done, _ = await asyncio.wait({second}, timeout=3)
     second.cancel()
     await asyncio.wait({second})
 

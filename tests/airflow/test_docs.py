@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import re
 import textwrap
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -30,14 +33,51 @@ def test_the_page_of_the_operators_shows_no_code_that_is_not_run():
     assert OPERATORS_PAGE.count("```python") == len(QUOTED.findall(OPERATORS_PAGE)) > 0
 
 
-def test_every_operator_is_on_the_page():
-    modules = [name for each in get_provider_info()["operators"] for name in each["python-modules"]]
-    operators = [
-        name for each in modules for name in importlib.import_module(each).__all__ if name.endswith("Operator")
+def operators() -> list[type]:
+    """Every operator that Airflow is told of."""
+    modules = [
+        importlib.import_module(name) for each in get_provider_info()["operators"] for name in each["python-modules"]
     ]
+    return [getattr(module, name) for module in modules for name in module.__all__ if name.endswith("Operator")]
 
-    assert len(operators) >= 9
-    assert [name for name in operators if f"`{name}`" not in OPERATORS_PAGE] == []
+
+def own_parameters(operator: type) -> Iterator[inspect.Parameter]:
+    """What an operator takes beside what every operator does."""
+    for base in operator.__mro__:
+        if base.__module__.startswith("servicebus_pair") and "__init__" in vars(base):
+            yield from inspect.signature(vars(base)["__init__"]).parameters.values()
+
+
+def test_every_operator_is_on_the_page():
+    names = [operator.__name__ for operator in operators()]
+
+    assert len(names) >= 9
+    assert [name for name in names if f"`{name}`" not in OPERATORS_PAGE] == []
+
+
+@pytest.mark.parametrize("operator", operators(), ids=lambda operator: operator.__name__)
+def test_every_parameter_of_an_operator_is_in_a_table_of_the_page_with_a_mark_where_it_is_templated(operator: Any):
+    own = [parameter for parameter in own_parameters(operator) if parameter.name not in {"self", "kwargs", "conn_id"}]
+    rows = re.findall(r"^\| (`.*?) \|", OPERATORS_PAGE, flags=re.MULTILINE)
+    told = {name: bool(mark) for row in rows for name, mark in re.findall(r"`(\w+)`( T)?", row)}
+    told |= dict.fromkeys(re.findall(r"`(\w+)` T is", OPERATORS_PAGE), True)
+
+    assert own
+    assert all(parameter.kind is parameter.KEYWORD_ONLY for parameter in own)
+    templated = {parameter.name: parameter.name in operator.template_fields for parameter in own}
+    assert {name: told.get(name) for name in templated} == templated
+
+
+def test_every_snippet_that_an_example_dag_marks_is_shown_on_a_page():
+    pages = [*DOCS.glob("*.md"), PROJECT / "README.md"]
+    shown = {(source, name) for page in pages for source, name, _ in QUOTED.findall(page.read_text())}
+    marked = {
+        (f"dags/{file.name}", name)
+        for file in (PROJECT / "dags").glob("*.py")
+        for name in re.findall(r"# \[START (\w+)\]", file.read_text())
+    }
+
+    assert marked - shown == set()
 
 
 def test_every_field_of_a_message_is_on_the_page():

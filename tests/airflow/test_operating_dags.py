@@ -7,12 +7,14 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import pytest
+from airflow.sdk.exceptions import AirflowSkipException
 
 from servicebus_pair.core.health import State
 from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
@@ -219,6 +221,48 @@ def test_a_drill_drills_one_entity_after_the_other_and_sums_up(
     assert results(run)["report"]["passed"] == ["flights", "briefings"]
     assert results(named)["report"]["passed"] == ["briefings"]
     assert [len(contents(pair.primary["contoso"], queue)) for queue in ("flights", "briefings")] == [3, 4]
+
+
+@pytest.mark.parametrize(
+    ("run_type", "late", "begins"),
+    [
+        ("scheduled", timedelta(minutes=59), True),
+        ("scheduled", timedelta(minutes=61), False),
+        ("backfill", timedelta(days=1), False),
+        ("manual", timedelta(days=1), True),
+    ],
+)
+def test_a_game_day_that_is_past_is_not_made_up_for(example: Example, run_type: str, late: timedelta, *, begins: bool):
+    """Airflow starts the last run of a schedule when a DAG is switched on, which may be on any day."""
+    ask = example("servicebus_pair_drill").get_task("entities").python_callable
+    run = SimpleNamespace(run_type=run_type, run_after=datetime.now(UTC) - late)
+    form = {"entities": ["flights"], "messages": 1, "limit": 60, "announce": False}
+
+    if begins:
+        assert ask(form, dag_run=run) == ["flights"]
+    else:
+        with pytest.raises(AirflowSkipException, match="is past: trigger one"):
+            ask(form, dag_run=run)
+
+
+@pytest.mark.parametrize("file", sorted((PROJECT / "dags").glob("*_pair_*.py")), ids=lambda file: file.stem)
+def test_a_dag_that_only_people_start_is_not_paused_when_it_is_new(example: Example, file: Path):
+    """Triggered while it is paused, it waits without a word."""
+    dag = example(file.stem)
+    by_itself = {"servicebus_pair_recovery": None, "servicebus_pair_cost": None, "servicebus_pair_drill": True}
+
+    assert dag.is_paused_upon_creation is by_itself.get(dag.dag_id, False)
+    assert dag.timetable.can_be_scheduled is (dag.dag_id in by_itself)
+
+
+@pytest.mark.usefixtures("pair")
+@pytest.mark.parametrize("name", ["by_hand", "drill"])
+def test_a_misspelt_question_does_nothing_to_the_entity_of_the_example(run_example: RunExample, name: str):
+    """Airflow takes a form with any field; the others have their defaults."""
+    run = run_example(name, entity="briefings", reason="a new network")
+
+    assert run.state == "failed"
+    assert "success" not in states(run).values()
 
 
 def test_drills_follow_each_other(example: Example):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import importlib
 import io
@@ -99,6 +100,9 @@ def test_the_commands_of_the_runbook_do_what_they_say_in_their_order(
         if command[:3] == ["airflow", "connections", "test"]:
             assert ServiceBusPairHook(command[3]).test_connection()[0]
             continue
+        if command[:3] == ["airflow", "dags", "unpause"]:
+            assert example(command[3]).is_paused_upon_creation is not False
+            continue
         assert command[:3] == ["airflow", "dags", "trigger"]
         form = json.loads(command[5]) if len(command) > 4 else {}
         run = run_dag(example(command[3]), run_conf=form, mark_success_pattern="approve|reconcile.*")
@@ -117,6 +121,9 @@ def test_the_commands_of_the_runbook_do_what_they_say_in_their_order(
     assert len(contents(pair.primary["contoso"], "flights")) == 10  # the drill's
 
 
+SCHEDULED = {"tell_the_operators", "drain_what_others_left"}
+
+
 def test_the_dags_of_the_page_of_the_sensors_run(pair: Pair, run_dag: RunDag, tmp_path: Path):
     from airflow.dag_processing.dagbag import DagBag
 
@@ -132,8 +139,9 @@ def test_the_dags_of_the_page_of_the_sensors_run(pair: Pair, run_dag: RunDag, tm
         "wait_for_backlog": {"drained": "success"},
         "tell_the_operators": {"tell": "success"},
         "drain_what_others_left": {"drain": "success"},
+        "after_the_outage": {"go_on_when_flights_answers": "success"},
     }
-    conditions = {dag_id: dag.timetable.asset_condition for dag_id, dag in bag.dags.items() if "wait_" not in dag_id}
+    conditions = {dag_id: dag.timetable.asset_condition for dag_id, dag in bag.dags.items() if dag_id in SCHEDULED}
     scheduled = {
         dag_id: {asset.uri for asset in getattr(condition, "objects", [condition])}
         for dag_id, condition in conditions.items()
@@ -165,13 +173,35 @@ def test_the_metrics_of_the_page_are_those_of_the_code():
     assert set(shown) == {name for names in counted for name in names if name}
 
 
+def test_the_log_lines_of_the_page_are_those_of_the_code():
+    """By what stands before each value, in its order."""
+    section = (DOCS / "observability.md").read_text().partition("## Log lines")[2].partition("\n## ")[0]
+    lines = [
+        line for line in re.findall(r"^\| `(.*?)` \|", section, re.MULTILINE) if "conn_id=contoso_pair ..." not in line
+    ]
+    texts = {
+        node.value
+        for file in (PROJECT / "provider" / "servicebus_pair").rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and "%" in node.value
+    }
+    names = {tuple(re.findall(r"(\w+)=%", text)) for text in texts}
+
+    assert len(lines) >= 7
+    assert [line for line in lines if tuple(re.findall(r"(\w+)=", line)) not in names] == []
+
+
 def test_every_sensor_trigger_and_asset_is_on_the_page_of_the_sensors():
     info = get_provider_info()
     modules = [name for each in info["sensors"] for name in each["python-modules"]]
     named = [name for each in modules for name in importlib.import_module(each).__all__ if name.endswith("Sensor")]
 
     assert len(named) >= 2
-    assert [name for name in (*named, "BacklogTrigger") if name not in SENSORS] == []
+    modules = [name for each in info["triggers"] for name in each["python-modules"]]
+    triggers = [name for each in modules for name in importlib.import_module(each).__all__ if name.endswith("Trigger")]
+
+    assert len(triggers) == 4
+    assert [name for name in (*named, *triggers) if f"`{name}`" not in SENSORS and f"{name}(" not in SENSORS] == []
     for part in ("failover", "recovery", "backlog"):
         assert f"`servicebus-pair://CONN_ID/{part}`" in SENSORS
 

@@ -104,7 +104,7 @@ def test_the_page_has_a_row_for_each_task_that_is_tried():
 async def test_a_watcher_needs_to_listen_and_to_manage(both: EmulatorProcess, monkeypatch: pytest.MonkeyPatch):
     extra = {**extra_of(both), **known_by(both, "primary", "nobody"), **known_by(both, "secondary", "manager")}
     monkeypatch.setenv(f"AIRFLOW_CONN_{CONN_ID.upper()}", json.dumps({"conn_type": "servicebus_pair", "extra": extra}))
-    trigger = BacklogTrigger(conn_id=CONN_ID, interval=0.2).run()
+    trigger = BacklogTrigger(conn_id=CONN_ID, interval=1).run()
 
     from azure.servicebus import ServiceBusClient, ServiceBusMessage
 

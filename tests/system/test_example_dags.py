@@ -4,25 +4,44 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from servicebus_emulator import Fault, FaultKind
+from servicebus_pair.core import drill_of
+from tests.system.demo.compare import Found
 from tests.system.demo.layout import PROJECT
-from tests.system.demo.peek import queue_names
+from tests.system.demo.namespaces import KEY
+from tests.system.demo.peek import peek_everything, queue_names
 from tests.system.demo.rest import DagRun
+from tests.system.demo.stack import PING_SECONDS
+from tests.system.whole.backlog import PLACES
 from tests.system.whole.platform import Platform, platform
 from tests.system.whole.telling import notices
 from tests.system.whole.traces import Traces, metric, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.system, pytest.mark.spark, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.slow, pytest.mark.system, pytest.mark.spark, pytest.mark.timeout(600)]
 
 RECOVERY = "servicebus_pair_recovery"
 CLEANUP = "servicebus_pair_cleanup"
+PROVISION = "servicebus_pair_provision"
+DRILL = "servicebus_pair_drill"
+BY_HAND = "servicebus_pair_by_hand"
+SENDS = "servicebus_pair_sends"
+REDRIVE = "servicebus_pair_redrive"
+AT_SCALE = "servicebus_pair_at_scale"
+COST = "servicebus_pair_cost"
+# The pipeline is not among them: it runs whole in test_canary and in the demo.
+ALL = (RECOVERY, CLEANUP, PROVISION, DRILL, BY_HAND, SENDS, REDRIVE, AT_SCALE, COST, "first_send", "first_recovery")
+PAIR = "servicebus-pair://contoso_pair"
+AT_WORK = {"queued", "running", "deferred"}
 COUNT = 100
+PING = "application/vnd.ms-servicebus-ping"
 NOTHING = Traces(connections=0, links=0, backlog=0, processes=())
 
 
@@ -89,10 +108,12 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
         environment.setenv("PYTHONPATH", str(PROJECT), prepend=":")
         environment.setenv("SERVICEBUS_PAIR_RECOVERY_SCHEDULE", "* * * * *")
         environment.setenv("SERVICEBUS_PAIR_RECOVERY_DEADLINE_MINUTES", "0.2")
+        # The game day that is past when the drill is switched on, and none on the day of the test.
+        environment.setenv("SERVICEBUS_PAIR_DRILL_SCHEDULE", f"0 0 1 {(datetime.now(UTC).month + 5) % 12 + 1} *")
         environment.setenv("SERVICEBUS_PAIR_NOTIFIER", "tests.system.whole.telling.FileNotifier")
         arguments = {"path": str(told), "text": "{{ notice }}"}
         environment.setenv("SERVICEBUS_PAIR_NOTIFIER_ARGUMENTS", json.dumps(arguments))
-        with platform(root / "home", dags=PROJECT / "dags", wanted=[RECOVERY, CLEANUP]) as whole:
+        with platform(root / "home", dags=PROJECT / "dags", wanted=ALL) as whole:
             yield Deployment(whole, told)
 
 
@@ -174,3 +195,103 @@ def test_a_cleanup_does_what_a_person_answers(deployed: Deployment, option: str,
 def queues(whole: Platform) -> list[str]:
     """The backlog queues."""
     return sorted(queue_names(whole.stack.secondary.administration))
+
+
+@pytest.fixture(scope="module")
+def calm(deployed: Deployment) -> Platform:
+    """No recovery does anything by itself any more: what waits in the backlog is brought home by whom a test asks."""
+    whole = deployed.whole
+    whole.api.pause(RECOVERY, paused=True)
+
+    def at_work() -> list[DagRun]:
+        active = [run for run in whole.api.runs(RECOVERY) if not run.finished]
+        return [run for run in active if AT_WORK.intersection(whole.api.tasks(run).values())]
+
+    until(lambda: not at_work(), seconds=120, what="no recovery is at work")
+    return whole
+
+
+def test_provisioning_makes_the_queues_that_are_missing(calm: Platform):
+    for queue in queues(calm):
+        calm.stack.secondary.served.delete(queue)
+
+    run = calm.api.trigger(PROVISION, conf={})
+
+    assert calm.wait_for_end(run) == "success"
+    assert len(queues(calm)) == 10
+    assert calm.api.result(run, "provision")["created"] == 10
+
+
+def test_a_drill_waits_until_it_is_switched_on_and_the_game_day_that_is_past_is_not_made_up_for(calm: Platform):
+    run = calm.api.trigger(DRILL, conf={"entities": ["delays"], "messages": 3})
+    others = [calm.api.trigger(COST, conf={"days": 1, "outage_minutes": 60}), calm.api.trigger("first_send", conf={})]
+    assert [calm.wait_for_end(other) for other in others] == ["success", "success"]
+    assert calm.api.run(run).state == "queued"
+
+    calm.api.pause(DRILL, paused=False)
+
+    until(lambda: [each.finished for each in calm.api.runs(DRILL)] == [True] * 2, seconds=120, what="both are done")
+    [past] = [each for each in calm.api.runs(DRILL) if each.run_id != run.run_id]
+    assert past.run_id.startswith("scheduled__")
+    assert calm.api.tasks(past) == dict.fromkeys(("entities", "drill", "report"), "skipped")
+    assert calm.api.result(run, "report")["passed"] == ["delays"]
+    marks = Counter(drill_of(item.content.properties) for item in messages(calm, *PLACES.values()))
+    assert {drill: count for drill, count in marks.items() if drill is not None} == {
+        calm.api.result(run, "drill", map_index=0)["drill"]: 3
+    }
+    assert calm.api.result(others[0], "cost")["planned"]["operations"]["pings"] == 3600 / PING_SECONDS
+    sent = [item.content.body for item in messages(calm, "briefings")]
+    assert [sent.count(body) for body in (b"Runway 22L is closed.", b"Runway 22L is open.")] == [1, 1]
+
+
+def test_dead_letters_are_redriven_once_their_entity_is_there(calm: Platform):
+    ids = calm.divert("gone", count=COUNT, entities=["arrivals"])["arrivals"]
+    drained = calm.api.trigger("first_recovery", conf={})
+    assert calm.wait_for_end(drained) == "success"
+    result = calm.api.result(drained, "drain")
+    assert (result["moved"], result["dead_lettered"]) == ({}, {"EntityNotFound": COUNT})
+
+    calm.stack.primary.served.create_queue("arrivals")
+    run = calm.api.trigger(REDRIVE, conf={"rate": 500})
+
+    assert calm.wait_for_end(run) == "success"
+    assert calm.api.result(run, "redrive")["moved"] == {"arrivals": COUNT}
+    assert sorted(item.key[1] for item in messages(calm, "arrivals")) == sorted(ids)
+
+
+def test_what_was_sent_while_failed_over_by_hand_comes_home_in_spark(calm: Platform):
+    before = len(messages(calm, "flights"))
+    over = calm.api.trigger(BY_HAND, conf={"entities": ["flights"], "reason": "INC-4711"})
+    assert calm.wait_for_end(over) == "success"
+    told = {"entity": "flights", "reason": "INC-4711", "by": "admin"}
+    [(asset, extra)] = calm.api.asset_events(over)
+    assert (asset, extra) == (f"{PAIR}/failover", extra | told)
+    assert calm.api.asset_state(PAIR)["health/flights"]["state"] == "failed_over"
+    sends = calm.api.trigger(SENDS, conf={"queue": "flights"})
+    assert calm.wait_for_end(sends) == "success"
+    results = [calm.api.result(sends, task_id) for task_id in ("values", "from_file", "from_task", "crews")]
+    assert [(each["primary"], each["diverted"]) for each in results] == [(0, 2), (0, 100), (0, 1), (0, 100)]
+    assert len(messages(calm, "flights")) == before
+
+    back = calm.api.trigger(BY_HAND, conf={"action": "fail_back", "entities": ["flights"], "reason": "INC-4711"})
+    run = calm.api.trigger(AT_SCALE, conf={})
+
+    assert calm.wait_for_end(back) == "success"
+    assert calm.api.asset_state(PAIR)["health/flights"]["state"] == "healthy"
+    assert calm.wait_for_end(run, seconds=360) == "success"  # four programs in Spark
+    output = calm.stack.home.output / run.run_id.replace(":", "").replace("+", "_")
+    report = json.loads((output / "drain.json").read_text())
+    read = {job: json.loads((output / job / "summary.json").read_text()) for job in ("profile", "reconcile", "cost")}
+    assert (read["profile"]["messages"], report["moved"], report["left"]) == (203, {"flights": 203}, 0)
+    assert len(messages(calm, "flights")) == before + 203
+    assert read["reconcile"]["totals"]["delivered"] >= 203
+    assert read["reconcile"]["totals"]["lost"] == 0
+    assert read["cost"]["operations"]["settlements"] >= 203
+    assert KEY not in "".join(file.read_text(errors="replace") for file in output.rglob("*.*") if file.is_file())
+    assert calm.wait_until_clean() == NOTHING
+
+
+def messages(whole: Platform, *places: str) -> list[Found]:
+    """What queues and subscriptions of the primary hold, pings aside."""
+    found = peek_everything(whole.stack.primary.connection_string, places)
+    return [item for item in found if item.content.content_type != PING]

@@ -147,6 +147,18 @@ class ServiceBusPairHook(BaseHook):
         async with notes.kept(pair.meter), pair:
             yield pair
 
+    async def unopened_pair(self) -> NamespacePair:
+        """Return the pair without opening it, for what talks to no namespace, such as a plan of its costs.
+
+        Nothing is connected to, shared or begun, whatever the options say.
+
+        :raises ConfigurationError: as in :meth:`get_settings`.
+        """
+        core = await asyncio.to_thread(import_module, "servicebus_pair.core.pair")
+        settings = await self.aget_settings()
+        unopened: NamespacePair = core.NamespacePair(settings.primary, settings.secondary, settings.options)
+        return unopened
+
     def test_connection(self) -> tuple[bool, str]:
         """Say for each namespace what works: reach, authenticate, and the rights Send, Listen and Manage.
 

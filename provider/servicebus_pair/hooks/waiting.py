@@ -103,12 +103,12 @@ class PrimaryWait:
         await asyncio.gather(*(watched.ping(entity) for entity in chosen))
 
 
-def check_interval(name: str, seconds: float) -> float:
-    """Return ``seconds`` if it is a pause of at least one second.
+def check_interval(name: str, seconds: object) -> float:
+    """Return ``seconds`` if it is a number, and a pause of a second to an hour.
 
     :raises ConfigurationError: naming the parameter, its value and what is allowed.
     """
-    if not 1 <= seconds <= 3600:  # noqa: PLR2004  said in the message
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 1 <= seconds <= 3600:  # noqa: PLR2004
         raise ConfigurationError(f"{name} is {seconds!r}: allowed are 1 to 3600 seconds")
     return float(seconds)
 

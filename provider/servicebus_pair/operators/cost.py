@@ -106,11 +106,7 @@ class ServiceBusPairCostOperator(PairOperator):
         outage = _outage("outage", self.outage)
         if outage > period:
             raise ConfigurationError(f"outage is {outage}: it must not be longer than the period, {period}")
-        settings = await self.hook.aget_settings()
-        from servicebus_pair.core.pair import NamespacePair
-
-        # Never opened: a report must not begin a syphon, whatever the options say.
-        pair = NamespacePair(settings.primary, settings.secondary, settings.options)
+        pair = await self.hook.unopened_pair()
         return pair.cost(period=period, messages=messages, size_bytes=size_bytes, outage=outage)
 
     async def _measured(self, period: timedelta, *, until: datetime) -> Operations | None:

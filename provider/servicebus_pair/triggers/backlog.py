@@ -10,12 +10,13 @@ from typing import Any, Final
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
-from servicebus_pair.core.errors import PairError
+from servicebus_pair.core.errors import ConfigurationError, PairError
 from servicebus_pair.hooks.assets import pair_asset
 from servicebus_pair.hooks.backlog import Depth, look_at_backlog
 from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
 from servicebus_pair.hooks.sharing import watched_pair
 from servicebus_pair.hooks.state import AssetState
+from servicebus_pair.hooks.waiting import check_interval
 
 __all__ = ["BacklogTrigger", "due", "rearm"]
 
@@ -51,14 +52,17 @@ class BacklogTrigger(BaseEventTrigger):
     messages are going, as far as peeking tells.
 
     :param conn_id: the connection.
-    :param interval: seconds between two looks.
-    :param repeat: seconds after which a backlog that nobody drained is announced again.
+    :param interval: seconds between two looks, 1 to 3600.
+    :param repeat: seconds after which a backlog that nobody drained is announced again, not fewer than ``interval``.
+    :raises ConfigurationError: one of them is wrong.
     """
 
     def __init__(self, *, conn_id: str, interval: float = 10.0, repeat: float = _REPEAT_SECONDS) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.conn_id = conn_id
-        self.interval = interval
+        self.interval = check_interval("interval", interval)
+        if not repeat >= self.interval:
+            raise ConfigurationError(f"repeat is {repeat!r}: allowed are seconds, at least interval, {interval:g}")
         self.repeat = repeat
 
     def serialize(self) -> tuple[str, dict[str, Any]]:

@@ -14,7 +14,7 @@ from servicebus_pair.core.errors import ConfigurationError, PairError
 from servicebus_pair.hooks.backlog import BacklogCondition, Depth, Until, look_at_backlog
 from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
 from servicebus_pair.hooks.sharing import watched_pair
-from servicebus_pair.hooks.waiting import SHORTEST_DEFERRAL_SECONDS
+from servicebus_pair.hooks.waiting import SHORTEST_DEFERRAL_SECONDS, check_interval
 
 __all__ = ["BacklogLevelTrigger"]
 
@@ -33,8 +33,9 @@ class BacklogLevelTrigger(BaseTrigger):
     :param until: ``drained`` or ``filled``.
     :param messages: how many, as in ``BacklogCondition``.
     :param age: of the oldest message, in seconds; ``None`` when it does not matter.
-    :param interval: seconds between two looks; each is billed as a management call.
+    :param interval: seconds between two looks, 1 to 3600; each is billed as a management call.
     :param carry: what the task wants to find in the event, under this name: an operator forgets all else.
+    :raises ConfigurationError: ``interval`` is out of range.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class BacklogLevelTrigger(BaseTrigger):
         self.carry = carry
         self.conn_id = conn_id
         self.condition = BacklogCondition(until=Until(until), messages=messages, age=age)
-        self.interval = interval
+        self.interval = check_interval("interval", interval)
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return what recreates this trigger elsewhere: no secrets."""

@@ -12,7 +12,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
 from servicebus_pair.hooks.sharing import watched_pair
-from servicebus_pair.hooks.waiting import SHORTEST_DEFERRAL_SECONDS, PrimaryWait
+from servicebus_pair.hooks.waiting import SHORTEST_DEFERRAL_SECONDS, PrimaryWait, check_interval
 
 __all__ = ["PrimaryHealthTrigger", "check_event"]
 
@@ -27,9 +27,10 @@ class PrimaryHealthTrigger(BaseTrigger):
 
     :param conn_id: the connection; its secrets are read where the trigger runs.
     :param entities: paths of queues and topics.
-    :param interval: seconds between two pings of an entity that is not known to be failed over; one
+    :param interval: seconds between two pings of an entity that is not known to be failed over, 1 to 3600; one
         that is, is pinged every ``ping_primary_interval``.
     :param carry: what the task wants to find in the event, under this name: an operator forgets all else.
+    :raises ConfigurationError: ``interval`` is out of range.
     """
 
     def __init__(
@@ -39,7 +40,7 @@ class PrimaryHealthTrigger(BaseTrigger):
         self.carry = carry
         self.conn_id = conn_id
         self.entities = list(entities)
-        self.interval = interval
+        self.interval = check_interval("interval", interval)
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return what recreates this trigger elsewhere: no secrets."""

@@ -123,10 +123,21 @@ class AirflowApi:
         answer = self._get(f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances")
         return {(item["task_id"], item["map_index"]): item["try_number"] for item in answer["task_instances"]}
 
-    def result(self, run: DagRun, task_id: str) -> Any:
+    def result(self, run: DagRun, task_id: str, *, map_index: int = -1) -> Any:
         """Return what a task of a run returned."""
         path = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances/{task_id}/xcomEntries/return_value"
-        return self._get(path)["value"]
+        return self._get(path, map_index=str(map_index))["value"]
+
+    def asset_state(self, uri: str) -> dict[str, Any]:
+        """Return what is kept with an asset, by its key."""
+        [asset] = [item for item in self._get("/api/v2/assets", uri_pattern=uri)["assets"] if item["uri"] == uri]
+        answer = self._get(f"/api/v2/assets/{asset['id']}/state-store", limit="100")
+        return {item["key"]: item["value"] for item in answer["asset_state_store"]}
+
+    def asset_events(self, run: DagRun) -> list[tuple[str, dict[str, Any]]]:
+        """Return the events of assets that tasks of a run made: the address of each asset, and what the event says."""
+        answer = self._get("/api/v2/assets/events", source_dag_id=run.dag_id, source_run_id=run.run_id)
+        return [(item["uri"], item["extra"]) for item in answer["asset_events"]]
 
     def answer(self, run: DagRun, task_id: str, option: str) -> None:
         """Answer the question that a task of a run asks a person."""
