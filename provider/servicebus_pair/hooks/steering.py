@@ -33,9 +33,11 @@ class SyphonControl:
 
     :param paused: take no messages; what is in hand is settled.
     :param rate: most messages a second of each task that drains, beside the task's own limit; ``None`` for no limit.
-    :param by: who wants it.
+    :param by: who said last whether to pause.
     :param reason: why.
     :param at: since when, seconds since the Unix epoch.
+    :param rate_by: who said last how fast.
+    :param rate_reason: why.
     :raises ConfigurationError: the rate is not above 0.
     """
 
@@ -44,6 +46,8 @@ class SyphonControl:
     by: str = ""
     reason: str = ""
     at: float = 0.0
+    rate_by: str = ""
+    rate_reason: str = ""
 
     def __post_init__(self) -> None:
         if self.rate is not None and not 0 < self.rate < float("inf"):
@@ -61,6 +65,8 @@ class SyphonControl:
             "by": self.by,
             "reason": self.reason,
             "at": self.at,
+            "rate_by": self.rate_by,
+            "rate_reason": self.rate_reason,
         }
 
     @classmethod
@@ -74,8 +80,10 @@ class SyphonControl:
                 by=str(value["by"]),
                 reason=str(value["reason"]),
                 at=float(value["at"]),
+                rate_by=str(value.get("rate_by", "")),
+                rate_reason=str(value.get("rate_reason", "")),
             )
-        except (KeyError, TypeError, ConfigurationError) as error:
+        except (AttributeError, KeyError, TypeError, ConfigurationError) as error:
             raise ValueError(f"not a syphon control, {type(error).__name__}: {error}") from error
 
 
@@ -110,7 +118,9 @@ async def obeying(conn_id: str, syphon: Syphon, *, rate: float | None, stopped: 
     def slow(wanted: SyphonControl) -> None:
         nonlocal known
         if wanted.rate != known.rate:
-            _log.info("at most %s messages a second, by %s: %s", wanted.rate or "any", wanted.by, wanted.reason)
+            _log.info(
+                "at most %s messages a second, by %s: %s", wanted.rate or "any", wanted.rate_by, wanted.rate_reason
+            )
             syphon.rate = wanted.slowed(rate)
         known = wanted
 

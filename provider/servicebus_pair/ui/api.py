@@ -111,8 +111,8 @@ def _add_reads(app: FastAPI, watch: Watch) -> None:
         if conn_id not in known.pairs:
             raise _no_pair(conn_id)
         requires_access_dag("GET", DagAccessEntity.XCOM, param_dag_id=dag_id)(request, user)
-        runs = [run for event in known.records.events.get(conn_id, ()) for run in (*event.started, event.source)]
-        found = next((run for run in runs if run is not None and (run.dag_id, run.run_id) == (dag_id, run_id)), None)
+        runs = known.records.recoveries.get(conn_id, ())
+        found = next((run for run in runs if (run.dag_id, run.run_id) == (dag_id, run_id)), None)
         content = None if found is None else report(found.report.get("report"))
         if content is None:
             raise HTTPException(status.HTTP_404_NOT_FOUND, f"{run_id!r} of {dag_id!r} has no report that is kept here")

@@ -43,11 +43,13 @@ class Peeked:
 
     :param oldest: when the oldest message of each queue arrived, by folded path.
     :param waiting: messages for each entity among those that were seen, by folded path.
+    :param waits_since: when the oldest of them arrived.
     :param reasons: of dead letters, how many.
     """
 
     oldest: Mapping[str, float] = field(default_factory=dict)
     waiting: Mapping[str, int] = field(default_factory=dict)
+    waits_since: Mapping[str, float] = field(default_factory=dict)
     dead_letters: Sequence[DeadLetterView] = ()
     reasons: Mapping[str, int] = field(default_factory=dict)
 
@@ -146,17 +148,30 @@ async def _page(client: NamespaceClient, path: str, *, dead_letter: bool = False
 
 def _peeked(pages: Mapping[str, Sequence[Any]], letters: Mapping[str, Sequence[Any]]) -> Peeked:
     oldest: dict[str, float] = {}
+    waits_since: dict[str, float] = {}
     waiting: Counter[str] = Counter()
     for path, page in pages.items():
         for message in page:
-            destination, at = _destination(message), message.enqueued_time_utc
+            destination, at = (_destination(message) or "").casefold(), message.enqueued_time_utc
             if at is not None:
-                oldest[path.casefold()] = min(oldest.get(path.casefold(), at.timestamp()), at.timestamp())
-            if destination is not None:
-                waiting[destination.casefold()] += 1
+                _least(oldest, path.casefold(), at.timestamp())
+            if destination:
+                waiting[destination] += 1
+                if at is not None:
+                    _least(waits_since, destination, at.timestamp())
     dead = [_letter(path, message) for path, page in letters.items() for message in page]
     newest = sorted(dead, key=lambda letter: letter.at or 0.0, reverse=True)
-    return Peeked(oldest, dict(waiting), newest[:_MOST_DEAD_LETTERS], dict(Counter(each.reason for each in dead)))
+    return Peeked(
+        oldest=oldest,
+        waiting=dict(waiting),
+        waits_since=waits_since,
+        dead_letters=newest[:_MOST_DEAD_LETTERS],
+        reasons=dict(Counter(each.reason for each in dead)),
+    )
+
+
+def _least(values: dict[str, float], name: str, value: float) -> None:
+    values[name] = min(values.get(name, value), value)
 
 
 def _letter(path: str, message: Any) -> DeadLetterView:
