@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.hooks.assets import pair_asset
-from servicebus_pair.hooks.state import AssetState
+from servicebus_pair.hooks.state import AssetState, tasks_at_work
 
 if TYPE_CHECKING:
     from servicebus_pair.core.syphon import Syphon
@@ -32,7 +32,7 @@ class SyphonControl:
     """What somebody wants of the syphon.
 
     :param paused: take no messages; what is in hand is settled.
-    :param rate: most messages a second of each task that drains, beside the task's own limit; ``None`` for no limit.
+    :param rate: most messages a second of all tasks of a drain together, beside the limit of each; ``None`` for none.
     :param by: who said last whether to pause.
     :param reason: why.
     :param at: since when, seconds since the Unix epoch.
@@ -53,9 +53,14 @@ class SyphonControl:
         if self.rate is not None and not 0 < self.rate < float("inf"):
             raise ConfigurationError(f"rate is {self.rate!r}: it must be above 0 messages a second, or None")
 
-    def slowed(self, rate: float | None) -> float | None:
-        """Return the smaller of both limits."""
-        return min((each for each in (rate, self.rate) if each is not None), default=None)
+    def slowed(self, rate: float | None, *, among: int = 1) -> float | None:
+        """Return the smaller of both limits.
+
+        :param rate: of the task itself.
+        :param among: how many tasks share the limit that is wanted.
+        """
+        share = None if self.rate is None else self.rate / among
+        return min((each for each in (rate, share) if each is not None), default=None)
 
     def to_json(self) -> dict[str, Any]:
         """The form in which it is kept, which has no null."""
@@ -113,21 +118,24 @@ async def obeying(conn_id: str, syphon: Syphon, *, rate: float | None, stopped: 
     :param rate: the limit of the task itself, messages a second.
     :param stopped: set when the syphon is stopped because it is to pause: a worker is not for waiting.
     """
-    known = SyphonControl()
+    known = SyphonControl()  # as the syphon was made
 
-    def slow(wanted: SyphonControl) -> None:
+    async def slow(wanted: SyphonControl) -> None:
         nonlocal known
+        among = 1 if wanted.rate is None else await tasks_at_work()
         if wanted.rate != known.rate:
             _log.info(
                 "at most %s messages a second, by %s: %s", wanted.rate or "any", wanted.rate_by, wanted.rate_reason
             )
-            syphon.rate = wanted.slowed(rate)
         known = wanted
+        limit = wanted.slowed(rate, among=among)
+        if limit != syphon.rate:
+            syphon.rate = limit
 
     async def obey() -> None:
         while True:
             wanted = await syphon_control(conn_id)
-            slow(wanted)
+            await slow(wanted)
             if wanted.paused:
                 # Again and again: a stop before the drain has begun is none.
                 _log.info("the syphon is paused by %s: %s", wanted.by, wanted.reason)
@@ -136,7 +144,7 @@ async def obeying(conn_id: str, syphon: Syphon, *, rate: float | None, stopped: 
             await asyncio.sleep(_LOOK_SECONDS)
 
     # The limit holds from the first message on.
-    slow(await syphon_control(conn_id))
+    await slow(await syphon_control(conn_id))
     task = asyncio.create_task(obey(), name="steering")
     try:
         yield

@@ -111,7 +111,8 @@ def _add_reads(app: FastAPI, watch: Watch) -> None:
         if conn_id not in known.pairs:
             raise _no_pair(conn_id)
         requires_access_dag("GET", DagAccessEntity.XCOM, param_dag_id=dag_id)(request, user)
-        runs = known.records.recoveries.get(conn_id, ())
+        events = [run for event in known.records.events.get(conn_id, ()) for run in (*event.started, event.source)]
+        runs = [*known.records.recoveries.get(conn_id, ()), *(run for run in events if run is not None)]
         found = next((run for run in runs if (run.dag_id, run.run_id) == (dag_id, run_id)), None)
         content = None if found is None else report(found.report.get("report"))
         if content is None:

@@ -12,7 +12,6 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Final
@@ -102,8 +101,14 @@ class Watch:
                 self._thread.start()
 
     def _run(self) -> None:
-        with suppress(asyncio.CancelledError):
+        try:
             asyncio.run(self._watch())
+        except asyncio.CancelledError:
+            pass
+        except RuntimeError:
+            # A server that ends takes away what this thread works with; any other time it is an error.
+            if threading.main_thread().is_alive():
+                raise
 
     async def _watch(self) -> None:
         self._loop, self._watching, self._news = asyncio.get_running_loop(), asyncio.current_task(), asyncio.Event()
