@@ -19,13 +19,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 from airflow.api_fastapi.core_api.security import get_user, requires_access_asset, requires_access_dag
-from airflow.configuration import conf
+from airflow.configuration import AIRFLOW_HOME, conf
 from fastapi import Depends, FastAPI, HTTPException, Request, Response, status
 from fastapi.concurrency import run_in_threadpool
 
@@ -49,7 +50,7 @@ def build_app(watch: Watch | None = None) -> FastAPI:
 
     :param watch: what is known of the pairs; one of its own when not given.
     """
-    known = Watch(interval=_interval()) if watch is None else watch
+    known = Watch(interval=_interval(), folder=Path(AIRFLOW_HOME, "servicebus_pair")) if watch is None else watch
     app = FastAPI(
         title="Service Bus pairs",
         docs_url=None,

@@ -61,6 +61,7 @@ class Look:
     :param depths: of the backlog queues; ``None`` before the first count.
     :param counted_at: when, seconds since the Unix epoch.
     :param error: why they could not be counted the last time.
+    :param operations: that looking has taken.
     """
 
     primary: NamespaceView
@@ -80,6 +81,7 @@ class Looker:
     a peek into each of its queues every 15 s.
 
     :param settings: of the pair.
+    :ivar last: the last answers; somebody else's may be put in their place.
     """
 
     def __init__(self, settings: PairSettings) -> None:
@@ -89,6 +91,7 @@ class Looker:
         # Never opened, for looking must not begin a syphon or a ping: only its administration is used.
         self._pair = NamespacePair(settings.primary, settings.secondary, replace(settings.options, enable_syphon=False))
         self._planned_at = self._peeked_at = -_PLAN_SECONDS
+        self._spent = 0
         self.last = Look(
             primary=NamespaceView(name=settings.primary.namespace),
             secondary=NamespaceView(name=settings.secondary.namespace),
@@ -107,7 +110,9 @@ class Looker:
         else:
             last = replace(last, depths=counted, counted_at=time.time(), error=None)
             last = await self._further(last, counted)
-        self.last = replace(last, operations=self._pair.meter.read().total)
+        spent = self._pair.meter.read().total
+        self.last = replace(last, operations=last.operations + spent - self._spent)
+        self._spent = spent
         return self.last
 
     async def _further(self, last: Look, depths: Sequence[QueueDepth]) -> Look:

@@ -221,7 +221,7 @@ class CostView:
     """Operations of the last 24 hours against the plan of a quiet day.
 
     :param operations: by kind, of tasks: what waits in the triggerer is not metered.
-    :param page: operations of this page, since this API server started.
+    :param page: operations of this page, since somebody began to look.
     :param quiet_day: of a continuous syphon over empty queues, in a day: receives.
     :param amount: what ``total`` costs beyond what the base charge includes, had the month no others.
     :param report: what the cost DAG reported last.

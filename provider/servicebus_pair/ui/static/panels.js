@@ -228,7 +228,7 @@ function cost(pair, now) {
   return [
     h("p", {}, h("strong", { class: "big" }, count(spent.total)), ` operations of tasks in the last 24 hours; a quiet day of a continuous syphon takes ${count(spent.quiet_day)} receives.`),
     bar(Math.min(1, part), { kind: part > 1 ? "round" : "direct" }),
-    h("p", { class: "faint" }, `${part.toFixed(1)} quiet days. Beyond what the base charge includes: ${spent.amount} ${spent.currency} (prices of ${spent.as_of}). Looking at this page took ${count(spent.page)} more since the server started; pings of waiting triggers are not metered.`),
+    h("p", { class: "faint" }, `${part.toFixed(1)} quiet days. Beyond what the base charge includes: ${spent.amount} ${spent.currency} (prices of ${spent.as_of}). Looking at this page took ${count(spent.page)} more; pings of waiting triggers are not metered.`),
     kinds.length > 0 && h("details", {}, h("summary", {}, "By kind"),
       h("ul", { class: "plain" }, kinds.map(([name, number]) => h("li", { key: name }, `${name.replaceAll("_", " ")}: ${count(number)}`)))),
     spent.reported_at !== null && h("details", {}, h("summary", {}, ["Cost report of ", moment(spent.reported_at, now)]), costReport(spent.report)),
