@@ -26,6 +26,7 @@ from servicebus_emulator import EmulatorProcess
 if TYPE_CHECKING:
     from airflow.models.dagrun import DagRun
     from airflow.sdk import DAG
+    from fastapi.testclient import TestClient
 
     from servicebus_emulator import ServedNamespace
     from servicebus_pair.core.health import EntityHealth
@@ -256,3 +257,29 @@ def _value(kept: Any) -> Any:
 def states(run: DagRun) -> dict[str, str]:
     """The state of each task of a run."""
     return {instance.task_id: str(instance.state) for instance in run.get_task_instances()}
+
+
+@pytest.fixture(scope="session")
+def api_server(airflow_db: Path) -> Iterator[TestClient]:  # noqa: ARG001  the tables must exist
+    """Airflow's API server with the plugin mounted."""
+    from tests.airflow.pages import api_server_app
+
+    with api_server_app() as client:
+        yield client
+
+
+@pytest.fixture
+def page(api_server: TestClient) -> Iterator[TestClient]:
+    """The plugin's application with a cache of its own; signed in as admin."""
+    from tests.airflow.pages import page_app
+
+    with page_app(api_server) as client:
+        yield client
+
+
+@pytest.fixture
+def nowhere(monkeypatch: pytest.MonkeyPatch, fresh_state: None) -> None:  # noqa: ARG001  order
+    """A pair whose namespaces are not there."""
+    from tests.airflow.pages import connection_to_nowhere
+
+    monkeypatch.setenv(f"AIRFLOW_CONN_{CONN_ID.upper()}", connection_to_nowhere())

@@ -1,14 +1,19 @@
-"""What tasks note of their sends, and how failovers and recoveries become incidents."""
+"""What tasks note of their sends."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-from servicebus_pair.core.events import DeadLettered, MessageRef, MessagesAccepted, MessagesSyphoned, Route
-from servicebus_pair.hooks.notes import SLOT_SECONDS, TaskNotes
-from servicebus_pair.ui.history import HealthEvent, Run
-from servicebus_pair.ui.incidents import incidents_of
+from servicebus_pair.core.events import (
+    SLOT_SECONDS,
+    DeadLettered,
+    MessageRef,
+    MessagesAccepted,
+    MessagesSyphoned,
+    Route,
+)
+from servicebus_pair.hooks.notes import TaskNotes
 from tests.airflow.conftest import CONN_ID, Pair, RunDag, run_task
 from tests.airflow.test_sending import provision, send
 
@@ -50,13 +55,14 @@ def test_sums_are_by_slot_and_entity_and_those_older_than_a_day_are_forgotten():
     notes.observe(MessagesAccepted("flights", Route.PRIMARY, None, refs(3), NOW - SLOT_SECONDS))
     notes.observe(MessagesAccepted("Flights", Route.BACKLOG, "q", refs(2), NOW))
     notes.observe(MessagesAccepted("flights", Route.PRIMARY, None, refs(9), NOW - DAY - SLOT_SECONDS))
-    notes.observe(MessagesSyphoned("flights", "q", refs(30), NOW - 5))
+    notes.observe(MessagesSyphoned("Flights", "q", refs(30), NOW - 5))
     notes.observe(DeadLettered("q", "m", "TooLarge", NOW))
 
     sums = notes._sums(NOW, {"sends": 12})
 
     assert sums["sends"] == [[999_999, 3, 0], [1_000_000, 0, 2]]
     assert sums["entities"] == {"flights": [12, 2]}
+    assert sums["home"] == {"flights": 30}
     assert (sums["syphoned"], sums["dead_lettered"], sums["operations"]) == (30, {"TooLarge": 1}, {"sends": 12})
     assert math.isclose(sums["per_second"], 3.0)
     assert notes._sums(NOW + 60, {})["per_second"] == 0
@@ -70,45 +76,3 @@ def test_a_try_goes_on_where_the_one_before_it_was_killed():
     sums = notes._sums(NOW, {})
 
     assert (sums["sends"], sums["entities"], sums["syphoned"]) == ([[1_000_000, 3, 0]], {"flights": [3, 0]}, 4)
-
-
-def event(
-    part: str, at: float, *, entity: str = "flights", run: str = "one", started: tuple[str, ...] = ()
-) -> HealthEvent:
-    extra = {"entity": entity, "since": at - 1, "reason": "Unreachable", "by": "send" if part == "failover" else "ping"}
-    return HealthEvent(
-        part=part,
-        at=at,
-        extra=extra,
-        source=Run("sends", run, "success"),
-        started=tuple(Run("recovery", name, "success", {"report": "/x/report.html", "lost": 0}) for name in started),
-    )
-
-
-def test_a_failover_that_several_tasks_tell_of_is_one_incident_until_the_recovery():
-    events = [
-        event("recovery", 500, run="recovery"),
-        event("failover", 120, run="two", started=("r2",)),
-        event("failover", 100, run="one", started=("r1",)),
-        event("failover", 900, run="three"),
-    ]
-
-    last, first = incidents_of(events, {})
-
-    assert (first.at, first.until, first.ended_by) == (99, 499, "ping")
-    assert [run.run_id for run in first.runs] == ["one", "r1", "two", "r2", "recovery"]
-    assert [run.report for run in first.runs] == [False, True, False, True, False]
-    assert first.runs[1].result == {"lost": 0}
-    assert (last.at, last.until) == (899, None)
-
-
-def test_an_entity_that_is_healthy_again_ends_its_incident_before_a_task_tells_so():
-    (incident,) = incidents_of([event("failover", 100)], {"flights": (300.0, "anna")})
-
-    assert (incident.until, incident.ended_by) == (300.0, "anna")
-
-
-def test_entities_have_incidents_of_their_own():
-    incidents = incidents_of([event("failover", 100), event("failover", 200, entity="gates")], {})
-
-    assert [(incident.entity, incident.until) for incident in incidents] == [("gates", None), ("flights", None)]

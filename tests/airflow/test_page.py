@@ -4,34 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.airflow.conftest import KEY, Pair, RunDag, run_task
-from tests.airflow.pages import api_server_app, page_app, shown
+from tests.airflow.pages import shown
 from tests.airflow.queues import divert
 from tests.airflow.test_sending import provision, send
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from fastapi.testclient import TestClient
-
-
-@pytest.fixture(scope="session")
-def api_server(airflow_db: Path) -> Iterator[TestClient]:  # noqa: ARG001  the tables must exist
-    """Airflow's API server with the plugin mounted."""
-    with api_server_app() as client:
-        yield client
-
-
-@pytest.fixture
-def page(api_server: TestClient) -> Iterator[TestClient]:
-    """The plugin's application with a cache of its own; signed in as admin."""
-    with page_app(api_server) as client:
-        yield client
 
 
 @pytest.mark.apart

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from servicebus_pair.hooks.steering import SyphonControl
 from tests.airflow.conftest import CONN_ID, PROJECT, Pair, RunDag, run_task
-from tests.airflow.pages import PAIR, api_server_app, connection_to_nowhere, page_app, shown
+from tests.airflow.pages import PAIR, shown
 from tests.airflow.queues import contents, divert
 from tests.airflow.test_sending import provision
 
@@ -20,26 +19,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fastapi.testclient import TestClient
-
-
-@pytest.fixture(scope="module")
-def api_server(airflow_db: Path) -> Iterator[TestClient]:  # noqa: ARG001  the tables must exist
-    """Airflow's API server with the plugin mounted."""
-    with api_server_app() as client:
-        yield client
-
-
-@pytest.fixture
-def page(api_server: TestClient) -> Iterator[TestClient]:
-    """The plugin's application with a cache of its own; signed in as admin."""
-    with page_app(api_server) as client:
-        yield client
-
-
-@pytest.fixture
-def nowhere(monkeypatch: pytest.MonkeyPatch, fresh_state: None) -> None:  # noqa: ARG001  order
-    """A pair whose namespaces are not there."""
-    monkeypatch.setenv(f"AIRFLOW_CONN_{CONN_ID.upper()}", connection_to_nowhere())
 
 
 @pytest.fixture
@@ -159,9 +138,13 @@ def test_pause_throttle_and_resume_are_one_value_that_says_who_and_why(page: Tes
         "because of the test",
     )
 
-    act(page, "resume_syphon")
+    act(page, "resume_syphon", reason="they are up")
+    seen = shown(page, lambda pair: not pair["syphon"]["paused"])
+    # Each with the reason of its own: that of going on is none for being slow.
+    assert (seen["syphon"]["reason"], seen["syphon"]["rate_reason"]) == ("they are up", "because of the test")
     act(page, "throttle_syphon")
     seen = shown(page, lambda pair: not pair["syphon"]["paused"] and pair["syphon"]["rate"] is None)
+    assert (seen["syphon"]["by"], seen["syphon"]["rate_by"]) == ("admin", "admin")
     assert [deed["action"] for deed in seen["deeds"][:4]] == [
         "throttle_syphon", "resume_syphon", "pause_syphon", "throttle_syphon",
     ]  # fmt: skip
@@ -210,3 +193,7 @@ def test_a_control_is_read_as_it_was_written():
     assert SyphonControl.from_json(json.loads(json.dumps(control.to_json()))) == control
     assert SyphonControl.from_json(SyphonControl().to_json()) == SyphonControl()
     assert (control.slowed(None), control.slowed(5), control.slowed(50)) == (12.5, 5, 12.5)
+    assert (control.slowed(None, among=5), control.slowed(2, among=5), SyphonControl().slowed(None, among=5)) == (
+        *(2.5, 2),
+        None,
+    )

@@ -3,33 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.airflow.conftest import CONN_ID, RunDag
-from tests.airflow.pages import PAIR, api_server_app, connection_to_nowhere, page_app, shown
+from tests.airflow.pages import PAIR, connection_to_nowhere, shown
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from fastapi.testclient import TestClient
 
-
-@pytest.fixture(scope="module")
-def api_server(airflow_db: Path) -> Iterator[TestClient]:  # noqa: ARG001  the tables must exist
-    """Airflow's API server with the plugin mounted."""
-    with api_server_app() as client:
-        yield client
-
-
-@pytest.fixture
-def page(api_server: TestClient, monkeypatch: pytest.MonkeyPatch, fresh_state: None) -> Iterator[TestClient]:  # noqa: ARG001  order
-    """The plugin's application with a cache of its own; signed in as admin."""
-    monkeypatch.setenv(f"AIRFLOW_CONN_{CONN_ID.upper()}", connection_to_nowhere())
-    with page_app(api_server) as client:
-        yield client
+pytestmark = pytest.mark.usefixtures("nowhere")
 
 
 def recovered(run_dag: RunDag, report: str) -> str:

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.airflow.conftest import CONN_ID, KEY
-from tests.airflow.pages import api_server_app, connection_to_nowhere, token
+from tests.airflow.pages import connection_to_nowhere, token
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from fastapi.testclient import TestClient
 
 PREFIX = "/servicebus-pairs"
@@ -35,13 +33,6 @@ ABSENT = [
     "/api/none",
     "/api/pairs/none",
 ]
-
-
-@pytest.fixture(scope="module")
-def api_server(airflow_db: Path) -> Iterator[TestClient]:  # noqa: ARG001  the tables must exist
-    """Airflow's API server with the plugin mounted."""
-    with api_server_app() as client:
-        yield client
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -11,6 +11,7 @@ from servicebus_pair.core.health import EntityHealth, State
 from servicebus_pair.core.manifest import EntityManifest, PublishManifest
 from servicebus_pair.operators.record import ServiceBusPairRecordOperator, read_manifest
 from tests.airflow.conftest import CONN_ID, RunDag, events, run_task, shared_health
+from tests.airflow.test_notes import kept
 
 OUT = EntityHealth(State.FAILED_OVER, since=2000.0, reason="connection refused", by="send")
 BACK = EntityHealth(State.HEALTHY, since=3000.0, reason="a ping was answered", by="ping")
@@ -43,6 +44,21 @@ def test_health_is_shared_and_failovers_are_announced_and_newer_knowledge_stays(
         ("flights", "5 messages were diverted in r"),
         ("flights", "connection refused"),
     ]
+
+
+@pytest.mark.usefixtures("fresh_state")
+def test_a_job_that_saw_the_recovery_too_tells_of_both_and_of_when_it_sent_what(run_dag: RunDag, tmp_path: Path):
+    slots = {8: (10, 0), 9: (0, 5)}
+    manifest = write(tmp_path / "manifest.json", flights=EntityManifest(10, 5, BACK, slots, 2750.0))
+
+    run_task(run_dag, lambda: ServiceBusPairRecordOperator(task_id="record", conn_id=CONN_ID, manifest=manifest))
+
+    (began,) = events(f"servicebus_pair.{CONN_ID}.failover")
+    (ended,) = events(f"servicebus_pair.{CONN_ID}.recovery")
+    assert (began["since"], began["by"], ended["since"], ended["by"]) == (2750.0, "publish", 3000.0, "ping")
+    noted = kept()[-1]
+    assert noted["operations"] == {"sends": 10, "diverts": 5}
+    assert noted["entities"] == {"flights": [10, 5]}
 
 
 @pytest.mark.usefixtures("fresh_state")

@@ -30,6 +30,16 @@ def test_entities_are_kept_apart_and_counted_together():
     assert (list(manifest.entities), manifest.primary, manifest.diverted) == (["delays", "flights"], 6, 2)
 
 
+def test_what_was_sent_when_adds_up_and_the_first_divert_stands():
+    one = EntityManifest(5, 1, NOTHING, {7: (5, 0), 8: (0, 1)}, 2500.0)
+    two = EntityManifest(3, 2, NOTHING, {8: (3, 2)}, 2450.0)
+
+    assert one + two + EntityManifest(1, 0, NOTHING) == EntityManifest(9, 3, NOTHING, {7: (5, 0), 8: (3, 3)}, 2450.0)
+    assert EntityManifest.from_json(one.to_json()) == one
+    earlier = {"primary": 1, "diverted": 0, "health": NOTHING.to_json()}
+    assert EntityManifest.from_json(earlier) == EntityManifest(1, 0, NOTHING)
+
+
 def test_a_written_manifest_is_read_again_and_holds_the_programs_notes(tmp_path: Path):
     manifest = merged(("flights", EntityManifest(5, 1, DOWN)))
     manifest.write(tmp_path / "new" / "manifest.json", scheduled_base=60)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from servicebus_pair.core.health import EntityHealth
 
 __all__ = [
+    "SLOT_SECONDS",
     "BacklogTooSmall",
     "DeadLettered",
     "Event",
@@ -25,6 +26,9 @@ __all__ = [
     "QueuePulled",
     "Route",
 ]
+
+SLOT_SECONDS: Final = 300
+"""How long each slot is in which messages are counted over time: slot 0 began at the Unix epoch."""
 
 
 class Route(StrEnum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,25 +23,48 @@ class EntityManifest:
     :param primary: messages accepted by the entity.
     :param diverted: messages accepted by backlog queues.
     :param health: as the task left it; ``since`` is 0 when nothing but success was seen.
+    :param slots: both counts by when, ``{slot: (primary, diverted)}``; a slot is so many times ``SLOT_SECONDS`` since
+        the Unix epoch.
+    :param diverted_at: when the first message was diverted, seconds since the Unix epoch.
     """
 
     primary: int
     diverted: int
     health: EntityHealth
+    slots: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    diverted_at: float | None = None
 
     def __add__(self, other: EntityManifest) -> EntityManifest:
         newest = other.health if other.health.since > self.health.since else self.health
-        return EntityManifest(self.primary + other.primary, self.diverted + other.diverted, newest)
+        slots = dict(self.slots)
+        for slot, (primary, diverted) in other.slots.items():
+            before = slots.get(slot, (0, 0))
+            slots[slot] = (before[0] + primary, before[1] + diverted)
+        first = min((at for at in (self.diverted_at, other.diverted_at) if at is not None), default=None)
+        return EntityManifest(self.primary + other.primary, self.diverted + other.diverted, newest, slots, first)
 
     def to_json(self) -> dict[str, Any]:
         """The form in the manifest."""
-        return {"primary": self.primary, "diverted": self.diverted, "health": self.health.to_json()}
+        return {
+            "primary": self.primary,
+            "diverted": self.diverted,
+            "health": self.health.to_json(),
+            "slots": [[slot, *counts] for slot, counts in sorted(self.slots.items())],
+            "diverted_at": self.diverted_at,
+        }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> EntityManifest:
-        """Read what :meth:`to_json` wrote. :raises ValueError: not such a value."""
+        """Read what :meth:`to_json` wrote, or its like without the times. :raises ValueError: not such a value."""
         try:
-            return cls(int(value["primary"]), int(value["diverted"]), EntityHealth.from_json(value["health"]))
+            first = value.get("diverted_at")
+            return cls(
+                int(value["primary"]),
+                int(value["diverted"]),
+                EntityHealth.from_json(value["health"]),
+                {int(slot): (int(primary), int(diverted)) for slot, primary, diverted in value.get("slots", ())},
+                None if first is None else float(first),
+            )
         except (KeyError, TypeError) as error:
             raise ValueError(f"not an entity of a manifest, {type(error).__name__}: {error}") from error
 

@@ -4,8 +4,8 @@ The notes are a value in the task's own state (``servicebus_pair/CONN_ID``): one
 nothing that two tasks could overwrite. A task that is tried again or resumes after a deferral goes on with them.
 
 Shape: ``{"v": 1, "at": unix seconds, "sends": [[slot, primary, backlog], ...], "entities": {entity: [primary,
-backlog]}, "syphoned": n, "dead_lettered": {reason: n}, "per_second": x, "operations": {name: n}}``; a slot is the
-number of 5-minute intervals since the Unix epoch.
+backlog]}, "syphoned": n, "home": {entity: n}, "dead_lettered": {reason: n}, "per_second": x, "operations": {name:
+n}}``; a slot is the number of 5-minute intervals since the Unix epoch, ``home`` what was moved out of the backlog.
 """
 
 from __future__ import annotations
@@ -18,16 +18,15 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from servicebus_pair.core.events import DeadLettered, Event, MessagesAccepted, MessagesSyphoned, Route
+from servicebus_pair.core.events import SLOT_SECONDS, DeadLettered, Event, MessagesAccepted, MessagesSyphoned, Route
 from servicebus_pair.hooks.state import TaskState
 
 if TYPE_CHECKING:
     from servicebus_pair.core.meter import Meter
 
-__all__ = ["NOTES_KEY_PREFIX", "SLOT_SECONDS", "TaskNotes"]
+__all__ = ["NOTES_KEY_PREFIX", "TaskNotes"]
 
 NOTES_KEY_PREFIX: Final = "servicebus_pair/"
-SLOT_SECONDS: Final = 300
 _SLOTS: Final = 288  # a day
 _MOST_NAMES: Final = 500
 _BETWEEN_SECONDS: Final = 3.0
@@ -52,6 +51,7 @@ class TaskNotes:
         self._slots: dict[int, Counter[str]] = {}
         self._entities: dict[str, Counter[str]] = {}
         self._syphoned = 0
+        self._home: Counter[str] = Counter()
         self._dead_lettered: Counter[str] = Counter()
         self._lately: deque[tuple[float, int]] = deque()
         self._earlier: Mapping[str, Any] | None = None if goes_on else {}
@@ -62,8 +62,9 @@ class TaskNotes:
         match event:
             case MessagesAccepted(entity, route, _, messages, at):
                 self.accepted(entity, route, len(messages), at=at)
-            case MessagesSyphoned(_, _, messages, at):
+            case MessagesSyphoned(entity, _, messages, at):
                 self._syphoned += len(messages)
+                self._home[entity.casefold()] += len(messages)
                 self._lately.append((at, len(messages)))
             case DeadLettered(_, _, reason):
                 self._dead_lettered[reason] += 1
@@ -118,6 +119,7 @@ class TaskNotes:
             "sends": [[slot, *both] for slot, both in sorted(sends.items()) if slot >= first],
             "entities": {name: list(both) for name, both in sorted(named.items())[:_MOST_NAMES]},
             "syphoned": earlier.get("syphoned", 0) + self._syphoned,
+            "home": dict((Counter(earlier.get("home", {})) + self._home).most_common(_MOST_NAMES)),
             "dead_lettered": dict(Counter(earlier.get("dead_lettered", {})) + self._dead_lettered),
             "per_second": self._per_second(now),
             "operations": dict(Counter(earlier.get("operations", {})) + Counter(operations)),

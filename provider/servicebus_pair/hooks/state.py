@@ -14,7 +14,7 @@ from typing import Any
 
 from airflow.sdk import Asset, get_current_context
 
-__all__ = ["AssetState", "TaskState"]
+__all__ = ["AssetState", "TaskState", "tasks_at_work"]
 
 _log = logging.getLogger(__name__)
 # While dag.test answers one call it takes the supervisor away from all others (read in Airflow 3.3.2).
@@ -114,6 +114,26 @@ class TaskState:
         if accessor is None:
             raise RuntimeError("there is no state of a task outside a task")
         return accessor
+
+
+async def tasks_at_work() -> int:
+    """Return how many tasks with the DAG and the id of this one run now, in any of the DAG's runs, itself among them.
+
+    Soft, too: 1 where nobody can tell, as outside a task.
+    """
+    try:
+        return max(1, await asyncio.to_thread(_count_like_this))
+    except Exception as error:  # noqa: BLE001  soft, as above
+        _log.warning("the tasks that run beside this one cannot be counted: %s", error)
+        return 1
+
+
+def _count_like_this() -> int:
+    if _supervisor() is None:
+        return 1
+    task = get_current_context()["ti"]
+    with _turn:
+        return task.get_ti_count(dag_id=task.dag_id, task_ids=[task.task_id], states=["running"])
 
 
 def _own() -> Any:

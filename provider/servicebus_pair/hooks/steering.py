@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.hooks.assets import pair_asset
-from servicebus_pair.hooks.state import AssetState
+from servicebus_pair.hooks.state import AssetState, tasks_at_work
 
 if TYPE_CHECKING:
     from servicebus_pair.core.syphon import Syphon
@@ -32,10 +32,12 @@ class SyphonControl:
     """What somebody wants of the syphon.
 
     :param paused: take no messages; what is in hand is settled.
-    :param rate: most messages a second of each task that drains, beside the task's own limit; ``None`` for no limit.
-    :param by: who wants it.
+    :param rate: most messages a second of all tasks of a drain together, beside the limit of each; ``None`` for none.
+    :param by: who said last whether to pause.
     :param reason: why.
     :param at: since when, seconds since the Unix epoch.
+    :param rate_by: who said last how fast.
+    :param rate_reason: why.
     :raises ConfigurationError: the rate is not above 0.
     """
 
@@ -44,14 +46,21 @@ class SyphonControl:
     by: str = ""
     reason: str = ""
     at: float = 0.0
+    rate_by: str = ""
+    rate_reason: str = ""
 
     def __post_init__(self) -> None:
         if self.rate is not None and not 0 < self.rate < float("inf"):
             raise ConfigurationError(f"rate is {self.rate!r}: it must be above 0 messages a second, or None")
 
-    def slowed(self, rate: float | None) -> float | None:
-        """Return the smaller of both limits."""
-        return min((each for each in (rate, self.rate) if each is not None), default=None)
+    def slowed(self, rate: float | None, *, among: int = 1) -> float | None:
+        """Return the smaller of both limits.
+
+        :param rate: of the task itself.
+        :param among: how many tasks share the limit that is wanted.
+        """
+        share = None if self.rate is None else self.rate / among
+        return min((each for each in (rate, share) if each is not None), default=None)
 
     def to_json(self) -> dict[str, Any]:
         """The form in which it is kept, which has no null."""
@@ -61,6 +70,8 @@ class SyphonControl:
             "by": self.by,
             "reason": self.reason,
             "at": self.at,
+            "rate_by": self.rate_by,
+            "rate_reason": self.rate_reason,
         }
 
     @classmethod
@@ -74,8 +85,10 @@ class SyphonControl:
                 by=str(value["by"]),
                 reason=str(value["reason"]),
                 at=float(value["at"]),
+                rate_by=str(value.get("rate_by", "")),
+                rate_reason=str(value.get("rate_reason", "")),
             )
-        except (KeyError, TypeError, ConfigurationError) as error:
+        except (AttributeError, KeyError, TypeError, ConfigurationError) as error:
             raise ValueError(f"not a syphon control, {type(error).__name__}: {error}") from error
 
 
@@ -105,19 +118,24 @@ async def obeying(conn_id: str, syphon: Syphon, *, rate: float | None, stopped: 
     :param rate: the limit of the task itself, messages a second.
     :param stopped: set when the syphon is stopped because it is to pause: a worker is not for waiting.
     """
-    known = SyphonControl()
+    known = SyphonControl()  # as the syphon was made
 
-    def slow(wanted: SyphonControl) -> None:
+    async def slow(wanted: SyphonControl) -> None:
         nonlocal known
+        among = 1 if wanted.rate is None else await tasks_at_work()
         if wanted.rate != known.rate:
-            _log.info("at most %s messages a second, by %s: %s", wanted.rate or "any", wanted.by, wanted.reason)
-            syphon.rate = wanted.slowed(rate)
+            _log.info(
+                "at most %s messages a second, by %s: %s", wanted.rate or "any", wanted.rate_by, wanted.rate_reason
+            )
         known = wanted
+        limit = wanted.slowed(rate, among=among)
+        if limit != syphon.rate:
+            syphon.rate = limit
 
     async def obey() -> None:
         while True:
             wanted = await syphon_control(conn_id)
-            slow(wanted)
+            await slow(wanted)
             if wanted.paused:
                 # Again and again: a stop before the drain has begun is none.
                 _log.info("the syphon is paused by %s: %s", wanted.by, wanted.reason)
@@ -126,7 +144,7 @@ async def obeying(conn_id: str, syphon: Syphon, *, rate: float | None, stopped: 
             await asyncio.sleep(_LOOK_SECONDS)
 
     # The limit holds from the first message on.
-    slow(await syphon_control(conn_id))
+    await slow(await syphon_control(conn_id))
     task = asyncio.create_task(obey(), name="steering")
     try:
         yield

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Context
 
 from servicebus_pair.core.errors import ConfigurationError
-from servicebus_pair.core.events import Route
+from servicebus_pair.core.events import SLOT_SECONDS, Route
 from servicebus_pair.core.health import EntityHealth, State
 from servicebus_pair.hooks.health import AirflowHealthStore
-from servicebus_pair.hooks.news import announce_failover
+from servicebus_pair.hooks.news import announce_failover, announce_recovery
 from servicebus_pair.hooks.notes import TaskNotes
 from servicebus_pair.operators.base import PairOperator
 
@@ -48,8 +49,8 @@ class ServiceBusPairRecordOperator(PairOperator):
 
     A Spark job has no door to Airflow's state, so it leaves a manifest; this operator takes it over.
     Health that somebody found later stays. Every entity of which messages were diverted becomes an
-    event of the failover asset, so that a recovery starts. Idempotent, except that a repetition
-    announces again.
+    event of the failover asset, so that a recovery starts; if the job saw the recovery too, of that
+    of recoveries as well. Idempotent, except that a repetition announces again.
 
     The result is ``{"primary": n, "diverted": n, "failed_over": [...], "recorded": [...]}``.
 
@@ -73,6 +74,8 @@ class ServiceBusPairRecordOperator(PairOperator):
         diverted = {entity: each for entity, each in found.items() if each.diverted}
         for entity, each in diverted.items():
             announce_failover(context, self.conn_id, entity, _failure(each, manifest.run))
+            if _recovered(each):
+                announce_recovery(context, self.conn_id, entity, each.health)
             self.log.info("entity=%s diverted=%d health=%s", entity, each.diverted, each.health.state.value)
         await self._note(manifest)
         return {
@@ -83,12 +86,17 @@ class ServiceBusPairRecordOperator(PairOperator):
         }
 
     async def _note(self, manifest: PublishManifest) -> None:
-        """Note what the job sent, for the page of the pairs; the manifest does not tell when."""
-        notes, now = TaskNotes(self.conn_id, goes_on=False), time.time()
-        async with notes.kept():
+        """Note what the job sent, for the page of the pairs; each message is an operation."""
+        from servicebus_pair.core.meter import Meter, Operation
+
+        notes, meter = TaskNotes(self.conn_id, goes_on=False), Meter()
+        meter.count(Operation.SEND, manifest.primary)
+        meter.count(Operation.DIVERT, manifest.diverted)
+        async with notes.kept(meter):
             for entity, each in manifest.entities.items():
-                notes.accepted(entity, Route.PRIMARY, each.primary, at=now)
-                notes.accepted(entity, Route.BACKLOG, each.diverted, at=now)
+                for slot, (primary, diverted) in _slots(each).items():
+                    notes.accepted(entity, Route.PRIMARY, primary, at=slot * SLOT_SECONDS)
+                    notes.accepted(entity, Route.BACKLOG, diverted, at=slot * SLOT_SECONDS)
 
 
 def _failure(published: EntityManifest, run: str) -> EntityHealth:
@@ -96,7 +104,19 @@ def _failure(published: EntityManifest, run: str) -> EntityHealth:
     if published.health.failed_over:
         return published.health
     reason = f"{published.diverted} messages were diverted in {run}"
-    return replace(published.health, state=State.FAILED_OVER, reason=reason, by="publish")
+    since = published.health.since if published.diverted_at is None else published.diverted_at
+    return replace(published.health, state=State.FAILED_OVER, since=since, reason=reason, by="publish")
+
+
+def _recovered(published: EntityManifest) -> bool:
+    """Whether the job has seen the end of the failover that it found."""
+    began, health = published.diverted_at, published.health
+    return health.state is State.HEALTHY and began is not None and health.since >= began
+
+
+def _slots(published: EntityManifest) -> Mapping[int, tuple[int, int]]:
+    """What was sent when; a manifest that does not tell counts as of now."""
+    return published.slots or {int(time.time() // SLOT_SECONDS): (published.primary, published.diverted)}
 
 
 async def _record(store: AirflowHealthStore, entity: str, health: EntityHealth) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from servicebus_pair.core.events import Event, MessagesAccepted, Route
+from servicebus_pair.core.events import SLOT_SECONDS, Event, MessagesAccepted, Route
 from servicebus_pair.core.health import EntityHealth
 from servicebus_pair.core.manifest import EntityManifest, PublishManifest
 
@@ -37,27 +37,38 @@ class WriteReceipt(WriterCommitMessage):
 
 
 class Tally:
-    """An observer that counts what was accepted, by entity and route."""
+    """An observer that counts what was accepted, by entity and route, and when."""
 
     def __init__(self) -> None:
         self._accepted: Counter[tuple[str, Route]] = Counter()
+        self._slots: Counter[tuple[str, int, Route]] = Counter()
+        self._diverted_at: dict[str, float] = {}
         self.bytes = 0
 
     def observe(self, event: Event) -> None:
         """Count accepted messages."""
         if isinstance(event, MessagesAccepted):
             self._accepted[event.entity, event.route] += len(event.messages)
+            self._slots[event.entity, int(event.at // SLOT_SECONDS), event.route] += len(event.messages)
+            if event.route is Route.BACKLOG:
+                self._diverted_at.setdefault(event.entity, event.at)
             self.bytes += sum(ref.size_bytes for ref in event.messages)
 
     def entities(self, found: Mapping[str, EntityHealth]) -> str:
         """Answer the counts, with the health found of each entity, for a receipt."""
-        return json.dumps(
+        return json.dumps({entity: self._entity(entity, health).to_json() for entity, health in found.items()})
+
+    def _entity(self, entity: str, health: EntityHealth) -> EntityManifest:
+        slots = {slot for name, slot, _ in self._slots if name == entity}
+        return EntityManifest(
+            self._accepted[entity, Route.PRIMARY],
+            self._accepted[entity, Route.BACKLOG],
+            health,
             {
-                entity: EntityManifest(
-                    self._accepted[entity, Route.PRIMARY], self._accepted[entity, Route.BACKLOG], health
-                ).to_json()
-                for entity, health in found.items()
-            }
+                slot: (self._slots[entity, slot, Route.PRIMARY], self._slots[entity, slot, Route.BACKLOG])
+                for slot in slots
+            },
+            self._diverted_at.get(entity),
         )
 
 

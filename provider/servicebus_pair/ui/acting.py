@@ -88,11 +88,10 @@ def steer(
     backend, scope = MetastoreBackend(), AssetScope(asset_id=asset_id)
     with create_session() as session:
         before = _control(backend.get(scope, SYPHON_CONTROL_KEY, session=session))
-        wanted = replace(before, by=user, reason=reason, at=now)
         if action is ActionName.THROTTLE_SYPHON:
-            wanted = replace(wanted, rate=rate)
+            wanted = replace(before, rate=rate, rate_by=user, rate_reason=reason)
         else:
-            wanted = replace(wanted, paused=action is ActionName.PAUSE_SYPHON)
+            wanted = replace(before, paused=action is ActionName.PAUSE_SYPHON, by=user, reason=reason, at=now)
         backend.set_asset_state_store(
             scope,
             SYPHON_CONTROL_KEY,

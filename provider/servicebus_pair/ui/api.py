@@ -19,13 +19,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
 from airflow.api_fastapi.core_api.security import get_user, requires_access_asset, requires_access_dag
-from airflow.configuration import conf
+from airflow.configuration import AIRFLOW_HOME, conf
 from fastapi import Depends, FastAPI, HTTPException, Request, Response, status
 from fastapi.concurrency import run_in_threadpool
 
@@ -49,7 +50,7 @@ def build_app(watch: Watch | None = None) -> FastAPI:
 
     :param watch: what is known of the pairs; one of its own when not given.
     """
-    known = Watch(interval=_interval()) if watch is None else watch
+    known = Watch(interval=_interval(), folder=Path(AIRFLOW_HOME, "servicebus_pair")) if watch is None else watch
     app = FastAPI(
         title="Service Bus pairs",
         docs_url=None,
@@ -111,8 +112,9 @@ def _add_reads(app: FastAPI, watch: Watch) -> None:
         if conn_id not in known.pairs:
             raise _no_pair(conn_id)
         requires_access_dag("GET", DagAccessEntity.XCOM, param_dag_id=dag_id)(request, user)
-        runs = [run for event in known.records.events.get(conn_id, ()) for run in (*event.started, event.source)]
-        found = next((run for run in runs if run is not None and (run.dag_id, run.run_id) == (dag_id, run_id)), None)
+        events = [run for event in known.records.events.get(conn_id, ()) for run in (*event.started, event.source)]
+        runs = [*known.records.recoveries.get(conn_id, ()), *(run for run in events if run is not None)]
+        found = next((run for run in runs if (run.dag_id, run.run_id) == (dag_id, run_id)), None)
         content = None if found is None else report(found.report.get("report"))
         if content is None:
             raise HTTPException(status.HTTP_404_NOT_FOUND, f"{run_id!r} of {dag_id!r} has no report that is kept here")

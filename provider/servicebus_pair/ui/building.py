@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from datetime import timedelta
 from typing import Any, Final
 
 from servicebus_pair.core.backlog import backlog_queues
 from servicebus_pair.core.configuration import PairSettings
 from servicebus_pair.core.costs import STANDARD_PRICES, Operations, bill, idle_syphon
-from servicebus_pair.core.health import EntityHealth
-from servicebus_pair.hooks.health import HEALTH_KEY_PREFIX
-from servicebus_pair.hooks.notes import SLOT_SECONDS
+from servicebus_pair.core.events import SLOT_SECONDS
 from servicebus_pair.hooks.steering import SYPHON_CONTROL_KEY, SyphonControl
 from servicebus_pair.ui.actions import views_of_actions
+from servicebus_pair.ui.entities import entities_of
 from servicebus_pair.ui.incidents import incidents_of, run_view
-from servicebus_pair.ui.looking import Look
+from servicebus_pair.ui.looking import Look, Peeked
 from servicebus_pair.ui.records import Note, Records
 from servicebus_pair.ui.snapshot import (
     BacklogView,
@@ -25,7 +24,6 @@ from servicebus_pair.ui.snapshot import (
     DeedView,
     DrainView,
     DriftView,
-    EntityView,
     NamespaceView,
     PairView,
     QueueView,
@@ -39,8 +37,6 @@ _HOURS: Final = 6
 _DAY: Final = timedelta(days=1)
 _SHOWN_DEEDS: Final = 20
 _SHOWN_DRAINS: Final = 12
-# Who finds failovers without a person or a drill.
-_AUTOMATIC: Final = ("send", "publish")
 _RUNNING: Final = ("queued", "scheduled", "running", "deferred", "up_for_retry", "restarting")
 _OPERATIONS: Final = frozenset(each.name for each in fields(Operations))
 
@@ -58,7 +54,12 @@ def build_pair(
     notes = records.notes.get(conn_id, ())
     state = records.states.get(conn_id, {})
     backlog = _backlog(known, look, now)
-    entities = _entities(state, look, notes)
+    entities = entities_of(
+        state,
+        Peeked() if look is None else look.peeked,
+        notes,
+        grace=0.0 if known is None else known.options.ping_primary_interval.total_seconds(),
+    )
     well = {each.entity: (each.since, each.by) for each in entities if each.state == "healthy" and each.since}
     return PairView(
         conn_id=conn_id,
@@ -70,7 +71,7 @@ def build_pair(
         syphon=_syphon(state, notes, backlog),
         sends=_sends(notes, now),
         cost=_cost(conn_id, known, look, notes, records),
-        incidents=incidents_of(records.events.get(conn_id, ()), well),
+        incidents=incidents_of(records.events.get(conn_id, ()), well, records.recoveries.get(conn_id, ())),
         deeds=[
             DeedView(
                 action=str(deed.extra.get("action", "")),
@@ -91,42 +92,6 @@ def _namespace(look: Look | None, settings: PairSettings | None, side: str) -> N
         view: NamespaceView = getattr(look, side)
         return view
     return NamespaceView(name="?" if settings is None else getattr(settings, side).namespace)
-
-
-def _entities(state: Mapping[str, Any], look: Look | None, notes: Sequence[Note]) -> list[EntityView]:
-    sent: dict[str, Counter[str]] = {}
-    for note in notes:
-        for entity, (primary, backlog) in note.notes.get("entities", {}).items():
-            sent.setdefault(entity, Counter()).update(primary=primary, backlog=backlog)
-    waiting = {} if look is None else look.peeked.waiting
-    healths = {
-        key.removeprefix(HEALTH_KEY_PREFIX): value for key, value in state.items() if key.startswith(HEALTH_KEY_PREFIX)
-    }
-    names = sorted({*healths, *sent, *waiting})
-    return [_entity(name, healths.get(name), sent.get(name, Counter()), waiting.get(name)) for name in names]
-
-
-def _entity(name: str, value: Any, sent: Mapping[str, int], waiting: int | None) -> EntityView:
-    view = EntityView(
-        entity=name, state="unknown", waiting=waiting, primary=sent.get("primary", 0), backlog=sent.get("backlog", 0)
-    )
-    if value is None:
-        # Health is shared when it changes: who sent directly and shared none found nothing wrong.
-        return replace(view, state="healthy") if view.primary and not view.backlog and not waiting else view
-    try:
-        health = EntityHealth.from_json(value)
-    except (ValueError, AttributeError) as error:
-        return replace(view, state="unreadable", reason=str(error))
-    return replace(
-        view,
-        state=health.state.value,
-        since=health.since if health.since > 0 else None,
-        by=health.by,
-        reason=health.reason,
-        by_hand=health.failed_over and health.by not in _AUTOMATIC,
-        last_ping=health.last_ping,
-        held_until=health.held_until,
-    )
 
 
 def _backlog(settings: PairSettings | None, look: Look | None, now: float) -> BacklogView:
@@ -187,6 +152,7 @@ def _syphon(state: Mapping[str, Any], notes: Sequence[Note], backlog: BacklogVie
         control = SyphonControl()
     drains = sorted((_drain(note) for note in notes if note.drains), key=_order)
     running = [drain for drain in drains if drain.state in _RUNNING]
+    at_work = {(drain.dag_id, drain.run_id) for drain in running}
     per_second = sum(drain.per_second for drain in running if drain.state == "running")
     remaining = None if backlog.counted_at is None else backlog.messages
     eta = remaining / per_second if remaining and running and per_second > 0 else None
@@ -196,9 +162,11 @@ def _syphon(state: Mapping[str, Any], notes: Sequence[Note], backlog: BacklogVie
         by=control.by,
         reason=control.reason,
         at=control.at or None,
+        rate_by=control.rate_by,
+        rate_reason=control.rate_reason,
         drains=drains[: max(_SHOWN_DRAINS, len(running))],
         running=len(running),
-        moved=sum(drain.moved for drain in running),
+        moved=sum(drain.moved for drain in drains if (drain.dag_id, drain.run_id) in at_work),
         per_second=round(per_second, 1),
         remaining=remaining,
         eta_seconds=None if eta is None else round(eta, 1),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -14,10 +14,22 @@ if TYPE_CHECKING:
     from airflow.models.asset import AssetEvent
     from sqlalchemy.orm import Session
 
-__all__ = ["DEED_EVENT", "Deed", "HealthEvent", "Run", "read_costs", "read_deeds", "read_events", "read_json"]
+__all__ = [
+    "DEED_EVENT",
+    "Deed",
+    "HealthEvent",
+    "Run",
+    "read_costs",
+    "read_deeds",
+    "read_events",
+    "read_json",
+    "read_recoveries",
+]
 
 DEED_EVENT: Final = "servicebus_pair"
 _MOST_EVENTS: Final = 1000
+_MOST_RECOVERIES: Final = 200
+_PARTS: Final = ("failover", "recovery", "backlog")
 _MOST_DEEDS: Final = 200
 _COST: Final = "ServiceBusPairCostOperator"
 _REPORT_TASK: Final = "report"
@@ -25,18 +37,24 @@ _REPORT_TASK: Final = "report"
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run of a DAG, and what its task ``report`` returned."""
+    """A run of a DAG, and what its task ``report`` returned.
+
+    :param began: seconds since the Unix epoch, as ``ended``; ``None`` while it has not.
+    """
 
     dag_id: str
     run_id: str
     state: str
     report: Mapping[str, Any] = field(default_factory=dict)
+    began: float | None = None
+    ended: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class HealthEvent:
-    """An event of the failover or the recovery asset of a pair.
+    """An event of the failover, the recovery or the backlog asset of a pair.
 
+    :param part: which of them.
     :param started: the runs that it started.
     """
 
@@ -58,43 +76,64 @@ class Deed:
 
 
 def read_events(session: Session, *, since: datetime) -> dict[str, list[HealthEvent]]:
-    """The events of both health assets of each pair, the newest first."""
+    """The events of failovers, recoveries and filled backlogs of each pair, the newest first."""
     from airflow.models.asset import AssetEvent, AssetModel
     from airflow.models.dagrun import DagRun
-    from sqlalchemy import select
+    from sqlalchemy import or_, select
     from sqlalchemy.orm import selectinload
 
     rows = (
         select(AssetModel.name, AssetEvent)
         .join(AssetModel, AssetModel.id == AssetEvent.asset_id)
         .where(AssetModel.name.startswith(ASSET_NAME_PREFIX, autoescape=True), AssetEvent.timestamp >= since)
-        .where(AssetModel.name.endswith(".failover") | AssetModel.name.endswith(".recovery"))
-        .options(selectinload(AssetEvent.created_dagruns).load_only(DagRun.dag_id, DagRun.run_id, DagRun._state))  # noqa: SLF001  the mapped column
+        .where(or_(*(AssetModel.name.endswith(f".{part}") for part in _PARTS)))
+        .options(selectinload(AssetEvent.created_dagruns).load_only(DagRun.dag_id, DagRun.run_id))
         .order_by(AssetEvent.timestamp.desc())
         .limit(_MOST_EVENTS)
     )
     events = [(name, event) for name, event in session.execute(rows)]
-    keys = {(run.dag_id, run.run_id): str(run.state) for _, event in events for run in event.created_dagruns}
-    sources = {_source(event) for _, event in events if event.source_dag_id is not None}
-    keys |= _run_states(session, sources - set(keys))
-    reports = _reports(session, keys)
+    keys = {(run.dag_id, run.run_id) for _, event in events for run in event.created_dagruns}
+    runs = _runs(session, keys | {_source(event) for _, event in events if event.source_dag_id is not None})
     found: dict[str, list[HealthEvent]] = {}
     for name, event in events:
         pair, _, part = name.rpartition(".")
         conn_id = conn_id_of(pair)
         if conn_id is None:
             continue
-        source = _source(event)
         started = sorted((run.dag_id, run.run_id) for run in event.created_dagruns)
         found.setdefault(conn_id, []).append(
             HealthEvent(
                 part=part,
                 at=event.timestamp.timestamp(),
                 extra=event.extra or {},
-                source=Run(*source, keys[source], reports.get(source, {})) if source in keys else None,
-                started=tuple(Run(*key, keys[key], reports.get(key, {})) for key in started),
+                source=runs.get(_source(event)),
+                started=tuple(runs[key] for key in started if key in runs),
             )
         )
+    return found
+
+
+def read_recoveries(session: Session, conn_ids: Mapping[str, str], *, since: datetime) -> dict[str, list[Run]]:
+    """The runs that have reported what they moved, whatever started them, by pair, the newest first.
+
+    :param conn_ids: of the pair of each DAG.
+    """
+    from airflow.models.xcom import XComModel
+    from sqlalchemy import select
+
+    rows = (
+        select(XComModel.dag_id, XComModel.run_id)
+        .where(XComModel.key == "return_value", XComModel.task_id == _REPORT_TASK, XComModel.timestamp >= since)
+        .where(XComModel.dag_id.in_(conn_ids))
+        .order_by(XComModel.timestamp.desc())
+        .limit(_MOST_RECOVERIES)
+    )
+    keys = [(dag_id, run_id) for dag_id, run_id in session.execute(rows)]
+    runs = _runs(session, keys)
+    found: dict[str, list[Run]] = {}
+    for key in keys:
+        if key in runs and isinstance(runs[key].report.get("moved"), dict):
+            found.setdefault(conn_ids[key[0]], []).append(runs[key])
     return found
 
 
@@ -102,25 +141,32 @@ def _source(event: AssetEvent) -> tuple[str, str]:
     return str(event.source_dag_id), str(event.source_run_id)
 
 
-def _run_states(session: Session, wanted: Iterable[tuple[str, str]]) -> dict[tuple[str, str], str]:
+def _runs(session: Session, wanted: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Run]:
     from airflow.models.dagrun import DagRun
     from sqlalchemy import select, tuple_
 
     keys = list(wanted)
     if not keys:
         return {}
-    rows = select(DagRun.dag_id, DagRun.run_id, DagRun.state).where(tuple_(DagRun.dag_id, DagRun.run_id).in_(keys))
-    return {(dag_id, run_id): str(state) for dag_id, run_id, state in session.execute(rows)}
+    reports = _reports(session, keys)
+    rows = select(DagRun.dag_id, DagRun.run_id, DagRun.state, DagRun.start_date, DagRun.end_date).where(
+        tuple_(DagRun.dag_id, DagRun.run_id).in_(keys)
+    )
+    return {
+        (dag_id, run_id): Run(
+            *(dag_id, run_id, str(state), reports.get((dag_id, run_id), {})),
+            began=_seconds(began),
+            ended=_seconds(ended),
+        )
+        for dag_id, run_id, state, began, ended in session.execute(rows)
+    }
 
 
-def _reports(session: Session, wanted: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Mapping[str, Any]]:
+def _reports(session: Session, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Mapping[str, Any]]:
     """What the task ``report`` of these runs returned."""
     from airflow.models.xcom import XComModel
     from sqlalchemy import select, tuple_
 
-    keys = list(wanted)
-    if not keys:
-        return {}
     rows = select(XComModel.dag_id, XComModel.run_id, XComModel.value).where(
         XComModel.key == "return_value",
         XComModel.task_id == _REPORT_TASK,
@@ -143,13 +189,13 @@ def read_deeds(session: Session, *, since: datetime) -> dict[str, list[Deed]]:
             .limit(_MOST_DEEDS)
         )
     )
-    runs = _run_states(session, {(str(row.dag_id), row.run_id) for row in rows if row.run_id is not None})
+    runs = _runs(session, {(str(row.dag_id), row.run_id) for row in rows if row.run_id is not None})
     found: dict[str, list[Deed]] = {}
     for owner, at, dag_id, run_id, extra in rows:
         told = read_json(extra)
         if at is not None and isinstance(told, dict) and isinstance(told.get("conn_id"), str):
             key = str(dag_id), str(run_id)
-            run = None if run_id is None else Run(*key, runs.get(key, "deleted"))
+            run = None if run_id is None else runs.get(key, Run(*key, "deleted"))
             deed = Deed(str(owner), at.timestamp(), told, run)
             found.setdefault(told["conn_id"], []).append(deed)
     return found
@@ -180,6 +226,10 @@ def read_costs(
         if conn_id is not None and isinstance(report, dict):
             found[conn_id] = (_aware(at).timestamp(), report)
     return found
+
+
+def _seconds(at: datetime | None) -> float | None:
+    return None if at is None else _aware(at).timestamp()
 
 
 def read_json(text: Any) -> Any:

@@ -43,11 +43,13 @@ class Peeked:
 
     :param oldest: when the oldest message of each queue arrived, by folded path.
     :param waiting: messages for each entity among those that were seen, by folded path.
+    :param waits_since: when the oldest of them arrived.
     :param reasons: of dead letters, how many.
     """
 
     oldest: Mapping[str, float] = field(default_factory=dict)
     waiting: Mapping[str, int] = field(default_factory=dict)
+    waits_since: Mapping[str, float] = field(default_factory=dict)
     dead_letters: Sequence[DeadLetterView] = ()
     reasons: Mapping[str, int] = field(default_factory=dict)
 
@@ -59,6 +61,7 @@ class Look:
     :param depths: of the backlog queues; ``None`` before the first count.
     :param counted_at: when, seconds since the Unix epoch.
     :param error: why they could not be counted the last time.
+    :param operations: that looking has taken.
     """
 
     primary: NamespaceView
@@ -78,6 +81,7 @@ class Looker:
     a peek into each of its queues every 15 s.
 
     :param settings: of the pair.
+    :ivar last: the last answers; somebody else's may be put in their place.
     """
 
     def __init__(self, settings: PairSettings) -> None:
@@ -87,6 +91,7 @@ class Looker:
         # Never opened, for looking must not begin a syphon or a ping: only its administration is used.
         self._pair = NamespacePair(settings.primary, settings.secondary, replace(settings.options, enable_syphon=False))
         self._planned_at = self._peeked_at = -_PLAN_SECONDS
+        self._spent = 0
         self.last = Look(
             primary=NamespaceView(name=settings.primary.namespace),
             secondary=NamespaceView(name=settings.secondary.namespace),
@@ -105,7 +110,9 @@ class Looker:
         else:
             last = replace(last, depths=counted, counted_at=time.time(), error=None)
             last = await self._further(last, counted)
-        self.last = replace(last, operations=self._pair.meter.read().total)
+        spent = self._pair.meter.read().total
+        self.last = replace(last, operations=last.operations + spent - self._spent)
+        self._spent = spent
         return self.last
 
     async def _further(self, last: Look, depths: Sequence[QueueDepth]) -> Look:
@@ -146,17 +153,30 @@ async def _page(client: NamespaceClient, path: str, *, dead_letter: bool = False
 
 def _peeked(pages: Mapping[str, Sequence[Any]], letters: Mapping[str, Sequence[Any]]) -> Peeked:
     oldest: dict[str, float] = {}
+    waits_since: dict[str, float] = {}
     waiting: Counter[str] = Counter()
     for path, page in pages.items():
         for message in page:
-            destination, at = _destination(message), message.enqueued_time_utc
+            destination, at = (_destination(message) or "").casefold(), message.enqueued_time_utc
             if at is not None:
-                oldest[path.casefold()] = min(oldest.get(path.casefold(), at.timestamp()), at.timestamp())
-            if destination is not None:
-                waiting[destination.casefold()] += 1
+                _least(oldest, path.casefold(), at.timestamp())
+            if destination:
+                waiting[destination] += 1
+                if at is not None:
+                    _least(waits_since, destination, at.timestamp())
     dead = [_letter(path, message) for path, page in letters.items() for message in page]
     newest = sorted(dead, key=lambda letter: letter.at or 0.0, reverse=True)
-    return Peeked(oldest, dict(waiting), newest[:_MOST_DEAD_LETTERS], dict(Counter(each.reason for each in dead)))
+    return Peeked(
+        oldest=oldest,
+        waiting=dict(waiting),
+        waits_since=waits_since,
+        dead_letters=newest[:_MOST_DEAD_LETTERS],
+        reasons=dict(Counter(each.reason for each in dead)),
+    )
+
+
+def _least(values: dict[str, float], name: str, value: float) -> None:
+    values[name] = min(values.get(name, value), value)
 
 
 def _letter(path: str, message: Any) -> DeadLetterView:

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from servicebus_pair.hooks.assets import ASSET_NAME_PREFIX, conn_id_of
 from servicebus_pair.hooks.notes import NOTES_KEY_PREFIX
-from servicebus_pair.ui.history import Deed, HealthEvent, read_costs, read_deeds, read_events, read_json
+from servicebus_pair.ui.history import (
+    Deed,
+    HealthEvent,
+    Run,
+    read_costs,
+    read_deeds,
+    read_events,
+    read_json,
+    read_recoveries,
+)
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -55,6 +64,7 @@ class Records:
 
     :param states: values of the state of the pair's asset, by key.
     :param asset_ids: of the pair's asset: only a pair that a DAG uses has one.
+    :param recoveries: runs that reported what they moved.
     :param costs: when the cost DAG last reported, and what.
     """
 
@@ -62,6 +72,7 @@ class Records:
     asset_ids: Mapping[str, int] = field(default_factory=dict)
     notes: Mapping[str, Sequence[Note]] = field(default_factory=dict)
     events: Mapping[str, Sequence[HealthEvent]] = field(default_factory=dict)
+    recoveries: Mapping[str, Sequence[Run]] = field(default_factory=dict)
     deeds: Mapping[str, Sequence[Deed]] = field(default_factory=dict)
     dags: Mapping[str, Sequence[ActionDag]] = field(default_factory=dict)
     costs: Mapping[str, tuple[float, Mapping[str, Any]]] = field(default_factory=dict)
@@ -83,6 +94,7 @@ def read_records(now: datetime) -> Records:
             asset_ids=asset_ids,
             notes=_notes(session, of_dag, since=now - _DAY),
             events=read_events(session, since=now - _INCIDENT_DAYS * _DAY),
+            recoveries=read_recoveries(session, of_dag, since=now - _INCIDENT_DAYS * _DAY),
             deeds=read_deeds(session, since=now - _INCIDENT_DAYS * _DAY),
             dags=dags,
             costs=read_costs(session, of_dag, since=now - 2 * _INCIDENT_DAYS * _DAY),

@@ -51,13 +51,14 @@ class NamespaceView:
 class EntityView:
     """The health of one entity, as tasks shared it.
 
-    :param state: ``healthy``, ``suspect``, ``failed_over``, ``unreadable``, or ``unknown`` while no task has told,
-        as of senders that Airflow does not know.
+    :param state: ``healthy``, ``suspect``, ``failed_over``, ``unreadable``; ``diverted``: nobody told of a failover,
+        and its messages arrive in the backlog, as those of a Spark job do; ``unknown`` while nothing tells.
     :param by_hand: it is failed over, and by a person or a drill.
     :param held_until: until when no ping ends a failover by hand.
     :param waiting: its messages among the oldest of each backlog queue: at least so many wait.
     :param primary: messages sent to it in the last day by the direct way.
     :param backlog: and by way of the backlog.
+    :param home: messages for it that tasks have moved out of the backlog in the last day.
     """
 
     entity: str
@@ -71,6 +72,7 @@ class EntityView:
     waiting: int | None = None
     primary: int = 0
     backlog: int = 0
+    home: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,7 +179,10 @@ class DrainView:
 class SyphonView:
     """The syphon of the pair: what is wanted of it, and what it does.
 
-    :param rate: most messages a second of each task that drains; ``None`` for no limit.
+    :param rate: most messages a second; ``None`` for no limit.
+    :param by: who said last whether to pause, why, and when; ``rate_by`` and ``rate_reason`` are of the rate.
+    :param drains: tasks at work, then those that were lately.
+    :param moved: by the runs at work, by their tasks that have ended too.
     :param remaining: messages in the backlog.
     :param eta_seconds: until they are moved, as fast as lately.
     """
@@ -187,6 +192,8 @@ class SyphonView:
     by: str = ""
     reason: str = ""
     at: float | None = None
+    rate_by: str = ""
+    rate_reason: str = ""
     drains: Sequence[DrainView] = ()
     running: int = 0
     moved: int = 0
@@ -214,7 +221,7 @@ class CostView:
     """Operations of the last 24 hours against the plan of a quiet day.
 
     :param operations: by kind, of tasks: what waits in the triggerer is not metered.
-    :param page: operations of this page, since this API server started.
+    :param page: operations of this page, since somebody began to look.
     :param quiet_day: of a continuous syphon over empty queues, in a day: receives.
     :param amount: what ``total`` costs beyond what the base charge includes, had the month no others.
     :param report: what the cost DAG reported last.

@@ -1,7 +1,8 @@
 """The cache behind the page: looks in the background, as long as somebody looks at the page.
 
-One thread with one event loop for all pairs. Each namespace is read once per interval, whatever the number of viewers;
-what is slow or dead is waited for here, and a viewer gets what was last known, with its age.
+One thread with one event loop for all pairs. Each namespace is read once per interval, whatever the number of viewers
+and of the server's processes; what is slow or dead is waited for here, and a viewer gets what was last known, with its
+age.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Final
 
 from servicebus_pair.core.configuration import PairSettings
@@ -22,6 +23,7 @@ from servicebus_pair.ui.building import build_pair
 from servicebus_pair.ui.looking import Look, Looker
 from servicebus_pair.ui.pairs import known_pairs
 from servicebus_pair.ui.records import Records, read_records
+from servicebus_pair.ui.turns import Turn
 
 __all__ = ["Cached", "Watch"]
 
@@ -51,10 +53,12 @@ class Watch:
     """Keeps what is known fresh while it is asked for; safe to ask from any thread.
 
     :param interval: seconds between two looks at each namespace and at the database.
+    :param folder: by which several processes take turns at looking; ``None`` where there is only this one.
     """
 
-    def __init__(self, *, interval: float) -> None:
+    def __init__(self, *, interval: float, folder: Path | None = None) -> None:
         self.interval = interval
+        self._folder = folder
         self._asked_at = 0.0
         self._start = threading.Lock()
         self._ready = threading.Event()
@@ -102,8 +106,14 @@ class Watch:
                 self._thread.start()
 
     def _run(self) -> None:
-        with suppress(asyncio.CancelledError):
+        try:
             asyncio.run(self._watch())
+        except asyncio.CancelledError:
+            pass
+        except RuntimeError:
+            # A server that ends takes away what this thread works with; any other time it is an error.
+            if threading.main_thread().is_alive():
+                raise
 
     async def _watch(self) -> None:
         self._loop, self._watching, self._news = asyncio.get_running_loop(), asyncio.current_task(), asyncio.Event()
@@ -124,8 +134,12 @@ class Watch:
 
     async def _idle(self) -> None:
         """Wait while nobody looks."""
-        while time.monotonic() - self._asked_at > _LINGER_SECONDS:  # noqa: ASYNC110  asked from other threads, rarely
+        while self._unasked:  # noqa: ASYNC110  asked from other threads, rarely
             await asyncio.sleep(_TOGETHER_SECONDS)
+
+    @property
+    def _unasked(self) -> bool:
+        return time.monotonic() - self._asked_at > _LINGER_SECONDS
 
     async def _read(self) -> None:
         """Read the database; what it does not tell stays as it was."""
@@ -156,16 +170,36 @@ class Watch:
 
     async def _look_at(self, conn_id: str, settings: PairSettings) -> None:
         looker = await asyncio.to_thread(Looker, settings)
-        while True:
-            began = time.monotonic()
-            try:
-                self._looks[conn_id] = await looker.look()
-            except Exception:  # noqa: BLE001  what was known stays, with its age; the next look may fare better
-                _log.exception("conn_id=%s: looking at its namespaces failed", conn_id)
-            if self._news is not None:
-                self._news.set()
-            await asyncio.sleep(max(0.0, self.interval - (time.monotonic() - began)))
-            await self._idle()
+        turn = Turn(self._folder, conn_id)
+        try:
+            while True:
+                began = time.monotonic()
+                try:
+                    seen = await self._seen(looker, turn)
+                    if seen is not None:
+                        self._looks[conn_id] = seen
+                except Exception:  # noqa: BLE001  what was known stays, with its age; the next look may fare better
+                    _log.exception("conn_id=%s: looking at its namespaces failed", conn_id)
+                if self._news is not None:
+                    self._news.set()
+                await asyncio.sleep(max(0.0, self.interval - (time.monotonic() - began)))
+                if self._unasked:
+                    turn.leave()
+                    await self._idle()
+        finally:
+            turn.leave()
+
+    async def _seen(self, looker: Looker, turn: Turn) -> Look | None:
+        """What this process sees of a pair, or another whose turn it is."""
+        mine = await asyncio.to_thread(turn.take)
+        known = await asyncio.to_thread(turn.get)
+        if known is not None:
+            looker.last = known  # since when it is so, whoever saw it first
+        if not mine:
+            return known
+        look = await looker.look()
+        await asyncio.to_thread(turn.put, look)
+        return look
 
     def _put_together(self) -> None:
         now = time.time()

@@ -11,7 +11,7 @@ const FORMS = {
     text: "Waits until the primary answers, and brings home what the backlog holds." },
   pause_syphon: { label: "Pause syphon", fields: [], text: "Tasks that drain stop within seconds and wait off the worker. Nothing is lost; sends go on." },
   resume_syphon: { label: "Resume syphon", fields: [], text: "Tasks that wait go on." },
-  throttle_syphon: { label: "Throttle", fields: ["rate"], text: "Limits each task that drains, also while it runs. No number means no limit." },
+  throttle_syphon: { label: "Throttle", fields: ["rate"], text: "Limits all tasks of a drain together, also while they run. No number means no limit." },
   redrive: { label: "Re-drive dead letters", fields: ["rate"], text: "Moves the dead letters of the backlog queues to their entities, once the cause is mended." },
   provision: { label: "Provision", fields: ["plan_only"], text: "Creates the backlog queues that are missing, and touches nothing else." },
   drill: { label: "Start a drill", danger: true, fields: ["entities", "messages"],

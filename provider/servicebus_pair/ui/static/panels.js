@@ -3,24 +3,29 @@
 import { bytes, clock, count, duration, h, moment, plural } from "./elements.js";
 import { bar, sendsPlot } from "./plots.js";
 
-const STATES = { healthy: "healthy", suspect: "suspect", failed_over: "failed over", unreadable: "unreadable", unknown: "not told" };
-const RANK = { failed_over: 0, unreadable: 1, suspect: 2, unknown: 3, healthy: 4 };
+const STATES = { healthy: "healthy", suspect: "suspect", failed_over: "failed over", diverted: "diverted", unreadable: "unreadable", unknown: "not told" };
+const RANK = { failed_over: 0, diverted: 1, unreadable: 2, suspect: 3, unknown: 4, healthy: 5 };
 const MANY = 12;
 
 /** How a pair is, in one word for the colour and one sentence. */
 export function verdict(pair) {
   const bad = pair.entities.filter((entity) => entity.state === "failed_over");
   const suspect = pair.entities.filter((entity) => entity.state === "suspect");
+  const round = pair.entities.filter((entity) => entity.state === "diverted");
+  const diverted = `${plural(round.length, "entity has", "entities have")} messages in the backlog, from a sender outside Airflow`;
   if (pair.problem !== null) return ["bad", `Its connection cannot be used: ${pair.problem}`];
   if (bad.length > 0) {
     const hand = bad.every((entity) => entity.by_hand) ? ", by hand" : "";
     return ["bad", `${plural(bad.length, "entity is", "entities are")} failed over${hand}: sends go to the backlog.`];
   }
-  if (pair.primary.reachable === false) return ["bad", `The primary ${pair.primary.name} cannot be reached.`];
+  if (pair.primary.reachable === false) return ["bad", `The primary ${pair.primary.name} cannot be reached${round.length > 0 ? `; ${diverted}` : ""}.`];
   if (suspect.length > 0) return ["warn", `${plural(suspect.length, "entity is", "entities are")} suspect: sends are failing.`];
   if (pair.secondary.reachable === false) return ["warn", `The secondary ${pair.secondary.name} cannot be reached: there is no way round.`];
+  if (round.length > 0) return ["warn", `${diverted}.`];
   if (pair.backlog.messages > 0) return ["warn", `Healthy again; ${plural(pair.backlog.messages, "message")} still in the backlog.`];
   if (pair.backlog.missing.length > 0) return ["warn", `${plural(pair.backlog.missing.length, "backlog queue is", "backlog queues are")} missing: provision the pair.`];
+  if (pair.backlog.dead_lettered > 0) return ["warn", `${plural(pair.backlog.dead_lettered, "dead letter needs", "dead letters need")} somebody: see why, mend it, and re-drive.`];
+  if (pair.syphon.paused) return ["warn", "The syphon is paused: what comes into the backlog stays there."];
   if (pair.primary.reachable === null) return ["calm", "Looking …"];
   return ["good", "All is well: sends take the direct way, the backlog is empty."];
 }
@@ -47,7 +52,7 @@ export function pairSection(pair, { now, width, toolbar, link, report }) {
       panel(pair, "Dead letters", deadLetters(pair, now)),
       panel(pair, "Cost", cost(pair, now)),
       panel(pair, "Incidents of 30 days", incidents(pair, now, link, report), { wide: true }),
-      panel(pair, "What people did here", deeds(pair, now, link), { wide: true })));
+      panel(pair, "What people did here", deeds(pair, now, link, report), { wide: true })));
 }
 
 function panel(pair, title, content, { wide = false } = {}) {
@@ -125,7 +130,7 @@ function syphon(pair, now, link) {
   const { syphon: now_ } = pair;
   const parts = [];
   if (now_.paused) parts.push(h("p", { class: "notice warn" }, "Paused by ", h("strong", {}, now_.by), ": ", now_.reason, " (", moment(now_.at, now), ")"));
-  if (now_.rate !== null) parts.push(h("p", { class: "notice calm" }, `At most ${count(now_.rate)} messages a second of each task, by `, h("strong", {}, now_.by), ": ", now_.reason));
+  if (now_.rate !== null) parts.push(h("p", { class: "notice calm" }, `At most ${plural(now_.rate, "message")} a second, by `, h("strong", {}, now_.rate_by), ": ", now_.rate_reason));
   if (now_.running > 0) {
     const whole = now_.moved + (now_.remaining ?? 0);
     const done = whole > 0 ? now_.moved / whole : 1;
@@ -136,21 +141,24 @@ function syphon(pair, now, link) {
           figure("moved", count(now_.moved)),
           figure("remaining", now_.remaining === null ? "unknown" : count(now_.remaining)),
           figure("rate", `${count(now_.per_second)}/s`),
-          figure("left", now_.eta_seconds === null ? (now_.remaining === 0 ? "done" : "unknown") : duration(now_.eta_seconds)))));
+          figure("time left", now_.eta_seconds !== null ? duration(now_.eta_seconds) : now_.remaining === 0 ? "done" : now_.paused ? "paused" : "unknown"))));
   } else {
     parts.push(nothing(now_.remaining ? `No task drains; ${plural(now_.remaining, "message")} in the backlog.` : "No task drains."));
   }
-  if (now_.drains.length > 0) {
-    parts.push(h("details", { open: now_.running > 0 },
-      h("summary", {}, now_.running > 0 ? plural(now_.running, "task") : "Lately"),
-      h("ul", { class: "plain" }, now_.drains.map((drain) => h("li", { key: [drain.dag_id, drain.run_id, drain.task_id, drain.map_index].join("/") },
-        link(drain, `${drain.task_id}${drain.map_index >= 0 ? ` ${drain.map_index}` : ""}`),
-        " ", h("span", { class: `badge run ${drain.state}` }, drain.state),
-        ` ${plural(drain.moved, "message")} moved`,
-        drain.dead_lettered > 0 ? `, ${count(drain.dead_lettered)} dead-lettered` : "",
-        drain.at === null ? "" : [", ", moment(drain.at, now)])))));
-  }
+  const atWork = now_.drains.slice(0, now_.running);
+  const lately = now_.drains.slice(now_.running);
+  if (atWork.length > 0) parts.push(h("details", { open: true, key: "tasks" }, h("summary", {}, plural(now_.running, "task")), drains(atWork, now, link)));
+  if (lately.length > 0) parts.push(h("details", { key: "lately" }, h("summary", {}, "Lately"), drains(lately, now, link)));
   return parts;
+}
+
+function drains(list, now, link) {
+  return h("ul", { class: "plain" }, list.map((drain) => h("li", { key: [drain.dag_id, drain.run_id, drain.task_id, drain.map_index].join("/") },
+    link(drain, `${drain.task_id}${drain.map_index >= 0 ? ` ${drain.map_index}` : ""}`),
+    " ", h("span", { class: `badge run ${drain.state}` }, drain.state),
+    ` ${plural(drain.moved, "message")} moved`,
+    drain.dead_lettered > 0 ? `, ${count(drain.dead_lettered)} dead-lettered` : "",
+    drain.at === null ? "" : [", ", moment(drain.at, now)])));
 }
 
 const figure = (name, value) => h("div", {}, h("dt", {}, name), h("dd", {}, value));
@@ -220,7 +228,7 @@ function cost(pair, now) {
   return [
     h("p", {}, h("strong", { class: "big" }, count(spent.total)), ` operations of tasks in the last 24 hours; a quiet day of a continuous syphon takes ${count(spent.quiet_day)} receives.`),
     bar(Math.min(1, part), { kind: part > 1 ? "round" : "direct" }),
-    h("p", { class: "faint" }, `${part.toFixed(1)} quiet days. Beyond what the base charge includes: ${spent.amount} ${spent.currency} (prices of ${spent.as_of}). Looking at this page took ${count(spent.page)} more since the server started; pings of waiting triggers are not metered.`),
+    h("p", { class: "faint" }, `${part.toFixed(1)} quiet days. Beyond what the base charge includes: ${spent.amount} ${spent.currency} (prices of ${spent.as_of}). Looking at this page took ${count(spent.page)} more; pings of waiting triggers are not metered.`),
     kinds.length > 0 && h("details", {}, h("summary", {}, "By kind"),
       h("ul", { class: "plain" }, kinds.map(([name, number]) => h("li", { key: name }, `${name.replaceAll("_", " ")}: ${count(number)}`)))),
     spent.reported_at !== null && h("details", {}, h("summary", {}, ["Cost report of ", moment(spent.reported_at, now)]), costReport(spent.report)),
@@ -244,13 +252,20 @@ function incidents(pair, now, link, report) {
       clock(incident.at),
       incident.until === null ? h("span", { class: "badge failed_over" }, `${duration(now - incident.at)} so far`) : incident.until - incident.at < 1 ? "over when told" : duration(incident.until - incident.at),
       h("span", { class: "told" }, incident.reason, h("span", { class: "faint" }, ` by ${incident.by}`, incident.ended_by ? `; ended by ${incident.ended_by}` : "")),
-      h("ul", { class: "plain" }, incident.runs.map((run) => h("li", { key: `${run.dag_id}/${run.run_id}` },
-        link(run, run.dag_id), " ", h("span", { class: `badge run ${run.state}` }, run.state),
-        run.result.moved && ` ${plural(Object.values(run.result.moved).reduce((sum, each) => sum + each, 0), "message")} moved`,
-        run.result.lost !== undefined && h("span", { class: run.result.lost > 0 ? "loud" : "" }, `, ${count(run.result.lost)} lost`),
-        run.report && [" ", report(pair, run)]))),
+      h("ul", { class: "plain" }, incident.runs.map((run) => h("li", { key: `${run.dag_id}/${run.run_id}` }, runTold(pair, run, link, report)))),
     ],
   })));
+}
+
+// A run, how it went, and what it found out.
+function runTold(pair, run, link, report) {
+  const moved = Object.values(run.result.moved ?? {}).reduce((sum, each) => sum + each, 0);
+  return [
+    link(run, run.dag_id), " ", h("span", { class: `badge run ${run.state}` }, run.state),
+    run.result.moved !== undefined && ` ${plural(moved, "message")} moved`,
+    run.result.lost !== undefined && [", ", h("span", { class: run.result.lost > 0 ? "loud" : null }, `${count(run.result.lost)} lost`)],
+    run.report && [" ", report(pair, run)],
+  ];
 }
 
 const DEEDS = {
@@ -259,14 +274,14 @@ const DEEDS = {
   throttle_syphon: "throttled the syphon", redrive: "re-drove dead letters", plan_cleanup: "planned a cleanup",
 };
 
-function deeds(pair, now, link) {
+function deeds(pair, now, link, report) {
   if (pair.deeds.length === 0) return nothing("Nothing in 30 days.");
   return h("ul", { class: "plain deeds" }, pair.deeds.map((deed) => h("li", { key: `${deed.at}/${deed.action}` },
     moment(deed.at, now), " ", h("strong", {}, deed.user), ` ${DEEDS[deed.action] ?? deed.action}`,
     Array.isArray(deed.detail.entities) ? ` (${deed.detail.entities.join(", ")})` : "",
-    typeof deed.detail.rate === "number" ? ` (${count(deed.detail.rate)}/s)` : "",
+    typeof deed.detail.rate === "number" ? ` (${count(deed.detail.rate)}/s)` : deed.action === "throttle_syphon" ? " (no limit)" : "",
     ": ", h("q", {}, deed.reason),
-    deed.run !== null && [" ", link(deed.run, deed.run.dag_id), " ", h("span", { class: `badge run ${deed.run.state}` }, deed.run.state)])));
+    deed.run !== null && [" ", runTold(pair, deed.run, link, report)])));
 }
 
 const nothing = (text) => h("p", { class: "faint" }, text);
