@@ -28,7 +28,9 @@ ABSENT = ("servicebus_", "pyspark_servicebus", "airflow", "apache_airflow", "__e
 SCRUBBED = ("PYTHONPATH", "PAIR", "SPARK_", "PYSPARK_", "AIRFLOW")
 START_SECONDS = 240.0  # a bound of what hangs
 CLIENT = "-XX:TieredStopAtLevel=1"  # short programs spend most of their time in the optimising compiler
-TASKS_WAIT = {
+ON_IT = {
+    # As on clusters with a distributed file system; nothing is there that could be asked.
+    "spark.hadoop.fs.defaultFS": "hdfs://127.0.0.1:1",
     # Tasks begin when both executors are there.
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
     "spark.scheduler.maxRegisteredResourcesWaitingTime": "240s",
@@ -61,7 +63,7 @@ class Cluster:
         :param cwd: the driver's folder, in which the settings are, as executors have them in theirs.
         """
         (cwd / SETTINGS).write_text(pair.file.read_text())
-        conf = QUIET | TASKS_WAIT | {"spark.executor.memory": "512m", "spark.executor.extraJavaOptions": CLIENT}
+        conf = QUIET | ON_IT | {"spark.executor.memory": "512m", "spark.executor.extraJavaOptions": CLIENT}
         command = [str(INSTALLED / "bin" / "spark-submit"), "--master", self.master, *configured(conf)]
         command += ["--py-files", str(package), "--files", SETTINGS, str(program)]
         command += [word for option in given.items() for word in option]

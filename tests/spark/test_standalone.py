@@ -71,7 +71,7 @@ def test_a_publish_that_is_killed_loses_nothing(
     table.write_text("body\n" + "".join(f"row {number}\n" for number in range(ROWS)))
     given = {
         "--pair": f"file:{SETTINGS}",
-        "--table": str(table),
+        "--table": table.as_uri(),
         "--entity": queue,
         "--ledger": str(ledger),
         "--run": "monday",

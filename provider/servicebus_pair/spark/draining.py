@@ -22,6 +22,7 @@ from servicebus_pair.spark.drain_task import RECEIPT, DrainReceipt, DrainTask, d
 from servicebus_pair.spark.evidence import read_ledger
 from servicebus_pair.spark.exclusive import check_no_speculation
 from servicebus_pair.spark.looking import chosen_queues, look
+from servicebus_pair.spark.mounts import shared
 from servicebus_pair.spark.redaction import Redaction
 from servicebus_pair.spark.references import PairReference
 
@@ -111,14 +112,14 @@ def drain(
     reference = PairReference.parse(pair_reference)
     settings = reference.resolve(redaction)
     chosen = chosen_queues(settings, queues)
-    _make_folder(ledger)
+    folder = _folder(ledger)
     for entity, error in look(settings, chosen, redaction=redaction, entities=entities, sends=True).items():
         _log.warning("entity=%s does not answer now (%s): its messages may be left", entity, error)
     slices = _slices(chosen, spark.sparkContext.defaultParallelism if tasks is None else tasks)
     task = DrainTask(
         reference=reference,
         slices=slices,
-        ledger=ledger,
+        ledger=folder,
         run=run,
         entities=None if entities is None else tuple(entities),
         rate=None if rate is None else rate / len(slices),
@@ -126,7 +127,7 @@ def drain(
         redrive=redrive,
     )
     receipts = _run(spark, task)
-    recorded = _recorded(spark, ledger, run=run, since=began)
+    recorded = _recorded(spark, folder, run=run, since=began)
     result = _drained(
         task, receipts, recorded, batch=settings.options.syphon_batch_size, began=began, ended=timer.now()
     )
@@ -158,11 +159,14 @@ def _check(spark: SparkSession, *, rate: float | None, tasks: int | None) -> Non
     check_no_speculation(spark)
 
 
-def _make_folder(ledger: str) -> None:
+def _folder(ledger: str) -> str:
+    """Make the ledger's folder, and answer its path from the root."""
+    folder = shared(ledger, what="ledger")
     try:
-        Path(ledger).mkdir(parents=True, exist_ok=True)
+        Path(folder).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigurationError(f"ledger {ledger!r} cannot be a folder: {error.strerror}") from None
+    return folder
 
 
 def _slices(queues: Sequence[str], tasks: int) -> tuple[tuple[str, ...], ...]:
