@@ -55,6 +55,11 @@ class Cluster:
         members = [process.pid for name in self.names for process in self.processes.members(name)]
         return [member for member in members if os.getsid(member) == member]
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """What drivers and executors have in theirs: nothing of this project."""
+        return environment(self.python)
+
     def submitted(
         self, pair: Pair, program: Path, given: Mapping[str, str], *, package: Path, log: Path, cwd: Path
     ) -> AbstractContextManager[subprocess.Popen[bytes]]:
@@ -67,7 +72,7 @@ class Cluster:
         command = [str(INSTALLED / "bin" / "spark-submit"), "--master", self.master, *configured(conf)]
         command += ["--py-files", str(package), "--files", SETTINGS, str(program)]
         command += [word for option in given.items() for word in option]
-        return running(command, environment(self.python), log=log, cwd=cwd)
+        return running(command, self.environment, log=log, cwd=cwd)
 
 
 def python_without_us(folder: Path) -> Path:

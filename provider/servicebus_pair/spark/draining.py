@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own 
 from servicebus_pair.core.costs import Operations
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.lanes import most_lanes
+from servicebus_pair.core.mover import PARKED_HANDS
 from servicebus_pair.core.parcels import TimeToLive
 from servicebus_pair.core.ports import Clock, SystemClock
 from servicebus_pair.core.results import DrainReport
@@ -214,8 +215,8 @@ def _drained(
     if missing:
         _log.warning("the ledger %s lacks records of %s: executors must share it with the driver", task.ledger, missing)
     repeated = sum(each.records - each.messages for each in recorded.values())
-    # An attempt that is lost has recorded what it moved, but for the batches that were under way.
-    under_way = lost * batch * most_lanes(max(1, len(moved)))
+    # An attempt that is lost has recorded what it moved, but for what was under way on each lane.
+    under_way = lost * PARKED_HANDS * batch * most_lanes(max(1, len(moved)))
     return Drained(
         run=task.run,
         moved=dict(sorted(moved.items())),
