@@ -28,7 +28,9 @@ ABSENT = ("servicebus_", "pyspark_servicebus", "airflow", "apache_airflow", "__e
 SCRUBBED = ("PYTHONPATH", "PAIR", "SPARK_", "PYSPARK_", "AIRFLOW")
 START_SECONDS = 240.0  # a bound of what hangs
 CLIENT = "-XX:TieredStopAtLevel=1"  # short programs spend most of their time in the optimising compiler
-TASKS_WAIT = {
+ON_IT = {
+    # As on clusters with a distributed file system; nothing is there that could be asked.
+    "spark.hadoop.fs.defaultFS": "hdfs://127.0.0.1:1",
     # Tasks begin when both executors are there.
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
     "spark.scheduler.maxRegisteredResourcesWaitingTime": "240s",
@@ -53,6 +55,11 @@ class Cluster:
         members = [process.pid for name in self.names for process in self.processes.members(name)]
         return [member for member in members if os.getsid(member) == member]
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """What drivers and executors have in theirs: nothing of this project."""
+        return environment(self.python)
+
     def submitted(
         self, pair: Pair, program: Path, given: Mapping[str, str], *, package: Path, log: Path, cwd: Path
     ) -> AbstractContextManager[subprocess.Popen[bytes]]:
@@ -61,11 +68,11 @@ class Cluster:
         :param cwd: the driver's folder, in which the settings are, as executors have them in theirs.
         """
         (cwd / SETTINGS).write_text(pair.file.read_text())
-        conf = QUIET | TASKS_WAIT | {"spark.executor.memory": "512m", "spark.executor.extraJavaOptions": CLIENT}
+        conf = QUIET | ON_IT | {"spark.executor.memory": "512m", "spark.executor.extraJavaOptions": CLIENT}
         command = [str(INSTALLED / "bin" / "spark-submit"), "--master", self.master, *configured(conf)]
         command += ["--py-files", str(package), "--files", SETTINGS, str(program)]
         command += [word for option in given.items() for word in option]
-        return running(command, environment(self.python), log=log, cwd=cwd)
+        return running(command, self.environment, log=log, cwd=cwd)
 
 
 def python_without_us(folder: Path) -> Path:

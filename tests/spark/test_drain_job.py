@@ -115,6 +115,7 @@ REFUSED: dict[str, tuple[Change, dict[str, str]]] = {
     "tasks is 0: it must be at least 1": (lambda settings: settings, {"tasks": "0"}),
     "queue 'orders' is not a backlog queue of this pair": (lambda settings: settings, {"queues": "orders"}),
     "ledger '/dev/null' cannot be a folder": (lambda settings: settings, {"ledger": "/dev/null"}),
+    "ledger is 'abfss://c@a/ledger', which is a URL": (lambda settings: settings, {"ledger": "abfss://c@a/ledger"}),
     "the backlog cannot be read (EntityNotFoundError": (
         lambda settings: settings | {"primary_namespace": "never-provisioned"},
         {},

@@ -34,6 +34,12 @@ def test_names_of_options_are_read_in_any_case_as_spark_gives_them():
     assert (options.in_flight, options.rate, str(options.access.reference)) == (7, 2.5, "env:THE_PAIR")
 
 
+def test_a_folder_is_the_same_one_wherever_a_task_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.chdir(tmp_path)
+    options = WriteOptions.of({"credential": "env:THE_PAIR", "ledger": "ledger", "manifest": "/elsewhere/manifest"})
+    assert (options.ledger, options.manifest) == (str(tmp_path / "ledger"), "/elsewhere/manifest")
+
+
 def test_health_that_is_handed_in_is_read():
     text = json.dumps({"flights": HEALTHY.to_json()})
     assert WriteOptions.of({"credential": "env:THE_PAIR", "health": text}).health == {"flights": HEALTHY}
@@ -69,6 +75,12 @@ def test_an_identity_comes_with_the_hosts_of_both_namespaces():
 
 
 WRONG_WRITES = {
+    "option ledger is 'abfss://c@a.dfs.core.windows.net/ledger': allowed is path of a folder, not a URL": {
+        "ledger": "abfss://c@a.dfs.core.windows.net/ledger"
+    },
+    "option manifest is 'dbfs:/manifest.json': allowed is path of a file, not a URL": {
+        "manifest": "dbfs:/manifest.json"
+    },
     "option credential is missing: allowed are env:NAME": {"credential": ""},
     "option colour is unknown: allowed are credential, primaryNamespace": {"colour": "red"},
     "option sessionId is not for writing: allowed are": {"sessionid": "s"},

@@ -101,6 +101,7 @@ def arguments(pair: Pair, home: Path, entities: str, *more: str) -> list[str]:
 
 WRONG = {
     "ledger '/no/such/ledger' cannot be read": ("--ledger", "/no/such/ledger"),
+    "output is 'abfss://c@a/proof', which is a URL": ("--output", "abfss://c@a/proof"),
     "entity '' is not a place": ("--entities", "flights,,delays"),
     "entity 'flights' is given twice": ("--entities", "flights,FLIGHTS"),
     "allowed are env:NAME, file:PATH": ("--pair", "Endpoint=sb://x"),

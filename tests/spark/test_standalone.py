@@ -7,6 +7,9 @@ what was under way, without a record yet, in a task that was killed.
 from __future__ import annotations
 
 import json
+import os
+import re
+import shutil
 import subprocess
 import sys
 import uuid
@@ -30,7 +33,10 @@ from tests.spark.diverting import own_backlog
 from tests.spark.killing import caught_at_work, hosting
 from tests.spark.recorded import records
 from tests.spark.standalone import SETTINGS, Cluster, standalone
+from tests.spark.submitting import INSTALLED
+from tests.system.demo.layout import PROJECT
 
+PAGE = PROJECT / "provider" / "docs" / "clusters.md"
 JOBS = Path(jobs.__path__[0])
 TASKS = 2  # at a time
 ROWS, ROW_RATE = 320, 40.0  # eight seconds
@@ -50,12 +56,26 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The ZIP that the page of the clusters shows how to make."""
     folder = tmp_path_factory.mktemp("package")
-    subprocess.run([sys.executable, "-m", "zipfile", "-c", "servicebus_pair.zip", *PARTS], cwd=folder, check=True)
+    done = bash(shown("package"), cwd=folder)
+    assert done.returncode == 0, done.stderr
     return folder / "servicebus_pair.zip"
 
 
-PARTS = [str(JOBS.parents[2] / name) for name in ("servicebus_pair", "pyspark_servicebus")]
+def shown(mark: str) -> str:
+    """Return the commands that the page of the clusters shows under a mark."""
+    found = re.search(rf"<!-- run: {mark} -->\n```console\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def bash(commands: str, *, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Do what is shown, with the Python and the Spark of the tests first in the path."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), str(INSTALLED / "bin"), os.environ["PATH"]])
+    environment = {**os.environ, "PATH": path, "SPARK_HOME": str(INSTALLED), **variables}
+    command = ["/bin/bash", "-e", "-c", commands]
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
 
 
 def victims(victim: str, driver: int, workers: list[psutil.Process]) -> list[psutil.Process]:
@@ -71,7 +91,7 @@ def test_a_publish_that_is_killed_loses_nothing(
     table.write_text("body\n" + "".join(f"row {number}\n" for number in range(ROWS)))
     given = {
         "--pair": f"file:{SETTINGS}",
-        "--table": str(table),
+        "--table": table.as_uri(),
         "--entity": queue,
         "--ledger": str(ledger),
         "--run": "monday",
@@ -135,6 +155,45 @@ def test_a_drain_that_is_killed_loses_nothing(victim: str, cluster: Cluster, pac
         assert report["moved"] == {queue: MOVED}
         assert report["repeated"] == found.totals.duplicates_predicted
         assert found.totals.duplicates <= report["duplicates_possible"]
+
+
+def test_what_is_shown_runs_and_the_other_jobs_do_too(cluster: Cluster, package: Path, pair: Pair, tmp_path: Path):
+    asking = [str(cluster.python), "-c", "import servicebus_pair"]
+    asked = subprocess.run(asking, env=cluster.environment, capture_output=True, text=True, check=False)
+    assert "No module named 'servicebus_pair'" in asked.stderr, "executors have it from the ZIP alone"
+    own = own_backlog(pair, tmp_path, f"own-{uuid.uuid4().hex[:8]}")
+    queue, ledger = own.fresh_queue(), tmp_path / "ledger"
+    ids = own.divert(ledger, queue, 30)
+    shutil.copy(own.file, tmp_path / SETTINGS)
+    shutil.copy(package, tmp_path)
+
+    def run(job: str, **given: str) -> None:
+        arguments = {"--pair": f"file:{SETTINGS}"} | {f"--{name}": value for name, value in given.items()}
+        log = tmp_path / f"{job}.log"
+        with cluster.submitted(own, JOBS / job, arguments, package=package, log=log, cwd=tmp_path) as program:
+            assert program.wait() == 0, log.read_text()[-3000:]
+
+    run("profile_backlog.py", output=str(tmp_path / "profile"))
+    assert summary(tmp_path / "profile")["messages"] == 30
+    shown_here = shown("standalone").replace("spark://master:7077", cluster.master).replace("/shared", str(tmp_path))
+    done = bash(shown_here, cwd=tmp_path, PYSPARK_PYTHON=str(cluster.python))
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "drained 30 messages" in done.stdout
+    run("reconcile.py", ledger=str(ledger), entities=queue, output=str(tmp_path / "proof"))
+    totals = summary(tmp_path / "proof")["totals"]
+    assert (totals["delivered"], totals["syphoned"], totals["lost"], totals["duplicates"]) == (30, 30, 0, 0)
+    run("cost.py", ledger=str(ledger), metered=str(tmp_path / "drain.json"), output=str(tmp_path / "cost"))
+    assert summary(tmp_path / "cost")["job"] == "cost"
+    assert set(own.arrived(queue)) == ids
+    own.divert(ledger, queue, 5)
+    done = bash(shown("local"), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "drained 5 messages" in done.stdout
+
+
+def summary(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "summary.json").read_text())
+    return found
 
 
 def killed_at_work(victim: str, cluster: Cluster, program: subprocess.Popen[bytes], ledger: Path) -> int:

@@ -26,12 +26,13 @@ from servicebus_pair.core.parcels import Parcel, open_parcel
 from servicebus_pair.core.refusals import explain_destination
 from servicebus_pair.core.workshop import Workshop
 
-__all__ = ["Mover"]
+__all__ = ["PARKED_HANDS", "Mover"]
 
 _log = logging.getLogger(__name__)
 _FIRST_HAND: Final = 16
 _GROWTH: Final = 4
-_PARKED_HANDS: Final = 4
+# So many hands, at most, are sent to a destination together when its rest is over.
+PARKED_HANDS: Final = 4
 # When the rate allows nothing for so long, what is locked, in hand or on its way to this link, is given back.
 _LONGEST_WITH_LOCKS: Final = 10.0
 _PARKED_SECONDS: Final = 1.0
@@ -271,7 +272,7 @@ class Mover:
         if self._shop.ordered:
             await self._abandon([parcel.received for parcel in parcels])
             return
-        room = max(0, _PARKED_HANDS * self._most - sum(map(len, self.parked.values())))
+        room = max(0, PARKED_HANDS * self._most - sum(map(len, self.parked.values())))
         self.parked.setdefault(entity, []).extend(parcels[:room])
         for parcel in parcels[room:]:
             self._held.pop(id(parcel.received), None)
@@ -279,7 +280,7 @@ class Mover:
     def _lay_aside(self, received: ServiceBusReceivedMessage) -> None:
         """Step over a message that is not for this syphon; it is released at the end, or by its lock."""
         self.put_aside.add(received.sequence_number or 0)
-        if len(self._held) > _PARKED_HANDS * self._most:
+        if len(self._held) > PARKED_HANDS * self._most:
             self._held.pop(id(received), None)
 
     async def _abandon(self, received: Sequence[ServiceBusReceivedMessage]) -> None:

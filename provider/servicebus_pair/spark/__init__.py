@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from servicebus_pair.spark.reconciling import reconcile
     from servicebus_pair.spark.redaction import SparkTaskError
     from servicebus_pair.spark.references import PairReference
+    from servicebus_pair.spark.registering import register
     from servicebus_pair.spark.source import ServiceBusDataSource
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "SparkTaskError",
     "publish",
     "reconcile",
+    "register",
 ]
 
 _HOMES: Final = {
@@ -35,6 +37,7 @@ _HOMES: Final = {
     "SparkTaskError": "redaction",
     "publish": "publishing",
     "reconcile": "reconciling",
+    "register": "registering",
 }
 
 

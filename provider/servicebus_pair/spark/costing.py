@@ -32,6 +32,7 @@ from servicebus_pair.spark.cost_page import render
 from servicebus_pair.spark.evidence import ledger_figures, read_ledger
 from servicebus_pair.spark.files import write_json
 from servicebus_pair.spark.metering import LEDGER, DayCount, Metered, with_meters
+from servicebus_pair.spark.mounts import for_spark, shared
 from servicebus_pair.spark.reconciliation import LedgerFigures
 from servicebus_pair.spark.redaction import Redaction
 from servicebus_pair.spark.references import PairReference
@@ -152,10 +153,10 @@ def cost(
     """
     if since is not None and until is not None and since > until:
         raise ConfigurationError(f"since is {since}: it must not be after until, which is {until}")
+    folder = Path(shared(output, what="output"))
     bill(Operations(), prices, before=before)
     quiet_day = _quiet_day(pair_reference)
     records = read_ledger(spark, ledger)
-    folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "summary.json").unlink(missing_ok=True)
     figures = ledger_figures(records)
@@ -274,7 +275,7 @@ def _bill_rows(result: Costs) -> Iterable[Mapping[str, Any]]:
 
 
 def _write(spark: SparkSession, shape: Shape, rows: Iterable[Mapping[str, Any]], path: Path) -> None:
-    spark.createDataFrame(shape.table(rows)).coalesce(1).write.mode("overwrite").parquet(str(path))
+    spark.createDataFrame(shape.table(rows)).coalesce(1).write.mode("overwrite").parquet(for_spark(path))
 
 
 def _counted(operations: Operations) -> dict[str, int]:

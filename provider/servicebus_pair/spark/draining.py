@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own 
 from servicebus_pair.core.costs import Operations
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.lanes import most_lanes
+from servicebus_pair.core.mover import PARKED_HANDS
 from servicebus_pair.core.parcels import TimeToLive
 from servicebus_pair.core.ports import Clock, SystemClock
 from servicebus_pair.core.results import DrainReport
@@ -22,6 +23,7 @@ from servicebus_pair.spark.drain_task import RECEIPT, DrainReceipt, DrainTask, d
 from servicebus_pair.spark.evidence import read_ledger
 from servicebus_pair.spark.exclusive import check_no_speculation
 from servicebus_pair.spark.looking import chosen_queues, look
+from servicebus_pair.spark.mounts import shared
 from servicebus_pair.spark.redaction import Redaction
 from servicebus_pair.spark.references import PairReference
 
@@ -111,14 +113,14 @@ def drain(
     reference = PairReference.parse(pair_reference)
     settings = reference.resolve(redaction)
     chosen = chosen_queues(settings, queues)
-    _make_folder(ledger)
+    folder = _folder(ledger)
     for entity, error in look(settings, chosen, redaction=redaction, entities=entities, sends=True).items():
         _log.warning("entity=%s does not answer now (%s): its messages may be left", entity, error)
     slices = _slices(chosen, spark.sparkContext.defaultParallelism if tasks is None else tasks)
     task = DrainTask(
         reference=reference,
         slices=slices,
-        ledger=ledger,
+        ledger=folder,
         run=run,
         entities=None if entities is None else tuple(entities),
         rate=None if rate is None else rate / len(slices),
@@ -126,7 +128,7 @@ def drain(
         redrive=redrive,
     )
     receipts = _run(spark, task)
-    recorded = _recorded(spark, ledger, run=run, since=began)
+    recorded = _recorded(spark, folder, run=run, since=began)
     result = _drained(
         task, receipts, recorded, batch=settings.options.syphon_batch_size, began=began, ended=timer.now()
     )
@@ -158,11 +160,14 @@ def _check(spark: SparkSession, *, rate: float | None, tasks: int | None) -> Non
     check_no_speculation(spark)
 
 
-def _make_folder(ledger: str) -> None:
+def _folder(ledger: str) -> str:
+    """Make the ledger's folder, and answer its path from the root."""
+    folder = shared(ledger, what="ledger")
     try:
-        Path(ledger).mkdir(parents=True, exist_ok=True)
+        Path(folder).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigurationError(f"ledger {ledger!r} cannot be a folder: {error.strerror}") from None
+    return folder
 
 
 def _slices(queues: Sequence[str], tasks: int) -> tuple[tuple[str, ...], ...]:
@@ -210,8 +215,8 @@ def _drained(
     if missing:
         _log.warning("the ledger %s lacks records of %s: executors must share it with the driver", task.ledger, missing)
     repeated = sum(each.records - each.messages for each in recorded.values())
-    # An attempt that is lost has recorded what it moved, but for the batches that were under way.
-    under_way = lost * batch * most_lanes(max(1, len(moved)))
+    # An attempt that is lost has recorded what it moved, but for what was under way on each lane.
+    under_way = lost * PARKED_HANDS * batch * most_lanes(max(1, len(moved)))
     return Drained(
         run=task.run,
         moved=dict(sorted(moved.items())),

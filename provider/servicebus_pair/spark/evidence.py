@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own 
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.ledger_reading import KINDS, ROUTES, check_version
 from servicebus_pair.core.reconcile import Location
+from servicebus_pair.spark.mounts import for_spark
 from servicebus_pair.spark.peeking import PEEKED, peek_task
 from servicebus_pair.spark.places import Place
 from servicebus_pair.spark.reconciliation import LedgerFigures
@@ -38,7 +39,7 @@ def read_ledger(spark: SparkSession, folder: str) -> DataFrame:
     :raises ConfigurationError: there is no such folder.
     """
     try:
-        lines = spark.read.text(folder, pathGlobFilter="*.jsonl", recursiveFileLookup=True)
+        lines = spark.read.text(for_spark(folder), pathGlobFilter="*.jsonl", recursiveFileLookup=True)
     except AnalysisException as error:
         raise ConfigurationError(
             f"ledger {folder!r} cannot be read ({error.getCondition()}): name its folder"

@@ -14,6 +14,7 @@ from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.health import EntityHealth
 from servicebus_pair.core.options import PairOptions
 from servicebus_pair.spark.cursors import MAIN, SUB_QUEUES, Peekable, peekables
+from servicebus_pair.spark.mounts import absolute
 from servicebus_pair.spark.redaction import Redaction
 from servicebus_pair.spark.references import REFERENCES, PairReference
 
@@ -62,6 +63,10 @@ def _text(text: str) -> str:
     if not text.strip():
         raise ValueError
     return text
+
+
+def _path(text: str) -> str:
+    return absolute(_text(text))
 
 
 def _list(text: str) -> tuple[str, ...]:
@@ -129,8 +134,8 @@ _TABLE: Final = (
     Option("secondaryNamespace", _BOTH, "host of the secondary, with an identity as credential", _text),
     Option("entity", _BOTH, "paths of queues, topics or subscriptions", _list),
     Option("run", _WRITE, "a name", _text, "made up"),
-    Option("ledger", _WRITE, "path of a folder", _text),
-    Option("manifest", _WRITE, "path of a file; streaming, of a folder", _text),
+    Option("ledger", _WRITE, "path of a folder, not a URL", _path),
+    Option("manifest", _WRITE, "path of a file, not a URL; streaming, of a folder", _path),
     Option("health", _WRITE, "JSON: health records by entity", _health, "{}"),
     Option("ratePerTask", _WRITE, "a number of messages per second above 0", _rate),
     Option("maxBatchesInFlight", _WRITE, "a whole number from 1", _count, str(DEFAULT_IN_FLIGHT)),

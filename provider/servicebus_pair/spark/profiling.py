@@ -32,6 +32,7 @@ from servicebus_pair.spark.classes import class_names, class_of
 from servicebus_pair.spark.cursors import DEAD_LETTER, MAIN
 from servicebus_pair.spark.files import write_json
 from servicebus_pair.spark.looking import chosen_queues, look
+from servicebus_pair.spark.mounts import for_spark, shared
 from servicebus_pair.spark.profile_page import Arrivals, render
 from servicebus_pair.spark.redaction import Redaction
 from servicebus_pair.spark.references import PairReference
@@ -103,15 +104,15 @@ def profile(
     """
     timer = SystemClock() if clock is None else clock
     at, redaction = timer.now(), Redaction()
+    folder = Path(shared(output, what="output"))
     settings = PairReference.parse(pair_reference).resolve(redaction)
     chosen = chosen_queues(settings, queues)
     look(settings, chosen, redaction=redaction, sends=False)
-    folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "summary.json").unlink(missing_ok=True)
     # One look, kept: each further action would look again, at queues that have changed.
     _write(_seen(spark, pair_reference, chosen, at=at), folder / "messages")
-    messages = spark.read.parquet(str(folder / "messages"))
+    messages = spark.read.parquet(for_spark(folder / "messages"))
     result = Profile(
         at=at,
         queues=chosen,
@@ -212,4 +213,4 @@ def _table(rows: DataFrame, path: Path) -> list[dict[str, Any]]:
 
 
 def _write(rows: DataFrame, path: Path) -> None:
-    rows.write.mode("overwrite").parquet(str(path))
+    rows.write.mode("overwrite").parquet(for_spark(path))

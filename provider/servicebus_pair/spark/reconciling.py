@@ -35,6 +35,7 @@ from servicebus_pair.spark.costing import count_records
 from servicebus_pair.spark.evidence import evidence, ledger_figures, peeked, read_ledger
 from servicebus_pair.spark.files import write_json
 from servicebus_pair.spark.judging import judged, totals
+from servicebus_pair.spark.mounts import for_spark, shared
 from servicebus_pair.spark.outages import ledger_incidents
 from servicebus_pair.spark.peeking import ABSENT, PING
 from servicebus_pair.spark.places import Place, by_entity
@@ -83,10 +84,10 @@ def reconcile(
     """
     timer = SystemClock() if clock is None else clock
     began = timer.now()
+    folder = Path(shared(output, what="output"))
     records = read_ledger(spark, ledger)
     reference = PairReference.parse(pair_reference)
     backlog, arrived = peeked(spark, reference, None), peeked(spark, reference, places)
-    folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "summary.json").unlink(missing_ok=True)
     kept = [table.persist() for table in (records, backlog, arrived)]
@@ -132,8 +133,8 @@ def reconcile(
 
 def _kept(table: DataFrame, path: Path) -> DataFrame:
     """Write a table and answer what was written, so that it is made once."""
-    table.write.mode("overwrite").parquet(str(path))
-    return table.sparkSession.read.parquet(str(path))
+    table.write.mode("overwrite").parquet(for_spark(path))
+    return table.sparkSession.read.parquet(for_spark(path))
 
 
 def _order(
@@ -242,4 +243,4 @@ def _shape(names: Iterable[str]) -> Shape:
 
 
 def _write_rows(spark: SparkSession, shape: Shape, rows: Iterable[Mapping[str, Any]], path: Path) -> None:
-    spark.createDataFrame(shape.table(rows)).coalesce(1).write.mode("overwrite").parquet(str(path))
+    spark.createDataFrame(shape.table(rows)).coalesce(1).write.mode("overwrite").parquet(for_spark(path))
