@@ -158,9 +158,9 @@ def _row(target: _Target, message: ServiceBusReceivedMessage) -> dict[str, Any]:
 
 
 def _destination(message: ServiceBusReceivedMessage) -> str:
-    """Where a backlog message belongs; empty when it does not say."""
+    """Where a backlog message belongs; empty when it does not say, or not in a text."""
     path = texts(message.raw_amqp_message.application_properties).get(PATH)
     try:
-        return "" if path is None else text(path)
+        return text(path) if isinstance(path, str | bytes) else ""
     except UnicodeDecodeError:
         return ""
