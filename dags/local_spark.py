@@ -59,6 +59,8 @@ def submit(task_id: str, application: Path, arguments: list[str], **options: Any
             "spark.ui.enabled": "false",
             # Short jobs: code is compiled fast rather than well, which saves several seconds at the start.
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+            # The default, 200, makes hundreds of tasks that have next to nothing to do, of each shuffle.
+            "spark.sql.shuffle.partitions": "8",
             # A task that runs twice sends twice.
             "spark.speculation": "false",
             **json.loads(os.environ.get("SERVICEBUS_PAIR_SPARK_CONF", "{}")),

@@ -71,6 +71,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own 
 
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.spark.jobs.arguments import PublishArguments, session
+from servicebus_pair.spark.publishing import DEFAULT_PARTITIONS
 
 TEXT_COLUMNS = ("carrier", "tailnum", "origin", "dest", "time_hour")
 DELAYED_MINUTES = 15
@@ -87,10 +88,10 @@ def main(arguments: Sequence[str]) -> int:
         publishing = PublishArguments.of(given)
         file = flights_file() if given.flights is None else given.flights
         spark = session("publish flights")
-        flights = spark.createDataFrame(read_flights(file, month=given.month)).cache()
-        delays = statistics(flights).cache()
-        delays.coalesce(1).write.mode("overwrite").parquet(f"{given.output}/delays_by_carrier_and_day")
-        all_messages = messages(flights, base=base).unionByName(statistics_messages(delays))
+        flights = spark.createDataFrame(read_flights(file, month=given.month)).coalesce(DEFAULT_PARTITIONS).cache()
+        table = f"{given.output}/delays_by_carrier_and_day"
+        statistics(flights).orderBy("carrier", "date").coalesce(1).write.mode("overwrite").parquet(table)
+        all_messages = messages(flights, base=base).unionByName(statistics_messages(spark.read.parquet(table)))
         manifest = publishing.publish(all_messages, scheduled_base=base, month=given.month)
     except ConfigurationError as error:
         print(f"publish_flights: {error}", file=sys.stderr)  # noqa: T201  a program speaks to its terminal
@@ -152,17 +153,13 @@ def read_csv(data: object) -> pa.Table:
 def statistics(flights: DataFrame) -> DataFrame:
     """Answer the delays by carrier and day."""
     delay = F.col("dep_delay")
-    return (
-        flights.groupBy("carrier", F.make_date("year", "month", "day").alias("date"))
-        .agg(
-            F.count("*").alias("flights"),
-            F.count_if(F.col("dep_time").isNull()).alias("cancelled"),
-            F.count_if(delay > DELAYED_MINUTES).alias("delayed"),
-            F.round(F.mean(delay), DIGITS).alias("mean_delay"),
-            F.round(F.percentile(delay, 0.5), DIGITS).alias("p50_delay"),
-            F.round(F.percentile(delay, 0.95), DIGITS).alias("p95_delay"),
-        )
-        .orderBy("carrier", "date")
+    return flights.groupBy("carrier", F.make_date("year", "month", "day").alias("date")).agg(
+        F.count("*").alias("flights"),
+        F.count_if(F.col("dep_time").isNull()).alias("cancelled"),
+        F.count_if(delay > DELAYED_MINUTES).alias("delayed"),
+        F.round(F.mean(delay), DIGITS).alias("mean_delay"),
+        F.round(F.percentile(delay, 0.5), DIGITS).alias("p50_delay"),
+        F.round(F.percentile(delay, 0.95), DIGITS).alias("p95_delay"),
     )
 
 

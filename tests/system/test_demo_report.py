@@ -158,13 +158,13 @@ def test_the_table_shows_the_ten_figures():
 
 
 @pytest.mark.parametrize(
-    ("dead_for", "recovery_waits", "due"),
+    ("dead_for", "awaited", "due"),
     [(29.9, True, False), (30.0, False, False), (30.0, True, True), (59.9, False, False), (60.0, False, True)],
 )
-def test_the_outage_lasts_until_the_recovery_waits_within_half_a_minute_and_a_minute(
-    dead_for: float, recovery_waits: bool, due: bool
+def test_the_outage_lasts_until_what_is_awaited_has_happened_but_no_longer_than_a_minute(
+    dead_for: float, awaited: bool, due: bool
 ):
-    assert restart_is_due(dead_for=dead_for, recovery_waits=recovery_waits) is due
+    assert restart_is_due(dead_for=dead_for, shortest=30.0, awaited=awaited) is due
 
 
 def test_the_picture_shows_every_way_and_the_outage_in_its_colour(tmp_path: Path):

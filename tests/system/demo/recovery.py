@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
+from tests.system.demo.outage import RETURN_AT
+
 if TYPE_CHECKING:
     from tests.system.demo.rest import AirflowApi, DagRun
 
@@ -23,8 +25,8 @@ class Recovery(Protocol):
     def runs(self) -> list[DagRun]:
         """Return the recoveries that have begun."""
 
-    def notices(self) -> bool:
-        """Tell whether Airflow knows of the outage as well as it ever will."""
+    def is_ready(self, *, published: float) -> bool:
+        """Tell whether the primary may come back, when this part of all messages is accepted."""
 
     def word(self) -> str:
         """Say how things are as the primary comes back."""
@@ -46,13 +48,16 @@ class RecoversByItself:
         """Return its runs."""
         return self._api.runs(BY_ITSELF)
 
-    def notices(self) -> bool:
+    def is_ready(self, *, published: float) -> bool:  # noqa: ARG002  a matter of Airflow alone
         """Tell whether a run waits for the primary."""
+        return self._waits()
+
+    def _waits(self) -> bool:
         return any(self._api.tasks(run).get(WAITING) == "deferred" for run in self.runs())
 
     def word(self) -> str:
         """Say whether it waits."""
-        return "the recovery DAG waits for it" if self.notices() else "the recovery DAG has not noticed yet"
+        return "the recovery DAG waits for it" if self._waits() else "the recovery DAG has not noticed yet"
 
     def go_on(self, pipeline: DagRun) -> None:
         """Do nothing."""
@@ -73,9 +78,9 @@ class RecoversInSpark:
         """Return its runs."""
         return self._api.runs(IN_SPARK)
 
-    def notices(self) -> bool:
-        """Tell that nothing more is to be waited for."""
-        return True
+    def is_ready(self, *, published: float) -> bool:
+        """Tell whether enough was diverted, whatever the speed, and enough is left to go straight again."""
+        return published >= RETURN_AT
 
     def word(self) -> str:
         """Say when it begins."""

@@ -19,6 +19,7 @@ class Scale:
     :ivar month: of 2013; none: the whole year.
     :ivar rate: messages per second.
     :ivar in_spark: the backlog is brought home by Spark, and by nobody else.
+    :ivar outage_seconds: the least that the primary is dead.
     :ivar published_seconds: until a third is accepted.
     :ivar finished_seconds: from the primary's return to the end of all DAGs.
     """
@@ -26,6 +27,7 @@ class Scale:
     month: int | None
     rate: int
     in_spark: bool
+    outage_seconds: float
     published_seconds: float
     finished_seconds: float
 
@@ -41,5 +43,7 @@ class Scale:
 
 
 # At this rate an outage of half a minute falls into publishing.
-MONTH = Scale(month=1, rate=300, in_spark=False, published_seconds=180.0, finished_seconds=600.0)
-YEAR = Scale(month=None, rate=UNREACHED, in_spark=True, published_seconds=600.0, finished_seconds=1_800.0)
+MONTH = Scale(month=1, rate=300, in_spark=False, outage_seconds=30.0, published_seconds=180.0, finished_seconds=600.0)
+YEAR = Scale(
+    month=None, rate=UNREACHED, in_spark=True, outage_seconds=10.0, published_seconds=600.0, finished_seconds=1_800.0
+)

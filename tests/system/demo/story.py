@@ -99,7 +99,7 @@ class Story:
         self._stack.processes.kill(primary.process)
         began = time.time()
         self._terminal.say(f"killed the primary's process (SIGKILL) after {self._accepted():,} messages")
-        while not restart_is_due(dead_for=time.time() - began, recovery_waits=self._recovery.notices()):
+        while not self._restart_is_due(dead_for=time.time() - began):
             self._look(None, what="the outage lasts")
         primary.start(self._stack.processes)
         ended = time.time()
@@ -107,6 +107,10 @@ class Story:
             f"started the primary again on the same data after {ended - began:.0f} s; {self._recovery.word()}"
         )
         return Outage(began, ended)
+
+    def _restart_is_due(self, *, dead_for: float) -> bool:
+        ready = self._recovery.is_ready(published=self._accepted() / self._expected)
+        return restart_is_due(dead_for=dead_for, shortest=self._scale.outage_seconds, awaited=ready)
 
     def _wait_for_the_end(self) -> None:
         deadline = time.monotonic() + self._scale.finished_seconds
