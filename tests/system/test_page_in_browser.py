@@ -25,10 +25,10 @@ DAGS = PROJECT / "tests" / "system" / "pages" / "dags" / "pages.py"
 BY_HAND = PROJECT / "dags" / "servicebus_pair_by_hand.py"
 PICTURES = PROJECT / ".screenshots"
 WANTED = ["pages_sends", "pages_recovery", "servicebus_pair_by_hand"]
-# The server looks every 5 s and the page asks every 2.5 s; the rest is for both of them to do it.
 NARROW = 320  # WCAG 2.2, 1.4.10: no scrolling in two dimensions at this width
 # In the dialog, or in the browser's own controls, which come after the last one.
 WITHIN = "const at = document.activeElement; return at === document.body || at.closest('dialog') !== null"
+# The server looks every 5 s and the page asks every 2.5 s; the rest is for both of them to do it.
 ONE_REFRESH = 5.0 + 2.5 + 2.5
 PAIR = "#pair-contoso_pair"
 BACKLOG = f"{PAIR} [aria-labelledby=contoso_pair-backlog] .figures div:first-child dd"
