@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
-from airflow.sdk import DAG, Param
+from airflow.sdk import DAG, Param, task
 from local_spark import package_folder, pair_reference, submit
+
+from servicebus_pair.hooks.assets import pair_asset
 
 CONN_ID = os.environ.get("SERVICEBUS_PAIR_CONN_ID", "contoso_pair")
 PLACES = os.environ.get("SERVICEBUS_PAIR_PLACES", "flights,briefings,statistics,delays/Subscriptions/all")
@@ -28,6 +32,7 @@ DOCS = """
    answers for no destination, and fails when something is left; a retry goes on where it was.
 3. `reconcile` compares the ledger with what the queues hold, and fails when a message is lost.
 4. `cost` bills what was counted, against quiet days.
+5. `report` sums up, for the page of the pairs.
 
 Reports and tables are in `output` below `SERVICEBUS_PAIR_HOME`. The recovery DAG starts by itself and does the same in
 Airflow's workers; this one is triggered by hand.
@@ -75,4 +80,20 @@ with DAG(
         [*PAIR, *("--ledger", LEDGER), *("--metered", REPORT), *("--output", f"{OUTPUT}/cost")],
     )
 
+    # The task is on the pair, so that the page finds the run and shows its report.
+    @task(inlets=[pair_asset(CONN_ID)])
+    def report(drained: str, folder: str) -> dict[str, Any]:
+        """Sum up what Spark moved and found."""
+        done = json.loads(Path(drained).read_text())
+        summary = Path(folder) / "reconcile" / "summary.json"
+        return {
+            "moved": done["moved"],
+            "dead_lettered": done["dead_lettered"],
+            "duplicates_possible": done["duplicates_possible"],
+            "seconds": done["seconds"],
+            "lost": json.loads(summary.read_text())["totals"]["lost"],
+            "report": str(summary.with_name("report.html")),
+        }
+
     profile >> drain >> [reconcile, cost]
+    reconcile >> report(drained=REPORT, folder=OUTPUT)

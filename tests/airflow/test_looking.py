@@ -199,3 +199,27 @@ def test_the_time_that_a_drain_still_takes_is_that_of_the_tasks_at_work(settings
     assert (syphon.running, syphon.moved, syphon.per_second) == (3, 607, 10.0)
     assert (syphon.remaining, syphon.eta_seconds) == (300, 30.0)
     assert [task.map_index for task in syphon.drains] == [1, 2, 3, 0]
+
+
+@pytest.mark.parametrize(
+    ("counts", "per_second", "eta"),
+    [
+        ([(NOW - 30, 900), (NOW - 5, 350), (NOW, 300)], 20.0, 15.0),
+        ([(NOW - 30, 100), (NOW, 300)], 0.0, None),
+        ([(NOW, 300)], 0.0, None),
+    ],
+)
+def test_a_drain_that_is_no_task_is_seen_by_how_the_backlog_shrinks(
+    settings: PairSettings, counts: list[tuple[float, int]], per_second: float, eta: float | None
+):
+    from servicebus_pair.core.administration import QueueDepth
+    from servicebus_pair.ui.looking import Look
+    from servicebus_pair.ui.snapshot import NamespaceView
+
+    depth = QueueDepth("contoso/x-servicebus-transfer/0", active=300, scheduled=0, dead_lettered=0, size_bytes=1)
+    ends = {"primary": NamespaceView(name="a"), "secondary": NamespaceView(name="b")}
+    look = Look(**ends, depths=[depth], counted_at=NOW, counts=counts)
+
+    syphon = build_pair(CONN_ID, settings, look, Records(), now=NOW).syphon
+
+    assert (syphon.running, syphon.per_second, syphon.eta_seconds) == (0, per_second, eta)

@@ -25,6 +25,7 @@ SEEN = Look(
     secondary=NamespaceView(name="contoso-dr", reachable=True, latency_ms=1.25),
     depths=[QueueDepth("q", active=1, scheduled=2, dead_lettered=3, size_bytes=4)],
     counted_at=7.5,
+    counts=[(2.5, 9), (7.5, 1)],
     plan=BacklogPlan(("q",), (), (Drift("q", "lock_duration", "PT1M", "PT30S"),), ()),
     peeked=Peeked(oldest={"q": 1.5}, waiting={"flights": 3}, dead_letters=[LETTER], reasons={"r": 3}),
     operations=11,

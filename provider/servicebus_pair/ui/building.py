@@ -37,6 +37,8 @@ _HOURS: Final = 6
 _DAY: Final = timedelta(days=1)
 _SHOWN_DEEDS: Final = 20
 _SHOWN_DRAINS: Final = 12
+# So long after a task has told of its drain, what the backlog shrinks by may be its work.
+_LATELY_SECONDS: Final = 60.0
 _RUNNING: Final = ("queued", "scheduled", "running", "deferred", "up_for_retry", "restarting")
 _OPERATIONS: Final = frozenset(each.name for each in fields(Operations))
 
@@ -68,7 +70,7 @@ def build_pair(
         secondary=_namespace(look, known, "secondary"),
         entities=entities,
         backlog=backlog,
-        syphon=_syphon(state, notes, backlog),
+        syphon=_syphon(state, notes, backlog, shrinks=0.0 if look is None else _shrinks(look.counts), now=now),
         sends=_sends(notes, now),
         cost=_cost(conn_id, known, look, notes, records),
         incidents=incidents_of(records.events.get(conn_id, ()), well, records.recoveries.get(conn_id, ())),
@@ -145,7 +147,17 @@ def _queues(settings: PairSettings, look: Look, now: float) -> list[QueueView]:
     return views
 
 
-def _syphon(state: Mapping[str, Any], notes: Sequence[Note], backlog: BacklogView) -> SyphonView:
+def _shrinks(counts: Sequence[tuple[float, int]]) -> float:
+    """By how many messages a second the backlog became smaller lately."""
+    if len(counts) <= 1 or counts[-1][0] <= counts[0][0]:
+        return 0.0
+    (began, before), (ended, after) = counts[0], counts[-1]
+    return max(0.0, (before - after) / (ended - began))
+
+
+def _syphon(
+    state: Mapping[str, Any], notes: Sequence[Note], backlog: BacklogView, *, shrinks: float, now: float
+) -> SyphonView:
     try:
         control = SyphonControl.from_json(state[SYPHON_CONTROL_KEY])
     except (KeyError, ValueError):
@@ -154,8 +166,10 @@ def _syphon(state: Mapping[str, Any], notes: Sequence[Note], backlog: BacklogVie
     running = [drain for drain in drains if drain.state in _RUNNING]
     at_work = {(drain.dag_id, drain.run_id) for drain in running}
     per_second = sum(drain.per_second for drain in running if drain.state == "running")
+    if not any(drain.state in _RUNNING or (drain.at or 0.0) > now - _LATELY_SECONDS for drain in drains):
+        per_second = shrinks
     remaining = None if backlog.counted_at is None else backlog.messages
-    eta = remaining / per_second if remaining and running and per_second > 0 else None
+    eta = remaining / per_second if remaining and per_second > 0 else None
     return SyphonView(
         paused=control.paused,
         rate=control.rate,

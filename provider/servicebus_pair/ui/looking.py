@@ -31,6 +31,8 @@ _CALL_SECONDS: Final = 4.0
 _PLAN_SECONDS: Final = 60.0
 # A peek into each queue that holds something: ages and destinations need not be newer than that.
 _PEEK_SECONDS: Final = 15.0
+# Half a minute of looks, by which a drain of somebody else is seen.
+_MOST_COUNTS: Final = 7
 _MOST_PEEKED_QUEUES: Final = 100
 _MOST_DEAD_LETTERS: Final = 20
 _MOST_CHARACTERS: Final = 300
@@ -60,6 +62,7 @@ class Look:
 
     :param depths: of the backlog queues; ``None`` before the first count.
     :param counted_at: when, seconds since the Unix epoch.
+    :param counts: the last of them: when, and how many messages there were in all.
     :param error: why they could not be counted the last time.
     :param operations: that looking has taken.
     """
@@ -68,6 +71,7 @@ class Look:
     secondary: NamespaceView
     depths: Sequence[QueueDepth] | None = None
     counted_at: float | None = None
+    counts: Sequence[tuple[float, int]] = ()
     error: str | None = None
     plan: BacklogPlan | None = None
     peeked: Peeked = field(default_factory=Peeked)
@@ -108,7 +112,9 @@ class Looker:
         if isinstance(counted, str):
             last = replace(last, error=counted)
         else:
-            last = replace(last, depths=counted, counted_at=time.time(), error=None)
+            now = time.time()
+            counts = [*last.counts, (now, sum(depth.active for depth in counted))][-_MOST_COUNTS:]
+            last = replace(last, depths=counted, counted_at=now, counts=counts, error=None)
             last = await self._further(last, counted)
         spent = self._pair.meter.read().total
         self.last = replace(last, operations=last.operations + spent - self._spent)

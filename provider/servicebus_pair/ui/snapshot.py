@@ -183,6 +183,8 @@ class SyphonView:
     :param by: who said last whether to pause, why, and when; ``rate_by`` and ``rate_reason`` are of the rate.
     :param drains: tasks at work, then those that were lately.
     :param moved: by the runs at work, by their tasks that have ended too.
+    :param per_second: as these tasks moved lately; with none at work, by how much the backlog shrinks, as when a
+        Spark job drains it.
     :param remaining: messages in the backlog.
     :param eta_seconds: until they are moved, as fast as lately.
     """

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
-from selenium.webdriver import Chrome, ChromeOptions
+from selenium.webdriver import ActionChains, Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.wait import WebDriverWait
@@ -65,6 +65,10 @@ class Browser:
         """Write into a field."""
         self.find(selector).send_keys(text)
 
+    def press(self, key: str) -> None:
+        """Press a key, wherever one is."""
+        ActionChains(self.driver).send_keys(key).perform()
+
     def until(self, condition: Callable[[], FoundT], *, what: str, seconds: float = 20) -> FoundT:
         """Wait until a condition is true; return what it returned."""
         wait = WebDriverWait(self.driver, seconds, poll_frequency=0.1, ignored_exceptions=PASSING)
@@ -85,15 +89,15 @@ class Browser:
     def shape(self, *, width: int, dark: bool) -> None:
         """Be so wide, and light or dark, as the system says."""
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self._command("Emulation.setEmulatedMedia", features=[scheme])
-        self._command("Emulation.setDeviceMetricsOverride", width=width, height=HIGH, deviceScaleFactor=1, mobile=False)
+        self.command("Emulation.setEmulatedMedia", features=[scheme])
+        self.command("Emulation.setDeviceMetricsOverride", width=width, height=HIGH, deviceScaleFactor=1, mobile=False)
 
     def picture(self, name: str) -> None:
         """Keep what the whole page looks like: on a desk and on a phone, light and dark."""
         for size, width in SIZES.items():
             for dark in (False, True):
                 self.shape(width=width, dark=dark)
-                taken = self._command("Page.captureScreenshot", captureBeyondViewport=True)
+                taken = self.command("Page.captureScreenshot", captureBeyondViewport=True)
                 file = self.pictures / f"{name}-{size}-{'dark' if dark else 'light'}.png"
                 file.write_bytes(base64.b64decode(taken["data"]))
         self.shape(width=SIZES["desk"], dark=False)
@@ -102,7 +106,8 @@ class Browser:
         """Tell whether the page is wider than the window."""
         return bool(self.driver.execute_script("return document.documentElement.scrollWidth > innerWidth"))
 
-    def _command(self, name: str, **arguments: Any) -> Any:
+    def command(self, name: str, **arguments: Any) -> Any:
+        """Ask Chromium itself, by its DevTools protocol."""
         return self.driver.execute_cdp_cmd(name, arguments)
 
 

@@ -131,17 +131,22 @@ function syphon(pair, now, link) {
   const parts = [];
   if (now_.paused) parts.push(h("p", { class: "notice warn" }, "Paused by ", h("strong", {}, now_.by), ": ", now_.reason, " (", moment(now_.at, now), ")"));
   if (now_.rate !== null) parts.push(h("p", { class: "notice calm" }, `At most ${plural(now_.rate, "message")} a second, by `, h("strong", {}, now_.rate_by), ": ", now_.rate_reason));
+  const rate = [
+    figure("remaining", now_.remaining === null ? "unknown" : count(now_.remaining)),
+    figure("rate", `${count(now_.per_second)}/s`),
+    figure("time left", now_.eta_seconds !== null ? duration(now_.eta_seconds) : now_.remaining === 0 ? "done" : now_.paused ? "paused" : "unknown"),
+  ];
   if (now_.running > 0) {
     const whole = now_.moved + (now_.remaining ?? 0);
     const done = whole > 0 ? now_.moved / whole : 1;
     parts.push(
       h("div", { class: "progress" },
         h("progress", { max: "100", value: (done * 100).toFixed(1), "aria-label": "moved" }),
-        h("dl", { class: "figures" },
-          figure("moved", count(now_.moved)),
-          figure("remaining", now_.remaining === null ? "unknown" : count(now_.remaining)),
-          figure("rate", `${count(now_.per_second)}/s`),
-          figure("time left", now_.eta_seconds !== null ? duration(now_.eta_seconds) : now_.remaining === 0 ? "done" : now_.paused ? "paused" : "unknown"))));
+        h("dl", { class: "figures" }, figure("moved", count(now_.moved)), rate)));
+  } else if (now_.per_second > 0) {
+    parts.push(
+      h("p", { class: "notice calm" }, "No task of Airflow drains, yet the backlog shrinks: a Spark job, or a syphon elsewhere."),
+      h("dl", { class: "figures" }, rate));
   } else {
     parts.push(nothing(now_.remaining ? `No task drains; ${plural(now_.remaining, "message")} in the backlog.` : "No task drains."));
   }
