@@ -29,7 +29,7 @@ from tests.benchmarks.spark.processes import Processes, peak_bytes, seconds
 from tests.benchmarks.spark.session import session
 from tests.benchmarks.spark.table import table
 
-__all__ = ["Passage"]
+__all__ = ["Passage", "Watch", "go_through"]
 
 _CORES: Final = 2
 _WARM_UP: Final = 2_000
@@ -62,7 +62,7 @@ class Passage:
     namespaces_peak: int = 0
 
 
-class _Watch:
+class Watch:
     """Tells how far a passage is, and how much its workers hold at most."""
 
     def __init__(self, pair: Namespaces) -> None:
@@ -75,6 +75,7 @@ class _Watch:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
+        """Look twice a second."""
         thread = threading.Thread(target=self._watch, daemon=True)
         thread.start()
         try:
@@ -84,6 +85,7 @@ class _Watch:
             thread.join()
 
     def timed(self, passage: Passage, phase: str, act: Callable[[], ResultT]) -> ResultT:
+        """Do one phase of ``passage``, and note there what it took."""
         self._phase, self._began = phase, perf_counter()
         used = self._processor()
         result = act()
@@ -118,12 +120,12 @@ class _Watch:
 def main(count: int) -> None:
     """Run the passage of ``count`` messages, after one of a few that pays for what is paid once."""
     with namespaces() as pair, session(cores=_CORES) as spark:
-        watch = _Watch(pair)
+        watch = Watch(pair)
         with watch.watching():
-            _passage(spark, pair, watch, _WARM_UP, run="warm-up")
+            go_through(spark, pair, watch, _WARM_UP, run="warm-up")
             pair.primary_process.kill()
             pair.primary_process.start()
-            passage = _passage(spark, pair, watch, count, run="bench")
+            passage = go_through(spark, pair, watch, count, run="bench")
         [jvm] = Processes.now().jvm
         passage.driver_peak = peak_bytes(jvm.pid) + peak_bytes(psutil.Process().pid)
         passage.workers_peak = watch.workers_peak
@@ -131,7 +133,8 @@ def main(count: int) -> None:
     print(json.dumps(asdict(passage)))  # noqa: T201 - the result
 
 
-def _passage(spark: SparkSession, pair: Namespaces, watch: _Watch, count: int, *, run: str) -> Passage:
+def go_through(spark: SparkSession, pair: Namespaces, watch: Watch, count: int, *, run: str) -> Passage:
+    """Publish to a primary that is killed first, start it again, drain and reconcile."""
     passage, ledger = Passage(count), str(pair.home / "ledger")
     pair.primary_process.kill()
     rows = table(spark, count)

@@ -1,0 +1,19 @@
+"""What the benchmark sends by the million, in small: published while the primary is dead, and nothing is lost."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.benchmarks.spark.namespaces import namespaces
+from tests.benchmarks.spark.through import Watch, go_through
+
+COUNT = 3_000
+
+
+@pytest.mark.slow
+def test_all_that_is_published_to_a_dead_primary_is_diverted_drained_and_accounted_for(spark: SparkSession):
+    with namespaces() as pair:
+        passage = go_through(spark, pair, Watch(pair), COUNT, run="outage")
+    assert (passage.diverted, passage.moved, passage.delivered, passage.lost) == (COUNT, COUNT, COUNT, 0)
+    assert list(passage.seconds) == ["publish", "drain", "reconcile"]
