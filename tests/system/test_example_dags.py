@@ -263,7 +263,7 @@ def test_what_was_sent_while_failed_over_by_hand_comes_home_in_spark(calm: Platf
     before = len(messages(calm, "flights"))
     over = calm.api.trigger(BY_HAND, conf={"entities": ["flights"], "reason": "INC-4711"})
     assert calm.wait_for_end(over) == "success"
-    told = {"entity": "flights", "reason": "INC-4711", "by": "admin"}
+    told = {"entity": "flights", "reason": "INC-4711", "by": f"admin by {BY_HAND}"}
     [(asset, extra)] = calm.api.asset_events(over)
     assert (asset, extra) == (f"{PAIR}/failover", extra | told)
     assert calm.api.asset_state(PAIR)["health/flights"]["state"] == "failed_over"
