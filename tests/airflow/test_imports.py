@@ -12,11 +12,11 @@ PROGRAM = """
 import sys
 import first_send, flights_pipeline, servicebus_pair_recovery
 import servicebus_pair_at_scale, servicebus_pair_by_hand, servicebus_pair_cleanup, servicebus_pair_cost
-import servicebus_pair_drill
-import servicebus_pair_provision, servicebus_pair_redrive, servicebus_pair_sends
+import servicebus_pair_drill, servicebus_pair_provision, servicebus_pair_redrive, servicebus_pair_sends
 import servicebus_pair.get_provider_info, servicebus_pair.ui.plugin
 heavy = {"azure", "fastapi", "pandas", "proton", "pyarrow", "pyspark"}
-print(sorted({name.partition(".")[0] for name in sys.modules} & heavy))
+late = {"servicebus_pair.hooks.openlineage"} & set(sys.modules)
+print(sorted({name.partition(".")[0] for name in sys.modules} & heavy | late))
 """
 # Readers of connections, prices and manifests, and all that moves messages.
 OF_RUNS = [
