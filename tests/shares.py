@@ -21,9 +21,12 @@ WHOLE = {
     "system/test_canary.py": "another Airflow",
     "system/test_page_in_browser.py": "one Airflow",
 }
+# A cluster of its own, and no session of the other tests of Spark.
+APART = {"spark/test_standalone.py"}
 # What nobody can share and takes longest, the longest first, as measured: it must not begin last.
 LONGEST = [
     *WHOLE,
+    *APART,
     "spark/test_publish_job.py",
     "spark/test_publish.py",
     "system/test_chaos.py",
@@ -55,8 +58,8 @@ LONGEST = [
 class Shares(LoadScopeScheduling):  # type: ignore[misc]  # the package has no types
     """Who takes what: a file is one share, for its tests have fixtures in common.
 
-    Spark is one share as a whole, since each worker that takes one of its files starts a Java virtual machine, and
-    what starts a whole Airflow is two. Of
+    Spark is one share but for its cluster, since each worker that takes one of its files starts a Java virtual
+    machine, and what starts a whole Airflow is two. Of
     the core and of the embedded Service Bus every test is a share of its own: most of them wait for time to pass,
     and whoever has nothing to do takes the next.
     """
@@ -66,7 +69,9 @@ class Shares(LoadScopeScheduling):  # type: ignore[misc]  # the package has no t
         name = f"{file.parent.name}/{file.name}"
         if file.parent.name in SINGLE and name not in TOGETHER:
             return nodeid
-        return file.parent.name if file.parent.name == "spark" else WHOLE.get(name, name)
+        if file.parent.name == "spark" and name not in APART:
+            return file.parent.name
+        return WHOLE.get(name, name)
 
 
 def longest_first(items: list[pytest.Item]) -> None:

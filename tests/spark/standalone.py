@@ -27,7 +27,6 @@ SETTINGS = "pair.json"
 ABSENT = ("servicebus_", "pyspark_servicebus", "airflow", "apache_airflow", "__editable__")
 SCRUBBED = ("PYTHONPATH", "PAIR", "SPARK_", "PYSPARK_", "AIRFLOW")
 START_SECONDS = 240.0  # a bound of what hangs
-CLIENT = "-XX:TieredStopAtLevel=1"  # short programs spend most of their time in the optimising compiler
 ON_IT = {
     # As on clusters with a distributed file system; nothing is there that could be asked.
     "spark.hadoop.fs.defaultFS": "hdfs://127.0.0.1:1",
@@ -68,7 +67,7 @@ class Cluster:
         :param cwd: the driver's folder, in which the settings are, as executors have them in theirs.
         """
         (cwd / SETTINGS).write_text(pair.file.read_text())
-        conf = QUIET | ON_IT | {"spark.executor.memory": "512m", "spark.executor.extraJavaOptions": CLIENT}
+        conf = QUIET | ON_IT | {"spark.executor.memory": "512m"}
         command = [str(INSTALLED / "bin" / "spark-submit"), "--master", self.master, *configured(conf)]
         command += ["--py-files", str(package), "--files", SETTINGS, str(program)]
         command += [word for option in given.items() for word in option]
@@ -102,7 +101,7 @@ def standalone(home: Path) -> Iterator[Cluster]:
     master = f"spark://{HOST}:{port}"
     daemons = {
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": CLIENT,
+        "SPARK_DAEMON_JAVA_OPTS": QUIET["spark.driver.extraJavaOptions"],
         # An executor that is killed is replaced, however many were before.
         "SPARK_MASTER_OPTS": "-Dspark.deploy.maxExecutorRetries=-1",
     }

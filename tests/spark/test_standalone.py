@@ -33,7 +33,7 @@ from tests.spark.diverting import own_backlog
 from tests.spark.killing import caught_at_work, hosting
 from tests.spark.recorded import records
 from tests.spark.standalone import SETTINGS, Cluster, standalone
-from tests.spark.submitting import INSTALLED
+from tests.spark.submitting import INSTALLED, QUIET
 from tests.system.demo.layout import PROJECT
 
 PAGE = PROJECT / "provider" / "docs" / "clusters.md"
@@ -72,8 +72,11 @@ def shown(mark: str) -> str:
 
 def bash(commands: str, *, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """Do what is shown, with the Python and the Spark of the tests first in the path."""
+    conf = cwd / "conf"
+    conf.mkdir(exist_ok=True)
+    (conf / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in QUIET.items()))
     path = os.pathsep.join([str(Path(sys.executable).parent), str(INSTALLED / "bin"), os.environ["PATH"]])
-    environment = {**os.environ, "PATH": path, "SPARK_HOME": str(INSTALLED), **variables}
+    environment = {**os.environ, "PATH": path, "SPARK_HOME": str(INSTALLED), "SPARK_CONF_DIR": str(conf), **variables}
     command = ["/bin/bash", "-e", "-c", commands]
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
 
