@@ -12,6 +12,7 @@ COUNT = 3_000
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)  # Spark's first jobs take a minute where the machine has much else to do
 def test_all_that_is_published_to_a_dead_primary_is_diverted_drained_and_accounted_for(spark: SparkSession):
     with namespaces() as pair:
         passage = go_through(spark, pair, Watch(pair), COUNT, run="outage")

@@ -1,4 +1,4 @@
-"""``drain``: the syphon at scale, a Spark task for each slice of the backlog queues."""
+"""``drain``: the syphon at scale, a Spark task for each backlog queue, or for each slice of them."""
 
 from __future__ import annotations
 
@@ -101,7 +101,8 @@ def drain(
     :param entities: move only what is meant for these.
     :param rate: messages per second over all tasks; ``None`` is as fast as it goes.
     :param redrive: move the dead letters of the backlog queues instead.
-    :param tasks: how many tasks the queues are shared out to; as many as can run at once when not given.
+    :param tasks: how many tasks the queues are shared out to; each queue is a task of its own when not given, so that
+        executors that are done with short queues take the next ones.
     :raises ConfigurationError: an argument is wrong, a right is missing or a namespace does not answer; no task was
         begun.
     :raises pyspark.errors.PySparkException: a task failed for good, with its message, free of secrets; what was moved
@@ -116,14 +117,15 @@ def drain(
     folder = _folder(ledger)
     for entity, error in look(settings, chosen, redaction=redaction, entities=entities, sends=True).items():
         _log.warning("entity=%s does not answer now (%s): its messages may be left", entity, error)
-    slices = _slices(chosen, spark.sparkContext.defaultParallelism if tasks is None else tasks)
+    slices = _slices(chosen, len(chosen) if tasks is None else tasks)
+    at_once = min(len(slices), spark.sparkContext.defaultParallelism)
     task = DrainTask(
         reference=reference,
         slices=slices,
         ledger=folder,
         run=run,
         entities=None if entities is None else tuple(entities),
-        rate=None if rate is None else rate / len(slices),
+        rate=None if rate is None else rate / at_once,
         time_to_live=time_to_live.value,
         redrive=redrive,
     )

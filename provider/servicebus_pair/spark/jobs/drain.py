@@ -39,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--rate", type=float, help="messages per second over all tasks; default: no limit")
     parser.add_argument("--time-to-live", choices=[each.value for each in TimeToLive], default=TimeToLive.RESTART.value)
     parser.add_argument("--redrive", action="store_true", help="move the dead letters of the backlog queues instead")
-    parser.add_argument("--tasks", type=int, help="tasks that share the queues; default: as many as run at once")
+    parser.add_argument("--tasks", type=int, help="tasks that share the queues; default: one for each queue")
     given = parser.parse_args(arguments)
     Path(given.report).unlink(missing_ok=True)
     try:
