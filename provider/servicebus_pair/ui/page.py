@@ -15,7 +15,7 @@ __all__ = ["PAGE_HEADERS", "Asset", "asset", "page", "report"]
 _MEDIA_TYPES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "page.css": "text/css",
-        **dict.fromkeys(("dialogs.js", "elements.js", "page.js", "panels.js", "plots.js"), "text/javascript"),
+        **dict.fromkeys(("dialogs.js", "elements.js", "page.js", "panels.js", "plots.js", "verdict.js"), "text/javascript"),
     }
 )
 _COMMON: Final = {
