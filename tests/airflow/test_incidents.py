@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from servicebus_pair.ui.history import HealthEvent, Run
+from servicebus_pair.ui.history import HealthEvent
 from servicebus_pair.ui.incidents import incidents_of
+from servicebus_pair.ui.runs import Run
 from servicebus_pair.ui.snapshot import IncidentView
 
 

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from servicebus_pair.ui.history import HealthEvent, Run
+from servicebus_pair.ui.history import HealthEvent
+from servicebus_pair.ui.runs import Run
 from servicebus_pair.ui.snapshot import IncidentView, RunView
 
 __all__ = ["incidents_of", "moved_by", "run_view"]
@@ -152,8 +153,11 @@ def _with(incident: IncidentView, event: HealthEvent) -> IncidentView:
 
 
 def _joined(runs: Sequence[RunView], more: Iterable[Run]) -> Sequence[RunView]:
-    known = {(run.dag_id, run.run_id) for run in runs}
-    return [*runs, *(run_view(run) for run in more if (run.dag_id, run.run_id) not in known)]
+    views = {(run.dag_id, run.run_id): run for run in runs}
+    for run in more:
+        if run.report or (run.dag_id, run.run_id) not in views:
+            views[run.dag_id, run.run_id] = run_view(run)
+    return list(views.values())
 
 
 def _ended(run: Run) -> float:
