@@ -44,7 +44,7 @@ def incidents_of(
     incidents: list[IncidentView] = []
     for entity, each in told.items():
         moving = sorted((run for run in recoveries if entity in moved_by(run)), key=_ended)
-        incidents += _with_recoveries(_of_entity(each, healthy.get(entity), moving), moving)
+        incidents += _with_recoveries(_of_entity(each, healthy.get(entity), _emptying(each, moving)), moving)
     return sorted(incidents, key=lambda each: each.at, reverse=True)[:_MOST]
 
 
@@ -65,6 +65,12 @@ def moved_by(run: Run) -> dict[str, int]:
     if not isinstance(moved, Mapping):
         return {}
     return {str(entity).casefold(): count for entity, count in moved.items() if isinstance(count, int) and count > 0}
+
+
+def _emptying(told: Iterable[tuple[str, HealthEvent]], moving: Sequence[Run]) -> list[Run]:
+    """The runs after which nothing of this entity was left: its messages may have become dead letters."""
+    started = [run for _, event in told if event.part == "backlog" for run in event.started if run.state == "success"]
+    return sorted([*moving, *started], key=_ended)
 
 
 def _of_entity(
