@@ -87,7 +87,7 @@ function entityCells(entity, now) {
     entity.since === null ? "–" : moment(entity.since, now, { suffix: "" }),
     entity.by || "–",
     h("span", { class: "told" }, entity.reason || (entity.state === "unknown" ? "No task has told of its health yet." : "–"),
-      entity.waiting > 0 && entity.state !== "failed_over" ? h("span", { class: "faint" }, ` ${plural(entity.waiting, "message")} or more in the backlog.`) : ""),
+      entity.waiting > 0 && entity.state !== "failed_over" ? h("span", { class: "faint" }, ` · ${plural(entity.waiting, "message")} or more in the backlog`) : ""),
     entity.last_ping === null ? "–" : moment(entity.last_ping, now),
     [h("span", { class: "direct" }, count(entity.primary)), " / ", h("span", { class: entity.backlog > 0 ? "round" : "faint" }, count(entity.backlog))],
   ];
