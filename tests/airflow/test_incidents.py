@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from servicebus_pair.ui.history import HealthEvent, Run
+from dataclasses import replace
+
+from servicebus_pair.ui.history import HealthEvent
 from servicebus_pair.ui.incidents import incidents_of
+from servicebus_pair.ui.runs import Run
 from servicebus_pair.ui.snapshot import IncidentView
 
 
@@ -114,6 +117,16 @@ def test_the_rest_of_a_backlog_is_no_new_incident_and_what_comes_after_it_was_em
     assert runs(one) == ["one", "r1"]
     assert (old.at, old.until, new.at, new.until) == (99, 149, 900, None)
     assert (runs(old), runs(new)) == (["one", "r1"], ["r2"])
+
+
+def test_an_incident_whose_messages_could_not_be_delivered_is_over_when_its_recovery_has_succeeded():
+    seen = filled(100, "no/such", started="r1")
+    (run,) = seen.started
+
+    (going_on,) = incidents_of([seen], {})
+    (over,) = incidents_of([replace(seen, started=(replace(run, state="success", ended=180.0),))], {})
+
+    assert (going_on.until, over.until, over.ended_by) == (None, 180.0, "recovery")
 
 
 def test_what_a_watcher_of_somebody_else_wrote_is_no_incident():

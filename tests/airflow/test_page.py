@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.airflow.conftest import KEY, Pair, RunDag, run_task
+from tests.airflow.conftest import CONN_ID, KEY, Pair, RunDag, run_task
 from tests.airflow.pages import shown
 from tests.airflow.queues import divert
 from tests.airflow.test_sending import provision, send
@@ -50,6 +50,29 @@ def test_a_failover_is_shown_with_its_reason_and_the_way_that_the_messages_took(
 
 
 @pytest.mark.apart
+def test_a_recovery_without_a_report_belongs_to_its_incident_too(pair: Pair, run_dag: RunDag, page: TestClient):
+    from airflow.sdk import DAG
+
+    from servicebus_pair.operators.syphon import ServiceBusPairSyphonOperator
+
+    run_task(run_dag, provision)
+    pair.primary.kill()
+    run_task(run_dag, send)
+    pair.primary.start()
+    with DAG("brings_home", schedule=None) as dag:
+        ServiceBusPairSyphonOperator(task_id="drain", conn_id=CONN_ID, entities=["flights"])
+    run = run_dag(dag)
+
+    seen = shown(page, lambda pair: len(pair["incidents"][0]["runs"]) > 1 if pair["incidents"] else False)
+
+    (incident,) = seen["incidents"]
+    told = [(each["dag_id"], each["run_id"], each["result"].get("moved")) for each in incident["runs"]]
+    assert told[-1] == ("brings_home", run.run_id, {"flights": 2})
+    assert incident["until"] is not None
+    (entity,) = seen["entities"]
+    assert (entity["state"], entity["backlog"], entity["home"]) == ("healthy", 2, 2)
+
+
 def test_a_frozen_namespace_does_not_hold_the_page_up_and_what_was_known_stays(pair: Pair, page: TestClient):
     asyncio.run(divert(pair, count=3))
     shown(page, lambda pair: pair["backlog"]["messages"] == 3)

@@ -33,7 +33,7 @@ def numbered(spark: SparkSession, count: int, *, to: str) -> DataFrame:
 def test_an_outage_in_the_middle_diverts_and_loses_nothing(spark: SparkSession, pair: Pair, tmp_path: Path):
     flights, briefings = pair.fresh_queue(), pair.fresh_queue()
     table = numbered(spark, 1000, to=flights).unionByName(numbered(spark, 200, to=briefings))
-    ledger = tmp_path / "ledger"
+    ledger, began = tmp_path / "ledger", time.time()
     with ThreadPoolExecutor(1) as thread:
         publishing = thread.submit(
             publish,
@@ -52,6 +52,10 @@ def test_an_outage_in_the_middle_diverts_and_loses_nothing(spark: SparkSession, 
     assert manifest.primary + manifest.diverted == 1200
     assert manifest.diverted >= 200
     assert manifest.entities[flights].health.since > 0, "what was found about health comes back"
+    for each in manifest.entities.values():
+        assert tuple(map(sum, zip(*each.slots.values(), strict=True))) == (each.primary, each.diverted)
+        assert each.diverted_at is None or began < each.diverted_at < time.time()
+    assert manifest.entities[flights].diverted_at is not None
     waiting = reconcile(
         spark,
         pair_reference=pair.reference,

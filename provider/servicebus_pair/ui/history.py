@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from servicebus_pair.hooks.assets import ASSET_NAME_PREFIX, conn_id_of
+from servicebus_pair.ui.runs import Run, read_json, read_runs, seconds
 
 if TYPE_CHECKING:
     from airflow.models.asset import AssetEvent
@@ -18,36 +18,16 @@ __all__ = [
     "DEED_EVENT",
     "Deed",
     "HealthEvent",
-    "Run",
     "read_costs",
     "read_deeds",
     "read_events",
-    "read_json",
-    "read_recoveries",
 ]
 
 DEED_EVENT: Final = "servicebus_pair"
 _MOST_EVENTS: Final = 1000
-_MOST_RECOVERIES: Final = 200
 _PARTS: Final = ("failover", "recovery", "backlog")
 _MOST_DEEDS: Final = 200
 _COST: Final = "ServiceBusPairCostOperator"
-_REPORT_TASK: Final = "report"
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """A run of a DAG, and what its task ``report`` returned.
-
-    :param began: seconds since the Unix epoch, as ``ended``; ``None`` while it has not.
-    """
-
-    dag_id: str
-    run_id: str
-    state: str
-    report: Mapping[str, Any] = field(default_factory=dict)
-    began: float | None = None
-    ended: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +73,7 @@ def read_events(session: Session, *, since: datetime) -> dict[str, list[HealthEv
     )
     events = [(name, event) for name, event in session.execute(rows)]
     keys = {(run.dag_id, run.run_id) for _, event in events for run in event.created_dagruns}
-    runs = _runs(session, keys | {_source(event) for _, event in events if event.source_dag_id is not None})
+    runs = read_runs(session, keys | {_source(event) for _, event in events if event.source_dag_id is not None})
     found: dict[str, list[HealthEvent]] = {}
     for name, event in events:
         pair, _, part = name.rpartition(".")
@@ -113,67 +93,8 @@ def read_events(session: Session, *, since: datetime) -> dict[str, list[HealthEv
     return found
 
 
-def read_recoveries(session: Session, conn_ids: Mapping[str, str], *, since: datetime) -> dict[str, list[Run]]:
-    """The runs that have reported what they moved, whatever started them, by pair, the newest first.
-
-    :param conn_ids: of the pair of each DAG.
-    """
-    from airflow.models.xcom import XComModel
-    from sqlalchemy import select
-
-    rows = (
-        select(XComModel.dag_id, XComModel.run_id)
-        .where(XComModel.key == "return_value", XComModel.task_id == _REPORT_TASK, XComModel.timestamp >= since)
-        .where(XComModel.dag_id.in_(conn_ids))
-        .order_by(XComModel.timestamp.desc())
-        .limit(_MOST_RECOVERIES)
-    )
-    keys = [(dag_id, run_id) for dag_id, run_id in session.execute(rows)]
-    runs = _runs(session, keys)
-    found: dict[str, list[Run]] = {}
-    for key in keys:
-        if key in runs and isinstance(runs[key].report.get("moved"), dict):
-            found.setdefault(conn_ids[key[0]], []).append(runs[key])
-    return found
-
-
 def _source(event: AssetEvent) -> tuple[str, str]:
     return str(event.source_dag_id), str(event.source_run_id)
-
-
-def _runs(session: Session, wanted: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Run]:
-    from airflow.models.dagrun import DagRun
-    from sqlalchemy import select, tuple_
-
-    keys = list(wanted)
-    if not keys:
-        return {}
-    reports = _reports(session, keys)
-    rows = select(DagRun.dag_id, DagRun.run_id, DagRun.state, DagRun.start_date, DagRun.end_date).where(
-        tuple_(DagRun.dag_id, DagRun.run_id).in_(keys)
-    )
-    return {
-        (dag_id, run_id): Run(
-            *(dag_id, run_id, str(state), reports.get((dag_id, run_id), {})),
-            began=_seconds(began),
-            ended=_seconds(ended),
-        )
-        for dag_id, run_id, state, began, ended in session.execute(rows)
-    }
-
-
-def _reports(session: Session, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Mapping[str, Any]]:
-    """What the task ``report`` of these runs returned."""
-    from airflow.models.xcom import XComModel
-    from sqlalchemy import select, tuple_
-
-    rows = select(XComModel.dag_id, XComModel.run_id, XComModel.value).where(
-        XComModel.key == "return_value",
-        XComModel.task_id == _REPORT_TASK,
-        tuple_(XComModel.dag_id, XComModel.run_id).in_(keys),
-    )
-    values = {(dag_id, run_id): read_json(value) for dag_id, run_id, value in session.execute(rows)}
-    return {key: value for key, value in values.items() if isinstance(value, dict)}
 
 
 def read_deeds(session: Session, *, since: datetime) -> dict[str, list[Deed]]:
@@ -189,7 +110,7 @@ def read_deeds(session: Session, *, since: datetime) -> dict[str, list[Deed]]:
             .limit(_MOST_DEEDS)
         )
     )
-    runs = _runs(session, {(str(row.dag_id), row.run_id) for row in rows if row.run_id is not None})
+    runs = read_runs(session, {(str(row.dag_id), row.run_id) for row in rows if row.run_id is not None})
     found: dict[str, list[Deed]] = {}
     for owner, at, dag_id, run_id, extra in rows:
         told = read_json(extra)
@@ -224,21 +145,5 @@ def read_costs(
     for dag_id, at, value in session.execute(rows):
         report, conn_id = read_json(value), conn_ids.get(dag_id)
         if conn_id is not None and isinstance(report, dict):
-            found[conn_id] = (_aware(at).timestamp(), report)
+            found[conn_id] = (seconds(at) or 0.0, report)
     return found
-
-
-def _seconds(at: datetime | None) -> float | None:
-    return None if at is None else _aware(at).timestamp()
-
-
-def read_json(text: Any) -> Any:
-    """Return JSON as the database kept it, or ``None`` for what is none: there is nothing to show then."""
-    try:
-        return json.loads(text) if isinstance(text, str) else text
-    except ValueError:
-        return None
-
-
-def _aware(at: datetime) -> datetime:
-    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)

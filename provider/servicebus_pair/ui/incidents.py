@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from servicebus_pair.ui.history import HealthEvent, Run
+from servicebus_pair.ui.history import HealthEvent
+from servicebus_pair.ui.runs import Run
 from servicebus_pair.ui.snapshot import IncidentView, RunView
 
 __all__ = ["incidents_of", "moved_by", "run_view"]
@@ -43,7 +44,7 @@ def incidents_of(
     incidents: list[IncidentView] = []
     for entity, each in told.items():
         moving = sorted((run for run in recoveries if entity in moved_by(run)), key=_ended)
-        incidents += _with_recoveries(_of_entity(each, healthy.get(entity), moving), moving)
+        incidents += _with_recoveries(_of_entity(each, healthy.get(entity), _emptying(each, moving)), moving)
     return sorted(incidents, key=lambda each: each.at, reverse=True)[:_MOST]
 
 
@@ -64,6 +65,12 @@ def moved_by(run: Run) -> dict[str, int]:
     if not isinstance(moved, Mapping):
         return {}
     return {str(entity).casefold(): count for entity, count in moved.items() if isinstance(count, int) and count > 0}
+
+
+def _emptying(told: Iterable[tuple[str, HealthEvent]], moving: Sequence[Run]) -> list[Run]:
+    """The runs after which nothing of this entity was left: its messages may have become dead letters."""
+    started = [run for _, event in told if event.part == "backlog" for run in event.started if run.state == "success"]
+    return sorted([*moving, *started], key=_ended)
 
 
 def _of_entity(
@@ -152,8 +159,11 @@ def _with(incident: IncidentView, event: HealthEvent) -> IncidentView:
 
 
 def _joined(runs: Sequence[RunView], more: Iterable[Run]) -> Sequence[RunView]:
-    known = {(run.dag_id, run.run_id) for run in runs}
-    return [*runs, *(run_view(run) for run in more if (run.dag_id, run.run_id) not in known)]
+    views = {(run.dag_id, run.run_id): run for run in runs}
+    for run in more:
+        if run.report or (run.dag_id, run.run_id) not in views:
+            views[run.dag_id, run.run_id] = run_view(run)
+    return list(views.values())
 
 
 def _ended(run: Run) -> float:

@@ -15,7 +15,7 @@ __all__ = ["PAGE_HEADERS", "Asset", "asset", "page", "report"]
 _MEDIA_TYPES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "page.css": "text/css",
-        **dict.fromkeys(("dialogs.js", "elements.js", "page.js", "panels.js", "plots.js"), "text/javascript"),
+        **{f"{name}.js": "text/javascript" for name in ("dialogs", "elements", "page", "panels", "plots", "verdict")},
     }
 )
 _COMMON: Final = {

@@ -9,16 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from servicebus_pair.hooks.assets import ASSET_NAME_PREFIX, conn_id_of
 from servicebus_pair.hooks.notes import NOTES_KEY_PREFIX
-from servicebus_pair.ui.history import (
-    Deed,
-    HealthEvent,
-    Run,
-    read_costs,
-    read_deeds,
-    read_events,
-    read_json,
-    read_recoveries,
-)
+from servicebus_pair.ui.history import Deed, HealthEvent, read_costs, read_deeds, read_events
+from servicebus_pair.ui.runs import Run, read_json, read_recoveries
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session

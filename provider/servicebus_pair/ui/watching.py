@@ -49,6 +49,12 @@ class Cached:
     records: Records = field(default_factory=Records)
 
 
+def _tell(message: str, *values: object) -> None:
+    """Log the error at hand, unless the server ends: that takes away what this thread works with."""
+    if threading.main_thread().is_alive():
+        _log.exception(message, *values)
+
+
 class Watch:
     """Keeps what is known fresh while it is asked for; safe to ask from any thread.
 
@@ -151,7 +157,7 @@ class Watch:
                 self._settings = await asyncio.to_thread(known_pairs, self._records.states)
                 self._settings_at = time.monotonic()
         except Exception as error:  # noqa: BLE001  the page says so; the next round may fare better
-            _log.exception("the page of the pairs cannot read Airflow's database")
+            _tell("the page of the pairs cannot read Airflow's database")
             self._problem = f"Airflow's database: {type(error).__name__}"
         else:
             self._problem = None
@@ -179,7 +185,7 @@ class Watch:
                     if seen is not None:
                         self._looks[conn_id] = seen
                 except Exception:  # noqa: BLE001  what was known stays, with its age; the next look may fare better
-                    _log.exception("conn_id=%s: looking at its namespaces failed", conn_id)
+                    _tell("conn_id=%s: looking at its namespaces failed", conn_id)
                 if self._news is not None:
                     self._news.set()
                 await asyncio.sleep(max(0.0, self.interval - (time.monotonic() - began)))
@@ -209,7 +215,7 @@ class Watch:
             try:
                 view = build_pair(conn_id, settings, look, self._records, now=now)
             except Exception as error:  # noqa: BLE001  what others wrote about one pair must not hide the others
-                _log.exception("conn_id=%s: what is known of it cannot be shown", conn_id)
+                _tell("conn_id=%s: what is known of it cannot be shown", conn_id)
                 view = build_pair(conn_id, f"it cannot be shown: {type(error).__name__}", None, Records(), now=now)
             pairs[conn_id] = json.dumps(asdict(view), separators=(",", ":")).encode()
         self._cached = Cached(self._encoded(now, pairs), pairs, self._records)

@@ -19,7 +19,7 @@ __all__ = ["drawn", "heard", "in_motion", "keyboard", "laid_out"]
 CONTROLS: Final = frozenset(
     {"button", "link", "checkbox", "textbox", "spinbutton", "combobox", "DisclosureTriangle", "radio", "progressbar"}
 )
-NAMED: Final = CONTROLS | {"image", "img", "dialog", "navigation", "table", "region", "group", "heading", "Iframe"}
+NAMED: Final = CONTROLS | {"image", "img", "dialog", "navigation", "table", "region", "heading", "Iframe"}
 MOST_STOPS: Final = 300
 
 DRAWN: Final = (Path(__file__).parent / "drawn.js").read_text()

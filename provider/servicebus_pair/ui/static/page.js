@@ -2,7 +2,8 @@
 
 import { ask, toolbar } from "./dialogs.js";
 import { duration, h, plural, show } from "./elements.js";
-import { pairSection, verdict } from "./panels.js";
+import { pairSection } from "./panels.js";
+import { verdict } from "./verdict.js";
 
 const EVERY_MS = 2500;
 const WAIT_MS = 10000;

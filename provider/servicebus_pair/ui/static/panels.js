@@ -2,33 +2,11 @@
 
 import { bytes, clock, count, duration, h, moment, plural } from "./elements.js";
 import { bar, sendsPlot } from "./plots.js";
+import { verdict } from "./verdict.js";
 
 const STATES = { healthy: "healthy", suspect: "suspect", failed_over: "failed over", diverted: "diverted", unreadable: "unreadable", unknown: "not told" };
 const RANK = { failed_over: 0, diverted: 1, unreadable: 2, suspect: 3, unknown: 4, healthy: 5 };
 const MANY = 12;
-
-/** How a pair is, in one word for the colour and one sentence. */
-export function verdict(pair) {
-  const bad = pair.entities.filter((entity) => entity.state === "failed_over");
-  const suspect = pair.entities.filter((entity) => entity.state === "suspect");
-  const round = pair.entities.filter((entity) => entity.state === "diverted");
-  const diverted = `${plural(round.length, "entity has", "entities have")} messages in the backlog, from a sender outside Airflow`;
-  if (pair.problem !== null) return ["bad", `Its connection cannot be used: ${pair.problem}`];
-  if (bad.length > 0) {
-    const hand = bad.every((entity) => entity.by_hand) ? ", by hand" : "";
-    return ["bad", `${plural(bad.length, "entity is", "entities are")} failed over${hand}: sends go to the backlog.`];
-  }
-  if (pair.primary.reachable === false) return ["bad", `The primary ${pair.primary.name} cannot be reached${round.length > 0 ? `; ${diverted}` : ""}.`];
-  if (suspect.length > 0) return ["warn", `${plural(suspect.length, "entity is", "entities are")} suspect: sends are failing.`];
-  if (pair.secondary.reachable === false) return ["warn", `The secondary ${pair.secondary.name} cannot be reached: there is no way round.`];
-  if (round.length > 0) return ["warn", `${diverted}.`];
-  if (pair.backlog.messages > 0) return ["warn", `Healthy again; ${plural(pair.backlog.messages, "message")} still in the backlog.`];
-  if (pair.backlog.missing.length > 0) return ["warn", `${plural(pair.backlog.missing.length, "backlog queue is", "backlog queues are")} missing: provision the pair.`];
-  if (pair.backlog.dead_lettered > 0) return ["warn", `${plural(pair.backlog.dead_lettered, "dead letter needs", "dead letters need")} somebody: see why, mend it, and re-drive.`];
-  if (pair.syphon.paused) return ["warn", "The syphon is paused: what comes into the backlog stays there."];
-  if (pair.primary.reachable === null) return ["calm", "Looking …"];
-  return ["good", "All is well: sends take the direct way, the backlog is empty."];
-}
 
 /** The whole of one pair. */
 export function pairSection(pair, { now, width, toolbar, link, report }) {
@@ -109,7 +87,7 @@ function entityCells(entity, now) {
     entity.since === null ? "–" : moment(entity.since, now, { suffix: "" }),
     entity.by || "–",
     h("span", { class: "told" }, entity.reason || (entity.state === "unknown" ? "No task has told of its health yet." : "–"),
-      entity.waiting > 0 && entity.state !== "failed_over" ? h("span", { class: "faint" }, ` ${plural(entity.waiting, "message")} or more in the backlog.`) : ""),
+      entity.waiting > 0 && entity.state !== "failed_over" ? h("span", { class: "faint" }, ` · ${plural(entity.waiting, "message")} or more in the backlog`) : ""),
     entity.last_ping === null ? "–" : moment(entity.last_ping, now),
     [h("span", { class: "direct" }, count(entity.primary)), " / ", h("span", { class: entity.backlog > 0 ? "round" : "faint" }, count(entity.backlog))],
   ];
@@ -209,6 +187,7 @@ function backlog(pair, now) {
 
 function deadLetters(pair, now) {
   const { backlog: held } = pair;
+  if (held.counted_at === null) return nothing("Not counted yet.");
   if (held.dead_lettered === 0) return nothing("There are none.");
   return [
     h("ul", { class: "plain" }, Object.entries(held.dead_letter_reasons).map(([reason, number]) =>
