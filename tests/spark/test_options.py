@@ -94,6 +94,22 @@ WRONG_WRITES = {
     "option health is '[]': allowed is JSON": {"health": "[]"},
     "option run is ' ': allowed is a name": {"run": " "},
 }
+MEANT = {
+    "enitty": "entity",
+    "path": "entity",
+    "queue": "entity",
+    "connectionString": "credential",
+    "connection_string": "credential",
+    "rate_per_task": "ratePerTask",
+    "maxBatchInFlight": "maxBatchesInFlight",
+    "failover_interval": "failoverInterval",
+}
+MEANT_READING = {
+    "subQueues": "subQueue",
+    "paths": "entity",
+    "maxOffsetsPerTrigger": "maxMessagesPerTrigger",
+    "starting-offsets": "startingOffsets",
+}
 WRONG_READS = {
     "option entity is missing: allowed are paths": {"entity": ""},
     "option entity is 'flights,Flights': allowed is paths": {"entity": "flights,Flights"},
@@ -114,6 +130,22 @@ def test_a_wrong_option_of_a_write_is_named(says: str):
     with pytest.raises(ConfigurationError) as caught:
         WriteOptions.of({name: text for name, text in options.items() if text})
     assert str(caught.value).startswith(says)
+
+
+@pytest.mark.parametrize("given_name", [*MEANT, *MEANT_READING])
+def test_an_unknown_option_is_answered_with_the_one_that_was_meant(given_name: str):
+    use, meant = (Use.WRITE, MEANT) if given_name in MEANT else (Use.READ, MEANT_READING)
+    with pytest.raises(ConfigurationError) as caught:
+        parsed({given_name.lower(): CANARY}, use=use)
+    assert str(caught.value).startswith(
+        f"option {given_name.lower()} is unknown: did you mean {meant[given_name]}? allowed are credential, "
+    )
+    assert CANARY not in str(caught.value)
+
+
+def test_what_is_for_the_other_direction_is_not_proposed():
+    with pytest.raises(ConfigurationError, match="option maxoffsetspertrigger is unknown: allowed are"):
+        parsed({"maxoffsetspertrigger": "5"}, use=Use.WRITE)
 
 
 @pytest.mark.parametrize("says", WRONG_READS)

@@ -33,7 +33,19 @@ def test_settings_are_read_from_a_variable_and_from_a_file(
         assert (settings.primary.namespace, settings.secondary.namespace) == ("primary", "secondary")
 
 
-@pytest.mark.parametrize("text", ["", "THE_PAIR", "env:", SETTINGS["primary_connection_string"]])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "THE_PAIR",
+        "env:",
+        "file: ",
+        "default:x",
+        f"env:k={KEY}",
+        f"airflow:a;{KEY}",
+        SETTINGS["primary_connection_string"],
+    ],
+)
 def test_what_is_no_reference_is_refused_and_not_quoted(text: str):
     with pytest.raises(ConfigurationError, match="allowed are env:NAME, file:PATH") as caught:
         PairReference.parse(text)

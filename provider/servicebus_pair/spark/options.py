@@ -14,11 +14,23 @@ from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.health import EntityHealth
 from servicebus_pair.core.options import PairOptions
 from servicebus_pair.spark.cursors import MAIN, SUB_QUEUES, Peekable, peekables
+from servicebus_pair.spark.likeness import unknown
 from servicebus_pair.spark.mounts import absolute
 from servicebus_pair.spark.redaction import Redaction
-from servicebus_pair.spark.references import REFERENCES, PairReference
+from servicebus_pair.spark.references import REFERENCES, PairReference, check_reference
 
-__all__ = ["EARLIEST", "LATEST", "OPTIONS", "Access", "Option", "ReadOptions", "Use", "WriteOptions", "parsed"]
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "OPTIONS",
+    "Access",
+    "Option",
+    "ReadOptions",
+    "Use",
+    "WriteOptions",
+    "check_credential",
+    "parsed",
+]
 
 DEFAULT_IN_FLIGHT: Final = 4
 EARLIEST: Final = "earliest"
@@ -175,6 +187,14 @@ _OF_PAIR: Final = {
     "probe": "probe",
     "ordering": "ordering",
 }
+# What Spark makes of the argument of load and save, and what users of other sources and of the SDK look for.
+_ELSEWHERE: Final = {
+    **dict.fromkeys(("path", "paths", "queue", "queuename", "topic", "topicname", "subscribe"), "entity"),
+    **dict.fromkeys(("connectionstring", "connection", "secret"), "credential"),
+    **dict.fromkeys(("maxoffsetspertrigger", "maxeventspertrigger"), "maxMessagesPerTrigger"),
+    "startingposition": "startingOffsets",
+    "endingposition": "endingOffsets",
+}
 # What Spark itself puts among a stream's options.
 _OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
 _HOSTS: Final = dict(zip(SIDES, ("primaryNamespace", "secondaryNamespace"), strict=True))
@@ -193,14 +213,22 @@ def parsed(options: Mapping[str, str], *, use: Use) -> dict[str, Any]:
         if folded in _OF_SPARK:
             continue
         option = known.get(folded)
-        if option is None or use not in option.use:
-            what = "unknown" if option is None else f"not for {'reading' if use is Use.READ else 'writing'}"
-            allowed = ", ".join(each.name for each in OPTIONS.values() if use in each.use)
-            raise ConfigurationError(
-                f"option {name if option is None else option.name} is {what}: allowed are {allowed}"
-            )
+        allowed = [each.name for each in OPTIONS.values() if use in each.use]
+        if option is None:
+            raise ConfigurationError(unknown("option", name, allowed=allowed, elsewhere=_ELSEWHERE))
+        if use not in option.use:
+            direction = "reading" if use is Use.READ else "writing"
+            raise ConfigurationError(f"option {option.name} is not for {direction}: allowed are {', '.join(allowed)}")
         values[option.name] = option.value(text)
     return values
+
+
+def check_credential(text: str) -> None:
+    """Refuse what may be a secret itself, without quoting it. :raises ConfigurationError: it is no reference."""
+    try:
+        check_reference(text)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"option credential: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +246,7 @@ class Access:
         """Take it out of the options. :raises ConfigurationError: the credential is missing, or does not fit."""
         if "credential" not in values:
             raise ConfigurationError(f"option credential is missing: allowed are {REFERENCES}")
+        check_credential(values["credential"])
         hosts = {side: values[name] for side, name in _HOSTS.items() if name in values}
         try:
             reference = PairReference.parse(values["credential"], hosts=hosts)

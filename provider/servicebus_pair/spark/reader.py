@@ -30,6 +30,7 @@ from servicebus_pair.spark.cursors import (
     Offsets,
     Peekable,
     check_numbers,
+    check_range,
     idle_pause,
     next_offsets,
     starting,
@@ -67,6 +68,7 @@ class ServiceBusReader(DataSourceReader):
         self._start = starting(places, _given(options.start), option="startingOffsets")
         starting(places, _given(options.end), option="endingOffsets")
         self._end = _given(options.end)
+        check_range(self._start, self._end)
 
     def partitions(self) -> Sequence[InputPartition]:
         """Answer one range for each queue, sub-queue or session; connects to nothing."""

@@ -51,4 +51,5 @@ def secret_free(redaction: Redaction) -> Iterator[None]:
     try:
         yield
     except Exception as failure:  # noqa: BLE001  every error goes on, in other words
-        raise SparkTaskError(redaction.clean(f"{type(failure).__name__}: {failure}")) from None
+        kind = "" if isinstance(failure, SparkTaskError) else f"{type(failure).__name__}: "
+        raise SparkTaskError(redaction.clean(f"{kind}{failure}")) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
@@ -25,15 +26,25 @@ class ServiceBusDataSource(DataSource):
     (read). Spark imports this module in every session that looks for a data source, so it imports little itself.
     """
 
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        """Take the options. :raises ConfigurationError: the credential is no reference, and so may be a secret."""
+        super().__init__(options)
+        if "credential" in options:
+            from servicebus_pair.spark.options import check_credential
+
+            check_credential(options["credential"])
+
     @classmethod
     def name(cls) -> str:
         """The name that Spark knows it by."""
         return "servicebus"
 
     def schema(self) -> StructType:
-        """Answer the columns that are read."""
+        """Answer the columns that are read. :raises ConfigurationError: an option is no option of a read."""
+        from servicebus_pair.spark.options import Use, parsed
         from servicebus_pair.spark.received import SCHEMA
 
+        parsed(self.options, use=Use.READ)
         return SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
