@@ -60,7 +60,7 @@ class Tally:
             sum(count for (_, route), count in self._accepted.items() if route is wanted)
             for wanted in (Route.PRIMARY, Route.BACKLOG)
         )
-        return f"{primary} messages on the primary and {diverted} in the backlog, which stay sent"
+        return f"{primary} messages accepted by the primary and {diverted} by the backlog"
 
     def entities(self, found: Mapping[str, EntityHealth]) -> str:
         """Answer the counts, with the health found of each entity, for a receipt."""
