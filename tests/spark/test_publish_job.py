@@ -91,7 +91,6 @@ def test_a_task_that_fails_is_told_in_one_line_and_by_the_exit_status(
 WRONG = {
     "has no known suffix: give --format": ("table.xml", ()),
     "absent.parquet' cannot be read as parquet: [PATH_NOT_FOUND]": ("absent.parquet", ("--entity", "flights")),
-    "false.parquet' cannot be read as parquet: ": ("false.parquet", ("--entity", "flights")),
     "absent' cannot be read as table: [": ("absent", ("--entity", "flights", "--format", "table")),
     "cannot be read as csv: [UNRESOLVED_COLUMN": ("table.csv", ("--entity", "flights", "--select", "nothing AS body")),
     "manifest is '/dev/null/m.json': no file can be made in /dev/null": (
