@@ -91,8 +91,11 @@ def test_a_new_stream_from_the_latest_offsets_sees_only_what_comes(spark: SparkS
         query.processAllAvailable()
         send(pair, source, *numbered(3, first=5))
         query.processAllAvailable()
+        told = [each for progress in query.recentProgress for each in progress.sources]
     finally:
         query.stop()
+    assert sum(each.numInputRows for each in told) == 3
+    assert json.loads(str(told[-1].endOffset)) == json.loads(str(told[-1].latestOffset)) == {source: 9}
     assert sorted(row.messageId for row in spark.table("latest_only").collect()) == ["m-5", "m-6", "m-7"]
 
 
