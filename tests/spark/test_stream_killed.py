@@ -16,7 +16,7 @@ from tests.spark.test_read import numbered, send
 
 PROGRAM = Path(__file__).with_name("stream_program.py")
 EACH = 30
-SECONDS = 120
+SECONDS = 180
 
 
 @pytest.mark.slow
