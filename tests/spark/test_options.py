@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.health import HEALTHY
-from servicebus_pair.spark.options import OPTIONS, ReadOptions, Use, WriteOptions, parsed
+from servicebus_pair.spark.option_table import OPTIONS, Use, parsed
+from servicebus_pair.spark.options import ReadOptions, WriteOptions
 from servicebus_pair.spark.received import SCHEMA
 from servicebus_pair.spark.redaction import Redaction
 from servicebus_pair.spark.schema import COLUMNS
@@ -116,7 +117,9 @@ WRONG_READS = {
     "option startingOffsets is '{\"flights\": 0}': allowed is": {"startingOffsets": '{"flights": 0}'},
     "option startingOffsets is 'latest': a batch would read nothing": {"startingOffsets": "latest"},
     "option endingOffsets is 'earliest': allowed is": {"endingOffsets": "earliest"},
-    "option maxMessagesPerTrigger is given: only a stream": {"maxMessagesPerTrigger": "5"},
+    "option maxMessagesPerTrigger is given: it is for a stream": {"maxMessagesPerTrigger": "5"},
+    "option failOnDataLoss is given: it is for a stream": {"failOnDataLoss": "false"},
+    "option failOnDataLoss is 'no': allowed is true and false": {"failOnDataLoss": "no"},
     "option subQueue is 'dead': allowed is main, deadLetter": {"subQueue": "dead"},
     "option namespace is 'tertiary': allowed is primary and secondary": {"namespace": "tertiary"},
     "options sessionId and subQueue=deadLetter are both given": {"subQueue": "deadLetter", "sessionId": "a"},
@@ -160,6 +163,14 @@ def test_a_stream_has_no_end_and_may_begin_at_the_latest():
     assert ReadOptions.of(READ | {"startingOffsets": "latest"}, streaming=True).start == "latest"
     with pytest.raises(ConfigurationError, match="a stream has no end"):
         ReadOptions.of(READ | {"endingOffsets": "latest"}, streaming=True)
+
+
+def test_a_stream_follows_dead_letters_only_if_it_may_pass_some_over():
+    dead = READ | {"subQueue": "main,deadLetter"}
+    with pytest.raises(ConfigurationError, match="option subQueue is deadLetter: dead letters keep the numbers"):
+        ReadOptions.of(dead, streaming=True)
+    assert len(ReadOptions.of(dead | {"failOnDataLoss": "False"}, streaming=True).peekables) == 2
+    assert len(ReadOptions.of(dead, streaming=False).peekables) == 2
 
 
 @given(st.sampled_from(sorted(OPTIONS)), st.text())

@@ -8,6 +8,13 @@ from pyspark.sql.types import StructType
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.spark.schema import check_columns
 
+
+def table(columns: str) -> StructType:
+    read = StructType.fromDDL(columns)
+    assert isinstance(read, StructType)
+    return read
+
+
 ALLOWED = (
     "body binary",
     "body string",
@@ -43,19 +50,19 @@ REFUSED = {
 @pytest.mark.usefixtures("spark")  # which reads the types
 @pytest.mark.parametrize("columns", ALLOWED)
 def test_a_table_of_these_types_can_be_written(columns: str):
-    check_columns(StructType.fromDDL(columns), entity="flights")
+    check_columns(table(columns), entity="flights")
 
 
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("columns", REFUSED)
 def test_a_column_of_another_name_or_type_is_named_with_what_is_allowed(columns: str):
     with pytest.raises(ConfigurationError) as caught:
-        check_columns(StructType.fromDDL(columns), entity="flights")
+        check_columns(table(columns), entity="flights")
     assert str(caught.value).startswith(REFUSED[columns])
 
 
 @pytest.mark.usefixtures("spark")
 def test_a_destination_is_a_column_or_an_option():
-    check_columns(StructType.fromDDL("body string, entity string"), entity=None)
+    check_columns(table("body string, entity string"), entity=None)
     with pytest.raises(ConfigurationError, match="column entity is missing, and so is the option entity: give one"):
-        check_columns(StructType.fromDDL("body string"), entity=None)
+        check_columns(table("body string"), entity=None)

@@ -41,8 +41,7 @@ def test_the_sql_that_is_shown_runs(spark: SparkSession, pair: Pair):
     (shown,) = re.findall(r"```sql\n(.*?)```", (PROJECT / "provider/docs/spark.md").read_text(), flags=re.DOTALL)
     queue = pair.fresh_queue()
     try:
-        for statement in filter(str.strip, shown.replace("'flights'", f"'{queue}'").split(";")):
-            last = spark.sql(statement)
-        assert [tuple(row) for row in last.collect()] == [("AA1 was late", "active"), ("UA2 was not", "active")]
+        answers = [spark.sql(statement) for statement in shown.replace("'flights'", f"'{queue}'").split(";")]
+        assert [tuple(row) for row in answers[-1].collect()] == [("AA1 was late", "active"), ("UA2 was not", "active")]
     finally:
         spark.sql("DROP TABLE IF EXISTS outbox")

@@ -35,7 +35,8 @@ from servicebus_pair.spark.cursors import (
     next_offsets,
     starting,
 )
-from servicebus_pair.spark.options import LATEST, ReadOptions
+from servicebus_pair.spark.option_table import LATEST
+from servicebus_pair.spark.options import ReadOptions
 from servicebus_pair.spark.received import batch_of
 from servicebus_pair.spark.redaction import Redaction, secret_free
 

@@ -22,7 +22,7 @@ __all__ = ["ServiceBusDataSource"]
 class ServiceBusDataSource(DataSource):
     """Writes tables and streams through failover-aware sends, and reads queues by peek.
 
-    Options are those of ``servicebus_pair.spark.options``, columns those of ``schema`` (written) and ``received``
+    Options are those of ``servicebus_pair.spark.option_table``, columns those of ``schema`` (written) and ``received``
     (read). Spark imports this module in every session that looks for a data source, so it imports little itself.
     """
 
@@ -41,7 +41,7 @@ class ServiceBusDataSource(DataSource):
 
     def schema(self) -> StructType:
         """Answer the columns that are read. :raises ConfigurationError: an option is no option of a read."""
-        from servicebus_pair.spark.options import Use, parsed
+        from servicebus_pair.spark.option_table import Use, parsed
         from servicebus_pair.spark.received import SCHEMA
 
         parsed(self.options, use=Use.READ)
