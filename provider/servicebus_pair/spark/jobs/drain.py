@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
         prog="drain",
         description="move what the backlog holds to the primary; what it has confirmed leaves the backlog",
         epilog="exit status: 0, nothing of what was asked for is left; 1, something is, or a task failed, and what was "
-        "moved stays moved; 2, an argument is wrong, a right is missing or a namespace does not answer: nothing was begun",
+        "moved stays moved; 2, nothing was begun: an argument is wrong, a right is missing, no namespace answers",
     )
     parser.add_argument("--pair", required=True, help=f"where the pair's settings are: {PLACES}")
     parser.add_argument("--ledger", required=True, help="folder of the ledger")
