@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import tempfile
+
 from pyspark.sql import SparkSession
 
+home = tempfile.mkdtemp()
 spark = SparkSession.builder.getOrCreate()
 flights = spark.createDataFrame([("AA1 was late", "N1"), ("UA2 was not", "N2")], "body string, sessionId string")
 
@@ -13,3 +16,11 @@ flights.write.format("servicebus").option("credential", "env:PAIR").option("enti
 queues = spark.read.format("servicebus").option("credential", "env:PAIR").option("entity", "flights")
 queues.option("subQueue", "main,deadLetter").load().groupBy("subQueue", "state").count().show()
 # [END spark]
+
+# [START streaming]
+late = spark.readStream.format("servicebus").option("credential", "env:PAIR").option("entity", "flights").load()
+copy = late.where("state = 'active'").selectExpr("body", "messageId", "applicationProperties").writeStream
+copy = copy.format("servicebus").option("credential", "env:PAIR").option("entity", "briefings")
+copy = copy.option("checkpointLocation", f"{home}/checkpoint").option("manifest", f"{home}/manifests")
+copy.trigger(availableNow=True).start().awaitTermination()
+# [END streaming]

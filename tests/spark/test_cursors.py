@@ -10,7 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from servicebus_pair.core.errors import ConfigurationError
-from servicebus_pair.spark.cursors import Ahead, Peekable, check_numbers, idle_pause, next_offsets, search_end, starting
+from servicebus_pair.spark.cursors import (
+    Ahead,
+    Peekable,
+    check_numbers,
+    check_range,
+    idle_pause,
+    next_offsets,
+    search_end,
+    starting,
+)
 
 NUMBERS = st.lists(st.integers(1, 2**63 - 2), unique=True).map(sorted)
 AHEAD = st.dictionaries(
@@ -94,6 +103,12 @@ def test_an_offset_of_a_place_that_is_not_read_is_refused():
     assert starting(["a", "b"], {"b": 5}, option="startingOffsets") == {"a": 1, "b": 5}
     with pytest.raises(ConfigurationError, match="option startingOffsets names 'c': what is read is a, b"):
         starting(["a", "b"], {"c": 5}, option="startingOffsets")
+
+
+def test_a_range_does_not_end_before_it_begins():
+    check_range({"a": 5, "b": 1}, {"a": 5})
+    with pytest.raises(ConfigurationError, match="option endingOffsets is 4 for a: allowed is a number from 5"):
+        check_range({"a": 5, "b": 1}, {"a": 4})
 
 
 def test_a_place_is_named_by_its_path_sub_queue_and_session():

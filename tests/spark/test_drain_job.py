@@ -178,6 +178,22 @@ def test_what_cannot_work_is_refused_before_any_task(
     assert not (tmp_path / "drain.json").exists()
 
 
+@pytest.mark.usefixtures("spark")
+def test_a_task_that_fails_for_good_is_told_in_one_line_and_by_the_exit_status(
+    own: OwnBacklog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    own.divert(tmp_path / "ledger", own.fresh_queue(), 2)
+    monkeypatch.setenv("ONLY_OF_THE_DRIVER", own.file.read_text())  # executors have the environment of before
+    (tmp_path / "drain.json").write_text("of an earlier drain")
+    arguments = ["--pair", "env:ONLY_OF_THE_DRIVER", "--ledger", str(tmp_path / "ledger"), "--run", "home"]
+    assert job.main([*arguments, "--report", str(tmp_path / "drain.json")]) == 1
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("drain: ")]
+    assert "env:ONLY_OF_THE_DRIVER names an environment variable that is not set on this executor: hand" in line
+    assert line.endswith("what was moved stays moved")
+    assert not (tmp_path / "drain.json").exists()
+    assert len(own.held_by_backlog()) == 2
+
+
 def test_speculation_is_refused_since_it_would_send_twice(
     spark: SparkSession, own: OwnBacklog, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):

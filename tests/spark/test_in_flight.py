@@ -15,6 +15,7 @@ from servicebus_pair.core.syphon import Syphon
 from servicebus_pair.spark.naming import Position
 from servicebus_pair.spark.options import WriteOptions
 from servicebus_pair.spark.receipts import merged
+from servicebus_pair.spark.redaction import SparkTaskError
 from servicebus_pair.spark.writing import WriteTask, write_rows
 from tests.spark.conftest import Pair
 from tests.spark.diverting import own_backlog
@@ -63,3 +64,21 @@ def test_a_task_that_sends_begins_no_syphon(pair: Pair, tmp_path: Path, monkeypa
     rows = pa.RecordBatch.from_pylist([{"entity": own.fresh_queue(), "body": b"x"}])
     assert merged([write_rows(task, [rows])]).primary == 1
     assert begun == []
+
+
+def test_a_row_that_is_too_large_is_named_and_what_was_sent_is_counted(pair: Pair, tmp_path: Path):
+    queue = pair.fresh_queue()
+    options = {"credential": pair.reference, "entity": queue, "ledger": str(tmp_path), "ratePerTask": "200"}
+    task = WriteTask(WriteOptions.of(options), "r", Position("monday", 5))
+    # A window of a task at this rate is a hundred rows: the first one goes, the second one has the row in it.
+    sizes = [10] * 150 + [300_000] + [10] * 20
+    rows = pa.RecordBatch.from_pylist([{"body": b"x" * size} for size in sizes])
+    with pytest.raises(SparkTaskError) as caught:
+        write_rows(task, [rows])
+    told = str(caught.value)
+    assert told.startswith(
+        "partition 5 failed with 100 messages accepted by the primary and 0 by the backlog: SendError"
+    )
+    assert "message 'monday-5-150-" in told
+    assert "the link takes 262144" in told
+    assert len(accepted_at(tmp_path)) == len(pair.held(queue)) == 100

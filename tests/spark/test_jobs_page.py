@@ -61,6 +61,16 @@ def test_the_commands_of_the_page_do_what_it_says(pair: Pair, tmp_path: Path):
         assert (tmp_path / name / "report.html").exists()
 
 
+@pytest.mark.parametrize("name", ["publish", "drain", "cost"])
+def test_the_page_lists_the_arguments_that_the_program_takes(name: str, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit):
+        importlib.import_module(f"servicebus_pair.spark.jobs.{name}").main(["--help"])
+    taken = set(re.findall(r"^  (--[a-z-]+)", capsys.readouterr().out, flags=re.MULTILINE))
+    section = PAGE.split(f"\n### `{name}`")[1].split("\n### ")[0]
+    told = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `--")]
+    assert set(re.findall(r"--[a-z-]+", " ".join(told))) == taken
+
+
 def test_the_task_that_is_shown_is_the_example_dags():
     shown = re.findall(r"<!-- from (dags/\w+\.py): (\w+) -->\n```python\n(.*?)```", PAGE, flags=re.DOTALL)
     assert [name for _, name, _ in shown] == ["drain"]

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.health import HEALTHY
-from servicebus_pair.spark.options import OPTIONS, ReadOptions, Use, WriteOptions, parsed
+from servicebus_pair.spark.option_table import OPTIONS, Use, parsed
+from servicebus_pair.spark.options import ReadOptions, WriteOptions
 from servicebus_pair.spark.received import SCHEMA
 from servicebus_pair.spark.redaction import Redaction
 from servicebus_pair.spark.schema import COLUMNS
@@ -94,13 +95,31 @@ WRONG_WRITES = {
     "option health is '[]': allowed is JSON": {"health": "[]"},
     "option run is ' ': allowed is a name": {"run": " "},
 }
+MEANT = {
+    "enitty": "entity",
+    "path": "entity",
+    "queue": "entity",
+    "connectionString": "credential",
+    "connection_string": "credential",
+    "rate_per_task": "ratePerTask",
+    "maxBatchInFlight": "maxBatchesInFlight",
+    "failover_interval": "failoverInterval",
+}
+MEANT_READING = {
+    "subQueues": "subQueue",
+    "paths": "entity",
+    "maxOffsetsPerTrigger": "maxMessagesPerTrigger",
+    "starting-offsets": "startingOffsets",
+}
 WRONG_READS = {
     "option entity is missing: allowed are paths": {"entity": ""},
     "option entity is 'flights,Flights': allowed is paths": {"entity": "flights,Flights"},
     "option startingOffsets is '{\"flights\": 0}': allowed is": {"startingOffsets": '{"flights": 0}'},
     "option startingOffsets is 'latest': a batch would read nothing": {"startingOffsets": "latest"},
     "option endingOffsets is 'earliest': allowed is": {"endingOffsets": "earliest"},
-    "option maxMessagesPerTrigger is given: only a stream": {"maxMessagesPerTrigger": "5"},
+    "option maxMessagesPerTrigger is given: it is for a stream": {"maxMessagesPerTrigger": "5"},
+    "option failOnDataLoss is given: it is for a stream": {"failOnDataLoss": "false"},
+    "option failOnDataLoss is 'no': allowed is true and false": {"failOnDataLoss": "no"},
     "option subQueue is 'dead': allowed is main, deadLetter": {"subQueue": "dead"},
     "option namespace is 'tertiary': allowed is primary and secondary": {"namespace": "tertiary"},
     "options sessionId and subQueue=deadLetter are both given": {"subQueue": "deadLetter", "sessionId": "a"},
@@ -116,6 +135,22 @@ def test_a_wrong_option_of_a_write_is_named(says: str):
     assert str(caught.value).startswith(says)
 
 
+@pytest.mark.parametrize("given_name", [*MEANT, *MEANT_READING])
+def test_an_unknown_option_is_answered_with_the_one_that_was_meant(given_name: str):
+    use, meant = (Use.WRITE, MEANT) if given_name in MEANT else (Use.READ, MEANT_READING)
+    with pytest.raises(ConfigurationError) as caught:
+        parsed({given_name.lower(): CANARY}, use=use)
+    assert str(caught.value).startswith(
+        f"option {given_name.lower()} is unknown: did you mean {meant[given_name]}? allowed are credential, "
+    )
+    assert CANARY not in str(caught.value)
+
+
+def test_what_is_for_the_other_direction_is_not_proposed():
+    with pytest.raises(ConfigurationError, match="option maxoffsetspertrigger is unknown: allowed are"):
+        parsed({"maxoffsetspertrigger": "5"}, use=Use.WRITE)
+
+
 @pytest.mark.parametrize("says", WRONG_READS)
 def test_a_wrong_option_of_a_read_is_named(says: str):
     options = READ | WRONG_READS[says]
@@ -128,6 +163,14 @@ def test_a_stream_has_no_end_and_may_begin_at_the_latest():
     assert ReadOptions.of(READ | {"startingOffsets": "latest"}, streaming=True).start == "latest"
     with pytest.raises(ConfigurationError, match="a stream has no end"):
         ReadOptions.of(READ | {"endingOffsets": "latest"}, streaming=True)
+
+
+def test_a_stream_follows_dead_letters_only_if_it_may_pass_some_over():
+    dead = READ | {"subQueue": "main,deadLetter"}
+    with pytest.raises(ConfigurationError, match="option subQueue is deadLetter: dead letters keep the numbers"):
+        ReadOptions.of(dead, streaming=True)
+    assert len(ReadOptions.of(dead | {"failOnDataLoss": "False"}, streaming=True).peekables) == 2
+    assert len(ReadOptions.of(dead, streaming=False).peekables) == 2
 
 
 @given(st.sampled_from(sorted(OPTIONS)), st.text())

@@ -99,6 +99,36 @@ def test_a_rate_is_kept_over_all_tasks(spark: SparkSession, pair: Pair, tmp_path
     assert Counter(json.loads(line)["run"] for file in tmp_path.iterdir() for line in file.open()) == {"r": 400}
 
 
+def test_rows_keep_their_ids_however_they_are_spread(spark: SparkSession, pair: Pair, tmp_path: Path):
+    queue = pair.fresh_queue(requires_duplicate_detection=True)
+    table = numbered(spark, 40, to=queue).drop("messageId")
+    table = table.withColumn("applicationProperties", F.create_map(F.lit("far"), F.length("body")))
+    for partitions in (2, 3):
+        manifest = publish(
+            table, pair_reference=pair.reference, ledger=str(tmp_path), run="monday", partitions=partitions
+        )
+        assert manifest.primary == 40
+    found = pair.held(queue)
+    assert {item.content.body for item in found} == {b"body %d" % number for number in range(40)}
+    assert len(found) == 40, "the second run repeated the ids of the first"
+    assert all(item.key[1].startswith("monday-") for item in found)
+
+
+def test_rows_of_a_session_are_sent_in_the_order_of_the_table(spark: SparkSession, pair: Pair, tmp_path: Path):
+    queue = pair.fresh_queue()
+    rows = spark.range(0, 400, 1, 4).select(
+        F.format_string("%04d", "id").alias("body"),
+        F.when(F.col("id") % 5 > 0, F.format_string("session %d", F.col("id") % 5)).alias("sessionId"),
+    )
+    publish(rows, pair_reference=pair.reference, ledger=str(tmp_path), run="r", entity=queue, partitions=3)
+    found = pair.held(queue)
+    assert len(found) == 400
+    for session in ("session 1", "session 2", "session 3", "session 4"):
+        sent = [item.content.body for item in found if item.content.session_id == session]
+        assert len(sent) == 80
+        assert sent == sorted(sent)
+
+
 REFUSED = {
     "column body is missing": lambda table: table.drop("body"),
     "column entity is missing": lambda table: table.drop("entity"),

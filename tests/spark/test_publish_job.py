@@ -46,8 +46,57 @@ def test_a_parquet_table_says_where_each_message_goes(spark: SparkSession, pair:
     assert [found.content.body for found in pair.held(queue)] == [b"hello"]
 
 
+@pytest.mark.usefixtures("spark")
+def test_any_table_becomes_messages_by_expressions(pair: Pair, tmp_path: Path):
+    table, queue = tmp_path / "orders.csv", pair.fresh_queue()
+    table.write_text("order,city,far\n1,Oslo,5\n2,Rome,\n")
+    made = (
+        "to_json(struct(*)) AS body",
+        "concat('o-', order) AS messageId",
+        "map('far', cast(far AS bigint)) AS applicationProperties",
+    )
+    select = [word for each in made for word in ("--select", each)]
+    assert job.main(arguments(pair, tmp_path, table, "--entity", queue, *select)) == 0
+    found = {each.key[1]: each.content for each in pair.held(queue)}
+    assert {message_id: json.loads(content.body) for message_id, content in found.items()} == {
+        "o-1": {"order": "1", "city": "Oslo", "far": "5"},
+        "o-2": {"order": "2", "city": "Rome"},
+    }
+    assert (found["o-1"].properties, found["o-2"].properties) == ({"far": 5}, {})
+
+
+@pytest.mark.parametrize("kind", ["orc", "table"])
+def test_a_table_is_read_by_its_format_or_by_its_name(kind: str, spark: SparkSession, pair: Pair, tmp_path: Path):
+    queue, path = pair.fresh_queue(), tmp_path / "table.orc"
+    rows = spark.createDataFrame([("m-1", b"hello")], "messageId string, body binary")
+    rows.write.orc(str(path))
+    rows.createOrReplaceTempView("to_be_published")
+    given = Path("to_be_published") if kind == "table" else path
+    assert job.main(arguments(pair, tmp_path, given, "--entity", queue, "--format", kind)) == 0
+    assert [found.content.body for found in pair.held(queue)] == [b"hello"]
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_task_that_fails_is_told_in_one_line_and_by_the_exit_status(
+    pair: Pair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "table.csv").write_text(CSV)
+    assert job.main(arguments(pair, tmp_path, tmp_path / "table.csv", "--entity", "no-queue-of-this-name")) == 1
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("publish: ")]
+    assert "failed with 0 messages accepted by the primary and 0 by the backlog: SendError: sending to no-queue" in line
+    assert "could not be found" in line
+    assert not (tmp_path / "manifest.json").exists()
+
+
 WRONG = {
     "has no known suffix: give --format": ("table.xml", ()),
+    "absent.parquet' cannot be read as parquet: [PATH_NOT_FOUND]": ("absent.parquet", ("--entity", "flights")),
+    "absent' cannot be read as table: [": ("absent", ("--entity", "flights", "--format", "table")),
+    "cannot be read as csv: [UNRESOLVED_COLUMN": ("table.csv", ("--entity", "flights", "--select", "nothing AS body")),
+    "manifest is '/dev/null/m.json': no file can be made in /dev/null": (
+        "table.csv",
+        ("--entity", "flights", "--manifest", "/dev/null/m.json"),
+    ),
     "column entity is missing": ("table.csv", ()),
     "health is not a JSON object of health records": ("table.csv", ("--entity", "flights", "--health", "{")),
     "column scheduledEnqueueTime holds 'tomorrow': it must be a timestamp": ("late.csv", ("--entity", "flights")),
@@ -59,7 +108,8 @@ WRONG = {
 @pytest.mark.parametrize("says", WRONG)
 def test_a_wrong_argument_is_named(says: str, pair: Pair, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     name, more = WRONG[says]
-    (tmp_path / name).write_text(CSV)
+    if not name.startswith("absent"):
+        (tmp_path / name).write_text(CSV)
     (tmp_path / "late.csv").write_text(CSV.replace("2040-01-02T03:04:05Z", "tomorrow"))
     assert job.main(arguments(pair, tmp_path, tmp_path / name, *more)) == 2
     assert says in capsys.readouterr().err

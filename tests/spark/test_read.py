@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import redirect_stdout
 from datetime import UTC, datetime, timedelta
+from io import StringIO
 from typing import Any
 
 import pytest
@@ -16,7 +18,10 @@ from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own 
 
 from servicebus_pair.core import EntityHealth, State
 from servicebus_pair.core.backlog import backlog_queues
+from servicebus_pair.spark.options import ReadOptions
+from servicebus_pair.spark.reader import ServiceBusReader
 from servicebus_pair.spark.received import SCHEMA
+from servicebus_pair.spark.redaction import SparkTaskError
 from tests.spark.conftest import CANARY, Pair, Session
 
 LATER = datetime(2040, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
@@ -111,6 +116,65 @@ def test_dead_letters_are_a_sub_queue_that_says_why(spark: SparkSession, pair: P
     assert (dead.deadLetterReason, dead.deadLetterErrorDescription, dead.entity) == ("Late", "by two days", queue)
 
 
+def test_transfer_dead_letters_and_deferred_messages_are_told_from_the_others(spark: SparkSession, pair: Pair):
+    closed = pair.fresh_queue(status="SendDisabled")
+    forwarding, deferring, empty = pair.fresh_queue(forward_to=closed), pair.fresh_queue(), pair.fresh_queue()
+    send(pair, forwarding, *numbered(1))
+    send(pair, deferring, *numbered(2, first=1))
+    with (
+        ServiceBusClient.from_connection_string(pair.primary.connection_string) as client,
+        client.get_queue_receiver(deferring) as receiver,
+    ):
+        (message,) = receiver.receive_messages(max_message_count=1, max_wait_time=5)
+        receiver.defer_message(message)
+    dead = read(spark, pair, entity=forwarding, subQueue="transferDeadLetter")
+    rows = read(spark, pair, entity=f"{deferring},{empty}").union(dead)
+    found = rows.select("entity", "subQueue", "messageId", "state").orderBy("messageId").collect()
+    assert [tuple(row) for row in found] == [
+        (forwarding, "transferDeadLetter", "m-0", "active"),
+        (deferring, "main", "m-1", "deferred"),
+        (deferring, "main", "m-2", "active"),
+    ]
+
+
+def test_a_subscription_is_read_by_its_path(spark: SparkSession, pair: Pair):
+    path = "delays/Subscriptions/all"
+    before = read(spark, pair, entity=path).count()
+    table = spark.createDataFrame([("late", "delays")], "body string, entity string")
+    table.write.format("servicebus").option("credential", pair.reference).mode("append").save()
+    rows = read(spark, pair, entity=path).collect()
+    assert len(rows) == before + 1
+    assert {row.entity for row in rows} == {path}
+
+
+def test_what_arrives_while_a_task_reads_is_not_in_its_range(pair: Pair):
+    queue = pair.fresh_queue()
+    send(pair, queue, *numbered(700))
+    reader = ServiceBusReader(ReadOptions.of({"credential": pair.reference, "entity": queue}, streaming=False))
+    (whole,) = reader.partitions()
+    pages = reader.read(whole)
+    first = next(pages)
+    send(pair, queue, *numbered(50, first=700))
+    assert 0 < first.num_rows < 700
+    assert first.num_rows + sum(page.num_rows for page in pages) == 700
+
+
+@pytest.mark.parametrize(
+    ("entity", "options", "says"),
+    [
+        ("delays", {}, "is a topic; .* a topic by its subscriptions, topic/Subscriptions/name"),
+        ("of sessions", {}, "requires sessions; .* is read by option sessionId"),
+        ("no-queue-to-read", {"subQueue": "deadLetter"}, "EntityNotFoundError: peek at no-queue-to-read/"),
+    ],
+)
+def test_what_cannot_be_read_is_answered_with_how_it_can(entity: str, options: dict[str, str], says: str, pair: Pair):
+    path = pair.fresh_queue(requires_session=True) if entity == "of sessions" else entity
+    given = {"credential": pair.reference, "entity": path} | options
+    reader = ServiceBusReader(ReadOptions.of(given, streaming=False))
+    with pytest.raises(SparkTaskError, match=says):
+        list(reader.read(reader.partitions()[0]))
+
+
 def test_named_sessions_are_read_a_task_each(spark: SparkSession, pair: Pair):
     queue = pair.fresh_queue(requires_session=True)
     for session in ("a", "b", "c"):
@@ -145,6 +209,20 @@ def test_the_backlog_is_read_on_the_secondary(spark: SparkSession, pair: Pair):
 def test_a_wrong_option_is_refused_on_the_driver(spark: SparkSession, pair: Pair):
     with pytest.raises(AnalysisException, match="option startingOffsets names 'delays': what is read is flights"):
         read(spark, pair, entity="flights", startingOffsets='{"delays": 5}').collect()
+    with pytest.raises(AnalysisException, match="option endingOffsets is 4 for flights: allowed is a number from 5"):
+        read(spark, pair, entity="flights", startingOffsets='{"flights": 5}', endingOffsets='{"flights": 4}').collect()
+
+
+def test_a_wrong_name_and_a_credential_by_value_are_refused_when_the_table_is_named(session: Session):
+    reader = session.spark.read.format("servicebus").option("entity", "flights")
+    with pytest.raises(AnalysisException, match="option subqueues is unknown: did you mean subQueue"):
+        reader.option("credential", "env:PAIR").option("subQueues", "main").load()
+    given = f"Endpoint=sb://contoso;SharedAccessKeyName=k;SharedAccessKey={CANARY}"
+    reader = session.spark.read.format("servicebus").option("entity", "flights").option("credential", given)
+    with pytest.raises(AnalysisException, match="option credential: the pair reference is not one") as caught:
+        reader.load()
+    assert CANARY not in f"{caught.value!r} {caught.value}"
+    assert CANARY not in session.event_log()
 
 
 def test_a_schema_of_ones_own_is_refused(spark: SparkSession, pair: Pair):
@@ -155,10 +233,16 @@ def test_a_schema_of_ones_own_is_refused(spark: SparkSession, pair: Pair):
 
 def test_no_secret_is_in_the_plan_the_event_log_or_the_error(session: Session, pair: Pair):
     table = read(session.spark, pair, entity="no-queue-to-read")
-    plan = table._jdf.queryExecution().toString()
+    table.createOrReplaceTempView("read_by_reference")
+    plans = [table._jdf.queryExecution().toString()]
+    plans += [row.plan for row in session.spark.sql("EXPLAIN EXTENDED SELECT * FROM read_by_reference").collect()]
+    with redirect_stdout(StringIO()) as explained:
+        for mode in ("extended", "formatted", "codegen", "cost"):
+            table.explain(mode=mode)
     with pytest.raises(PySparkException) as caught:
         table.collect()
     assert "EntityNotFoundError" in str(caught.value)
-    for text in (plan, session.event_log(), f"{caught.value!r} {caught.value}"):
+    for text in (*plans, explained.getvalue(), session.event_log(), f"{caught.value!r} {caught.value}"):
+        assert "servicebus" in text
         assert CANARY not in text
     assert CANARY in pair.file.read_text(), "the canary is what executors read"

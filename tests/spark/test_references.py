@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from servicebus_pair.core.errors import ConfigurationError
-from servicebus_pair.spark.redaction import Redaction, SparkTaskError, secret_free
+from servicebus_pair.spark.redaction import Redaction, SparkTaskError, secret_free, task_error
 from servicebus_pair.spark.references import PairReference
 
 KEY = "canary-4f1d0c6be2"
@@ -33,7 +33,19 @@ def test_settings_are_read_from_a_variable_and_from_a_file(
         assert (settings.primary.namespace, settings.secondary.namespace) == ("primary", "secondary")
 
 
-@pytest.mark.parametrize("text", ["", "THE_PAIR", "env:", SETTINGS["primary_connection_string"]])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "THE_PAIR",
+        "env:",
+        "file: ",
+        "default:x",
+        f"env:k={KEY}",
+        f"airflow:a;{KEY}",
+        SETTINGS["primary_connection_string"],
+    ],
+)
 def test_what_is_no_reference_is_refused_and_not_quoted(text: str):
     with pytest.raises(ConfigurationError, match="allowed are env:NAME, file:PATH") as caught:
         PairReference.parse(text)
@@ -89,3 +101,9 @@ def test_an_error_that_leaves_a_task_holds_no_secret_and_no_chain(monkeypatch: p
         raise OSError(f"cannot reach it with {KEY} or SharedAccessKey=another;")
     assert str(caught.value) == "OSError: cannot reach it with *** or SharedAccessKey=***;"
     assert caught.value.__suppress_context__
+    with pytest.raises(SparkTaskError) as again, secret_free(redaction):
+        raise caught.value
+    assert str(again.value) == str(caught.value), "it says once what it is"
+    spark = f"Job aborted:\nTraceback\n  File\nservicebus_pair.spark.redaction.SparkTaskError: {caught.value}\n\tat x.y"
+    assert task_error(RuntimeError(spark)) == str(caught.value)
+    assert task_error(RuntimeError("\n[SOMETHING_ELSE] of Spark\nand more")) == "[SOMETHING_ELSE] of Spark"

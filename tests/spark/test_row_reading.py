@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from math import inf, nan
 from typing import Any, cast
 
 import pytest
@@ -15,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from servicebus_pair.core.errors import InvalidMessageError
+from servicebus_pair.core.wire import WireBatch
 from servicebus_pair.spark.codec import RowReader
 from servicebus_pair.spark.naming import Position
 from servicebus_pair.spark.windows import lanes, windows
@@ -120,6 +123,14 @@ def encoded(message: AmqpAnnotatedMessage) -> bytes:
     return bytes(output)
 
 
+def test_a_time_to_live_is_of_any_numeric_type_and_up_to_what_amqp_has():
+    for given_life in (90, 90.0, Decimal("90.00"), 4_294_967):
+        read = RowReader(Position("r", 0), entity="flights").read({"body": "x", "timeToLive": given_life})
+        assert read.message.header is not None
+        assert read.message.header.time_to_live == 1000 * given_life
+        WireBatch(10_000).try_add(read.message)
+
+
 WRONG: dict[str, dict[str, Any]] = {
     "column body is null: it is required": {"body": None},
     "column entity is ' ': it must name a queue or topic": {"entity": " "},
@@ -127,9 +138,17 @@ WRONG: dict[str, dict[str, Any]] = {
     "column messageId has 129 characters: at most 128 are allowed": {"messageId": "x" * 129},
     "column sessionId has 130 characters: at most 128 are allowed": {"sessionId": "x" * 130},
     "column partitionKey is 'p': beside session 's' it must be that": {"sessionId": "s", "partitionKey": "p"},
+    "column timeToLive is 1.5: it must be whole seconds from 1": {"timeToLive": 1.5},
+    "column timeToLive is nan: it must be whole seconds from 1": {"timeToLive": nan},
+    "column timeToLive is inf: it must be whole seconds from 1": {"timeToLive": inf},
+    "column timeToLive is 4294968: it must be whole seconds from 1 to 4294967": {"timeToLive": 4294968},
+    "column messageId is empty: it must be an id, or null": {"messageId": ""},
     "column applicationProperties is not JSON": {"applicationProperties": "{"},
     "column applicationProperties is not a JSON object": {"applicationProperties": "[1]"},
     "column applicationProperties: a is a list: allowed are string,": {"applicationProperties": '{"a": [1]}'},
+    f"column applicationProperties: a is {2**63}: a whole number has 64 bits": {
+        "applicationProperties": f'{{"a": {2**63}}}'
+    },
 }
 
 

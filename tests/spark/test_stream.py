@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from azure.servicebus import ServiceBusClient
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -91,9 +92,37 @@ def test_a_new_stream_from_the_latest_offsets_sees_only_what_comes(spark: SparkS
         query.processAllAvailable()
         send(pair, source, *numbered(3, first=5))
         query.processAllAvailable()
+        told = [each for progress in query.recentProgress for each in progress.sources]
     finally:
         query.stop()
+    assert sum(each.numInputRows for each in told) == 3
+    assert json.loads(str(told[-1].endOffset)) == json.loads(str(told[-1].latestOffset)) == {source: 9}
     assert sorted(row.messageId for row in spark.table("latest_only").collect()) == ["m-5", "m-6", "m-7"]
+
+
+def test_a_dead_letter_keeps_its_number_so_that_a_stream_would_pass_it_over(spark: SparkSession, pair: Pair):
+    source = pair.fresh_queue()
+    send(pair, source, *numbered(2))
+    reader = spark.read.format("servicebus").option("credential", pair.reference).option("entity", source)
+    numbers = {row.messageId: row.sequenceNumber for row in reader.load().collect()}
+    dead = reader.option("subQueue", "deadLetter").load()
+    with (
+        ServiceBusClient.from_connection_string(pair.primary.connection_string) as client,
+        client.get_queue_receiver(source) as receiver,
+    ):
+        received = {each.message_id: each for each in receiver.receive_messages(max_message_count=2, max_wait_time=5)}
+        receiver.dead_letter_message(received["m-1"])
+        (last,) = dead.collect()
+        receiver.dead_letter_message(received["m-0"])
+    first, _ = dead.orderBy("sequenceNumber").collect()
+    assert (last.messageId, last.sequenceNumber) == ("m-1", numbers["m-1"])
+    assert (first.messageId, first.sequenceNumber) == ("m-0", numbers["m-0"]), "it comes later, with a lower number"
+    following = spark.readStream.format("servicebus").option("credential", pair.reference).option("entity", source)
+    query = following.option("subQueue", "deadLetter").load().writeStream.format("noop").start()
+    with pytest.raises(
+        StreamingQueryException, match="read dead letters by batches, or accept that with failOnDataLoss"
+    ):
+        query.awaitTermination(SECONDS)
 
 
 def test_the_mode_complete_is_refused(spark: SparkSession, pair: Pair, tmp_path: Path):

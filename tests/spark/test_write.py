@@ -122,7 +122,7 @@ def test_the_same_run_again_adds_nothing_to_an_entity_with_duplicate_detection(s
 REFUSED: dict[str, Callable[[DataFrameWriter], DataFrameWriter]] = {
     "mode is overwrite, and of a stream complete: allowed is append": lambda w: w.mode("overwrite"),
     "option colour is unknown: allowed are credential,": lambda w: w.option("colour", "red"),
-    "the pair reference is not one: allowed are env:NAME,": lambda w: w.option(
+    "option credential: the pair reference is not one: allowed are env:NAME,": lambda w: w.option(
         "credential", f"SharedAccessKey={CANARY}"
     ),
 }

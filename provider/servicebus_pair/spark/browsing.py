@@ -12,7 +12,7 @@ from typing import Final
 from azure.servicebus import ServiceBusReceivedMessage
 
 from servicebus_pair.core.clients import NamespaceClient, ReceiveLink
-from servicebus_pair.core.errors import ServiceError
+from servicebus_pair.core.errors import RefusedError, ServiceError
 from servicebus_pair.core.options import Endpoint
 from servicebus_pair.spark.cursors import FIRST, MAIN, Ahead, Peekable, search_end
 
@@ -22,6 +22,9 @@ _PAGE: Final = 500
 _CALL_SECONDS: Final = 30.0
 _TRIES: Final = 3
 _PAUSE_SECONDS: Final = 1.0
+_HOW_TO_READ: Final = (
+    "(what requires sessions is read by option sessionId, and a topic by its subscriptions, topic/Subscriptions/name)"
+)
 
 
 class Browser:
@@ -59,6 +62,8 @@ class Look:
             try:
                 return await self._link.peek(most=most, timeout=_CALL_SECONDS, first=first)
             except ServiceError as error:
+                if isinstance(error, RefusedError):
+                    raise RefusedError(f"{error} {_HOW_TO_READ}") from error
                 if not error.retriable:
                     raise
             await asyncio.sleep(_PAUSE_SECONDS * attempt)

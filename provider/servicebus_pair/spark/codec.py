@@ -12,10 +12,11 @@ from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageHeader, AmqpM
 from servicebus_pair.core.amqp_types import typed
 from servicebus_pair.core.errors import InvalidMessageError
 from servicebus_pair.spark.naming import Position
-from servicebus_pair.spark.schema import COLUMNS, LONGEST_ID
+from servicebus_pair.spark.schema import COLUMNS, LONGEST_ID, LONGEST_LIFE
 
 __all__ = ["Row", "RowReader"]
 
+_LONG: Final = 2**63
 _NAMED: Final = tuple(name for name in COLUMNS if name not in {"body", "messageId"})
 _PARTITION_KEY: Final = "x-opt-partition-key"
 _SCHEDULED: Final = "x-opt-scheduled-enqueue-time"
@@ -50,7 +51,7 @@ class RowReader:
     def read(self, row: Mapping[str, Any]) -> Row:
         """Read the next row.
 
-        :param row: values by column name, as Arrow gives them: a map is a list of pairs.
+        :param row: values by column name, as Arrow gives them: a map is a list of pairs, a struct a mapping.
         :raises InvalidMessageError: naming the row and the column.
         """
         number = self._number
@@ -69,6 +70,8 @@ class RowReader:
         if entity is None or not entity.strip():
             raise InvalidMessageError(f"column entity is {entity!r}: it must name a queue or topic")
         message_id = row.get("messageId")
+        if message_id == "":
+            raise InvalidMessageError("column messageId is empty: it must be an id, or null to have one made")
         if message_id is None:
             message_id = self._position.message_id(number, body, (row.get(name) for name in _NAMED))
         return Row(entity, _message(row, body, message_id), row.get("sessionId") or row.get("partitionKey"), len(body))
@@ -109,8 +112,9 @@ def _annotations(session: str | None, partition: str | None, row: Mapping[str, A
 
 
 def _milliseconds(seconds: Any) -> int:
-    if seconds < 1 or seconds != int(seconds):
-        raise InvalidMessageError(f"column timeToLive is {seconds}: it must be whole seconds from 1")
+    # In this order: what is not a number, or infinite, is no int.
+    if not 1 <= seconds <= LONGEST_LIFE or seconds != int(seconds):
+        raise InvalidMessageError(f"column timeToLive is {seconds}: it must be whole seconds from 1 to {LONGEST_LIFE}")
     return int(seconds) * 1000
 
 
@@ -140,6 +144,8 @@ def _amqp(value: Any, name: str) -> Any:
     match value:
         case bool() | str() | float():
             return value
+        case int() if not -_LONG <= value < _LONG:
+            raise InvalidMessageError(f"column applicationProperties: {name} is {value}: a whole number has 64 bits")
         case int():
             # The SDK writes a plain int in 32 bits.
             return typed("LONG", value)

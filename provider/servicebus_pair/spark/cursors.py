@@ -21,6 +21,7 @@ __all__ = [
     "Offsets",
     "Peekable",
     "check_numbers",
+    "check_range",
     "idle_pause",
     "next_offsets",
     "peekables",
@@ -82,6 +83,15 @@ def starting(places: Iterable[str], given: Mapping[str, int], *, option: str) ->
         if place not in offsets:
             raise ConfigurationError(f"option {option} names {place!r}: what is read is {', '.join(offsets)}")
     return offsets | dict(given)
+
+
+def check_range(start: Mapping[str, int], end: Mapping[str, int]) -> None:
+    """Refuse a range that ends before it begins. :raises ConfigurationError: naming the place."""
+    for place, number in end.items():
+        if number < start[place]:
+            raise ConfigurationError(
+                f"option endingOffsets is {number} for {place}: allowed is a number from {start[place]}, its beginning"
+            )
 
 
 def search_end(first: int) -> Generator[int, int | None, int]:

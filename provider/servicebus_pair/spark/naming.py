@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final
 
-__all__ = ["Position"]
+__all__ = ["Position", "id_prefix"]
 
 _LONGEST_RUN: Final = 64
 _DIGEST_BYTES: Final = 8
@@ -36,10 +36,11 @@ class Position:
         """
         digest = blake2b(body.encode() if isinstance(body, str) else body, digest_size=_DIGEST_BYTES)
         digest.update(repr(tuple(others)).encode())
-        return f"{self._prefix}-{self.partition}-{number}-{digest.hexdigest()}"
+        return f"{id_prefix(self.run)}-{self.partition}-{number}-{digest.hexdigest()}"
 
-    @property
-    def _prefix(self) -> str:
-        if len(self.run) <= _LONGEST_RUN:
-            return self.run
-        return blake2b(self.run.encode(), digest_size=_DIGEST_BYTES).hexdigest()
+
+def id_prefix(run: str) -> str:
+    """Answer what ids of a run begin with: its name, unless that is too long for an id."""
+    if len(run) <= _LONGEST_RUN:
+        return run
+    return blake2b(run.encode(), digest_size=_DIGEST_BYTES).hexdigest()

@@ -30,11 +30,13 @@ from servicebus_pair.spark.cursors import (
     Offsets,
     Peekable,
     check_numbers,
+    check_range,
     idle_pause,
     next_offsets,
     starting,
 )
-from servicebus_pair.spark.options import LATEST, ReadOptions
+from servicebus_pair.spark.option_table import LATEST
+from servicebus_pair.spark.options import ReadOptions
 from servicebus_pair.spark.received import batch_of
 from servicebus_pair.spark.redaction import Redaction, secret_free
 
@@ -67,6 +69,7 @@ class ServiceBusReader(DataSourceReader):
         self._start = starting(places, _given(options.start), option="startingOffsets")
         starting(places, _given(options.end), option="endingOffsets")
         self._end = _given(options.end)
+        check_range(self._start, self._end)
 
     def partitions(self) -> Sequence[InputPartition]:
         """Answer one range for each queue, sub-queue or session; connects to nothing."""

@@ -54,6 +54,14 @@ class Tally:
                 self._diverted_at.setdefault(event.entity, event.at)
             self.bytes += sum(ref.size_bytes for ref in event.messages)
 
+    def sentence(self) -> str:
+        """Answer what was accepted so far, for an error."""
+        primary, diverted = (
+            sum(count for (_, route), count in self._accepted.items() if route is wanted)
+            for wanted in (Route.PRIMARY, Route.BACKLOG)
+        )
+        return f"{primary} messages accepted by the primary and {diverted} by the backlog"
+
     def entities(self, found: Mapping[str, EntityHealth]) -> str:
         """Answer the counts, with the health found of each entity, for a receipt."""
         return json.dumps({entity: self._entity(entity, health).to_json() for entity, health in found.items()})

@@ -13,12 +13,15 @@ from typing import Final
 
 from servicebus_pair.core.errors import PairError
 
-__all__ = ["Redaction", "SparkTaskError", "secret_free"]
+__all__ = ["Redaction", "SparkTaskError", "secret_free", "task_error"]
 
 _MASK: Final = "***"
 _SHOWN_AS_SECRET: Final = re.compile(
     r"((?:SharedAccessKey|SharedAccessSignature|sig)\s*=\s*)[^;&\s'\"]+", re.IGNORECASE
 )
+
+
+_SAID_BY_TASK: Final = re.compile(r"SparkTaskError: (.+)")
 
 
 class SparkTaskError(PairError):
@@ -42,6 +45,13 @@ class Redaction:
         return _SHOWN_AS_SECRET.sub(rf"\1{_MASK}", text)
 
 
+def task_error(error: BaseException) -> str:
+    """Answer what a task said when it failed, out of the error that Spark made of it, or else its first line."""
+    text = str(error).strip()
+    said = _SAID_BY_TASK.search(text)
+    return text.partition("\n")[0] if said is None else said[1].strip()
+
+
 @contextmanager
 def secret_free(redaction: Redaction) -> Iterator[None]:
     """Replace every error by a :class:`SparkTaskError` without secrets and without its chain.
@@ -51,4 +61,5 @@ def secret_free(redaction: Redaction) -> Iterator[None]:
     try:
         yield
     except Exception as failure:  # noqa: BLE001  every error goes on, in other words
-        raise SparkTaskError(redaction.clean(f"{type(failure).__name__}: {failure}")) from None
+        kind = "" if isinstance(failure, SparkTaskError) else f"{type(failure).__name__}: "
+        raise SparkTaskError(redaction.clean(f"{kind}{failure}")) from None

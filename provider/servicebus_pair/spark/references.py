@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,16 +33,33 @@ from servicebus_pair.core.endpoint_settings import secrets_in
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.spark.redaction import Redaction
 
-__all__ = ["REFERENCES", "PairReference"]
+__all__ = ["REFERENCES", "PairReference", "check_reference"]
 
 _ENVIRONMENT: Final = "env"
 _FILE: Final = "file"
 _AIRFLOW: Final = "airflow"
 _AIRFLOW_VARIABLE: Final = "AIRFLOW_CONN_"
-_PLACES: Final = (_ENVIRONMENT, _FILE, _AIRFLOW)
+_PLACES: Final = {
+    _ENVIRONMENT: re.compile(r"\w+"),
+    _FILE: re.compile(r".*\S.*"),
+    _AIRFLOW: re.compile(r"[\w.-]+"),
+}
 _IDENTITIES: Final = {"default": "default", "managedIdentity": "managed_identity"}
 REFERENCES: Final = "env:NAME, file:PATH, airflow:CONN_ID, default and managedIdentity"
 _NO_HOSTS: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+def check_reference(text: str) -> None:
+    """Refuse what has not the form of a reference.
+
+    :raises ConfigurationError: the text is not quoted, since someone may have given the secret itself.
+    """
+    scheme, _, target = text.partition(":")
+    if not (scheme in _IDENTITIES and not target) and not (scheme in _PLACES and _PLACES[scheme].fullmatch(target)):
+        raise ConfigurationError(
+            f"the pair reference is not one: allowed are {REFERENCES}; settings themselves, such as a connection "
+            "string, are never given"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +84,8 @@ class PairReference:
             given the secret itself. Or the hosts are missing, or given for nothing.
         """
         scheme, _, target = text.partition(":")
-        if scheme in _IDENTITIES and not target:
+        check_reference(text)
+        if scheme in _IDENTITIES:
             missing = [side for side in SIDES if not hosts.get(side)]
             if missing:
                 raise ConfigurationError(
@@ -74,10 +93,6 @@ class PairReference:
                     "an identity needs the hosts of both"
                 )
             return cls(scheme, "", tuple(hosts[side] for side in SIDES))
-        if scheme not in _PLACES or not target:
-            raise ConfigurationError(
-                f"the pair reference is not one: allowed are {REFERENCES}; settings themselves are never given"
-            )
         if hosts:
             raise ConfigurationError(
                 f"the pair reference {scheme}:{target} brings its own hosts: hosts are given beside an identity only"

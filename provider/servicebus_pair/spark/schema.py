@@ -16,11 +16,12 @@ column                     type                             meaning
 ``to``                     string
 ``partitionKey``           string                           at most 128 characters; that of a message with
                                                             a session is its session id
-``timeToLive``             number                           whole seconds, at least 1: the SDK has no shorter
+``timeToLive``             number                           whole seconds, from 1 (the SDK has no shorter) to
+                                                            4294967, the most that AMQP has: 49 days
 ``scheduledEnqueueTime``   timestamp                        to the millisecond
-``applicationProperties``  map with string keys, or string  a string is a JSON object: string, number
-                                                            without fraction (long), with one (double),
-                                                            boolean; null is no property
+``applicationProperties``  map with string keys, struct, or  values are string, whole number (long), float,
+                           string                           double or boolean; a string is a JSON object of
+                                                            these; null is no property
 =========================  ===============================  =============================================
 
 A null is an absent value.
@@ -28,7 +29,7 @@ A null is an absent value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 from pyspark.sql import Column, DataFrame
@@ -48,12 +49,15 @@ from pyspark.sql.types import (
 )
 
 from servicebus_pair.core.errors import ConfigurationError
+from servicebus_pair.spark.likeness import unknown
 
-__all__ = ["COLUMNS", "LONGEST_ID", "check_columns", "check_rows"]
+__all__ = ["COLUMNS", "LONGEST_ID", "LONGEST_LIFE", "check_columns", "check_rows"]
 
 _TEXT: Final = (StringType,)
 _PROPERTY_VALUES: Final = (StringType, IntegralType, FloatType, DoubleType, BooleanType)
 LONGEST_ID: Final = 128
+# Milliseconds in 32 bits, as AMQP has it.
+LONGEST_LIFE: Final = 4_294_967
 
 COLUMNS: Final[dict[str, tuple[type[DataType], ...]]] = {
     "body": (BinaryType, StringType),
@@ -68,7 +72,21 @@ COLUMNS: Final[dict[str, tuple[type[DataType], ...]]] = {
     "partitionKey": _TEXT,
     "timeToLive": (NumericType,),
     "scheduledEnqueueTime": (TimestampType,),
-    "applicationProperties": (MapType, StringType),
+    "applicationProperties": (MapType, StructType, StringType),
+}
+_ALLOWED: Final = {
+    "applicationProperties": "a map with string keys, or a struct, of string, whole number, float, double or boolean; "
+    "or string, a JSON object"
+}
+# What other sources call the same.
+_ELSEWHERE: Final = {
+    **dict.fromkeys(("value", "payload", "message", "data"), "body"),
+    **dict.fromkeys(("queue", "topic", "destination"), "entity"),
+    **dict.fromkeys(("properties", "headers", "userproperties"), "applicationProperties"),
+    "id": "messageId",
+    "label": "subject",
+    "session": "sessionId",
+    "ttl": "timeToLive",
 }
 
 
@@ -79,23 +97,37 @@ def check_columns(schema: StructType, *, entity: str | None) -> None:
     :raises ConfigurationError: naming the column, its type and what is allowed.
     """
     if "body" not in schema.names:
-        raise ConfigurationError("column body is missing: it is the one that is required")
+        raise ConfigurationError(_no_body(schema.names))
     if entity is None and "entity" not in schema.names:
         raise ConfigurationError("column entity is missing, and so is the option entity: give one of them")
     for field in schema:
         if field.name not in COLUMNS:
-            raise ConfigurationError(f"column {field.name} is unknown: allowed are {', '.join(COLUMNS)}")
+            raise ConfigurationError(unknown("column", field.name, allowed=COLUMNS, elsewhere=_ELSEWHERE))
         if not _fits(field.name, field.dataType):
-            allowed = " or ".join(kind.__name__.removesuffix("Type").lower() for kind in COLUMNS[field.name])
+            kinds = " or ".join(kind.__name__.removesuffix("Type").lower() for kind in COLUMNS[field.name])
+            allowed = _ALLOWED.get(field.name, kinds)
             raise ConfigurationError(f"column {field.name} is {field.dataType.simpleString()}: allowed is {allowed}")
+    for name in COLUMNS:
+        if schema.names.count(name) > 1:
+            raise ConfigurationError(f"column {name} is there {schema.names.count(name)} times: allowed is once")
+
+
+def _no_body(names: Sequence[str]) -> str:
+    return (
+        f"column body is missing: it is the one that is required; there are {', '.join(names)}: make it of these, such "
+        'as by df.selectExpr("to_json(struct(*)) AS body")'
+    )
 
 
 def _fits(name: str, kind: DataType) -> bool:
-    if isinstance(kind, MapType):
-        return MapType in COLUMNS[name] and (
-            isinstance(kind.keyType, StringType) and isinstance(kind.valueType, _PROPERTY_VALUES)
-        )
-    return isinstance(kind, COLUMNS[name])
+    if not isinstance(kind, COLUMNS[name]):
+        return False
+    match kind:
+        case MapType():
+            return isinstance(kind.keyType, StringType) and isinstance(kind.valueType, _PROPERTY_VALUES)
+        case StructType():
+            return all(isinstance(field.dataType, _PROPERTY_VALUES) for field in kind)
+    return True
 
 
 def check_rows(df: DataFrame, *, entity: str | None) -> None:
@@ -144,8 +176,9 @@ _WRONG_TEXTS: Final[tuple[_Rule, ...]] = (
 _WRONG_TIMES: Final[tuple[_Rule, ...]] = (
     (
         "timeToLive",
-        "it must be whole seconds from 1",
-        lambda: (F.col("timeToLive") < 1) | (F.col("timeToLive") != F.floor("timeToLive")),
+        f"it must be whole seconds from 1 to {LONGEST_LIFE}",
+        # Not a number is more than any number.
+        lambda: ~F.col("timeToLive").between(1, LONGEST_LIFE) | (F.col("timeToLive") != F.floor("timeToLive")),
     ),
     (
         "scheduledEnqueueTime",

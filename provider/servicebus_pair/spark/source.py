@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
@@ -21,9 +22,17 @@ __all__ = ["ServiceBusDataSource"]
 class ServiceBusDataSource(DataSource):
     """Writes tables and streams through failover-aware sends, and reads queues by peek.
 
-    Options are those of ``servicebus_pair.spark.options``, columns those of ``schema`` (written) and ``received``
+    Options are those of ``servicebus_pair.spark.option_table``, columns those of ``schema`` (written) and ``received``
     (read). Spark imports this module in every session that looks for a data source, so it imports little itself.
     """
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        """Take the options. :raises ConfigurationError: the credential is no reference, and so may be a secret."""
+        super().__init__(options)
+        if "credential" in options:
+            from servicebus_pair.spark.options import check_credential
+
+            check_credential(options["credential"])
 
     @classmethod
     def name(cls) -> str:
@@ -31,9 +40,11 @@ class ServiceBusDataSource(DataSource):
         return "servicebus"
 
     def schema(self) -> StructType:
-        """Answer the columns that are read."""
+        """Answer the columns that are read. :raises ConfigurationError: an option is no option of a read."""
+        from servicebus_pair.spark.option_table import Use, parsed
         from servicebus_pair.spark.received import SCHEMA
 
+        parsed(self.options, use=Use.READ)
         return SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:

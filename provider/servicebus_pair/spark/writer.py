@@ -19,6 +19,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.manifest import PublishManifest
+from servicebus_pair.spark.files import check_writable
 from servicebus_pair.spark.naming import Position
 from servicebus_pair.spark.options import WriteOptions
 from servicebus_pair.spark.receipts import WriteReceipt, batch_manifest, merged
@@ -48,11 +49,13 @@ def checked(options: WriteOptions, schema: StructType, *, overwrite: bool) -> Wr
 
 def _check_manifest(manifest: str | None, *, folder: bool) -> None:
     """Refuse what is found out too late otherwise: a write is over when its manifest is written."""
-    if manifest is not None and (Path(manifest).is_file() if folder else Path(manifest).is_dir()):
-        here, allowed = ("file", "folder, for a stream") if folder else ("folder", "file")
+    if manifest is None:
+        return
+    if folder and Path(manifest).is_file():
         raise ConfigurationError(
-            f"option manifest is {manifest!r}, which is a {here}: allowed is the path of a {allowed}"
+            f"option manifest is {manifest!r}, which is a file: allowed is the path of a folder, for a stream"
         )
+    check_writable(Path(manifest) / "manifest" if folder else manifest, what="option manifest")
 
 
 class ServiceBusWriter(DataSourceArrowWriter):

@@ -75,6 +75,10 @@ def write_rows(task: WriteTask, batches: Iterable[pa.RecordBatch], *, clock: Clo
                 for batch in batches:
                     for window in _windows(batch, rows=publisher.window):
                         bridge.run(publisher.send(window))
+            except Exception as failure:
+                before = f"partition {task.position.partition} failed with {tally.sentence()}"
+                kind = "" if isinstance(failure, SparkTaskError) else f"{type(failure).__name__}: "
+                raise SparkTaskError(f"{before}: {kind}{failure}") from failure
             finally:
                 bridge.run(publisher.close())
         return WriteReceipt(

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.health import EntityHealth
 from servicebus_pair.core.manifest import PublishManifest
+from servicebus_pair.spark.files import check_writable
 from servicebus_pair.spark.publishing import publish
 
 __all__ = ["PLACES", "PublishArguments", "names", "session"]
@@ -55,7 +56,10 @@ class PublishArguments:
         """Publish ``df`` and write the manifest, with ``notes`` at its top level.
 
         :param entity: where rows go that do not say it themselves.
+        :raises ConfigurationError: as ``publish``; or the manifest cannot be written; nothing was sent.
         """
+        if self.manifest is not None:
+            check_writable(self.manifest, what="manifest")
         manifest = publish(
             df,
             pair_reference=self.pair,

@@ -18,18 +18,26 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from pyspark.errors import PySparkException
+
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.parcels import TimeToLive
 from servicebus_pair.spark.draining import Drained, drain
 from servicebus_pair.spark.files import write_json
 from servicebus_pair.spark.jobs.arguments import PLACES, names, session
+from servicebus_pair.spark.redaction import task_error
 
 __all__ = ["main"]
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the program; answer its exit status."""
-    parser = argparse.ArgumentParser(prog="drain", description="move what the backlog holds to the primary")
+    parser = argparse.ArgumentParser(
+        prog="drain",
+        description="move what the backlog holds to the primary; what it has confirmed leaves the backlog",
+        epilog="exit status: 0, nothing of what was asked for is left; 1, something is, or a task failed, and what was "
+        "moved stays moved; 2, nothing was begun: an argument is wrong, a right is missing, no namespace answers",
+    )
     parser.add_argument("--pair", required=True, help=f"where the pair's settings are: {PLACES}")
     parser.add_argument("--ledger", required=True, help="folder of the ledger")
     parser.add_argument("--run", required=True, help="what this run is called in the ledger")
@@ -37,7 +45,12 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--entities", type=names, help="move only what is meant for these, with commas; default: all")
     parser.add_argument("--queues", type=names, help="paths of backlog queues, with commas; default: all")
     parser.add_argument("--rate", type=float, help="messages per second over all tasks; default: no limit")
-    parser.add_argument("--time-to-live", choices=[each.value for each in TimeToLive], default=TimeToLive.RESTART.value)
+    parser.add_argument(
+        "--time-to-live",
+        choices=[each.value for each in TimeToLive],
+        default=TimeToLive.RESTART.value,
+        help="elapse counts the time in the backlog, and dead-letters what has expired; default: restart",
+    )
     parser.add_argument("--redrive", action="store_true", help="move the dead letters of the backlog queues instead")
     parser.add_argument("--tasks", type=int, help="tasks that share the queues; default: one for each queue")
     given = parser.parse_args(arguments)
@@ -58,6 +71,9 @@ def main(arguments: Sequence[str]) -> int:
     except ConfigurationError as error:
         print(f"drain: {error}", file=sys.stderr)  # noqa: T201  a program speaks to its terminal
         return 2
+    except PySparkException as error:
+        print(f"drain: {task_error(error)}; what was moved stays moved", file=sys.stderr)  # noqa: T201  the same
+        return 1
     write_json(given.report, done.to_json())
     print(_sentence(done))  # noqa: T201  the same
     if not done.empty:
