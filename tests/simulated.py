@@ -9,7 +9,6 @@ SIGCONT, and killed as by ``kill -9``: no line of it is run any more, and its so
 from __future__ import annotations
 
 import asyncio
-import os
 import selectors
 import socket
 import sys
@@ -20,18 +19,21 @@ from contextlib import ExitStack, contextmanager
 from contextvars import Context, ContextVar, copy_context
 from fcntl import ioctl
 from termios import TIOCOUTQ
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 from unittest.mock import patch
 from weakref import WeakSet
 
-__all__ = ["Process", "RulingLoop", "SimulatedLoop"]
+import pytest
 
+__all__ = ["LoopFactories", "Process", "RulingLoop", "SimulatedLoop", "loop_of"]
+
+LoopFactories: TypeAlias = dict[str, Callable[[], asyncio.AbstractEventLoop]]
 ResultT = TypeVar("ResultT")
 # How often the kernel is asked whether what was written to a socket is there before time passes, and how
 # often and for how long when it knows of bytes that are not.
 _LOOKS = 3
-_LONG_LOOKS = 100
-_LOOK_SECONDS = 0.001
+_LONG_LOOKS = 5
+_LOOK_SECONDS = 0.002
 # Later than any clock that the SDK reads by a way of its own: no token and no lock is over before its time.
 _BEGINNING = time.time() + 300
 _owner: ContextVar[Process | None] = ContextVar("owner", default=None)
@@ -133,7 +135,6 @@ class _Selector(selectors.DefaultSelector):
     def _arrived(self) -> list[tuple[selectors.SelectorKey, int]]:
         """Let the kernel hand over what was written: on a busy machine it does so a little later."""
         for _ in range(_LOOKS):
-            os.sched_yield()
             ready = super().select(0)
             if ready:
                 return ready
@@ -143,7 +144,8 @@ class _Selector(selectors.DefaultSelector):
             ready = super().select(_LOOK_SECONDS)
             if ready:
                 return ready
-        # What a frozen peer does not take in, or a lost packet: nobody waits for it twice.
+        # The acknowledgement of what has come is late, and what a frozen peer does not take in never comes: nobody
+        # waits for the same twice.
         self._stuck = self._on_the_way()
         return []
 
@@ -237,6 +239,15 @@ class RulingLoop(SimulatedLoop):
     def close(self) -> None:
         self._clocks.close()
         super().close()
+
+
+def loop_of(item: pytest.Item) -> LoopFactories:
+    """Answer what makes the loop of a test, as pytest-asyncio asks for it.
+
+    One that is marked ``simulated`` waits for nothing but what it does itself, however busy the machine is.
+    """
+    nearest = next((mark.name for mark in item.iter_markers() if mark.name in {"simulated", "real_time"}), "real_time")
+    return {nearest: RulingLoop if nearest == "simulated" else asyncio.new_event_loop}
 
 
 def owner_of(handle: asyncio.Handle) -> Process | None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -14,16 +13,14 @@ import pytest
 
 from servicebus_pair.core import Endpoint, NamespacePair, PairOptions
 from tests.core.breakable import INTERVAL, Breakable, breakable_pair
-from tests.simulated import RulingLoop
+from tests.simulated import LoopFactories, loop_of
 from tests.system.demo.namespaces import PRIMARY, SECONDARY, Namespace
 from tests.system.demo.ports import PortReservation
 from tests.system.demo.processes import Processes
 
 
-def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """What is marked ``simulated`` waits for nothing but what it does itself, however busy the machine is."""
-    nearest = next((mark.name for mark in item.iter_markers() if mark.name in {"simulated", "real_time"}), "real_time")
-    return {nearest: RulingLoop if nearest == "simulated" else asyncio.new_event_loop}
+def pytest_asyncio_loop_factories(item: pytest.Item) -> LoopFactories:
+    return loop_of(item)
 
 
 @dataclass(frozen=True)

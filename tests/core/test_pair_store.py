@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import subprocess
-import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 
 from servicebus_emulator import Fault, FaultKind
 from servicebus_pair.core import EntityHealth, State
-from servicebus_pair.core.events import Pinged
-from servicebus_pair.core.ports import InMemoryHealthStore, SystemClock
-from tests.core.breakable import GRACE, INTERVAL, PING, Breakable, breakable_pair, numbered
-from tests.core.pinging_program import FileStore
+from servicebus_pair.core.ports import InMemoryHealthStore
+from tests.core.breakable import GRACE, INTERVAL, PING, breakable_pair, numbered
 
 pytestmark = pytest.mark.simulated
 
@@ -101,76 +93,3 @@ async def test_section_4_a_slow_store_is_given_the_newest_health_and_no_queue_of
 async def test_section_1_a_store_in_memory_knows_entities_in_any_case() -> None:
     store = InMemoryHealthStore({"Flights": EntityHealth(State.FAILED_OVER, since=5.0)})
     assert (await store.load("fLIGHTS")) == EntityHealth(State.FAILED_OVER, since=5.0)
-
-
-@asynccontextmanager
-async def pinging(breakable: Breakable, folder: Path) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A process of its own that shares nothing but the store; ready when this returns."""
-    primary, secondary = breakable.primary, breakable.secondary
-    settings = {
-        "primary_connection_string": primary.connection_string,
-        "primary_namespace": primary.name,
-        "secondary_connection_string": secondary.connection_string,
-        "secondary_namespace": secondary.name,
-    }
-    command = (sys.executable, "-W", "ignore", "-m", "tests.core.pinging_program", json.dumps(settings), str(folder))
-    program = await asyncio.create_subprocess_exec(
-        *command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=Path(__file__).parents[2]
-    )
-    try:
-        assert await line_of(program) == "ready failed_over"
-        yield program
-    finally:
-        if program.returncode is None:
-            program.kill()
-        await program.wait()
-
-
-async def line_of(program: asyncio.subprocess.Process) -> str:
-    assert program.stdout is not None
-    return (await asyncio.wait_for(program.stdout.readline(), 60)).decode().strip()
-
-
-async def until(program: asyncio.subprocess.Process, line: str) -> None:
-    while await line_of(program) != line:
-        assert not program.stdout.at_eof()  # type: ignore[union-attr]
-
-
-def strikes(breakable: Breakable) -> int:
-    """How many pings the namespace has refused: nothing else is sent to it."""
-    return sum(each.strikes for each in breakable.primary.faults)
-
-
-@pytest.mark.real_time
-async def test_section_5_two_processes_with_a_store_ping_as_often_as_one_and_one_takes_over_when_the_other_dies(
-    tmp_path: Path,
-) -> None:
-    loop = asyncio.get_running_loop()
-    async with breakable_pair() as breakable:
-        breakable.primary.set_fault(FULL)
-        now = SystemClock().now()
-        known = EntityHealth(State.FAILED_OVER, since=now, last_ping=now + 4, reason="elsewhere", by="send")
-        await FileStore(tmp_path).save("flights", known)
-        async with pinging(breakable, tmp_path) as one, pinging(breakable, tmp_path) as two:
-            await until(one, "pinged False")
-            before, began = strikes(breakable), loop.time()
-            await asyncio.sleep(8)
-            asked = strikes(breakable) - before
-            # One each second at most, and now and then both in the same moment; two that know nothing make sixteen.
-            assert 5 <= asked <= 11, f"{asked} pings in {loop.time() - began:.1f} s"
-            one.kill()
-            await one.wait()
-            before = strikes(breakable)
-            await until(two, "pinged False")
-            await asyncio.sleep(3)
-            assert strikes(breakable) - before >= 2
-            breakable.primary.clear_faults()
-            mended = loop.time()
-            await until(two, "pinged True")
-            assert loop.time() - mended < PING + GRACE
-            await until(two, "healthy")
-        shared = await FileStore(tmp_path).load("flights")
-        assert shared is not None
-        assert shared.state is State.HEALTHY
-        # This process shares no store: it has nothing to do with any of it.
-        assert breakable.recorder.of(Pinged) == []

@@ -10,8 +10,13 @@ from servicebus_emulator import Emulator, HostedNamespace
 from servicebus_emulator.engine.descriptions import QueueDescription
 from tests.emulator.broker import Bench
 from tests.emulator.talk import Talk, talk
+from tests.simulated import LoopFactories, loop_of
 
 _numbers = count(1)
+
+
+def pytest_asyncio_loop_factories(item: pytest.Item) -> LoopFactories:
+    return loop_of(item)
 
 
 @pytest.fixture

@@ -24,6 +24,8 @@ from servicebus_emulator.faults import FaultError
 from tests.emulator.clock import ManualClock
 from tests.emulator.guards import signed
 
+pytestmark = pytest.mark.simulated
+
 pytestmark = pytest.mark.usefixtures("leaks_collected")
 
 VERSION = "api-version=2024-05"

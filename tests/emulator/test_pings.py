@@ -18,6 +18,8 @@ from tests.emulator.broker import content, texts
 from tests.emulator.clock import ManualClock
 from tests.emulator.talk import bodies, talk
 
+pytestmark = pytest.mark.simulated
+
 PING = "application/vnd.ms-servicebus-ping"
 
 

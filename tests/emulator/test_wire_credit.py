@@ -15,6 +15,8 @@ from servicebus_emulator.engine.descriptions import QueueDescription
 from tests.emulator import hostility
 from tests.emulator.peer import Peer, connected, is_closed, is_open
 
+pytestmark = pytest.mark.simulated
+
 KILOBYTE = 1024
 
 

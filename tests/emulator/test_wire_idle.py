@@ -14,6 +14,8 @@ from tests.emulator.clock import ManualClock
 from tests.emulator.talk import open_link, talk
 from tests.emulator.transport import PlainTransport
 
+pytestmark = pytest.mark.simulated
+
 IDLE = timedelta(minutes=5)
 
 

@@ -28,6 +28,8 @@ from tests.emulator.talkative import (
     transfer,
 )
 
+pytestmark = pytest.mark.simulated
+
 MESSAGE = b"\x00Su\xa0\x01x"
 
 

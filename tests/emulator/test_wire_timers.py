@@ -17,6 +17,8 @@ from servicebus_emulator.amqp.patience import Patience
 from servicebus_emulator.engine.descriptions import QueueDescription
 from tests.emulator.peer import connected, is_closed, is_open
 
+pytestmark = pytest.mark.simulated
+
 MESSAGE = b"\x00Su\xa0\x01x"
 
 

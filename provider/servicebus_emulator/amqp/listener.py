@@ -151,7 +151,8 @@ def _with_port_of(bound: socket.socket, *, address: object) -> object:
 
 
 def _bound(family: socket.AddressFamily, address: object) -> socket.socket:
-    bound = socket.socket(family)
+    # Named, so that asyncio sends each answer at once: else it may wait for a delayed acknowledgement (Nagle).
+    bound = socket.socket(family, proto=socket.IPPROTO_TCP)
     try:
         bound.settimeout(0)
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
