@@ -191,6 +191,8 @@ def _said(summary: Mapping[str, Any]) -> Iterator[str]:
     yield f"The ledger holds {ledger['records']:,} records and {count_of(ledger['torn'], 'unfinished line')}."
     if summary["pings"]:
         yield f"The service keeps {count_of(summary['pings'], 'ping')}."
+    for place, count in summary["unreadable"].items():
+        yield f"{count_of(count, 'message')} in {place} cannot be decoded; nothing is said of it but that."
     if summary["unaddressed"]:
         yield f"{count_of(summary['unaddressed'], 'message')} in the backlog can be of no entity: none is named."
     if summary["absent_backlog_queues"]:
