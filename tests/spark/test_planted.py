@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import re
 import statistics
 import uuid
 from collections import defaultdict
@@ -35,6 +36,7 @@ from tests.spark.conftest import BACKLOG_QUEUES, Pair
 from tests.spark.diverting import OwnBacklog, own_backlog
 from tests.spark.histories import Fate, History, history
 from tests.spark.planting import BYTES, found, places_of, plant, subscriptions, write_ledger
+from tests.system.demo.layout import PROJECT
 
 pytestmark = pytest.mark.slow
 SEEDS = range(10)
@@ -230,6 +232,14 @@ def test_the_cost_is_that_of_the_records(proof: Proof):
     counted = {name: len(list(group)) for name, group in groupby(sorted(names))}
     assert proof.summary["cost"]["operations"] == counted
     assert proof.summary["cost"]["total"] == Operations(**counted).total
+
+
+def test_the_tables_are_those_that_the_page_of_spark_lists(proof: Proof):
+    section = (PROJECT / "provider" / "docs" / "spark.md").read_text().split("### `reconcile`")[1].split("### ")[0]
+    listed = re.findall(r"^\| `(\w+)` \|", section, flags=re.MULTILINE)
+    assert sorted(listed) == sorted(folder.name for folder in proof.folder.iterdir() if folder.is_dir())
+    for name in re.findall(r"`(\w+)`", section.split("| `verdicts` |")[1].split("\n")[0]):
+        assert name in proof.tables["verdicts"][0]
 
 
 def test_the_page_says_what_was_lost_first(proof: Proof):

@@ -16,13 +16,12 @@ from servicebus_pair.core.envelope import unwrap
 from servicebus_pair.core.errors import ServiceError, ServiceFaultError, UndeliverableError
 from servicebus_pair.core.refusals import explain_queue
 from servicebus_pair.core.transport import Source
+from servicebus_pair.core.unreadable import BEYOND_ALL, readable_behind
 from servicebus_pair.core.workshop import Workshop
 
 __all__ = ["BacklogSurvey", "DestinationSurvey", "Surveyor"]
 
 _CALL_SECONDS: Final = 10.0
-# No message has this sequence number, not even where its highest 16 bits name a partition.
-_BEYOND_ALL: Final = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,18 +165,8 @@ class Surveyor:
 
         :raises ServiceError: nothing can be read, so it is no matter of a message.
         """
-        await source.peek(most=1, timeout=_CALL_SECONDS, first=_BEYOND_ALL)
-        low, step = bad, 1
-        while not await self._readable(source, low + step):
-            low, step = low + step, step * 2
-        high = low + step
-        while high - low > 1:
-            middle = (low + high) // 2
-            if await self._readable(source, middle):
-                high = middle
-            else:
-                low = middle
-        return high
+        await source.peek(most=1, timeout=_CALL_SECONDS, first=BEYOND_ALL)
+        return await readable_behind(bad, lambda number: self._readable(source, number))
 
     async def _readable(self, source: Source, first: int) -> bool:
         return await self._page(source, first, most=1) is not None

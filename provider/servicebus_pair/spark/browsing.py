@@ -12,8 +12,13 @@ from typing import Final
 from azure.servicebus import ServiceBusReceivedMessage
 
 from servicebus_pair.core.clients import NamespaceClient, ReceiveLink
+<<<<<<< HEAD
 from servicebus_pair.core.errors import RefusedError, ServiceError
+=======
+from servicebus_pair.core.errors import ServiceError, ServiceFaultError
+>>>>>>> planted
 from servicebus_pair.core.options import Endpoint
+from servicebus_pair.core.unreadable import BEYOND_ALL, readable_behind
 from servicebus_pair.spark.cursors import FIRST, MAIN, Ahead, Peekable, search_end
 
 __all__ = ["Browser", "Look", "after"]
@@ -82,6 +87,35 @@ class Look:
             taken = page if end is None else [message for message in page if _number(message) < end]
             if taken:
                 yield taken
+
+    async def readable_pages(self) -> AsyncIterator[list[ServiceBusReceivedMessage] | None]:
+        """Yield all messages, page by page, and ``None`` in place of each that the SDK cannot decode.
+
+        :raises ServiceError: nothing can be read, so it is no matter of a message.
+        """
+        cursor, most = FIRST, _PAGE
+        while True:
+            try:
+                page = await self.page(cursor, most=most)
+            except ServiceFaultError:
+                if most > 1:
+                    most = 1  # one at a time, up to the one that cannot be decoded
+                    continue
+                await self._link.peek(most=1, timeout=_CALL_SECONDS, first=BEYOND_ALL)
+                cursor, most = await readable_behind(cursor, self._is_readable), _PAGE
+                yield None
+                continue
+            if not page:
+                return
+            cursor = after(page)
+            yield page
+
+    async def _is_readable(self, number: int) -> bool:
+        try:
+            await self._link.peek(most=1, timeout=_CALL_SECONDS, first=number)
+        except ServiceFaultError:
+            return False
+        return True
 
     async def ahead(self, first: int) -> Ahead | None:
         """Answer what lies from sequence number ``first`` on; ``None`` when nothing does."""

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Final
 
-from servicebus_pair.spark.drawing import notes, page, section, table, tiles, verdict
+from servicebus_pair.spark.drawing import bars, notes, page, section, table, tiles, verdict
 from servicebus_pair.spark.plotting import timeline
 from servicebus_pair.spark.quantities import count_of
 
@@ -27,7 +27,7 @@ def render(summary: Mapping[str, Any]) -> str:
     quiet = days * summary["quiet_day_total"]
     amount, plan = (_sum(summary, kind) for kind in ("measured", "quiet"))
     currency = prices["currency"]
-    period = f"from {summary['first']} to {summary['last']} (UTC)"
+    period = f"from {summary['first']} to {summary['last']} (UTC)" if days > 1 else f"on {summary['first']} (UTC)"
     said = f"{count_of(summary['total'], 'operation')} {period} cost {amount} {currency}."
     more = f"{count_of(days, 'quiet day')} would take {quiet:,} operations and cost {plan} {currency}."
     figures = {"operations": summary["total"], "quiet plan": quiet, currency: amount, f"quiet plan, {currency}": plan}
@@ -36,7 +36,8 @@ def render(summary: Mapping[str, Any]) -> str:
         [
             verdict(said, more=more),
             tiles(figures),
-            section("By day", _by_day(summary)),
+            # The plot of a single day would be one block.
+            *([section("By day", _by_day(summary))] if days > 1 else []),
             section("By operation", _operations(summary, days)),
             section("By month", _months(summary, currency=currency)),
             section("Notes", notes(_said(summary))),
@@ -67,7 +68,8 @@ def _operations(summary: Mapping[str, Any], days: int) -> str:
         [name.replace("_", " "), summary["operations"].get(name, 0), days * summary["quiet_day"].get(name, 0)]
         for name in names
     )
-    return table(["operation", "counted", f"{count_of(days, 'quiet day')} would take"], rows)
+    plot = bars({name.replace("_", " "): count for name, count in summary["operations"].items()})
+    return plot + table(["operation", "counted", f"{count_of(days, 'quiet day')} would take"], rows)
 
 
 def _months(summary: Mapping[str, Any], *, currency: str) -> str:

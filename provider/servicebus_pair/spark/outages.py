@@ -32,8 +32,8 @@ def ledger_incidents(ledger: DataFrame) -> dict[str, tuple[Incident, ...]]:
         .agg(*_ends("diverted", Route.BACKLOG), *_ends("direct", Route.PRIMARY))
     )
     found: dict[str, tuple[Incident, ...]] = {}
-    rows = slices.groupBy("entity").applyInArrow(_incidents, _INCIDENT.ddl).orderBy("entity", "number").collect()
-    for row in rows:
+    # A task yields each entity's incidents in their order, and all of one entity are one group.
+    for row in slices.groupBy("entity").applyInArrow(_incidents, _INCIDENT.ddl).collect():
         incident = Incident(row["number"], row["began"], row["ended"])
         found[row["entity"]] = (*found.get(row["entity"], ()), incident)
     return found

@@ -23,14 +23,15 @@ from servicebus_pair.core.errors import EntityNotFoundError
 from servicebus_pair.core.options import Endpoint
 from servicebus_pair.core.prober import PING_CONTENT_TYPE
 from servicebus_pair.core.reconcile import Location
-from servicebus_pair.spark.browsing import Browser, Look, after
+from servicebus_pair.core.unreadable import BEYOND_ALL
+from servicebus_pair.spark.browsing import Browser, Look
 from servicebus_pair.spark.cursors import DEAD_LETTER, MAIN, Peekable
 from servicebus_pair.spark.places import Place
 from servicebus_pair.spark.redaction import Redaction, secret_free
 from servicebus_pair.spark.references import PairReference
 from servicebus_pair.spark.shape import Shape
 
-__all__ = ["ABSENT", "PEEKED", "PING", "peek_task"]
+__all__ = ["ABSENT", "PEEKED", "PING", "UNREADABLE", "peek_task"]
 
 PEEKED: Final = Shape(
     {
@@ -45,6 +46,7 @@ PEEKED: Final = Shape(
 # What stands in the column location beside the values of ``Location``.
 ABSENT: Final = "absent"
 PING: Final = "ping"
+UNREADABLE: Final = "unreadable"
 
 _STATES: Final = {
     ServiceBusMessageState.ACTIVE: Location.ACTIVE,
@@ -64,11 +66,11 @@ class _Target:
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """A target, looked into, and its first page; ``None`` when the queue does not exist."""
+    """A target, looked into."""
 
     target: _Target
     look: Look
-    page: Sequence[ServiceBusReceivedMessage] | None
+    exists: bool
 
 
 def peek_task(
@@ -77,7 +79,8 @@ def peek_task(
     """Yield one row per message held by this task's share of the queues.
 
     A row with the location :data:`ABSENT` stands for a backlog queue that does not exist, one with
-    :data:`PING` for a ping that the service keeps.
+    :data:`PING` for a ping that the service keeps, and one with :data:`UNREADABLE` for a message that the SDK cannot
+    decode, of which no more is known.
 
     :param places: where to look; ``None`` is the pair's backlog queues.
     :param share: number of this task, from 0, among ``of``.
@@ -110,32 +113,35 @@ def _targets(paths: Iterable[tuple[str, str | None]]) -> list[_Target]:
 async def _pages(endpoint: Endpoint, targets: Sequence[_Target]) -> AsyncIterator[list[dict[str, Any]]]:
     browser = Browser(endpoint)
 
-    async def first_page(target: _Target) -> _Opened:
+    async def opened(target: _Target) -> _Opened:
         look = browser.look(Peekable(target.path, DEAD_LETTER if target.dead_letter else MAIN))
         try:
-            return _Opened(target, look, await look.page())
+            await look.page(BEYOND_ALL, most=1)
         except EntityNotFoundError:
             if target.entity is not None:
                 raise
-            return _Opened(target, look, None)
+            return _Opened(target, look, exists=False)
+        return _Opened(target, look, exists=True)
 
     try:
         # Opening and closing a link takes half a second each, so all are opened and closed at once.
-        for opened in await asyncio.gather(*(first_page(target) for target in targets)):
-            async for page in _rows(opened):
+        for each in await asyncio.gather(*map(opened, targets)):
+            async for page in _rows(each):
                 yield page
     finally:
         await browser.close()
 
 
 async def _rows(opened: _Opened) -> AsyncIterator[list[dict[str, Any]]]:
-    if opened.page is None:
-        yield [{"entity": "", "id": None, "place": opened.target.path, "location": ABSENT}]
-    if not opened.page:
+    if not opened.exists:
+        yield [_note(opened.target, ABSENT)]
         return
-    yield [_row(opened.target, message) for message in opened.page]
-    async for page in opened.look.pages(after(opened.page)):
-        yield [_row(opened.target, message) for message in page]
+    async for page in opened.look.readable_pages():
+        yield [_note(opened.target, UNREADABLE)] if page is None else [_row(opened.target, each) for each in page]
+
+
+def _note(target: _Target, said: str) -> dict[str, Any]:
+    return {"entity": "", "id": None, "place": target.path, "location": said}
 
 
 def _row(target: _Target, message: ServiceBusReceivedMessage) -> dict[str, Any]:

@@ -25,13 +25,14 @@ _HEADROOM: Final = 1.08
 _Y_TICKS: Final = 4
 _X_TICKS: Final = 7
 _MOST_SAID: Final = 10
+_EDGE: Final = 0.07
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 _UNITS: Final = {"second": 1, "minute": _MINUTE, "hour": _HOUR, "day": _DAY}
 _EVERY: Final = (
     *(1, 2, 5, 10, 15, 30),
     *(_MINUTE * number for number in (1, 2, 5, 10, 15, 30)),
     *(_HOUR * number for number in (1, 2, 3, 6, 12)),
-    *(_DAY * number for number in (1, 2, 7, 14, 28, 91, 182, 364)),
+    *(_DAY * number for number in (1, 2, 3, 7, 14, 28, 91, 182, 364)),
 )
 
 
@@ -112,7 +113,9 @@ def _ticks(highest: float) -> list[float]:
         return [0.0, 1.0]
     raw = highest / _Y_TICKS
     power = 10.0 ** floor(log10(raw))
-    every = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= raw)
+    # Halves only where they are whole.
+    factors = (1, 2, 2.5, 5, 10) if power > 1 else (1, 2, 5, 10)
+    every = next(factor * power for factor in factors if factor * power >= raw)
     return [number * every for number in range(int(highest / every) + 1)]
 
 
@@ -179,7 +182,7 @@ def _area(upper: Sequence[float], lower: Sequence[float], top: float, colour: st
 
 def _y_labels(ticks: Sequence[float], top: float) -> str:
     # Ticks are whole multiples of the first one, so that has all the places there are.
-    places = max(0, -floor(log10(ticks[1])))
+    places = 0 if ticks[1] >= 1 else -floor(log10(ticks[1]))
     return "".join(f'<span style="top:{100 * (1 - tick / top):.1f}%">{tick:,.{places}f}</span>' for tick in ticks)
 
 
@@ -189,11 +192,17 @@ def _x_labels(start: float, seconds: float) -> str:
     moments = [first + number * every for number in range(int(seconds // every) + 1)]
     form = "%H:%M:%S" if every < _MINUTE else "%H:%M"
     return "".join(
-        f'<span{" class=more" if number % 2 else ""} style="left:{100 * (at - start) / seconds:.2f}%">'
+        f'<span class="{_x_class(number, (at - start) / seconds)}" style="left:{100 * (at - start) / seconds:.2f}%">'
         f"{datetime.fromtimestamp(at, UTC):{form if at % _DAY else '%d %b'}}</span>"
         for number, at in enumerate(moments)
         if start <= at <= start + seconds
     )
+
+
+def _x_class(number: int, at: float) -> str:
+    """Which labels give way on narrow screens, and which stand at an edge and must not reach beyond it."""
+    edge = "first" if at < _EDGE else "last" if at > 1 - _EDGE else ""
+    return f"{'more' if number % 2 else ''} {edge}".strip()
 
 
 def _clock(start: float, end: float) -> str:

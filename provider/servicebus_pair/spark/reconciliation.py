@@ -105,6 +105,7 @@ class Reconciliation:
     :param entities: totals by folded entity path.
     :param incidents: those in which messages were diverted that this judged.
     :param absent: backlog queues of the pair that do not exist.
+    :param unreadable: messages that the SDK cannot decode, by the place that holds them, dead letters included.
     :param pings: pings that the service keeps instead of dropping.
     :param unexamined: facts about entities that were not named, by entity; nothing is said of them.
     :param unaddressed: messages in the backlog that name no entity.
@@ -119,6 +120,7 @@ class Reconciliation:
     cost: LedgerCost
     ledger: LedgerFigures
     absent: tuple[str, ...]
+    unreadable: Mapping[str, int]
     pings: int
     unexamined: Mapping[str, int]
     unaddressed: int
@@ -149,6 +151,7 @@ class Reconciliation:
             "cost": self.cost.to_json(),
             "ledger": asdict(self.ledger),
             "absent_backlog_queues": list(self.absent),
+            "unreadable": dict(self.unreadable),
             "pings": self.pings,
             "unexamined": dict(self.unexamined),
             "unaddressed": self.unaddressed,

@@ -37,7 +37,7 @@ from servicebus_pair.spark.files import write_json
 from servicebus_pair.spark.judging import judged, totals
 from servicebus_pair.spark.mounts import for_spark, shared
 from servicebus_pair.spark.outages import ledger_incidents
-from servicebus_pair.spark.peeking import ABSENT, PING
+from servicebus_pair.spark.peeking import ABSENT, PING, UNREADABLE
 from servicebus_pair.spark.places import Place, by_entity
 from servicebus_pair.spark.reconciliation import LedgerCost, Order, Reconciled, Reconciliation, Waits
 from servicebus_pair.spark.references import PairReference
@@ -100,7 +100,9 @@ def reconcile(
         verdicts = _kept(judged(facts, places=paths, incidents=incidents, run=run), folder / "verdicts")
         overtaken, order = _order(records, arrived, folder, run=run)
         parts = totals(verdicts)
-        notes = found.where(F.col("location").isin(ABSENT, PING)).groupBy("location", "place").count().collect()
+        notes = (
+            found.where(F.col("location").isin(ABSENT, PING, UNREADABLE)).groupBy("location", "place").count().collect()
+        )
         unknown = facts.where(~F.col("entity").isin(*paths)).groupBy("entity").count().collect()
         unexamined = {row["entity"]: row["count"] for row in unknown}
         by_waits = _waits(verdicts, "entity")
@@ -113,6 +115,7 @@ def reconcile(
             cost=_cost(records, run=run),
             ledger=figures,
             absent=tuple(sorted({row["place"] for row in notes if row["location"] == ABSENT})),
+            unreadable={row["place"]: row["count"] for row in notes if row["location"] == UNREADABLE},
             pings=sum(row["count"] for row in notes if row["location"] == PING),
             unaddressed=unexamined.pop("", 0),
             unexamined=unexamined,

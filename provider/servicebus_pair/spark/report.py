@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
+from operator import itemgetter
 from typing import Any, Final
 
 from servicebus_pair.spark.drawing import bars, notes, page, section, table, tiles, verdict
@@ -15,16 +16,16 @@ __all__ = ["render"]
 
 _COUNTS: Final = {
     "sent": "sent",
-    "primary": "straight to the primary",
+    "delivered": "delivered",
+    "lost": "lost",
+    "primary": "direct",
     "diverted": "diverted",
     "syphoned": "syphoned",
-    "delivered": "delivered",
-    "waiting": "waiting in the backlog",
-    "dead_lettered": "dead-lettered",
-    "lost": "lost",
-    "unrecorded": "not in the ledger",
+    "waiting": "waiting",
+    "dead_lettered": "dead letters",
+    "unrecorded": "not in ledger",
     "duplicates": "duplicates",
-    "duplicates_predicted": "of these predicted",
+    "duplicates_predicted": "predicted",
     "out_of_order": "out of order",
 }
 _INCIDENT_COUNTS: Final = tuple(name for name in _COUNTS if name not in ("sent", "primary", "unrecorded"))
@@ -85,7 +86,7 @@ def _figures(totals: Mapping[str, Any]) -> str:
         "lost": totals["lost"],
         "diverted": totals["diverted"],
         "waiting": totals["waiting"],
-        "dead-lettered": totals["dead_lettered"],
+        "dead letters": totals["dead_lettered"],
         "duplicates": totals["duplicates"],
         "out of order": totals["out_of_order"],
         "longest wait": duration(totals["longest_wait_seconds"]) if totals["waited"] else "none",
@@ -127,7 +128,7 @@ def _incidents(incidents: Sequence[Mapping[str, Any]]) -> str:
             *(each[name] for name in _INCIDENT_COUNTS),
             *_wait_cells(each),
         ]
-        for each in incidents
+        for each in sorted(incidents, key=itemgetter("began", "entity"))
     )
     said = "What became of the messages that were first diverted in each; a ledger does not know what caused it."
     return section("Incidents", table([*columns, *_WAITS.values()], rows, texts=range(4)), said=said)
@@ -190,6 +191,8 @@ def _said(summary: Mapping[str, Any]) -> Iterator[str]:
     yield f"The ledger holds {ledger['records']:,} records and {count_of(ledger['torn'], 'unfinished line')}."
     if summary["pings"]:
         yield f"The service keeps {count_of(summary['pings'], 'ping')}."
+    for place, count in summary["unreadable"].items():
+        yield f"{count_of(count, 'message')} in {place} cannot be decoded; nothing is said of it but that."
     if summary["unaddressed"]:
         yield f"{count_of(summary['unaddressed'], 'message')} in the backlog can be of no entity: none is named."
     if summary["absent_backlog_queues"]:

@@ -44,6 +44,9 @@ def session_messages(ledger: DataFrame, arrived: DataFrame, *, run: str | None) 
         .groupBy(F.lower("entity").alias("entity"), "place", "id")
         .agg(F.min(F.struct("number", "session")).alias("copy"))
     )
+    if first.isEmpty():
+        # Most entities hold no sessions: their ledger need not be put in order.
+        return ledger.sparkSession.createDataFrame([], _JUDGED.ddl)
     sent = (
         ledger.where(F.col("kind") == "sent")
         .groupBy(F.lower("entity").alias("entity"), "id")

@@ -59,7 +59,9 @@ def _sentence(found: Reconciliation) -> str:
     return (
         f"reconciled {whole.messages} messages: {whole.delivered} delivered, {whole.waiting} waiting in the backlog, "
         f"{whole.dead_lettered} dead-lettered, {whole.lost} lost, {whole.unrecorded} not in the ledger; "
-        f"{whole.duplicates} duplicates, {whole.duplicates_predicted} of them predicted by the ledger"
+        f"{whole.duplicates} duplicates, {whole.duplicates_predicted} of them predicted by the ledger; "
+        f"{len(found.incidents)} incidents; "
+        f"{sum(each.out_of_order for each in found.order.values())} messages of sessions out of order"
     )
 
 
