@@ -12,11 +12,7 @@ from typing import Final
 from azure.servicebus import ServiceBusReceivedMessage
 
 from servicebus_pair.core.clients import NamespaceClient, ReceiveLink
-<<<<<<< HEAD
-from servicebus_pair.core.errors import RefusedError, ServiceError
-=======
-from servicebus_pair.core.errors import ServiceError, ServiceFaultError
->>>>>>> planted
+from servicebus_pair.core.errors import RefusedError, ServiceError, ServiceFaultError
 from servicebus_pair.core.options import Endpoint
 from servicebus_pair.core.unreadable import BEYOND_ALL, readable_behind
 from servicebus_pair.spark.cursors import FIRST, MAIN, Ahead, Peekable, search_end
