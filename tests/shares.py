@@ -23,12 +23,22 @@ WHOLE = {
 }
 # A cluster of its own, and no session of the other tests of Spark.
 APART = {"spark/test_standalone.py"}
+# Of Spark's tests those of the data source; the others are those of the jobs and of what they are made of.
+SOURCE = {
+    "test_publish.py",
+    "test_publish_job.py",
+    "test_read.py",
+    "test_sessions.py",
+    "test_stream.py",
+    "test_stream_killed.py",
+    "test_write.py",
+}
 # What nobody can share and takes longest, the longest first, as measured: it must not begin last.
 LONGEST = [
     *WHOLE,
     *APART,
     "spark/test_publish_job.py",
-    "spark/test_publish.py",
+    "spark/test_drain_job.py",
     "system/test_chaos.py",
     "airflow/test_sending.py",
     "airflow/test_operators.py",
@@ -58,10 +68,9 @@ LONGEST = [
 class Shares(LoadScopeScheduling):  # type: ignore[misc]  # the package has no types
     """Who takes what: a file is one share, for its tests have fixtures in common.
 
-    Spark is one share but for its cluster, since each worker that takes one of its files starts a Java virtual
-    machine, and what starts a whole Airflow is two. Of
-    the core and of the embedded Service Bus every test is a share of its own: most of them wait for time to pass,
-    and whoever has nothing to do takes the next.
+    Spark is two shares but for its cluster, since each worker that takes one of its files starts a Java virtual
+    machine, and what starts a whole Airflow is two. Of the core and of the embedded Service Bus every test is a share
+    of its own: most of them wait for time to pass, and whoever has nothing to do takes the next.
     """
 
     def _split_scope(self, nodeid: str) -> str:
@@ -70,7 +79,7 @@ class Shares(LoadScopeScheduling):  # type: ignore[misc]  # the package has no t
         if file.parent.name in SINGLE and name not in TOGETHER:
             return nodeid
         if file.parent.name == "spark" and name not in APART:
-            return file.parent.name
+            return "data source" if file.name in SOURCE else "jobs"
         return WHOLE.get(name, name)
 
 
