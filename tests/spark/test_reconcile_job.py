@@ -120,3 +120,18 @@ def test_a_wrong_argument_is_named_and_nothing_is_written(
     assert job.main(given) == 2
     assert says in capsys.readouterr().err
     assert not (tmp_path / "proof").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("spark")
+def test_a_queue_that_cannot_be_read_is_named_in_one_line_and_nothing_is_judged(
+    pair: Pair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "ledger").mkdir()
+    queue = pair.fresh_queue(requires_session=True)
+    assert job.main(arguments(pair, tmp_path, queue)) == 2
+    (line,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("reconcile: "))
+    assert "RefusedError" in line
+    assert queue in line
+    assert line.endswith("nothing was judged")
+    assert not (tmp_path / "proof" / "summary.json").exists()

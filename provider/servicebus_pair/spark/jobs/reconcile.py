@@ -6,8 +6,9 @@ r"""Proves from the ledger and the queues that nothing was lost.
         --entities flights,delays/Subscriptions/all [--run 2026-01-01]
 
 Reads the queues by peek; nothing is taken. Give every subscription that should hold a topic's
-messages. Exit status 1 when a message is lost, 2 when an argument is wrong. The output folder is
-described in ``servicebus_pair.spark.reconciling``; run again, the job writes it anew.
+messages. Exit status 1 when a message is lost, 2 when nothing was judged, since an argument is wrong or
+a queue cannot be read. The output folder is described in ``servicebus_pair.spark.reconciling``; run
+again, the job writes it anew.
 """
 
 from __future__ import annotations
@@ -16,11 +17,14 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from pyspark.errors import PySparkException
+
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.spark.jobs.arguments import PLACES, session
 from servicebus_pair.spark.places import parse_places
 from servicebus_pair.spark.reconciliation import Reconciliation
 from servicebus_pair.spark.reconciling import reconcile
+from servicebus_pair.spark.redaction import task_error
 
 __all__ = ["main"]
 
@@ -45,6 +49,9 @@ def main(arguments: Sequence[str]) -> int:
         )
     except ConfigurationError as error:
         print(f"reconcile: {error}", file=sys.stderr)  # noqa: T201  a program speaks to its terminal
+        return 2
+    except PySparkException as error:
+        print(f"reconcile: {task_error(error)}; nothing was judged", file=sys.stderr)  # noqa: T201  the same
         return 2
     print(_sentence(found))  # noqa: T201  the same
     if found.totals.lost:
