@@ -32,8 +32,8 @@ ResultT = TypeVar("ResultT")
 # How often the kernel is asked whether what was written to a socket is there before time passes, and how
 # often and for how long when it knows of bytes that are not.
 _LOOKS = 3
-_LONG_LOOKS = 5
-_LOOK_SECONDS = 0.002
+_LONG_LOOKS = 2
+_LOOK_SECONDS = 0.001
 # Later than any clock that the SDK reads by a way of its own: no token and no lock is over before its time.
 _BEGINNING = time.time() + 300
 _owner: ContextVar[Process | None] = ContextVar("owner", default=None)

@@ -27,6 +27,14 @@ def test_every_error_is_drawn_in_the_tree(kind: type[Exception]) -> None:
     assert f" {kind.__name__}" in (errors.__doc__ or "").replace("PairError\n", " PairError\n", 1)
 
 
+@pytest.mark.parametrize("kind", classes(), ids=lambda kind: kind.__name__)
+def test_section_4_what_the_tree_says_of_an_error_is_what_its_class_says(kind: type[errors.PairError]) -> None:
+    [line] = [line for line in (errors.__doc__ or "").splitlines() if f"-- {kind.__name__} " in f"{line} "] or [""]
+    assert ("retriable" in line, "fails over" in line) == (kind.retriable, kind.fails_over)
+    # What counts against an entity may pass; and what may be stored is never said to be refused.
+    assert kind.retriable or not (kind.fails_over or kind.may_be_stored)
+
+
 def test_no_public_error_is_left_out_of_the_list() -> None:
     public = {
         name

@@ -34,8 +34,8 @@ class HealthBoard:
 
     Entity paths are compared without regard to case.
 
-    :param on_failed_over: called with the entity when its pings must start.
-    :param on_recovered: called with the entity when its pings must stop.
+    :ivar on_failed_over: called with the entity when its pings must start.
+    :ivar on_recovered: called with the entity when its pings must stop.
     """
 
     def __init__(

@@ -134,7 +134,7 @@ class Delivery:
             self._raise_if_final(error)
             self._deadline.left(last=error)
             if counts(error, self._options):
-                self._board.apply(self._entity, SendFailed(str(error), trial.since or self._clock.now()))
+                self._suspect(error, trial)
         finally:
             trial.end()
 
@@ -270,12 +270,16 @@ class Delivery:
         if isinstance(error, UnreachableError) and trial.forgive():
             self._divert.prepare()
             return
-        self._board.apply(self._entity, SendFailed(str(error), trial.since or self._clock.now()))
+        self._suspect(error, trial)
         if not self._failed_over:
             self._divert.prepare()
             pause = min(trial.pause, max(0.0, self._interval_left(trial)), left)
             await self._board.wait_for_change(self._entity, seconds=pause)
             trial.pause = next_pause(trial.pause)
+
+    def _suspect(self, error: ServiceError, trial: _Trial) -> None:
+        began = self._clock.now() if trial.since is None else trial.since
+        self._board.apply(self._entity, SendFailed(str(error), began))
 
     def _accepted(self, batch: WireBatch, numbers: Sequence[int]) -> None:
         self._board.apply(self._entity, SendSucceeded())

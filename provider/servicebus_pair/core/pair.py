@@ -277,10 +277,6 @@ class NamespacePair:
         """Answer what this process knows of the health of ``entity``."""
         return self._board.current(entity)
 
-    def health_of_all(self) -> dict[str, EntityHealth]:
-        """Answer the health of every entity this process has dealt with, by folded path."""
-        return self._board.entities()
-
     async def drill(
         self,
         entity: str,

@@ -166,7 +166,8 @@ class Prober:
 
     def _first_turn(self, entity: str) -> float:
         health, now = self._board.current(entity), self._clock.now()
-        turn = max(health.since, health.last_ping or health.since) + self._interval
+        seen = health.since if health.last_ping is None else max(health.since, health.last_ping)
+        turn = seen + self._interval
         return (turn if now < turn < now + self._interval else now + self._interval) + self._late()
 
     def _late(self) -> float:
