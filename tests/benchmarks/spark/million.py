@@ -18,8 +18,8 @@ from tests.benchmarks.spark.through import Passage
 __all__ = ["measures"]
 
 _TENTH: Final = 10
-_MEGABYTE: Final = 2**20
-_MOST_MEGABYTES: Final = 1536
+_MEGABYTE: Final = 1_000_000
+_MOST_MEGABYTES: Final = 1500
 _MOST_GROWTH: Final = 1.15
 
 

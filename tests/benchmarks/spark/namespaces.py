@@ -10,6 +10,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+import psutil
+
 from servicebus_emulator.process import EmulatorProcess
 from servicebus_emulator.served import ServedNamespace
 from servicebus_pair.core import Bridge, NamespacePair, read_pair
@@ -46,12 +48,12 @@ class Namespaces:
         """Where the primary is reached."""
         return self.primary_process[PRIMARY]
 
-    def pids(self) -> list[int]:
-        """Answer the ids of the processes that run; the primary's is not among them while it is dead."""
+    def processes(self) -> list[psutil.Process]:
+        """Answer the processes that run; the primary's is not among them while it is dead."""
         found = []
         for each in (self.primary_process, self.secondary_process):
-            with suppress(RuntimeError):
-                found.append(each.pid)
+            with suppress(RuntimeError, psutil.Error):
+                found.append(psutil.Process(each.pid))
         return found
 
 

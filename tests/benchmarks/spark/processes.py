@@ -39,13 +39,9 @@ class Processes:
         """What the Python workers hold now, all together; what they share with one another counts for each."""
         return sum(_resident(each) for each in self.workers)
 
-    def jvm_seconds(self) -> float:
-        """The processor time of the JVM so far."""
-        return sum(seconds(each) for each in self.jvm)
-
     def workers_seconds(self) -> float:
-        """The processor time of the Python workers so far, those that have ended among them."""
-        return sum(seconds(each) + _seconds_of_ended(each) for each in self.workers)
+        """The processor time so far of the Python workers that are there."""
+        return sum(seconds(each) for each in self.workers)
 
 
 def peak_bytes(pid: int) -> int:
@@ -92,12 +88,3 @@ def seconds(process: psutil.Process) -> float:
     except psutil.Error:
         return 0.0
     return float(times.user + times.system)
-
-
-def _seconds_of_ended(process: psutil.Process) -> float:
-    """What the children have taken that it knows the end of."""
-    try:
-        times = process.cpu_times()
-    except psutil.Error:
-        return 0.0
-    return float(times.children_user + times.children_system)

@@ -25,7 +25,7 @@ _CONF: Final = {
 
 
 @contextmanager
-def session(*, cores: int, heap: str = "768m") -> Iterator[SparkSession]:
+def session(*, cores: int, heap: str = "640m") -> Iterator[SparkSession]:
     """Run Spark on so many cores.
 
     :param heap: of the JVM, which is the driver and the executor.

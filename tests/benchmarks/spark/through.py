@@ -71,6 +71,8 @@ class Watch:
         self._over = threading.Event()
         self._phase = "warm up"
         self._began = perf_counter()
+        # Python workers that have nothing to do end after a minute: what they took is kept.
+        self._spent: dict[psutil.Process, float] = {}
         self.workers_peak = 0
 
     @contextmanager
@@ -95,14 +97,20 @@ class Watch:
         return result
 
     def _processor(self) -> float:
+        self._look()
+        return process_time() + sum(list(self._spent.values()))
+
+    def _look(self) -> None:
         spark = Processes.now()
-        served = sum(seconds(psutil.Process(pid)) for pid in self._pair.pids())
-        return process_time() + spark.jvm_seconds() + spark.workers_seconds() + served
+        self.workers_peak = max(self.workers_peak, spark.workers_bytes())
+        served = self._pair.processes()
+        for each in (*spark.jvm, *spark.workers, *served):
+            self._spent[each] = max(self._spent.get(each, 0.0), seconds(each))
 
     def _watch(self) -> None:
         told = perf_counter()
         while not self._over.wait(_SAMPLE_SECONDS):
-            self.workers_peak = max(self.workers_peak, Processes.now().workers_bytes())
+            self._look()
             if perf_counter() - told >= _TELL_SECONDS:
                 told = perf_counter()
                 self._tell()
