@@ -128,9 +128,9 @@ class AirflowApi:
         path = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances/{task_id}/xcomEntries/return_value"
         return self._get(path, map_index=str(map_index))["value"]
 
-    def asset_state(self, uri: str) -> dict[str, Any]:
-        """Return what is kept with an asset, by its key."""
-        [asset] = [item for item in self._get("/api/v2/assets", uri_pattern=uri)["assets"] if item["uri"] == uri]
+    def asset_state(self, name: str) -> dict[str, Any]:
+        """Return what is kept with the asset of this name, by its key."""
+        [asset] = [item for item in self._get("/api/v2/assets", name_pattern=name)["assets"] if item["name"] == name]
         answer = self._get(f"/api/v2/assets/{asset['id']}/state-store", limit="100")
         return {item["key"]: item["value"] for item in answer["asset_state_store"]}
 
