@@ -78,10 +78,6 @@ class TimeSpan:
         """Whether this means "for ever": longer than the calendar (year 9999) reaches."""
         return self.ticks > _CALENDAR.ticks
 
-    def to_timedelta(self) -> timedelta:
-        """Return the duration as a ``timedelta``, cut to whole microseconds."""
-        return timedelta(microseconds=self.ticks // 10)
-
     def __str__(self) -> str:
         """Format as .NET's ``XmlConvert.ToString`` does: ``P1DT2H``, ``PT0S``, ``-PT0.5S``."""
         whole, ticks = divmod(abs(self.ticks), 10**_TICK_DIGITS)
