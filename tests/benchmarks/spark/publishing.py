@@ -8,8 +8,8 @@ and send these, one after another. The naive way is a ``foreachPartition`` that 
 On ``local[1]`` one core is Spark's and one the namespace's, as it is with the loop, so the rates are rates per core.
 Processor time is what the Python worker takes, beside the loop's: it is the same whatever else the machine does.
 
-What one send per row costs most is a round trip per row, and on loopback there is next to none: the goal holds where
-the namespace is a millisecond away, nearer than one in a data centre is; on loopback the figure is only stated.
+What one send per row costs most is a round trip per row. On loopback there is next to none, and a busy machine takes
+that advantage away first; a namespace that is a millisecond away is still nearer than one in a data centre.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def measures(count: int) -> Iterator[Measure]:
     with namespaces() as pair, session(cores=1) as spark:
         yield from _near(spark, pair, count)
         pair.primary.set_fault(Fault(kind=FaultKind.LATENCY, delay=0.001))
-        yield from _beside_naive(_turns(spark, pair, count, bare=False), "at 1 ms", goal=10)
+        yield from _beside_naive(_turns(spark, pair, count, bare=False), "at 1 ms")
 
 
 def _near(spark: SparkSession, pair: Namespaces, count: int) -> Iterator[Measure]:
@@ -82,15 +82,14 @@ def _near(spark: SparkSession, pair: Namespaces, count: int) -> Iterator[Measure
         yield Measure(name=f"publish, processor time, {name}", value=value, unit="us per message")
     value = ours.processor_beside(bare)
     yield Measure(name="publish, processor time, bare SDK / Python worker", value=value, unit="ratio", at_least=0.85)
-    yield from _beside_naive(taken, "on loopback", goal=None)
+    yield from _beside_naive(taken, "on loopback")
 
 
-def _beside_naive(taken: dict[str, _Taken], where: str, *, goal: float | None) -> Iterator[Measure]:
+def _beside_naive(taken: dict[str, _Taken], where: str) -> Iterator[Measure]:
     ours, naive = taken["ours"], taken["naive"]
     yield Measure(name=f"one send per row in foreachPartition, {where}", value=naive.rate, unit=_UNIT)
-    yield Measure(
-        name=f"publish, ours / one send per row, {where}", value=ours.beside(naive), unit="ratio", at_least=goal
-    )
+    value = ours.beside(naive)
+    yield Measure(name=f"publish, ours / one send per row, {where}", value=value, unit="ratio", at_least=10)
 
 
 def _turns(spark: SparkSession, pair: Namespaces, count: int, *, bare: bool) -> dict[str, _Taken]:
