@@ -9,7 +9,6 @@ from servicebus_pair.core.costs import STANDARD_PRICES, Operations
 from servicebus_pair.core.incidents import Incident
 from servicebus_pair.core.reconcile import Totals
 from servicebus_pair.spark import cost_page, profile_page
-from servicebus_pair.spark.profile_page import Arrivals
 from servicebus_pair.spark.reconciliation import LedgerCost, LedgerFigures, Order, Reconciled, Reconciliation, Waits
 from servicebus_pair.spark.report import render
 from servicebus_pair.spark.timing import Flow
@@ -69,7 +68,7 @@ def pages() -> dict[str, str]:
             Flow(NOON + 590, 1.0, {"primary": steps}),
             {"20 min to 30 min": 5, "30 d and more": 1},
         ),
-        "profile": profile_page.render(backlog, Arrivals(NOON, 1.0, {EVIL: {0: 1}})),
+        "profile": profile_page.render(backlog, Flow(NOON, 1.0, {EVIL: {0: 1}})),
         "cost": cost_page.render(costs),
         "nothing": cost_page.render({"first": None}),
     }

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from servicebus_pair.spark.cursors import DEAD_LETTER, MAIN
 from servicebus_pair.spark.drawing import bars, page, section, table, tiles, verdict
 from servicebus_pair.spark.plotting import timeline
 from servicebus_pair.spark.quantities import count_of, duration, moment, size
+from servicebus_pair.spark.timing import Flow
 
-__all__ = ["Arrivals", "render"]
+__all__ = ["render"]
 
 _SHOWN: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
     "destination": ("destination", str),
@@ -26,23 +26,11 @@ _REASONS: Final = {"destination": "destination", "reason": "reason", "messages":
 _MOST_AREAS: Final = 7
 
 
-@dataclass(frozen=True, slots=True)
-class Arrivals:
-    """When messages reached the backlog: by destination, then by number of the step.
-
-    :param start: of step 0, seconds since the Unix epoch.
-    :param step: its length, seconds.
-    """
-
-    start: float
-    step: float
-    counts: Mapping[str, Mapping[int, int]]
-
-
-def render(summary: Mapping[str, Any], arrivals: Arrivals) -> str:
+def render(summary: Mapping[str, Any], arrivals: Flow) -> str:
     """Answer the page.
 
     :param summary: what ``summary.json`` will hold.
+    :param arrivals: when messages reached the backlog, by destination.
     """
     waiting, dead = summary["messages"], summary["dead_letters"]
     queues = count_of(len(summary["queues"]), "backlog queue")
@@ -69,7 +57,7 @@ def _figures(summary: Mapping[str, Any]) -> str:
     return tiles(figures, bad=["dead letters"] if summary["dead_letters"] else [])
 
 
-def _arrivals(arrivals: Arrivals) -> str:
+def _arrivals(arrivals: Flow) -> str:
     """The busiest destinations, an area each; the others together."""
     by_size = sorted(arrivals.counts, key=lambda name: (-sum(arrivals.counts[name].values()), name))
     series = {name: arrivals.counts[name] for name in by_size[:_MOST_AREAS]}

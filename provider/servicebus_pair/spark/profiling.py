@@ -33,11 +33,11 @@ from servicebus_pair.spark.cursors import DEAD_LETTER, MAIN
 from servicebus_pair.spark.files import write_json
 from servicebus_pair.spark.looking import chosen_queues, look
 from servicebus_pair.spark.mounts import for_spark, shared
-from servicebus_pair.spark.profile_page import Arrivals, render
+from servicebus_pair.spark.profile_page import render
 from servicebus_pair.spark.redaction import Redaction
 from servicebus_pair.spark.references import PairReference
 from servicebus_pair.spark.registering import register
-from servicebus_pair.spark.timing import step_for
+from servicebus_pair.spark.timing import Flow, over_time
 
 __all__ = ["AGES", "SIZES", "Profile", "profile"]
 
@@ -192,19 +192,10 @@ def _reasons(messages: DataFrame) -> DataFrame:
     )
 
 
-def _arrivals(messages: DataFrame) -> Arrivals:
-    """When messages reached the backlog, by destination, in steps of at least a second."""
+def _arrivals(messages: DataFrame) -> Flow:
+    """When messages reached the backlog, by destination."""
     at = F.col("enqueuedTime").cast("double")
-    ends = messages.agg(F.min(at), F.max(at)).first()
-    if ends is None or ends[0] is None:
-        return Arrivals(start=0.0, step=1.0, counts={})
-    step = step_for(ends[1] - ends[0])
-    start = ends[0] // step * step
-    rows = messages.groupBy("destination", F.floor((at - start) / step).alias("slot")).count().collect()
-    counts: dict[str, dict[int, int]] = {}
-    for row in rows:
-        counts.setdefault(row["destination"], {})[row["slot"]] = row["count"]
-    return Arrivals(start=start, step=step, counts=counts)
+    return over_time(messages.select(F.col("destination").alias("series"), at.alias("at")))
 
 
 def _table(rows: DataFrame, path: Path) -> list[dict[str, Any]]:

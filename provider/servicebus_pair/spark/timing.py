@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own 
 from servicebus_pair.core.events import Route
 from servicebus_pair.spark.classes import class_names, class_of
 
-__all__ = ["DIVERTED", "PRIMARY", "STEPS", "SYPHONED", "WAITS", "Flow", "flow", "step_for", "waits"]
+__all__ = ["DIVERTED", "PRIMARY", "STEPS", "SYPHONED", "WAITS", "Flow", "flow", "over_time", "waits"]
 
 PRIMARY: Final = "primary"
 DIVERTED: Final = "diverted"
@@ -30,7 +30,7 @@ WAITS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """Messages over time: by way (primary, diverted, syphoned), then by number of the step; each message once a way.
+    """Messages over time: by series, then by number of the step; a series is what is told apart in a plot.
 
     :param start: of step 0, seconds since the Unix epoch.
     :param step: its length, seconds.
@@ -42,25 +42,32 @@ class Flow:
 
 
 def flow(verdicts: DataFrame) -> Flow:
-    """Answer the flow of judged messages, in steps of at least a second."""
+    """Answer the flow of judged messages by way: primary, diverted, syphoned; each message once a way."""
     way = F.when(F.col("route") == str(Route.BACKLOG), DIVERTED).otherwise(PRIMARY)
-    accepted = verdicts.where(F.col("sent_at").isNotNull()).select(way.alias("way"), F.col("sent_at").alias("at"))
+    accepted = verdicts.where(F.col("sent_at").isNotNull()).select(way.alias("series"), F.col("sent_at").alias("at"))
     moved = verdicts.where(F.col("moved_at").isNotNull()).select(
-        F.lit(SYPHONED).alias("way"), F.col("moved_at").alias("at")
+        F.lit(SYPHONED).alias("series"), F.col("moved_at").alias("at")
     )
-    moments = accepted.unionByName(moved)
+    return over_time(accepted.unionByName(moved))
+
+
+def over_time(moments: DataFrame) -> Flow:
+    """Add up moments, in steps of at least a second.
+
+    :param moments: columns ``series``, and ``at`` in seconds since the Unix epoch.
+    """
     ends = moments.agg(F.min("at"), F.max("at")).first()
     if ends is None or ends[0] is None:
         return Flow(start=0.0, step=1.0, counts={})
-    step = step_for(ends[1] - ends[0])
+    step = _step_for(ends[1] - ends[0])
     start = ends[0] // step * step
     counts: dict[str, dict[int, int]] = {}
-    for row in moments.groupBy("way", F.floor((F.col("at") - start) / step).alias("slot")).count().collect():
-        counts.setdefault(row["way"], {})[row["slot"]] = row["count"]
+    for row in moments.groupBy("series", F.floor((F.col("at") - start) / step).alias("slot")).count().collect():
+        counts.setdefault(row["series"], {})[row["slot"]] = row["count"]
     return Flow(start=start, step=step, counts=counts)
 
 
-def step_for(seconds: float) -> float:
+def _step_for(seconds: float) -> float:
     """Answer the length of a step, seconds, of which so long a time takes at most :data:`STEPS` and one."""
     fitting = (float(step) for step in _STEP if seconds <= step * STEPS)
     return next(fitting, _STEP[-1] * float(-(-seconds // (_STEP[-1] * STEPS))))
