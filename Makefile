@@ -1,22 +1,23 @@
-# Everything here sets the project up first, by itself, and does that once: see .ci/setup.
+# Every target sets the project up first, once: see .ci/setup.
 #
-#   make demo           an outage survived, end to end; KEEP=1 leaves everything running
-#                       KILL=driver, KILL=task or KILL=syphon lets that die too
-#                       YEAR=1 publishes the whole year, 413,007 messages, and brings the backlog home in Spark
-#   make demo-stop      stops what `make demo KEEP=1` left running
-#   make test           the tests but for the slow ones; ARGS="tests/core -k envelope" chooses among them
-#   make test-all       all tests, those too that take longer than 20 seconds each
-#   make explore        looks for sequences of events that lose or disorder messages, new ones each time
-#   make conformance    the Azure SDK's own live tests against the embedded Service Bus: a quarter of an hour
-#                       ARGS="--admin" for those of administration alone, in a minute; see tests/conformance
-#   make chaos          kills, freezes and resets senders, syphons and namespaces; SECONDS=60 SEED=1
-#   make check          lint, types and contracts
-#   make bench          what things cost; GROUP=emulator chooses one group
-#   make constraints    resolves constraints.txt anew, for every supported Python that is found
-#   make clean          removes all that was made here
+#   make demo           survive an outage, end to end; KEEP=1 leaves everything running,
+#                       KILL=driver, KILL=task or KILL=syphon kills that as well,
+#                       YEAR=1 publishes a whole year (413,007 messages) and drains the backlog with Spark
+#   make demo-stop      stop what `make demo KEEP=1` left running
+#   make test           run the quick tests; ARGS="tests/core/send -k divert" selects some
+#   make test-all       run all tests, including those of more than 20 seconds each
+#   make explore        search for event sequences that lose or reorder messages, new ones on each run
+#   make conformance    run the Azure SDK's own live tests against the embedded Service Bus (15 minutes);
+#                       ARGS="--admin" runs those of the administration client only (1 minute)
+#   make chaos          kill, freeze and reset senders, syphons and namespaces; SECONDS=60 SEED=1
+#   make mutants        mutate modules and report which mutants their tests miss; PATHS=provider/.../delivery.py COUNT=50
+#   make check          lint, check types and import contracts
+#   make bench          run the benchmarks; GROUP=emulator selects one group
+#   make constraints    resolve constraints.txt anew for every supported Python that is installed
+#   make clean          remove everything that these targets created
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-stop test test-all explore conformance bench chaos check lint types contracts constraints clean
+.PHONY: help setup demo demo-stop test test-all explore conformance bench chaos mutants check lint types contracts constraints clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -30,20 +31,16 @@ demo: setup
 demo-stop: setup
 	@.ci/within python -m tests.system.demo --stop
 
-# Eight at a time on two cores: most tests wait for links to open, locks to end and time to pass.
-# Who takes what, and in which order, is said by tests/shares.py.
-at_once = --dist loadfile --no-loadscope-reorder
-# Bounds in seconds may be missed beside seven others. A fault of the code fails alone, too.
-alone = test $$? -eq 1 && echo "What failed beside others runs once more, alone." && \
-	.ci/within pytest --last-failed --last-failed-no-failures none
+# Eight workers on two cores: most tests wait for links, locks and time-outs. tests/shares.py decides who runs what.
+quick = --numprocesses 8 --dist loadfile --no-loadscope-reorder
+# Slow tests start whole Airflows and clusters, which leave no processor for tests with time limits.
+slow = --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 test: setup
-	@.ci/within pytest --numprocesses 8 $(at_once) -m "not slow" $(ARGS) || { $(alone) -m "not slow" $(ARGS); }
+	@.ci/within python -m tests.retry $(quick) -- -m "not slow" $(ARGS)
 
-# The slow ones start whole Airflows and clusters, which leave no processor for the bounds of the others.
-slow = slow and not exploring
 test-all: test
-	@.ci/within pytest --numprocesses 3 $(at_once) -m "$(slow)" $(ARGS) || { $(alone) -m "$(slow)" $(ARGS); }
+	@.ci/within python -m tests.retry $(slow) -- -m "slow and not exploring" $(ARGS)
 
 explore: setup
 	@.ci/within pytest -m exploring $(ARGS)
@@ -56,6 +53,9 @@ conformance: setup
 
 chaos: setup
 	@.ci/within python -m tests.system.chaos --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
+
+mutants: setup
+	@.ci/within python -m tests.mutants $(PATHS) $(if $(COUNT),--count $(COUNT)) $(if $(SEED),--seed $(SEED))
 
 check: lint types contracts
 

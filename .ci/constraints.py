@@ -16,7 +16,9 @@ from pathlib import Path
 
 SUPPORTED = ("3.11", "3.12", "3.13")
 # What installs, and what the source distributions among the dependencies are built with.
-BUILD_TOOLS = ("pip", "setuptools", "wheel", "cffi")
+BUILD_TOOLS = ("pip", "uv", "setuptools", "wheel", "cffi")
+PROJECTS = ("--editable", "./provider/servicebus_emulator", "--editable", ".[dev]")
+OURS = ("airflow-provider-servicebus-pair", "servicebus-emulator")
 HEADER = """\
 # Every version that a set-up installs, and that the builds of source distributions use. Resolved on Python {pythons}.
 # Written by `make constraints`; don't edit.
@@ -47,13 +49,12 @@ def resolve(python: str, pip_version: str | None) -> dict[str, str]:
         subprocess.run([*pip, "--upgrade", "pip" if pip_version is None else f"pip=={pip_version}"], check=True)
         report = Path(scratch) / "report.json"
         subprocess.run(
-            [*pip, "--dry-run", "--ignore-installed", "--report", str(report), "--editable", ".[dev]", *BUILD_TOOLS],
+            [*pip, "--dry-run", "--ignore-installed", "--report", str(report), *PROJECTS, *BUILD_TOOLS],
             check=True,
         )
         items = json.loads(report.read_text())["install"]
     versions = {canonical(item["metadata"]["name"]): item["metadata"]["version"] for item in items}
-    del versions["airflow-provider-servicebus-pair"]
-    return versions
+    return {name: version for name, version in versions.items() if name not in OURS}
 
 
 def canonical(name: str) -> str:

@@ -1,4 +1,4 @@
-"""The shortest way in: make the backlog queues, send, and bring home what an outage left."""
+"""Minimal example: create the backlog queues, send messages, and drain the backlog after an outage."""
 
 from __future__ import annotations
 

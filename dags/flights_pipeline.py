@@ -10,8 +10,8 @@ from pathlib import Path
 from airflow.sdk import DAG, Param, task
 from local_spark import pair_reference, submit
 
-from servicebus_pair.hooks.assets import pair_asset
-from servicebus_pair.hooks.health import AirflowHealthStore
+from servicebus_pair.airflow_runtime.state.health_store import AirflowHealthStore
+from servicebus_pair.assets import pair_asset
 from servicebus_pair.operators.provision import ServiceBusPairProvisionOperator
 from servicebus_pair.operators.record import ServiceBusPairRecordOperator
 from servicebus_pair.operators.send import ServiceBusPairSendOperator
@@ -19,7 +19,7 @@ from servicebus_pair.operators.send import ServiceBusPairSendOperator
 CONN_ID = os.environ.get("SERVICEBUS_PAIR_CONN_ID", "contoso_pair")
 HOME = Path(os.environ.get("SERVICEBUS_PAIR_HOME", ".")).resolve()
 LEDGER = str(HOME / "ledger")
-# Characters of a run id that a folder of Spark's must not have.
+# Run ids contain characters that Spark does not allow in folder names.
 RUN = "{{ run_id | replace(':', '') | replace('+', '_') }}"
 OUTPUT = f"{HOME}/output/{RUN}"
 MANIFEST = f"{OUTPUT}/manifest.json"
@@ -29,27 +29,27 @@ DOCS = """
 
 Sends one message per flight of a month or of the whole year (336,776) to the queue `flights`, one per delayed
 flight to the topic `delays`, one per carrier and day with the delay statistics to the queue `statistics` (all from
-Spark) and a few to the queue `briefings` (from a task). All of them go through failover-aware sends: an outage of
-the primary delays nothing and loses nothing. What could not be delivered waits in the backlog on the secondary, and
-`servicebus_pair_recovery` brings it home, or `servicebus_pair_at_scale` in Spark.
+Spark) and a few to the queue `briefings` (from a task). During an outage of the primary, messages are diverted to the
+backlog on the secondary, so none is lost. `servicebus_pair_recovery` drains the backlog later, or
+`servicebus_pair_at_scale` in Spark.
 
-It may run again at any time: message ids depend on the flights and on the run, never on the attempt.
+It is safe to run again: message ids depend on the flights and on the run, never on the attempt.
 
 | setting | where | |
 |---|---|---|
-| `SERVICEBUS_PAIR_CONN_ID` | environment | the connection, `contoso_pair` if not set |
-| `SERVICEBUS_PAIR_HOME` | environment | the folder of ledger, tables and manifests |
-| `SERVICEBUS_PAIR_REFERENCE` | environment | where Spark finds the settings; the connection if not set |
-| `SERVICEBUS_PAIR_SPARK_CONN_ID` | environment | the connection of Spark, `spark_default` if not set |
-| `SERVICEBUS_PAIR_SPARK_CONF` | environment | more settings of Spark, JSON |
-| the form | Trigger | which month or the year, how fast |
+| `SERVICEBUS_PAIR_CONN_ID` | environment | id of the connection; default `contoso_pair` |
+| `SERVICEBUS_PAIR_HOME` | environment | folder of the ledger, tables and manifests |
+| `SERVICEBUS_PAIR_REFERENCE` | environment | where Spark reads the settings; default: the connection |
+| `SERVICEBUS_PAIR_SPARK_CONN_ID` | environment | id of the Spark connection; default `spark_default` |
+| `SERVICEBUS_PAIR_SPARK_CONF` | environment | additional Spark settings, as JSON |
+| trigger form | | the month, and the rate |
 """
 
 
 # [START known_health]
 @task(inlets=[pair_asset(CONN_ID)])
 async def known_health() -> str:
-    """Hand what Airflow knows of the entities' health to the Spark job: small, and no secret."""
+    """Return the shared health of the entities for the Spark job: small, and no secrets."""
     known = await AirflowHealthStore(CONN_ID).known()
     return json.dumps({entity: health.to_json() for entity, health in known.items()})
 
@@ -60,7 +60,7 @@ async def known_health() -> str:
 with DAG(
     "flights_pipeline",
     schedule=None,
-    # Only people start it: while it was paused they would wait in vain.
+    # Triggered by hand only: while the DAG is paused, a triggered run would stay queued.
     is_paused_upon_creation=False,
     max_active_runs=1,
     default_args={"retries": 2, "retry_delay": timedelta(seconds=10)},
@@ -71,7 +71,7 @@ with DAG(
             minimum=1,
             maximum=12,
             title="Month of 2013",
-            description="Nothing means the whole year.",
+            description="Empty for the whole year.",
         ),
         "rate": Param(600, type="integer", minimum=1, maximum=20_000, title="Messages per second"),
     },
@@ -90,7 +90,7 @@ with DAG(
             *("--ledger", LEDGER),
             *("--output", OUTPUT),
             *("--run", "{{ run_id }}"),
-            # Fixed per run: a retried task must send the same messages.
+            # Fixed for the run, because a retried task must send the same messages.
             *("--scheduled-base", "{{ dag_run.run_after.timestamp() | int }}"),
             *("--manifest", MANIFEST),
             *("--health", "{{ ti.xcom_pull(task_ids='known_health') }}"),

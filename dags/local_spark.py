@@ -1,12 +1,12 @@
-"""Spark in this machine, as the example DAGs submit to it.
+"""Submits the example DAGs' Spark jobs, by default to Spark on the worker's machine.
 
 ===================================  ====================================================================
 environment variable
 ===================================  ====================================================================
-``SERVICEBUS_PAIR_SPARK_CONN_ID``    the connection of Spark, ``spark_default`` if not set
-``SERVICEBUS_PAIR_SPARK_CONF``       more of Spark's own settings, as a JSON object; they win
-``SERVICEBUS_PAIR_REFERENCE``        where a job finds the pair's settings: ``env:NAME`` or ``file:PATH``;
-                                     ``env:AIRFLOW_CONN_{CONN_ID}`` if not set
+``SERVICEBUS_PAIR_SPARK_CONN_ID``    id of the Spark connection; default ``spark_default``
+``SERVICEBUS_PAIR_SPARK_CONF``       additional Spark settings, as a JSON object; they take precedence
+``SERVICEBUS_PAIR_REFERENCE``        where a job reads the pair's settings: ``env:NAME`` or ``file:PATH``;
+                                     default ``env:AIRFLOW_CONN_{CONN_ID}``
 ===================================  ====================================================================
 """
 
@@ -25,7 +25,7 @@ __all__ = ["package_folder", "pair_reference", "submit"]
 
 
 def package_folder(package: str) -> Path:
-    """Return where ``package`` is installed, without importing it: a DAG file is parsed every few seconds."""
+    """Return the folder of an installed package without importing it, because DAG files are parsed often."""
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
         raise ModuleNotFoundError(f"package {package!r} is not installed: these DAGs need the extra 'spark'")
@@ -33,7 +33,7 @@ def package_folder(package: str) -> Path:
 
 
 def pair_reference(conn_id: str) -> str:
-    """Return where a job finds the settings of the pair, which it reads itself: no secret is handed over."""
+    """Return the place from which a job reads the pair's settings; no secret is passed to the job."""
     return os.environ.get("SERVICEBUS_PAIR_REFERENCE", f"env:AIRFLOW_CONN_{conn_id.upper()}")
 
 
@@ -41,27 +41,27 @@ def pair_reference(conn_id: str) -> str:
 def submit(task_id: str, application: Path, arguments: list[str], **options: Any) -> SparkSubmitOperator:
     """Return a task that runs ``application`` with the installed pyspark.
 
-    ``arguments`` are templates and shown in the UI: they name the environment variable of a
-    connection, never its content. The process inherits the environment. ``options`` are those of any task.
+    ``arguments`` are templates and appear in the UI, so they name the environment variable of a connection and never
+    contain its value. The process inherits the environment. ``options`` are passed to the operator.
     """
-    home = package_folder("pyspark")
+    spark_home = package_folder("pyspark")
     return SparkSubmitOperator(
         task_id=task_id,
         conn_id=os.environ.get("SERVICEBUS_PAIR_SPARK_CONN_ID", "spark_default"),
         application=str(application),
         application_args=arguments,
-        spark_binary=str(home / "bin" / "spark-submit"),
-        # Without PYSPARK_PYTHON another Python of the machine would run silently.
-        env_vars={"SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable},
+        spark_binary=str(spark_home / "bin" / "spark-submit"),
+        # Without PYSPARK_PYTHON, Spark would silently use another Python of the machine.
+        env_vars={"SPARK_HOME": str(spark_home), "PYSPARK_PYTHON": sys.executable},
         conf={
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.ui.enabled": "false",
-            # Short jobs: code is compiled fast rather than well, which saves several seconds at the start.
+            # The jobs are short: the quick compiler saves several seconds at startup.
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-            # The default, 200, makes hundreds of tasks that have next to nothing to do, of each shuffle.
+            # The default of 200 would split each small shuffle into hundreds of nearly empty tasks.
             "spark.sql.shuffle.partitions": "8",
-            # A task that runs twice sends twice.
+            # A speculative copy of a task would send its messages twice.
             "spark.speculation": "false",
             **json.loads(os.environ.get("SERVICEBUS_PAIR_SPARK_CONF", "{}")),
         },

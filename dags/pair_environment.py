@@ -1,4 +1,4 @@
-"""Numbers that the example DAGs read from the environment: a wrong one is named as the DAG file is parsed."""
+"""Reads numbers from environment variables; an invalid one is an import error of the DAG file."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ __all__ = ["number"]
 def number(name: str, default: float, *, low: float, high: float) -> float:
     """Return the number in the environment variable ``name``, or ``default`` where it is not set or empty.
 
-    :param low: the least that is allowed.
-    :param high: the most.
+    :param low: the smallest allowed value.
+    :param high: the largest.
     :raises ConfigurationError: naming the variable, its value and what is allowed.
     """
     text = os.environ.get(name, "").strip()
@@ -25,7 +25,7 @@ def number(name: str, default: float, *, low: float, high: float) -> float:
         value = float("nan")
     if not low <= value <= high:
         raise ConfigurationError(
-            f"environment variable {name} is {text!r}: it must be a number from {low:g} to {high:g}; not set, it is "
-            f"{default:g}"
+            f"environment variable {name} is {text!r}: it must be a number from {low:g} to {high:g}; the default "
+            f"is {default:g}"
         )
     return value

@@ -1,4 +1,4 @@
-"""Brings home, in Spark, a backlog that one worker cannot hold: looks, drains, reconciles, bills."""
+"""Drains a backlog that is too large for one worker, in Spark: profile, drain, reconcile, cost report."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 from airflow.sdk import DAG, Param, task
 from local_spark import package_folder, pair_reference, submit
 
-from servicebus_pair.hooks.assets import pair_asset
+from servicebus_pair.assets import pair_asset
 
 CONN_ID = os.environ.get("SERVICEBUS_PAIR_CONN_ID", "contoso_pair")
-PLACES = os.environ.get("SERVICEBUS_PAIR_PLACES", "flights,briefings,statistics,delays/Subscriptions/all")
+ENTITIES = os.environ.get("SERVICEBUS_PAIR_PLACES", "flights,briefings,statistics,delays/Subscriptions/all")
 HOME = Path(os.environ.get("SERVICEBUS_PAIR_HOME", ".")).resolve()
 LEDGER = str(HOME / "ledger")
-# Characters of a run id that a folder of Spark's must not have.
+# Run ids contain characters that Spark does not allow in folder names.
 OUTPUT = f"{HOME}/output/{{{{ run_id | replace(':', '') | replace('+', '_') }}}}"
 REPORT = f"{OUTPUT}/drain.json"
 JOBS = package_folder("servicebus_pair") / "spark" / "jobs"
@@ -25,37 +25,37 @@ PAIR = ("--pair", pair_reference(CONN_ID))
 RATE = ("--rate", "{{ params.rate }}")
 
 DOCS = """
-### A backlog that one worker cannot hold
+### Drain a backlog that is too large for one worker
 
-1. `profile` tells by peek what sits in the backlog.
-2. `drain` moves it home, a Spark task for each slice of the backlog queues. It refuses to begin while the primary
-   answers for no destination, and fails when something is left; a retry goes on where it was.
-3. `reconcile` compares the ledger with what the queues hold, and fails when a message is lost.
-4. `cost` bills what was counted, against quiet days.
-5. `report` sums up, for the page of the pairs.
+1. `profile` peeks into the backlog and reports what it holds.
+2. `drain` moves the messages to the primary, with one Spark task for each slice of the backlog queues. It refuses to
+   start while no destination answers on the primary, and fails if messages are left; a retry continues with them.
+3. `reconcile` compares the ledger with the contents of the queues, and fails if a message is lost.
+4. `cost` reports the cost of the counted operations, compared with quiet days.
+5. `report` returns a summary, which the Service Bus pairs page shows.
 
-Reports and tables are in `output` below `SERVICEBUS_PAIR_HOME`. The recovery DAG starts by itself and does the same in
-Airflow's workers; this one is triggered by hand.
+Reports and tables are in the folder `output` below `SERVICEBUS_PAIR_HOME`. The recovery DAG starts automatically and
+does the same in Airflow workers; this DAG is triggered by hand.
 
 | setting | where | |
 |---|---|---|
-| `SERVICEBUS_PAIR_CONN_ID` | environment | the connection, `contoso_pair` if not set |
-| `SERVICEBUS_PAIR_HOME` | environment | the folder of ledger and output |
-| `SERVICEBUS_PAIR_PLACES` | environment | queues and subscriptions that are looked through |
-| `SERVICEBUS_PAIR_REFERENCE` | environment | where Spark finds the settings; the connection if not set |
-| `SERVICEBUS_PAIR_SPARK_CONN_ID` | environment | the connection of Spark, `spark_default` if not set |
-| `SERVICEBUS_PAIR_SPARK_CONF` | environment | more settings of Spark, JSON |
-| the form | Trigger | messages per second |
+| `SERVICEBUS_PAIR_CONN_ID` | environment | id of the connection; default `contoso_pair` |
+| `SERVICEBUS_PAIR_HOME` | environment | folder of the ledger and the output |
+| `SERVICEBUS_PAIR_PLACES` | environment | queues and subscriptions to reconcile |
+| `SERVICEBUS_PAIR_REFERENCE` | environment | where Spark reads the settings; default: the connection |
+| `SERVICEBUS_PAIR_SPARK_CONN_ID` | environment | id of the Spark connection; default `spark_default` |
+| `SERVICEBUS_PAIR_SPARK_CONF` | environment | additional Spark settings, as JSON |
+| trigger form | | messages per second |
 """
 
 with DAG(
     "servicebus_pair_at_scale",
     schedule=None,
-    # Only people start it: while it was paused they would wait in vain.
+    # Triggered by hand only: while the DAG is paused, a triggered run would stay queued.
     is_paused_upon_creation=False,
     max_active_runs=1,
     default_args={"retries": 2, "retry_delay": timedelta(seconds=30)},
-    params={"rate": Param(2000, type="integer", minimum=1, title="Messages per second, over all tasks")},
+    params={"rate": Param(2000, type="integer", minimum=1, title="Messages per second, for all tasks together")},
     doc_md=DOCS,
     tags=["servicebus_pair", "example"],
 ):
@@ -72,7 +72,7 @@ with DAG(
     reconcile = submit(
         "reconcile",
         JOBS / "reconcile.py",
-        [*PAIR, *("--ledger", LEDGER), *("--entities", PLACES), *("--output", f"{OUTPUT}/reconcile")],
+        [*PAIR, *("--ledger", LEDGER), *("--entities", ENTITIES), *("--output", f"{OUTPUT}/reconcile")],
     )
     cost = submit(
         "cost",
@@ -80,17 +80,17 @@ with DAG(
         [*PAIR, *("--ledger", LEDGER), *("--metered", REPORT), *("--output", f"{OUTPUT}/cost")],
     )
 
-    # The task is on the pair, so that the page finds the run and shows its report.
+    # The inlet lets the Service Bus pairs page find the run and show its report.
     @task(inlets=[pair_asset(CONN_ID)])
     def report(drained: str, folder: str) -> dict[str, Any]:
-        """Sum up what Spark moved and found."""
-        done = json.loads(Path(drained).read_text())
+        """Summarise what Spark moved and found."""
+        drain_report = json.loads(Path(drained).read_text())
         summary = Path(folder) / "reconcile" / "summary.json"
         return {
-            "moved": done["moved"],
-            "dead_lettered": done["dead_lettered"],
-            "duplicates_possible": done["duplicates_possible"],
-            "seconds": done["seconds"],
+            "moved": drain_report["moved"],
+            "dead_lettered": drain_report["dead_lettered"],
+            "duplicates_possible": drain_report["duplicates_possible"],
+            "seconds": drain_report["seconds"],
             "lost": json.loads(summary.read_text())["totals"]["lost"],
             "report": str(summary.with_name("report.html")),
         }

@@ -1,4 +1,4 @@
-"""Fails entities over or back by hand, on the record."""
+"""Fails entities over or back manually, with a recorded reason."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from servicebus_pair.operators.failover import ServiceBusPairFailbackOperator, S
 CONN_ID = os.environ.get("SERVICEBUS_PAIR_CONN_ID", "contoso_pair")
 
 DOCS = """
-### Failover and failback by hand
+### Manual failover and failback
 
-*Fail over* sends what is meant for the entities to the backlog, as for announced maintenance: until somebody
-fails back, or the time is over and the primary answers a ping. *Fail back* sends it to the primary again; what
-waits in the backlog is brought home by `servicebus_pair_recovery`.
+*Fail over* diverts the messages of the entities to the backlog, for planned maintenance for example. It ends with a
+failback, or when the hold time has passed and the primary answers a ping. *Fail back* sends messages to the primary
+again; `servicebus_pair_recovery` drains the backlog.
 
-Every task of the pair learns of it, who did it and why. It may run again at any time.
+Every task of the pair sees the change, who made it and why. It is safe to run again.
 
 | setting | where | |
 |---|---|---|
-| `SERVICEBUS_PAIR_CONN_ID` | environment | the connection, `contoso_pair` if not set |
-| the form | Trigger | what, for which entities, why, for how long |
+| `SERVICEBUS_PAIR_CONN_ID` | environment | id of the connection; default `contoso_pair` |
+| trigger form | | the action, the entities, the reason, the hold time |
 """
 
 FORM = {
-    "action": Param("fail_over", enum=["fail_over", "fail_back"], title="What to do"),
+    "action": Param("fail_over", enum=["fail_over", "fail_back"], title="Action"),
     "entities": Param(
         ["flights"],
         type="array",
@@ -37,21 +37,21 @@ FORM = {
         title="Queues and topics",
         description="One per line.",
     ),
-    "reason": Param("maintenance", type="string", minLength=1, title="Why", description="For the record."),
+    "reason": Param("maintenance", type="string", minLength=1, title="Reason", description="For the record."),
     "hold_minutes": Param(
         60,
         type="integer",
         minimum=0,
         maximum=7 * 1440,
-        title="For at least, minutes",
-        description="No ping ends the failover before.",
+        title="Hold time, minutes",
+        description="Pings do not end the failover before.",
     ),
 }
 
 with DAG(
     "servicebus_pair_by_hand",
     schedule=None,
-    # Only people start it: while it was paused they would wait in vain.
+    # Triggered by hand only: while the DAG is paused, a triggered run would stay queued.
     is_paused_upon_creation=False,
     max_active_runs=1,
     default_args={"retries": 2, "retry_delay": timedelta(seconds=10)},
@@ -62,10 +62,10 @@ with DAG(
 
     @task.branch
     def action(params: dict[str, str]) -> str:
-        """Go where the form says; what is misspelt there must not leave another entity failed over."""
+        """Choose the task; a misspelt field must not silently fail over the default entity."""
         unknown = sorted(set(params) - set(FORM))
         if unknown:
-            raise AirflowFailException(f"the form has no {unknown}: allowed are {sorted(FORM)}; nothing was changed")
+            raise AirflowFailException(f"unknown fields {unknown}: allowed are {sorted(FORM)}; nothing was changed")
         return params["action"]
 
     # [START fail_over]

@@ -1,4 +1,4 @@
-"""Deletes backlog queues that nobody needs any more, once a person has seen which and said yes."""
+"""Deletes backlog queues that are no longer needed, after a person has approved the list."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ APPROVAL_HOURS = number("SERVICEBUS_PAIR_APPROVAL_HOURS", 24, low=0.01, high=876
 DOCS = """
 ### Cleanup of a pair of namespaces
 
-1. `plan` looks which backlog queues could go: those beyond the number in the connection, or all of them
-   when the pair is given up.
-2. `planned_queues` ends the run here when there are none.
-3. `approve` waits for a person, under *Required actions*. No answer within 24 hours is a no.
-4. `delete` deletes those queues, and no others. One that holds a message is kept, unless *With their
-   messages* was chosen: those messages are lost. After a no it is skipped.
-5. `report` tells what was deleted, and what was not, and why.
+1. `plan` lists the backlog queues to delete: those beyond the number in the connection, or all of them to
+   decommission the pair.
+2. `planned_queues` ends the run here if there are none.
+3. `approve` waits for a person's decision, under *Required actions*. No decision within 24 hours counts as a rejection.
+4. `delete` deletes exactly these queues. A queue that holds messages is kept, unless *Including their messages* was
+   chosen; those messages are then lost. After a rejection the task is skipped.
+5. `report` returns which queues were deleted, which were not, and why.
 
-It may run again at any time; what was deleted is not missed.
+It is safe to run again.
 
 | setting | where | |
 |---|---|---|
-| `SERVICEBUS_PAIR_CONN_ID` | environment | the connection, `contoso_pair` if not set |
-| `SERVICEBUS_PAIR_APPROVAL_HOURS` | environment | how long to wait for an answer, 24 if not set |
-| the form | Trigger | which queues, and whether with what they hold |
+| `SERVICEBUS_PAIR_CONN_ID` | environment | id of the connection; default `contoso_pair` |
+| `SERVICEBUS_PAIR_APPROVAL_HOURS` | environment | hours to wait for a decision; default 24 |
+| trigger form | | which queues, and whether including their messages |
 """
 
 with DAG(
     "servicebus_pair_cleanup",
     schedule=None,
-    # Only people start it: while it was paused they would wait in vain.
+    # Triggered by hand only: while the DAG is paused, a triggered run would stay queued.
     is_paused_upon_creation=False,
     max_active_runs=1,
     default_args={"retries": 2, "retry_delay": timedelta(seconds=30)},
@@ -46,14 +46,14 @@ with DAG(
         "what": Param(
             "extra",
             enum=["extra", "all"],
-            values_display={"extra": "those beyond the number in use", "all": "all of this pair"},
+            values_display={"extra": "queues beyond the number in use", "all": "all queues of this pair"},
             title="Backlog queues to delete",
         ),
         "force": Param(
             default=False,
             type="boolean",
-            title="With their messages",
-            description="Delete queues that hold messages too. Those messages are lost.",
+            title="Including their messages",
+            description="Also delete queues that hold messages. Those messages are lost.",
         ),
     },
     doc_md=DOCS,
@@ -65,7 +65,7 @@ with DAG(
 
     @task.short_circuit
     def planned_queues(plan: dict[str, Any]) -> list[str]:
-        """Hand on what is planned; with nothing planned there is nothing to ask."""
+        """Return the planned queues; an empty list ends the run."""
         return list(plan["planned"])
 
     queues = planned_queues(plan.output)
@@ -75,7 +75,7 @@ with DAG(
         task_id="approve",
         subject="Delete {{ ti.xcom_pull(task_ids='planned_queues') | length }} backlog queues of " + CONN_ID + "?",
         body=(
-            "{% if params.force %}**With the messages that they hold, which are lost.**\n\n{% endif %}"
+            "{% if params.force %}**Including the messages that they hold, which will be lost.**\n\n{% endif %}"
             "{% for queue in ti.xcom_pull(task_ids='planned_queues') %}- `{{ queue }}`\n{% endfor %}"
         ),
         defaults="Reject",
@@ -93,18 +93,17 @@ with DAG(
     # [START cleanup_report]
     @task(trigger_rule="none_failed")
     def report(queues: list[str], done: dict[str, Any] | None, ti: Any = None) -> dict[str, Any]:
-        """Tell what became of each queue that was planned; a no is a good end too."""
-        # Not handed over as an argument: what comes right behind the question is skipped after a no, and then
-        # Airflow keeps the answer with the question only.
+        """Return the outcome for each planned queue; a rejection is a success too."""
+        # Not an argument: Airflow skips the tasks directly downstream of a rejected approval, and this one must run.
         answer = ti.xcom_pull(task_ids="approve")
         deleted, kept = ([], {}) if done is None else (done["deleted"], done["kept"])
-        why = {queue: f"it holds {held} messages" for queue, held in kept.items()}
-        otherwise = "not approved" if done is None else "it is gone already"
+        reasons = {queue: f"it holds {held} messages" for queue, held in kept.items()}
+        default = "not approved" if done is None else "it no longer exists"
         return {
             "approved": done is not None,
             "approved_by": None if answer is None else answer["responded_by_user"]["name"],
             "deleted": deleted,
-            "not_deleted": {queue: why.get(queue, otherwise) for queue in queues if queue not in deleted},
+            "not_deleted": {queue: reasons.get(queue, default) for queue in queues if queue not in deleted},
         }
 
     # [END cleanup_report]

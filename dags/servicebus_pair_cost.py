@@ -1,4 +1,4 @@
-"""Reports what a pair of namespaces costs: what its backlog takes by itself, and what really happened."""
+"""Reports the planned and the measured cost of a pair of namespaces."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ LEDGER = f"{HOME}/ledger" if HOME and Path(HOME, "ledger").is_dir() else None
 DOCS = """
 ### Cost of a pair of namespaces
 
-Operations first, money second. *Planned* is what the backlog takes in the period by itself: the polls of a
-continuous syphon, pings in an outage, and messages that take the way through the backlog. *Measured* is what
-the ledger says happened: a lower bound, since a ledger knows no pings, no empty receives and no failed attempts.
-The report is in the log and in the result of `cost`. It talks to no namespace and changes nothing.
+Operations first, money second. *Planned* is what the backlog uses in the period: the polls of a continuous syphon,
+pings during an outage, and messages that go through the backlog. *Measured* is counted from the ledger. It is a lower
+bound, because the ledger records no pings, no empty receives and no failed attempts. The report is in the log and in
+the result of `cost`. The DAG connects to no namespace and changes nothing.
 
 | setting | where | |
 |---|---|---|
-| `SERVICEBUS_PAIR_CONN_ID` | environment | the connection, `contoso_pair` if not set |
-| `SERVICEBUS_PAIR_HOME` | environment | the ledger is in its folder `ledger`; nothing is measured before there is one |
-| `servicebus_pair_prices` | Airflow variable, JSON | dated prices, see below |
-| the form | Trigger | the period, and what is expected of it |
+| `SERVICEBUS_PAIR_CONN_ID` | environment | id of the connection; default `contoso_pair` |
+| `SERVICEBUS_PAIR_HOME` | environment | parent of the folder `ledger`; without a ledger nothing is measured |
+| `servicebus_pair_prices` | Airflow variable, JSON | prices and their date, see below |
+| trigger form | | the period, and the expected messages and outages |
 
 ```json
 {"as_of": "2026-11-20", "currency": "USD", "tiers": [{"beyond": 13000000, "per_million": "0.80"}]}
@@ -48,22 +48,22 @@ with DAG(
             type="integer",
             minimum=0,
             title="Messages through the backlog",
-            description="How many are expected in the period.",
+            description="Expected in the period.",
         ),
-        "size_bytes": Param(1024, type="integer", minimum=1, maximum=104_857_600, title="Bytes of each"),
+        "size_bytes": Param(1024, type="integer", minimum=1, maximum=104_857_600, title="Message size, bytes"),
         "outage_minutes": Param(
             0,
             type="integer",
             minimum=0,
             title="Outage, minutes",
-            description="How long one entity is expected to be failed over; it is pinged meanwhile.",
+            description="Expected time that one entity is failed over, during which it is pinged.",
         ),
         "before": Param(
             0,
             type="integer",
             minimum=0,
-            title="Other operations of the month",
-            description="Of other applications of the namespaces: they use up what the base charge includes.",
+            title="Other operations in the month",
+            description="By other applications; they use up the operations that the base charge includes.",
         ),
     },
     doc_md=DOCS,

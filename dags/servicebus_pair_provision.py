@@ -1,4 +1,4 @@
-"""Makes the backlog queues of a pair of namespaces, or tells what it would make."""
+"""Creates the backlog queues of a pair of namespaces, or lists what it would create."""
 
 from __future__ import annotations
 
@@ -14,23 +14,22 @@ CONN_ID = os.environ.get("SERVICEBUS_PAIR_CONN_ID", "contoso_pair")
 DOCS = """
 ### Provisioning of a pair of namespaces
 
-Creates the backlog queues that are missing on the secondary, and touches nothing else. Run it once for a
-new pair, and after the number of backlog queues was raised in the connection. It may run at any time, and
-beside itself.
+Creates the missing backlog queues on the secondary and changes nothing else. Run it once for a new pair, and after
+the number of backlog queues was raised in the connection. It is safe to run again, and concurrently.
 
-With *Only tell the plan* it creates nothing: the log of `provision` says what is missing, what is extra and
-which fields of existing queues differ from their description.
+With *Plan only* it creates nothing: the log of `provision` lists missing and extra queues, and the fields in which
+existing queues differ from the description.
 
 | setting | where | |
 |---|---|---|
-| `SERVICEBUS_PAIR_CONN_ID` | environment | the connection, `contoso_pair` if not set |
-| the form | Trigger | what to do about differing queues, dry run |
+| `SERVICEBUS_PAIR_CONN_ID` | environment | id of the connection; default `contoso_pair` |
+| trigger form | | dry run, and how to treat queues that differ |
 """
 
 with DAG(
     "servicebus_pair_provision",
     schedule=None,
-    # Only people start it: while it was paused they would wait in vain.
+    # Triggered by hand only: while the DAG is paused, a triggered run would stay queued.
     is_paused_upon_creation=False,
     max_active_runs=1,
     default_args={"retries": 2, "retry_delay": timedelta(seconds=30)},
@@ -38,15 +37,15 @@ with DAG(
         "plan_only": Param(
             default=False,
             type="boolean",
-            title="Only tell the plan",
-            description="Create nothing; the log says what would be created.",
+            title="Plan only",
+            description="Create nothing; log what would be created.",
         ),
         "on_drift": Param(
             "warn",
             enum=["warn", "fail"],
             values_display={"warn": "warn in the log", "fail": "fail the task"},
-            title="If a queue differs from its description",
-            description="It is used as it is in either case, and what is missing is created first.",
+            title="If a queue differs from the description",
+            description="It is used unchanged in either case, and missing queues are created first.",
         ),
     },
     doc_md=DOCS,

@@ -1,4 +1,4 @@
-"""Brings home what an outage left in the backlog, as soon as the primary answers again."""
+"""Drains the backlog of an outage to the primary, as soon as the primary answers again."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from airflow.sdk.exceptions import AirflowSkipException
 from local_spark import package_folder, pair_reference, submit
 from pair_environment import number
 
-from servicebus_pair.hooks.assets import backlog_asset, failover_asset
+from servicebus_pair.assets import backlog_asset, failover_asset
 from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
-from servicebus_pair.notifications import recovery as notices
+from servicebus_pair.notifications import recovery as notifications
 from servicebus_pair.operators.syphon import ServiceBusPairSyphonOperator
 from servicebus_pair.sensors.servicebus_pair import ServiceBusPrimaryHealthSensor
 from servicebus_pair.triggers.backlog import BacklogTrigger
@@ -37,37 +37,37 @@ SCHEDULE = os.environ.get("SERVICEBUS_PAIR_RECOVERY_SCHEDULE", "@hourly")
 DEADLINE_MINUTES = number("SERVICEBUS_PAIR_RECOVERY_DEADLINE_MINUTES", 60, low=0, high=525_600)
 WAIT_HOURS = number("SERVICEBUS_PAIR_RECOVERY_WAIT_HOURS", 24, low=0.01, high=8760)
 POLL_SECONDS = number("SERVICEBUS_PAIR_POLL_SECONDS", 10, low=1, high=3600)
-PLACES = os.environ.get("SERVICEBUS_PAIR_PLACES", "flights,briefings,statistics,delays/Subscriptions/all")
+ENTITIES = os.environ.get("SERVICEBUS_PAIR_PLACES", "flights,briefings,statistics,delays/Subscriptions/all")
 HOME = Path(os.environ.get("SERVICEBUS_PAIR_HOME", ".")).resolve()
 LEDGER = str(HOME / "ledger")
-RECONCILED = f"{HOME}/output/{{{{ run_id | replace(':', '') | replace('+', '_') }}}}/reconcile"
+RECONCILE_OUTPUT = f"{HOME}/output/{{{{ run_id | replace(':', '') | replace('+', '_') }}}}/reconcile"
 
 DOCS = """
 ### Recovery of a pair of namespaces
 
-Starts when a task found a failover, when the watcher saw messages in the backlog, whoever left them there, and
-once an hour in case both were missed. It may be triggered at any time; with an empty backlog it ends early.
+Starts when a task detected a failover, when the watcher saw messages of any sender in the backlog, and once an hour in
+case both were missed. It may also be triggered by hand; with an empty backlog it ends early.
 
 1. `wait_for_primary` waits in the triggerer until the primary accepts pings again.
-2. `backlog_queues` looks which queues hold messages, and ends the run here when none does.
-3. `drain` moves the messages home, a task per queue. It can be killed and repeated: a message leaves the backlog
-   after the primary has confirmed it.
-4. `reconcile` compares the ledger with what the queues hold, in Spark.
-5. `report` sums up, and tells the notifier.
+2. `backlog_queues` lists the queues that hold messages, and ends the run here if there are none.
+3. `drain` moves the messages to the primary, one task per queue. It can be killed and repeated, because a message
+   leaves the backlog only after the primary has confirmed it.
+4. `reconcile` compares the ledger with the contents of the queues, in Spark.
+5. `report` returns a summary and sends it to the notifier.
 
-With *Only look*, `plan` tells what waits for whom, and nothing else is done.
+With *Dry run*, only `plan` runs: it lists the waiting messages by entity.
 
 | setting | where | |
 |---|---|---|
-| `SERVICEBUS_PAIR_CONN_ID` | environment | the connection, `contoso_pair` if not set |
-| `SERVICEBUS_PAIR_RECOVERY_SCHEDULE` | environment | the slow schedule, cron in UTC, `@hourly` if not set |
-| `SERVICEBUS_PAIR_POLL_SECONDS` | environment | pause between looks at the backlog, and between pings, 10 if not set |
-| `SERVICEBUS_PAIR_RECOVERY_WAIT_HOURS` | environment | how long to wait for the primary, 24 if not set |
-| `SERVICEBUS_PAIR_RECOVERY_DEADLINE_MINUTES` | environment | when a run is late, 60 if not set, 0: never |
-| `SERVICEBUS_PAIR_NOTIFIER`, `..._ARGUMENTS` | environment | who is told how it went |
-| `SERVICEBUS_PAIR_PLACES` | environment | where `reconcile` looks: queues and `topic/Subscriptions/name`, with commas |
-| `SERVICEBUS_PAIR_HOME` | environment | the folder of ledger and reports |
-| the form | Trigger | which queues, how fast, only look, reconcile or not |
+| `SERVICEBUS_PAIR_CONN_ID` | environment | id of the connection; default `contoso_pair` |
+| `SERVICEBUS_PAIR_RECOVERY_SCHEDULE` | environment | the fallback schedule, cron in UTC; default `@hourly` |
+| `SERVICEBUS_PAIR_POLL_SECONDS` | environment | interval of backlog readings and of pings; default 10 |
+| `SERVICEBUS_PAIR_RECOVERY_WAIT_HOURS` | environment | how long to wait for the primary; default 24 |
+| `SERVICEBUS_PAIR_RECOVERY_DEADLINE_MINUTES` | environment | after how long a run is late; default 60, 0 for never |
+| `SERVICEBUS_PAIR_NOTIFIER`, `..._ARGUMENTS` | environment | the notifier of the outcome |
+| `SERVICEBUS_PAIR_PLACES` | environment | what to reconcile: queues and `topic/Subscriptions/name`, with commas |
+| `SERVICEBUS_PAIR_HOME` | environment | folder of the ledger and the reports |
+| trigger form | | the queues, the rate, dry run, whether to reconcile |
 """
 
 RETRYING = {
@@ -83,42 +83,42 @@ FORM = {
         type="array",
         items={"type": "string", "minLength": 1},
         title="Only these backlog queues",
-        description="Their paths, one per line; none means all in use.",
+        description="Their paths, one per line; empty for all in use.",
     ),
     "rate": Param(
         None,
         type=["null", "number"],
         exclusiveMinimum=0,
         title="Messages per second",
-        description="At most, of all queues together; nothing means no limit.",
+        description="The limit for all queues together; empty for no limit.",
     ),
     "plan_only": Param(
         default=False,
         type="boolean",
-        title="Only look",
-        description="Tell what waits for whom, by peeking; move nothing.",
+        title="Dry run",
+        description="Peek into the queues and list the messages by entity; move nothing.",
     ),
     "reconcile": Param(
         default=True,
         type="boolean",
         title="Reconcile",
-        description="Prove with Spark, from the ledger and the queues, that nothing was lost.",
+        description="Verify with Spark, from the ledger and the queues, that nothing was lost.",
     ),
 }
 
 
-def when(question: str, *, answer: bool) -> Callable[[Any], None]:
-    """Return what skips a task before it begins, unless the form says this."""
+def skip_unless(param: str, *, value: bool) -> Callable[[Any], None]:
+    """Return a ``pre_execute`` callback that skips a task unless the form has this value."""
 
     def check(context: Any) -> None:
-        if context["params"][question] is not answer:
-            raise AirflowSkipException(f"the form says: {question} is {not answer}")
+        if context["params"][param] is not value:
+            raise AirflowSkipException(f"{param} is {not value} in the trigger form")
 
     return check
 
 
 # [START recovery_schedule]
-# A task's own event comes when the task ends. The watcher sees the backlog of a job that is still running.
+# A task's failover event is published when the task ends; the watcher sees the backlog of a job that still runs.
 backlog = backlog_asset(
     CONN_ID,
     watchers=[AssetWatcher(name=f"{CONN_ID}_backlog", trigger=BacklogTrigger(conn_id=CONN_ID, interval=POLL_SECONDS))],
@@ -127,7 +127,7 @@ backlog = backlog_asset(
 deadline = DeadlineAlert(
     reference=DeadlineReference.DAGRUN_QUEUED_AT,
     interval=timedelta(minutes=DEADLINE_MINUTES),
-    callback=AsyncCallback(notices.late),
+    callback=AsyncCallback(notifications.late),
 )
 
 with DAG(
@@ -138,10 +138,10 @@ with DAG(
     ),
     start_date=datetime(2026, 1, 1),  # noqa: DTZ001  in the time zone of the deployment
     catchup=False,
-    # What happens meanwhile starts one more run behind this one.
+    # Events during a run start one further run after it.
     max_active_runs=1,
     deadline=deadline if DEADLINE_MINUTES else None,
-    on_failure_callback=notices.failed,
+    on_failure_callback=notifications.failed,
     default_args=RETRYING,
     params=FORM,
     doc_md=DOCS,
@@ -156,7 +156,7 @@ with DAG(
         deferrable=True,
         poke_interval=POLL_SECONDS,
         timeout=WAIT_HOURS * 3600,
-        pre_execute=when("plan_only", answer=False),
+        pre_execute=skip_unless("plan_only", value=False),
     )
     # [END wait_for_primary]
 
@@ -166,7 +166,7 @@ with DAG(
         conn_id=CONN_ID,
         queues="{{ params.queues | join(',') }}",
         plan_only=True,
-        # Instead of the recovery: otherwise it takes no worker's time.
+        # Runs instead of the recovery; otherwise Airflow skips it without a worker.
         trigger_rule="all_skipped",
     )
     # [END plan]
@@ -174,7 +174,7 @@ with DAG(
     # [START backlog_queues]
     @task.short_circuit
     def backlog_queues(params: dict[str, Any]) -> list[str]:
-        """Hand on the queues that hold messages; with none there is nothing to do."""
+        """Return the queues that hold messages; an empty list ends the run."""
         return list(ServiceBusPairHook(CONN_ID).filled_backlog_queues(params["queues"] or None))
 
     # [END backlog_queues]
@@ -185,7 +185,7 @@ with DAG(
     drain = ServiceBusPairSyphonOperator.partial(
         task_id="drain",
         conn_id=CONN_ID,
-        # The form's rate is that of all queues together.
+        # The form's rate applies to all queues together.
         rate="{{ params.rate / (ti.xcom_pull(task_ids='backlog_queues') | length) if params.rate else '' }}",
         ledger=LEDGER,
         deferrable=True,
@@ -202,16 +202,16 @@ with DAG(
         [
             *("--pair", pair_reference(CONN_ID)),
             *("--ledger", LEDGER),
-            *("--entities", PLACES),
-            *("--output", RECONCILED),
+            *("--entities", ENTITIES),
+            *("--output", RECONCILE_OUTPUT),
         ],
-        pre_execute=when("reconcile", answer=True),
+        pre_execute=skip_unless("reconcile", value=True),
     )
     # [END reconcile]
 
-    @task(trigger_rule="none_failed_min_one_success", on_success_callback=notices.recovered)
+    @task(trigger_rule="none_failed_min_one_success", on_success_callback=notifications.recovered)
     def report(drains: Iterable[dict[str, Any]], folder: str, dag_run: Any = None) -> dict[str, Any]:
-        """Sum up what the tries that ended well have moved, and what Spark found."""
+        """Summarise what the successful tries moved, and what Spark found."""
         done, moved, dead_lettered = list(drains), Counter[str](), Counter[str]()
         for each in done:
             moved.update(each["moved"])
@@ -229,4 +229,4 @@ with DAG(
         }
 
     wait >> [plan, queues]
-    drain >> reconcile >> report(drains=drain.output, folder=RECONCILED)
+    drain >> reconcile >> report(drains=drain.output, folder=RECONCILE_OUTPUT)

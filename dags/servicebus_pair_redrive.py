@@ -1,4 +1,4 @@
-"""Moves dead letters of the backlog queues to their entities, once the cause is mended."""
+"""Moves dead letters of the backlog queues to their entities, after their cause was fixed."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ LEDGER = None if HOME is None else f"{HOME}/ledger"
 DOCS = """
 ### Re-drive of dead letters
 
-What the syphon could not deliver, such as messages for an entity that was deleted, is in the dead-letter queues of
-the backlog queues. Mend the cause, such as by making the entity again, and trigger this: it moves them to their
-entities. What still cannot be delivered stays a dead letter. It may run again at any time.
+Messages that the syphon could not deliver, for example because their entity was deleted, are in the dead-letter queues
+of the backlog queues. Fix the cause, for example by creating the entity again, then trigger this DAG: it moves them to
+their entities. Messages that still cannot be delivered stay dead letters. It is safe to run again.
 
 | setting | where | |
 |---|---|---|
-| `SERVICEBUS_PAIR_CONN_ID` | environment | the connection, `contoso_pair` if not set |
-| `SERVICEBUS_PAIR_HOME` | environment | the ledger is in its folder `ledger`; without it none is written |
-| the form | Trigger | how fast |
+| `SERVICEBUS_PAIR_CONN_ID` | environment | id of the connection; default `contoso_pair` |
+| `SERVICEBUS_PAIR_HOME` | environment | parent of the folder `ledger`; when not set, no ledger is written |
+| trigger form | | the rate |
 """
 
 with DAG(
     "servicebus_pair_redrive",
     schedule=None,
-    # Only people start it: while it was paused they would wait in vain.
+    # Triggered by hand only: while the DAG is paused, a triggered run would stay queued.
     is_paused_upon_creation=False,
     max_active_runs=1,
     default_args={"retries": 2, "retry_delay": timedelta(seconds=30)},
@@ -40,7 +40,7 @@ with DAG(
             type=["null", "number"],
             exclusiveMinimum=0,
             title="Messages per second",
-            description="At most; nothing means no limit.",
+            description="The limit; empty for no limit.",
         ),
     },
     doc_md=DOCS,

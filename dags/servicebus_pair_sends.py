@@ -1,4 +1,4 @@
-"""Ways to send from a DAG: values, a file, what another task returns, what a function yields."""
+"""Ways to send from a DAG: literal messages, a file, another task's result, and a function that yields."""
 
 from __future__ import annotations
 
@@ -19,19 +19,20 @@ HOME = Path(os.environ.get("SERVICEBUS_PAIR_HOME", ".")).resolve()
 DOCS = """
 ### Ways to send
 
-Each task sends to the queue of the form, failover-aware, at least once, with ids that a retry repeats.
+Each task sends messages to the queue of the form, or to the backlog while the primary is down: at least once, with
+message ids that a retry repeats.
 
 | setting | where | |
 |---|---|---|
-| `SERVICEBUS_PAIR_CONN_ID` | environment | the connection, `contoso_pair` if not set |
-| `SERVICEBUS_PAIR_HOME` | environment | where the example's file is written |
-| the form | Trigger | the queue |
+| `SERVICEBUS_PAIR_CONN_ID` | environment | id of the connection; default `contoso_pair` |
+| `SERVICEBUS_PAIR_HOME` | environment | folder for the example's file |
+| trigger form | | the queue or topic |
 """
 
 with DAG(
     "servicebus_pair_sends",
     schedule=None,
-    # Only people start it: while it was paused they would wait in vain.
+    # Triggered by hand only: while the DAG is paused, a triggered run would stay queued.
     is_paused_upon_creation=False,
     default_args={"retries": 2, "retry_delay": timedelta(seconds=10)},
     params={"queue": Param("briefings", type="string", minLength=1, title="Queue or topic")},
@@ -47,7 +48,7 @@ with DAG(
             "Runway 22L is closed.",
             {"body": "Runway 22L is open.", "message_id": "22L-{{ run_id }}", "time_to_live": 600},
         ],
-        # What every message has that says nothing else.
+        # For messages that do not set these fields.
         defaults={"session_id": "22L", "subject": "runway", "application_properties": {"airport": "JFK"}},
     )
     # [END send_values]
@@ -62,7 +63,7 @@ with DAG(
         return str(file)
 
     # [START send_file]
-    # A local path, or an address such as s3://bucket/briefings.jsonl.gz with its storage_conn_id.
+    # A local path, or a URL such as s3://bucket/briefings.jsonl.gz with its storage_conn_id.
     from_file = ServiceBusPairSendOperator(
         task_id="from_file", conn_id=CONN_ID, entity="{{ params.queue }}", path=write_file()
     )
@@ -70,7 +71,7 @@ with DAG(
 
     @task
     def delays() -> list[dict[str, Any]]:
-        """Return messages: they pass through XCom, so a few."""
+        """Return messages; only a few, because they pass through XCom."""
         return [{"body": "UA1545 leaves at 06:15.", "session_id": "UA1545", "content_type": "text/plain"}]
 
     # [START send_output]
@@ -82,7 +83,7 @@ with DAG(
     # [START send_decorator]
     @task.servicebus_send(conn_id=CONN_ID, entity="{{ params.queue }}", defaults={"session_id": "crew"})
     def crews(number: int) -> Iterator[str | dict[str, Any]]:
-        """Yielded messages are sent as they come: it may be millions."""
+        """Yield messages; they are sent in chunks, so there may be millions."""
         for crew in range(number):
             yield {"body": f"Crew {crew}, report to gate 7.", "subject": "crew"}
 

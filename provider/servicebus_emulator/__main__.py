@@ -15,17 +15,22 @@ from pathlib import Path
 from typing import Final
 
 from servicebus_emulator.arm.addresses import Scope
-from servicebus_emulator.command_line import DEFAULT_NAME, make_parser
+from servicebus_emulator.cli import (
+    DEFAULT_NAME,
+    allow_many_connections,
+    client_timeouts,
+    given_certificate,
+    make_parser,
+)
 from servicebus_emulator.config import ConfigError, NamespaceConfig, load_config
 from servicebus_emulator.emulator import Emulator
-from servicebus_emulator.engine.errors import BrokerError
-from servicebus_emulator.engine.journal import JournalError
-from servicebus_emulator.fault_reading import fault_from_text, load_faults
+from servicebus_emulator.engine.model.errors import BrokerError
+from servicebus_emulator.engine.runtime.journal import JournalError
+from servicebus_emulator.fault_codec import fault_from_text, load_faults
 from servicebus_emulator.faults import Fault, FaultError
 from servicebus_emulator.logs import LogFormat, configure, event
 from servicebus_emulator.security.bearer import Client, Role
 from servicebus_emulator.security.settings import KEY_VARIABLE, SECRET_VARIABLE
-from servicebus_emulator.wire_options import allow_many_connections, given_certificate, patience_of
 
 __all__ = ["main"]
 
@@ -65,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             key=_key(options.key_file),
             clients=_clients(options.client),
             certificates=given_certificate(options),
-            patience=patience_of(options),
+            timeouts=client_timeouts(options),
             message_kilobytes=options.message_kilobytes,
             arm_port=options.arm_port,
             arm_scope=Scope(subscription=options.arm_subscription, resource_group=options.arm_resource_group),

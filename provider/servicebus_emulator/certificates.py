@@ -1,4 +1,4 @@
-"""What TLS needs: a certificate that was given, or one made on first use by an authority of our own."""
+"""TLS certificates: the given one, or one issued on first use by a private authority."""
 
 from __future__ import annotations
 
@@ -9,54 +9,48 @@ import ssl
 import tempfile
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
-    from cryptography.x509 import CertificateBuilder, GeneralName, KeyUsage
+__all__ = ["CertificateError", "CertificateSource", "GivenCertificate", "IssuedCertificate"]
 
-__all__ = ["CertificateError", "Certificates", "GivenCertificate", "MadeCertificate"]
-
-_LOCAL: Final = ("localhost", "127.0.0.1", "::1")
-_EVERYWHERE: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - no names of this machine
-_AUTHORITY: Final = "Embedded Service Bus authority"
-# Apple's clients take no certificate that is valid for longer than 825 days.
-_VALID: Final = timedelta(days=820)
+_LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
+_WILDCARDS: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - addresses to bind, not names of a host
+# Apple's clients reject certificates that are valid for more than 825 days.
+_VALIDITY: Final = timedelta(days=820)
 _RENEW_BEFORE: Final = timedelta(days=30)
-# Clocks of other machines may be late.
+# The clocks of other machines may be slow.
 _BACKDATED: Final = timedelta(days=1)
 _CA, _CHAIN, _KEY, _NAMES = "ca.pem", "server.pem", "server.key", "names.txt"
 
 
 class CertificateError(ValueError):
-    """A certificate or its key cannot be used."""
+    """The given certificate or its key cannot be used."""
 
 
-class Certificates(Protocol):
-    """Where TLS gets its certificate from."""
+class CertificateSource(Protocol):
+    """Supplies the TLS server's certificate."""
 
     @property
     def ca_file(self) -> Path:
-        """The file of certificates that a client has to trust, for the SDK's ``connection_verify``."""
+        """The PEM file of authorities that a client must trust (the SDK's ``connection_verify``)."""
         ...
 
     def context(self) -> ssl.SSLContext:
-        """Return what a TLS server is made of; the same one each time."""
+        """Return the server's TLS context; the same object each time."""
         ...
 
     def close(self) -> None:
-        """Remove what was made for a while only."""
+        """Remove temporary files."""
         ...
 
 
 class GivenCertificate:
-    """A certificate that was given.
+    """A certificate from files.
 
-    :param certificate: a PEM file with the server's certificate and those above it.
+    :param certificate: a PEM file with the server's certificate and its chain.
     :param key: a PEM file with its private key, without a pass phrase.
-    :raises CertificateError: when they cannot be read or do not belong together.
+    :raises CertificateError: the files cannot be read or do not match.
     """
 
     def __init__(self, certificate: Path, *, key: Path) -> None:
@@ -71,71 +65,68 @@ class GivenCertificate:
 
     @property
     def ca_file(self) -> Path:
-        """The given file: a client that knows no authority above it trusts the certificate itself."""
+        """The given file: a client without the authority above it can trust the certificate itself."""
         return self._certificate
 
     def context(self) -> ssl.SSLContext:
-        """Return what a TLS server is made of."""
+        """Return the server's TLS context."""
         return self._context
 
     def close(self) -> None:
-        """Nothing: the files are not ours."""
+        """Do nothing: the files belong to the user."""
 
 
-class MadeCertificate:
-    """A certificate for this machine, signed by an authority made with it, whose key is thrown away at once.
+class IssuedCertificate:
+    """A certificate for this machine, issued by an authority whose private key is discarded at once.
 
-    Made when it is first asked for; kept in the folder, and made anew when it ends within 30 days or does not
-    hold for all names. ECDSA on P-256, valid for 820 days.
+    Issued on first use, kept in the folder, and issued again within 30 days of its end or when it lacks a name.
 
-    :param folder: where the files are kept; None = in a temporary folder until :meth:`close`.
-    :param names: host names and addresses that it has to hold for, beside those of the loopback and the machine's name.
+    :param folder: where to keep the files; ``None`` means a temporary folder, removed by :meth:`close`.
+    :param names: host names and addresses to cover besides loopback and the machine's name.
     """
 
     def __init__(self, folder: Path | None, *, names: Sequence[str] = ()) -> None:
-        self._kept = folder
+        self._folder = folder
         self._temporary: Path | None = None
-        machine = socket.gethostname()
-        self._names = tuple(
-            each for each in dict.fromkeys((*_LOCAL, machine, *names)) if each not in _EVERYWHERE and each.isascii()
-        )
+        candidates = dict.fromkeys((*_LOOPBACK, socket.gethostname(), *names))
+        self._names = tuple(name for name in candidates if name not in _WILDCARDS and name.isascii())
         self._context: ssl.SSLContext | None = None
 
     @property
     def ca_file(self) -> Path:
-        """The certificate of the authority.
+        """The authority's certificate.
 
-        :raises OSError: when the files cannot be written.
+        :raises OSError: the files cannot be written.
         """
-        return self._made() / _CA
+        return self._issued() / _CA
 
     def context(self) -> ssl.SSLContext:
-        """Return what a TLS server is made of.
+        """Return the server's TLS context.
 
-        :raises OSError: when the files cannot be read or written.
+        :raises OSError: the files cannot be read or written.
         """
         if self._context is None:
-            folder = self._made()
+            folder = self._issued()
             self._context = _server_context(folder / _CHAIN, key=folder / _KEY)
         return self._context
 
     def close(self) -> None:
-        """Remove the temporary folder, which outlives a process that is killed: clients may still read the file."""
+        """Remove the temporary folder. After a kill it stays: clients may still read the file."""
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
             self._temporary = None
             self._context = None
 
-    def _made(self) -> Path:
-        if self._kept is None:
+    def _issued(self) -> Path:
+        if self._folder is None:
             if self._temporary is None:
                 self._temporary = Path(tempfile.mkdtemp(prefix="servicebus-emulator-"))
-                _make(self._temporary, names=self._names)
+                _issue(self._temporary, names=self._names)
             return self._temporary
-        if not _holds(self._kept, names=self._names):
-            self._kept.mkdir(parents=True, exist_ok=True)
-            _make(self._kept, names=self._names)
-        return self._kept
+        if not _is_current(self._folder, names=self._names):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            _issue(self._folder, names=self._names)
+        return self._folder
 
 
 def _server_context(chain: Path, *, key: Path) -> ssl.SSLContext:
@@ -145,120 +136,32 @@ def _server_context(chain: Path, *, key: Path) -> ssl.SSLContext:
     return context
 
 
-def _holds(folder: Path, *, names: Sequence[str]) -> bool:
-    """Tell whether the folder holds a certificate for these names that does not end soon.
+def _is_current(folder: Path, *, names: Sequence[str]) -> bool:
+    """Return whether the folder holds a certificate for these names that does not expire soon.
 
-    Read without `cryptography`, whose import alone takes longer than all else at a start.
+    Reads a text file, not the certificate: importing `cryptography` takes longer than the rest of the start.
     """
-    made_for = folder / _NAMES
-    if not all((folder / each).is_file() for each in (_CA, _CHAIN, _KEY, _NAMES)):
+    if not all((folder / file).is_file() for file in (_CA, _CHAIN, _KEY, _NAMES)):
         return False
-    until, *held = made_for.read_text("utf-8").split("\n")
-    return set(names) <= set(held) and datetime.fromisoformat(until) > datetime.now(UTC) + _RENEW_BEFORE
+    expires, *covered = (folder / _NAMES).read_text("utf-8").split("\n")
+    return set(names) <= set(covered) and datetime.fromisoformat(expires) > datetime.now(UTC) + _RENEW_BEFORE
 
 
-def _make(folder: Path, *, names: Sequence[str]) -> None:
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
+def _issue(folder: Path, *, names: Sequence[str]) -> None:
+    import trustme
 
-    begins = datetime.now(UTC) - _BACKDATED
-    ends = begins + _VALID
-    authority_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    authority = _authority(authority_key, begins=begins, ends=ends).sign(authority_key, hashes.SHA256())
-    server = _server(key, authority_key=authority_key, begins=begins, ends=ends, names=names).sign(
-        authority_key, hashes.SHA256()
-    )
-    pem = serialization.Encoding.PEM
-    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    _write_private(folder / _KEY, data=private)
-    (folder / _CA).write_bytes(authority.public_bytes(pem))
-    (folder / _CHAIN).write_bytes(server.public_bytes(pem))
-    # Last: what it says holds once it is there.
-    (folder / _NAMES).write_text("\n".join((ends.isoformat(), *names)), "utf-8")
-
-
-def _authority(key: EllipticCurvePrivateKey, *, begins: datetime, ends: datetime) -> CertificateBuilder:
-    from cryptography import x509
-
-    return (
-        _builder(_AUTHORITY, key=key, authority_key=key, begins=begins, ends=ends)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_key_usage(signs_certificates=True), critical=True)
-    )
-
-
-def _server(
-    key: EllipticCurvePrivateKey,
-    *,
-    authority_key: EllipticCurvePrivateKey,
-    begins: datetime,
-    ends: datetime,
-    names: Sequence[str],
-) -> CertificateBuilder:
-    from cryptography import x509
-    from cryptography.x509.oid import ExtendedKeyUsageOID
-
-    return (
-        _builder(names[0], key=key, authority_key=authority_key, begins=begins, ends=ends)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_key_usage(signs_certificates=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectAlternativeName([_general_name(each) for each in names]), critical=False)
-    )
-
-
-def _builder(
-    name: str,
-    *,
-    key: EllipticCurvePrivateKey,
-    authority_key: EllipticCurvePrivateKey,
-    begins: datetime,
-    ends: datetime,
-) -> CertificateBuilder:
-    from cryptography import x509
-    from cryptography.x509.oid import NameOID
-
-    subject, issuer = (x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, each)]) for each in (name, _AUTHORITY))
-    above = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key())
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(begins)
-        .not_valid_after(ends)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(above, critical=False)
-    )
-
-
-def _key_usage(*, signs_certificates: bool) -> KeyUsage:
-    from cryptography import x509
-
-    return x509.KeyUsage(
-        digital_signature=not signs_certificates,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=signs_certificates,
-        crl_sign=signs_certificates,
-        encipher_only=False,
-        decipher_only=False,
-    )
+    starts = datetime.now(UTC) - _BACKDATED
+    expires = starts + _VALIDITY
+    authority = trustme.CA(path_length=0, organization_name="Embedded Service Bus authority")
+    issued = authority.issue_cert(*names, common_name=names[0], not_before=starts, not_after=expires)
+    _write_private(folder / _KEY, data=issued.private_key_pem.bytes())
+    authority.cert_pem.write_to_path(folder / _CA)
+    (folder / _CHAIN).write_bytes(b"".join(pem.bytes() for pem in issued.cert_chain_pems))
+    # Written last: it declares the other files complete.
+    (folder / _NAMES).write_text("\n".join((expires.isoformat(), *names)), "utf-8")
 
 
 def _write_private(path: Path, *, data: bytes) -> None:
     path.unlink(missing_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(data)
-
-
-def _general_name(name: str) -> GeneralName:
-    from cryptography import x509
-
-    try:
-        return x509.IPAddress(ip_address(name))
-    except ValueError:
-        return x509.DNSName(name)

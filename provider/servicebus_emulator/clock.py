@@ -1,4 +1,4 @@
-"""A clock that can be put forward, for tests of locks, times to live and schedules that nobody wants to wait for."""
+"""A clock that can be moved forward, for tests of locks, times to live and schedules."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Final
 
-from servicebus_emulator.engine.clock import Clock, SystemClock
+from servicebus_emulator.engine.model.clock import Clock, SystemClock
 
-__all__ = ["LONGEST_SHIFT", "ShiftableClock", "TimeShiftError"]
+__all__ = ["MAX_SHIFT", "ShiftableClock", "TimeShiftError"]
 
-LONGEST_SHIFT: Final = timedelta(days=3650)
-"""How far ahead a clock can be put altogether: ten years."""
+MAX_SHIFT: Final = timedelta(days=3650)
+"""How far ahead of its base a clock can be moved in total: ten years."""
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _NANOSECONDS: Final = 1_000_000
 
 
 class TimeShiftError(ValueError):
-    """A clock cannot be put forward like that."""
+    """The clock cannot be shifted by this amount."""
 
 
 class ShiftableClock:
-    """Runs as another clock does, ahead of it by all that it was put forward.
+    """A clock that runs ahead of another by the sum of its shifts.
 
-    It is never put back: what has expired stays so. A restart of the process forgets the shift.
+    It never moves back, so what has expired stays expired. A restart of the process resets the shift.
 
-    :param base: the clock that it runs ahead of; None = the machine's. Tokens go by it: clients make them with
-        the time that they know.
+    :param base: the underlying clock; None = the machine's. Tokens are checked against it, because clients issue them
+        by their own clock.
     """
 
     __slots__ = ("_ahead", "_listeners", "_nanoseconds", "base")
 
     def __init__(self, base: Clock | None = None) -> None:
         self.base: Final = SystemClock() if base is None else base
-        # Asked for several times per message: the machine's clock is read without a detour.
+        # Called several times per message, so the machine's clock is read directly.
         self._nanoseconds = time.time_ns if base is None else lambda: base.now() * _NANOSECONDS
         self._ahead = 0
         self._listeners: list[Callable[[], None]] = []
@@ -46,29 +46,29 @@ class ShiftableClock:
 
     @property
     def ahead(self) -> timedelta:
-        """By how much it was put forward altogether."""
+        """The sum of all shifts."""
         return self._ahead * _MILLISECOND
 
     def shift(self, by: timedelta) -> None:
-        """Put the clock forward; who listens acts on it at once.
+        """Move the clock forward and call the listeners.
 
         :param by: at least a millisecond.
-        :raises TimeShiftError: when that is no step forward, or leads more than ten years ahead.
+        :raises TimeShiftError: the shift is not positive, or the total would exceed ten years.
         """
-        if not _MILLISECOND <= by <= LONGEST_SHIFT - self.ahead:
+        if not _MILLISECOND <= by <= MAX_SHIFT - self.ahead:
             raise TimeShiftError(
-                f"a shift of {by.total_seconds():g} seconds was asked for; allowed: forward only, 0.001 to"
-                f" {(LONGEST_SHIFT - self.ahead).total_seconds():.0f} seconds"
+                f"the shift is {by.total_seconds():g} seconds; allowed: forward only, 0.001 to"
+                f" {(MAX_SHIFT - self.ahead).total_seconds():.0f} seconds"
             )
         self._ahead += by // _MILLISECOND
         for listener in tuple(self._listeners):
             listener()
 
-    def listen(self, listener: Callable[[], None]) -> None:
-        """Have `listener` called after each shift."""
+    def add_listener(self, listener: Callable[[], None]) -> None:
+        """Call `listener` after each shift."""
         self._listeners.append(listener)
 
-    def forget(self, listener: Callable[[], None]) -> None:
-        """Call `listener` no longer."""
+    def remove_listener(self, listener: Callable[[], None]) -> None:
+        """Stop calling `listener`."""
         if listener in self._listeners:
             self._listeners.remove(listener)

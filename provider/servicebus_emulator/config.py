@@ -16,29 +16,28 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
-from servicebus_emulator.admin.fields import property_name, property_types
-from servicebus_emulator.engine.access_rules import ROOT_RULE
-from servicebus_emulator.engine.access_rules import check_rule as check_access_rule
-from servicebus_emulator.engine.descriptions import (
-    DEFAULT_RULE,
-    NOT_IN_XML,
+from servicebus_emulator.admin.atom.fields import property_name, property_types
+from servicebus_emulator.engine.model.access_policy import ROOT_POLICY, check_policy
+from servicebus_emulator.engine.model.descriptions import (
     AccessRight,
     AuthorizationRule,
-    CorrelationFilter,
-    DescriptionError,
     EntityStatus,
-    FilterValue,
     QueueDescription,
+    SubscriptionDescription,
+    TopicDescription,
+)
+from servicebus_emulator.engine.model.entity_names import NOT_IN_XML, DescriptionError, check_name
+from servicebus_emulator.engine.model.rule_descriptions import (
+    DEFAULT_RULE,
+    CorrelationFilter,
+    FilterValue,
     RuleDescription,
     RuleFilter,
     SqlAction,
     SqlFilter,
-    SubscriptionDescription,
-    TopicDescription,
-    check_name,
 )
-from servicebus_emulator.engine.rules import check_rule
-from servicebus_emulator.engine.timespan import TimeSpan
+from servicebus_emulator.engine.model.timespan import TimeSpan
+from servicebus_emulator.engine.runtime.rule_set import check_rule
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,7 +87,7 @@ class NamespaceConfig:
     @property
     def root_rule(self) -> AuthorizationRule | None:
         """The namespace's root rule, if the file sets its keys."""
-        named = (rule for rule in self.access_rules if str(rule.key_name).casefold() == ROOT_RULE.casefold())
+        named = (rule for rule in self.access_rules if str(rule.key_name).casefold() == ROOT_POLICY.casefold())
         return next(named, None)
 
 
@@ -268,7 +267,7 @@ def _authorization_rule(node: _Node) -> AuthorizationRule:
     )
     keys = {"primary_key": rule.primary_key, "secondary_key": rule.secondary_key}
     try:
-        check_access_rule(str(rule.key_name), rights=rule.rights, **keys)
+        check_policy(str(rule.key_name), rights=rule.rights, **keys)
     except DescriptionError as error:
         raise ConfigError(node.below(error.field), value=error.value, allowed=error.allowed) from error
     return rule

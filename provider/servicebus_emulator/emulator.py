@@ -1,4 +1,4 @@
-"""Namespaces in the running event loop, and the ARM interface that manages them."""
+"""Namespaces served in the running event loop, and the ARM endpoint that manages them."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from servicebus_emulator.amqp.patience import Patience
+from servicebus_emulator.amqp.transport.timeouts import ClientTimeouts
 from servicebus_emulator.arm.addresses import Scope
-from servicebus_emulator.arm.register import Register
+from servicebus_emulator.arm.namespace_register import NamespaceRegister
 from servicebus_emulator.arm.server import ArmServer
-from servicebus_emulator.certificates import Certificates, MadeCertificate
+from servicebus_emulator.certificates import CertificateSource, IssuedCertificate
 from servicebus_emulator.clock import ShiftableClock
 from servicebus_emulator.config import NamespaceConfig
-from servicebus_emulator.engine.clock import Clock
-from servicebus_emulator.engine.descriptions import (
+from servicebus_emulator.engine.model.clock import Clock
+from servicebus_emulator.engine.model.descriptions import (
     AuthorizationRule,
 )
 from servicebus_emulator.faults import Fault, FaultError
-from servicebus_emulator.hosting import HostedNamespace
-from servicebus_emulator.naming import NAMESPACE_NAMES, is_namespace_name
+from servicebus_emulator.namespace_name import NAMESPACE_NAMES, is_namespace_name
+from servicebus_emulator.namespace_server import HostedNamespace
 from servicebus_emulator.security.bearer import MANAGEMENT, Client, TokenIssuer
-from servicebus_emulator.security.settings import Security
+from servicebus_emulator.security.settings import SecuritySettings
 
 __all__ = ["Emulator"]
 
 _MAX_PORT: Final = 65_535
-_LEAST_KILOBYTES: Final = 1
-_MOST_KILOBYTES: Final = 102_400
-_DEFAULT_PATIENCE: Final = Patience()
+_MIN_KILOBYTES: Final = 1
+_MAX_KILOBYTES: Final = 102_400
+_DEFAULT_TIMEOUTS: Final = ClientTimeouts()
 _DEFAULT_SCOPE: Final = Scope()
 
 
@@ -39,32 +39,32 @@ class Emulator:
     """Several namespaces, served in the running event loop while the context is open.
 
     :param names: the namespaces: each 1 to 50 letters, digits and hyphens, beginning with a letter.
-    :param host: the address to listen on; where the network reaches it, a key of your own is needed, or `open`.
-    :param amqp_port: AMQP port of the first namespace, counted up for the next; 0 = any.
-    :param admin_port: administration port of the first namespace, counted up for the next; 0 = any.
-    :param data: the folder in which each namespace keeps a file; None = in memory only.
-    :param configs: entities to begin with, by namespace; what is on disk already is kept as it is.
-    :param clock: what time it is; None = the machine's.
-    :param allow_time_shift: whether the clock may be put forward over HTTP; from Python it always may.
+    :param host: the address to listen on; one that the network can reach requires `key` or `open`.
+    :param amqp_port: AMQP port of the first namespace; the next ones follow; 0 = any.
+    :param admin_port: administration port of the first namespace; the next ones follow; 0 = any.
+    :param data: folder with a file per namespace; None = in memory only.
+    :param configs: entities to create, per namespace; those that exist on disk are not changed.
+    :param clock: the clock; None = the machine's.
+    :param allow_time_shift: whether HTTP clients may move the clock forward; Python code always may.
     :param deliver_pings: whether messages of content type ``application/vnd.ms-servicebus-ping`` are delivered
-        like any other; a namespace's own configuration can say so for it alone.
-    :param faults: what is broken from the beginning, of the namespace it names or of all.
-    :param fault_seed: from which the luck of faults comes that do not always strike.
-    :param open: whether everybody is let in, unchecked: tokens are neither needed nor read.
+        like others; a namespace's configuration may set it for that namespace.
+    :param faults: faults to set at the start, in the namespace that each names or in all.
+    :param fault_seed: seed of faults with a probability.
+    :param open: disables all checks: tokens are neither needed nor read.
     :param key: both keys of each namespace's root rule ``RootManageSharedAccessKey``, until they are regenerated;
         None = ``SAS_KEY_VALUE``, the well-known key of Microsoft's emulator.
-    :param clients: who may ask the token endpoint for bearer tokens; None = on loopback addresses the well-known
-        client ``servicebus-emulator`` with the secret ``CLIENT_SECRET_VALUE``, else nobody.
-    :param certificates: where TLS gets its certificate from; None = made on first use, kept in the folder ``tls``
+    :param clients: clients of the token endpoint; None = on loopback addresses the well-known client
+        ``servicebus-emulator`` with the secret ``CLIENT_SECRET_VALUE``, otherwise none.
+    :param certificates: source of the TLS certificate; None = issued on first use and kept in the folder ``tls``
         of `data`.
-    :param patience: how long clients are waited for.
-    :param message_kilobytes: how large messages each new queue and topic takes at least, whatever it asks for:
-        1,024 as in the service's Premium tier, up to 102,400 (100 MB). Without, one that asks for nothing takes 256.
-    :param arm_port: port of the ARM interface, which serves all namespaces; 0 = any.
-    :param arm_scope: the subscription and the resource group in which the ARM interface finds them.
-    :raises FaultError: when a fault names a namespace that is not served.
-    :raises ValueError: when a name is none or is there twice, a port is out of range, a key is none, two clients have
-        one id, or the network would be let in by the well-known key.
+    :param timeouts: time limits for clients.
+    :param message_kilobytes: smallest message limit of new queues and topics: 1,024 as in the service's
+        Premium tier, at most 102,400 (100 MB). The default limit of an entity is 256.
+    :param arm_port: port of the ARM endpoint, which serves all namespaces; 0 = any.
+    :param arm_scope: the subscription and the resource group of the ARM endpoint.
+    :raises FaultError: a fault names a namespace that is not served.
+    :raises ValueError: a name is invalid or repeated, a port is out of range, a key is invalid, two clients share an
+        id, or the well-known key would be used on an address that the network can reach.
     """
 
     def __init__(
@@ -84,13 +84,13 @@ class Emulator:
         open: bool = False,  # noqa: A002 - the word for it everywhere else
         key: str | None = None,
         clients: Sequence[Client] | None = None,
-        certificates: Certificates | None = None,
-        patience: Patience = _DEFAULT_PATIENCE,
-        message_kilobytes: int = _LEAST_KILOBYTES,
+        certificates: CertificateSource | None = None,
+        timeouts: ClientTimeouts = _DEFAULT_TIMEOUTS,
+        message_kilobytes: int = _MIN_KILOBYTES,
         arm_port: int = 0,
         arm_scope: Scope = _DEFAULT_SCOPE,
     ) -> None:
-        self._security = Security(
+        self._security = SecuritySettings(
             open=open,
             key=key,
             clients=None if clients is None else tuple(clients),
@@ -98,10 +98,8 @@ class Emulator:
         _check_names(names)
         _check_ports(amqp=amqp_port, admin=admin_port, arm=arm_port, count=len(names))
         _check_faults(faults, names=names)
-        if not _LEAST_KILOBYTES <= message_kilobytes <= _MOST_KILOBYTES:
-            raise ValueError(
-                f"message_kilobytes is {message_kilobytes}; allowed: {_LEAST_KILOBYTES} .. {_MOST_KILOBYTES}"
-            )
+        if not _MIN_KILOBYTES <= message_kilobytes <= _MAX_KILOBYTES:
+            raise ValueError(f"message_kilobytes is {message_kilobytes}; allowed: {_MIN_KILOBYTES} .. {_MAX_KILOBYTES}")
         self._names = tuple(names)
         self._faults = tuple(faults)
         self._fault_seed = fault_seed
@@ -122,12 +120,12 @@ class Emulator:
         self._failed: asyncio.Future[None] | None = None
         self._hosted: dict[str, HostedNamespace] = {}
         folder = None if data is None else data / "tls"
-        self._certificates = MadeCertificate(folder, names=[host]) if certificates is None else certificates
-        self._patience = patience
+        self._certificates = IssuedCertificate(folder, names=[host]) if certificates is None else certificates
+        self._timeouts = timeouts
         self._message_kilobytes = message_kilobytes
 
     def __getitem__(self, name: str) -> HostedNamespace:
-        """Return a namespace that is served."""
+        """Return a namespace by its name."""
         return self._hosted[name]
 
     def _root_rule(self, name: str) -> AuthorizationRule | None:
@@ -136,30 +134,30 @@ class Emulator:
 
     @property
     def namespaces(self) -> tuple[HostedNamespace, ...]:
-        """The namespaces that are served, in the order of their names as given."""
+        """The namespaces, in the order in which they were given."""
         return tuple(self._hosted.values())
 
     @property
     def arm_url(self) -> str:
-        """What clients of Azure Resource Manager take as their base URL; :attr:`ca_file` is what they have to trust.
+        """The base URL for clients of Azure Resource Manager, which must trust :attr:`ca_file`.
 
-        :raises RuntimeError: when it is not started.
+        :raises RuntimeError: the emulator is not started.
         """
         if self._arm is None:
-            raise RuntimeError("the ARM interface has no port; start() it first")
+            raise RuntimeError("the ARM endpoint has no port; call start() first")
         return self._arm.url
 
     @property
     def ca_file(self) -> Path:
-        """The certificates that a TLS client has to trust: the SDK's option ``connection_verify``.
+        """The certificate authorities that TLS clients must trust: the SDK's option ``connection_verify``.
 
-        :raises OSError: when they cannot be written.
+        :raises OSError: the file cannot be written.
         """
         return self._certificates.ca_file
 
     @property
     def arm_scope(self) -> Scope:
-        """The subscription and the resource group in which the ARM interface finds the namespaces."""
+        """The subscription and the resource group of the ARM endpoint."""
         return self._arm_scope
 
     async def __aenter__(self) -> Self:
@@ -174,24 +172,24 @@ class Emulator:
     async def start(self) -> None:
         """Serve all namespaces, or none.
 
-        :raises OSError: when a port is taken or the host is not of this machine.
-        :raises JournalError: when a file cannot be opened or is in use.
-        :raises InvalidArgument: when a configured entity forwards to what does not exist.
+        :raises OSError: a port is taken, or the host is not an address of this machine.
+        :raises JournalError: a file cannot be opened or is in use.
+        :raises InvalidArgument: the forwarding target of a configured entity does not exist.
         """
         self._failed = asyncio.get_running_loop().create_future()
         try:
             for position, name in enumerate(self._names):
-                amqp_port = _counted(self._amqp_port, position=position)
-                await self._serve(name, amqp_port=amqp_port, admin_port=_counted(self._admin_port, position=position))
+                amqp_port = _port_at(self._amqp_port, position=position)
+                await self._serve(name, amqp_port=amqp_port, admin_port=_port_at(self._admin_port, position=position))
             self._arm = ArmServer(
                 self,
-                register=Register(_register_path(self._data, first=self._names[0])),
+                register=NamespaceRegister(_register_path(self._data, first=self._names[0])),
                 host=self._host,
                 port=self._arm_port,
                 scope=self._arm_scope,
                 clock=self._clock,
                 tls=self._certificates.context,
-                patience=self._patience,
+                timeouts=self._timeouts,
                 check=None if self._security.open else partial(self._issuer.check, audience=MANAGEMENT),
             )
             await self._arm.start()
@@ -200,7 +198,7 @@ class Emulator:
             raise
 
     async def stop(self) -> None:
-        """Stop serving. What was answered is kept."""
+        """Stop serving. Everything acknowledged is kept."""
         if self._arm is not None:
             await self._arm.stop()
         hosted, self._hosted = self._hosted, {}
@@ -208,30 +206,30 @@ class Emulator:
         self._certificates.close()
 
     async def add(self, name: str) -> HostedNamespace:
-        """Serve one more namespace, on ports that are free.
+        """Serve another namespace, on free ports.
 
-        :raises ValueError: when it cannot be named so, or is served already.
-        :raises OSError: when no port is free.
-        :raises JournalError: when its file cannot be opened or is in use.
+        :raises ValueError: the name is invalid or in use.
+        :raises OSError: no port is free.
+        :raises JournalError: its file cannot be opened or is in use.
         """
         _check_names([*self._hosted, name])
         return await self._serve(name, amqp_port=0, admin_port=0)
 
     async def remove(self, name: str) -> None:
-        """Serve a namespace no longer, and forget all that it held.
+        """Stop serving a namespace and delete its content.
 
-        :raises KeyError: when it is not served.
+        :raises KeyError: it is not served.
         """
         await self._hosted.pop(name).destroy()
 
     async def wait_for_failure(self) -> None:
-        """Wait until a namespace cannot keep its state any longer.
+        """Wait until a namespace can no longer persist its state.
 
-        :raises JournalError: then.
-        :raises RuntimeError: when nothing is served.
+        :raises JournalError: that has happened.
+        :raises RuntimeError: the emulator is not started.
         """
         if self._failed is None:
-            raise RuntimeError("nothing is served that could fail; start() it first")
+            raise RuntimeError("the emulator serves nothing; call start() first")
         await asyncio.shield(self._failed)
 
     async def _serve(self, name: str, *, amqp_port: int, admin_port: int) -> HostedNamespace:
@@ -248,7 +246,7 @@ class Emulator:
             security=self._security,
             issuer=self._issuer,
             certificates=self._certificates,
-            patience=self._patience,
+            timeouts=self._timeouts,
             message_kilobytes=self._message_kilobytes,
             deliver_pings=self._deliver_pings,
         )
@@ -271,7 +269,7 @@ class Emulator:
 
 
 def _register_path(data: Path | None, *, first: str) -> Path | None:
-    """Return the file of what was made while running: one for each process, as the first namespace is."""
+    """Return the file that lists namespaces created at run time: one per process, named after its first namespace."""
     return None if data is None else data / f"{first.casefold()}.namespaces.json"
 
 
@@ -303,5 +301,5 @@ def _check_ports(*, amqp: int, admin: int, arm: int, count: int) -> None:
         )
 
 
-def _counted(port: int, *, position: int) -> int:
+def _port_at(port: int, *, position: int) -> int:
     return 0 if port == 0 else port + position

@@ -17,7 +17,7 @@ from fnmatch import fnmatchcase
 from random import Random
 from typing import Final
 
-from servicebus_emulator.engine.errors import BrokerError
+from servicebus_emulator.engine.model.errors import BrokerError
 
 __all__ = [
     "Armed",

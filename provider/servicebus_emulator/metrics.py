@@ -2,7 +2,7 @@
 
 Nothing is measured for its own sake: whoever works keeps plain counters, a batch or a settlement at a time, and they
 are read, with the counts and sizes of all entities, when somebody asks. An entity has its own series up to
-:data:`MOST_ENTITIES`, in the order of their paths; the others are summed up under the name ``(other)``.
+:data:`MAX_ENTITY_SERIES`, in the order of their paths; the others are summed up under the name ``(other)``.
 """
 
 from __future__ import annotations
@@ -14,23 +14,24 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
-from servicebus_emulator.about import version
-from servicebus_emulator.admin.pages import Page
-from servicebus_emulator.engine.descriptions import MessageCounts
-from servicebus_emulator.engine.entities import QueueEntity, SubscriptionEntity, TopicEntity
-from servicebus_emulator.engine.tally import Tally
+from servicebus_emulator.admin.routes import Route
+from servicebus_emulator.engine.model.descriptions import MessageCounts
+from servicebus_emulator.engine.namespace.entities import QueueEntity
+from servicebus_emulator.engine.namespace.topics import SubscriptionEntity, TopicEntity
+from servicebus_emulator.engine.queue.counters import Counters
+from servicebus_emulator.version import version
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-    from servicebus_emulator.amqp.broker import Broker
-    from servicebus_emulator.amqp.trouble import Trouble
-    from servicebus_emulator.engine.namespace import Namespace
+    from servicebus_emulator.amqp.broker.broker import Broker
+    from servicebus_emulator.amqp.broker.fault_injector import FaultInjector
+    from servicebus_emulator.engine.namespace.namespace import Namespace
     from servicebus_emulator.store.sqlite import SqliteJournal
 
-__all__ = ["MOST_ENTITIES", "Sources", "metrics_page"]
+__all__ = ["MAX_ENTITY_SERIES", "MetricSources", "metrics_route"]
 
-MOST_ENTITIES: Final = 500
+MAX_ENTITY_SERIES: Final = 500
 """How many entities have series of their own."""
 
 _OTHER: Final = "(other)"
@@ -40,7 +41,7 @@ _OUTCOMES: Final = ("completed", "abandoned", "released", "deferred", "rejected"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sources:
+class MetricSources:
     """Who knows something of a namespace.
 
     :ivar journal: None when it is kept in memory only.
@@ -48,7 +49,7 @@ class Sources:
 
     namespace: Namespace
     broker: Broker
-    trouble: Trouble
+    fault_injector: FaultInjector
     journal: SqliteJournal | None
 
 
@@ -70,7 +71,7 @@ class _Figures:
             setattr(self, state, getattr(self, state) + getattr(counts, state))
 
 
-def metrics_page(sources: Sources) -> Page:
+def metrics_route(sources: MetricSources) -> Route:
     """Return the page that Prometheus reads. The names and labels of its metrics are part of what users rely on."""
 
     async def get(request: web.Request) -> web.Response:
@@ -83,13 +84,13 @@ def metrics_page(sources: Sources) -> Page:
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
         return web.Response(body=encode(registry), headers={"Content-Type": content_type})
 
-    return Page(method="GET", path="/metrics", answer=get, public=True)
+    return Route(method="GET", path="/metrics", handler=get, public=True)
 
 
 class _Collector:
     """Reads all figures once."""
 
-    def __init__(self, sources: Sources) -> None:
+    def __init__(self, sources: MetricSources) -> None:
         self._sources = sources
         self._name = sources.namespace.name
 
@@ -107,7 +108,7 @@ class _Collector:
         yield self._counter(
             "faults_struck",
             "Operations that an injected fault struck",
-            {(("kind", str(kind)),): count for kind, count in self._sources.trouble.strikes.items()},
+            {(("kind", str(kind)),): count for kind, count in self._sources.fault_injector.strikes.items()},
         )
         journal = self._sources.journal
         if journal is not None:
@@ -155,12 +156,12 @@ class _Collector:
             },
         )
 
-    def _figures(self) -> tuple[dict[str, _Figures], dict[str, Tally]]:
+    def _figures(self) -> tuple[dict[str, _Figures], dict[str, Counters]]:
         figures: dict[str, _Figures] = defaultdict(_Figures)
-        tallies: dict[str, Tally] = defaultdict(Tally)
+        tallies: dict[str, Counters] = defaultdict(Counters)
         self._sources.namespace.advance()
         for position, (path, entity) in enumerate(self._entities()):
-            label = path if position < MOST_ENTITIES else _OTHER
+            label = path if position < MAX_ENTITY_SERIES else _OTHER
             each = figures[label]
             each.count(entity.counts())
             each.size += entity.size_in_bytes
@@ -168,11 +169,11 @@ class _Collector:
                 # Its own, not those of its subscriptions, which are told by themselves.
                 each.size -= sum(subscription.size_in_bytes for subscription in entity.subscriptions.values())
             else:
-                tallies[label].add(entity.tally())
+                tallies[label].add(entity.counters())
             if not isinstance(entity, SubscriptionEntity):
                 each.takes_in = True
-                each.accepted += entity.reception.accepted
-                each.duplicates += entity.reception.duplicates
+                each.accepted += entity.ingress.accepted
+                each.duplicates += entity.ingress.duplicates
         return figures, tallies
 
     def _entities(self) -> Iterator[tuple[str, QueueEntity | TopicEntity | SubscriptionEntity]]:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 if TYPE_CHECKING:
-    from servicebus_emulator.pair_of_processes import OwnNamespace, PairOfNamespaces
+    from servicebus_emulator.testing.pytest_namespaces import DedicatedNamespace, DedicatedNamespacePair
 
 __all__ = ["pytest_addoption", "pytest_configure", "servicebus_namespace", "servicebus_pair"]
 
@@ -56,7 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture
 def servicebus_namespace(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[OwnNamespace]:
+) -> Iterator[DedicatedNamespace]:
     """An embedded Service Bus with one namespace, in a process of its own.
 
     Connect with its ``connection_string``; create entities, set faults, shift its time, kill, freeze and restore it.
@@ -68,22 +68,22 @@ def servicebus_namespace(
 @pytest.fixture
 def servicebus_pair(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[PairOfNamespaces]:
+) -> Iterator[DedicatedNamespacePair]:
     """A primary and a secondary namespace, each in a process of its own: kill one, and the other goes on."""
-    from servicebus_emulator.pair_of_processes import PairOfNamespaces
+    from servicebus_emulator.testing.pytest_namespaces import DedicatedNamespacePair
 
     folder = tmp_path_factory.mktemp(_MARKER)
     with ExitStack() as running:
         primary = _start(running, "contoso", request=request, folder=folder, marked=True)
         secondary = _start(running, "contoso-dr", request=request, folder=folder, marked=False)
-        yield PairOfNamespaces(primary=primary, secondary=secondary)
+        yield DedicatedNamespacePair(primary=primary, secondary=secondary)
 
 
 def _start(
     running: ExitStack, name: str, *, request: pytest.FixtureRequest, folder: Path, marked: bool
-) -> OwnNamespace:
-    from servicebus_emulator.pair_of_processes import OwnNamespace
-    from servicebus_emulator.process import EmulatorProcess
+) -> DedicatedNamespace:
+    from servicebus_emulator.testing.process import EmulatorProcess
+    from servicebus_emulator.testing.pytest_namespaces import DedicatedNamespace
 
     wanted = _wanted(request) if marked else {}
     process = EmulatorProcess(
@@ -96,7 +96,7 @@ def _start(
     )
     running.callback(process.stop)
     process.start(timeout=_seconds(request.config.getini(_TIMEOUT)))
-    namespace = OwnNamespace.of(process, name=name)
+    namespace = DedicatedNamespace.of(process, name=name)
     for path in wanted.get("queues", ()):
         namespace.create_queue(path)
     for topic, subscriptions in wanted.get("topics", {}).items():

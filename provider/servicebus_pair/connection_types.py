@@ -1,7 +1,8 @@
-"""The forms of our two connection types, as Airflow's provider metadata has them; no hook is imported for them.
+"""The connection forms of the types ``servicebus_pair`` and ``servicebus_namespace``, as provider metadata.
 
-A field's ``schema`` is JSON Schema, which the page of the connection checks; ``core.configuration`` checks everything
-again, for connections that come from elsewhere. Defaults and ranges of options are those of SPEC section 2.
+They are data, so that Airflow imports no hook to show a form. A field's ``schema`` is JSON Schema, which the form
+enforces; ``core.pair.settings`` validates again, because connections may come from elsewhere. Defaults and ranges of
+the options are those of SPEC section 2.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ __all__ = ["connection_types"]
 
 _AUTHENTICATIONS: Final = ("connection_string", "default", "client_secret", "managed_identity")
 _HOST: Final = "contoso.servicebus.windows.net"
-_STRING: Final = f"Endpoint=sb://{_HOST}/;SharedAccessKeyName=...;SharedAccessKey=..."
+_EXAMPLE_STRING: Final = f"Endpoint=sb://{_HOST}/;SharedAccessKeyName=...;SharedAccessKey=..."
 _RAISE_OR_FAIL_OVER: Final = ("raise", "fail_over")
 
 
 def connection_types() -> list[dict[str, Any]]:
-    """Return the connection types ``servicebus_pair`` and ``servicebus_namespace`` with their forms."""
+    """Return both connection types with their forms."""
     return [_pair(), _namespace()]
 
 
@@ -26,9 +27,9 @@ def _pair() -> dict[str, Any]:
     sides = {"primary": "Primary namespace", "secondary": "Secondary namespace"}
     fields: dict[str, Any] = {}
     for side, section in sides.items():
-        for name, field in {**_reference(), **_fields_of_a_namespace(standard=True)}.items():
+        for name, field in {**_reference_fields(), **_namespace_fields(with_standard_fields=True)}.items():
             fields[f"{side}_{name}"] = _in_section(section, field)
-    fields |= {name: _in_section("Options", field) for name, field in _options().items()}
+    fields |= {name: _in_section("Options", field) for name, field in _option_fields().items()}
     return {
         "connection-type": "servicebus_pair",
         "hook-name": "Azure Service Bus pair",
@@ -40,8 +41,8 @@ def _pair() -> dict[str, Any]:
             "placeholders": {
                 "primary_conn_id": "contoso",
                 "secondary_conn_id": "contoso_dr",
-                "primary_connection_string": _STRING,
-                "secondary_connection_string": _STRING.replace("contoso", "contoso-dr"),
+                "primary_connection_string": _EXAMPLE_STRING,
+                "secondary_connection_string": _EXAMPLE_STRING.replace("contoso", "contoso-dr"),
                 "primary_host": _HOST,
                 "secondary_host": _HOST.replace("contoso", "contoso-dr"),
             },
@@ -54,69 +55,84 @@ def _namespace() -> dict[str, Any]:
         "connection-type": "servicebus_namespace",
         "hook-name": "Azure Service Bus namespace",
         "hook-class-name": "servicebus_pair.hooks.servicebus_namespace.ServiceBusNamespaceHook",
-        "conn-fields": _fields_of_a_namespace(standard=False),
+        "conn-fields": _namespace_fields(with_standard_fields=False),
         "ui-field-behaviour": {
             "hidden-fields": ["port", "schema"],
             "relabeling": {"login": "Client id", "password": "Client secret"},
-            "placeholders": {"host": _HOST, "connection_string": _STRING, "login": "of the application or identity"},
+            "placeholders": {
+                "host": _HOST,
+                "connection_string": _EXAMPLE_STRING,
+                "login": "id of the application or identity",
+            },
         },
     }
 
 
-def _reference() -> dict[str, Any]:
+def _reference_fields() -> dict[str, Any]:
     return {
         "conn_id": _text(
             "Connection of the namespace",
-            "Id of a connection of type servicebus_namespace or azure_service_bus, instead of what follows.",
+            "Id of a connection of type servicebus_namespace or azure_service_bus; replaces the fields below.",
         )
     }
 
 
-def _fields_of_a_namespace(*, standard: bool) -> dict[str, Any]:
-    """What is asked of a namespace; with ``standard``, also what Airflow's standard fields have in its own type."""
+def _namespace_fields(*, with_standard_fields: bool) -> dict[str, Any]:
+    """Return the fields of one namespace.
+
+    :param with_standard_fields: include those that ``servicebus_namespace`` keeps in Airflow's standard fields.
+    """
     fields = {
-        "authentication": _choice("Authentication", "By what a client is known.", _AUTHENTICATIONS),
+        "authentication": _choice("Authentication", "How the client authenticates.", _AUTHENTICATIONS),
         "connection_string": _secret(
             "Connection string", "With the rights Send and Listen, and Manage for provisioning."
         ),
-        "host": _text("Host", "Fully qualified name, for all authentications but the connection string."),
+        "host": _text("Host", "Fully qualified name; not needed with a connection string."),
         "tenant_id": _text("Tenant id", "Directory of the client secret, or of the workload identity."),
         "client_id": _text("Client id", "Of the application, or of a user-assigned managed identity."),
         "client_secret": _secret("Client secret", "Of the application."),
-        "authority": _text("Authority", "Host of the token service, where it is not that of the public cloud."),
-        "namespace": _text("Namespace", "Its name, where that is not the first label of the host."),
-        "administration": _text("Administration", "host:port of its administration, where that is not the host."),
-        "transport": _choice("Transport", "TCP, or WebSocket where only port 443 is let out.", ("amqp", "websocket")),
+        "authority": _text("Authority", "Host of the token service, if not that of the public cloud."),
+        "namespace": _text("Namespace", "Name of the namespace, if not the first label of the host."),
+        "administration": _text("Administration", "host:port of the management endpoint, if not the host."),
+        "transport": _choice("Transport", "TCP, or WebSocket if only port 443 is open.", ("amqp", "websocket")),
         "endpoint_address": _text(
-            "Endpoint address", "Where connections are made to instead, such as sb://gateway.example:443."
+            "Endpoint address", "Address to connect to instead of the host, such as sb://gateway.example:443."
         ),
-        "ca_file": _text("CA file", "Authorities that certificates are checked by, where they are not public ones."),
-        "subscription_id": _text("Azure subscription", "To manage by Azure Resource Manager."),
-        "resource_group": _text("Resource group", "To manage by Azure Resource Manager."),
+        "ca_file": _text("CA file", "CA certificates to trust instead of the public ones."),
+        "subscription_id": _text("Azure subscription", "For management by Azure Resource Manager."),
+        "resource_group": _text("Resource group", "For management by Azure Resource Manager."),
         "management_endpoint": _text(
-            "Management endpoint", "URL of the Resource Manager, where it is not that of the public cloud."
+            "Management endpoint", "URL of the Resource Manager, if not that of the public cloud."
         ),
-        "emulator": _switch("Emulator", "Plain TCP and HTTP, for an embedded namespace without connection string."),
+        "emulator": _switch("Emulator", "Plain TCP and HTTP, for an embedded namespace without a connection string."),
     }
-    return fields if standard else _without(fields, ("host", "client_id", "client_secret"))
+    return fields if with_standard_fields else _without(fields, ("host", "client_id", "client_secret"))
 
 
-def _options() -> dict[str, Any]:
+def _option_fields() -> dict[str, Any]:
     return {
         "backlog_queue_count": _number("Backlog queues", "On the secondary, at least 1.", 10, 1, None, kind="integer"),
-        "failover_interval": _number("Failover interval, s", "How long failures are accepted.", 60, 0, 3600),
-        "ping_primary_interval": _number("Ping interval, s", "Pause between pings of an entity.", 60, 1, 1800),
+        "failover_interval": _number("Failover interval, s", "How long failures are tolerated.", 60, 0, 3600),
+        "ping_primary_interval": _number("Ping interval, s", "Time between pings of an entity.", 60, 1, 1800),
         "ping_timeout": _number("Ping timeout, s", "Longest wait for one ping.", 120, 0.001, None),
-        "probe": _choice("Probe", "How a failed-over entity is asked: by a message, or by a link.", ("ping", "link")),
+        "probe": _choice(
+            "Probe", "How to test a failed-over entity: send a message, or open a link.", ("ping", "link")
+        ),
         "on_quota_exceeded": _choice("When an entity is full", "Raise, or count as a failure.", _RAISE_OR_FAIL_OVER),
-        "on_entity_disabled": _choice("When it is disabled", "Raise, or count as a failure.", _RAISE_OR_FAIL_OVER),
-        "ordering": _choice("Ordering", "Keep the order of each session, or none.", ("none", "session")),
-        "server_busy_delay": _number("Server busy delay, s", "Pause after the service throttled.", 10, 0, None),
+        "on_entity_disabled": _choice(
+            "When an entity is disabled", "Raise, or count as a failure.", _RAISE_OR_FAIL_OVER
+        ),
+        "ordering": _choice("Ordering", "Keep the order of each session, or no order.", ("none", "session")),
+        "server_busy_delay": _number("Server busy delay, s", "Pause when the service throttles.", 10, 0, None),
         "enable_syphon": _switch("Syphon while open", "Drain the backlog in each process that opens the pair."),
-        "syphon_retry_interval": _number("Syphon rest, s", "Rest of a destination that refused.", 1, 1, 120),
-        "syphon_batch_size": _number("Syphon batch", "Most messages in hand per queue.", 100, 1, 4500, kind="integer"),
-        "syphon_long_poll": _number("Syphon poll, s", "Longest wait for a message of the backlog.", 900, 1, None),
-        "close_grace": _number("Closing, s", "Longest wait for sends in flight.", 5, 0, None),
+        "syphon_retry_interval": _number(
+            "Syphon backoff, s", "Initial backoff of a destination that fails.", 1, 1, 120
+        ),
+        "syphon_batch_size": _number(
+            "Syphon batch", "Maximum messages per batch and queue.", 100, 1, 4500, kind="integer"
+        ),
+        "syphon_long_poll": _number("Syphon poll, s", "Longest wait for a message in the backlog.", 900, 1, None),
+        "close_grace": _number("Close timeout, s", "Longest wait for sends in flight.", 5, 0, None),
     }
 
 
@@ -135,7 +151,7 @@ def _switch(label: str, description: str) -> dict[str, Any]:
 
 
 def _choice(label: str, description: str, allowed: tuple[str, ...]) -> dict[str, Any]:
-    """One of ``allowed``, the first of which is the default."""
+    """Return a field with the values ``allowed``, of which the first is the default."""
     schema = {"type": ["string", "null"], "enum": [*allowed, None], "default": allowed[0]}
     return {"label": label, "description": description, "schema": schema}
 

@@ -1,4 +1,4 @@
-"""What Airflow reads to know this provider; it imports no hook and nothing heavy."""
+"""Provider metadata, which Airflow reads at startup; it imports no hook and no SDK."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from servicebus_pair.connection_types import connection_types
 __all__ = ["get_provider_info"]
 
 _INTEGRATION: Final = "Azure Service Bus paired namespaces"
-_DOCUMENT: Final = "https://learn.microsoft.com/azure/service-bus-messaging/service-bus-paired-namespaces"
+_DOCUMENTATION_URL: Final = "https://learn.microsoft.com/azure/service-bus-messaging/service-bus-paired-namespaces"
 
 
 def get_provider_info() -> dict[str, Any]:
-    """Return the provider's metadata, the connection types and the fields of their forms."""
+    """Return the provider's metadata, including the connection forms."""
     return {
         "package-name": "airflow-provider-servicebus-pair",
         "name": "Azure Service Bus Pair",
-        "description": "Sends to Azure Service Bus that survive the outage of a namespace, at least once.",
-        "integrations": [{"integration-name": _INTEGRATION, "external-doc-url": _DOCUMENT, "tags": ["azure"]}],
+        "description": "Keeps sending to Azure Service Bus while a namespace is down, at least once.",
+        "integrations": [{"integration-name": _INTEGRATION, "external-doc-url": _DOCUMENTATION_URL, "tags": ["azure"]}],
         "operators": _modules(
             *("operators.cleanup", "operators.cost", "operators.drill", "operators.failover", "operators.provision"),
             *("operators.record", "operators.send", "operators.syphon"),

@@ -26,10 +26,9 @@ from servicebus_emulator import EmulatorProcess
 if TYPE_CHECKING:
     from airflow.models.dagrun import DagRun
     from airflow.sdk import DAG
-    from fastapi.testclient import TestClient
 
-    from servicebus_emulator import ServedNamespace
-    from servicebus_pair.core.health import EntityHealth
+    from servicebus_emulator import RemoteNamespace
+    from servicebus_pair.core.model.health_state import EntityHealth
 
 RunDag: TypeAlias = "Callable[..., DagRun]"
 RestartSoon: TypeAlias = Callable[[EmulatorProcess], None]
@@ -109,7 +108,7 @@ class Pair:
     def connection(self) -> str:
         return json.dumps({"conn_type": "servicebus_pair", "extra": self.extra()})
 
-    def _endpoint(self, side: str, served: ServedNamespace) -> dict[str, Any]:
+    def _endpoint(self, side: str, served: RemoteNamespace) -> dict[str, Any]:
         return {
             f"{side}_connection_string": served.connection_string,
             f"{side}_namespace": served.name,
@@ -224,7 +223,7 @@ def shared_health(entity: str) -> EntityHealth:
     from airflow.utils.session import create_session
     from sqlalchemy import select
 
-    from servicebus_pair.core.health import EntityHealth
+    from servicebus_pair.core.model.health_state import EntityHealth
 
     with create_session() as session:
         key = AssetStateStoreModel.key == f"health/{entity}"
@@ -257,29 +256,3 @@ def _value(kept: Any) -> Any:
 def states(run: DagRun) -> dict[str, str]:
     """The state of each task of a run."""
     return {instance.task_id: str(instance.state) for instance in run.get_task_instances()}
-
-
-@pytest.fixture(scope="session")
-def api_server(airflow_db: Path) -> Iterator[TestClient]:  # noqa: ARG001  the tables must exist
-    """Airflow's API server with the plugin mounted."""
-    from tests.airflow.pages import api_server_app
-
-    with api_server_app() as client:
-        yield client
-
-
-@pytest.fixture
-def page(api_server: TestClient) -> Iterator[TestClient]:
-    """The plugin's application with a cache of its own; signed in as admin."""
-    from tests.airflow.pages import page_app
-
-    with page_app(api_server) as client:
-        yield client
-
-
-@pytest.fixture
-def nowhere(monkeypatch: pytest.MonkeyPatch, fresh_state: None) -> None:  # noqa: ARG001  order
-    """A pair whose namespaces are not there."""
-    from tests.airflow.pages import connection_to_nowhere
-
-    monkeypatch.setenv(f"AIRFLOW_CONN_{CONN_ID.upper()}", connection_to_nowhere())

@@ -1,7 +1,7 @@
 """Benchmarks: ``make bench``, or ``python -m tests.benchmarks [GROUP]...``.
 
-A group is a module or package here, named in :data:`GROUPS`, with a function ``measures()`` that yields
-a :class:`tests.benchmarks.measure.Measure` as soon as it has one.
+A group is a module or package here, listed in :data:`GROUPS`, with a function ``measures()`` that yields each
+:class:`tests.benchmarks.measure.Measure` as soon as it is known.
 """
 
 from __future__ import annotations
@@ -11,4 +11,4 @@ from typing import Final
 __all__ = ["GROUPS"]
 
 GROUPS: Final = ("emulator", "core", "airflow", "spark", "ui")
-"""All groups, in the order in which they run; one that is not there yet is passed over."""
+"""All groups, in the order in which they run."""

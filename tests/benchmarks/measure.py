@@ -1,4 +1,4 @@
-"""One figure of a benchmark, and the goal that it is held against."""
+"""A figure of a benchmark and its goal."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ __all__ = ["Measure"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """What was measured.
+    """A figure.
 
-    :ivar name: what the figure tells, for a reader who sees nothing else.
+    :ivar name: describes the figure without further context.
     :ivar unit: of the value and the goal.
-    :ivar at_most: the goal: no more than this; None = no such bound.
-    :ivar at_least: the goal: no less than this; None = no such bound.
+    :ivar at_most: upper bound; None = unbounded.
+    :ivar at_least: lower bound; None = unbounded.
     """
 
     name: str
@@ -25,7 +25,7 @@ class Measure:
 
     @property
     def goal(self) -> str | None:
-        """The goal in words, or None for a figure that is only stated."""
+        """The goal in words; None without a goal."""
         bounds = [
             f"{sign} {bound:g}" for sign, bound in (("<=", self.at_most), (">=", self.at_least)) if bound is not None
         ]
@@ -33,12 +33,12 @@ class Measure:
 
     @property
     def holds(self) -> bool | None:
-        """Whether the goal is reached; None without a goal."""
+        """Whether the goal is met; None without a goal."""
         if self.goal is None:
             return None
         low_enough = self.at_most is None or self.value <= self.at_most
         return low_enough and (self.at_least is None or self.value >= self.at_least)
 
     def as_json(self) -> dict[str, str | float | bool | None]:
-        """Return the measure as it is written to a file."""
+        """Return the measure as written to a file."""
         return {"measure": self.name, "value": self.value, "unit": self.unit, "goal": self.goal, "holds": self.holds}

@@ -1,4 +1,4 @@
-"""The group ``ui``: what the data route of the page takes, and what the plugin adds to the start of a component."""
+"""The group ``ui``: response time of the page's data route, and start-up time that the plugin adds to a component."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.benchmarks.measure import Measure
 
 __all__ = ["measures"]
 
-_TIMES: Final = 7
+_PROCESSES: Final = 7
 _START_GOAL_MS: Final = 20.0
 _ROUTE_GOAL_MS: Final = 300.0
 _COMPONENTS: Final = {
@@ -24,8 +24,7 @@ _COMPONENTS: Final = {
     "triggerer": "airflow.jobs.triggerer_job_runner",
     "DAG processor": "airflow.jobs.dag_processor_job_runner",
 }
-# What a component does with the plugin when it starts, after all that it has without it: finds its class, makes one,
-# and listens by it.
+# What a starting component does for the plugin: load its class, create it, and register its listeners.
 _PROGRAM: Final = """
 import importlib, json, sys, time
 from importlib.metadata import EntryPoint
@@ -35,36 +34,36 @@ from airflow.listeners.listener import get_listener_manager
 plugins_manager._get_plugins = lambda: ([], {})
 listeners = get_listener_manager()
 before = set(sys.modules)
-began = time.perf_counter()
+started = time.perf_counter()
 plugin = EntryPoint("servicebus_pair", "servicebus_pair.ui.plugin:ServiceBusPairPlugin", "airflow.plugins").load()()
 plugin.on_load()
 plugins_manager._get_plugins = lambda: ([plugin], {})
 plugins_manager.integrate_listener_plugins(listeners)
-ended = time.perf_counter()
+finished = time.perf_counter()
 assert listeners.has_listeners
-print(json.dumps([ended - began, sorted(set(sys.modules) - before)]))
+print(json.dumps([finished - started, sorted(set(sys.modules) - before)]))
 """
-_HEAVY: Final = ("azure", "fastapi", "pydantic", "servicebus_pair.core", "servicebus_pair.ui.api")
+_HEAVY: Final = ("azure", "fastapi", "pydantic", "servicebus_pair.core", "servicebus_pair.ui.api.routes")
 
 
 def measures() -> Iterator[Measure]:
     """Measure the start of each component in several processes, and the route with 20 pairs of 50 entities."""
     heavy: set[str] = set()
     for component, module in _COMPONENTS.items():
-        taken = [_start(module) for _ in range(_TIMES)]
+        results = [_start(module) for _ in range(_PROCESSES)]
         yield Measure(
-            name=f"what the plugin adds to the start of the {component}",
-            value=statistics.median(seconds for seconds, _ in taken) * 1000,
+            name=f"start-up time that the plugin adds to the {component}",
+            value=statistics.median(seconds for seconds, _ in results) * 1000,
             unit="ms",
             at_most=_START_GOAL_MS,
         )
-        heavy |= {name for _, modules in taken for name in _HEAVY if name in modules}
-    yield Measure(name="heavy packages loaded by that", value=len(heavy), unit="packages", at_most=0)
+        heavy |= {name for _, modules in results for name in _HEAVY if name in modules}
+    yield Measure(name="heavy packages loaded by it", value=len(heavy), unit="packages", at_most=0)
     route = _route()
-    yield Measure(name="size of the answer, 20 pairs of 50 entities", value=route["bytes"] / 1000, unit="kB")
-    yield Measure(name="the data route, median", value=route["median_ms"], unit="ms", at_most=_ROUTE_GOAL_MS)
+    yield Measure(name="size of the response, 20 pairs of 50 entities", value=route["bytes"] / 1000, unit="kB")
+    yield Measure(name="data route, median", value=route["median_ms"], unit="ms", at_most=_ROUTE_GOAL_MS)
     yield Measure(
-        name="the data route, slowest of 200, namespaces dead, cache refreshed meanwhile",
+        name="data route, maximum of 200, namespaces unreachable, during cache refreshes",
         value=route["slowest_ms"],
         unit="ms",
         at_most=_ROUTE_GOAL_MS,
@@ -72,8 +71,8 @@ def measures() -> Iterator[Measure]:
 
 
 def _start(module: str) -> tuple[float, list[str]]:
-    ended = subprocess.run([sys.executable, "-c", _PROGRAM, module], capture_output=True, text=True, check=True)
-    seconds, modules = json.loads(ended.stdout.splitlines()[-1])
+    finished = subprocess.run([sys.executable, "-c", _PROGRAM, module], capture_output=True, text=True, check=True)
+    seconds, modules = json.loads(finished.stdout.splitlines()[-1])
     return float(seconds), list(modules)
 
 
@@ -91,6 +90,6 @@ def _route() -> dict[str, float]:
             "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
         }
         command = [sys.executable, "-m", "tests.benchmarks.ui_route"]
-        ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    found: dict[str, float] = json.loads(ended.stdout.splitlines()[-1])
-    return found
+        finished = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    result: dict[str, float] = json.loads(finished.stdout.splitlines()[-1])
+    return result

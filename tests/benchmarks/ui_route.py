@@ -1,6 +1,6 @@
-"""Asks a real API server for the data of the page, with 20 pairs of 50 entities each; prints how long it took.
+"""Measures the page's data route on an API server with 20 pairs of 50 entities; prints the result as JSON.
 
-Run by the group ``ui`` in a process of its own, whose environment names an empty Airflow.
+The group ``ui`` runs it as a separate process with an empty Airflow.
 """
 
 from __future__ import annotations
@@ -18,56 +18,56 @@ import httpx
 
 PAIRS: Final = 20
 ENTITIES: Final = 50
-TIMES: Final = 200
-SECONDS: Final = 12.0  # more than two intervals of the cache
+REQUESTS: Final = 200
+SECONDS: Final = 12.0  # more than two refresh intervals of the cache
 KEY: Final = "Endpoint=sb://127.0.0.1:{port};SharedAccessKeyName=Root;SharedAccessKey=x;UseDevelopmentEmulator=true;"
 
 
 def main() -> None:
-    """Fill the database, start the server, ask."""
+    """Fill the database, start the server and send requests."""
     fill()
     url = start()
     with httpx.Client(base_url=url, timeout=30) as client:
         token = client.post("/auth/token", json={"username": "admin", "password": "admin"}).json()["access_token"]
         client.headers["Authorization"] = f"Bearer {token}"
-        size = wait_until_known(client)
-        taken = [ask(client) for _ in range(TIMES)]
-    figures = {"bytes": size, "median_ms": statistics.median(taken) * 1000, "slowest_ms": max(taken) * 1000}
-    print(json.dumps(figures))  # noqa: T201 - for the group
+        size = wait_until_loaded(client)
+        seconds = [request(client) for _ in range(REQUESTS)]
+    figures = {"bytes": size, "median_ms": statistics.median(seconds) * 1000, "slowest_ms": max(seconds) * 1000}
+    print(json.dumps(figures))  # noqa: T201 - the result
 
 
-def ask(client: httpx.Client) -> float:
-    """Ask once, in a pace that lets the cache be refreshed meanwhile; return the seconds that it took."""
-    began = time.perf_counter()
+def request(client: httpx.Client) -> float:
+    """Send a request and return its seconds; spread requests over several refreshes of the cache."""
+    started = time.perf_counter()
     client.get("/servicebus-pairs/api/snapshot").raise_for_status()
-    taken = time.perf_counter() - began
-    time.sleep(SECONDS / TIMES)
-    return taken
+    seconds = time.perf_counter() - started
+    time.sleep(SECONDS / REQUESTS)
+    return seconds
 
 
-def wait_until_known(client: httpx.Client) -> int:
-    """Wait until every pair was looked at; return the bytes of the answer."""
+def wait_until_loaded(client: httpx.Client) -> int:
+    """Wait until the cache has every pair; return the size of the response in bytes."""
     while True:
-        answer = client.get("/servicebus-pairs/api/snapshot").raise_for_status()
-        pairs = answer.json()["snapshot"]["pairs"]
+        response = client.get("/servicebus-pairs/api/snapshot").raise_for_status()
+        pairs = response.json()["snapshot"]["pairs"]
         if len(pairs) == PAIRS and all(pair["primary"]["reachable"] is not None for pair in pairs):
-            return len(answer.content)
+            return len(response.content)
         time.sleep(0.2)
 
 
 def fill() -> None:
-    """Give the database an asset with the state of 50 entities for each pair, and the environment its connection."""
+    """Create an asset with the state of 50 entities for each pair, and connections as environment variables."""
     from airflow.models.asset import AssetModel
     from airflow.models.asset_state_store import AssetStateStoreModel
     from airflow.utils.db import initdb
     from airflow.utils.session import create_session
 
-    from servicebus_pair.core.health import EntityHealth, State
+    from servicebus_pair.core.model.health_state import EntityHealth, HealthState
 
     initdb()
     Path(os.environ["AIRFLOW_HOME"], "passwords.json").write_text(json.dumps({"admin": "admin"}))
     down = EntityHealth(
-        State.FAILED_OVER, time.time() - 60, time.time(), "UnreachableError: connection refused", "send"
+        HealthState.FAILED_OVER, time.time() - 60, time.time(), "UnreachableError: connection refused", "send"
     )
     with create_session() as session:
         for number in range(PAIRS):
@@ -84,7 +84,7 @@ def fill() -> None:
 
 
 def extra() -> dict[str, Any]:
-    """Two namespaces that are not there."""
+    """Return settings of two unreachable namespaces."""
     return {
         f"{side}_{name}": value
         for side, port in (("primary", 1), ("secondary", 2))
@@ -97,13 +97,13 @@ def start() -> str:
     import uvicorn
     from airflow.api_fastapi.app import create_app
 
-    listening = socket.socket()
-    listening.bind(("127.0.0.1", 0))
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(create_app(), log_level="error"))
-    threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True).start()
+    threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True).start()
     while not server.started:
         time.sleep(0.05)
-    return f"http://127.0.0.1:{listening.getsockname()[1]}"
+    return f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
 if __name__ == "__main__":

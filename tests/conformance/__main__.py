@@ -1,10 +1,10 @@
 """``python -m tests.conformance``: the SDK's own live tests against the embedded Service Bus.
 
-They are downloaded as the source distribution of azure-servicebus that fits the installed version, kept in
-``.conformance/`` and run unmodified; none of them is part of this project. What they need of Azure's private test
-support is stood in for (``standins``), the namespace's host name leads to an embedded Service Bus (``names``), whose
-ARM interface makes the entities, and its certificate is trusted (``trust``). They mostly sleep, so many run at a
-time. The report is ``.conformance/report.json``; ``expected.toml`` lists what is not expected to pass, and why.
+The source distribution of the installed azure-servicebus version is downloaded to ``.conformance/`` and its tests run
+unmodified; none of them is part of this project. ``stubs`` replaces Azure's private test support, ``host_resolution``
+resolves the namespace's host name to an embedded Service Bus, whose ARM interface creates the entities, and
+``certificate`` makes its certificate trusted. The tests mostly sleep, so many run in parallel. The report is
+``.conformance/report.json``; ``expected.toml`` lists the tests that are not expected to pass, with reasons.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tests.conformance.run import ADMINISTRATION, MESSAGING, run
-from tests.conformance.source import CACHE, fetch_source, installed_version
+from tests.conformance.sdk_source import CACHE, fetch_source, installed_version
+from tests.conformance.sdk_tests import ADMINISTRATION, MESSAGING, run
 from tests.conformance.verdict import judge, load_expected
 
 _SUMMARY: Final = "The Azure SDK's own live tests against the embedded Service Bus."
 
 
 def main() -> int:
-    """Run, report and return the exit status: 0 when every outcome is the expected one."""
+    """Run, report and return the exit status: 0 if every outcome is as expected."""
     options = _parser().parse_args()
     source = fetch_source()
-    # One after the other: the tests of administration delete every entity that they find.
+    # Sequentially: the administration tests delete all entities.
     groups = [ADMINISTRATION] if options.admin else [MESSAGING] if options.messages else [ADMINISTRATION, MESSAGING]
     started = time.monotonic()
     outcomes: dict[str, Mapping[str, Any]] = {}
     for paths in groups:
-        outcomes |= run(source, paths=paths, only=options.only, lanes=options.lanes, list_only=options.list)
+        outcomes |= run(source, paths=paths, only=options.only, workers=options.workers, list_only=options.list)
     if options.list:
         return 0
     verdict = judge(outcomes, expected=load_expected())
@@ -50,12 +50,14 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.conformance", description=_SUMMARY)
-    parser.add_argument("--only", metavar="EXPRESSION", help="the tests whose names match, as pytest's -k")
+    parser.add_argument("--only", metavar="EXPRESSION", help="run only tests matching this pytest -k expression")
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--admin", action="store_true", help="the tests of administration only")
-    which.add_argument("--messages", action="store_true", help="the tests of messaging only")
-    parser.add_argument("--list", action="store_true", help="print the tests and run none")
-    parser.add_argument("--lanes", type=int, default=16, metavar="N", help="processes at a time (default: %(default)s)")
+    which.add_argument("--admin", action="store_true", help="run only the administration tests")
+    which.add_argument("--messages", action="store_true", help="run only the messaging tests")
+    parser.add_argument("--list", action="store_true", help="list the tests without running them")
+    parser.add_argument(
+        "--workers", type=int, default=16, metavar="N", help="number of parallel processes (default: %(default)s)"
+    )
     return parser
 
 

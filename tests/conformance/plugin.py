@@ -1,4 +1,4 @@
-"""The pytest plugin of a run of the SDK's tests: a lane in each working process, a record in the leading one."""
+"""pytest plugin for the SDK's tests: an embedded Service Bus in each worker, a record in the controller."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from typing import Any, Final
 
 import pytest
 
-from tests.conformance.lane import Lane
-from tests.conformance.source import CACHE
+from tests.conformance.embedded_service import EmbeddedService
+from tests.conformance.sdk_source import CACHE
 
 MARKS: Final = ("liveTest", "live_test_only", "playback_test_only")
 _ADMINISTRATION: Final = "is_prepared_from_settings"
 
-_lane_key: Final = pytest.StashKey[Lane]()
+_service_key: Final = pytest.StashKey[EmbeddedService]()
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of a test; `seconds` is how long it took."""
+    """Outcome of a test and its duration."""
 
     outcome: str = "passed"
     seconds: float = 0.0
@@ -32,14 +32,14 @@ class Outcome:
 
 @dataclass(slots=True)
 class Record:
-    """What became of each test, by its id."""
+    """Outcomes by test id, written to a file."""
 
     path: Path
     tests: dict[str, Outcome] = field(default_factory=dict)
 
     @pytest.hookimpl
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note one of the three phases of a test."""
+        """Record one of the three phases of a test."""
         outcome = self.tests.setdefault(report.nodeid, Outcome())
         outcome.seconds = round(outcome.seconds + report.duration, 2)
         expected_failure = getattr(report, "wasxfail", None)
@@ -52,45 +52,45 @@ class Record:
             self._write()
 
     def _write(self) -> None:
-        """Write after every test: a run that is cut short is worth what it found."""
+        """Write after every test, so that an interrupted run keeps its outcomes."""
         self.path.write_text(json.dumps({name: asdict(each) for name, each in sorted(self.tests.items())}, indent=1))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add where the record is written."""
-    parser.addoption("--record", type=Path, required=True, help="the file in which the outcomes are noted")
-    parser.addoption("--identity", type=Path, required=True, help="the folder with the namespaces' certificate")
+    """Add the options of this plugin."""
+    parser.addoption("--record", type=Path, required=True, help="file for the outcomes")
+    parser.addoption("--identity", type=Path, required=True, help="folder of the certificate")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Prepare a working process, or record in the leading one."""
+    """Start the service in a worker, or record outcomes in the controller."""
     for mark in MARKS:
         config.addinivalue_line("markers", f"{mark}: one of the SDK's own")
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Record(config.getoption("--record")))
         return
-    lane = Lane(config.getoption("--identity"))
-    lane.open()
-    config.stash[_lane_key] = lane
+    service = EmbeddedService(config.getoption("--identity"))
+    service.open()
+    config.stash[_service_key] = service
     sys.modules["azure.mgmt.resource"] = _resource_client()
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Stop what was started, while the leading process still waits for this one."""
-    if _lane_key in session.config.stash:
-        session.config.stash[_lane_key].close()
+    """Stop the service while the controller still waits for this worker."""
+    if _service_key in session.config.stash:
+        session.config.stash[_service_key].close()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Choose the tests that need a service: those marked live, and those of administration."""
+    """Select live tests and administration tests."""
     live = [item for item in items if _is_live(item)]
     config.hook.pytest_deselected(items=[item for item in items if item not in live])
-    items[:] = _in_fair_parts(live, parts=_worker_count(config), seconds=_seconds_of_last_run())
+    items[:] = _balance(live, parts=_worker_count(config), seconds=_seconds_of_last_run())
 
 
 @pytest.fixture(scope="session")
 def test_proxy() -> None:
-    """Stand for the recorder of the original: nothing is recorded."""
+    """Replace the recorder of the original: nothing is recorded."""
 
 
 def _worker_count(config: pytest.Config) -> int:
@@ -105,17 +105,17 @@ def _seconds_of_last_run() -> Mapping[str, float]:
     return {name: test["seconds"] for name, test in json.loads(report.read_text())["tests"].items()}
 
 
-def _in_fair_parts(items: list[pytest.Item], *, parts: int, seconds: Mapping[str, float]) -> list[pytest.Item]:
-    """Order tests such that as many equal parts take about as long, each with its longest tests first.
+def _balance(items: list[pytest.Item], *, parts: int, seconds: Mapping[str, float]) -> list[pytest.Item]:
+    """Order tests into parts of similar duration, each with its longest tests first.
 
-    Every process begins with the part that is its own, and takes from the end of others' parts when it is done.
+    With ``--dist worksteal`` every worker starts with its own part and then steals from the end of other parts.
     """
     longest_first = sorted(items, key=lambda item: (-seconds.get(item.nodeid, 0), item.nodeid))
     return [item for part in range(parts) for item in longest_first[part::parts]]
 
 
 def _resource_client() -> ModuleType:
-    """Return a module with the client of resource groups, which the tests import and never call."""
+    """Return a stub of a module that the tests import but never use."""
     module = ModuleType("azure.mgmt.resource")
     module.ResourceManagementClient = object  # type: ignore[attr-defined]
     return module

@@ -1,4 +1,4 @@
-"""What the outcomes of a run say, beside what is expected of it."""
+"""Compares the outcomes of a run with the expected ones."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _UNDECIDED: Final = frozenset({"skipped", NEEDS_AZURE, CANNOT_PASS})
 class Verdict:
     """The outcomes of a run.
 
-    :ivar tests: of each test its verdict, seconds and reason.
-    :ivar surprises: tests whose outcome is not the expected one, with what is surprising.
+    :ivar tests: verdict, seconds and reason of each test.
+    :ivar surprises: tests with an unexpected outcome, with an explanation.
     """
 
     tests: Mapping[str, Mapping[str, Any]]
@@ -31,39 +31,41 @@ class Verdict:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """How many tests have each verdict."""
+        """Number of tests by verdict."""
         return dict(Counter(test["verdict"] for test in self.tests.values()))
 
     @property
     def is_as_expected(self) -> bool:
-        """Whether nothing is surprising."""
+        """Whether every outcome is as expected."""
         return len(self.surprises) == 0
 
     def table(self, *, seconds: int) -> str:
         """Return the report for a terminal.
 
-        :param seconds: how long the run took.
+        :param seconds: duration of the run.
         """
         counts = self.counts
         decided = sum(count for kind, count in counts.items() if kind not in _UNDECIDED)
         share = 100 * counts.get("passed", 0) / max(1, decided)
         lines = [f"{count:5}  {kind}" for kind, count in sorted(counts.items())]
-        lines += [f"{share:5.1f} % of the {decided} that neither need Azure nor skip themselves pass; {seconds} s"]
+        lines += [
+            f"{share:5.1f} % of {decided} tests passed, without skipped ones and those that need Azure; {seconds} s"
+        ]
         for kind in sorted(counts.keys() - {"passed"}):
             named = {name: test["reason"] for name, test in self.tests.items() if test["verdict"] == kind}
             lines += ["", f"{kind}:", *(f"  {name}\n      {_first_line(reason)}" for name, reason in named.items())]
         if not self.is_as_expected:
-            lines += ["", "not as expected:", *(f"  {name}: {what}" for name, what in self.surprises.items())]
+            lines += ["", "unexpected outcomes:", *(f"  {name}: {what}" for name, what in self.surprises.items())]
         return "\n".join(lines)
 
 
 def load_expected() -> Mapping[str, Mapping[str, str]]:
-    """Read which tests are not expected to pass, by kind, with the reason of each."""
+    """Read the tests that are not expected to pass, by kind, with reasons."""
     return tomllib.loads(_EXPECTED.read_text(encoding="utf-8"))
 
 
 def judge(outcomes: Mapping[str, Mapping[str, Any]], *, expected: Mapping[str, Mapping[str, str]]) -> Verdict:
-    """Compare outcomes with what is expected.
+    """Compare outcomes with the expected ones.
 
     :param outcomes: outcome, seconds and reason of each test.
     :param expected: by ``needs-azure``, ``cannot-pass`` and ``differs``, the tests that fail, with reasons.
@@ -76,7 +78,7 @@ def judge(outcomes: Mapping[str, Mapping[str, Any]], *, expected: Mapping[str, M
         if name in reasons and kind == "failed":
             kind, reason = reasons[name]
         elif name in reasons:
-            surprises[name] = f"{kind}, although listed; strike it from the list"
+            surprises[name] = f"{kind}, but listed in expected.toml; remove it there"
         elif kind == "failed":
             surprises[name] = f"failed: {_first_line(reason)}"
         tests[name] = {"verdict": kind, "seconds": outcome["seconds"], "reason": reason}

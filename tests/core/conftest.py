@@ -1,4 +1,4 @@
-"""Two embedded namespaces as processes of their own, for tests that break one of them."""
+"""Fixtures: two namespaces as processes, and a pair over two namespaces in this process."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 from servicebus_pair.core import Endpoint, NamespacePair, PairOptions
-from tests.core.breakable import INTERVAL, Breakable, breakable_pair
-from tests.simulated import LoopFactories, loop_of
+from tests.core.support.local_pair import FAILOVER_INTERVAL, LocalPair, open_quick_pair
+from tests.simulated_time import LoopFactories, loop_factories
 from tests.system.demo.namespaces import PRIMARY, SECONDARY, Namespace
 from tests.system.demo.ports import PortReservation
 from tests.system.demo.processes import Processes
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> LoopFactories:
-    return loop_of(item)
+    return loop_factories(item)
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class TwoNamespaces:
     def pair(self, options: PairOptions | None = None, **more: Any) -> NamespacePair:
         """A pair with short intervals, so that a test does not wait for the defaults."""
         quick = PairOptions(
-            failover_interval=timedelta(seconds=INTERVAL),
+            failover_interval=timedelta(seconds=FAILOVER_INTERVAL),
             ping_primary_interval=timedelta(seconds=1),
             backlog_queue_count=3,
         )
@@ -56,7 +56,7 @@ class TwoNamespaces:
         self.processes.kill(namespace.process)
 
     def freeze(self, namespace: Namespace) -> None:
-        """Its kernel still answers, the process does not."""
+        """Its kernel still responds, the process does not."""
         self.processes.signal(namespace.process, SIGSTOP)
 
     def thaw(self, namespace: Namespace) -> None:
@@ -88,7 +88,7 @@ def namespaces(tmp_path: Path, ports: PortReservation) -> Iterator[TwoNamespaces
 
 
 @pytest.fixture
-async def breakable() -> AsyncIterator[Breakable]:
-    """A pair in this process whose namespaces break on purpose."""
-    async with breakable_pair() as made:
+async def local_pair() -> AsyncIterator[LocalPair]:
+    """A pair over two namespaces in this process, for injecting faults."""
+    async with open_quick_pair() as made:
         yield made

@@ -11,26 +11,26 @@ import sys
 import servicebus_pair.core
 
 MODULES = sorted(
-    f"servicebus_pair.core.{module.name}" for module in pkgutil.iter_modules(servicebus_pair.core.__path__)
+    module.name for module in pkgutil.walk_packages(servicebus_pair.core.__path__, "servicebus_pair.core.")
 )
 # What a DAG file may reach while it is parsed.
 LIGHT = [
     "servicebus_pair",
     "servicebus_pair.core",
-    "servicebus_pair.core.backlog",
-    "servicebus_pair.core.blocking",
-    "servicebus_pair.core.configuration",
-    "servicebus_pair.core.durations",
-    "servicebus_pair.core.endpoint_settings",
-    "servicebus_pair.core.errors",
-    "servicebus_pair.core.events",
-    "servicebus_pair.core.health",
-    "servicebus_pair.core.identity",
-    "servicebus_pair.core.ledger",
-    "servicebus_pair.core.options",
-    "servicebus_pair.core.ports",
-    "servicebus_pair.core.results",
-    "servicebus_pair.core.rotation",
+    "servicebus_pair.core.protocol.backlog_queues",
+    "servicebus_pair.core.pair.sync_bridge",
+    "servicebus_pair.core.pair.settings",
+    "servicebus_pair.core.protocol.iso_duration",
+    "servicebus_pair.core.pair.endpoint_settings",
+    "servicebus_pair.core.model.errors",
+    "servicebus_pair.core.model.events",
+    "servicebus_pair.core.model.health_state",
+    "servicebus_pair.core.sdk.credentials",
+    "servicebus_pair.core.ledger.writer",
+    "servicebus_pair.core.model.options",
+    "servicebus_pair.core.model.interfaces",
+    "servicebus_pair.core.model.results",
+    "servicebus_pair.core.send.queue_selector",
 ]
 
 TELL = """

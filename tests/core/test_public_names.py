@@ -13,7 +13,9 @@ import pytest
 import servicebus_pair.core
 
 MODULES = sorted(
-    f"servicebus_pair.core.{module.name}" for module in pkgutil.iter_modules(servicebus_pair.core.__path__)
+    module.name
+    for module in pkgutil.walk_packages(servicebus_pair.core.__path__, "servicebus_pair.core.")
+    if not module.ispkg
 )
 
 
@@ -21,30 +23,36 @@ def test_the_public_face_of_core_is_exactly_this() -> None:
     assert servicebus_pair.core.__all__ == [
         "ArmCoordinates",
         "BacklogSurvey",
-        "Bridge",
+        "CleanupReport",
         "ClientSecret",
         "DefaultIdentity",
         "DrainReport",
         "DrillReport",
         "Endpoint",
         "EntityHealth",
+        "HealthState",
+        "HealthStore",
+        "InMemoryHealthStore",
         "Ledger",
         "ManagedIdentity",
         "NamespacePair",
         "Operations",
         "PairOptions",
+        "PairSender",
         "PairSettings",
+        "PriceList",
         "Progress",
         "ProvisionReport",
         "ScheduleResult",
         "Secret",
         "SendResult",
-        "State",
+        "SyncBridge",
+        "Syphon",
         "TimeToLive",
         "bill",
-        "drill_of",
+        "drill_id",
         "is_ping",
-        "read_pair",
+        "read_pair_settings",
     ]
 
 

@@ -2,26 +2,32 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from itertools import count
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
 from servicebus_emulator import Emulator, HostedNamespace
-from servicebus_emulator.engine.descriptions import QueueDescription
-from tests.emulator.broker import Bench
-from tests.emulator.talk import Talk, talk
-from tests.simulated import LoopFactories, loop_of
+from servicebus_emulator.engine.model.descriptions import QueueDescription
+from tests.emulator.support.engine import EngineHarness, PersistentNamespace
+from tests.emulator.support.sdk_client import SdkClient, connect_sdk
+from tests.simulated_time import LoopFactories, loop_factories
 
 _numbers = count(1)
 
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> LoopFactories:
-    return loop_of(item)
+    return loop_factories(item)
 
 
 @pytest.fixture
-def bench() -> Bench:
-    return Bench()
+def harness() -> EngineHarness:
+    return EngineHarness()
+
+
+@pytest.fixture
+def persistent(tmp_path: Path) -> PersistentNamespace:
+    return PersistentNamespace(tmp_path / "data" / "contoso.sqlite")
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -31,8 +37,8 @@ async def contoso() -> AsyncIterator[HostedNamespace]:
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def sdk(contoso: HostedNamespace) -> AsyncIterator[Talk]:
-    async with talk(contoso) as opened:
+async def sdk(contoso: HostedNamespace) -> AsyncIterator[SdkClient]:
+    async with connect_sdk(contoso) as opened:
         yield opened
 
 
@@ -50,3 +56,10 @@ async def broken() -> AsyncIterator[HostedNamespace]:
             hosted.namespace.create_queue(QueueDescription(path))
         yield hosted
         hosted.clear_faults()
+
+
+@pytest.fixture
+async def hosted() -> AsyncIterator[HostedNamespace]:
+    async with Emulator(["contoso"]) as emulator:
+        emulator["contoso"].namespace.create_queue(QueueDescription("flights"))
+        yield emulator["contoso"]

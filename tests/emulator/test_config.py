@@ -10,18 +10,15 @@ from typing import Any
 import pytest
 
 from servicebus_emulator.config import ConfigError, parse_config
-from servicebus_emulator.engine.descriptions import (
+from servicebus_emulator.engine.model.descriptions import (
     INT_MAX,
-    CorrelationFilter,
     EntityStatus,
     QueueDescription,
-    RuleDescription,
-    SqlAction,
-    SqlFilter,
     SubscriptionDescription,
     TopicDescription,
 )
-from servicebus_emulator.engine.timespan import TimeSpan
+from servicebus_emulator.engine.model.rule_descriptions import CorrelationFilter, RuleDescription, SqlAction, SqlFilter
+from servicebus_emulator.engine.model.timespan import TimeSpan
 
 HOUR = TimeSpan.of(timedelta(hours=1))
 WINDOW = TimeSpan.of(timedelta(seconds=20))
@@ -243,12 +240,12 @@ RULE = f"{SUBSCRIPTION}.Rules.0.Properties"
         (
             f"{SUBSCRIPTION}.Rules.1.Properties.SqlFilter.SqlExpression",
             "minutes >",
-            r"Rules\[1\].Properties.SqlFilter is 'minutes >'; allowed: an expression, but it has found the end at",
+            r"Rules\[1\].Properties.SqlFilter is 'minutes >'; allowed: a valid expression \(found the end at",
         ),
         (
             f"{SUBSCRIPTION}.Rules.1.Properties.Action.SqlExpression",
             "late = 1",
-            r"Rules\[1\].Properties.Action is 'late = 1'; allowed: .* found 'late' at character 1; allowed: SET or",
+            r"Rules\[1\].Properties.Action is 'late = 1'; allowed: .*found 'late' at character 1; allowed: SET or",
         ),
         (f"{RULE}.FilterType", "Regex", r"Rules\[0\].Properties.FilterType is 'Regex'; allowed: Sql, Correlation"),
         (

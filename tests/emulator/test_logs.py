@@ -59,8 +59,8 @@ def start(tmp_path: Path) -> Iterator[Any]:
 
 
 def record(message: str, *arguments: object, **extra: object) -> logging.LogRecord:
-    return logging.getLogger("servicebus_emulator.admin.writing").makeRecord(
-        "servicebus_emulator.admin.writing", logging.INFO, __file__, 1, message, arguments, None, extra=extra or None
+    return logging.getLogger("servicebus_emulator.admin.entities").makeRecord(
+        "servicebus_emulator.admin.entities", logging.INFO, __file__, 1, message, arguments, None, extra=extra or None
     )
 
 
@@ -78,7 +78,7 @@ def test_an_event_is_one_object_with_time_level_event_and_fields():
         "entity": "flights",
         "count": 3,
     }
-    assert json.loads(JsonFormatter().format(record("x")))["event"] == "admin.writing"
+    assert json.loads(JsonFormatter().format(record("x")))["event"] == "admin.entities"
 
 
 def test_a_line_break_in_a_value_begins_no_line_that_looks_like_an_event():

@@ -14,8 +14,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 
 from servicebus_emulator import Emulator, Fault, FaultKind, HostedNamespace, metrics
-from servicebus_emulator.engine.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
-from tests.emulator.talk import Talk, talk
+from servicebus_emulator.engine.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
+from tests.emulator.support.sdk_client import SdkClient, connect_sdk
 
 PREFIX = "servicebus_emulator_"
 
@@ -28,8 +28,8 @@ async def hosted(tmp_path: Path) -> AsyncIterator[HostedNamespace]:
 
 
 @pytest.fixture
-async def sdk(hosted: HostedNamespace) -> AsyncIterator[Talk]:
-    async with talk(hosted) as opened:
+async def sdk(hosted: HostedNamespace) -> AsyncIterator[SdkClient]:
+    async with connect_sdk(hosted) as opened:
         yield opened
 
 
@@ -59,7 +59,9 @@ async def scrape(hosted: HostedNamespace) -> Scraped:
         return Scraped(await response.text())
 
 
-async def test_messages_are_counted_by_entity_as_they_come_wait_go_and_are_settled(hosted: HostedNamespace, sdk: Talk):
+async def test_messages_are_counted_by_entity_as_they_come_wait_go_and_are_settled(
+    hosted: HostedNamespace, sdk: SdkClient
+):
     async with sdk.queue("flights") as (sender, receiver):
         await sender.send_messages([ServiceBusMessage(str(number)) for number in range(6)])
         await sender.schedule_messages(ServiceBusMessage("later"), datetime.now(tz=UTC) + timedelta(hours=1))
@@ -81,7 +83,7 @@ async def test_messages_are_counted_by_entity_as_they_come_wait_go_and_are_settl
     assert found("entity_size_bytes", entity="flights") > 0
 
 
-async def test_what_is_received_and_deleted_and_what_dies_is_told_apart(hosted: HostedNamespace, sdk: Talk):
+async def test_what_is_received_and_deleted_and_what_dies_is_told_apart(hosted: HostedNamespace, sdk: SdkClient):
     options = {"sub_queue": ServiceBusSubQueue.DEAD_LETTER, "receive_mode": ServiceBusReceiveMode.RECEIVE_AND_DELETE}
     hosted.namespace.create_queue(QueueDescription("brief", dead_lettering_on_message_expiration=True))
     async with sdk.queue("brief", **options) as (sender, dead):
@@ -95,7 +97,7 @@ async def test_what_is_received_and_deleted_and_what_dies_is_told_apart(hosted: 
     assert found("messages", entity="brief", state="dead_lettered") == 0
 
 
-async def test_lost_locks_duplicates_refusals_and_faults_are_counted(hosted: HostedNamespace, sdk: Talk):
+async def test_lost_locks_duplicates_refusals_and_faults_are_counted(hosted: HostedNamespace, sdk: SdkClient):
     hosted.namespace.create_queue(QueueDescription("once", requires_duplicate_detection=True))
     async with sdk.queue("once") as (sender, receiver):
         for _ in range(2):
@@ -116,7 +118,7 @@ async def test_lost_locks_duplicates_refusals_and_faults_are_counted(hosted: Hos
     assert found("faults_struck_total", kind="server-busy") == 1
 
 
-async def test_connections_links_and_the_journal_are_there(hosted: HostedNamespace, sdk: Talk):
+async def test_connections_links_and_the_journal_are_there(hosted: HostedNamespace, sdk: SdkClient):
     before = await scrape(hosted)
     async with sdk.queue("flights") as (sender, _):
         await sender.send_messages(ServiceBusMessage("x"))
@@ -128,7 +130,7 @@ async def test_connections_links_and_the_journal_are_there(hosted: HostedNamespa
     assert found("build_info") == 1
 
 
-async def test_subscriptions_have_their_own_series_and_a_topic_what_it_took_in(hosted: HostedNamespace, sdk: Talk):
+async def test_subscriptions_have_their_own_series_and_a_topic_what_it_took_in(hosted: HostedNamespace, sdk: SdkClient):
     hosted.namespace.create_topic(TopicDescription("news"))
     for name in ("a", "b"):
         hosted.namespace.create_subscription(SubscriptionDescription("news", name))
@@ -162,7 +164,7 @@ async def test_openmetrics_is_spoken_to_who_asks_for_it(hosted: HostedNamespace)
 async def test_beyond_the_most_entities_there_is_one_series_for_all_others(
     hosted: HostedNamespace, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(metrics, "MOST_ENTITIES", 3)
+    monkeypatch.setattr(metrics, "MAX_ENTITY_SERIES", 3)
     for number in range(5):
         hosted.namespace.create_queue(QueueDescription(f"q{number}"))
     found = await scrape(hosted)

@@ -174,7 +174,7 @@ def test_a_project_that_does_not_use_it_pays_for_nothing():
 
 
 def test_it_is_registered_with_pytest():
-    document = tomllib.loads((PROJECT / "pyproject.toml").read_text())
+    document = tomllib.loads((PROJECT / "provider" / "servicebus_emulator" / "pyproject.toml").read_text())
     registered = document["project"]["entry-points"]["pytest11"]
     assert [hasattr(import_module(place), "servicebus_pair") for place in registered.values()] == [True]
 

@@ -1,4 +1,4 @@
-"""A real Spark session, and two embedded namespaces as processes, shared by all tests of this folder."""
+"""A Spark session and two emulated namespaces in their own processes, shared by all Spark tests."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from servicebus_pair.core import Bridge, NamespacePair, read_pair
-from servicebus_pair.core.administration import ServiceBusAdministration
-from servicebus_pair.core.backlog import backlog_queues
-from tests.system.demo.compare import Found
+from servicebus_pair.core import NamespacePair, SyncBridge, read_pair_settings
+from servicebus_pair.core.protocol.backlog_queues import backlog_queue_paths
+from servicebus_pair.core.sdk.administration.data_plane import ServiceBusAdministration
+from tests.system.demo.comparison import Found
 from tests.system.demo.namespaces import KEY, PRIMARY, SECONDARY, Namespace
 from tests.system.demo.peek import peek_backlog_queues, peek_everything
 from tests.system.demo.ports import PortReservation
 from tests.system.demo.processes import Processes
 
-CANARY = KEY  # what opens both namespaces must appear nowhere
+CANARY = KEY  # the key of both namespaces, which no output may contain
 BACKLOG_QUEUES = 2
 
 
@@ -33,16 +33,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.spark)
             if item.get_closest_marker("timeout") is None:
-                # Whoever is interrupted in a call to Java takes its answer for that of the next call.
+                # A longer timeout: Py4J confuses the replies after an interrupted call.
                 item.add_marker(pytest.mark.timeout(400))
-            # PySpark 4.2 warns about the pandas that the environment pins, and leaves its sockets to the collector.
+            # PySpark 4.2 warns about the pandas that the environment pins, and leaves sockets to the garbage collector.
             item.add_marker(pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas"))
             item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
 
 
 @dataclass(frozen=True)
 class Pair:
-    """The primary ``contoso`` and the secondary ``contoso-dr``, running, and a file with their settings."""
+    """The primary ``contoso`` and the secondary ``contoso-dr``, running, with a file of their settings."""
 
     primary: Namespace
     secondary: Namespace
@@ -59,7 +59,7 @@ class Pair:
         return settings
 
     def open(self) -> NamespacePair:
-        read = read_pair(self.settings)
+        read = read_pair_settings(self.settings)
         return NamespacePair(read.primary, read.secondary, read.options)
 
     def fresh_queue(self, **properties: Any) -> str:
@@ -67,20 +67,20 @@ class Pair:
         name = f"q-{uuid.uuid4().hex[:8]}"
 
         async def create() -> None:
-            async with ServiceBusAdministration(read_pair(self.settings).primary) as administration:
+            async with ServiceBusAdministration(read_pair_settings(self.settings).primary) as administration:
                 await administration._client.create_queue(name, **properties)
 
-        with Bridge() as bridge:
+        with SyncBridge() as bridge:
             bridge.run(create())
         return name
 
-    def held(self, *places: str) -> list[Found]:
+    def peek(self, *paths: str) -> list[Found]:
         """Return all messages of queues and subscriptions of the primary, dead letters too."""
-        return list(peek_everything(self.primary.connection_string, places))
+        return list(peek_everything(self.primary.connection_string, paths))
 
-    def held_by_backlog(self) -> list[Found]:
+    def peek_backlog(self) -> list[Found]:
         """Return all messages of the backlog queues, dead letters too."""
-        return list(peek_backlog_queues(self.secondary.connection_string, backlog_queues(PRIMARY, BACKLOG_QUEUES)))
+        return list(peek_backlog_queues(self.secondary.connection_string, backlog_queue_paths(PRIMARY, BACKLOG_QUEUES)))
 
 
 @pytest.fixture(scope="session")
@@ -127,24 +127,24 @@ class Session:
     events: Path
 
     def event_log(self) -> str:
-        """Return what the event log holds so far."""
+        """Return the event log so far."""
         return "".join(file.read_text() for file in self.events.rglob("*") if file.is_file() and file.suffix != ".crc")
 
 
 @pytest.fixture(scope="session")
 def session(tmp_path_factory: pytest.TempPathFactory, pair: Pair) -> Iterator[Session]:
     events = tmp_path_factory.mktemp("events")
-    os.environ["PAIR"] = pair.file.read_text()  # as it is handed over at submit: all processes of Spark have it
+    os.environ["PAIR"] = pair.file.read_text()  # inherited by all Spark processes
     os.environ["PYSPARK_PYTHON"] = sys.executable
     spark = (
-        # A task that failed is tried a second time, as on a cluster.
+        # Two attempts per task.
         SparkSession.builder.master("local[2,2]")
         .appName("tests")
         .config("spark.driver.memory", "1g")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.ui.enabled", "false")
-        # Short programs on few cores spend most of their time in the optimising compiler.
+        # Short programs on few cores would spend most of their time in the optimizing compiler.
         .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
         .config("spark.sql.shuffle.partitions", "4")
         .config("spark.sql.session.timeZone", "UTC")

@@ -10,7 +10,7 @@ from tests.system.demo.processes import Processes
 
 @pytest.fixture
 def processes(tmp_path: Path) -> Iterator[Processes]:
-    started = Processes(record=tmp_path / "pids.json", logs=tmp_path)
+    started = Processes(record=tmp_path / "processes.json", logs=tmp_path)
     try:
         yield started
     finally:

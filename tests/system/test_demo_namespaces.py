@@ -1,10 +1,7 @@
-"""A namespace of the demo keeps its messages through a kill, on the same ports."""
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from tests.system.demo.namespaces import PRIMARY, SECONDARY, Namespace
@@ -13,16 +10,7 @@ from tests.system.demo.ports import PortReservation
 from tests.system.demo.processes import Processes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
-
-
-@pytest.fixture
-def processes(tmp_path: Path) -> Iterator[Processes]:
-    """Processes of a demo in a scratch folder, stopped at the end whatever happens."""
-    started = Processes(record=tmp_path / "processes.json", logs=tmp_path)
-    yield started
-    started.stop()
 
 
 def send(namespace: Namespace, entity: str, *, count: int) -> None:
@@ -33,7 +21,7 @@ def send(namespace: Namespace, entity: str, *, count: int) -> None:
             sender.send_messages([ServiceBusMessage(b"x", message_id=f"{entity}-{n}") for n in range(count)])
 
 
-def test_accepted_messages_are_there_after_a_kill(processes: Processes, tmp_path: Path):
+def test_accepted_messages_survive_a_kill_of_the_namespace(processes: Processes, tmp_path: Path):
     primary = Namespace.on_free_ports(PRIMARY, home=tmp_path, ports=PortReservation())
     primary.start(processes)
     send(primary, "flights", count=300)
@@ -45,13 +33,13 @@ def test_accepted_messages_are_there_after_a_kill(processes: Processes, tmp_path
     assert found == sent
 
 
-def test_the_secondary_begins_without_a_queue(processes: Processes, tmp_path: Path):
+def test_secondary_starts_without_queues(processes: Processes, tmp_path: Path):
     secondary = Namespace.on_free_ports(SECONDARY, home=tmp_path, ports=PortReservation())
     secondary.start(processes)
     assert queue_names(secondary.administration) == []
 
 
-def test_two_demos_never_choose_the_same_ports():
+def test_two_demos_reserve_different_ports():
     one, other = PortReservation(), PortReservation()
     chosen = [one.next_free(25672), other.next_free(25672), one.next_free(25672)]
     assert len(set(chosen)) == 3

@@ -1,5 +1,3 @@
-"""The demo's ledger figures, its verdict, its picture and the moment when the outage ends."""
-
 from __future__ import annotations
 
 import json
@@ -10,17 +8,16 @@ from typing import TYPE_CHECKING
 import pytest
 from matplotlib import image
 
-from tests.system.demo.killing import VICTIMS, is_due
-from tests.system.demo.ledger import DIVERTED, PRIMARY, SYPHONED, Figures, LedgerReader, Record
-from tests.system.demo.outage import restart_is_due
-from tests.system.demo.picture import Outage, draw
-from tests.system.demo.proof import Proof, last_proof
+from tests.system.demo.flow_plot import Outage, plot_flow
+from tests.system.demo.kill_targets import KILL_TARGETS, is_due, restart_is_due
+from tests.system.demo.ledger import DIVERTED, PRIMARY, SYPHONED, Counts, LedgerReader, Record
+from tests.system.demo.reconcile_result import ReconcileResult, read_latest_result
 from tests.system.demo.summary import Summary, table
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-PROOF = Proof(delivered=36_000, lost=0, duplicates=3, duplicates_predicted=2, report="report.html")
+RECONCILED = ReconcileResult(delivered=36_000, lost=0, duplicates=3, duplicates_predicted=2, report="report.html")
 GOOD = Summary(
     sent=36_000,
     primary=20_000,
@@ -35,13 +32,13 @@ GOOD = Summary(
     expected=36_000,
     differing_fields=0,
     stranded=0,
-    strangers=0,
+    unexpected=0,
     longest_wait=61.5,
     outage_seconds=40.0,
     published_at_restart=0.7,
     delivered_by_entity={},
-    reconciled=PROOF,
-    reconciled_at_the_end=True,
+    reconciled=RECONCILED,
+    reconciled_after_recovery=True,
 )
 
 
@@ -51,21 +48,21 @@ def line(kind: str, message_id: str, *, route: str = "primary", at: float = 0.0)
     return json.dumps(record | {"at": at, "run": "r"}) + "\n"
 
 
-def test_a_growing_ledger_is_read_line_by_line_and_a_half_written_line_waits(tmp_path: Path):
+def test_incomplete_last_line_is_read_when_completed(tmp_path: Path):
     reader = LedgerReader(tmp_path)
     file = tmp_path / "driver.jsonl"
-    whole, rest = line("sent", "a"), line("sent", "b")
-    file.write_text(whole + rest[:20])
+    complete, partial = line("sent", "a"), line("sent", "b")
+    file.write_text(complete + partial[:20])
     reader.read()
     assert [record.message_id for record in reader.records] == ["a"]
     with file.open("a") as more:
-        more.write(rest[20:])
+        more.write(partial[20:])
     reader.read()
     reader.read()
     assert [record.message_id for record in reader.records] == ["a", "b"]
 
 
-def test_figures_count_messages_by_way_and_find_the_longest_wait(tmp_path: Path):
+def test_counts_by_route_and_longest_wait(tmp_path: Path):
     (tmp_path / "one.jsonl").write_text(
         line("sent", "a", at=10.0)
         + line("sent", "b", route="backlog", at=11.0)
@@ -75,62 +72,62 @@ def test_figures_count_messages_by_way_and_find_the_longest_wait(tmp_path: Path)
     )
     reader = LedgerReader(tmp_path)
     reader.read()
-    assert reader.tally.figures == Figures(sent=3, primary=1, diverted=2, syphoned=2, repeated=0, longest_wait=60.0)
+    assert reader.tally.counts == Counts(sent=3, primary=1, diverted=2, syphoned=2, repeated=0, longest_wait=60.0)
 
 
-def test_a_message_that_a_retried_task_sent_again_is_one_message(tmp_path: Path):
+def test_message_sent_again_by_a_retry_counts_once(tmp_path: Path):
     (tmp_path / "one.jsonl").write_text(line("sent", "a") * 2 + line("sent", "a", route="backlog"))
     reader = LedgerReader(tmp_path)
     reader.read()
-    assert reader.tally.figures == Figures(sent=1, primary=1, diverted=1, syphoned=0, repeated=1, longest_wait=0.0)
+    assert reader.tally.counts == Counts(sent=1, primary=1, diverted=1, syphoned=0, repeated=1, longest_wait=0.0)
 
 
-def test_a_syphoned_message_that_is_read_of_before_its_sending_has_waited_as_long(tmp_path: Path):
+def test_longest_wait_does_not_depend_on_the_order_of_files(tmp_path: Path):
     (tmp_path / "drain.jsonl").write_text(line("syphoned", "b", at=71.0) * 2)
     (tmp_path / "publish.jsonl").write_text(line("sent", "b", route="backlog", at=11.0))
     reader = LedgerReader(tmp_path)
     reader.read()
-    assert reader.tally.figures == Figures(sent=1, primary=0, diverted=1, syphoned=1, repeated=1, longest_wait=60.0)
+    assert reader.tally.counts == Counts(sent=1, primary=0, diverted=1, syphoned=1, repeated=1, longest_wait=60.0)
     assert reader.tally.was_diverted(("flights", "b"))
     assert not reader.tally.was_diverted(("flights", "a"))
 
 
-def test_a_run_succeeds_with_duplicates_because_delivery_is_at_least_once():
+def test_explained_duplicates_are_no_failure():
     assert GOOD.failures == []
 
 
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
-        ({"lost": 1}, "lost"),
-        ({"stranded": 1}, "have not arrived"),
-        ({"strangers": 1}, "never to be sent"),
-        ({"differing_fields": 1}, "not as they were sent"),
-        ({"sent": 35_999}, "35,999 messages were accepted of 36,000"),
-        ({"diverted": 0}, "nothing was proven"),
-        ({"duplicates": 4}, "1 duplicates were not to be expected"),
+        ({"lost": 1}, "were lost"),
+        ({"stranded": 1}, "did not arrive"),
+        ({"unexpected": 1}, "should not have been sent"),
+        ({"differing_fields": 1}, "differ from what was sent"),
+        ({"sent": 35_999}, "35,999 of 36,000 messages were accepted"),
+        ({"diverted": 0}, "failover was not tested"),
+        ({"duplicates": 4}, "1 duplicates are unexplained"),
     ],
 )
-def test_a_run_fails_by_a_single_fault(fault: dict[str, int], words: str):
+def test_single_fault_fails_the_run(fault: dict[str, int], words: str):
     (reason,) = replace(GOOD, **fault).failures  # type: ignore[arg-type]
     assert words in reason
 
 
 @pytest.mark.parametrize(
-    ("lost", "delivered", "at_the_end", "words"),
+    ("lost", "delivered", "after_recovery", "words"),
     [
-        (1, 35_999, False, "found 1 messages lost"),
-        (0, 35_999, True, "found 35,999 messages delivered of 36,000"),
+        (1, 35_999, False, "found 1 lost messages"),
+        (0, 35_999, True, "found 35,999 of 36,000 messages delivered"),
         (0, 35_999, False, None),
     ],
 )
-def test_what_spark_found_is_part_of_the_proof(lost: int, delivered: int, words: str | None, *, at_the_end: bool):
-    found = replace(PROOF, lost=lost, delivered=delivered)
-    reasons = replace(GOOD, reconciled=found, reconciled_at_the_end=at_the_end).failures
+def test_reconcile_result_can_fail_the_run(lost: int, delivered: int, words: str | None, *, after_recovery: bool):
+    found = replace(RECONCILED, lost=lost, delivered=delivered)
+    reasons = replace(GOOD, reconciled=found, reconciled_after_recovery=after_recovery).failures
     assert [words in reason for reason in reasons] == [True] if words else not reasons
 
 
-def test_the_newest_of_sparks_proofs_counts(tmp_path: Path):
+def test_newest_reconcile_result_is_used(tmp_path: Path):
     for number, run in enumerate(("b", "a")):
         folder = tmp_path / run / "reconcile"
         folder.mkdir(parents=True)
@@ -138,53 +135,53 @@ def test_the_newest_of_sparks_proofs_counts(tmp_path: Path):
         (folder / "summary.json").write_text(json.dumps({"totals": totals}))
         os.utime(folder / "summary.json", (number, number))
     report = str(tmp_path / "a" / "reconcile" / "report.html")
-    assert last_proof(tmp_path) == Proof(delivered=8, lost=1, duplicates=3, duplicates_predicted=2, report=report)
+    assert read_latest_result(tmp_path) == ReconcileResult(
+        delivered=8, lost=1, duplicates=3, duplicates_predicted=2, report=report
+    )
 
 
-def test_the_table_shows_the_ten_figures():
+def test_table_has_ten_rows():
     rows = [row.rsplit("   ", 1) for row in table(GOOD).splitlines()[1:-1]]
     assert {name.strip(): value.strip() for name, value in rows} == {
         "sent": "36,000",
-        "straight to the primary": "20,000",
-        "diverted": "16,000",
-        "syphoned": "16,000",
+        "sent to the primary": "20,000",
+        "diverted to the backlog": "16,000",
+        "drained from the backlog": "16,000",
         "delivered": "36,000",
         "duplicates": "3",
-        "of these predicted by the ledger": "2",
-        "of these in doubt at the kill": "1",
+        "predicted by the ledger": "2",
+        "in doubt at the kill": "1",
         "lost": "0",
-        "longest wait": "61.5 s",
+        "longest time in the backlog": "61.5 s",
     }
 
 
 @pytest.mark.parametrize(
-    ("dead_for", "awaited", "due"),
+    ("elapsed", "condition_met", "due"),
     [(29.9, True, False), (30.0, False, False), (30.0, True, True), (59.9, False, False), (60.0, False, True)],
 )
-def test_the_outage_lasts_until_what_is_awaited_has_happened_but_no_longer_than_a_minute(
-    dead_for: float, awaited: bool, due: bool
-):
-    assert restart_is_due(dead_for=dead_for, shortest=30.0, awaited=awaited) is due
+def test_outage_ends_when_the_condition_is_met_but_within_a_minute(elapsed: float, condition_met: bool, due: bool):
+    assert restart_is_due(elapsed=elapsed, minimum=30.0, condition_met=condition_met) is due
 
 
-def test_the_picture_shows_every_way_and_the_outage_in_its_colour(tmp_path: Path):
-    ways = [(PRIMARY, 0), (DIVERTED, 10), (SYPHONED, 20)]
+def test_plot_has_the_colours_of_all_routes_and_the_outage(tmp_path: Path):
+    routes = [(PRIMARY, 0), (DIVERTED, 10), (SYPHONED, 20)]
     records = [
-        Record(way, "flights", f"{way}-{second}-{number}", 1_700_000_000.0 + start + second)
-        for way, start in ways
+        Record(route, "flights", f"{route}-{second}-{number}", 1_700_000_000.0 + start + second)
+        for route, start in routes
         for second in range(8)
         for number in range(50)
     ]
     path = tmp_path / "flow.png"
-    draw(records, Outage(1_700_000_010.0, 1_700_000_018.0), title="A title", subtitle="A subtitle", path=path)
+    plot_flow(records, Outage(1_700_000_010.0, 1_700_000_018.0), title="A title", subtitle="A subtitle", path=path)
     pixels = (image.imread(path)[:, :, :3].reshape(-1, 3) * 255).round().astype("uint8")
     colours = set(map(bytes, pixels))
     assert {bytes.fromhex(colour) for colour in ("2f6db5", "e08a1e", "3aa07c", "f3dfdc")} <= colours
 
 
-@pytest.mark.parametrize("victim", VICTIMS)
-def test_the_syphon_dies_after_a_thousand_messages_came_home_and_the_others_after_a_thousand_diverts(victim: str):
-    diverted = Figures(sent=1_000, primary=0, diverted=1_000, syphoned=999, repeated=0, longest_wait=0.0)
-    assert is_due(victim, diverted) is (victim != "syphon")
-    assert is_due(victim, replace(diverted, syphoned=1_000))
-    assert not is_due(victim, replace(diverted, diverted=999))
+@pytest.mark.parametrize("target", KILL_TARGETS)
+def test_kill_is_due_after_a_thousand_messages(target: str):
+    diverted = Counts(sent=1_000, primary=0, diverted=1_000, syphoned=999, repeated=0, longest_wait=0.0)
+    assert is_due(target, diverted) is (target != "syphon")
+    assert is_due(target, replace(diverted, syphoned=1_000))
+    assert not is_due(target, replace(diverted, diverted=999))

@@ -1,8 +1,9 @@
-"""What users install: the source distribution, the wheel that is built from it, and what Airflow finds in it."""
+"""Contents, requirements and entry points of the two distributions, provider and emulator."""
 
 from __future__ import annotations
 
 import email
+import re
 import shutil
 import subprocess
 import sys
@@ -17,71 +18,88 @@ import pytest
 
 from tests.system.demo.layout import PROJECT
 
-PACKAGES = ("pyspark_servicebus", "servicebus_emulator", "servicebus_pair")
-NEEDED = ("CHANGELOG.md", "LICENSE", "README.md", "pyproject.toml", "provider")
+PROVIDER_PACKAGES = ("pyspark_servicebus", "servicebus_pair")
+EMULATOR = PROJECT / "provider" / "servicebus_emulator"
+SOURCES = ("CHANGELOG.md", "LICENSE", "README.md", "pyproject.toml", "provider")
 BUILD = "import sys; from setuptools import build_meta; print(getattr(build_meta, sys.argv[1])(sys.argv[2]))"
+IGNORED = shutil.ignore_patterns("__pycache__", "*.egg-info", "build")
 
 
-def build(kind: str, source: Path, into: Path) -> Path:
-    """Build a distribution as an installer would, but without its network."""
-    command = [sys.executable, "-W", "ignore", "-c", BUILD, f"build_{kind}", str(into)]
+def build(kind: str, source: Path, target: Path) -> Path:
+    """Build a distribution like an installer, without network access."""
+    command = [sys.executable, "-W", "ignore", "-c", BUILD, f"build_{kind}", str(target)]
     done = subprocess.run(command, cwd=source, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return into / done.stdout.splitlines()[-1]
+    return target / done.stdout.splitlines()[-1]
+
+
+def wheel_from_sdist(source: Path, scratch: Path) -> zipfile.ZipFile:
+    for folder in ("sdist", "unpacked", "wheel"):
+        (scratch / folder).mkdir()
+    with tarfile.open(build("sdist", source, scratch / "sdist")) as archive:
+        archive.extractall(scratch / "unpacked")  # noqa: S202  built by this test
+    [root] = (scratch / "unpacked").iterdir()
+    return zipfile.ZipFile(build("wheel", root, scratch / "wheel"))
 
 
 @pytest.fixture(scope="module")
-def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def provider_wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipfile.ZipFile]:
     source = tmp_path_factory.mktemp("source")
-    for name in NEEDED:
-        place = PROJECT / name
-        if place.is_dir():
-            shutil.copytree(place, source / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    for name in SOURCES:
+        path = PROJECT / name
+        if path.is_dir():
+            shutil.copytree(path, source / name, ignore=IGNORED)
         else:
-            shutil.copy(place, source / name)
-    return build("sdist", source, tmp_path_factory.mktemp("dist"))
+            shutil.copy(path, source / name)
+    with wheel_from_sdist(source, tmp_path_factory.mktemp("provider")) as wheel:
+        yield wheel
 
 
 @pytest.fixture(scope="module")
-def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipfile.ZipFile]:
-    unpacked = tmp_path_factory.mktemp("unpacked")
-    with tarfile.open(sdist) as archive:
-        archive.extractall(unpacked)  # noqa: S202  made here
-    [root] = unpacked.iterdir()
-    with zipfile.ZipFile(build("wheel", root, tmp_path_factory.mktemp("wheel"))) as opened:
-        yield opened
+def emulator_wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipfile.ZipFile]:
+    source = tmp_path_factory.mktemp("source") / "servicebus_emulator"
+    shutil.copytree(EMULATOR, source, ignore=IGNORED)
+    with wheel_from_sdist(source, tmp_path_factory.mktemp("emulator")) as wheel:
+        yield wheel
 
 
-@pytest.fixture(scope="module")
 def metadata(wheel: zipfile.ZipFile) -> Message:
     [name] = [name for name in wheel.namelist() if name.endswith(".dist-info/METADATA")]
     return email.message_from_bytes(wheel.read(name))
 
 
-def test_the_wheel_from_the_source_distribution_holds_every_file_of_the_packages_and_nothing_else(
-    wheel: zipfile.ZipFile,
-) -> None:
-    ours = {
+def dependencies(wheel: zipfile.ZipFile) -> set[str]:
+    """Return the names of the requirements without extras."""
+    required = [str(value) for value in metadata(wheel).get_all("Requires-Dist", [])]
+    return {re.split("[<>=;]", value)[0].strip() for value in required if "extra ==" not in value}
+
+
+def content(wheel: zipfile.ZipFile) -> set[str]:
+    return {name for name in wheel.namelist() if ".dist-info/" not in name}
+
+
+def files_below(package: str) -> set[str]:
+    return {
         str(path.relative_to(PROJECT / "provider"))
-        for package in PACKAGES
         for path in (PROJECT / "provider" / package).rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
+        if path.is_file() and not {"__pycache__", "build"} & set(path.parts) and ".egg-info" not in str(path)
     }
 
-    assert {name for name in wheel.namelist() if ".dist-info/" not in name} == ours
-    assert {f"{package}/py.typed" for package in ours_at_the_top(ours)} <= ours
+
+def test_provider_wheel_contains_exactly_its_packages(provider_wheel: zipfile.ZipFile) -> None:
+    assert content(provider_wheel) == set().union(*map(files_below, PROVIDER_PACKAGES))
+    assert {f"{package}/py.typed" for package in PROVIDER_PACKAGES} <= content(provider_wheel)
 
 
-def ours_at_the_top(names: set[str]) -> set[str]:
-    return {name.partition("/")[0] for name in names}
+def test_emulator_wheel_contains_exactly_its_modules(emulator_wheel: zipfile.ZipFile) -> None:
+    modules = {name for name in files_below("servicebus_emulator") if name.endswith((".py", "py.typed"))}
+    assert content(emulator_wheel) == modules
 
 
-def test_both_extras_of_the_install_command_exist_and_no_other_dependency_is_hidden(metadata: Message) -> None:
-    required = [str(value) for value in metadata.get_all("Requires-Dist", [])]
-    plain = {value.partition(">")[0] for value in required if "extra ==" not in value}
-
-    assert {"emulator", "spark"} <= set(metadata.get_all("Provides-Extra", []))
-    assert plain == {
+def test_provider_requirements(provider_wheel: zipfile.ZipFile) -> None:
+    described = metadata(provider_wheel)
+    assert {"emulator", "spark"} <= set(described.get_all("Provides-Extra", []))
+    assert dependencies(provider_wheel) == {
         "aiohttp",
         "apache-airflow",
         "azure-identity",
@@ -90,12 +108,28 @@ def test_both_extras_of_the_install_command_exist_and_no_other_dependency_is_hid
         "certifi",
         "pendulum",
     }
-    assert any(value.startswith("python-qpid-proton") and 'extra == "emulator"' in value for value in required)
-    assert metadata["License-Expression"] == "Apache-2.0"
-    assert str(metadata.get_payload()).startswith("# Paired namespaces for Azure Service Bus")
+    emulator = [value for value in described.get_all("Requires-Dist", []) if str(value).startswith("servicebus-")]
+    assert emulator == ['servicebus-emulator; extra == "emulator"']
+    assert described["License-Expression"] == "Apache-2.0"
+    assert str(described.get_payload()).startswith("# Paired namespaces for Azure Service Bus")
 
 
-def test_the_installed_distribution_is_found_once_by_airflow_spark_and_pytest() -> None:
+def test_emulator_requirements(emulator_wheel: zipfile.ZipFile) -> None:
+    described = metadata(emulator_wheel)
+    assert dependencies(emulator_wheel) == {
+        "aiohttp",
+        "cryptography",
+        "prometheus-client",
+        "pyjwt",
+        "python-qpid-proton",
+        "trustme",
+        "wsproto",
+    }
+    assert described["License-Expression"] == "Apache-2.0"
+    assert str(described.get_payload()).startswith("# ")
+
+
+def test_entry_points_are_unique() -> None:
     found = {
         group: [entry.value for entry in entry_points(group=group) if "servicebus" in entry.value]
         for group in ("apache_airflow_provider", "airflow.plugins", "pytest11", "console_scripts")

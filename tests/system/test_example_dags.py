@@ -1,4 +1,4 @@
-"""The example DAGs under a real scheduler, triggerer and API server: what starts them, and what people are told."""
+"""The example DAGs with a real scheduler, triggerer and API server: their triggers, results and notifications."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from pathlib import Path
 import pytest
 
 from servicebus_emulator import Fault, FaultKind
-from servicebus_pair.core import drill_of
-from tests.system.demo.compare import Found
+from servicebus_pair.core import drill_id
+from tests.system.demo.airflow_api import DagRun
+from tests.system.demo.comparison import Found
 from tests.system.demo.layout import PROJECT
 from tests.system.demo.namespaces import KEY
 from tests.system.demo.peek import peek_everything, queue_names
-from tests.system.demo.rest import DagRun
 from tests.system.demo.stack import PING_SECONDS
-from tests.system.whole.backlog import PLACES
-from tests.system.whole.platform import Platform, platform
-from tests.system.whole.telling import notices
-from tests.system.whole.traces import Traces, metric, until
+from tests.system.platform.backlog_messages import RECEIVING_ENTITIES
+from tests.system.platform.file_notifier import read_notices
+from tests.system.platform.leftovers import Leftovers, metric, wait_until
+from tests.system.platform.platform import Platform, platform
 
 pytestmark = [pytest.mark.slow, pytest.mark.system, pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -36,264 +36,279 @@ SENDS = "servicebus_pair_sends"
 REDRIVE = "servicebus_pair_redrive"
 AT_SCALE = "servicebus_pair_at_scale"
 COST = "servicebus_pair_cost"
-# The pipeline is not among them: it runs whole in test_canary and in the demo.
-ALL = (RECOVERY, CLEANUP, PROVISION, DRILL, BY_HAND, SENDS, REDRIVE, AT_SCALE, COST, "first_send", "first_recovery")
+# Without the pipeline, which test_no_secret_is_disclosed and the demo run.
+DAG_IDS = (RECOVERY, CLEANUP, PROVISION, DRILL, BY_HAND, SENDS, REDRIVE, AT_SCALE, COST, "first_send", "first_recovery")
 PAIR = "servicebus_pair.contoso_pair"
-AT_WORK = {"queued", "running", "deferred"}
+ACTIVE_STATES = {"queued", "running", "deferred"}
 COUNT = 100
-PING = "application/vnd.ms-servicebus-ping"
-NOTHING = Traces(connections=0, links=0, backlog=0, processes=())
+PING_CONTENT_TYPE = "application/vnd.ms-servicebus-ping"
+NO_LEFTOVERS = Leftovers(connections=0, links=0, backlog=0, processes=())
 
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """A whole Airflow that is configured by its environment, and what its notifier told."""
+    """A complete Airflow configured by its environment, and the file of its notifier."""
 
-    whole: Platform
-    told: Path
+    system: Platform
+    notices_file: Path
 
     def notice(self, run: DagRun, words: str) -> str | None:
-        """What was told of a run in these words, if it was."""
-        return next((line for line in notices(self.told) if f"run {run.run_id}," in line and words in line), None)
+        """Return the notice about a run that contains these words, if any."""
+        return next(
+            (line for line in read_notices(self.notices_file) if f"run {run.run_id}," in line and words in line), None
+        )
 
     def wait_for_notice(self, run: DagRun, words: str) -> str:
-        until(lambda: self.notice(run, words) is not None, seconds=60, what=f"{words!r} is told", detail=self._all)
+        wait_until(
+            lambda: self.notice(run, words) is not None, seconds=60, what=f"{words!r} is notified", detail=self._notices
+        )
         return self.notice(run, words) or ""
 
-    def wait_for_run(self, kind: str, *, besides: Collection[str] = ()) -> DagRun:
-        """The first run that something of this kind has started."""
+    def wait_for_run(self, prefix: str, *, besides: Collection[str] = ()) -> DagRun:
+        """Return the first run whose id starts with this prefix."""
 
         def found() -> list[DagRun]:
-            runs = self.whole.api.runs(RECOVERY)
-            return [run for run in runs if run.run_id not in besides and run.run_id.startswith(kind)]
+            runs = self.system.api.runs(RECOVERY)
+            return [run for run in runs if run.run_id not in besides and run.run_id.startswith(prefix)]
 
-        until(lambda: bool(found()), seconds=90, what=f"a run {kind} begins")
+        wait_until(lambda: bool(found()), seconds=90, what=f"a run {prefix} starts")
         return found()[-1]
 
-    def wait_for_waiting(self) -> DagRun:
-        """The run that waits for the primary: that of the watcher, unless the clock was faster."""
+    def wait_for_deferred_recovery(self) -> DagRun:
+        """Return the recovery that waits for the primary: triggered by the backlog watcher, or by the schedule."""
 
         def waiting() -> list[DagRun]:
-            active = [run for run in self.whole.api.runs(RECOVERY) if not run.finished]
-            return [run for run in active if self.whole.api.tasks(run).get("wait_for_primary") == "deferred"]
+            active = [run for run in self.system.api.runs(RECOVERY) if not run.finished]
+            return [run for run in active if self.system.api.tasks(run).get("wait_for_primary") == "deferred"]
 
-        until(lambda: bool(waiting()), seconds=90, what="a recovery waits for the primary")
+        wait_until(lambda: bool(waiting()), seconds=90, what="a recovery waits for the primary")
         return waiting()[0]
 
-    def wait_for_quiet(self) -> None:
-        """No recovery runs, and the clock, which strikes each minute, is about to start none.
+    def wait_for_idle(self) -> None:
+        """Wait until no recovery runs, and none is scheduled within seconds.
 
-        One that passed its sensor before the outage would wait in its drain.
+        A recovery that passed its sensor before the outage would wait in its drain.
         """
 
-        def quiet() -> bool:
-            return 2 <= time.time() % 60 < 50 and all(run.finished for run in self.whole.api.runs(RECOVERY))
+        def is_idle() -> bool:
+            return 2 <= time.time() % 60 < 50 and all(run.finished for run in self.system.api.runs(RECOVERY))
 
-        until(quiet, seconds=120, what="no recovery runs")
+        wait_until(is_idle, seconds=120, what="no recovery runs")
 
-    def known(self) -> set[str]:
-        """The ids of all runs so far."""
-        return {run.run_id for run in self.whole.api.runs(RECOVERY)}
+    def run_ids(self) -> set[str]:
+        """Return the ids of all recovery runs."""
+        return {run.run_id for run in self.system.api.runs(RECOVERY)}
 
-    def _all(self) -> list[str]:
-        return notices(self.told)
+    def _notices(self) -> list[str]:
+        return read_notices(self.notices_file)
 
 
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    """The folder of the example DAGs as it is; all tests of this file share it, one after the other."""
+    """The unmodified example DAGs, shared by all tests of this module."""
     root = tmp_path_factory.mktemp("examples")
-    told = root / "notices.txt"
+    notices_file = root / "notices.txt"
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("PYTHONPATH", str(PROJECT), prepend=":")
         environment.setenv("SERVICEBUS_PAIR_RECOVERY_SCHEDULE", "* * * * *")
         environment.setenv("SERVICEBUS_PAIR_RECOVERY_DEADLINE_MINUTES", "0.2")
-        # The game day that is past when the drill is switched on, and none on the day of the test.
+        # A drill that was due before the DAG is unpaused, and none on the day of the test.
         environment.setenv("SERVICEBUS_PAIR_DRILL_SCHEDULE", f"0 0 1 {(datetime.now(UTC).month + 5) % 12 + 1} *")
-        environment.setenv("SERVICEBUS_PAIR_NOTIFIER", "tests.system.whole.telling.FileNotifier")
-        arguments = {"path": str(told), "text": "{{ notice }}"}
+        environment.setenv("SERVICEBUS_PAIR_NOTIFIER", "tests.system.platform.file_notifier.FileNotifier")
+        arguments = {"path": str(notices_file), "text": "{{ notice }}"}
         environment.setenv("SERVICEBUS_PAIR_NOTIFIER_ARGUMENTS", json.dumps(arguments))
-        with platform(root / "home", dags=PROJECT / "dags", wanted=ALL) as whole:
-            yield Deployment(whole, told)
+        with platform(root / "home", dags=PROJECT / "dags", dag_ids=DAG_IDS) as system:
+            yield Deployment(system, notices_file)
 
 
 @pytest.fixture
 def outage(deployed: Deployment) -> Iterator[str]:
-    """The primary refuses all that is sent to ``flights``, until the fault of this id is cleared."""
-    served = deployed.whole.stack.primary.served
+    """The primary rejects all sends to ``flights`` until the fault with this id is cleared."""
+    served = deployed.system.stack.primary.served
     yield served.set_fault(Fault(kind=FaultKind.INTERNAL_ERROR, entity="flights"))
     served.clear_faults()
 
 
-def test_the_clock_starts_a_recovery_that_finds_nothing_and_ends_early(deployed: Deployment):
+def test_scheduled_recovery_without_backlog_skips_its_tasks(deployed: Deployment):
     run = deployed.wait_for_run("scheduled__")
 
-    assert deployed.whole.wait_for_end(run) == "success"
-    tasks = deployed.whole.api.tasks(run)
+    assert deployed.system.wait_for_end(run) == "success"
+    tasks = deployed.system.api.tasks(run)
     assert (tasks["backlog_queues"], tasks["drain"], tasks["reconcile"], tasks["report"]) == (
         *("success", "skipped", "skipped", "skipped"),
     )
 
 
-def test_a_backlog_starts_a_recovery_that_is_late_brings_all_home_and_tells_so(deployed: Deployment, outage: str):
-    whole = deployed.whole
-    deployed.wait_for_quiet()
-    before = deployed.known()
-    ids = whole.divert("watched", count=COUNT)
-    run = deployed.wait_for_waiting()
+def test_backlog_triggers_a_recovery_that_drains_and_notifies(deployed: Deployment, outage: str):
+    system = deployed.system
+    deployed.wait_for_idle()
+    before = deployed.run_ids()
+    ids = system.divert("watched", count=COUNT)
+    run = deployed.wait_for_deferred_recovery()
     late = deployed.wait_for_notice(run, "has not ended by")
 
-    whole.stack.primary.served.clear_faults(outage)
+    system.stack.primary.served.clear_faults(outage)
 
-    assert whole.wait_for_end(run) == "success"
-    assert max(whole.api.tries(run).values()) == 1
-    assert whole.copies(ids) == {"flights": [1] * COUNT}
-    report = whole.api.result(run, "report")
+    assert system.wait_for_end(run) == "success"
+    assert max(system.api.tries(run).values()) == 1
+    assert system.copies(ids) == {"flights": [1] * COUNT}
+    report = system.api.result(run, "report")
     assert (report["moved"], report["dead_lettered"], report["lost"]) == ({"flights": COUNT}, {}, 0)
     assert Path(report["report"]).is_file()
-    told = deployed.wait_for_notice(run, "brought the backlog home")
-    assert json.dumps(report["moved"]) in told
+    notice = deployed.wait_for_notice(run, "drained the backlog")
+    assert json.dumps(report["moved"]) in notice
     assert RECOVERY in late
     assert deployed.wait_for_run("asset_triggered__", besides=before).run_id not in before
-    assert whole.wait_until_clean() == NOTHING
+    assert system.wait_for_no_leftovers() == NO_LEFTOVERS
 
 
 @pytest.mark.usefixtures("outage")
-def test_a_recovery_that_fails_tells_so(deployed: Deployment):
-    whole = deployed.whole
-    deployed.wait_for_quiet()
-    whole.divert("failing", count=1)
-    run = deployed.wait_for_waiting()
+def test_failed_recovery_notifies(deployed: Deployment):
+    system = deployed.system
+    deployed.wait_for_idle()
+    system.divert("failing", count=1)
+    run = deployed.wait_for_deferred_recovery()
 
-    whole.api.mark_failed(run, "wait_for_primary")
+    system.api.mark_failed(run, "wait_for_primary")
 
-    assert whole.wait_for_end(run) == "failed"
+    assert system.wait_for_end(run) == "failed"
     assert "is still in the backlog" in deployed.wait_for_notice(run, "failed")
 
 
 @pytest.mark.parametrize(("option", "approved"), [("Reject", False), ("Approve", True)], ids=["no", "yes"])
-def test_a_cleanup_does_what_a_person_answers(deployed: Deployment, option: str, *, approved: bool):
-    whole = deployed.whole
-    until(lambda: not metric(whole.stack.secondary, "messages"), seconds=120, what="the backlog is empty")
-    before = queues(whole)
-    run = whole.api.trigger(CLEANUP, conf={"what": "all"})
-    whole.wait_for_state(run, "approve", "awaiting_input")
-    whole.wait_until_left(run, "approve")
+def test_cleanup_deletes_only_after_approval(deployed: Deployment, option: str, *, approved: bool):
+    system = deployed.system
+    wait_until(lambda: not metric(system.stack.secondary, "messages"), seconds=120, what="the backlog is empty")
+    before = queues(system)
+    run = system.api.trigger(CLEANUP, conf={"what": "all"})
+    system.wait_for_state(run, "approve", "awaiting_input")
+    system.wait_until_worker_freed(run, "approve")
 
-    whole.api.answer(run, "approve", option)
+    system.api.respond(run, "approve", option)
 
-    assert whole.wait_for_end(run) == "success"
-    report = whole.api.result(run, "report")
+    assert system.wait_for_end(run) == "success"
+    report = system.api.result(run, "report")
     assert (report["approved"], report["approved_by"]) == (approved, "admin" if approved else None)
     assert len(before) == 10
-    assert queues(whole) == ([] if approved else before)
-    assert whole.api.tasks(run)["delete"] == ("success" if approved else "skipped")
+    assert queues(system) == ([] if approved else before)
+    assert system.api.tasks(run)["delete"] == ("success" if approved else "skipped")
     assert sorted(report["deleted"]) == (before if approved else [])
     assert report["not_deleted"] == ({} if approved else dict.fromkeys(before, "not approved"))
 
 
-def queues(whole: Platform) -> list[str]:
-    """The backlog queues."""
-    return sorted(queue_names(whole.stack.secondary.administration))
+def queues(system: Platform) -> list[str]:
+    """Return the backlog queues."""
+    return sorted(queue_names(system.stack.secondary.administration))
 
 
 @pytest.fixture(scope="module")
-def calm(deployed: Deployment) -> Platform:
-    """No recovery does anything by itself any more: what waits in the backlog is brought home by whom a test asks."""
-    whole = deployed.whole
-    whole.api.pause(RECOVERY, paused=True)
+def without_recovery(deployed: Deployment) -> Platform:
+    """The platform with the automatic recovery paused, so that only the test drains the backlog."""
+    system = deployed.system
+    system.api.pause(RECOVERY, paused=True)
 
-    def at_work() -> list[DagRun]:
-        active = [run for run in whole.api.runs(RECOVERY) if not run.finished]
-        return [run for run in active if AT_WORK.intersection(whole.api.tasks(run).values())]
+    def active_recoveries() -> list[DagRun]:
+        active = [run for run in system.api.runs(RECOVERY) if not run.finished]
+        return [run for run in active if ACTIVE_STATES.intersection(system.api.tasks(run).values())]
 
-    until(lambda: not at_work(), seconds=120, what="no recovery is at work")
-    return whole
-
-
-def test_provisioning_makes_the_queues_that_are_missing(calm: Platform):
-    for queue in queues(calm):
-        calm.stack.secondary.served.delete(queue)
-
-    run = calm.api.trigger(PROVISION, conf={})
-
-    assert calm.wait_for_end(run) == "success"
-    assert len(queues(calm)) == 10
-    assert calm.api.result(run, "provision")["created"] == 10
+    wait_until(lambda: not active_recoveries(), seconds=120, what="no recovery is active")
+    return system
 
 
-def test_a_drill_waits_until_it_is_switched_on_and_the_game_day_that_is_past_is_not_made_up_for(calm: Platform):
-    run = calm.api.trigger(DRILL, conf={"entities": ["delays"], "messages": 3})
-    others = [calm.api.trigger(COST, conf={"days": 1, "outage_minutes": 60}), calm.api.trigger("first_send", conf={})]
-    assert [calm.wait_for_end(other) for other in others] == ["success", "success"]
-    assert calm.api.run(run).state == "queued"
+def test_provision_creates_missing_queues(without_recovery: Platform):
+    for queue in queues(without_recovery):
+        without_recovery.stack.secondary.served.delete(queue)
 
-    calm.api.pause(DRILL, paused=False)
+    run = without_recovery.api.trigger(PROVISION, conf={})
 
-    until(lambda: [each.finished for each in calm.api.runs(DRILL)] == [True] * 2, seconds=120, what="both are done")
-    [past] = [each for each in calm.api.runs(DRILL) if each.run_id != run.run_id]
+    assert without_recovery.wait_for_end(run) == "success"
+    assert len(queues(without_recovery)) == 10
+    assert without_recovery.api.result(run, "provision")["created"] == 10
+
+
+def test_drill_waits_until_unpaused_and_skips_a_missed_schedule(without_recovery: Platform):
+    run = without_recovery.api.trigger(DRILL, conf={"entities": ["delays"], "messages": 3})
+    others = [
+        without_recovery.api.trigger(COST, conf={"days": 1, "outage_minutes": 60}),
+        without_recovery.api.trigger("first_send", conf={}),
+    ]
+    assert [without_recovery.wait_for_end(other) for other in others] == ["success", "success"]
+    assert without_recovery.api.run(run).state == "queued"
+
+    without_recovery.api.pause(DRILL, paused=False)
+
+    wait_until(
+        lambda: [each.finished for each in without_recovery.api.runs(DRILL)] == [True] * 2,
+        seconds=120,
+        what="both runs finish",
+    )
+    [past] = [each for each in without_recovery.api.runs(DRILL) if each.run_id != run.run_id]
     assert past.run_id.startswith("scheduled__")
-    assert calm.api.tasks(past) == dict.fromkeys(("entities", "drill", "report"), "skipped")
-    assert calm.api.result(run, "report")["passed"] == ["delays"]
-    marks = Counter(drill_of(item.content.properties) for item in messages(calm, *PLACES.values()))
+    assert without_recovery.api.tasks(past) == dict.fromkeys(("entities", "drill", "report"), "skipped")
+    assert without_recovery.api.result(run, "report")["passed"] == ["delays"]
+    marks = Counter(
+        drill_id(item.content.properties) for item in messages(without_recovery, *RECEIVING_ENTITIES.values())
+    )
     assert {drill: count for drill, count in marks.items() if drill is not None} == {
-        calm.api.result(run, "drill", map_index=0)["drill"]: 3
+        without_recovery.api.result(run, "drill", map_index=0)["drill"]: 3
     }
-    assert calm.api.result(others[0], "cost")["planned"]["operations"]["pings"] == 3600 / PING_SECONDS
-    sent = [item.content.body for item in messages(calm, "briefings")]
+    assert without_recovery.api.result(others[0], "cost")["planned"]["operations"]["pings"] == 3600 / PING_SECONDS
+    sent = [item.content.body for item in messages(without_recovery, "briefings")]
     assert [sent.count(body) for body in (b"Runway 22L is closed.", b"Runway 22L is open.")] == [1, 1]
 
 
-def test_dead_letters_are_redriven_once_their_entity_is_there(calm: Platform):
-    ids = calm.divert("gone", count=COUNT, entities=["arrivals"])["arrivals"]
-    drained = calm.api.trigger("first_recovery", conf={})
-    assert calm.wait_for_end(drained) == "success"
-    result = calm.api.result(drained, "drain")
+def test_redrive_delivers_dead_letters_after_their_entity_was_created(without_recovery: Platform):
+    ids = without_recovery.divert("gone", count=COUNT, entities=["arrivals"])["arrivals"]
+    drained = without_recovery.api.trigger("first_recovery", conf={})
+    assert without_recovery.wait_for_end(drained) == "success"
+    result = without_recovery.api.result(drained, "drain")
     assert (result["moved"], result["dead_lettered"]) == ({}, {"EntityNotFound": COUNT})
 
-    calm.stack.primary.served.create_queue("arrivals")
-    run = calm.api.trigger(REDRIVE, conf={"rate": 500})
+    without_recovery.stack.primary.served.create_queue("arrivals")
+    run = without_recovery.api.trigger(REDRIVE, conf={"rate": 500})
 
-    assert calm.wait_for_end(run) == "success"
-    assert calm.api.result(run, "redrive")["moved"] == {"arrivals": COUNT}
-    assert sorted(item.key[1] for item in messages(calm, "arrivals")) == sorted(ids)
+    assert without_recovery.wait_for_end(run) == "success"
+    assert without_recovery.api.result(run, "redrive")["moved"] == {"arrivals": COUNT}
+    assert sorted(item.key[1] for item in messages(without_recovery, "arrivals")) == sorted(ids)
 
 
-def test_what_was_sent_while_failed_over_by_hand_comes_home_in_spark(calm: Platform):
-    before = len(messages(calm, "flights"))
-    over = calm.api.trigger(BY_HAND, conf={"entities": ["flights"], "reason": "INC-4711"})
-    assert calm.wait_for_end(over) == "success"
-    [(asset, extra)] = calm.api.asset_events(over)
+def test_manual_failover_is_drained_by_spark(without_recovery: Platform):
+    before = len(messages(without_recovery, "flights"))
+    over = without_recovery.api.trigger(BY_HAND, conf={"entities": ["flights"], "reason": "INC-4711"})
+    assert without_recovery.wait_for_end(over) == "success"
+    [(asset, extra)] = without_recovery.api.asset_events(over)
     del extra["since"]
     assert asset == "servicebus-pair://contoso_pair/failover"
     assert extra == {"entity": "flights", "reason": "INC-4711", "by": f"admin by {BY_HAND}"}
-    assert calm.api.asset_state(PAIR)["health/flights"]["state"] == "failed_over"
-    sends = calm.api.trigger(SENDS, conf={"queue": "flights"})
-    assert calm.wait_for_end(sends) == "success"
-    results = [calm.api.result(sends, task_id) for task_id in ("values", "from_file", "from_task", "crews")]
+    assert without_recovery.api.asset_state(PAIR)["health/flights"]["state"] == "failed_over"
+    sends = without_recovery.api.trigger(SENDS, conf={"queue": "flights"})
+    assert without_recovery.wait_for_end(sends) == "success"
+    results = [without_recovery.api.result(sends, task_id) for task_id in ("values", "from_file", "from_task", "crews")]
     assert [(each["primary"], each["diverted"]) for each in results] == [(0, 2), (0, 100), (0, 1), (0, 100)]
-    assert len(messages(calm, "flights")) == before
+    assert len(messages(without_recovery, "flights")) == before
 
-    back = calm.api.trigger(BY_HAND, conf={"action": "fail_back", "entities": ["flights"], "reason": "INC-4711"})
-    run = calm.api.trigger(AT_SCALE, conf={})
+    back = without_recovery.api.trigger(
+        BY_HAND, conf={"action": "fail_back", "entities": ["flights"], "reason": "INC-4711"}
+    )
+    run = without_recovery.api.trigger(AT_SCALE, conf={})
 
-    assert calm.wait_for_end(back) == "success"
-    assert calm.api.asset_state(PAIR)["health/flights"]["state"] == "healthy"
-    assert calm.wait_for_end(run, seconds=500) == "success"  # four programs in Spark
-    output = calm.stack.home.output / run.run_id.replace(":", "").replace("+", "_")
+    assert without_recovery.wait_for_end(back) == "success"
+    assert without_recovery.api.asset_state(PAIR)["health/flights"]["state"] == "healthy"
+    assert without_recovery.wait_for_end(run, seconds=500) == "success"  # four Spark applications
+    output = without_recovery.stack.home.output / run.run_id.replace(":", "").replace("+", "_")
     report = json.loads((output / "drain.json").read_text())
     read = {job: json.loads((output / job / "summary.json").read_text()) for job in ("profile", "reconcile", "cost")}
     assert (read["profile"]["messages"], report["moved"], report["left"]) == (203, {"flights": 203}, 0)
-    assert len(messages(calm, "flights")) == before + 203
+    assert len(messages(without_recovery, "flights")) == before + 203
     assert read["reconcile"]["totals"]["delivered"] >= 203
-    told = calm.api.result(run, "report")
-    assert (told["moved"], told["lost"], Path(told["report"]).is_file()) == ({"flights": 203}, 0, True)
+    reported = without_recovery.api.result(run, "report")
+    assert (reported["moved"], reported["lost"], Path(reported["report"]).is_file()) == ({"flights": 203}, 0, True)
     assert read["cost"]["operations"]["settlements"] >= 203
     assert KEY not in "".join(file.read_text(errors="replace") for file in output.rglob("*.*") if file.is_file())
-    assert calm.wait_until_clean() == NOTHING
+    assert without_recovery.wait_for_no_leftovers() == NO_LEFTOVERS
 
 
-def messages(whole: Platform, *places: str) -> list[Found]:
-    """What queues and subscriptions of the primary hold, pings aside."""
-    found = peek_everything(whole.stack.primary.connection_string, places)
-    return [item for item in found if item.content.content_type != PING]
+def messages(system: Platform, *entities: str) -> list[Found]:
+    """Return the messages of queues and subscriptions on the primary, without pings."""
+    found = peek_everything(system.stack.primary.connection_string, entities)
+    return [item for item in found if item.content.content_type != PING_CONTENT_TYPE]

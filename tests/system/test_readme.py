@@ -1,4 +1,4 @@
-"""The README tells the truth: its snippets are the example DAGs', and what it shows is run here."""
+"""Every snippet and command of the README works, and its snippets equal the example DAGs."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from servicebus_pair.core import read_pair
+from servicebus_pair.core import read_pair_settings
 from tests.system.demo.layout import PROJECT
 from tests.system.demo.namespaces import PRIMARY, SECONDARY, Namespace
 from tests.system.demo.ports import PortReservation
 from tests.system.demo.processes import Processes
-from tests.system.shown import Shown, do_what_is_shown
+from tests.system.doc_commands import CommandPorts, run_commands
 
 README = (PROJECT / "README.md").read_text()
 BLOCKS = re.findall(r"(?:<!-- from (\S+): (\w+) -->\n)?```(\w+)\n(.*?)```", README, flags=re.DOTALL)
@@ -27,14 +27,14 @@ def blocks(language: str, *, quoted: bool) -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize(("source", "name", "text"), blocks("python", quoted=True))
-def test_a_quoted_snippet_is_the_example_dags(source: str, name: str, text: str) -> None:
-    whole = (PROJECT / source).read_text()
-    marked = re.search(rf"# \[START {name}\]\n(.*?)# \[END {name}\]", whole, flags=re.DOTALL)
+def test_quoted_snippet_equals_the_example_dag(source: str, name: str, text: str) -> None:
+    text_of_source = (PROJECT / source).read_text()
+    marked = re.search(rf"# \[START {name}\]\n(.*?)# \[END {name}\]", text_of_source, flags=re.DOTALL)
     assert marked is not None, f"{source} has no snippet {name}"
     assert text == marked[1]
 
 
-def test_the_library_snippet_runs_as_it_stands(processes: Processes, tmp_path: Path) -> None:
+def test_library_snippet_runs(processes: Processes, tmp_path: Path) -> None:
     ports = PortReservation()
     primary = Namespace.on_free_ports(PRIMARY, home=tmp_path, ports=ports)
     secondary = Namespace.on_free_ports(SECONDARY, home=tmp_path, ports=ports)
@@ -57,8 +57,8 @@ def test_the_library_snippet_runs_as_it_stands(processes: Processes, tmp_path: P
 NAMESPACES, CONNECTION = (text for _, _, text in blocks("json", quoted=False))
 
 
-def test_the_connection_shown_is_one() -> None:
-    settings = read_pair(json.loads(CONNECTION)["extra"])
+def test_example_connection_is_valid() -> None:
+    settings = read_pair_settings(json.loads(CONNECTION)["extra"])
     assert (settings.primary.namespace, settings.secondary.administration) == ("contoso", "127.0.0.1:5301")
 
 
@@ -66,30 +66,30 @@ EMULATOR = [text.splitlines() for _, _, text in blocks("console", quoted=False) 
 
 
 @pytest.mark.parametrize("lines", EMULATOR, ids=[lines[0] for lines in EMULATOR])
-def test_the_embedded_service_bus_does_what_is_shown(processes: Processes, lines: list[str], tmp_path: Path) -> None:
+def test_emulator_commands_work(processes: Processes, lines: list[str], tmp_path: Path) -> None:
     (tmp_path / "namespaces.json").write_text(NAMESPACES)
-    do_what_is_shown(lines, processes=processes, cwd=tmp_path)
+    run_commands(lines, processes=processes, cwd=tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_stranger_gets_from_nothing_to_a_send_that_survives(processes: Processes, tmp_path: Path) -> None:
+def test_quick_start_reaches_a_send_that_survives_an_outage(processes: Processes, tmp_path: Path) -> None:
     """Step by step as the section says, but for the installation, which tests of the distribution see to."""
     section = README.partition("## From nothing to a send that survives")[2].partition("\n## ")[0]
     (tmp_path / "namespaces.json").write_text(NAMESPACES)
     install, serve, *steps = re.findall(r"```console\n(.*?)```", section, flags=re.DOTALL)
-    assert "'airflow-provider-servicebus-pair[emulator]'" in install
-    ports = do_what_is_shown(serve.splitlines(), processes=processes, cwd=tmp_path)
-    (tmp_path / "pair.json").write_text(translated(CONNECTION, ports))
+    assert '"$CLONE/provider/servicebus_emulator" "$CLONE"' in install
+    ports = run_commands(serve.splitlines(), processes=processes, cwd=tmp_path)
+    (tmp_path / "pair.json").write_text(with_actual_ports(CONNECTION, ports))
     (tmp_path / "airflow" / "dags").mkdir(parents=True)
     snippets = [text for source, _, text in blocks("python", quoted=True) if source == "dags/first_send.py"]
     (tmp_path / "airflow" / "dags" / "first_send.py").write_text("\n".join(snippets))
 
-    # The variables of the shell live on from step to step.
+    # One shell for all steps, because they share variables.
     done = subprocess.run(
-        ["/bin/bash", "-c", translated("set -e\n" + "\n".join(steps), ports)],
+        ["/bin/bash", "-c", with_actual_ports("set -e\n" + "\n".join(steps), ports)],
         cwd=tmp_path,
-        # Nothing of an Airflow that other tests have in this process.
+        # Without the settings of the Airflow that other tests use in this process.
         env={name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
         | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "NO_COLOR": "1"},
         stdout=subprocess.PIPE,
@@ -98,25 +98,25 @@ def test_a_stranger_gets_from_nothing_to_a_send_that_survives(processes: Process
         check=False,
     )
 
-    told = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout)
-    assert done.returncode == 0, told
+    output = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout)
+    assert done.returncode == 0, output
     at_work, out, back = (
-        told.find(shown)
+        output.find(shown)
         for shown in ("sent=2 of=2 primary=2 diverted=0", "sent=2 of=2 primary=0 diverted=2", "moved=2 dead_lettered=0")
     )
-    assert 0 < at_work < told.find("health=failed_over") < out < back, told
-    assert len(re.findall("DagRun Finished: .* state=success, run_type=manual", told)) == 4, told
+    assert 0 < at_work < output.find("health=failed_over") < out < back, output
+    assert len(re.findall("DagRun Finished: .* state=success, run_type=manual", output)) == 4, output
     for shown in ("entity=briefings sent=2 of=2 primary=2 diverted=0", "primary=0 diverted=2", "moved=2"):
         assert shown in section
 
 
-def translated(text: str, ports: Shown) -> str:
-    """What the page shows, with the ports of both namespaces that are taken here."""
-    second = Shown(amqp_port=ports.amqp_port + 1, admin_port=ports.admin_port + 1)
-    return ports.translated(text.replace("5673", str(second.amqp_port)).replace("5301", str(second.admin_port)))
+def with_actual_ports(text: str, ports: CommandPorts) -> str:
+    """Replace the documented ports of both namespaces."""
+    second = CommandPorts(amqp_port=ports.amqp_port + 1, admin_port=ports.admin_port + 1)
+    return ports.substitute(text.replace("5673", str(second.amqp_port)).replace("5301", str(second.admin_port)))
 
 
-def test_every_make_target_named_exists_and_ci_runs_all_tests_and_the_demo() -> None:
+def test_make_targets_exist_and_ci_runs_all_tests_and_the_demo() -> None:
     for target in sorted(set(re.findall(r"\bmake ([a-z][a-z-]*)", README))):
         command = ["make", "--dry-run", target]
         found = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
@@ -125,7 +125,7 @@ def test_every_make_target_named_exists_and_ci_runs_all_tests_and_the_demo() -> 
     assert {"make test-all", "make demo"} <= set(ci)
 
 
-def test_every_file_named_is_there() -> None:
+def test_mentioned_files_exist() -> None:
     named = re.findall(r"`((?:dags|provider|tests|plugins)/[\w./-]+)`", README) + re.findall(
         r"\]\(([\w./-]+)\)", README
     )

@@ -1,4 +1,4 @@
-"""The pages of Spark's jobs are read on a desk and on a telephone, light and dark, in a real Chromium."""
+"""Reports of the Spark jobs in Chromium, on desktop and phone widths, light and dark."""
 
 from __future__ import annotations
 
@@ -8,44 +8,44 @@ from typing import Any
 
 import pytest
 
-from tests.spark.reports import pages
-from tests.system.pages.audit import drawn
-from tests.system.pages.browser import SIZES, browser
+from tests.spark.support.report_pages import pages
+from tests.system.pages.accessibility import contrast_problems
+from tests.system.pages.browser import WIDTHS, open_browser
 
-SMALLEST = 11  # CSS pixels
-TEXTS = """
+MIN_FONT_SIZE = 11  # CSS pixels
+FONT_SIZES_SCRIPT = """
 return [...document.querySelectorAll('body *')]
   .filter(e => [...e.childNodes].some(n => n.nodeType == 3 && n.data.trim()))
   .map(e => parseFloat(getComputedStyle(e).fontSize))
 """
-LABELS = """
+AXIS_LABELS_SCRIPT = """
 return [...document.querySelectorAll('.plot .x, .plot .y')].map(axis => [...axis.children]
   .map(e => e.getBoundingClientRect()).filter(r => r.width).map(r => [r.left, r.right, r.top, r.bottom]))
 """
-GROUND = "return getComputedStyle(document.body).backgroundColor"
+BACKGROUND_SCRIPT = "return getComputedStyle(document.body).backgroundColor"
 
 
 @pytest.mark.slow
 @pytest.mark.system
-def test_reports_fit_a_telephone_and_the_dark_and_nothing_is_fetched_or_refused(tmp_path: Path) -> None:
-    with browser(tmp_path / "pictures") as chromium:
+def test_reports_fit_a_phone_and_dark_mode_and_load_nothing(tmp_path: Path) -> None:
+    with open_browser(tmp_path / "screenshots") as chromium:
         for name, page in pages().items():
             (tmp_path / f"{name}.html").write_text(page)
             chromium.open((tmp_path / f"{name}.html").as_uri())
-            for width in SIZES.values():
-                chromium.shape(width=width, dark=False)
+            for width in WIDTHS.values():
+                chromium.emulate(width=width, dark=False)
                 assert not chromium.overflows(), (name, width)
-                assert drawn(chromium) == [], (name, width)
-                assert min(chromium.driver.execute_script(TEXTS)) >= SMALLEST, (name, width)
-                for labels in chromium.driver.execute_script(LABELS):
+                assert contrast_problems(chromium) == [], (name, width)
+                assert min(chromium.driver.execute_script(FONT_SIZES_SCRIPT)) >= MIN_FONT_SIZE, (name, width)
+                for labels in chromium.driver.execute_script(AXIS_LABELS_SCRIPT):
                     assert not [pair for pair in combinations(labels, 2) if overlap(*pair)], (name, width)
-            light = chromium.driver.execute_script(GROUND)
-            chromium.shape(width=SIZES["desk"], dark=True)
-            assert chromium.driver.execute_script(GROUND) != light, name
-            assert drawn(chromium) == [], name
+            light = chromium.driver.execute_script(BACKGROUND_SCRIPT)
+            chromium.emulate(width=WIDTHS["desktop"], dark=True)
+            assert chromium.driver.execute_script(BACKGROUND_SCRIPT) != light, name
+            assert contrast_problems(chromium) == [], name
             fetched = "return performance.getEntriesByType('resource').length"
             assert chromium.driver.execute_script(fetched) == 0, name
-            assert chromium.logged() == [], name
+            assert chromium.console_messages() == [], name
 
 
 def overlap(one: list[Any], other: list[Any]) -> bool:

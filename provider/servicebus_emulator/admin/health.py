@@ -1,4 +1,4 @@
-"""``GET /health``: whether a namespace is ready, for probes of whoever runs the emulator."""
+"""``GET /health``: whether a namespace is ready, for readiness and liveness probes."""
 
 from __future__ import annotations
 
@@ -8,43 +8,42 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from servicebus_emulator.admin.pages import Page
+from servicebus_emulator.admin.routes import Route
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from servicebus_emulator.engine.namespace import Namespace
+    from servicebus_emulator.engine.namespace.namespace import Namespace
 
-__all__ = ["health_page"]
+__all__ = ["health_route"]
 
 
-def health_page(
+def health_route(
     namespace: Namespace,
     *,
     version: Callable[[], str],
-    works: Callable[[], bool],
-    seconds: Callable[[], float] = time.monotonic,
-) -> Page:
-    """Return the page that says how a namespace is: 200 with ``ok``, or 503 with ``failed`` when it keeps no state.
+    is_healthy: Callable[[], bool],
+    clock: Callable[[], float] = time.monotonic,
+) -> Route:
+    """Return the route that answers 200 with ``ok``, or 503 with ``failed``.
 
-    :param version: returns that of the emulator.
-    :param works: tells whether its state can still be made durable.
-    :param seconds: a clock that never goes back; uptime counts from now on.
+    :param is_healthy: returns whether the state can still be made durable.
+    :param clock: a monotonic clock in seconds; uptime counts from this call.
     """
-    begun = seconds()
+    started = clock()
 
     async def get(_: web.Request) -> web.Response:
-        working = works()
+        healthy = is_healthy()
         topics = namespace.list_topics()
         document = {
-            "status": "ok" if working else "failed",
+            "status": "ok" if healthy else "failed",
             "namespace": namespace.name,
             "version": version(),
-            "uptime_seconds": round(seconds() - begun, 3),
+            "uptime_seconds": round(clock() - started, 3),
             "queues": len(namespace.list_queues()),
             "topics": len(topics),
             "subscriptions": sum(len(namespace.list_subscriptions(topic.path)) for topic in topics),
         }
-        return web.json_response(document, status=HTTPStatus.OK if working else HTTPStatus.SERVICE_UNAVAILABLE)
+        return web.json_response(document, status=HTTPStatus.OK if healthy else HTTPStatus.SERVICE_UNAVAILABLE)
 
-    return Page(method="GET", path="/health", answer=get, public=True)
+    return Route(method="GET", path="/health", handler=get, public=True)

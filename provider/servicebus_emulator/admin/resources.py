@@ -1,4 +1,4 @@
-"""What an administration URL points at."""
+"""The resources of the administration API and their URLs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class EntityList:
 
 @dataclass(frozen=True, slots=True)
 class Entity:
-    """A queue or a topic; which of them, the URL does not say."""
+    """A queue or a topic; the URL does not say which."""
 
     path: str
 
@@ -74,7 +74,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Nothing that the API knows."""
+    """A path without a resource."""
 
     path: str
 
@@ -86,13 +86,13 @@ _RULES: Final = "Rules"
 
 
 def resource_at(raw_path: str) -> Resource:
-    """Return what a URL's path points at.
+    """Return the resource at the path of a URL.
 
-    A ``/`` of an entity's path may come as it is or as ``%2F``. The segment ``subscriptions`` ends a
-    topic's path: no entity path may contain it (see ``check_entity_path``). Fixed words are read without case. The
-    JavaScript client writes a ``/`` behind the path of a list of rules.
+    A ``/`` of an entity path may be written as it is or as ``%2F``. The segment ``subscriptions`` ends the path of a
+    topic: no entity path may contain it (see ``check_entity_path``). Keywords are case-insensitive. The
+    JavaScript client appends a ``/`` to the path of a list of rules.
 
-    :param raw_path: the path as it came, percent-encoded once.
+    :param raw_path: the path as received, percent-encoded once.
     """
     path = unquote(raw_path).removeprefix("/").removesuffix("/")
     segments = path.split("/")
@@ -117,7 +117,7 @@ def resource_at(raw_path: str) -> Resource:
 
 
 def url_path(resource: Resource) -> str:
-    """Return the URL path of a resource as the service writes it: the JavaScript client takes names out of it."""
+    """Return the URL path of a resource as the service writes it: the JavaScript client parses names from it."""
     return "/" + "/".join(quote(name, safe="$/") for name in _names(resource))
 
 

@@ -1,8 +1,8 @@
-"""The token endpoint: what azure-identity's client-secret credential asks an authority.
+"""The OAuth 2.0 token endpoint, as azure-identity's client-secret credential uses it.
 
-``GET /{tenant}/v2.0/.well-known/openid-configuration`` says where things are (OpenID Connect Discovery 1.0),
-``POST /{tenant}/oauth2/v2.0/token`` gives a token for a client's id and secret (RFC 6749, section 4.4), and
-``GET /common/discovery/instance`` says that the authority knows no other. Any tenant will do.
+``GET /{tenant}/v2.0/.well-known/openid-configuration`` returns the metadata (OpenID Connect Discovery 1.0),
+``POST /{tenant}/oauth2/v2.0/token`` issues a token for a client id and secret (RFC 6749, section 4.4), and
+``GET /common/discovery/instance`` lists this authority alone. Any tenant is accepted.
 """
 
 from __future__ import annotations
@@ -12,26 +12,24 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
-from servicebus_emulator.admin.pages import Page
+from servicebus_emulator.admin.routes import Route
 from servicebus_emulator.security.bearer import ClientError
 
 if TYPE_CHECKING:
     from servicebus_emulator.security.bearer import IssuedToken, TokenIssuer
 
-__all__ = ["token_pages"]
+__all__ = ["token_routes"]
 
 _TENANT: Final = r"/{tenant:[A-Za-z0-9.-]+}"
+_METADATA_PATH: Final = "/v2.0/.well-known/openid-configuration"
 _FORM: Final = "application/x-www-form-urlencoded"
 _GRANT: Final = "client_credentials"
 
 _log = logging.getLogger(__name__)
 
 
-def token_pages(issuer: TokenIssuer) -> tuple[Page, ...]:
-    """Return the pages that are the token endpoint.
-
-    :param issuer: issues the tokens.
-    """
+def token_routes(issuer: TokenIssuer) -> tuple[Route, ...]:
+    """Return the routes of the token endpoint."""
 
     async def configuration(request: web.Request) -> web.Response:
         base = f"{request.scheme}://{request.host}/{request.match_info['tenant']}"
@@ -49,8 +47,8 @@ def token_pages(issuer: TokenIssuer) -> tuple[Page, ...]:
         )
 
     async def instance(request: web.Request) -> web.Response:
-        wanted = request.query.get("authorization_endpoint", "")
-        tenant_endpoint = wanted.replace("/oauth2/v2.0/authorize", "/v2.0/.well-known/openid-configuration")
+        endpoint = request.query.get("authorization_endpoint", "")
+        tenant_endpoint = endpoint.replace("/oauth2/v2.0/authorize", _METADATA_PATH)
         host = {"preferred_network": request.host, "preferred_cache": request.host, "aliases": [request.host]}
         return web.json_response({"tenant_discovery_endpoint": tenant_endpoint, "metadata": [host]})
 
@@ -58,15 +56,15 @@ def token_pages(issuer: TokenIssuer) -> tuple[Page, ...]:
         try:
             issued = await _issue(request, issuer=issuer)
         except ClientError as error:
-            _log.warning("token endpoint: a client was refused: %s", error.code)
+            _log.warning("token endpoint: refused a client: %s", error.code)
             return web.json_response({"error": error.code, "error_description": str(error)}, status=error.status)
         body = {"token_type": "Bearer", "expires_in": issued.lifetime, "ext_expires_in": issued.lifetime}
         return web.json_response({**body, "access_token": issued.text}, headers={"Cache-Control": "no-store"})
 
     return (
-        Page(method="GET", path=f"{_TENANT}/v2.0/.well-known/openid-configuration", answer=configuration, public=True),
-        Page(method="GET", path="/common/discovery/instance", answer=instance, public=True),
-        Page(method="POST", path=f"{_TENANT}/oauth2/v2.0/token", answer=token, public=True),
+        Route(method="GET", path=_TENANT + _METADATA_PATH, handler=configuration, public=True),
+        Route(method="GET", path="/common/discovery/instance", handler=instance, public=True),
+        Route(method="POST", path=f"{_TENANT}/oauth2/v2.0/token", handler=token, public=True),
     )
 
 
@@ -76,7 +74,7 @@ async def _issue(request: web.Request, *, issuer: TokenIssuer) -> IssuedToken:
     try:
         form = {name: str(value) for name, value in (await request.post()).items()}
     except (UnicodeError, LookupError) as error:
-        raise ClientError("invalid_request", "AADSTS900144: The form is not readable.", status=400) from error
+        raise ClientError("invalid_request", "AADSTS900144: The form cannot be read.", status=400) from error
     if form.get("grant_type") != _GRANT:
         message = f"AADSTS70003: The grant type is not supported; allowed: {_GRANT}"
         raise ClientError("unsupported_grant_type", message, status=400)

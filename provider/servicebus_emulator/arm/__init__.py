@@ -1,1 +1,1 @@
-"""Azure Resource Manager as ``azure-mgmt-servicebus`` speaks it: namespaces, their entities, their keys."""
+"""Azure Resource Manager for ``azure-mgmt-servicebus``: namespaces, their entities and their keys."""

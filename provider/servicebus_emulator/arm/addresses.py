@@ -1,10 +1,10 @@
-"""What a URL of Azure Resource Manager points at.
+"""The URLs of Azure Resource Manager.
 
-Behind the provider's name a path is pairs of a type and a name; a list ends in a type, and what is done by
-POST ends in a verb. Hence a name cannot hold ``/``: the service writes ``~`` for it here and nowhere else
-(Service Bus team, "Azure Service Bus, Azure Resource Manager, and this character /"). ``%2F`` is read as
-``/``, so it ends a segment and leads to 404, as the service does with names in other providers
-(hashicorp/terraform-provider-azurerm issue 6053); for Service Bus itself nobody has published an answer.
+After the provider's name a path consists of pairs of a type and a name; a list ends in a type, and an action by
+POST ends in a verb. Hence a name cannot contain ``/``: the service writes ``~`` for it, here only
+(Service Bus team, "Azure Service Bus, Azure Resource Manager, and this character /"). ``%2F`` is decoded to
+``/``, so it ends a segment and leads to 404, as with names in other providers
+(hashicorp/terraform-provider-azurerm issue 6053); the behavior of Service Bus itself is undocumented.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote
 
 from servicebus_emulator.arm.errors import ArmError
 
-__all__ = ["PROVIDER", "Address", "Scope", "address_of", "entity_of", "segment_of"]
+__all__ = ["PROVIDER", "Address", "Scope", "entity_path", "parse_address", "path_segment"]
 
 PROVIDER: Final = "Microsoft.ServiceBus"
 
@@ -45,9 +45,9 @@ _SPELLINGS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """The subscription and the resource group in which namespaces are found; compared without case.
+    """The subscription and the resource group of all namespaces; case-insensitive.
 
-    :raises ValueError: naming the one that cannot be, and what is allowed.
+    :raises ValueError: one of them has characters that are not allowed.
     """
 
     subscription: str = "00000000-0000-0000-0000-000000000000"
@@ -62,13 +62,13 @@ class Scope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """A place below the provider.
+    """A resource or a list of resources of the provider.
 
     :ivar subscription: the id of the subscription; None = the provider itself.
-    :ivar resource_group: None = all of the subscription.
-    :ivar types: the types on the way, in the service's spelling; one that is unknown as it came.
-    :ivar names: a name for each type, or, for a list, for all but the last.
-    :ivar verb: what a POST asks for, in lower case.
+    :ivar resource_group: None = the whole subscription.
+    :ivar types: the types on the path, in the service's spelling; an unknown one as received.
+    :ivar names: a name for each type; in a list, for all but the last.
+    :ivar verb: the action of a POST, in lower case.
     """
 
     subscription: str | None
@@ -79,58 +79,58 @@ class Address:
 
     @property
     def is_list(self) -> bool:
-        """Whether all resources of a type are meant."""
+        """Whether it addresses all resources of a type."""
         return len(self.names) < len(self.types)
 
     @property
     def entity(self) -> str:
-        """The path of what is meant, as the other interfaces write it: ``topic/subscriptions/name``; "" = no entity."""
+        """The path of the entity in AMQP notation: ``topic/subscriptions/name``; "" = no entity."""
         if len(self.names) == 1 or self.types[1:2] not in _ENTITIES:
             return ""
-        below = (f"/{kind}/{name}" for kind, name in zip(self.types[2:], self.names[2:], strict=False))
-        return entity_of(self.names[1]) + "".join(below)
+        suffixes = (f"/{kind}/{name}" for kind, name in zip(self.types[2:], self.names[2:], strict=False))
+        return entity_path(self.names[1]) + "".join(suffixes)
 
 
-def entity_of(segment: str) -> str:
-    """Return the path of a queue or topic, which is written as one segment."""
+def entity_path(segment: str) -> str:
+    """Return the path of the queue or topic in a URL segment."""
     return segment.replace(_SLASH, "/")
 
 
-def segment_of(path: str) -> str:
-    """Return how the path of a queue or topic is written as a segment, and as a name."""
+def path_segment(path: str) -> str:
+    """Return the path of a queue or topic as a URL segment and resource name."""
     return path.replace("/", _SLASH)
 
 
-def address_of(raw_path: str, *, method: str) -> Address:
-    """Read the path of a URL.
+def parse_address(raw_path: str, *, method: str) -> Address:
+    """Parse the path of a URL.
 
-    :param raw_path: the path as it came, percent-encoded once.
-    :param method: a POST ends in a verb.
-    :raises ArmError: when it leads nowhere near the provider.
+    :param raw_path: the path as received, percent-encoded once.
+    :param method: the HTTP method; the path of a POST ends in a verb.
+    :raises ArmError: it is not a path of the provider.
     """
     segments = unquote(raw_path).strip("/").split("/")
-    subscription, segments = _after("subscriptions", segments)
-    group, segments = _after("resourcegroups", segments)
+    subscription, segments = _pop_pair("subscriptions", segments)
+    group, segments = _pop_pair("resourcegroups", segments)
     if [segment.casefold() for segment in segments[:2]] != ["providers", PROVIDER.casefold()]:
         raise ArmError(
             404,
             code="InvalidResourceType",
             message=f"nothing is at {quote(unquote(raw_path))!r}; allowed: paths of the provider {PROVIDER}",
         )
-    rest = segments[2:]
+    pairs = segments[2:]
     verb = None
-    if method == "POST" and len(rest) % 2 == 1:
-        verb = rest.pop().casefold()
+    if method == "POST" and len(pairs) % 2 == 1:
+        verb = pairs.pop().casefold()
     return Address(
         subscription=subscription,
         resource_group=group,
-        types=tuple(_SPELLINGS.get(word.casefold(), word) for word in rest[::2]),
-        names=tuple(rest[1::2]),
+        types=tuple(_SPELLINGS.get(word.casefold(), word) for word in pairs[::2]),
+        names=tuple(pairs[1::2]),
         verb=verb,
     )
 
 
-def _after(word: str, segments: list[str]) -> tuple[str | None, list[str]]:
+def _pop_pair(word: str, segments: list[str]) -> tuple[str | None, list[str]]:
     if len(segments) > 1 and segments[0].casefold() == word:
         return segments[1], segments[2:]
     return None, segments

@@ -1,4 +1,4 @@
-"""Queues, topics and subscriptions as JSON, and back.
+"""Encodes queues, topics and subscriptions as JSON and decodes them.
 
 The members are those of the models ``SBQueueProperties``, ``SBTopicProperties`` and
 ``SBSubscriptionProperties`` of azure-mgmt-servicebus 10.
@@ -9,23 +9,24 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from servicebus_emulator.admin.fields import Runtime, format_time, property_name, property_types
-from servicebus_emulator.arm.errors import arm_name
-from servicebus_emulator.arm.values import READERS, Value
-from servicebus_emulator.engine.descriptions import (
+from servicebus_emulator.admin.atom.elements import FIXED_AT_CREATION
+from servicebus_emulator.admin.atom.fields import RuntimeProperties, format_time, property_name, property_types
+from servicebus_emulator.arm.errors import camel_case
+from servicebus_emulator.arm.json_values import DECODERS, JsonValue
+from servicebus_emulator.engine.model.descriptions import (
     Description,
     QueueDescription,
     SubscriptionDescription,
     TopicDescription,
 )
-from servicebus_emulator.engine.timespan import TimeSpan
+from servicebus_emulator.engine.model.timespan import TimeSpan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from servicebus_emulator.engine.descriptions import MessageCounts
+    from servicebus_emulator.engine.model.descriptions import MessageCounts
 
-__all__ = ["described", "properties_of"]
+__all__ = ["decode_description", "encode_properties"]
 
 D = TypeVar("D", QueueDescription, TopicDescription, SubscriptionDescription)
 
@@ -57,10 +58,9 @@ _MEMBERS: Final[Mapping[type[Description], tuple[str, ...]]] = {
     TopicDescription: (*_COMMON, *_STORED, "support_ordering"),
     SubscriptionDescription: (*_COMMON, *_RECEIVED, "dead_lettering_on_filter_evaluation_exceptions"),
 }
-_FIXED: Final = frozenset({"requires_session", "requires_duplicate_detection", "enable_partitioning"})
 _TIMES: Final = ("createdAt", "updatedAt", "accessedAt")
 _READ_ONLY: Final = (*_TIMES, "countDetails", "sizeInBytes", "messageCount", "subscriptionCount")
-# What a subscription has in the model and nothing reads: it detects no duplicates, and knows no clients of JMS.
+# Members of a subscription in the model without effect: it neither detects duplicates nor supports JMS clients.
 _WINDOW: Final = "duplicateDetectionHistoryTimeWindow"
 _IS_AFFINE: Final = "isClientAffine"
 _AFFINE: Final = "clientAffineProperties"
@@ -69,13 +69,13 @@ _IGNORED: Final[Mapping[type[Description], tuple[str, ...]]] = {
 }
 
 
-def properties_of(description: Description, *, runtime: Runtime) -> dict[str, object]:
-    """Return the ``properties`` of an entity: what is set, and what it has come to."""
-    shown = {arm_name(name): _shown(getattr(description, name)) for name in _MEMBERS[type(description)]}
-    document: dict[str, object] = {name: value for name, value in shown.items() if value is not None}
+def encode_properties(description: Description, *, runtime: RuntimeProperties) -> dict[str, object]:
+    """Return the ``properties`` of an entity, with its runtime properties."""
+    encoded = {camel_case(name): _encode_value(getattr(description, name)) for name in _MEMBERS[type(description)]}
+    document: dict[str, object] = {name: value for name, value in encoded.items() if value is not None}
     times = (runtime.times.created, runtime.times.updated, runtime.times.accessed)
     document |= {name: format_time(time) for name, time in zip(_TIMES, times, strict=True)}
-    document["countDetails"] = _counts(runtime.counts)
+    document["countDetails"] = _encode_counts(runtime.counts)
     if isinstance(description, SubscriptionDescription):
         document[_IS_AFFINE] = False
     else:
@@ -87,35 +87,38 @@ def properties_of(description: Description, *, runtime: Runtime) -> dict[str, ob
     return document
 
 
-def described(properties: Value | None, *, kind: type[D], identity: Mapping[str, Any], current: D | None) -> D:
-    """Read what an entity is to be.
+def decode_description(
+    properties: JsonValue | None, *, kind: type[D], identity: Mapping[str, Any], current: D | None
+) -> D:
+    """Decode the description of an entity.
 
-    The document replaces what was set before: what it leaves out gets its default, but for what is fixed at
-    creation and what the interface does not show (rules, shared access rules).
+    The document replaces the current description: omitted properties get their default, except for those fixed at
+    creation and those that ARM does not represent (rules, shared access policies).
 
-    :param properties: the document's ``properties``; None = it has none.
-    :param kind: the class of the description.
-    :param identity: attributes that the document does not decide.
-    :param current: the entity as it is; None = it is to be created.
-    :raises ArmError, DescriptionError: naming the property, its value and what is allowed.
+    :param properties: the ``properties`` of the document; None = it has none.
+    :param identity: attributes that are not in the document.
+    :param current: the existing entity; None = it is created.
+    :raises ArmError, DescriptionError: a property has a value that is not allowed.
     """
-    names = {arm_name(name): name for name in _MEMBERS[kind]}
+    names = {camel_case(name): name for name in _MEMBERS[kind]}
     given = {} if properties is None else properties.members(*names, *_IGNORED.get(kind, ()), *_READ_ONLY)
     _check_ignored(given, kind=kind)
     types = property_types(kind)
-    kept = {} if current is None else {name: getattr(current, name) for name in _kept(kind)}
+    kept = {} if current is None else {name: getattr(current, name) for name in _kept_attributes(kind)}
     values = {
-        name: READERS[types[property_name(name)][1]](given[member]) for member, name in names.items() if member in given
+        name: DECODERS[types[property_name(name)][1]](given[member])
+        for member, name in names.items()
+        if member in given
     }
     return kind(**{**kept, **values, **identity})
 
 
-def _kept(kind: type[Description]) -> list[str]:
-    replaced = frozenset(_MEMBERS[kind]) - _FIXED
+def _kept_attributes(kind: type[Description]) -> list[str]:
+    replaced = frozenset(_MEMBERS[kind]).difference(FIXED_AT_CREATION)
     return [field.name for field in fields(kind) if field.name not in replaced]
 
 
-def _check_ignored(given: Mapping[str, Value], *, kind: type[Description]) -> None:
+def _check_ignored(given: Mapping[str, JsonValue], *, kind: type[Description]) -> None:
     if _WINDOW in given and _WINDOW in _IGNORED.get(kind, ()):
         given[_WINDOW].duration()
     if _IS_AFFINE in given and given[_IS_AFFINE].boolean():
@@ -124,11 +127,11 @@ def _check_ignored(given: Mapping[str, Value], *, kind: type[Description]) -> No
         given[_AFFINE].refuse("null; subscriptions of JMS clients are not supported")
 
 
-def _shown(value: object) -> object:
+def _encode_value(value: object) -> object:
     return str(value) if isinstance(value, TimeSpan) else value
 
 
-def _counts(counts: MessageCounts) -> dict[str, int]:
+def _encode_counts(counts: MessageCounts) -> dict[str, int]:
     return {
         "activeMessageCount": counts.active,
         "deadLetterMessageCount": counts.dead_lettered,

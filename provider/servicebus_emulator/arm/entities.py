@@ -1,50 +1,50 @@
-"""Queues, topics, subscriptions and rules: listed, shown, put and deleted."""
+"""Actions on queues, topics, subscriptions and rules."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from servicebus_emulator.admin.reading import runtime_of
-from servicebus_emulator.arm.addresses import entity_of, segment_of
-from servicebus_emulator.arm.calls import Answer, Call
-from servicebus_emulator.arm.descriptions import described, properties_of
+from servicebus_emulator.admin.entity_reader import read_runtime
+from servicebus_emulator.arm.addresses import entity_path, path_segment
+from servicebus_emulator.arm.descriptions import decode_description, encode_properties
 from servicebus_emulator.arm.errors import ArmError
-from servicebus_emulator.arm.rules import described_rule, rule_properties_of
-from servicebus_emulator.arm.values import Value
-from servicebus_emulator.engine.descriptions import (
+from servicebus_emulator.arm.json_values import JsonValue
+from servicebus_emulator.arm.requests import Request, Response
+from servicebus_emulator.arm.rules import decode_rule, encode_rule
+from servicebus_emulator.engine.model.descriptions import (
     Description,
     QueueDescription,
-    RuleDescription,
     SubscriptionDescription,
     TopicDescription,
 )
-from servicebus_emulator.engine.errors import EntityNotFound
-from servicebus_emulator.engine.namespace import Namespace
+from servicebus_emulator.engine.model.errors import EntityNotFound
+from servicebus_emulator.engine.model.rule_descriptions import RuleDescription
+from servicebus_emulator.engine.namespace.namespace import Namespace
 
-__all__ = ["ENTITY_ACTIONS", "EntityAction", "found", "properties_in"]
+__all__ = ["ENTITY_ACTIONS", "EntityAction", "get_or_none", "request_properties"]
 
-EntityAction = Callable[[Namespace, Call], Answer]
+EntityAction = Callable[[Namespace, Request], Response]
 
 T = TypeVar("T")
 D = TypeVar("D", QueueDescription, TopicDescription)
 
-_RESOURCE: Final = ("id", "name", "type", "location", "systemData")
+_MEMBERS: Final = ("id", "name", "type", "location", "systemData")
 
 _log = logging.getLogger(__name__)
 
 
-def properties_in(call: Call) -> Value | None:
-    """Return the ``properties`` of the resource in a request's body; None = it has none.
+def request_properties(request: Request) -> JsonValue | None:
+    """Return the ``properties`` in the body of a request; None = it has none.
 
-    :raises ArmError: when the body is no resource.
+    :raises ArmError: the body is not a resource.
     """
-    return call.document.members("properties", *_RESOURCE).get("properties")
+    return request.document.members("properties", *_MEMBERS).get("properties")
 
 
-def found(get: Callable[[], T]) -> T | None:
-    """Return what `get` finds; None = there is none."""
+def get_or_none(get: Callable[[], T]) -> T | None:
+    """Return the result of `get`; None = the entity does not exist."""
     try:
         return get()
     except EntityNotFound:
@@ -54,73 +54,75 @@ def found(get: Callable[[], T]) -> T | None:
 # Queues
 
 
-def _list_queues(namespace: Namespace, call: Call) -> Answer:
-    return call.list(namespace.list_queues(), show=lambda each: _shown(namespace, each, call=call))
+def _list_queues(namespace: Namespace, request: Request) -> Response:
+    return _list_response(namespace, namespace.list_queues(), request=request)
 
 
-def _get_queue(namespace: Namespace, call: Call) -> Answer:
-    return Answer(200, _shown(namespace, namespace.get_queue(_path(call)), call=call))
+def _get_queue(namespace: Namespace, request: Request) -> Response:
+    return Response(200, _resource(namespace, namespace.get_queue(_path(request)), request=request))
 
 
-def _put_queue(namespace: Namespace, call: Call) -> Answer:
-    path = _path(call)
-    current = found(lambda: namespace.get_queue(path))
-    wanted = _wanted(call, kind=QueueDescription, path=path, current=current)
+def _put_queue(namespace: Namespace, request: Request) -> Response:
+    path = _path(request)
+    current = get_or_none(lambda: namespace.get_queue(path))
+    description = _decode_entity(request, kind=QueueDescription, path=path, current=current)
     put = namespace.create_queue if current is None else namespace.update_queue
-    return _put(namespace, put(wanted), call=call, new=current is None)
+    return _put_response(namespace, put(description), request=request, new=current is None)
 
 
-def _delete_queue(namespace: Namespace, call: Call) -> Answer:
-    return _deleted(namespace, f"queue {_path(call)!r}", delete=lambda: namespace.delete_queue(_path(call)))
+def _delete_queue(namespace: Namespace, request: Request) -> Response:
+    return _delete(namespace, f"queue {_path(request)!r}", delete=lambda: namespace.delete_queue(_path(request)))
 
 
 # Topics
 
 
-def _list_topics(namespace: Namespace, call: Call) -> Answer:
-    return call.list(namespace.list_topics(), show=lambda each: _shown(namespace, each, call=call))
+def _list_topics(namespace: Namespace, request: Request) -> Response:
+    return _list_response(namespace, namespace.list_topics(), request=request)
 
 
-def _get_topic(namespace: Namespace, call: Call) -> Answer:
-    return Answer(200, _shown(namespace, namespace.get_topic(_path(call)), call=call))
+def _get_topic(namespace: Namespace, request: Request) -> Response:
+    return Response(200, _resource(namespace, namespace.get_topic(_path(request)), request=request))
 
 
-def _put_topic(namespace: Namespace, call: Call) -> Answer:
-    path = _path(call)
-    current = found(lambda: namespace.get_topic(path))
-    wanted = _wanted(call, kind=TopicDescription, path=path, current=current)
+def _put_topic(namespace: Namespace, request: Request) -> Response:
+    path = _path(request)
+    current = get_or_none(lambda: namespace.get_topic(path))
+    description = _decode_entity(request, kind=TopicDescription, path=path, current=current)
     put = namespace.create_topic if current is None else namespace.update_topic
-    return _put(namespace, put(wanted), call=call, new=current is None)
+    return _put_response(namespace, put(description), request=request, new=current is None)
 
 
-def _delete_topic(namespace: Namespace, call: Call) -> Answer:
-    return _deleted(namespace, f"topic {_path(call)!r}", delete=lambda: namespace.delete_topic(_path(call)))
+def _delete_topic(namespace: Namespace, request: Request) -> Response:
+    return _delete(namespace, f"topic {_path(request)!r}", delete=lambda: namespace.delete_topic(_path(request)))
 
 
 # Subscriptions
 
 
-def _list_subscriptions(namespace: Namespace, call: Call) -> Answer:
-    listed = namespace.list_subscriptions(_topic(namespace, call).path)
-    return call.list(listed, show=lambda each: _shown(namespace, each, call=call))
+def _list_subscriptions(namespace: Namespace, request: Request) -> Response:
+    subscriptions = namespace.list_subscriptions(_topic(namespace, request).path)
+    return _list_response(namespace, subscriptions, request=request)
 
 
-def _get_subscription(namespace: Namespace, call: Call) -> Answer:
-    return Answer(200, _shown(namespace, _subscription(namespace, call), call=call))
+def _get_subscription(namespace: Namespace, request: Request) -> Response:
+    return Response(200, _resource(namespace, _subscription(namespace, request), request=request))
 
 
-def _put_subscription(namespace: Namespace, call: Call) -> Answer:
-    topic, name = _topic(namespace, call).path, call.address.names[2]
-    current = found(lambda: namespace.get_subscription(topic, name))
+def _put_subscription(namespace: Namespace, request: Request) -> Response:
+    topic, name = _topic(namespace, request).path, request.address.names[2]
+    current = get_or_none(lambda: namespace.get_subscription(topic, name))
     identity = {"topic_path": topic, "name": name if current is None else current.name}
-    wanted = described(properties_in(call), kind=SubscriptionDescription, identity=identity, current=current)
-    put = namespace.create_subscription(wanted) if current is None else namespace.update_subscription(wanted)
-    return _put(namespace, put, call=call, new=current is None)
+    description = decode_description(
+        request_properties(request), kind=SubscriptionDescription, identity=identity, current=current
+    )
+    put = namespace.create_subscription if current is None else namespace.update_subscription
+    return _put_response(namespace, put(description), request=request, new=current is None)
 
 
-def _delete_subscription(namespace: Namespace, call: Call) -> Answer:
-    topic, name = _topic(namespace, call).path, call.address.names[2]
-    return _deleted(
+def _delete_subscription(namespace: Namespace, request: Request) -> Response:
+    topic, name = _topic(namespace, request).path, request.address.names[2]
+    return _delete(
         namespace, f"subscription {name!r} of {topic!r}", delete=lambda: namespace.delete_subscription(topic, name)
     )
 
@@ -128,32 +130,35 @@ def _delete_subscription(namespace: Namespace, call: Call) -> Answer:
 # Rules
 
 
-def _list_rules(namespace: Namespace, call: Call) -> Answer:
-    subscription = _parent(lambda: _subscription(namespace, call))
-    return call.list(subscription.rules, show=lambda each: _shown_rule(each, of=subscription, call=call))
+def _list_rules(namespace: Namespace, request: Request) -> Response:
+    subscription = _get_parent(lambda: _subscription(namespace, request))
+    return request.list_response(
+        subscription.rules, encode=lambda rule: _rule_resource(rule, of=subscription, request=request)
+    )
 
 
-def _get_rule(namespace: Namespace, call: Call) -> Answer:
-    subscription = _parent(lambda: _subscription(namespace, call))
-    return Answer(200, _shown_rule(_rule(subscription, name=call.address.names[3]), of=subscription, call=call))
+def _get_rule(namespace: Namespace, request: Request) -> Response:
+    subscription = _get_parent(lambda: _subscription(namespace, request))
+    rule = _rule(subscription, name=request.address.names[3])
+    return Response(200, _rule_resource(rule, of=subscription, request=request))
 
 
-def _put_rule(namespace: Namespace, call: Call) -> Answer:
-    subscription, name = _parent(lambda: _subscription(namespace, call)), call.address.names[3]
-    current = found(lambda: _rule(subscription, name=name))
-    wanted = described_rule(properties_in(call), name=name if current is None else current.name)
-    if current is not None and rule_properties_of(wanted) == rule_properties_of(current):
-        # What the interface cannot show of it (parameters, types of values) stays.
-        wanted = current
+def _put_rule(namespace: Namespace, request: Request) -> Response:
+    subscription, name = _get_parent(lambda: _subscription(namespace, request)), request.address.names[3]
+    current = get_or_none(lambda: _rule(subscription, name=name))
+    description = decode_rule(request_properties(request), name=name if current is None else current.name)
+    if current is not None and encode_rule(description) == encode_rule(current):
+        # Keeps what ARM cannot represent: parameters and types of values.
+        description = current
     change = namespace.add_rule if current is None else namespace.update_rule
-    change(subscription.topic_path, subscription.name, wanted)
-    _log.info("namespace %s: put rule %r of %s", namespace.name, wanted.name, subscription.path)
-    return Answer(200, _shown_rule(wanted, of=subscription, call=call))
+    change(subscription.topic_path, subscription.name, description)
+    _log.info("namespace %s: put rule %r of %s", namespace.name, description.name, subscription.path)
+    return Response(200, _rule_resource(description, of=subscription, request=request))
 
 
-def _delete_rule(namespace: Namespace, call: Call) -> Answer:
-    subscription, name = _parent(lambda: _subscription(namespace, call)), call.address.names[3]
-    return _deleted(
+def _delete_rule(namespace: Namespace, request: Request) -> Response:
+    subscription, name = _get_parent(lambda: _subscription(namespace, request)), request.address.names[3]
+    return _delete(
         namespace,
         f"rule {name!r} of {subscription.path}",
         delete=lambda: namespace.remove_rule(subscription.topic_path, subscription.name, name),
@@ -174,35 +179,35 @@ ENTITY_ACTIONS: Final[Mapping[tuple[tuple[str, ...], bool], Mapping[str, EntityA
     (("topics", "subscriptions", "rules"), True): {"GET": _list_rules},
     (("topics", "subscriptions", "rules"), False): {"GET": _get_rule, "PUT": _put_rule, "DELETE": _delete_rule},
 }
-"""What can be done, by the types below the namespace, by whether all are meant, and by method."""
+"""Actions by the types below the namespace, by whether the address is a list, and by method."""
 
 
-# Steps
+# Helpers
 
 
-def _path(call: Call) -> str:
-    return entity_of(call.address.names[1])
+def _path(request: Request) -> str:
+    return entity_path(request.address.names[1])
 
 
-def _wanted(call: Call, *, kind: type[D], path: str, current: D | None) -> D:
-    """Return what a queue or topic is to become; its path stays spelt as it was created."""
+def _decode_entity(request: Request, *, kind: type[D], path: str, current: D | None) -> D:
+    """Decode a queue or topic; an existing one keeps the spelling of its path."""
     identity = {"path": path if current is None else current.path}
-    return described(properties_in(call), kind=kind, identity=identity, current=current)
+    return decode_description(request_properties(request), kind=kind, identity=identity, current=current)
 
 
-def _parent(get: Callable[[], T]) -> T:
+def _get_parent(get: Callable[[], T]) -> T:
     try:
         return get()
     except EntityNotFound as error:
         raise ArmError(404, code="ParentResourceNotFound", message=str(error)) from error
 
 
-def _topic(namespace: Namespace, call: Call) -> TopicDescription:
-    return _parent(lambda: namespace.get_topic(_path(call)))
+def _topic(namespace: Namespace, request: Request) -> TopicDescription:
+    return _get_parent(lambda: namespace.get_topic(_path(request)))
 
 
-def _subscription(namespace: Namespace, call: Call) -> SubscriptionDescription:
-    return namespace.get_subscription(_topic(namespace, call).path, call.address.names[2])
+def _subscription(namespace: Namespace, request: Request) -> SubscriptionDescription:
+    return namespace.get_subscription(_topic(namespace, request).path, request.address.names[2])
 
 
 def _rule(subscription: SubscriptionDescription, *, name: str) -> RuleDescription:
@@ -212,30 +217,34 @@ def _rule(subscription: SubscriptionDescription, *, name: str) -> RuleDescriptio
     raise EntityNotFound(f"subscription {subscription.path!r} has no rule {name!r}; create it first")
 
 
-def _put(namespace: Namespace, description: Description, *, call: Call, new: bool) -> Answer:
+def _list_response(namespace: Namespace, listed: Sequence[Description], *, request: Request) -> Response:
+    return request.list_response(listed, encode=lambda each: _resource(namespace, each, request=request))
+
+
+def _put_response(namespace: Namespace, description: Description, *, request: Request, new: bool) -> Response:
     _log.info("namespace %s: %s %s", namespace.name, "created" if new else "updated", description.path)
-    return Answer(200, _shown(namespace, description, call=call))
+    return Response(200, _resource(namespace, description, request=request))
 
 
-def _deleted(namespace: Namespace, label: str, *, delete: Callable[[], None]) -> Answer:
+def _delete(namespace: Namespace, label: str, *, delete: Callable[[], None]) -> Response:
     try:
         delete()
     except EntityNotFound:
-        return Answer(204)
+        return Response(204)
     _log.info("namespace %s: deleted %s", namespace.name, label)
-    return Answer(200)
+    return Response(200)
 
 
-def _shown(namespace: Namespace, description: Description, *, call: Call) -> dict[str, object]:
-    properties = properties_of(description, runtime=runtime_of(namespace, description))
+def _resource(namespace: Namespace, description: Description, *, request: Request) -> dict[str, object]:
     names: tuple[str, ...]
     if isinstance(description, SubscriptionDescription):
-        names = (namespace.name, segment_of(description.topic_path), description.name)
+        names = (namespace.name, path_segment(description.topic_path), description.name)
     else:
-        names = (namespace.name, segment_of(description.path))
-    return {**call.identify(*names), "properties": properties}
+        names = (namespace.name, path_segment(description.path))
+    properties = encode_properties(description, runtime=read_runtime(namespace, description))
+    return request.resource(*names, properties=properties)
 
 
-def _shown_rule(rule: RuleDescription, *, of: SubscriptionDescription, call: Call) -> dict[str, object]:
-    names = (call.address.names[0], segment_of(of.topic_path), of.name, rule.name)
-    return {**call.identify(*names), "properties": rule_properties_of(rule)}
+def _rule_resource(rule: RuleDescription, *, of: SubscriptionDescription, request: Request) -> dict[str, object]:
+    names = (request.address.names[0], path_segment(of.topic_path), of.name, rule.name)
+    return request.resource(*names, properties=encode_rule(rule))

@@ -1,118 +1,116 @@
-"""Shared access rules of a namespace and of its entities, with their keys: listed, put, deleted, handed out."""
+"""Shared access policies of a namespace and of its entities, and their keys."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from servicebus_emulator.arm.addresses import entity_of, segment_of
-from servicebus_emulator.arm.calls import Answer, Call
-from servicebus_emulator.arm.entities import found, properties_in
+from servicebus_emulator.arm.addresses import entity_path, path_segment
+from servicebus_emulator.arm.entities import get_or_none, request_properties
 from servicebus_emulator.arm.errors import ArmError
-from servicebus_emulator.arm.host import Hosted
-from servicebus_emulator.engine.access import Key
-from servicebus_emulator.engine.access_rules import AccessRule
-from servicebus_emulator.engine.descriptions import AccessRight
+from servicebus_emulator.arm.namespace_host import ManagedNamespace
+from servicebus_emulator.arm.requests import Request, Response
+from servicebus_emulator.engine.model.access_policy import SharedAccessPolicy
+from servicebus_emulator.engine.model.descriptions import AccessRight
+from servicebus_emulator.engine.namespace.shared_access_policies import PolicyKey
 
 __all__ = ["KEY_ACTIONS", "KEY_VERBS", "KeyAction"]
 
+_ALLOWED_RIGHTS: Final = f"at least one of {', '.join(AccessRight)}; all of them where Manage is one"
 
-KeyAction = Callable[[Hosted, Call], Answer]
-
-
-def _list(hosted: Hosted, call: Call) -> Answer:
-    return call.list(
-        hosted.namespace.access_rules.list(_entity(hosted, call)), show=lambda rule: _shown(hosted, rule, call=call)
-    )
+KeyAction = Callable[[ManagedNamespace, Request], Response]
 
 
-def _get(hosted: Hosted, call: Call) -> Answer:
-    return Answer(200, _shown(hosted, _rule(hosted, call), call=call))
+def _list(hosted: ManagedNamespace, request: Request) -> Response:
+    policies = hosted.namespace.access_policies.list(_entity(hosted, request))
+    return request.list_response(policies, encode=lambda policy: _resource(hosted, policy, request=request))
 
 
-def _put(hosted: Hosted, call: Call) -> Answer:
-    properties = properties_in(call)
+def _get(hosted: ManagedNamespace, request: Request) -> Response:
+    return Response(200, _resource(hosted, _policy(hosted, request), request=request))
+
+
+def _put(hosted: ManagedNamespace, request: Request) -> Response:
+    properties = request_properties(request)
     rights = None if properties is None else properties.members("rights").get("rights")
     if rights is None:
-        raise ArmError(400, code="BadRequest", message=f"properties.rights is missing; allowed: {_allowed_rights()}")
-    wanted = frozenset(AccessRight(right.one_of(AccessRight)) for right in rights.items())
-    if len(wanted) == 0 or (AccessRight.MANAGE in wanted and len(wanted) < len(AccessRight)):
-        rights.refuse(_allowed_rights())
-    put = hosted.namespace.access_rules.put(call.address.names[-1], rights=wanted, path=_entity(hosted, call))
-    return Answer(200, _shown(hosted, put, call=call))
+        raise ArmError(400, code="BadRequest", message=f"properties.rights is missing; allowed: {_ALLOWED_RIGHTS}")
+    requested = frozenset(AccessRight(right.one_of(AccessRight)) for right in rights.items())
+    if len(requested) == 0 or (AccessRight.MANAGE in requested and len(requested) < len(AccessRight)):
+        rights.refuse(_ALLOWED_RIGHTS)
+    name, entity = request.address.names[-1], _entity(hosted, request)
+    policy = hosted.namespace.access_policies.put(name, rights=requested, path=entity)
+    return Response(200, _resource(hosted, policy, request=request))
 
 
-def _delete(hosted: Hosted, call: Call) -> Answer:
-    name, entity = call.address.names[-1], _entity(hosted, call)
-    if found(lambda: hosted.namespace.access_rules.get(name, path=entity)) is None:
-        return Answer(204)
-    hosted.namespace.access_rules.delete(name, path=entity)
-    return Answer(200)
+def _delete(hosted: ManagedNamespace, request: Request) -> Response:
+    name, entity = request.address.names[-1], _entity(hosted, request)
+    if get_or_none(lambda: hosted.namespace.access_policies.get(name, path=entity)) is None:
+        return Response(204)
+    hosted.namespace.access_policies.delete(name, path=entity)
+    return Response(200)
 
 
-def _list_keys(hosted: Hosted, call: Call) -> Answer:
-    return _handed_out(hosted, _rule(hosted, call), call=call)
+def _list_keys(hosted: ManagedNamespace, request: Request) -> Response:
+    return _keys_response(hosted, _policy(hosted, request), request=request)
 
 
-def _regenerate_keys(hosted: Hosted, call: Call) -> Answer:
-    members = call.document.members("keyType", "key")
+def _regenerate_keys(hosted: ManagedNamespace, request: Request) -> Response:
+    members = request.document.members("keyType", "key")
     if "keyType" not in members:
-        raise ArmError(400, code="BadRequest", message=f"keyType is missing; allowed: {', '.join(Key)}")
-    which = Key(members["keyType"].one_of(Key))
-    value = None if "key" not in members else members["key"].optional_text()
-    renewed = hosted.namespace.access_rules.regenerate(
-        call.address.names[-1], key=which, path=_entity(hosted, call), value=value
+        raise ArmError(400, code="BadRequest", message=f"keyType is missing; allowed: {', '.join(PolicyKey)}")
+    policy = hosted.namespace.access_policies.regenerate(
+        request.address.names[-1],
+        key=PolicyKey(members["keyType"].one_of(PolicyKey)),
+        path=_entity(hosted, request),
+        value=None if "key" not in members else members["key"].optional_text(),
     )
-    return _handed_out(hosted, renewed, call=call)
+    return _keys_response(hosted, policy, request=request)
 
 
 KEY_ACTIONS: Final[Mapping[bool, Mapping[str, KeyAction]]] = {
     True: {"GET": _list},
     False: {"GET": _get, "PUT": _put, "DELETE": _delete},
 }
-"""What can be done, by whether all rules are meant, and by method."""
+"""Actions by whether the address is a list, and by method."""
 
 KEY_VERBS: Final[Mapping[str, KeyAction]] = {"listkeys": _list_keys, "regeneratekeys": _regenerate_keys}
-"""What can be asked of a rule by POST."""
+"""Actions of a POST to a policy."""
 
 
-def _entity(hosted: Hosted, call: Call) -> str | None:
-    """Return the path of the queue or topic whose rules are meant; None = those of the namespace.
+def _entity(hosted: ManagedNamespace, request: Request) -> str | None:
+    """Return the path of the queue or topic that owns the policies; None = the namespace.
 
-    :raises EntityNotFound: when there is no such entity.
+    :raises EntityNotFound: it does not exist.
     """
-    match call.address.types[1]:
+    match request.address.types[1]:
         case "queues":
-            return hosted.namespace.get_queue(entity_of(call.address.names[1])).path
+            return hosted.namespace.get_queue(entity_path(request.address.names[1])).path
         case "topics":
-            return hosted.namespace.get_topic(entity_of(call.address.names[1])).path
+            return hosted.namespace.get_topic(entity_path(request.address.names[1])).path
         case _:
             return None
 
 
-def _rule(hosted: Hosted, call: Call) -> AccessRule:
-    return hosted.namespace.access_rules.get(call.address.names[-1], path=_entity(hosted, call))
+def _policy(hosted: ManagedNamespace, request: Request) -> SharedAccessPolicy:
+    return hosted.namespace.access_policies.get(request.address.names[-1], path=_entity(hosted, request))
 
 
-def _shown(hosted: Hosted, rule: AccessRule, *, call: Call) -> dict[str, object]:
-    entity = _entity(hosted, call)
-    names = (hosted.name, *(() if entity is None else (segment_of(entity),)), rule.name)
-    rights = [right.value for right in AccessRight if right in rule.rights]
-    return {**call.identify(*names), "properties": {"rights": rights}}
+def _resource(hosted: ManagedNamespace, policy: SharedAccessPolicy, *, request: Request) -> dict[str, object]:
+    entity = _entity(hosted, request)
+    names = (hosted.name, *(() if entity is None else (path_segment(entity),)), policy.name)
+    rights = [right.value for right in AccessRight if right in policy.rights]
+    return request.resource(*names, properties={"rights": rights})
 
 
-def _handed_out(hosted: Hosted, rule: AccessRule, *, call: Call) -> Answer:
-    entity = _entity(hosted, call)
+def _keys_response(hosted: ManagedNamespace, policy: SharedAccessPolicy, *, request: Request) -> Response:
+    entity = _entity(hosted, request)
     suffix = "" if entity is None else f";EntityPath={entity}"
-    document: dict[str, object] = {"keyName": rule.name}
-    for which, key in (("primary", rule.primary_key), ("secondary", rule.secondary_key)):
+    document: dict[str, object] = {"keyName": policy.name}
+    for which, key in (("primary", policy.primary_key), ("secondary", policy.secondary_key)):
         document[f"{which}Key"] = key
         document[f"{which}ConnectionString"] = (
-            f"Endpoint={hosted.endpoint_address};SharedAccessKeyName={rule.name};SharedAccessKey={key};"
+            f"Endpoint={hosted.endpoint_address};SharedAccessKeyName={policy.name};SharedAccessKey={key};"
             f"UseDevelopmentEmulator=true{suffix}"
         )
-    return Answer(200, document)
-
-
-def _allowed_rights() -> str:
-    return f"at least one of {', '.join(AccessRight)}; all of them where Manage is one"
+    return Response(200, document)

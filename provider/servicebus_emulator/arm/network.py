@@ -1,15 +1,14 @@
-"""The network rules of a namespace: there are none, since whoever reaches a port is let in."""
+"""The network rules of a namespace: always open, because the emulator does not check addresses."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from servicebus_emulator.arm.calls import Answer, Call
-from servicebus_emulator.arm.entities import properties_in
+from servicebus_emulator.arm.entities import request_properties
 from servicebus_emulator.arm.errors import ArmError
-from servicebus_emulator.arm.host import Hosted
-from servicebus_emulator.arm.values import Value
+from servicebus_emulator.arm.namespace_host import ManagedNamespace
+from servicebus_emulator.arm.requests import Request, Response
 
 __all__ = ["NETWORK_ACTIONS"]
 
@@ -24,36 +23,28 @@ _OPEN: Final = {
 }
 
 
-def _list(hosted: Hosted, call: Call) -> Answer:
-    return call.list((_NAME,), show=lambda name: _shown(hosted, name, call=call))
+def _list(hosted: ManagedNamespace, request: Request) -> Response:
+    return request.list_response((_NAME,), encode=lambda name: request.resource(hosted.name, name, properties=_OPEN))
 
 
-def _get(hosted: Hosted, call: Call) -> Answer:
-    if call.address.names[-1].casefold() != _NAME:
+def _get(hosted: ManagedNamespace, request: Request) -> Response:
+    if request.address.names[-1].casefold() != _NAME:
         raise ArmError(404, code="NotFound", message=f"a namespace has one set of network rules, named {_NAME!r}")
-    return Answer(200, _shown(hosted, _NAME, call=call))
+    return Response(200, request.resource(hosted.name, _NAME, properties=_OPEN))
 
 
-def _put(hosted: Hosted, call: Call) -> Answer:
-    answer = _get(hosted, call)
-    properties = properties_in(call)
+def _put(hosted: ManagedNamespace, request: Request) -> Response:
+    response = _get(hosted, request)
+    properties = request_properties(request)
     members = {} if properties is None else properties.members(*_OPEN)
     for name, value in members.items():
-        _check(value, open_value=_OPEN[name])
-    return answer
+        if value.value != _OPEN[name] and name != "trustedServiceAccessEnabled":
+            value.refuse(f"{_OPEN[name]!r}; addresses are not checked, so other rules would have no effect")
+    return response
 
 
-NETWORK_ACTIONS: Final[Mapping[bool, Mapping[str, Callable[[Hosted, Call], Answer]]]] = {
+NETWORK_ACTIONS: Final[Mapping[bool, Mapping[str, Callable[[ManagedNamespace, Request], Response]]]] = {
     True: {"GET": _list},
     False: {"GET": _get, "PUT": _put},
 }
-"""What can be done, by whether all sets of rules are meant, and by method."""
-
-
-def _check(value: Value, *, open_value: object) -> None:
-    if value.value != open_value and value.path != "properties.trustedServiceAccessEnabled":
-        value.refuse(f"{open_value!r}; addresses are not checked, so rules would be idle")
-
-
-def _shown(hosted: Hosted, name: str, *, call: Call) -> dict[str, object]:
-    return {**call.identify(hosted.name, name), "properties": _OPEN}
+"""Actions by whether the address is a list, and by method."""

@@ -1,18 +1,18 @@
-"""Rules of subscriptions as JSON, and back.
+"""Encodes rules of subscriptions as JSON and decodes them.
 
 The members are those of the models ``Ruleproperties``, ``SqlFilter``, ``CorrelationFilter`` and ``Action`` of
-azure-mgmt-servicebus 10. A property that a filter compares with is a string there; numbers and truth values
-are taken as well, and shown as such.
+azure-mgmt-servicebus 10. A property of a correlation filter is a string there; the emulator also accepts
+and returns numbers and booleans.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from servicebus_emulator.admin.fields import format_time
-from servicebus_emulator.arm.errors import arm_name
-from servicebus_emulator.arm.values import Value
-from servicebus_emulator.engine.descriptions import (
+from servicebus_emulator.admin.atom.fields import format_time
+from servicebus_emulator.arm.errors import camel_case
+from servicebus_emulator.arm.json_values import JsonValue
+from servicebus_emulator.engine.model.rule_descriptions import (
     CorrelationFilter,
     FilterValue,
     RuleDescription,
@@ -20,15 +20,15 @@ from servicebus_emulator.engine.descriptions import (
     SqlAction,
     SqlFilter,
 )
-from servicebus_emulator.engine.timespan import TimeSpan
+from servicebus_emulator.engine.model.timespan import TimeSpan
 
-__all__ = ["described_rule", "rule_properties_of"]
+__all__ = ["decode_rule", "encode_rule"]
 
 _SQL: Final = "SqlFilter"
 _CORRELATION: Final = "CorrelationFilter"
-_COMPATIBILITY: Final = 20
-_EXPRESSION: Final = ("sqlExpression", "compatibilityLevel", "requiresPreprocessing")
-_TEXTS: Final = (
+_COMPATIBILITY_LEVEL: Final = 20
+_EXPRESSION_MEMBERS: Final = ("sqlExpression", "compatibilityLevel", "requiresPreprocessing")
+_CORRELATION_ATTRIBUTES: Final = (
     "correlation_id",
     "message_id",
     "to",
@@ -40,49 +40,51 @@ _TEXTS: Final = (
 )
 
 
-def rule_properties_of(rule: RuleDescription) -> dict[str, object]:
+def encode_rule(rule: RuleDescription) -> dict[str, object]:
     """Return the ``properties`` of a rule."""
-    document: dict[str, object] = {"action": {} if rule.action is None else _expression(rule.action.expression)}
+    document: dict[str, object] = {"action": {} if rule.action is None else _encode_expression(rule.action.expression)}
     if isinstance(rule.filter, SqlFilter):
-        return {**document, "filterType": _SQL, "sqlFilter": _expression(rule.filter.expression)}
-    texts = {arm_name(name): getattr(rule.filter, name) for name in _TEXTS}
-    shown: dict[str, object] = {name: text for name, text in texts.items() if text is not None}
+        return {**document, "filterType": _SQL, "sqlFilter": _encode_expression(rule.filter.expression)}
+    texts = {camel_case(name): getattr(rule.filter, name) for name in _CORRELATION_ATTRIBUTES}
+    encoded: dict[str, object] = {name: text for name, text in texts.items() if text is not None}
     if len(rule.filter.properties) > 0:
-        shown["properties"] = {name: _compared(value) for name, value in rule.filter.properties}
-    return {**document, "filterType": _CORRELATION, "correlationFilter": shown}
+        encoded["properties"] = {name: _encode_value(value) for name, value in rule.filter.properties}
+    return {**document, "filterType": _CORRELATION, "correlationFilter": encoded}
 
 
-def described_rule(properties: Value | None, *, name: str) -> RuleDescription:
-    """Read what a rule is to be; without a filter it lets all pass.
+def decode_rule(properties: JsonValue | None, *, name: str) -> RuleDescription:
+    """Decode a rule; without a filter it matches all messages.
 
-    :raises ArmError: naming the member, its value and what is allowed.
+    :raises ArmError: a member has a value that is not allowed.
     """
     given = {} if properties is None else properties.members("action", "filterType", "sqlFilter", "correlationFilter")
-    action = None if "action" not in given else _sql(given["action"])
+    action = None if "action" not in given else _decode_expression(given["action"])
     return RuleDescription(
         name,
-        filter=_filter(given.get("filterType"), sql=given.get("sqlFilter"), correlation=given.get("correlationFilter")),
+        filter=_decode_filter(
+            given.get("filterType"), sql=given.get("sqlFilter"), correlation=given.get("correlationFilter")
+        ),
         action=None if action is None else SqlAction(expression=action),
     )
 
 
-def _filter(kind: Value | None, *, sql: Value | None, correlation: Value | None) -> RuleFilter:
+def _decode_filter(kind: JsonValue | None, *, sql: JsonValue | None, correlation: JsonValue | None) -> RuleFilter:
     is_correlation = sql is None and correlation is not None
     if kind is not None:
         is_correlation = kind.one_of((_SQL, _CORRELATION)) == _CORRELATION
     if is_correlation:
         if sql is not None:
             sql.refuse("null, because filterType is CorrelationFilter")
-        return CorrelationFilter() if correlation is None else _correlation(correlation)
+        return CorrelationFilter() if correlation is None else _decode_correlation(correlation)
     if correlation is not None:
         correlation.refuse("null, because filterType is SqlFilter")
-    expression = None if sql is None else _sql(sql)
+    expression = None if sql is None else _decode_expression(sql)
     return SqlFilter(expression="1=1" if expression is None else expression)
 
 
-def _sql(part: Value) -> str | None:
-    """Return an expression; its other members say nothing that anybody reads, and are checked."""
-    members = part.members(*_EXPRESSION)
+def _decode_expression(part: JsonValue) -> str | None:
+    """Return the expression of a part. The other members are validated and ignored."""
+    members = part.members(*_EXPRESSION_MEMBERS)
     if "compatibilityLevel" in members:
         members["compatibilityLevel"].integer()
     if "requiresPreprocessing" in members:
@@ -91,8 +93,8 @@ def _sql(part: Value) -> str | None:
     return None if expression is None else expression.optional_text()
 
 
-def _correlation(part: Value) -> CorrelationFilter:
-    names = {arm_name(name): name for name in _TEXTS}
+def _decode_correlation(part: JsonValue) -> CorrelationFilter:
+    names = {camel_case(name): name for name in _CORRELATION_ATTRIBUTES}
     members = dict(part.members(*names, "properties", "requiresPreprocessing"))
     properties = members.pop("properties", None)
     preprocessing = members.pop("requiresPreprocessing", None)
@@ -101,21 +103,21 @@ def _correlation(part: Value) -> CorrelationFilter:
     pairs = {} if properties is None else properties.entries()
     return CorrelationFilter(
         **{names[member]: value.text() for member, value in members.items()},
-        properties=tuple((name, _filter_value(value)) for name, value in pairs.items()),
+        properties=tuple((name, _decode_value(value)) for name, value in pairs.items()),
     )
 
 
-def _filter_value(value: Value) -> FilterValue:
+def _decode_value(value: JsonValue) -> FilterValue:
     if not isinstance(value.value, str | int | float | bool):
         value.refuse("a string, a number, true, false")
     return value.value
 
 
-def _compared(value: FilterValue) -> object:
+def _encode_value(value: FilterValue) -> object:
     if isinstance(value, str | int | float | bool):
         return value
     return str(value) if isinstance(value, TimeSpan) else format_time(value)
 
 
-def _expression(text: str) -> dict[str, object]:
-    return {"sqlExpression": text, "compatibilityLevel": _COMPATIBILITY}
+def _encode_expression(text: str) -> dict[str, object]:
+    return {"sqlExpression": text, "compatibilityLevel": _COMPATIBILITY_LEVEL}

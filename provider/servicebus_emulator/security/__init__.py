@@ -1,1 +1,1 @@
-"""Who may do what: the tokens that are made with shared access rules or by the token endpoint, and what they grant."""
+"""Authentication and authorization: shared access signatures, bearer tokens and what they grant."""

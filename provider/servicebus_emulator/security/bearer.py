@@ -1,8 +1,8 @@
-"""Bearer tokens: JSON Web Tokens for clients that show their id and secret, and what such a token says.
+"""Bearer tokens: JSON Web Tokens issued for a client id and secret.
 
-The tokens look like those of Microsoft Entra ID for an application (OAuth 2.0 client credentials, RFC 6749 section
-4.4). They are signed with a key that is derived from the clients' secrets: processes that know the same clients
-accept each other's tokens, and their own after a restart.
+The tokens resemble those that Microsoft Entra ID issues to applications (OAuth 2.0 client credentials, RFC 6749
+section 4.4). The signing key is derived from the clients' secrets: processes with the same clients accept each other's
+tokens, also after a restart.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from servicebus_emulator.engine.access_rules import ALL_RIGHTS
-from servicebus_emulator.engine.descriptions import AccessRight
-from servicebus_emulator.security.refusals import bad_signature, expired, wrong_audience
+from servicebus_emulator.engine.model.access_policy import ALL_RIGHTS
+from servicebus_emulator.engine.model.descriptions import AccessRight
+from servicebus_emulator.security.token_errors import bad_signature, expired, wrong_audience
 
 if TYPE_CHECKING:
-    from servicebus_emulator.engine.clock import Clock
+    from servicebus_emulator.engine.model.clock import Clock
     from servicebus_emulator.security.signing import Signer
 
 __all__ = [
@@ -35,18 +35,18 @@ __all__ = [
 ]
 
 SERVICE_BUS: Final = "https://servicebus.azure.net"
-"""The audience of tokens for messages and for the administration of entities."""
+"""The audience of tokens for messaging and entity administration."""
 
 MANAGEMENT: Final = "https://management.azure.com"
 """The audience of tokens for the ARM interface."""
 
 _AUDIENCES: Final = (SERVICE_BUS, MANAGEMENT)
 _LIFETIME: Final = 3600
-_LONGEST: Final = 8192
+_MAX_LENGTH: Final = 8192
 
 
 class Role(StrEnum):
-    """What a client may do, by the name of Azure's role "Azure Service Bus Data ..."."""
+    """The role of a client, after Azure's roles "Azure Service Bus Data Owner" etc."""
 
     OWNER = "Owner"
     SENDER = "Sender"
@@ -54,7 +54,7 @@ class Role(StrEnum):
 
     @property
     def rights(self) -> frozenset[AccessRight]:
-        """The rights that the role gives, on the whole namespace."""
+        """The rights that the role grants on the whole namespace."""
         return _RIGHTS[self]
 
 
@@ -67,7 +67,7 @@ _RIGHTS: Final[Mapping[Role, frozenset[AccessRight]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
-    """An application that may ask for tokens; its secret never appears in ``repr``."""
+    """An application that may request tokens. Its secret does not appear in ``repr``."""
 
     id: str
     secret: str = field(repr=False)
@@ -80,13 +80,13 @@ class Client:
 
 
 DEVELOPMENT_CLIENT: Final = Client(id="servicebus-emulator", secret="CLIENT_SECRET_VALUE")  # noqa: S106 - well known
-"""The client that there is when none is named, on loopback addresses: well known, its secret is no secret."""
+"""The default client on loopback addresses, with a publicly known secret."""
 
 
 class ClientError(Exception):
-    """A request for a token that is refused.
+    """A token request was refused.
 
-    :ivar code: the error code of OAuth 2.0.
+    :ivar code: the OAuth 2.0 error code.
     :ivar status: the HTTP status.
     """
 
@@ -98,9 +98,9 @@ class ClientError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IssuedToken:
-    """A token for a client.
+    """A token issued to a client.
 
-    :ivar lifetime: for how many seconds it is good.
+    :ivar lifetime: in seconds.
     """
 
     text: str = field(repr=False)
@@ -109,9 +109,9 @@ class IssuedToken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BearerClaims:
-    """What a token says that was found good.
+    """The claims of a valid token.
 
-    :ivar expires: the second since 1970 from which on it is worth nothing.
+    :ivar expires: seconds since 1970.
     """
 
     client: str
@@ -120,10 +120,9 @@ class BearerClaims:
 
 
 class TokenIssuer:
-    """Issues tokens and tells good ones from others.
+    """Issues and validates tokens.
 
-    :param clients: who may ask; none = nobody, and no token is good.
-    :param clock: what time it is.
+    :param clients: the clients that may request tokens; without any, no token is valid.
     :raises ValueError: when two clients have the same id.
     """
 
@@ -135,7 +134,7 @@ class TokenIssuer:
 
     @cached_property
     def _signer(self) -> Signer:
-        # Not before it is needed: most who start a namespace never use it, and it takes a while to load.
+        # Imported lazily: most namespaces never issue tokens, and loading the cryptography libraries takes a while.
         from servicebus_emulator.security.signing import Signer
 
         clients = sorted(self._clients.values(), key=lambda each: each.id)
@@ -145,9 +144,9 @@ class TokenIssuer:
         """Issue a token to a client.
 
         :param scope: an audience followed by ``/.default``.
-        :param tenant: the directory that the client names; any.
-        :param issuer: the URI under which the client reached the endpoint.
-        :raises ClientError: when the client is unknown, its secret wrong, or the scope not served.
+        :param tenant: the tenant that the client names; not checked.
+        :param issuer: the URI of the token endpoint as the client addressed it.
+        :raises ClientError: when the client is unknown, its secret wrong, or the scope invalid.
         """
         client = self._clients.get(client_id)
         expected = "" if client is None else client.secret
@@ -173,23 +172,24 @@ class TokenIssuer:
         return IssuedToken(text=self._signer.sign(claims), lifetime=_LIFETIME)
 
     def check(self, token: str, *, audience: str) -> BearerClaims:
-        """Return what a token says.
+        """Validate a token and return its claims.
 
-        :param audience: whom it must be for.
-        :raises Unauthorized: when it is none of ours, for someone else, or out of date; nothing of it is repeated.
+        :param audience: the required audience.
+        :raises Unauthorized: when the signature, audience or expiry is invalid. The message does not contain any part
+            of the token.
         """
-        if len(self._clients) == 0 or len(token) > _LONGEST or not token.isascii():
-            raise bad_signature("Bearer tokens like it, or any, are not accepted here")
-        claims = self._signer.claims_of(token)
+        if len(self._clients) == 0 or len(token) > _MAX_LENGTH or not token.isascii():
+            raise bad_signature("Bearer tokens are not accepted here, or not of this form")
+        claims = self._signer.verified_claims(token)
         if str(claims.get("aud")).rstrip("/") != audience:
             raise wrong_audience(f"Allowed: {audience}")
-        return self._in_time(claims)
+        return self._check_expiry(claims)
 
-    def _in_time(self, claims: dict[str, Any]) -> BearerClaims:
+    def _check_expiry(self, claims: dict[str, Any]) -> BearerClaims:
         expires, client_id = claims["exp"], str(claims["appid"])
         if not isinstance(expires, int) or expires <= self._now():
-            raise expired("; ask for a new one")
-        # The role is that of the client now, not that of the time of issue.
+            raise expired("; request a new one")
+        # The client's current role, not the one at the time of issue.
         client = self._clients.get(client_id)
         if client is None:
             raise bad_signature("Its client is not known here")

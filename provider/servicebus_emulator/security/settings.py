@@ -1,4 +1,4 @@
-"""How a namespace is guarded: what whoever starts it decides."""
+"""Security settings of the emulator."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Final
 
-from servicebus_emulator.engine.access_rules import ALL_RIGHTS, DEFAULT_KEY, ROOT_RULE, check_rule
-from servicebus_emulator.engine.descriptions import AuthorizationRule
+from servicebus_emulator.engine.model.access_policy import ALL_RIGHTS, DEFAULT_KEY, ROOT_POLICY, check_policy
+from servicebus_emulator.engine.model.descriptions import AuthorizationRule
 from servicebus_emulator.security.bearer import DEVELOPMENT_CLIENT, Client
 
-__all__ = ["KEY_VARIABLE", "SECRET_VARIABLE", "Security", "is_loopback"]
+__all__ = ["KEY_VARIABLE", "SECRET_VARIABLE", "SecuritySettings", "is_loopback"]
 
 KEY_VARIABLE: Final = "SERVICEBUS_EMULATOR_KEY"
-"""The environment variable with the key of each namespace's root rule."""
+"""The environment variable with the key of every namespace's root policy."""
 
-SECRET_VARIABLE: Final = "SERVICEBUS_EMULATOR_CLIENT_SECRET"  # noqa: S105 - where it is, not what it is
-"""The environment variable with the secret of clients that have none of their own name."""
+SECRET_VARIABLE: Final = "SERVICEBUS_EMULATOR_CLIENT_SECRET"  # noqa: S105 - the name of a variable
+"""The environment variable with the default secret of clients."""
 
 _LOCALHOST: Final = "localhost"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Security:
-    """Who is let in. Keys and secrets never appear in ``repr``.
+class SecuritySettings:
+    """Who may access the emulator. Keys and secrets do not appear in ``repr``.
 
-    :param open: whether everybody is, unchecked.
-    :param key: both keys of each namespace's root rule; None = those of the configuration, else the well-known one.
-    :param clients: who may ask for bearer tokens; None = the well-known client, where only this machine can ask.
-    :raises DescriptionError: when the key is none; it is not repeated.
+    :param open: whether all clients are allowed everything, without tokens.
+    :param key: both keys of every namespace's root policy; None = those of the configuration, else the default key.
+    :param clients: the clients that may request bearer tokens; None = the development client, on loopback hosts only.
+    :raises DescriptionError: when the key is invalid. The message does not contain it.
     """
 
     open: bool = False
@@ -38,12 +38,12 @@ class Security:
 
     def __post_init__(self) -> None:
         if self.key is not None:
-            check_rule(ROOT_RULE, rights=ALL_RIGHTS, primary_key=self.key, secondary_key=None)
+            check_policy(ROOT_POLICY, rights=ALL_RIGHTS, primary_key=self.key, secondary_key=None)
 
     def root_keys(self, configured: AuthorizationRule | None) -> tuple[str, str]:
-        """Return the keys with which a namespace's root rule begins.
+        """Return the initial keys of a namespace's root policy.
 
-        :param configured: that rule in the configuration.
+        :param configured: that policy in the configuration.
         """
         primary = self.key
         if primary is None and configured is not None:
@@ -53,26 +53,26 @@ class Security:
         return primary, primary if secondary is None else secondary
 
     def check_host(self, host: str, *, configured: AuthorizationRule | None) -> None:
-        """Refuse to let the network in by what everybody knows.
+        """Check that a namespace is not exposed to the network with the default key.
 
-        :param configured: the rule of which :meth:`root_keys` makes the keys of a namespace.
-        :raises ValueError: when `host` is not this machine's own, checks are on, and a key is the well-known one.
+        :param configured: the root policy in the configuration.
+        :raises ValueError: when `host` is not a loopback address, tokens are checked, and a key is the default key.
         """
         if not self.open and DEFAULT_KEY in self.root_keys(configured) and not is_loopback(host):
             raise ValueError(
-                f"host is {host!r}, where the network reaches it, and the key is the well-known one; allowed:"
-                f" a loopback address, or a key of your own ({KEY_VARIABLE} or --key-file), or --open to let all in"
+                f"host is {host!r}, which the network can reach, and the key is the well-known one; allowed:"
+                f" a loopback address, or a key of your own ({KEY_VARIABLE} or --key-file), or --open for all clients"
             )
 
     def clients_at(self, host: str) -> Sequence[Client]:
-        """Return who may ask for bearer tokens where `host` is listened on."""
+        """Return the clients that may request bearer tokens when listening on `host`."""
         if self.clients is not None:
             return self.clients
         return (DEVELOPMENT_CLIENT,) if self.open or is_loopback(host) else ()
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches what listens on, or speaks from, an address."""
+    """Return whether an address is a loopback address."""
     if host.casefold() == _LOCALHOST:
         return True
     try:

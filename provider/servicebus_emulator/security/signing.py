@@ -1,7 +1,7 @@
-"""The signatures of bearer tokens: JSON Web Tokens with ES256 (RFC 7519, RFC 7518).
+"""Signs and verifies bearer tokens: JSON Web Tokens with ES256 (RFC 7519, RFC 7518).
 
-The key is derived from secrets: who knows the same secrets signs alike, in every process and after a restart, and
-nothing has to be stored.
+The key is derived from the clients' secrets, so that it is the same in every process and after a restart without being
+stored.
 """
 
 from __future__ import annotations
@@ -13,34 +13,34 @@ from typing import Any, Final
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from servicebus_emulator.security.refusals import bad_signature
+from servicebus_emulator.security.token_errors import bad_signature
 
 __all__ = ["Signer"]
 
 _ALGORITHM: Final = "ES256"
 _PURPOSE: Final = b"servicebus_emulator bearer tokens"
-# The order of the group of P-256: private keys are 1 to one less (FIPS 186-5).
+# The order of the P-256 group; private keys are 1 .. order - 1 (FIPS 186-5).
 _ORDER: Final = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 
 
 class Signer:
-    """Signs claims, and knows its own signature.
+    """Signs claims and verifies its own signatures.
 
-    :param secrets: of which the key is made, in this order.
+    :param secrets: the key is derived from these, in order.
     """
 
     def __init__(self, secrets: Iterable[str]) -> None:
         self._key: Final = _derived_key(secrets)
 
     def sign(self, claims: dict[str, Any]) -> str:
-        """Return a token that makes the claims."""
+        """Return a signed token with the claims."""
         return jwt.encode(claims, self._key, algorithm=_ALGORITHM)
 
-    def claims_of(self, token: str) -> dict[str, Any]:
-        """Return what a token claims; whom it is for and its times are not looked at.
+    def verified_claims(self, token: str) -> dict[str, Any]:
+        """Return the claims of a token. Audience and times are not checked.
 
-        :raises Unauthorized: when it was not signed here, or lacks ``appid``, ``aud`` or ``exp``; nothing of it is
-            repeated.
+        :raises Unauthorized: when the signature is not from this signer, or ``appid``, ``aud`` or ``exp`` is missing.
+            The message does not contain any part of the token.
         """
         options: Any = {
             "require": ["appid", "aud", "exp"],
@@ -52,7 +52,7 @@ class Signer:
         try:
             claims: dict[str, Any] = jwt.decode(token, self._key.public_key(), algorithms=[_ALGORITHM], options=options)
         except jwt.InvalidTokenError as error:
-            # Named by its class: its text may repeat parts of the token.
+            # Only the class name: the text may contain parts of the token.
             reason = type(error).__name__
             raise bad_signature(f"It was not issued here ({reason})") from None
         return claims

@@ -1,3 +1,3 @@
-"""The broker's memory on disk."""
+"""Persistence of a namespace in an SQLite file."""
 
 from __future__ import annotations

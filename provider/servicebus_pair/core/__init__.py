@@ -1,88 +1,99 @@
-"""The core of paired namespaces: it knows neither Airflow nor Spark.
+"""Core of paired namespaces, independent of Airflow and Spark.
 
-Names are imported when first used, so that parsing a DAG file does not load the Azure SDK.
+This is its public interface, together with :mod:`~servicebus_pair.core.errors`, :mod:`~servicebus_pair.core.events` and
+:mod:`~servicebus_pair.core.pricing`; everything below is private. Names are imported on first use, so that parsing a
+DAG file does not load the Azure SDK.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
+
+from servicebus_pair._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from servicebus_pair.core.blocking import Bridge
-    from servicebus_pair.core.configuration import PairSettings, read_pair
-    from servicebus_pair.core.costs import Operations, bill
-    from servicebus_pair.core.drill import DrillReport, drill_of, is_ping
-    from servicebus_pair.core.health import EntityHealth, State
-    from servicebus_pair.core.identity import ClientSecret, DefaultIdentity, ManagedIdentity
-    from servicebus_pair.core.ledger import Ledger
-    from servicebus_pair.core.options import ArmCoordinates, Endpoint, PairOptions, Secret
-    from servicebus_pair.core.pair import NamespacePair
-    from servicebus_pair.core.parcels import TimeToLive
-    from servicebus_pair.core.progress import Progress
-    from servicebus_pair.core.results import DrainReport, ProvisionReport, ScheduleResult, SendResult
-    from servicebus_pair.core.survey import BacklogSurvey
+    from servicebus_pair.core.ledger.writer import Ledger
+    from servicebus_pair.core.model.health_state import EntityHealth, HealthState
+    from servicebus_pair.core.model.interfaces import HealthStore, InMemoryHealthStore
+    from servicebus_pair.core.model.options import ArmCoordinates, Endpoint, PairOptions, Secret
+    from servicebus_pair.core.model.pricing import Operations, PriceList, bill
+    from servicebus_pair.core.model.results import (
+        CleanupReport,
+        DrainReport,
+        Progress,
+        ProvisionReport,
+        ScheduleResult,
+        SendResult,
+    )
+    from servicebus_pair.core.pair.drill import DrillReport, drill_id, is_ping
+    from servicebus_pair.core.pair.namespace_pair import NamespacePair
+    from servicebus_pair.core.pair.settings import PairSettings, read_pair_settings
+    from servicebus_pair.core.pair.sync_bridge import SyncBridge
+    from servicebus_pair.core.sdk.credentials import ClientSecret, DefaultIdentity, ManagedIdentity
+    from servicebus_pair.core.send.sender import PairSender
+    from servicebus_pair.core.syphon.backlog_entry import TimeToLive
+    from servicebus_pair.core.syphon.drain import Syphon
+    from servicebus_pair.core.syphon.survey import BacklogSurvey
 
 __all__ = [
     "ArmCoordinates",
     "BacklogSurvey",
-    "Bridge",
+    "CleanupReport",
     "ClientSecret",
     "DefaultIdentity",
     "DrainReport",
     "DrillReport",
     "Endpoint",
     "EntityHealth",
+    "HealthState",
+    "HealthStore",
+    "InMemoryHealthStore",
     "Ledger",
     "ManagedIdentity",
     "NamespacePair",
     "Operations",
     "PairOptions",
+    "PairSender",
     "PairSettings",
+    "PriceList",
     "Progress",
     "ProvisionReport",
     "ScheduleResult",
     "Secret",
     "SendResult",
-    "State",
+    "SyncBridge",
+    "Syphon",
     "TimeToLive",
     "bill",
-    "drill_of",
+    "drill_id",
     "is_ping",
-    "read_pair",
+    "read_pair_settings",
 ]
 
-_HOMES: Final = {
-    "BacklogSurvey": "survey",
-    "Progress": "progress",
-    "TimeToLive": "parcels",
-    "ArmCoordinates": "options",
-    "Bridge": "blocking",
-    "ClientSecret": "identity",
-    "DefaultIdentity": "identity",
-    "DrainReport": "results",
-    "DrillReport": "drill",
-    "Endpoint": "options",
-    "EntityHealth": "health",
-    "Ledger": "ledger",
-    "ManagedIdentity": "identity",
-    "NamespacePair": "pair",
-    "Operations": "costs",
-    "PairOptions": "options",
-    "PairSettings": "configuration",
-    "ProvisionReport": "results",
-    "ScheduleResult": "results",
-    "Secret": "options",
-    "SendResult": "results",
-    "State": "health",
-    "bill": "costs",
-    "drill_of": "drill",
-    "is_ping": "drill",
-    "read_pair": "configuration",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "ledger.writer": ["Ledger"],
+        "model.health_state": ["EntityHealth", "HealthState"],
+        "model.interfaces": ["HealthStore", "InMemoryHealthStore"],
+        "model.options": ["ArmCoordinates", "Endpoint", "PairOptions", "Secret"],
+        "model.pricing": ["Operations", "PriceList", "bill"],
+        "model.results": [
+            "CleanupReport",
+            "DrainReport",
+            "Progress",
+            "ProvisionReport",
+            "ScheduleResult",
+            "SendResult",
+        ],
+        "pair.drill": ["DrillReport", "drill_id", "is_ping"],
+        "pair.namespace_pair": ["NamespacePair"],
+        "pair.settings": ["PairSettings", "read_pair_settings"],
+        "pair.sync_bridge": ["SyncBridge"],
+        "sdk.credentials": ["ClientSecret", "DefaultIdentity", "ManagedIdentity"],
+        "send.sender": ["PairSender"],
+        "syphon.backlog_entry": ["TimeToLive"],
+        "syphon.drain": ["Syphon"],
+        "syphon.survey": ["BacklogSurvey"],
+    },
+)

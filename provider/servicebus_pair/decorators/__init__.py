@@ -1,7 +1,7 @@
-"""Task decorators, one module each: ``servicebus_send``."""
+"""Task decorators: ``servicebus_send``."""
 
 from __future__ import annotations
 
-from servicebus_pair.airflow_version import require_airflow
+from servicebus_pair.airflow_runtime.airflow_version import require_airflow
 
 require_airflow()

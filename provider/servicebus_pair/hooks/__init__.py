@@ -1,7 +1,7 @@
-"""Airflow's only doors to the core: the connection, the shared state and the assets."""
+"""Hooks: ``servicebus_pair`` for a pair of namespaces, ``servicebus_namespace`` for one namespace."""
 
 from __future__ import annotations
 
-from servicebus_pair.airflow_version import require_airflow
+from servicebus_pair.airflow_runtime.airflow_version import require_airflow
 
 require_airflow()

@@ -1,4 +1,4 @@
-"""``ServiceBusNamespaceHook``: what tests a connection to one namespace of a pair."""
+"""``ServiceBusNamespaceHook``: reads and tests a connection to one namespace of a pair."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import mask_secret
 
-from servicebus_pair.core.blocking import Bridge
+from servicebus_pair.core import SyncBridge
 from servicebus_pair.core.errors import ConfigurationError
-from servicebus_pair.hooks.connections import NAMESPACE_TYPE, check_type, endpoint_of, secrets_of
+from servicebus_pair.hooks.connection_fields import NAMESPACE_TYPE, check_type, endpoint_from_connection, secret_values
 
 if TYPE_CHECKING:
-    from servicebus_pair.core.options import Endpoint
+    from servicebus_pair.core import Endpoint
 
 __all__ = ["ServiceBusNamespaceHook"]
 
 
 class ServiceBusNamespaceHook(BaseHook):
-    """Reads and tests a connection of type ``servicebus_namespace``; messages go through ``ServiceBusPairHook``.
+    """Reads and tests a connection of type ``servicebus_namespace``; to send or receive, use ``ServiceBusPairHook``.
 
     :param conn_id: the connection.
     """
@@ -40,23 +40,25 @@ class ServiceBusNamespaceHook(BaseHook):
         :raises AirflowNotFoundException: no such connection.
         """
         connection = self.get_connection(self.conn_id)
-        for secret in secrets_of(connection):
+        for secret in secret_values(connection):
             mask_secret(secret)
         check_type(connection, NAMESPACE_TYPE)
-        return endpoint_of(connection)
+        return endpoint_from_connection(connection)
 
     def test_connection(self) -> tuple[bool, str]:
-        """Say what works: reach, authenticate, and the rights Send, Listen and Manage.
+        """Check network, authentication, and the rights Send, Listen and Manage.
 
-        Changes nothing and ends within 20 seconds, also when the namespace is down. It succeeds if the client is
-        known and messages can be sent, as far as there was a queue to try on.
+        Read-only; it ends within 20 seconds even when the namespace is down. It succeeds if the namespace
+        authenticates the client and accepts sends; without a queue to test, the Send right is assumed.
+
+        :returns: whether it succeeded, and the findings as text.
         """
         try:
             endpoint = self.get_endpoint()
         except (ConfigurationError, AirflowNotFoundException) as error:
             return False, str(error)
-        from servicebus_pair.core.inspection import inspect_namespace
+        from servicebus_pair.core.pair import check_namespace
 
-        with Bridge() as bridge:
-            found = bridge.run(inspect_namespace(endpoint))
+        with SyncBridge() as bridge:
+            found = bridge.run(check_namespace(endpoint))
         return found.usable(listen=False), str(found)

@@ -1,4 +1,4 @@
-"""``ServiceBusPairHook``: the only door from Airflow to the core."""
+"""``ServiceBusPairHook``: opens the pair of namespaces that an Airflow connection describes."""
 
 from __future__ import annotations
 
@@ -13,29 +13,27 @@ from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import amask_secret, mask_secret
 
-from servicebus_pair.core.blocking import Bridge
+from servicebus_pair.airflow_runtime.cancellable_run import CancellableRun
+from servicebus_pair.airflow_runtime.observers.metrics import MetricsObserver
+from servicebus_pair.airflow_runtime.observers.task_activity import TaskActivity
+from servicebus_pair.airflow_runtime.state.health_store import AirflowHealthStore
+from servicebus_pair.core import SyncBridge
 from servicebus_pair.core.errors import ConfigurationError, EntityNotFoundError
-from servicebus_pair.hooks.connections import (
+from servicebus_pair.hooks.connection_fields import (
     PAIR_TYPE,
     check_type,
-    extra_of,
-    pair_of,
-    references_in,
-    secrets_of,
-    unknown_reference,
+    pair_from_connections,
+    parse_extra,
+    referenced_conn_ids,
+    secret_values,
+    unknown_reference_error,
 )
-from servicebus_pair.hooks.health import AirflowHealthStore
-from servicebus_pair.hooks.notes import TaskNotes
-from servicebus_pair.hooks.running import CancellableRun
-from servicebus_pair.hooks.stats import StatsObserver
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
 
-    from servicebus_pair.core.configuration import PairSettings
+    from servicebus_pair.core import HealthStore, NamespacePair, PairSettings
     from servicebus_pair.core.events import Observer
-    from servicebus_pair.core.pair import NamespacePair
-    from servicebus_pair.core.ports import HealthStore
 
 __all__ = ["DEFAULT_CONN_ID", "ServiceBusPairHook"]
 
@@ -45,9 +43,9 @@ DEFAULT_CONN_ID = "servicebus_pair_default"
 class ServiceBusPairHook(BaseHook):
     """Opens the pair of namespaces that a connection of type ``servicebus_pair`` describes.
 
-    Its settings are the fields of the connection's extra, which are those of ``servicebus_pair.core.read_pair``; a
-    namespace may be given there by the id of another connection, of type ``servicebus_namespace`` or
-    ``azure_service_bus``. Every secret of all of them is masked in logs.
+    The connection's extra holds the settings of ``servicebus_pair.core.read_pair_settings``. Instead of a namespace's
+    settings it may name another connection, of type ``servicebus_namespace`` or ``azure_service_bus``. All secrets are
+    masked in logs.
 
     :param conn_id: the connection.
     """
@@ -62,56 +60,57 @@ class ServiceBusPairHook(BaseHook):
         self.conn_id = conn_id
 
     def get_settings(self) -> PairSettings:
-        """Read the connection, and those that it refers to.
+        """Read the connection and the connections that it refers to.
 
         :raises ConfigurationError: naming the connection, the field, its value (never a secret) and what is allowed.
         :raises AirflowNotFoundException: no such connection.
         """
         connection = self.get_connection(self.conn_id)
-        for secret in secrets_of(connection):
+        for secret in secret_values(connection):
             mask_secret(secret)
         referenced: dict[str, Connection] = {}
-        for side, named in self._references(connection).items():
+        for side, referenced_id in self._references(connection).items():
             try:
-                referenced[side] = self.get_connection(named)
+                referenced[side] = self.get_connection(referenced_id)
             except AirflowNotFoundException:
-                raise unknown_reference(self.conn_id, side=side, named=named) from None
-            for secret in secrets_of(referenced[side]):
+                raise unknown_reference_error(self.conn_id, side=side, referenced_id=referenced_id) from None
+            for secret in secret_values(referenced[side]):
                 mask_secret(secret)
         return self._settings(connection, referenced)
 
     async def aget_settings(self) -> PairSettings:
         """Read the connections without blocking the event loop; errors as in :meth:`get_settings`."""
         connection = await self.aget_connection(self.conn_id)
-        for secret in secrets_of(connection):
+        for secret in secret_values(connection):
             await amask_secret(secret)
         referenced: dict[str, Connection] = {}
-        for side, named in self._references(connection).items():
+        for side, referenced_id in self._references(connection).items():
             try:
-                referenced[side] = await self.aget_connection(named)
+                referenced[side] = await self.aget_connection(referenced_id)
             except AirflowNotFoundException:
-                raise unknown_reference(self.conn_id, side=side, named=named) from None
-            for secret in secrets_of(referenced[side]):
+                raise unknown_reference_error(self.conn_id, side=side, referenced_id=referenced_id) from None
+            for secret in secret_values(referenced[side]):
                 await amask_secret(secret)
         return self._settings(connection, referenced)
 
     def backlog_queue_names(self) -> tuple[str, ...]:
-        """Return the paths of the pair's backlog queues, to map a drain over.
+        """Return the paths of the pair's backlog queues, for a mapped drain.
 
         :raises ConfigurationError: as in :meth:`get_settings`.
         """
-        from servicebus_pair.core.backlog import backlog_queues
+        from servicebus_pair.core.protocol import backlog_queue_paths
 
         settings = self.get_settings()
-        return backlog_queues(settings.primary.namespace, settings.options.backlog_queue_count)
+        return backlog_queue_paths(settings.primary.namespace, settings.options.backlog_queue_count)
 
     def filled_backlog_queues(self, queues: Sequence[str] | None = None) -> tuple[str, ...]:
-        """Return which backlog queues hold messages, to map a drain over: a peek into each, which takes nothing.
+        """Return the backlog queues that hold messages, for a mapped drain; peeks into each and removes nothing.
 
-        Messages that somebody has locked are seen too; dead letters are not. A queue that does not exist holds
-        nothing. Needs the right to listen on the secondary.
+        Locked messages count, dead letters do not. A queue that does not exist holds nothing. Needs the Listen right
+        on the secondary.
 
-        :param queues: look into these only, which may be beyond the number in use; all in use when not given.
+        :param queues: paths of the queues to check, which may lie beyond the number in use; all queues in use when not
+            given.
         :raises ConfigurationError: as in :meth:`get_settings`, or a queue is not a backlog queue of this pair.
         :raises ServiceError: a queue cannot be read.
         """
@@ -129,63 +128,61 @@ class ServiceBusPairHook(BaseHook):
         """Open the pair for the length of an ``async with`` block.
 
         :param store: where health is shared; Airflow's state store when not given.
-        :param observers: told every event of the pair.
+        :param observers: receive every event of the pair.
         :raises ConfigurationError: as in :meth:`get_settings`.
         """
-        # Importing the SDK takes a third of a second: a triggerer must not stand still for that.
-        core = await asyncio.to_thread(import_module, "servicebus_pair.core.pair")
+        # In a thread: importing the SDK takes a third of a second, which would block a triggerer's event loop.
+        core = await asyncio.to_thread(import_module, "servicebus_pair.core.pair.namespace_pair")
         settings = await self.aget_settings()
         shared = AirflowHealthStore(self.conn_id) if store is None else store
-        notes = TaskNotes(self.conn_id)
+        activity = TaskActivity(self.conn_id)
         pair = core.NamespacePair(
             settings.primary,
             settings.secondary,
             settings.options,
             store=shared,
-            observers=[StatsObserver(self.conn_id), notes, *observers],
+            observers=[MetricsObserver(self.conn_id), activity, *observers],
         )
-        async with notes.kept(pair.meter), pair:
+        async with activity.saving(pair.meter), pair:
             yield pair
 
     async def unopened_pair(self) -> NamespacePair:
-        """Return the pair without opening it, for what talks to no namespace, such as a plan of its costs.
-
-        Nothing is connected to, shared or begun, whatever the options say.
+        """Return the pair without opening it, for work that needs no connection, such as a cost estimate.
 
         :raises ConfigurationError: as in :meth:`get_settings`.
         """
-        core = await asyncio.to_thread(import_module, "servicebus_pair.core.pair")
+        core = await asyncio.to_thread(import_module, "servicebus_pair.core.pair.namespace_pair")
         settings = await self.aget_settings()
         unopened: NamespacePair = core.NamespacePair(settings.primary, settings.secondary, settings.options)
         return unopened
 
     def test_connection(self) -> tuple[bool, str]:
-        """Say for each namespace what works: reach, authenticate, and the rights Send, Listen and Manage.
+        """Check each namespace: network, authentication, and the rights Send, Listen and Manage.
 
-        Changes nothing: links are opened on one queue, and queues are listed. Ends within 20 seconds, also when
-        the namespaces are down. It succeeds if both know the client, and messages can be sent to both and received from
-        the secondary, as far as there was a queue to try on; Manage is for provisioning.
+        Read-only: it opens links on one queue and lists queues. It ends within 20 seconds even when a namespace is
+        down. It succeeds if both namespaces authenticate the client, both accept sends, and the secondary accepts
+        receives; a right that no queue exists to test does not fail it. Manage is only needed for provisioning.
 
-        :returns: whether it succeeded, and the findings.
+        :returns: whether it succeeded, and the findings as text.
         """
         try:
             settings = self.get_settings()
         except (ConfigurationError, AirflowNotFoundException) as error:
             return False, str(error)
-        with Bridge() as bridge:
-            return bridge.run(_inspect(settings))
+        with SyncBridge() as bridge:
+            return bridge.run(_check_connection(settings))
 
     def _references(self, connection: Connection) -> dict[str, str]:
         check_type(connection, PAIR_TYPE)
-        return references_in(extra_of(connection), conn_id=self.conn_id)
+        return referenced_conn_ids(parse_extra(connection), conn_id=self.conn_id)
 
     def _settings(self, connection: Connection, referenced: dict[str, Connection]) -> PairSettings:
-        _quiet_sdk()
-        return pair_of(self.conn_id, extra_of(connection), referenced)
+        _silence_sdk_logging()
+        return pair_from_connections(self.conn_id, parse_extra(connection), referenced)
 
 
-def _quiet_sdk() -> None:
-    """Keep the SDK's account of every frame out of task logs, unless somebody chose its level."""
+def _silence_sdk_logging() -> None:
+    """Keep the SDK's log of every AMQP frame out of task logs, unless its level is configured."""
     logger = logging.getLogger("azure")
     if logger.level == logging.NOTSET:
         logger.setLevel(logging.WARNING)
@@ -199,13 +196,13 @@ async def _holds_messages(pair: NamespacePair, queue: str) -> bool:
     return found.messages > 0
 
 
-async def _inspect(settings: PairSettings) -> tuple[bool, str]:
-    from servicebus_pair.core.backlog import backlog_queues
-    from servicebus_pair.core.inspection import inspect_namespace
+async def _check_connection(settings: PairSettings) -> tuple[bool, str]:
+    from servicebus_pair.core.pair import check_namespace
+    from servicebus_pair.core.protocol import backlog_queue_paths
 
-    backlog = backlog_queues(settings.primary.namespace, settings.options.backlog_queue_count)
+    backlog = backlog_queue_paths(settings.primary.namespace, settings.options.backlog_queue_count)
     primary, secondary = await asyncio.gather(
-        inspect_namespace(settings.primary), inspect_namespace(settings.secondary, queues=backlog)
+        check_namespace(settings.primary), check_namespace(settings.secondary, queues=backlog)
     )
     usable = primary.usable(listen=False) and secondary.usable(listen=True)
     return usable, f"primary {primary}; secondary {secondary}"

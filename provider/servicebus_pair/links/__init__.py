@@ -1,7 +1,7 @@
-"""Links from a task to where more is known of its pair."""
+"""Extra links of a task: to the Service Bus pairs page, and to the Azure portal."""
 
 from __future__ import annotations
 
-from servicebus_pair.airflow_version import require_airflow
+from servicebus_pair.airflow_runtime.airflow_version import require_airflow
 
 require_airflow()

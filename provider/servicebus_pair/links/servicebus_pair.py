@@ -1,6 +1,6 @@
-"""Links of a task: to the page of the pairs in Airflow's UI, and to a namespace in the Azure portal.
+"""Extra links of a task: to the Service Bus pairs page in Airflow's UI, and to a namespace in the Azure portal.
 
-A worker makes them when a task ends, in whatever state, and Airflow keeps them beside its XComs.
+A worker creates them when a task ends, in any state, and Airflow stores them with its XComs.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
     from airflow.sdk import BaseOperator
     from airflow.sdk.types import TaskInstanceKey
 
-    from servicebus_pair.core.options import Endpoint
+    from servicebus_pair.core import Endpoint
 
 __all__ = ["AzurePortalLink", "PairPageLink", "Side", "portal_url"]
 
 Side: TypeAlias = Literal["primary", "secondary"]
-_PAGE: Final = "plugin/servicebus-pairs"
-_PUBLIC: Final = "https://management.azure.com"
-# Portals of the clouds, by the address of their Resource Manager (Microsoft's lists of cloud endpoints).
+_PAGE_PATH: Final = "plugin/servicebus-pairs"
+_PUBLIC_CLOUD: Final = "https://management.azure.com"
+# Azure portals by the Resource Manager endpoint of their cloud, from Microsoft's lists of cloud endpoints.
 _PORTALS: Final[Mapping[str, str]] = {
-    _PUBLIC: "https://portal.azure.com",
+    _PUBLIC_CLOUD: "https://portal.azure.com",
     "https://management.usgovcloudapi.net": "https://portal.azure.us",
     "https://management.chinacloudapi.cn": "https://portal.azure.cn",
 }
 
 
 class PairPageLink(BaseOperatorLink):
-    """To the page of this provider's plugin: health of the entities, depth of the backlog."""
+    """Link to the page of this provider's plugin: health of the entities, depth of the backlog."""
 
     @property
     def name(self) -> str:
@@ -42,12 +42,12 @@ class PairPageLink(BaseOperatorLink):
         return "Service Bus pairs"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:  # noqa: ARG002  Airflow's protocol
-        """Return the page of the pairs on this deployment's ``[api] base_url``."""
-        return f"{conf.get('api', 'base_url', fallback='/').rstrip('/')}/{_PAGE}"
+        """Return the Service Bus pairs page on this deployment's ``[api] base_url``."""
+        return f"{conf.get('api', 'base_url', fallback='/').rstrip('/')}/{_PAGE_PATH}"
 
 
 class AzurePortalLink(BaseOperatorLink):
-    """To the namespace in the Azure portal; there is none while the connection has no ARM coordinates."""
+    """Link to the namespace in the Azure portal; empty if the connection has no subscription and resource group."""
 
     @property
     def name(self) -> str:
@@ -55,11 +55,11 @@ class AzurePortalLink(BaseOperatorLink):
         return "Azure portal"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:  # noqa: ARG002  Airflow's protocol
-        """Return the address of the operator's ``portal_side``, or nothing, which Airflow shows as no link."""
+        """Return the URL of the namespace on the operator's ``portal_side``; Airflow hides a link without URL."""
         task: Any = operator
         try:
             settings = task.hook.get_settings()
-        except (ConfigurationError, AirflowNotFoundException):  # that is what the task has failed with
+        except (ConfigurationError, AirflowNotFoundException):  # the task has already failed with this error
             return ""
         endpoint: Endpoint = settings.primary if task.portal_side == "primary" else settings.secondary
         arm = endpoint.arm
@@ -76,11 +76,12 @@ class AzurePortalLink(BaseOperatorLink):
 def portal_url(
     *, subscription_id: str, resource_group: str, namespace: str, management_endpoint: str | None = None
 ) -> str:
-    """Return the address of a namespace's overview in the portal of its cloud, or nothing for an unknown cloud.
+    """Return the URL of a namespace in its cloud's portal, or an empty text for an unknown cloud.
 
-    :param management_endpoint: URL of the Resource Manager; that of the public cloud when not given.
+    :param management_endpoint: URL of the cloud's Resource Manager; the public cloud when not given.
     """
-    portal = _PORTALS.get((_PUBLIC if management_endpoint is None else management_endpoint).rstrip("/").casefold())
+    endpoint = _PUBLIC_CLOUD if management_endpoint is None else management_endpoint
+    portal = _PORTALS.get(endpoint.rstrip("/").casefold())
     if portal is None:
         return ""
     subscription, group, name = (quote(each, safe="") for each in (subscription_id, resource_group, namespace))

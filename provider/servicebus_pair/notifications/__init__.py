@@ -1,3 +1,3 @@
-"""What people are told of recoveries: ``recovery``."""
+"""Notifications about recoveries: ``recovery``."""
 
 from __future__ import annotations

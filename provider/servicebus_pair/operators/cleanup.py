@@ -1,4 +1,4 @@
-"""``ServiceBusPairCleanupOperator``: deletes backlog queues that nobody needs, and none that holds a message."""
+"""``ServiceBusPairCleanupOperator``: deletes backlog queues that are no longer needed and empty."""
 
 from __future__ import annotations
 
@@ -7,44 +7,42 @@ from typing import Any, Final
 
 from airflow.sdk import Context
 
+from servicebus_pair.airflow_runtime.validators import boolean, check_unless_template, choice, path_list
+from servicebus_pair.core import CleanupReport
 from servicebus_pair.core.errors import PairError
-from servicebus_pair.core.results import CleanupReport
-from servicebus_pair.hooks.waiting import check_names
-from servicebus_pair.operators.base import PairOperator
-from servicebus_pair.operators.parameters import check_early, choice, flag
+from servicebus_pair.operators._support.base import AsyncPairOperator
 
 __all__ = ["BacklogCleanupError", "ServiceBusPairCleanupOperator"]
 
 _EXTRA: Final = "extra"
 _ALL: Final = "all"
-_what = choice(_EXTRA, _ALL)
+_scope = choice(_EXTRA, _ALL)
 
 
 class BacklogCleanupError(PairError):
-    """Some queues could not be looked at or deleted; those that were deleted stay so, and a retry does the rest."""
+    """Some queues could not be checked or deleted; a retry continues with them."""
 
     retriable = True
 
 
-class ServiceBusPairCleanupOperator(PairOperator):
+class ServiceBusPairCleanupOperator(AsyncPairOperator):
     """Deletes backlog queues of the secondary on request (SPEC section 3).
 
-    A queue that holds anything is kept. An empty one is closed to senders, counted again and only then
-    deleted; if something arrived meanwhile it is opened again and kept. Idempotent. Needs the Manage
-    right on the secondary.
+    A queue that holds messages is kept. An empty one is disabled for sends, counted again and only then deleted; if a
+    message arrived in between, it is enabled again and kept. Idempotent. Needs the Manage right on the secondary.
 
     The result is ``{"plan_only": bool, "planned": [...], "deleted": [...], "kept": {name: messages},
     "failed": {name: reason}, "counts": {"planned": n, "deleted": n, "kept": n, "failed": n}}``.
 
-    :param what: ``extra`` for queues with an index beyond the count of the connection, ``all`` for every
-        backlog queue of this pair, as when the pair is given up (templated).
-    :param only: of those, only the queues named here, such as the ``planned`` ones of a dry run that
-        somebody approved; any when not given (templated).
-    :param plan_only: a dry run: only tell which queues would be looked at (templated).
-    :param force: delete them with the messages that they hold: **those are lost** (templated).
+    :param what: ``extra`` for queues with an index beyond the connection's ``backlog_queue_count``, ``all`` for every
+        backlog queue of the pair, to decommission it (templated).
+    :param only: delete only these of them, such as the approved ``planned`` queues of a dry run; no restriction when
+        not given (templated).
+    :param plan_only: a dry run: only list the queues that would be checked (templated).
+    :param force: delete queues that hold messages too; **those messages are lost** (templated).
     :param conn_id: the connection of type ``servicebus_pair``; not a template.
-    :raises ConfigurationError: a parameter is wrong; nothing was done.
-    :raises BacklogCleanupError: queues could not be looked at or deleted.
+    :raises ConfigurationError: a parameter is invalid; nothing was done.
+    :raises BacklogCleanupError: queues could not be checked or deleted.
     :raises ServiceError: the secondary's administration cannot be reached.
     """
 
@@ -64,23 +62,23 @@ class ServiceBusPairCleanupOperator(PairOperator):
         self.only = only
         self.plan_only = plan_only
         self.force = force
-        check_early("what", what, _what)
-        check_early("plan_only", plan_only, flag)
-        check_early("force", force, flag)
+        check_unless_template("what", what, _scope)
+        check_unless_template("plan_only", plan_only, boolean)
+        check_unless_template("force", force, boolean)
         if only is not None:
-            check_early("only", only, check_names)
+            check_unless_template("only", only, path_list)
 
-    async def aexecute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002  the base class hands it over
-        """Delete, or tell the plan."""
-        everything = _what("what", self.what) == _ALL
-        only_plan, force = flag("plan_only", self.plan_only), flag("force", self.force)
-        only = None if self.only is None else check_names("only", self.only)
+    async def aexecute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002  the base class passes it
+        """Delete the queues, or list them."""
+        everything = _scope("what", self.what) == _ALL
+        plan_only, force = boolean("plan_only", self.plan_only), boolean("force", self.force)
+        only = None if self.only is None else path_list("only", self.only)
         async with self.hook.pair() as pair:
             planned = await pair.plan_cleanup(everything=everything, only=only)
             for queue in planned:
-                self.log.info("queue=%s is %s: %s", queue, self.what, "planned" if only_plan else "looked at")
+                self.log.info("queue=%s is %s: %s", queue, self.what, "planned" if plan_only else "checked")
             report = CleanupReport()
-            if not only_plan:
+            if not plan_only:
                 report = await pair.cleanup(everything=everything, force=force, only=only)
         for queue in report.deleted:
             self.log.info("queue=%s was deleted", queue)
@@ -92,7 +90,7 @@ class ServiceBusPairCleanupOperator(PairOperator):
                 f"{len(report.deleted)} were, {len(report.kept)} hold messages and are kept"
             )
         return {
-            "plan_only": only_plan,
+            "plan_only": plan_only,
             "planned": list(planned),
             "deleted": list(report.deleted),
             "kept": dict(report.kept),

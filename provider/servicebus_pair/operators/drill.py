@@ -1,4 +1,4 @@
-"""``ServiceBusPairDrillOperator``: fails over on purpose and sees that everything comes back."""
+"""``ServiceBusPairDrillOperator``: fails over on purpose and verifies that every message arrives."""
 
 from __future__ import annotations
 
@@ -8,13 +8,19 @@ from typing import Any, ClassVar, Final
 
 from airflow.sdk import Context
 
+from servicebus_pair.airflow_runtime.observers.asset_events import HealthChangeRecorder
+from servicebus_pair.airflow_runtime.validators import (
+    boolean,
+    check_unless_template,
+    duration,
+    entity_path,
+    integer,
+)
+from servicebus_pair.core import Ledger
 from servicebus_pair.core.errors import DrillError
 from servicebus_pair.core.events import Observer
-from servicebus_pair.core.ledger import Ledger
-from servicebus_pair.hooks.news import HealthNews
-from servicebus_pair.operators.base import PairOperator
-from servicebus_pair.operators.counting import counted
-from servicebus_pair.operators.parameters import check_early, duration, flag, path_of_entity, whole_number
+from servicebus_pair.operators._support.base import AsyncPairOperator
+from servicebus_pair.operators._support.operation_counts import nonzero_counts
 
 __all__ = ["ServiceBusPairDrillOperator"]
 
@@ -22,32 +28,32 @@ _MINUTE: Final = timedelta(minutes=1)
 _DAY: Final = timedelta(days=1)
 _limit = duration(timedelta(seconds=1), timedelta(hours=1))
 _life = duration(timedelta(seconds=1), timedelta(days=14))
-_messages = whole_number(1, 10_000)
+_messages = integer(1, 10_000)
 
 
-class ServiceBusPairDrillOperator(PairOperator):
-    """Fails an entity over, sends marked messages, fails back, drains, and judges what happened (SPEC section 5).
+class ServiceBusPairDrillOperator(AsyncPairOperator):
+    """Fails an entity over, sends marked messages, fails back, drains, and verifies the outcome (SPEC section 5).
 
-    The primary stays up. What applications send meanwhile takes the way through the backlog and arrives
-    when the drill ends. Consumers tell the marked messages by ``servicebus_pair.core.drill_of``. However
-    the task ends, the entity is not left failed over. The drain is of all backlog queues: let drills of
-    one pair follow each other (``max_active_tis_per_dagrun=1``), or one moves what the other waits for.
+    The primary stays up. Messages that applications send during the drill go through the backlog and arrive when it
+    ends. Consumers recognise the marked messages by ``servicebus_pair.core.drill_id``. However the task ends, the
+    entity is not left failed over. A drill drains all backlog queues, so run the drills of one pair one at a time
+    (``max_active_tis_per_dagrun=1``): otherwise one drains the messages that another waits for.
 
     The result is ``{"drill", "entity", "passed", "sent", "arrived", "live", "failed_over_seconds",
     "drain_seconds", "pings_delivered", "findings", "operations"}``: counts, and a sentence per finding.
 
     :param entity: path of the queue or topic (templated).
-    :param messages: marked messages to send, 1 to 10,000 (templated).
+    :param messages: number of marked messages to send, 1 to 10,000 (templated).
     :param limit: the longest time of the failover, and again of the drain: a ``timedelta`` or seconds, up to an
         hour (templated).
     :param life: time to live of the marked messages, up to 14 days (templated).
-    :param fail_on_findings: fail the task when anything was not as it should be (templated).
-    :param announce: send the failover and recovery as asset events too, as a real outage would: DAGs on them
-        then start, the recovery among them (templated).
+    :param fail_on_findings: fail the task if there is any finding (templated).
+    :param announce: emit the asset events of failover and recovery, which start the DAGs scheduled on them, as in a
+        real outage (templated).
     :param ledger: folder for the record of each message; no ledger when not given (templated).
     :param conn_id: the connection of type ``servicebus_pair``; not a template.
-    :raises ConfigurationError: a parameter is wrong; nothing was done.
-    :raises DrillError: the entity is failed over already, the marked messages could not be sent, or there are
+    :raises ConfigurationError: a parameter is invalid; nothing was done.
+    :raises DrillError: the entity is already failed over, the marked messages could not be sent, or there are
         findings.
     """
 
@@ -74,32 +80,32 @@ class ServiceBusPairDrillOperator(PairOperator):
         self.fail_on_findings = fail_on_findings
         self.announce = announce
         self.ledger = ledger
-        check_early("entity", entity, path_of_entity)
-        check_early("messages", messages, _messages)
-        check_early("limit", limit, _limit)
-        check_early("life", life, _life)
-        check_early("fail_on_findings", fail_on_findings, flag)
-        check_early("announce", announce, flag)
+        check_unless_template("entity", entity, entity_path)
+        check_unless_template("messages", messages, _messages)
+        check_unless_template("limit", limit, _limit)
+        check_unless_template("life", life, _life)
+        check_unless_template("fail_on_findings", fail_on_findings, boolean)
+        check_unless_template("announce", announce, boolean)
 
     async def aexecute(self, context: Context) -> dict[str, Any]:
-        """Drill."""
-        entity, messages = path_of_entity("entity", self.entity), _messages("messages", self.messages)
+        """Run the drill and return its report."""
+        entity, messages = entity_path("entity", self.entity), _messages("messages", self.messages)
         limit, life = _limit("limit", self.limit), _life("life", self.life)
-        strict, announce = flag("fail_on_findings", self.fail_on_findings), flag("announce", self.announce)
-        news = HealthNews()
+        strict, announce = boolean("fail_on_findings", self.fail_on_findings), boolean("announce", self.announce)
+        health_changes = HealthChangeRecorder()
         with ExitStack() as stack:
-            observers: list[Observer] = [news]
+            observers: list[Observer] = [health_changes]
             if self.ledger is not None:
                 observers.append(stack.enter_context(Ledger(self.ledger, run=context["run_id"])))
             async with self.hook.pair(observers=observers) as pair:
                 async with pair.sender(entity):
-                    pass  # entering it takes over the shared health: an outage is no time for a drill
+                    pass  # opening it loads the shared health, so that the drill is refused during an outage
                 report = await pair.drill(
                     entity, messages=messages, by=f"drill of {context['run_id']}", limit=limit, life=life
                 )
-                operations = counted(pair.meter.read())
+                operations = nonzero_counts(pair.meter.read())
         if announce:
-            news.announce(context, self.conn_id)
+            health_changes.emit(context, self.conn_id)
         self.log.info(
             "drill=%s entity=%s sent=%d arrived=%d live=%d failed_over=%.1f s drain=%.1f s pings_delivered=%s",
             *(report.drill, report.entity, report.sent, report.arrived, report.live),

@@ -1,4 +1,4 @@
-"""``ServiceBusPairProvisionOperator``: makes the backlog queues that are missing."""
+"""``ServiceBusPairProvisionOperator``: creates the missing backlog queues."""
 
 from __future__ import annotations
 
@@ -7,39 +7,38 @@ from typing import Any, Final
 
 from airflow.sdk import Context
 
+from servicebus_pair.airflow_runtime.validators import boolean, check_unless_template, choice
 from servicebus_pair.core.errors import PairError
-from servicebus_pair.core.results import Drift
-from servicebus_pair.operators.base import PairOperator
-from servicebus_pair.operators.parameters import check_early, choice, flag
+from servicebus_pair.core.model import Drift
+from servicebus_pair.operators._support.base import AsyncPairOperator
 
 __all__ = ["BacklogDriftError", "ServiceBusPairProvisionOperator"]
 
 _WARN: Final = "warn"
 _FAIL: Final = "fail"
-_policy = choice(_WARN, _FAIL)
+_drift_policy = choice(_WARN, _FAIL)
 
 
 class BacklogDriftError(PairError):
-    """Existing backlog queues differ from the description, and the task's policy is to fail then."""
+    """Existing backlog queues differ from the description, and ``on_drift`` is ``fail``."""
 
 
-class ServiceBusPairProvisionOperator(PairOperator):
+class ServiceBusPairProvisionOperator(AsyncPairOperator):
     """Creates the backlog queues that are missing on the secondary (SPEC section 3).
 
-    Idempotent, and safe beside other runs: what exists is used as it is, and reported. Needs the
-    Manage right on the secondary.
+    Idempotent and safe to run concurrently: existing queues are used unchanged and reported. Needs the Manage right
+    on the secondary.
 
-    The result is ``{"found": n, "missing": n, "created": n, "drifted": n, "extra": n, "failed": n}``,
-    queues each; which they are, and how they differ, is in the log.
+    The result is ``{"found": n, "missing": n, "created": n, "drifted": n, "extra": n, "failed": n}``, in queues; the
+    log names them and their differences.
 
-    :param plan_only: a dry run: only tell what would be done, from the same plan; nothing is created (templated).
-    :param on_drift: what an existing queue with another description leads to: ``warn`` logs each field that
-        differs, ``fail`` does the same and fails the task. What is missing is created first, since an
-        imperfect backlog is better than none (templated).
+    :param plan_only: a dry run: log the plan and create nothing (templated).
+    :param on_drift: what to do when an existing queue differs from the description: ``warn`` logs each differing field,
+        ``fail`` also fails the task, after the missing queues were created (templated).
     :param conn_id: the connection of type ``servicebus_pair``; not a template.
-    :raises ConfigurationError: a parameter is wrong; nothing was done.
+    :raises ConfigurationError: a parameter is invalid; nothing was done.
     :raises BacklogDriftError: queues have drifted, and ``on_drift`` is ``fail``.
-    :raises ProvisionError: not authorized, or no queue is usable.
+    :raises ProvisionError: the Manage right is missing, or no queue is usable.
     :raises ServiceError: the secondary's administration cannot be reached.
     """
 
@@ -49,26 +48,26 @@ class ServiceBusPairProvisionOperator(PairOperator):
         super().__init__(**kwargs)
         self.plan_only = plan_only
         self.on_drift = on_drift
-        check_early("plan_only", plan_only, flag)
-        check_early("on_drift", on_drift, _policy)
+        check_unless_template("plan_only", plan_only, boolean)
+        check_unless_template("on_drift", on_drift, _drift_policy)
 
-    async def aexecute(self, context: Context) -> dict[str, int]:  # noqa: ARG002  the base class hands it over
-        """Provision, or tell the plan."""
-        policy, only_plan = _policy("on_drift", self.on_drift), flag("plan_only", self.plan_only)
+    async def aexecute(self, context: Context) -> dict[str, int]:  # noqa: ARG002  the base class passes it
+        """Create the missing queues, or log the plan."""
+        policy, plan_only = _drift_policy("on_drift", self.on_drift), boolean("plan_only", self.plan_only)
         created: Sequence[str] = ()
         failed: Mapping[str, str] = {}
         async with self.hook.pair() as pair:
             plan = await pair.plan()
             for queue in plan.create:
-                self.log.info("queue=%s is missing: it %s created", queue, "would be" if only_plan else "is")
+                self.log.info("queue=%s is missing: it %s created", queue, "would be" if plan_only else "is")
             for queue in plan.extra:
                 self.log.info("queue=%s is extra: left alone and unused", queue)
-            if not only_plan:
+            if not plan_only:
                 report = await pair.provision()
                 created, failed = report.created, report.failed
         for queue, reason in failed.items():
             self.log.warning("queue=%s was not created: %s", queue, reason)
-        self._judge(plan.drifted, policy)
+        self._report_drift(plan.drifted, policy)
         return {
             "found": len(plan.found),
             "missing": len(plan.create),
@@ -78,7 +77,7 @@ class ServiceBusPairProvisionOperator(PairOperator):
             "failed": len(failed),
         }
 
-    def _judge(self, drifted: Sequence[Drift], policy: str) -> None:
+    def _report_drift(self, drifted: Sequence[Drift], policy: str) -> None:
         for drift in drifted:
             self.log.warning(
                 "queue=%s drifted: %s is %s, expected %s", drift.queue, drift.field, drift.actual, drift.expected

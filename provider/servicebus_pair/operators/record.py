@@ -1,4 +1,4 @@
-"""``ServiceBusPairRecordOperator``: tells Airflow what a job outside it found out about health."""
+"""``ServiceBusPairRecordOperator``: shares with Airflow the health that a Spark publishing job detected."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Context
 
+from servicebus_pair.airflow_runtime.observers.asset_events import emit_failover, emit_recovery
+from servicebus_pair.airflow_runtime.observers.task_activity import TaskActivity
+from servicebus_pair.airflow_runtime.state.health_store import AirflowHealthStore
+from servicebus_pair.core import EntityHealth, HealthState
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.events import SLOT_SECONDS, Route
-from servicebus_pair.core.health import EntityHealth, State
-from servicebus_pair.hooks.health import AirflowHealthStore
-from servicebus_pair.hooks.news import announce_failover, announce_recovery
-from servicebus_pair.hooks.notes import TaskNotes
-from servicebus_pair.operators.base import PairOperator
+from servicebus_pair.operators._support.base import AsyncPairOperator
 
 if TYPE_CHECKING:
-    from servicebus_pair.core.manifest import EntityManifest, PublishManifest
+    from servicebus_pair.core.ledger import EntityManifest, PublishManifest
 
 __all__ = ["ServiceBusPairRecordOperator", "read_manifest"]
 
 
 def read_manifest(path: Path) -> PublishManifest:
-    """Read what a publishing job wrote.
+    """Read the manifest that a publishing job wrote.
 
-    :raises ConfigurationError: missing, unreadable, or of another version.
+    :raises ConfigurationError: it is missing, unreadable, or of another version.
     """
-    from servicebus_pair.core.manifest import PublishManifest
+    from servicebus_pair.core.ledger import PublishManifest
 
     try:
         content = json.loads(path.read_bytes())
@@ -44,13 +44,13 @@ def read_manifest(path: Path) -> PublishManifest:
         raise ConfigurationError(f"manifest {path} cannot be read: {error}") from error
 
 
-class ServiceBusPairRecordOperator(PairOperator):
-    """Shares the health that a publishing job found, and announces its failovers.
+class ServiceBusPairRecordOperator(AsyncPairOperator):
+    """Shares the health that a publishing job detected, and emits its asset events.
 
-    A Spark job has no door to Airflow's state, so it leaves a manifest; this operator takes it over.
-    Health that somebody found later stays. Every entity of which messages were diverted becomes an
-    event of the failover asset, so that a recovery starts; if the job saw the recovery too, of that
-    of recoveries as well. Idempotent, except that a repetition announces again.
+    A Spark job cannot access Airflow's state, so it writes a manifest, which this operator reads. Health that was
+    shared later is kept. Every entity with diverted messages gets an event of the failover asset, so that a recovery
+    starts; if the job saw the recovery too, also one of the recovery asset. Idempotent, except that each run emits
+    the events again.
 
     The result is ``{"primary": n, "diverted": n, "failed_over": [...], "recorded": [...]}``.
 
@@ -66,18 +66,18 @@ class ServiceBusPairRecordOperator(PairOperator):
         self.manifest = manifest
 
     async def aexecute(self, context: Context) -> dict[str, Any]:
-        """Record."""
+        """Share the manifest's health, emit asset events, and record the job's activity."""
         manifest = await asyncio.to_thread(read_manifest, Path(self.manifest))
-        found = manifest.entities
+        entities = manifest.entities
         store = AirflowHealthStore(self.conn_id)
-        recorded = [entity for entity, each in found.items() if await _record(store, entity, each.health)]
-        diverted = {entity: each for entity, each in found.items() if each.diverted}
+        recorded = [entity for entity, each in entities.items() if await _save_if_newer(store, entity, each.health)]
+        diverted = {entity: each for entity, each in entities.items() if each.diverted}
         for entity, each in diverted.items():
-            announce_failover(context, self.conn_id, entity, _failure(each, manifest.run))
-            if _recovered(each):
-                announce_recovery(context, self.conn_id, entity, each.health)
+            emit_failover(context, self.conn_id, entity, _failover_health(each, manifest.run))
+            if _has_recovered(each):
+                emit_recovery(context, self.conn_id, entity, each.health)
             self.log.info("entity=%s diverted=%d health=%s", entity, each.diverted, each.health.state.value)
-        await self._note(manifest)
+        await self._record_activity(manifest)
         return {
             "primary": manifest.primary,
             "diverted": manifest.diverted,
@@ -85,42 +85,42 @@ class ServiceBusPairRecordOperator(PairOperator):
             "recorded": sorted(recorded),
         }
 
-    async def _note(self, manifest: PublishManifest) -> None:
-        """Note what the job sent, for the page of the pairs; each message is an operation."""
-        from servicebus_pair.core.meter import Meter, Operation
+    async def _record_activity(self, manifest: PublishManifest) -> None:
+        """Record what the job sent, for the Service Bus pairs page; each message counts as one operation."""
+        from servicebus_pair.core.model import Meter, Operation
 
-        notes, meter = TaskNotes(self.conn_id, goes_on=False), Meter()
+        activity, meter = TaskActivity(self.conn_id, resume=False), Meter()
         meter.count(Operation.SEND, manifest.primary)
         meter.count(Operation.DIVERT, manifest.diverted)
-        async with notes.kept(meter):
+        async with activity.saving(meter):
             for entity, each in manifest.entities.items():
-                for slot, (primary, diverted) in _slots(each).items():
-                    notes.accepted(entity, Route.PRIMARY, primary, at=slot * SLOT_SECONDS)
-                    notes.accepted(entity, Route.BACKLOG, diverted, at=slot * SLOT_SECONDS)
+                for slot, (primary, diverted) in _sends_by_slot(each).items():
+                    activity.accepted(entity, Route.PRIMARY, primary, at=slot * SLOT_SECONDS)
+                    activity.accepted(entity, Route.BACKLOG, diverted, at=slot * SLOT_SECONDS)
 
 
-def _failure(published: EntityManifest, run: str) -> EntityHealth:
-    """The failover to announce: a job that saw the recovery too has only its counts to tell of it."""
+def _failover_health(published: EntityManifest, run: str) -> EntityHealth:
+    """Return the health for the failover event, derived from the counts when the job has already recovered."""
     if published.health.failed_over:
         return published.health
     reason = f"{published.diverted} messages were diverted in {run}"
     since = published.health.since if published.diverted_at is None else published.diverted_at
-    return replace(published.health, state=State.FAILED_OVER, since=since, reason=reason, by="publish")
+    return replace(published.health, state=HealthState.FAILED_OVER, since=since, reason=reason, by="publish")
 
 
-def _recovered(published: EntityManifest) -> bool:
-    """Whether the job has seen the end of the failover that it found."""
+def _has_recovered(published: EntityManifest) -> bool:
+    """Return whether the job saw the end of its failover."""
     began, health = published.diverted_at, published.health
-    return health.state is State.HEALTHY and began is not None and health.since >= began
+    return health.state is HealthState.HEALTHY and began is not None and health.since >= began
 
 
-def _slots(published: EntityManifest) -> Mapping[int, tuple[int, int]]:
-    """What was sent when; a manifest that does not tell counts as of now."""
+def _sends_by_slot(published: EntityManifest) -> Mapping[int, tuple[int, int]]:
+    """Return primary and diverted counts by time slot; without slots in the manifest, everything counts as now."""
     return published.slots or {int(time.time() // SLOT_SECONDS): (published.primary, published.diverted)}
 
 
-async def _record(store: AirflowHealthStore, entity: str, health: EntityHealth) -> bool:
-    """Share ``health`` unless what is known is as new; answer whether it was shared."""
+async def _save_if_newer(store: AirflowHealthStore, entity: str, health: EntityHealth) -> bool:
+    """Save ``health`` unless the stored one is at least as recent; return whether it was saved."""
     known = await store.load(entity)
     if known is not None and known.since >= health.since:
         return False

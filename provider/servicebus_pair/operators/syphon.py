@@ -1,4 +1,4 @@
-"""``ServiceBusPairSyphonOperator``: waits for the primary off the worker, then drains the backlog."""
+"""``ServiceBusPairSyphonOperator``: waits for the primary in the triggerer, then drains the backlog."""
 
 from __future__ import annotations
 
@@ -13,21 +13,27 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from airflow.sdk import Context, conf
 from airflow.sdk.exceptions import AirflowFailException
 
+from servicebus_pair.airflow_runtime.observers.asset_events import HealthChangeRecorder, emit_recovery
+from servicebus_pair.airflow_runtime.observers.lineage import TaskLineage
+from servicebus_pair.airflow_runtime.syphon_control import apply_control, syphon_control, wait_until_resumed
+from servicebus_pair.airflow_runtime.validators import (
+    boolean,
+    check_unless_template,
+    choice,
+    duration,
+    optional_message_rate,
+    optional_path_list,
+    poll_interval_seconds,
+)
+from servicebus_pair.airflow_runtime.waiting.backlog import Until
+from servicebus_pair.airflow_runtime.waiting.entities import entities_to_wait_for
+from servicebus_pair.airflow_runtime.waiting.pair_cache import shared_pair
+from servicebus_pair.airflow_runtime.waiting.primary import PrimaryWait
+from servicebus_pair.core import DrainReport, EntityHealth, Ledger
 from servicebus_pair.core.errors import AuthorizationError, EntityNotFoundError, PairError
 from servicebus_pair.core.events import Observer
-from servicebus_pair.core.health import EntityHealth
-from servicebus_pair.core.ledger import Ledger
-from servicebus_pair.core.results import DrainReport
-from servicebus_pair.hooks.backlog import Until
-from servicebus_pair.hooks.entities import entities_in_question
-from servicebus_pair.hooks.lineage import TaskLineage
-from servicebus_pair.hooks.news import HealthNews, announce_recovery
-from servicebus_pair.hooks.sharing import watched_pair
-from servicebus_pair.hooks.steering import obeying, syphon_control, wait_until_resumed
-from servicebus_pair.hooks.waiting import PrimaryWait, check_interval, check_names
-from servicebus_pair.operators.base import PairOperator
-from servicebus_pair.operators.lineage import TellsLineage
-from servicebus_pair.operators.parameters import check_early, choice, duration, flag, positive_rate
+from servicebus_pair.operators._support.base import AsyncPairOperator
+from servicebus_pair.operators._support.lineage import LineageMixin
 from servicebus_pair.triggers.backlog import rearm
 from servicebus_pair.triggers.backlog_level import BacklogLevelTrigger
 from servicebus_pair.triggers.primary_health import PrimaryHealthTrigger, check_event
@@ -36,63 +42,62 @@ from servicebus_pair.triggers.syphon_control import SyphonControlTrigger
 if TYPE_CHECKING:
     from airflow.triggers.base import BaseTrigger
 
-    from servicebus_pair.core.survey import DestinationSurvey
-    from servicebus_pair.core.syphon import Syphon
+    from servicebus_pair.core import Syphon
+    from servicebus_pair.core.syphon import DestinationSurvey
 
 __all__ = ["BacklogLeftError", "ServiceBusPairSyphonOperator"]
 
-_TELL_SECONDS: Final = 10.0
-_SHORTEST_BURST: Final = timedelta(seconds=1)
-_LONGEST_BURST: Final = timedelta(days=1)
-# Somebody must give a right or provision first: no retry does.
+_PROGRESS_LOG_SECONDS: Final = 10.0
+_MIN_BURST: Final = timedelta(seconds=1)
+_MAX_BURST: Final = timedelta(days=1)
+# A person must grant a right or provision queues first, so a retry is pointless.
 _NOT_RETRIED: Final = (AuthorizationError, EntityNotFoundError)
 
 ResultT = TypeVar("ResultT")
 
 
 class BacklogLeftError(PairError):
-    """A drain ended with messages left in the backlog; the same drain may succeed later."""
+    """A drain ended with messages left in the backlog; a retry may move them."""
 
     retriable = True
 
 
-class ServiceBusPairSyphonOperator(TellsLineage, PairOperator):
-    """Moves what the backlog queues hold to their entities on the primary (SPEC section 6).
+class ServiceBusPairSyphonOperator(LineageMixin, AsyncPairOperator):
+    """Moves the messages of the backlog queues to their entities on the primary (SPEC section 6).
 
-    It pings the entities. If one does not answer, the task defers until all do, and occupies no
-    worker; messages are moved in a worker only, in bursts, with progress in the log. A primary that
-    fails again while it drains is waited for again, without a retry of the task. At least once: a
-    message leaves the backlog after the primary confirmed it. A killed or retried task goes on where
-    it was; several may run at once, one per queue when mapped over ``queues``.
+    It pings the entities. If one does not answer, the task defers until all do, and occupies no worker. Messages are
+    moved in a worker only, in bursts, with progress in the log. If the primary fails again during the drain, the task
+    waits again without using a retry. At least once: a message leaves the backlog after the primary confirmed it. A
+    killed or retried task continues where it was. Several may run at once, such as one per queue when mapped over
+    ``queues``.
 
-    The result is ``{"moved": {entity: n}, "dead_lettered": {reason: n}, "left": n,
-    "duplicates_possible": n}``, over all bursts of one try. That of a dry run is ``{"waiting": {entity:
-    {"messages": n, "bytes": n, "oldest_seconds": x, "newest_seconds": x}}, "undeliverable": {reason: n},
-    "unreadable": n}``: what would be moved, and what would be dead-lettered.
+    The result is ``{"moved": {entity: n}, "dead_lettered": {reason: n}, "left": n, "duplicates_possible": n}``, over
+    all bursts of one try. A dry run returns ``{"waiting": {entity: {"messages": n, "bytes": n, "oldest_seconds": x,
+    "newest_seconds": x}}, "undeliverable": {reason: n}, "unreadable": n}``: what would be moved, and what would be
+    dead-lettered.
 
-    :param entities: move messages for these entities only, and wait for these; when not given, all
-        messages are moved, and those entities are waited for that are known to be failed over or that
-        messages in the backlog are going to. A list, or a text with commas; an empty text is none given (templated).
-    :param queues: paths of backlog queues to drain, as a list or a text with commas; all of them when not
-        given, or an empty text (templated).
-    :param plan_only: a dry run: peek at what is there, wait for nothing and move nothing (templated).
-    :param rate: most messages a second of this task; no limit when not given or empty (templated).
-    :param continuous: go on for ever: when the backlog is empty, wait in the triggerer until it is not.
-    :param time_to_live: ``restart``: a message lives as long as it was given, from its arrival on the
-        primary; ``elapse``: its time in the backlog counts, and what has expired is dead-lettered.
+    :param entities: move messages of these entities only, and wait for these. When not given, all messages are moved,
+        and the task waits for the entities that are failed over or have messages in the backlog. A list, or a text
+        with commas; an empty text counts as not given (templated).
+    :param queues: paths of backlog queues to drain, as a list or a text with commas; all of them when not given or an
+        empty text (templated).
+    :param plan_only: a dry run: peek into the queues; wait for nothing and move nothing (templated).
+    :param rate: limit of this task in messages per second; no limit when not given or empty (templated).
+    :param continuous: run forever: when the backlog is empty, wait in the triggerer for messages.
+    :param time_to_live: ``restart``: a message's time to live starts again on the primary; ``elapse``: its time in the
+        backlog counts, and expired messages are dead-lettered.
     :param redrive: move the dead letters of the backlog queues instead.
     :param ledger: folder for the record of each moved message; no ledger when not given (templated).
-    :param poll_interval: seconds between two pings of an entity that is not known to be failed over, and
-        between two looks at an empty backlog.
-    :param burst: longest time of moving messages before another task may have the worker's slot, 1 s to a day. It
-        begins with the first message that leaves the backlog, or a failure: each burst gets on. Deferrable only.
+    :param poll_interval: seconds between two pings of an entity that is not known to be failed over, and between two
+        readings of an empty backlog.
+    :param burst: the longest time of moving messages before the task gives up its worker slot, 1 s to a day. It starts
+        with the first moved message or failure, so each burst makes progress. Deferrable tasks only.
     :param wait_timeout: the longest deferral; no limit when not given.
     :param deferrable: wait in the triggerer; otherwise in the worker.
     :param conn_id: the connection of type ``servicebus_pair``; not a template.
-    :raises ConfigurationError: a parameter is wrong; nothing was received.
-    :raises BacklogLeftError: something is left that could not be moved although the primary answers;
-        a retry may move it.
-    :raises AirflowFailException: a right is missing, or the backlog is not provisioned: the task is not tried again.
+    :raises ConfigurationError: a parameter is invalid; nothing was received.
+    :raises BacklogLeftError: messages are left although the primary answers; a retry may move them.
+    :raises AirflowFailException: a right is missing, or the backlog is not provisioned; the task is not retried.
     :raises ServiceError: the secondary cannot be reached.
     """
 
@@ -119,84 +124,84 @@ class ServiceBusPairSyphonOperator(TellsLineage, PairOperator):
         self.entities = entities
         self.queues = queues
         self.plan_only = plan_only
-        check_early("plan_only", plan_only, flag)
+        check_unless_template("plan_only", plan_only, boolean)
         self.rate = rate
-        check_early("rate", rate, positive_rate)
+        check_unless_template("rate", rate, optional_message_rate)
         self.continuous = continuous
         self.time_to_live = choice("restart", "elapse")("time_to_live", time_to_live)
         self.redrive = redrive
         self.ledger = ledger
-        self.poll_interval = check_interval("poll_interval", poll_interval)
-        self.burst = duration(_SHORTEST_BURST, _LONGEST_BURST)("burst", burst)
+        self.poll_interval = poll_interval_seconds("poll_interval", poll_interval)
+        self.burst = duration(_MIN_BURST, _MAX_BURST)("burst", burst)
         self.wait_timeout = wait_timeout
         self.deferrable = deferrable
         self.lineage = TaskLineage()
 
-    def run_async(self, call: Coroutine[Any, Any, ResultT]) -> ResultT:
-        """Run ``call`` to its end, as any task here; what no retry mends is not tried again."""
+    def run_async(self, coroutine: Coroutine[Any, Any, ResultT]) -> ResultT:
+        """Run a coroutine; errors that a retry cannot fix fail the task for good."""
         try:
-            return super().run_async(call)
+            return super().run_async(coroutine)
         except _NOT_RETRIED as error:
             raise AirflowFailException(f"{type(error).__name__}: {error}") from error
 
     async def aexecute(self, context: Context) -> dict[str, Any]:
-        """Wait for the primary, drain, and again, until nothing is left; or tell what is there."""
-        if flag("plan_only", self.plan_only):
+        """Wait for the primary and drain, until nothing is left; or survey the backlog."""
+        if boolean("plan_only", self.plan_only):
             return await self._survey()
         self.lineage = TaskLineage()
-        return await self._work(context, DrainReport())
+        return await self._wait_and_drain(context, DrainReport())
 
     def resume(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
-        """Go on after a wait in the triggerer."""
+        """Continue after a deferral."""
         check_event(event)
         for entity, health in event.get("recovered", {}).items():
-            announce_recovery(context, self.conn_id, entity, EntityHealth.from_json(health))
-        carried = dict(event["carry"])
-        self.lineage = TaskLineage(carried.pop("lineage", ()))
-        return self.run_async(self._work(context, DrainReport(**carried)))
+            emit_recovery(context, self.conn_id, entity, EntityHealth.from_json(health))
+        carry = dict(event["carry"])
+        self.lineage = TaskLineage(carry.pop("lineage", ()))
+        return self.run_async(self._wait_and_drain(context, DrainReport(**carry)))
 
-    async def _work(self, context: Context, done: DrainReport) -> dict[str, Any]:
-        _names("queues", self.queues)
-        rate = positive_rate("rate", self.rate)
+    async def _wait_and_drain(self, context: Context, done: DrainReport) -> dict[str, Any]:
+        optional_path_list("queues", self.queues)
+        rate = optional_message_rate("rate", self.rate)
         while True:
             await self._wait_while_paused(done)
             await self._wait_for_primary(context, done)
-            report, whole = await self._drain(context, rate)
+            report, completed = await self._drain(context, rate)
             done += DrainReport(report.moved, report.dead_lettered, duplicates_possible=report.duplicates_possible)
-            if whole and report.empty:
+            if completed and report.empty:
                 if not self.continuous:
                     return _result(done)
                 await self._wait_for_messages(done)
-            elif whole and not report.moved_total and not report.dead_lettered:
+            elif completed and not report.moved_total and not report.dead_lettered:
                 raise BacklogLeftError(
-                    f"{report.left} messages are left in the backlog and {len(report.failures)} places failed "
-                    f"({dict(report.failures)}): what was moved stays moved, and a retry goes on from here"
+                    f"{report.left} messages are left in the backlog and {len(report.failures)} queues or entities "
+                    f"failed ({dict(report.failures)}): a retry continues with what is left"
                 )
-            elif not whole:
-                self._defer_if_wanted(self._primary_trigger(await self._entities(context), done))
+            elif not completed:
+                self._defer_if_deferrable(self._primary_trigger(await self._resolve_entities(context), done))
 
     async def _wait_while_paused(self, done: DrainReport) -> None:
-        """Wait as long as somebody wants the syphon of this pair to pause, off the worker if possible."""
-        wanted = await syphon_control(self.conn_id)
-        if wanted.paused:
-            self.log.info("paused by %s: %s; moved=%d so far", wanted.by, wanted.reason, done.moved_total)
-            self._defer_if_wanted(SyphonControlTrigger(conn_id=self.conn_id, carry=asdict(done)))
+        """Wait while the pair's syphon is paused, in the triggerer if the task is deferrable."""
+        control = await syphon_control(self.conn_id)
+        if control.paused:
+            self.log.info("paused by %s: %s; moved=%d so far", control.by, control.reason, done.moved_total)
+            self._defer_if_deferrable(SyphonControlTrigger(conn_id=self.conn_id, carry=asdict(done)))
             await wait_until_resumed(self.conn_id)
 
     async def _wait_for_primary(self, context: Context, done: DrainReport) -> None:
-        entities = await self._entities(context)
-        waiting, news = PrimaryWait(entities), HealthNews()
-        async with watched_pair(self.hook) as watched:
-            with watched.listening(waiting), watched.listening(news):
+        entities = await self._resolve_entities(context)
+        waiting, health_changes = PrimaryWait(entities), HealthChangeRecorder()
+        async with shared_pair(self.hook) as shared:
+            with shared.observed_by(waiting), shared.observed_by(health_changes):
                 if self.deferrable:
-                    await waiting.begin(watched, interval=self.poll_interval)
+                    await waiting.ping_once(shared, interval=self.poll_interval)
                 else:
-                    await waiting.wait(watched, interval=self.poll_interval)
-        news.announce(context, self.conn_id)
+                    await waiting.wait(shared, interval=self.poll_interval)
+        health_changes.emit(context, self.conn_id)
         if not waiting.done:
-            # What was announced so far is lost with this process; the trigger tells the rest.
+            # A deferral loses the events emitted so far; the trigger reports recoveries from here on.
             self.log.info("waiting until the primary answers for %s", ", ".join(entities))
-            self._defer_if_wanted(self._primary_trigger(entities, done))
+            self._defer_if_deferrable(self._primary_trigger(entities, done))
 
     async def _wait_for_messages(self, done: DrainReport) -> None:
         trigger = BacklogLevelTrigger(
@@ -208,7 +213,7 @@ class ServiceBusPairSyphonOperator(TellsLineage, PairOperator):
             carry=self._carry(done),
         )
         self.log.info("moved=%d so far; waiting for messages in the backlog", done.moved_total)
-        self._defer_if_wanted(trigger)
+        self._defer_if_deferrable(trigger)
         await trigger.wait()
 
     def _primary_trigger(self, entities: Sequence[str], done: DrainReport) -> PrimaryHealthTrigger:
@@ -217,18 +222,18 @@ class ServiceBusPairSyphonOperator(TellsLineage, PairOperator):
         )
 
     def _carry(self, done: DrainReport) -> dict[str, Any]:
-        return {**asdict(done), "lineage": self.lineage.carry()}
+        return {**asdict(done), "lineage": self.lineage.to_json()}
 
-    def _defer_if_wanted(self, trigger: BaseTrigger) -> None:
+    def _defer_if_deferrable(self, trigger: BaseTrigger) -> None:
         if self.deferrable:
             self.defer(trigger=trigger, method_name="resume", timeout=self.wait_timeout)
 
-    async def _entities(self, context: Context) -> Sequence[str]:
-        named = _names("entities", self.entities)
-        return await entities_in_question(self.conn_id, context) if named is None else named
+    async def _resolve_entities(self, context: Context) -> Sequence[str]:
+        named = optional_path_list("entities", self.entities)
+        return await entities_to_wait_for(self.conn_id, context) if named is None else named
 
     async def _survey(self) -> dict[str, Any]:
-        queues, entities = _names("queues", self.queues), _names("entities", self.entities)
+        queues, entities = optional_path_list("queues", self.queues), optional_path_list("entities", self.entities)
         async with self.hook.pair() as pair:
             found = await pair.syphon(queues, entities=entities, redrive=self.redrive).survey()
         now = time.time()
@@ -238,81 +243,81 @@ class ServiceBusPairSyphonOperator(TellsLineage, PairOperator):
                 "entity=%s messages=%d bytes=%d ages=%.0f..%.0fs", entity, each.messages, each.bytes, newest, oldest
             )
         return {
-            "waiting": {entity: _told(each, now) for entity, each in found.destinations.items()},
+            "waiting": {entity: _destination_summary(each, now) for entity, each in found.destinations.items()},
             "undeliverable": dict(found.undeliverable),
             "unreadable": found.unreadable,
         }
 
     async def _drain(self, context: Context, rate: float | None) -> tuple[DrainReport, bool]:
-        """Drain for one burst; answer what was moved, and whether it came to its own end."""
-        from servicebus_pair.core.parcels import TimeToLive
+        """Drain for one burst; return the report, and whether the drain ended by itself."""
+        from servicebus_pair.core import TimeToLive
 
-        news = HealthNews()
+        health_changes = HealthChangeRecorder()
         with ExitStack() as stack:
-            observers: list[Observer] = [news, self.lineage]
+            observers: list[Observer] = [health_changes, self.lineage]
             if self.ledger is not None:
                 observers.append(stack.enter_context(Ledger(self.ledger, run=context["run_id"])))
             async with self.hook.pair(observers=observers) as pair:
-                # Here only: a DAG file is to load nothing of it.
-                from servicebus_pair.core.backlog import backlog_queues
+                # Imported here, so that parsing a DAG file does not load it.
+                from servicebus_pair.core.protocol import backlog_queue_paths
 
-                chosen = _names("queues", self.queues)
-                queues = backlog_queues(pair.primary.namespace, pair.options.backlog_queue_count)
-                self.lineage.opened(pair, reads=queues if chosen is None else chosen)
+                chosen = optional_path_list("queues", self.queues)
+                queues = backlog_queue_paths(pair.primary.namespace, pair.options.backlog_queue_count)
+                self.lineage.set_endpoints(pair, reads=queues if chosen is None else chosen)
                 syphon = pair.syphon(
                     chosen,
-                    entities=_names("entities", self.entities),
+                    entities=optional_path_list("entities", self.entities),
                     rate=rate,
                     time_to_live=TimeToLive(self.time_to_live),
                     redrive=self.redrive,
                 )
                 burst = self.burst.total_seconds() if self.deferrable else None
                 async with (
-                    self._telling(syphon),
-                    _stopping(syphon, after=burst) as (stopped, begin),
-                    obeying(self.conn_id, syphon, rate=rate, stopped=stopped),
+                    self._logging_progress(syphon),
+                    _stop_after(syphon, seconds=burst) as (stopped, start_timer),
+                    apply_control(self.conn_id, syphon, rate=rate, stopped=stopped),
                 ):
-                    report = await syphon.drain(progress=begin)
-        # Armed again only after the drain, so that what arrived behind it is announced anew.
+                    report = await syphon.drain(progress=start_timer)
+        # After the drain, so that messages that arrived behind it get an event of their own.
         await rearm(self.conn_id)
-        news.announce(context, self.conn_id)
+        health_changes.emit(context, self.conn_id)
         return report, not stopped.is_set()
 
     @asynccontextmanager
-    async def _telling(self, syphon: Syphon) -> AsyncIterator[None]:
-        """Log how far the drain is, every ten seconds."""
+    async def _logging_progress(self, syphon: Syphon) -> AsyncIterator[None]:
+        """Log the progress of the drain every ten seconds."""
 
-        async def tell() -> None:
+        async def log() -> None:
             while True:
-                await asyncio.sleep(_TELL_SECONDS)
-                seen = await syphon.progress()
+                await asyncio.sleep(_PROGRESS_LOG_SECONDS)
+                progress = await syphon.progress()
                 self.log.info(
                     "moved=%d dead_lettered=%d remaining=%s rate=%.0f/s eta=%s",
-                    seen.moved,
-                    seen.dead_lettered,
-                    "unknown" if seen.remaining is None else seen.remaining,
-                    seen.per_second,
-                    "unknown" if seen.eta_seconds is None else f"{seen.eta_seconds:.0f}s",
+                    progress.moved,
+                    progress.dead_lettered,
+                    "unknown" if progress.remaining is None else progress.remaining,
+                    progress.per_second,
+                    "unknown" if progress.eta_seconds is None else f"{progress.eta_seconds:.0f}s",
                 )
 
-        telling = asyncio.create_task(tell(), name="progress")
+        logger = asyncio.create_task(log(), name="log progress")
         try:
             yield
         finally:
-            telling.cancel()
-            await asyncio.wait({telling})
+            logger.cancel()
+            await asyncio.wait({logger})
 
 
 @asynccontextmanager
-async def _stopping(
-    syphon: Syphon, *, after: float | None
+async def _stop_after(
+    syphon: Syphon, *, seconds: float | None
 ) -> AsyncIterator[tuple[asyncio.Event, Callable[[DrainReport], None]]]:
-    """Stop ``syphon`` so many seconds after something came of it; the event tells whether that was necessary.
+    """Stop ``syphon`` when its burst is over; a burst starts with the first progress of the drain.
 
-    Opening links takes seconds of its own, in which a short burst would be over. A drain to which nothing comes
-    ends by itself.
+    Opening links takes seconds, in which a short burst would already be over. A drain without progress ends by itself.
 
-    :returns: the event, and what is to be told the progress.
+    :param seconds: length of the burst; ``None`` for no limit.
+    :returns: an event that is set when the syphon was stopped, and the progress callback that starts the burst.
     """
     stopped = asyncio.Event()
     timer: asyncio.TimerHandle | None = None
@@ -321,13 +326,13 @@ async def _stopping(
         stopped.set()
         syphon.stop()
 
-    def begin(report: DrainReport) -> None:
+    def start_timer(report: DrainReport) -> None:
         nonlocal timer
-        if timer is None and after is not None and (report.moved or report.dead_lettered or report.failures):
-            timer = asyncio.get_running_loop().call_later(after, stop)
+        if timer is None and seconds is not None and (report.moved or report.dead_lettered or report.failures):
+            timer = asyncio.get_running_loop().call_later(seconds, stop)
 
     try:
-        yield stopped, begin
+        yield stopped, start_timer
     finally:
         if timer is not None:
             timer.cancel()
@@ -342,13 +347,6 @@ def _result(done: DrainReport) -> dict[str, Any]:
     }
 
 
-def _told(found: DestinationSurvey, now: float) -> dict[str, Any]:
-    newest, oldest = (round(age, 1) for age in found.ages(now))
-    return {"messages": found.messages, "bytes": found.bytes, "oldest_seconds": oldest, "newest_seconds": newest}
-
-
-def _names(name: str, value: Any) -> Sequence[str] | None:
-    """Read paths, which a template renders to a text with commas. :raises ConfigurationError: it is neither."""
-    if value in (None, ""):
-        return None
-    return check_names(name, [each.strip() for each in value.split(",")] if isinstance(value, str) else value)
+def _destination_summary(survey: DestinationSurvey, now: float) -> dict[str, Any]:
+    newest, oldest = (round(age, 1) for age in survey.ages(now))
+    return {"messages": survey.messages, "bytes": survey.bytes, "oldest_seconds": oldest, "newest_seconds": newest}

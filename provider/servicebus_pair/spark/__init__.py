@@ -1,26 +1,27 @@
-"""Spark: a data source that writes through the failover-aware senders and reads by peek, and the proof of it all.
+"""Spark data source for Azure Service Bus (failover-aware writes, reads by peek), and the jobs built on it.
 
-Names are imported when first used, so that a driver program pays only for what it needs.
+Exports are lazy, so that a driver program imports only the modules it uses.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
+
+from servicebus_pair._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from servicebus_pair.spark.places import Place
-    from servicebus_pair.spark.publishing import publish
-    from servicebus_pair.spark.reconciliation import Reconciliation
-    from servicebus_pair.spark.reconciling import reconcile
-    from servicebus_pair.spark.redaction import SparkTaskError
-    from servicebus_pair.spark.references import PairReference
-    from servicebus_pair.spark.registering import register
-    from servicebus_pair.spark.source import ServiceBusDataSource
+    from servicebus_pair.spark.analysis.receiving_entities import ReceivingEntity
+    from servicebus_pair.spark.analysis.reconciling import reconcile
+    from servicebus_pair.spark.base.credential_reference import PairReference
+    from servicebus_pair.spark.base.redaction import SparkTaskError
+    from servicebus_pair.spark.datasource.registration import register
+    from servicebus_pair.spark.datasource.source import ServiceBusDataSource
+    from servicebus_pair.spark.report.reconcile_result import Reconciliation
+    from servicebus_pair.spark.transfer.publishing import publish
 
 __all__ = [
     "PairReference",
-    "Place",
+    "ReceivingEntity",
     "Reconciliation",
     "ServiceBusDataSource",
     "SparkTaskError",
@@ -29,19 +30,16 @@ __all__ = [
     "register",
 ]
 
-_HOMES: Final = {
-    "PairReference": "references",
-    "Place": "places",
-    "Reconciliation": "reconciliation",
-    "ServiceBusDataSource": "source",
-    "SparkTaskError": "redaction",
-    "publish": "publishing",
-    "reconcile": "reconciling",
-    "register": "registering",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "analysis.receiving_entities": ["ReceivingEntity"],
+        "analysis.reconciling": ["reconcile"],
+        "base.credential_reference": ["PairReference"],
+        "base.redaction": ["SparkTaskError"],
+        "datasource.registration": ["register"],
+        "datasource.source": ["ServiceBusDataSource"],
+        "transfer.publishing": ["publish"],
+        "report.reconcile_result": ["Reconciliation"],
+    },
+)

@@ -1,77 +1,61 @@
-"""``PrimaryHealthTrigger``: waits, off the worker, until entities of the primary answer."""
+"""``PrimaryHealthTrigger``: waits in the triggerer until entities of the primary answer."""
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from airflow.triggers.base import BaseTrigger, TriggerEvent
-
+from servicebus_pair.airflow_runtime.validators import poll_interval_seconds
+from servicebus_pair.airflow_runtime.waiting.deferral import DeferralTrigger
+from servicebus_pair.airflow_runtime.waiting.pair_cache import shared_pair
+from servicebus_pair.airflow_runtime.waiting.primary import PrimaryWait
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
-from servicebus_pair.hooks.sharing import watched_pair
-from servicebus_pair.hooks.waiting import SHORTEST_DEFERRAL_SECONDS, PrimaryWait, check_interval
 
 __all__ = ["PrimaryHealthTrigger", "check_event"]
 
 
-class PrimaryHealthTrigger(BaseTrigger):
-    """Pings entities until each has answered, then fires once. It never moves a message.
+class PrimaryHealthTrigger(DeferralTrigger):
+    """Pings entities until each has answered, then fires once. It never moves messages.
 
-    The event is ``{"answered": [...], "refused": {entity: error class}, "recovered": {entity: health}}``,
-    or ``{"error": ...}`` when the connection cannot be read. It comes no earlier than after 3 s.
-    Nothing needs to be undone when it is cancelled. However many of them wait in one triggerer, they share
-    one client per namespace and the pings of an entity.
+    The event is ``{"answered": [...], "refused": {entity: error class}, "recovered": {entity: health}}``.
+    All of these triggers in one triggerer share one client per namespace and the pings of an entity.
 
-    :param conn_id: the connection; its secrets are read where the trigger runs.
     :param entities: paths of queues and topics.
-    :param interval: seconds between two pings of an entity that is not known to be failed over, 1 to 3600; one
-        that is, is pinged every ``ping_primary_interval``.
-    :param carry: what the task wants to find in the event, under this name: an operator forgets all else.
+    :param interval: seconds between two pings of an entity, 1 to 3600; an entity that is failed over is pinged every
+        ``ping_primary_interval`` instead.
     :raises ConfigurationError: ``interval`` is out of range.
     """
 
     def __init__(
         self, *, conn_id: str, entities: Sequence[str], interval: float, carry: dict[str, Any] | None = None
     ) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.carry = carry
-        self.conn_id = conn_id
+        super().__init__(conn_id=conn_id, carry=carry)
         self.entities = list(entities)
-        self.interval = check_interval("interval", interval)
+        self.interval = poll_interval_seconds("interval", interval)
 
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return what recreates this trigger elsewhere: no secrets."""
-        return (
-            f"{type(self).__module__}.{type(self).__qualname__}",
-            {"conn_id": self.conn_id, "entities": self.entities, "interval": self.interval, "carry": self.carry},
-        )
+    def arguments(self) -> dict[str, Any]:
+        """Return the entities and the interval."""
+        return {"entities": self.entities, "interval": self.interval}
 
-    async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Wait, then fire."""
-        began = time.monotonic()
-        try:
-            found = await self._wait()
-        except ConfigurationError as error:
-            found = {"error": str(error)}
-        await asyncio.sleep(max(0.0, began + SHORTEST_DEFERRAL_SECONDS - time.monotonic()))
-        if self.carry is not None:
-            found["carry"] = self.carry
-        yield TriggerEvent(found)  # type: ignore[no-untyped-call]
-
-    async def _wait(self) -> dict[str, Any]:
+    async def event_payload(self) -> dict[str, Any]:
+        """Wait until every entity has answered."""
         waiting = PrimaryWait(self.entities)
-        async with watched_pair(ServiceBusPairHook(self.conn_id)) as watched:
-            with watched.listening(waiting):
-                await waiting.wait(watched, interval=self.interval)
-            recovered = watched.take_recovered([entity.casefold() for entity in self.entities])
-        told = {entity: health.to_json() for entity, health in recovered.items()}
-        return {"answered": sorted(waiting.answered), "refused": waiting.refused, "recovered": told}
+        async with shared_pair(ServiceBusPairHook(self.conn_id)) as shared:
+            with shared.observed_by(waiting):
+                await waiting.wait(shared, interval=self.interval)
+            recovered = shared.pop_recoveries([entity.casefold() for entity in self.entities])
+        return {
+            "answered": sorted(waiting.answered),
+            "refused": waiting.refused,
+            "recovered": {entity: health.to_json() for entity, health in recovered.items()},
+        }
 
 
 def check_event(event: Mapping[str, Any]) -> None:
-    """Raise what the trigger reported. :raises ConfigurationError: the connection cannot be used."""
+    """Raise the error that a trigger reported in its event, if any.
+
+    :raises ConfigurationError: the connection is invalid.
+    """
     if "error" in event:
         raise ConfigurationError(event["error"])

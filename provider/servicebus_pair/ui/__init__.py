@@ -1,7 +1,7 @@
-"""A page and an API on Airflow's API server, served by the plugin."""
+"""The page and JSON API that the plugin mounts on Airflow's API server."""
 
 from __future__ import annotations
 
-from servicebus_pair.airflow_version import require_airflow
+from servicebus_pair.airflow_runtime.airflow_version import require_airflow
 
 require_airflow()

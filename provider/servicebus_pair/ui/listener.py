@@ -1,4 +1,4 @@
-"""Hears the events of failovers and recoveries, whoever sent them: one log line for operators, one metric."""
+"""Airflow listener that logs and counts failover and recovery events, whichever task emitted them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ __all__ = ["on_asset_event_emitted"]
 
 _log = logging.getLogger(__name__)
 _PREFIX: Final = "servicebus_pair."
-# The part of the pair's asset: the name of the metric, and how loud the line is.
-_HEARD: Final[Mapping[str, tuple[str, int]]] = {
+# Metric name and log level by the last part of the asset name.
+_EVENTS: Final[Mapping[str, tuple[str, int]]] = {
     "failover": ("failovers", logging.WARNING),
     "recovery": ("recoveries", logging.INFO),
 }
@@ -24,18 +24,18 @@ _HEARD: Final[Mapping[str, tuple[str, int]]] = {
 
 @hookimpl
 def on_asset_event_emitted(asset_event: AssetEvent) -> None:
-    """Note an event of ``servicebus-pair://CONN_ID/failover`` or ``/recovery``, with its entity and reason."""
-    conn_id, _, part = asset_event.asset.name.removeprefix(_PREFIX).rpartition(".")
-    if not asset_event.asset.name.startswith(_PREFIX) or part not in _HEARD:
+    """Log and count an event of the asset ``servicebus-pair://CONN_ID/failover`` or ``/recovery``."""
+    conn_id, _, kind = asset_event.asset.name.removeprefix(_PREFIX).rpartition(".")
+    if not asset_event.asset.name.startswith(_PREFIX) or kind not in _EVENTS:
         return
     from airflow.sdk.observability import stats
 
-    metric, level = _HEARD[part]
+    metric, level = _EVENTS[kind]
     extra: dict[str, Any] = asset_event.extra or {}
     _log.log(
         level,
         "%s conn_id=%s entity=%s by=%s since=%s reason=%s dag_id=%s run_id=%s",
-        part,
+        kind,
         conn_id,
         extra.get("entity"),
         extra.get("by"),

@@ -1,4 +1,7 @@
-"""The Airflow plugin. Every component imports it, so it imports the API server's parts only when asked for them."""
+"""The Airflow plugin.
+
+Every Airflow component imports this module at startup, so FastAPI and the routes are imported only in the API server.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,18 @@ from servicebus_pair.ui import listener
 
 __all__ = ["ServiceBusPairPlugin"]
 
-_PREFIX = "/servicebus-pairs"
+_URL_PREFIX = "/servicebus-pairs"
 
 
 class ServiceBusPairPlugin(AirflowPlugin):
-    """Serves the page and the API under ``/servicebus-pairs``; its listener hears of failovers."""
+    """Serve the page and API under ``/servicebus-pairs`` and register the failover listener."""
 
     name = "servicebus_pair"
     listeners = [listener]  # noqa: RUF012  the base class declares it so
     external_views = [  # noqa: RUF012  the base class declares it so
         {
             "name": "Service Bus pairs",
-            "href": f"{_PREFIX}/",
+            "href": f"{_URL_PREFIX}/",
             "destination": "nav",
             "category": "browse",
             "url_route": "servicebus-pairs",
@@ -31,7 +34,7 @@ class ServiceBusPairPlugin(AirflowPlugin):
 
     @cached_property
     def fastapi_apps(self) -> list[dict[str, Any]]:  # type: ignore[override]
-        """The application, built once, in the API server only: its guards cost half a second to import."""
-        from servicebus_pair.ui.api import build_app
+        """The FastAPI application; a property because importing it takes half a second."""
+        from servicebus_pair.ui.api.routes import build_app
 
-        return [{"app": build_app(), "url_prefix": _PREFIX, "name": "Service Bus pairs"}]
+        return [{"app": build_app(), "url_prefix": _URL_PREFIX, "name": "Service Bus pairs"}]

@@ -1,4 +1,4 @@
-"""The group ``spark``: publishing beside the bare SDK, and many messages through an outage on ``local[2]``.
+"""The group ``spark``: publishing compared with the bare SDK, and many messages through an outage on ``local[2]``.
 
 ``python -m tests.benchmarks spark --messages 1000000`` sends a million through the outage.
 """
@@ -20,7 +20,7 @@ _DEFAULT: Final = 100_000
 def measures(messages: int = _DEFAULT) -> Iterator[Measure]:
     """Measure every part of the group.
 
-    :param messages: how many go through the outage; a tenth of them goes before, for the growth.
+    :param messages: number of messages in the outage; a tenth of them is measured first, for the growth.
     """
     yield from publishing.measures(min(messages, _PUBLISHED))
     yield from million.measures(messages)

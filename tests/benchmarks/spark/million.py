@@ -24,7 +24,7 @@ _MOST_GROWTH: Final = 1.15
 
 
 def measures(count: int) -> Iterator[Measure]:
-    """Send a tenth and then all of them through the outage."""
+    """Run the outage with a tenth of the messages and with all of them."""
     few = _passage(count // _TENTH)
     yield from _of(few)
     many = _passage(count)

@@ -12,9 +12,9 @@ from typing import Final
 
 import psutil
 
-from servicebus_emulator.process import EmulatorProcess
-from servicebus_emulator.served import ServedNamespace
-from servicebus_pair.core import Bridge, NamespacePair, read_pair
+from servicebus_emulator.testing.process import EmulatorProcess
+from servicebus_emulator.testing.remote_namespace import RemoteNamespace
+from servicebus_pair.core import NamespacePair, SyncBridge, read_pair_settings
 
 __all__ = ["PRIMARY", "QUEUE", "SECONDARY", "Namespaces", "namespaces"]
 
@@ -44,7 +44,7 @@ class Namespaces:
         return f"file:{self.file}"
 
     @property
-    def primary(self) -> ServedNamespace:
+    def primary(self) -> RemoteNamespace:
         """Where the primary is reached."""
         return self.primary_process[PRIMARY]
 
@@ -82,9 +82,9 @@ def namespaces() -> Iterator[Namespaces]:
 
 def _provision(settings: dict[str, object]) -> None:
     async def provision() -> None:
-        read = read_pair(settings)
+        read = read_pair_settings(settings)
         async with NamespacePair(read.primary, read.secondary, read.options) as pair:
             await pair.provision()
 
-    with Bridge() as bridge:
+    with SyncBridge() as bridge:
         bridge.run(provision())

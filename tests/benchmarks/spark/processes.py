@@ -1,4 +1,4 @@
-"""The processes of a local Spark, and what they take: the JVM, the Python driver, the Python workers."""
+"""CPU time and memory of the processes of a local Spark: the JVM, the Python driver and the Python workers."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _DAEMON: Final = "pyspark.daemon"
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """Some of this process and its children.
+    """This process and its children, by role.
 
-    :param jvm: the driver's, which in local mode is the executor's as well.
-    :param workers: the daemon and what it has forked.
+    :param jvm: driver and, in local mode, executor.
+    :param workers: the daemon and its forks.
     """
 
     jvm: tuple[psutil.Process, ...]
@@ -27,25 +27,25 @@ class Processes:
 
     @classmethod
     def now(cls) -> Processes:
-        """Look at what there is."""
+        """Return the current processes."""
         started = psutil.Process().children(recursive=True)
         jvm = tuple(each for each in started if _is(each, "java"))
-        # What a daemon forks bears its words as well.
+        # Forks have the command line of the daemon.
         daemons = [each for java in jvm for each in _children(java) if _DAEMON in _words(each)]
         forked = [child for daemon in daemons for child in _children(daemon)]
         return cls(jvm, (*daemons, *forked))
 
     def workers_bytes(self) -> int:
-        """What the Python workers hold now, all together; what they share with one another counts for each."""
+        """The resident memory of all Python workers; shared pages count for each."""
         return sum(_resident(each) for each in self.workers)
 
     def workers_seconds(self) -> float:
-        """The processor time so far of the Python workers that are there."""
+        """The CPU time so far of the running Python workers."""
         return sum(seconds(each) for each in self.workers)
 
 
 def peak_bytes(pid: int) -> int:
-    """Answer the most that a process has held so far, as Linux tells it."""
+    """Return the peak memory of a process so far, from ``/proc``."""
     for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines():
         name, _, value = line.partition(":")
         if name == "VmHWM":
@@ -82,7 +82,7 @@ def _resident(process: psutil.Process) -> int:
 
 
 def seconds(process: psutil.Process) -> float:
-    """Answer the processor time of a process so far; 0 once it has ended."""
+    """Return the CPU time of a process so far; 0 once it has ended."""
     try:
         times = process.cpu_times()
     except psutil.Error:

@@ -1,15 +1,15 @@
-"""Publishing with Spark on one core, beside the bare SDK in a loop and beside one send per row.
+"""Publishing with Spark on one core, compared with the bare SDK in a loop and with one send per row.
 
-All send the same messages to the same queue, and take turns; a ratio is the median of the turns' own ratios, so that
-what else the machine does meets all of them. Ours is ``publish``: the table checked, spread over tasks, sent with
-failover and a ledger. The ceiling is one process that does nothing but make messages, add them to batches of the SDK,
-and send these, one after another. The naive way is a ``foreachPartition`` that keeps its sender open.
+All send the same messages to the same queue in alternating rounds; a ratio is the median of the ratios per round, so
+that other load affects all alike. Ours is ``publish``: it checks the table, distributes it to tasks, and sends with
+failover and a ledger. The ceiling is one process that creates messages, adds them to batches of the SDK and sends these
+one after another. The naive way is a ``foreachPartition`` that keeps its sender open.
 
-On ``local[1]`` one core is Spark's and one the namespace's, as it is with the loop, so the rates are rates per core.
-Processor time is what the Python worker takes, beside the loop's: it is the same whatever else the machine does.
+On ``local[1]`` Spark uses one core and the namespace another, as in the loop, so the rates are per core.
+CPU time is that of the Python worker, compared with that of the loop; it does not depend on other load.
 
-What one send per row costs most is a round trip per row. On loopback there is next to none, and a busy machine takes
-that advantage away first; a namespace that is a millisecond away is still nearer than one in a data centre.
+One send per row costs mainly a round trip per row, which loopback hides. Hence the second namespace with a latency
+of a millisecond, which is still less than that of a data center.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ __all__ = ["measures"]
 
 _TURNS: Final = 5
 _NAIVELY: Final = 3_000
-# The SDK counts no envelope: a batch that it fills to the link's limit is refused.
+# The SDK ignores the batch envelope: a batch filled up to the link's limit is rejected.
 _ENVELOPE_BYTES: Final = 1024
 _UNIT: Final = "msg/s"
 
 
 @dataclass(slots=True)
-class _Taken:
-    """Seconds per message, and seconds of processor time per message, turn by turn."""
+class _Timings:
+    """Seconds and CPU seconds per message, per round."""
 
     seconds: list[float] = field(default_factory=list)
     processor: list[float] = field(default_factory=list)
@@ -53,17 +53,17 @@ class _Taken:
     def rate(self) -> float:
         return 1 / median(self.seconds)
 
-    def beside(self, other: _Taken) -> float:
+    def ratio_to(self, other: _Timings) -> float:
         return median(theirs / ours for ours, theirs in zip(self.seconds, other.seconds, strict=True))
 
-    def processor_beside(self, other: _Taken) -> float:
+    def processor_beside(self, other: _Timings) -> float:
         return median(theirs / ours for ours, theirs in zip(self.processor, other.processor, strict=True))
 
 
 def measures(count: int) -> Iterator[Measure]:
-    """Measure the three ways, with a namespace in the same machine and with one a millisecond away.
+    """Measure the three ways, with a namespace on the same machine and with one a millisecond away.
 
-    :param count: how many messages are published at a time.
+    :param count: number of messages per publish.
     """
     with namespaces() as pair, session(cores=1) as spark:
         yield from _near(spark, pair, count)
@@ -72,34 +72,34 @@ def measures(count: int) -> Iterator[Measure]:
 
 
 def _near(spark: SparkSession, pair: Namespaces, count: int) -> Iterator[Measure]:
-    taken = _turns(spark, pair, count, bare=True)
-    ours, bare = taken["ours"], taken["bare"]
+    timings = _turns(spark, pair, count, bare=True)
+    ours, bare = timings["ours"], timings["bare"]
     yield Measure(name=f"publish of {count} on local[1], ours", value=ours.rate, unit=_UNIT)
     yield Measure(name=f"publish of {count}, bare SDK in a loop", value=bare.rate, unit=_UNIT)
-    yield Measure(name="publish, ours / bare SDK", value=ours.beside(bare), unit="ratio", at_least=0.85)
+    yield Measure(name="publish, ours / bare SDK", value=ours.ratio_to(bare), unit="ratio", at_least=0.85)
     for name, each in (("Python worker", ours), ("bare SDK", bare)):
         value = median(each.processor) * 1e6
         yield Measure(name=f"publish, processor time, {name}", value=value, unit="us per message")
     value = ours.processor_beside(bare)
     yield Measure(name="publish, processor time, bare SDK / Python worker", value=value, unit="ratio", at_least=0.85)
-    yield from _beside_naive(taken, "on loopback")
+    yield from _beside_naive(timings, "on loopback")
 
 
-def _beside_naive(taken: dict[str, _Taken], where: str) -> Iterator[Measure]:
-    ours, naive = taken["ours"], taken["naive"]
+def _beside_naive(timings: dict[str, _Timings], where: str) -> Iterator[Measure]:
+    ours, naive = timings["ours"], timings["naive"]
     yield Measure(name=f"one send per row in foreachPartition, {where}", value=naive.rate, unit=_UNIT)
-    value = ours.beside(naive)
+    value = ours.ratio_to(naive)
     yield Measure(name=f"publish, ours / one send per row, {where}", value=value, unit="ratio", at_least=10)
 
 
-def _turns(spark: SparkSession, pair: Namespaces, count: int, *, bare: bool) -> dict[str, _Taken]:
+def _turns(spark: SparkSession, pair: Namespaces, count: int, *, bare: bool) -> dict[str, _Timings]:
     ways: dict[str, tuple[Callable[[int], None], Callable[[], float], int]] = {
         "ours": (partial(_ours, spark, pair), _workers_seconds, count),
         "naive": (partial(_naively, spark, pair), _workers_seconds, min(count, _NAIVELY)),
     }
     if bare:
         ways["bare"] = (partial(_bare, pair), process_time, count)
-    taken = {name: _Taken() for name in ways}
+    timings = {name: _Timings() for name in ways}
     for send, _, _ in ways.values():
         send(100)
     for turn in range(_TURNS):
@@ -108,9 +108,9 @@ def _turns(spark: SparkSession, pair: Namespaces, count: int, *, bare: bool) -> 
             send, processor, many = ways[name]
             began, used = perf_counter(), processor()
             send(many)
-            taken[name].seconds.append((perf_counter() - began) / many)
-            taken[name].processor.append((processor() - used) / many)
-    return taken
+            timings[name].seconds.append((perf_counter() - began) / many)
+            timings[name].processor.append((processor() - used) / many)
+    return timings
 
 
 def _workers_seconds() -> float:

@@ -1,4 +1,4 @@
-"""A Spark session of this machine, as a benchmark wants it."""
+"""A local Spark session for benchmarks."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _CONF: Final = {
 
 @contextmanager
 def session(*, cores: int, heap: str = "640m") -> Iterator[SparkSession]:
-    """Run Spark on so many cores.
+    """Run Spark on ``cores`` cores.
 
-    :param heap: of the JVM, which is the driver and the executor.
+    :param heap: of the JVM, which is both driver and executor.
     """
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.builder.master(f"local[{cores}]").appName("bench").config("spark.driver.memory", heap)

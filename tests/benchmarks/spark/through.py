@@ -1,11 +1,11 @@
-"""Messages through an outage on ``local[2]``, as a program of its own: published, diverted, drained, reconciled.
+"""Messages through an outage on ``local[2]``, as a program: published, diverted, drained and reconciled.
 
 ::
 
     python -m tests.benchmarks.spark.through 100000
 
-The primary is killed before and started again after the publishing. Progress goes to standard error; the last line
-of standard output is JSON.
+The primary is killed before the publish and restarted after it. Progress goes to standard error; the last line of
+standard output is JSON.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from typing import Final, TypeVar
 import psutil
 from pyspark.sql import SparkSession
 
-from servicebus_pair.spark import Place, publish, reconcile
-from servicebus_pair.spark.draining import drain
+from servicebus_pair.spark import ReceivingEntity, publish, reconcile
+from servicebus_pair.spark.transfer.draining import drain
 from tests.benchmarks.spark.namespaces import QUEUE, Namespaces, namespaces
 from tests.benchmarks.spark.processes import Processes, peak_bytes, seconds
 from tests.benchmarks.spark.session import session
@@ -34,19 +34,19 @@ __all__ = ["Passage", "Watch", "go_through"]
 _CORES: Final = 2
 _WARM_UP: Final = 2_000
 _SAMPLE_SECONDS: Final = 0.5
-_TELL_SECONDS: Final = 10.0
+_LOG_SECONDS: Final = 10.0
 ResultT = TypeVar("ResultT")
 
 
 @dataclass(slots=True)
 class Passage:
-    """What one passage took.
+    """Times and memory of one passage.
 
     :param seconds: by phase.
-    :param processor: seconds of processor time by phase, of Spark and of both namespaces.
-    :param driver_peak: bytes of the JVM and the Python driver, each at its peak.
-    :param workers_peak: bytes of all Python workers together.
-    :param namespaces_peak: bytes of both namespaces, each at its peak.
+    :param processor: CPU seconds by phase, of Spark and of both namespaces.
+    :param driver_peak: sum of the peaks of the JVM and the Python driver, bytes.
+    :param workers_peak: peak of all Python workers together, bytes.
+    :param namespaces_peak: sum of the peaks of both namespaces, bytes.
     """
 
     messages: int
@@ -63,7 +63,7 @@ class Passage:
 
 
 class Watch:
-    """Tells how far a passage is, and how much its workers hold at most."""
+    """Logs the progress of a passage, and records the peak memory of its workers."""
 
     def __init__(self, pair: Namespaces) -> None:
         self._pair = pair
@@ -71,13 +71,13 @@ class Watch:
         self._over = threading.Event()
         self._phase = "warm up"
         self._began = perf_counter()
-        # Python workers that have nothing to do end after a minute: what they took is kept.
+        # Idle Python workers end after a minute, so their CPU time is recorded before.
         self._spent: dict[psutil.Process, float] = {}
         self.workers_peak = 0
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Look twice a second."""
+        """Sample twice a second."""
         thread = threading.Thread(target=self._watch, daemon=True)
         thread.start()
         try:
@@ -87,7 +87,7 @@ class Watch:
             thread.join()
 
     def timed(self, passage: Passage, phase: str, act: Callable[[], ResultT]) -> ResultT:
-        """Do one phase of ``passage``, and note there what it took."""
+        """Run one phase of ``passage``, and record its times there."""
         self._phase, self._began = phase, perf_counter()
         used = self._processor()
         result = act()
@@ -108,11 +108,11 @@ class Watch:
             self._spent[each] = max(self._spent.get(each, 0.0), seconds(each))
 
     def _watch(self) -> None:
-        told = perf_counter()
+        logged_at = perf_counter()
         while not self._over.wait(_SAMPLE_SECONDS):
             self._look()
-            if perf_counter() - told >= _TELL_SECONDS:
-                told = perf_counter()
+            if perf_counter() - logged_at >= _LOG_SECONDS:
+                logged_at = perf_counter()
                 self._tell()
 
     def _tell(self) -> None:
@@ -126,7 +126,7 @@ class Watch:
 
 
 def main(count: int) -> None:
-    """Run the passage of ``count`` messages, after one of a few that pays for what is paid once."""
+    """Run the passage of ``count`` messages, after a short one to warm up."""
     with namespaces() as pair, session(cores=_CORES) as spark:
         watch = Watch(pair)
         with watch.watching():
@@ -164,7 +164,7 @@ def go_through(spark: SparkSession, pair: Namespaces, watch: Watch, count: int, 
             spark,
             pair_reference=pair.reference,
             ledger=ledger,
-            places=[Place.parse(QUEUE)],
+            receiving_entities=[ReceivingEntity.parse(QUEUE)],
             output=str(pair.home / "proof"),
             run=run,
         ),

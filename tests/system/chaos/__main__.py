@@ -1,8 +1,8 @@
-"""Chaos against real processes: ``make chaos SECONDS=60 SEED=1``.
+"""Chaos test with real processes: ``make chaos SECONDS=60 SEED=1``.
 
-Senders, syphons and both namespaces run as processes of their own; they are killed, frozen, reset and
-slowed at random. Then everything is drained, and every message is looked for in the queues themselves.
-The last line of the output is a JSON object; the exit code is 0 when nothing was lost.
+Senders, syphons and both namespaces run in separate processes, which are killed, frozen, disconnected and slowed down
+at random. Then the backlog is drained and every message is searched for in the queues. The last line of the output is a
+JSON object; the exit status is 0 if no message was lost.
 """
 
 from __future__ import annotations
@@ -14,82 +14,80 @@ import sys
 import tempfile
 import time
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from random import SystemRandom
 from typing import Any
 
-from azure.servicebus.aio.management import ServiceBusAdministrationClient
-
 from servicebus_pair.core import Endpoint
-from servicebus_pair.core.administration import ServiceBusAdministration
-from servicebus_pair.core.backlog import BACKLOG_QUEUE, backlog_queues
-from servicebus_pair.core.durations import parse_duration
-from tests.emulator.transport import PlainTransport
-from tests.system.chaos.actors import Actors
-from tests.system.chaos.load import DETECTING, ENTITIES
-from tests.system.chaos.mayhem import Mayhem
-from tests.system.chaos.verdict import Verdict, judge, take_stock
+from servicebus_pair.core.protocol.backlog_queues import BACKLOG_QUEUE, backlog_queue_paths
+from servicebus_pair.core.protocol.iso_duration import parse_duration
+from servicebus_pair.core.sdk.administration.data_plane import ServiceBusAdministration
+from tests.system.chaos.fault_injector import FaultInjector
+from tests.system.chaos.messages import DEDUPLICATED, ENTITIES, read_journals
+from tests.system.chaos.processes import Processes
+from tests.system.chaos.verdict import Verdict, judge, peek_queues
 from tests.system.chaos.worker import QUEUES, open_pair
+from tests.system.platform.leftovers import wait_until
 
 __all__ = ["run"]
 
-# As many messages as can be looked through at the end in reasonable time.
-_MOST_MESSAGES = 300_000
-_FASTEST = 300.0
-_DRAIN_SECONDS = 180.0
+_MAX_MESSAGES = 300_000  # peeking more at the end would take too long
+_MAX_RATE = 300.0
+_DRAIN_TIMEOUT = 180.0
 
 
 async def run(
     *, seconds: float, seed: int, folder: Path, senders: int = 2, syphons: int = 2, lock: str = "PT1M"
 ) -> Verdict:
-    """Rage for ``seconds``, heal, drain, judge.
+    """Inject faults for ``seconds``, drain and compare.
 
-    :param lock: lock duration of the backlog queues: how long what a killed syphon held is waited for.
+    :param lock: lock duration of the backlog queues: how long messages that a killed syphon had locked stay locked.
     """
-    actors = Actors(folder)
+    processes = Processes(folder)
     try:
-        await asyncio.gather(*(place.start() for place in actors.places))
-        await _create_queues(actors, lock=lock)
-        actors.hire(senders=senders, syphons=syphons, rate=min(_FASTEST, _MOST_MESSAGES / seconds))
-        await Mayhem(actors, seed=seed, lock=parse_duration(lock).total_seconds()).rage(seconds)
-        _say(f"raged: {dict(sorted(actors.done.items()))}")
-        await actors.end("sender")
-        await actors.end("syphon")
-        await _drain(actors.settings)
-        stock = await take_stock(actors.primary.connection_string, actors.secondary.connection_string)
-        return judge(stock, folder, done=actors.done, seconds=seconds, seed=seed)
+        await asyncio.gather(*(namespace.start() for namespace in processes.namespaces))
+        await _create_queues(processes, lock=lock)
+        processes.start_workers(senders=senders, syphons=syphons, rate=min(_MAX_RATE, _MAX_MESSAGES / seconds))
+        # On a busy machine, a short run would otherwise end before the first send.
+        await asyncio.to_thread(wait_until, lambda: any(read_journals(folder)), seconds=60, what="a sender sends")
+        injector = FaultInjector(processes, seed=seed, lock_duration=parse_duration(lock).total_seconds())
+        await injector.run(seconds)
+        _log(f"injected: {dict(sorted(processes.actions.items()))}")
+        await processes.stop_workers("sender")
+        await processes.stop_workers("syphon")
+        await _drain(processes.settings)
+        contents = await peek_queues(*(each.served.connection_string for each in processes.namespaces))
+        return judge(contents, folder, actions=processes.actions, seconds=seconds, seed=seed)
     finally:
-        actors.stop()
+        processes.stop()
 
 
-async def _create_queues(actors: Actors, *, lock: str) -> None:
-    primary, secondary = actors.primary.endpoint, actors.secondary.endpoint
-    client = ServiceBusAdministrationClient.from_connection_string(
-        primary["text"].replace(Endpoint.from_connection_string(**primary).host, primary["administration"]),
-        transport=PlainTransport(),
-    )
-    async with client:
-        for entity in ENTITIES:
-            detection = {"requires_duplicate_detection": True, "duplicate_detection_history_time_window": "P1D"}
-            more: dict[str, Any] = detection if entity == DETECTING else {}
-            await client.create_queue(entity, **more)
-    async with ServiceBusAdministration(Endpoint.from_connection_string(**secondary)) as administration:
-        for queue in backlog_queues("contoso", QUEUES):
+async def _create_queues(processes: Processes, *, lock: str) -> None:
+    for entity in ENTITIES:
+        detection = {
+            "requires_duplicate_detection": True,
+            "duplicate_detection_history_time_window": timedelta(days=1),
+        }
+        processes.primary.served.create_queue(entity, **(detection if entity == DEDUPLICATED else {}))
+    secondary = Endpoint.from_connection_string(**processes.secondary.endpoint)
+    async with ServiceBusAdministration(secondary) as administration:
+        for queue in backlog_queue_paths("contoso", QUEUES):
             await administration.create_queue(queue, replace(BACKLOG_QUEUE, lock_duration=lock))
 
 
 async def _drain(settings: dict[str, Any]) -> None:
-    until = time.monotonic() + _DRAIN_SECONDS
+    deadline = time.monotonic() + _DRAIN_TIMEOUT
     async with open_pair(settings) as pair:
-        while time.monotonic() < until:
+        while time.monotonic() < deadline:
             report = await pair.syphon().drain()
-            _say(f"drained: moved {report.moved_total}, left {report.left}, failures {dict(report.failures)}")
+            _log(f"drained: moved {report.moved_total}, left {report.left}, failures {dict(report.failures)}")
             if report.empty:
                 return
 
 
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)  # noqa: T201 - a run of minutes says what it does
+def _log(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)  # noqa: T201 - progress of a run of minutes
 
 
 def main() -> int:
@@ -99,9 +97,9 @@ def main() -> int:
     parser.add_argument("--senders", type=int, default=2)
     parser.add_argument("--syphons", type=int, default=2)
     parser.add_argument("--lock", default="PT1M", help="lock duration of the backlog queues, ISO 8601")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
-        verdict = asyncio.run(run(**{**vars(given), "folder": Path(folder)}))
+        verdict = asyncio.run(run(**{**vars(arguments), "folder": Path(folder)}))
     print(json.dumps(verdict.as_json()))  # noqa: T201 - the result
     return 0 if verdict.holds else 1
 

@@ -1,68 +1,64 @@
-"""What became of every message: by id and content, from the queues themselves, and whether the ledger says the same."""
+"""Compares the contents of all queues with what the senders recorded and with the ledger."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from azure.servicebus import ServiceBusReceivedMessage
 
-from servicebus_pair.core.backlog import backlog_queues
-from servicebus_pair.core.envelope import PATH
-from servicebus_pair.core.events import Route
-from servicebus_pair.core.reconcile import Found, History, Location, Sent, Syphoned, Totals
-from servicebus_pair.core.reconcile import judge as reconcile
-from tests.core.peeking import peek_all
-from tests.system.chaos.load import DETECTING, ENTITIES, is_as_sent, recorded
+from servicebus_pair.core.ledger.reader import read_records
+from servicebus_pair.core.ledger.reconcile import Found, History, Location, Sent, Syphoned, Totals, classify
+from servicebus_pair.core.model.events import Route
+from servicebus_pair.core.protocol.backlog_message import PATH
+from servicebus_pair.core.protocol.backlog_queues import backlog_queue_paths
+from tests.core.support.queues import peek_all
+from tests.system.chaos.messages import DEDUPLICATED, ENTITIES, is_unchanged, read_journals
 from tests.system.chaos.worker import LEDGERS, QUEUES
 
-__all__ = ["Stock", "Verdict", "judge", "take_stock"]
+__all__ = ["QueueContents", "Verdict", "judge", "peek_queues"]
 
-_DEAD = frozenset({Location.DEAD_LETTER, Location.BACKLOG_DEAD_LETTER})
-Name: TypeAlias = tuple[str, str]
+_DEAD_LETTER = frozenset({Location.DEAD_LETTER, Location.BACKLOG_DEAD_LETTER})
+Key: TypeAlias = tuple[str, str]
 """Entity and message id."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stock:
-    """What all queues hold.
+class QueueContents:
+    """The messages in all queues.
 
-    :ivar found: every copy, by entity and id.
-    :ivar damaged: how many are not as they were sent.
+    :ivar found: every copy of each message.
+    :ivar damaged: number of copies whose content changed.
     """
 
-    found: Mapping[Name, list[Found]]
+    found: Mapping[Key, list[Found]]
     damaged: int
-
-    def copies(self, name: Name) -> int:
-        """Answer how many copies reached the entity."""
-        return sum(each.location is Location.ACTIVE for each in self.found.get(name, ()))
 
     @property
     def stuck(self) -> int:
-        """How many copies are somewhere else."""
+        """Number of copies outside the entities' own queues."""
         return sum(each.location is not Location.ACTIVE for copies in self.found.values() for each in copies)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The last line of a run.
+    """The result of a run.
 
     :ivar sent: messages that their senders know to be accepted.
-    :ivar unrecorded: messages found whose sender died before it could say so.
-    :ivar lost: accepted, and in no queue; must be 0.
-    :ivar damaged: found with another body or other properties than they were sent with; must be 0.
-    :ivar stuck: still in a backlog queue or a dead-letter queue; must be 0.
-    :ivar duplicates: copies too many, where nothing detects them.
-    :ivar duplicates_after_detection: the same on the entity with duplicate detection; must be 0.
-    :ivar missing_in_ledger: accepted, and the ledger does not know it; must be 0.
-    :ivar ledger: what the reconciliation of the ledger with the queues counts, which must agree.
-    :ivar deeds: what was done to whom, and how often.
+    :ivar unrecorded: messages found whose sender was killed before it recorded them.
+    :ivar crashes: workers that exited on their own; must be 0.
+    :ivar lost: accepted messages that are in no queue; must be 0.
+    :ivar damaged: copies with another body or other properties; must be 0.
+    :ivar stuck: copies in a backlog or dead-letter queue; must be 0.
+    :ivar duplicates: additional copies on entities without duplicate detection.
+    :ivar duplicates_after_detection: additional copies on the entity with duplicate detection; must be 0.
+    :ivar missing_in_ledger: accepted messages without a ledger record; must be 0.
+    :ivar ledger: the reconciliation of the ledger with the queues, which must agree.
+    :ivar actions: number of kills and faults, in total and by target.
     """
 
     seconds: float
@@ -71,7 +67,7 @@ class Verdict:
     unrecorded: int
     kills: int
     faults: int
-    ended_by_themselves: int
+    crashes: int
     lost: int
     damaged: int
     stuck: int
@@ -79,20 +75,18 @@ class Verdict:
     duplicates_after_detection: int
     missing_in_ledger: int
     ledger: Totals
-    deeds: Mapping[str, int]
+    actions: Mapping[str, int]
 
     @property
     def ledger_agrees(self) -> bool:
-        """Whether the ledger, reconciled, tells the same as the queues."""
-        return self.missing_in_ledger == 0 and (self.ledger.lost, self.ledger.duplicates) == (
-            self.lost,
-            self.duplicates + self.duplicates_after_detection,
-        )
+        """Whether the reconciled ledger has the same result as the queues."""
+        duplicates = self.duplicates + self.duplicates_after_detection
+        return self.missing_in_ledger == 0 and (self.ledger.lost, self.ledger.duplicates) == (self.lost, duplicates)
 
     @property
     def holds(self) -> bool:
         return self.ledger_agrees and not (
-            self.lost or self.damaged or self.stuck or self.duplicates_after_detection or self.ended_by_themselves
+            self.lost or self.damaged or self.stuck or self.duplicates_after_detection or self.crashes
         )
 
     def as_json(self) -> dict[str, object]:
@@ -100,98 +94,87 @@ class Verdict:
         return {**asdict(self), "ledger": ledger, "ledger_agrees": self.ledger_agrees, "holds": self.holds}
 
 
-async def take_stock(primary: str, secondary: str) -> Stock:
-    """Look through every queue and dead-letter queue of both namespaces, by their connection strings."""
-    places = [
+async def peek_queues(primary: str, secondary: str) -> QueueContents:
+    """Peek every queue and dead-letter queue of both namespaces, given their connection strings."""
+    backlog = backlog_queue_paths("contoso", QUEUES)
+    queues = [
         *((primary, entity, Location.ACTIVE) for entity in ENTITIES),
         *((primary, entity, Location.DEAD_LETTER) for entity in ENTITIES),
-        *((secondary, queue, Location.BACKLOG) for queue in backlog_queues("contoso", QUEUES)),
-        *((secondary, queue, Location.BACKLOG_DEAD_LETTER) for queue in backlog_queues("contoso", QUEUES)),
+        *((secondary, queue, Location.BACKLOG) for queue in backlog),
+        *((secondary, queue, Location.BACKLOG_DEAD_LETTER) for queue in backlog),
     ]
-    found: defaultdict[Name, list[Found]] = defaultdict(list)
+    found: defaultdict[Key, list[Found]] = defaultdict(list)
     damaged = 0
-    held = await asyncio.gather(
-        *(peek_all(namespace, path, dead_letter=location in _DEAD) for namespace, path, location in places)
+    peeked = await asyncio.gather(
+        *(peek_all(namespace, path, dead_letter=location in _DEAD_LETTER) for namespace, path, location in queues)
     )
-    for (namespace, path, location), messages in zip(places, held, strict=True):
+    for (namespace, path, location), messages in zip(queues, peeked, strict=True):
         for message in messages:
             entity = path if namespace == primary else _destination(message)
             found[entity, message.message_id or ""].append(Found(path, location))
-            damaged += namespace == primary and not is_as_sent(message)
-    return Stock(found, damaged)
+            damaged += namespace == primary and not is_unchanged(message)
+    return QueueContents(found, damaged)
 
 
-def judge(stock: Stock, folder: Path, *, done: Counter[str], seconds: float, seed: int) -> Verdict:
-    """Compare what is there with what the senders wrote down, and with the ledger.
-
-    :param done: what was done to whom.
-    """
-    sent = set(recorded(folder))
+def judge(contents: QueueContents, folder: Path, *, actions: Counter[str], seconds: float, seed: int) -> Verdict:
+    """Compare the queues with the journals and the ledger in ``folder``."""
+    sent = set(read_journals(folder))
     ledger = _read_ledger(folder / LEDGERS)
     extra: Counter[str] = Counter()
-    for entity, name in stock.found:
-        extra[entity] += max(0, len(stock.found[entity, name]) - 1)
+    for (entity, _), copies in contents.found.items():
+        extra[entity] += len(copies) - 1
     return Verdict(
         seconds=round(seconds, 1),
         seed=seed,
         sent=len(sent),
-        unrecorded=len(stock.found.keys() - sent),
-        kills=done["kills"],
-        faults=done["faults"],
-        ended_by_themselves=done["ended"],
-        lost=len(sent - stock.found.keys()),
-        damaged=stock.damaged,
-        stuck=stock.stuck,
-        duplicates=sum(count for entity, count in extra.items() if entity != DETECTING),
-        duplicates_after_detection=extra[DETECTING],
-        missing_in_ledger=sum(not ledger[name].sent if name in ledger else True for name in sent),
-        ledger=_reconciled(stock, ledger),
-        deeds=dict(sorted(done.items())),
+        unrecorded=len(contents.found.keys() - sent),
+        kills=actions["kills"],
+        faults=actions["faults"],
+        crashes=actions["crashes"],
+        lost=len(sent - contents.found.keys()),
+        damaged=contents.damaged,
+        stuck=contents.stuck,
+        duplicates=sum(count for entity, count in extra.items() if entity != DEDUPLICATED),
+        duplicates_after_detection=extra[DEDUPLICATED],
+        missing_in_ledger=sum(key not in ledger or not ledger[key].sent for key in sent),
+        ledger=_reconcile(contents, ledger),
+        actions=dict(sorted(actions.items())),
     )
 
 
 @dataclass(slots=True)
 class _Records:
-    sent: list[Sent]
-    syphoned: list[Syphoned]
+    sent: list[Sent] = field(default_factory=list)
+    syphoned: list[Syphoned] = field(default_factory=list)
 
 
-def _read_ledger(folder: Path) -> dict[Name, _Records]:
-    records: dict[Name, _Records] = {}
-    for line in _lines(folder):
-        known = records.setdefault((line["entity"], line["id"]), _Records([], []))
-        if line["kind"] == "sent":
-            known.sent.append(Sent(Route(line["route"]), line["at"], line["queue"]))
+def _read_ledger(folder: Path) -> dict[Key, _Records]:
+    records: defaultdict[Key, _Records] = defaultdict(_Records)
+    for record in read_records(folder):
+        if record is None:
+            continue  # truncated when its writer was killed
+        of_message = records[record.entity, record.message_id]
+        if record.kind == "sent":
+            of_message.sent.append(Sent(Route(record.route), record.at, record.queue))
         else:
-            known.syphoned.append(Syphoned(line["at"], line["queue"]))
-    return records
+            of_message.syphoned.append(Syphoned(record.at, record.queue or ""))
+    return dict(records)
 
 
-def _lines(folder: Path) -> Iterator[dict[str, Any]]:
-    for path in folder.glob("*.jsonl"):
-        for line in path.read_bytes().splitlines(keepends=True):
-            # A line without an end was being written when its process was killed.
-            if line.endswith(b"\n"):
-                yield json.loads(line)
-
-
-def _reconciled(stock: Stock, ledger: Mapping[Name, _Records]) -> Totals:
-    nothing = _Records([], [])
-    totals = Totals()
-    for entity in ENTITIES:
-        names = {name for name in (*stock.found, *ledger) if name[0] == entity}
-        histories = (
-            History(
-                name[1],
-                entity,
-                sent=tuple(ledger.get(name, nothing).sent),
-                syphoned=tuple(ledger.get(name, nothing).syphoned),
-                found=tuple(stock.found.get(name, ())),
-            )
-            for name in names
+def _reconcile(contents: QueueContents, ledger: Mapping[Key, _Records]) -> Totals:
+    empty = _Records()
+    histories = (
+        History(
+            message_id,
+            entity,
+            sent=tuple(ledger.get((entity, message_id), empty).sent),
+            syphoned=tuple(ledger.get((entity, message_id), empty).syphoned),
+            found=tuple(contents.found.get((entity, message_id), ())),
         )
-        totals += Totals.of_all(reconcile(history, places=[entity]) for history in histories)
-    return totals
+        for entity, message_id in contents.found.keys() | ledger.keys()
+        if entity in ENTITIES
+    )
+    return Totals.of_all(classify(history, receiving_entities=[history.entity]) for history in histories)
 
 
 def _destination(message: ServiceBusReceivedMessage) -> str:

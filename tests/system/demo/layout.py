@@ -1,4 +1,4 @@
-"""Where the demo keeps what it makes: one folder that git ignores, made anew by each run."""
+"""The demo's folder, which git ignores and each run recreates."""
 
 from __future__ import annotations
 
@@ -12,46 +12,46 @@ PROJECT = Path(__file__).resolve().parents[3]
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """The folder of one demo and the places in it."""
+    """Paths in the folder of one demo."""
 
     root: Path = PROJECT / ".demo"
 
     @property
     def airflow(self) -> Path:
-        """Airflow's own home: database, logs, passwords."""
+        """AIRFLOW_HOME: database, logs, passwords."""
         return self.root / "airflow"
 
     @property
     def ledger(self) -> Path:
-        """One JSON record a line for every accepted or syphoned message, a file for each process."""
+        """Ledger files, one per process, with one JSON line per accepted or syphoned message."""
         return self.root / "ledger"
 
     @property
     def logs(self) -> Path:
-        """What each started process prints."""
+        """Output of the started processes."""
         return self.root / "logs"
 
     @property
     def output(self) -> Path:
-        """What the Spark jobs write."""
+        """Output of the Spark jobs."""
         return self.root / "output"
 
     @property
-    def picture(self) -> Path:
-        """Messages over time by route."""
+    def plot(self) -> Path:
+        """Plot of messages over time by route."""
         return self.root / "flow.png"
 
     @property
     def processes(self) -> Path:
-        """What was started, so that a later run can stop it."""
+        """Record of started processes, so that a later run can stop them."""
         return self.root / "processes.json"
 
     @property
     def summary(self) -> Path:
-        """The figures of the run."""
+        """Summary of the run."""
         return self.root / "summary.json"
 
     def make(self) -> None:
-        """Create the folder and the places in it."""
+        """Create the folders."""
         for folder in (self.airflow, self.ledger, self.logs, self.output):
             folder.mkdir(parents=True)

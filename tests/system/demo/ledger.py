@@ -1,8 +1,7 @@
-"""The ledger as the demo reads it, while it grows and at the end.
+"""Reads the ledger while it grows.
 
-Each line is one JSON object: ``kind`` is ``sent`` (a send was accepted, by ``route`` primary or backlog) or
-``syphoned`` (the primary has confirmed a message of the backlog), for message ``id`` of ``entity``, ``at`` seconds
-since the epoch.
+Each line is a JSON object: ``kind`` is ``sent`` (accepted, by ``route`` primary or backlog) or ``syphoned`` (the
+primary accepted a message of the backlog), for message ``id`` of ``entity``, ``at`` seconds since the epoch.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.system.demo.compare import Key
+    from tests.system.demo.comparison import Key
 
-__all__ = ["DIVERTED", "PRIMARY", "SYPHONED", "Figures", "LedgerReader", "Record", "Tally"]
+__all__ = ["DIVERTED", "PRIMARY", "SYPHONED", "Counts", "LedgerReader", "Record", "Tally"]
 
 PRIMARY = "primary"
 DIVERTED = "diverted"
@@ -29,69 +28,69 @@ SYPHONED = "syphoned"
 class Record:
     """One accepted or syphoned message."""
 
-    way: str  # PRIMARY, DIVERTED or SYPHONED
+    route: str  # PRIMARY, DIVERTED or SYPHONED
     entity: str
     message_id: str
     at: float  # seconds since the epoch
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
-    """What a ledger says: distinct messages, by the way they went.
+class Counts:
+    """Distinct messages in the ledger, by route.
 
-    A message that a retried task sent again counts once for each way that it went, and once in ``sent``.
+    A message that a retried task sent again counts once per route, and once in ``sent``.
     """
 
     sent: int
     primary: int
     diverted: int
     syphoned: int
-    repeated: int  # copies at their entity beyond the first, which records tell of
-    longest_wait: float  # seconds from accepted to confirmed by the primary, of the message that waited longest
+    repeated: int  # copies at the entity beyond the first
+    longest_wait: float  # longest time from diverted to syphoned, seconds
 
 
 class Tally:
-    """Figures that grow with each record: a year of flights is too much to be counted anew twice a second."""
+    """Incremental counts: recounting a year of flights twice a second would be too slow."""
 
     def __init__(self) -> None:
-        self._moments: dict[str, dict[Key, float]] = {PRIMARY: {}, DIVERTED: {}, SYPHONED: {}}
+        self._times: dict[str, dict[Key, float]] = {PRIMARY: {}, DIVERTED: {}, SYPHONED: {}}
         self._sent: set[Key] = set()
         self._arrived: set[Key] = set()
         self._arrivals = 0
         self._longest_wait = 0.0
 
     def add(self, record: Record) -> None:
-        """Count a record."""
+        """Add a record."""
         key = record.entity, record.message_id
-        self._moments[record.way].setdefault(key, record.at)
-        if record.way != SYPHONED:
+        self._times[record.route].setdefault(key, record.at)
+        if record.route != SYPHONED:
             self._sent.add(key)
-        if record.way != DIVERTED:
+        if record.route != DIVERTED:
             self._arrived.add(key)
             self._arrivals += 1
-        accepted, arrived = self._moments[DIVERTED].get(key), self._moments[SYPHONED].get(key)
-        if record.way != PRIMARY and accepted is not None and arrived is not None:
+        accepted, arrived = self._times[DIVERTED].get(key), self._times[SYPHONED].get(key)
+        if record.route != PRIMARY and accepted is not None and arrived is not None:
             self._longest_wait = max(self._longest_wait, arrived - accepted)
 
     def was_diverted(self, key: Key) -> bool:
-        """Tell whether a message went to the backlog."""
-        return key in self._moments[DIVERTED]
+        """Return whether a message was diverted to the backlog."""
+        return key in self._times[DIVERTED]
 
     @property
-    def figures(self) -> Figures:
-        """What has been counted so far."""
-        return Figures(
+    def counts(self) -> Counts:
+        """Counts so far."""
+        return Counts(
             sent=len(self._sent),
-            primary=len(self._moments[PRIMARY]),
-            diverted=len(self._moments[DIVERTED]),
-            syphoned=len(self._moments[SYPHONED]),
+            primary=len(self._times[PRIMARY]),
+            diverted=len(self._times[DIVERTED]),
+            syphoned=len(self._times[SYPHONED]),
             repeated=self._arrivals - len(self._arrived),
             longest_wait=self._longest_wait,
         )
 
 
 class LedgerReader:
-    """Reads a folder of ledger files again and again, each line once."""
+    """Reads a folder of ledger files repeatedly, each line once."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -100,7 +99,7 @@ class LedgerReader:
         self.tally = Tally()
 
     def read(self) -> None:
-        """Add the records of all lines that have been completed since the last call."""
+        """Add the records of all lines completed since the last call."""
         for path in sorted(self._folder.glob("**/*.jsonl")):
             with path.open("rb") as file:
                 file.seek(self._offsets[path])
@@ -116,7 +115,7 @@ class LedgerReader:
 
 
 def record_of(line: bytes) -> Record:
-    """Return what a line of the ledger says."""
+    """Parse a line of the ledger."""
     item = json.loads(line)
-    way = SYPHONED if item["kind"] == "syphoned" else DIVERTED if item["route"] == "backlog" else PRIMARY
-    return Record(way, sys.intern(item["entity"].lower()), item["id"], item["at"])
+    route = SYPHONED if item["kind"] == "syphoned" else DIVERTED if item["route"] == "backlog" else PRIMARY
+    return Record(route, sys.intern(item["entity"].lower()), item["id"], item["at"])

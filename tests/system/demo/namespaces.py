@@ -1,4 +1,4 @@
-"""The two embedded Service Bus namespaces, one process each, so that one can be killed."""
+"""The two embedded Service Bus namespaces, each in its own process, so that one can be killed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from servicebus_emulator import ServedNamespace
+from servicebus_emulator import RemoteNamespace
 from servicebus_emulator.security.settings import KEY_VARIABLE
 from tests.system.demo.layout import PROJECT
 from tests.system.demo.ports import HOST
@@ -26,12 +26,12 @@ SECONDARY = "contoso-dr"
 FIRST_AMQP_PORT = 25672
 FIRST_ADMIN_PORT = 25300
 KEY = "loopback-only-4f1d0c6be2"
-READY_SECONDS = 20.0
+READY_TIMEOUT = 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """An embedded namespace: where it listens, and how to start, kill and start it again."""
+    """An embedded namespace and its ports."""
 
     name: str
     home: Path
@@ -40,24 +40,24 @@ class Namespace:
 
     @classmethod
     def on_free_ports(cls, name: str, *, home: Path, ports: PortReservation) -> Namespace:
-        """Choose the ports; they stay the same when the namespace is started again."""
+        """Reserve ports, which survive a restart."""
         return cls(name, home, ports.next_free(FIRST_AMQP_PORT), ports.next_free(FIRST_ADMIN_PORT))
 
     @property
     def connection_string(self) -> str:
-        """What a client of the Azure SDK is given; the key opens nothing but this loopback port."""
+        """Connection string for the Azure SDK; its key is valid for this loopback port only."""
         key = f"SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey={KEY}"
         return f"Endpoint=sb://{HOST}:{self.amqp_port};{key};UseDevelopmentEmulator=true;"
 
     @property
     def administration(self) -> str:
-        """Where the administration API listens, as host:port."""
+        """Address of the administration API, host:port."""
         return f"{HOST}:{self.admin_port}"
 
     @property
-    def served(self) -> ServedNamespace:
-        """What breaks it and tells of it over HTTP."""
-        return ServedNamespace(
+    def served(self) -> RemoteNamespace:
+        """Control interface of the namespace, over HTTP."""
+        return RemoteNamespace(
             name=self.name,
             host=HOST,
             amqp_port=self.amqp_port,
@@ -68,7 +68,7 @@ class Namespace:
 
     @property
     def process(self) -> str:
-        """The name of its process."""
+        """Name of its process."""
         return f"servicebus-{self.name}"
 
     def start(self, processes: Processes) -> None:
@@ -88,11 +88,11 @@ class Namespace:
         command = [sys.executable, "-u", "-m", "servicebus_emulator"]
         command += [word for option in arguments.items() for word in option]
         processes.start(self.process, command, env={**os.environ, KEY_VARIABLE: KEY}, cwd=PROJECT)
-        processes.wait_for_line(self.process, "ready", after=seen, seconds=READY_SECONDS)
+        processes.wait_for_line(self.process, "ready", after=seen, seconds=READY_TIMEOUT)
 
 
 def configuration() -> dict[str, object]:
-    """Return both namespaces in the shape of the configuration of Microsoft's own emulator."""
+    """Return both namespaces in the configuration format of Microsoft's emulator."""
     return {
         "UserConfig": {
             "Namespaces": [

@@ -1,4 +1,4 @@
-"""Reads every message of queues and subscriptions without taking it, with the unmodified Azure SDK."""
+"""Peeks all messages of queues and subscriptions with the unmodified Azure SDK."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import httpx
 from azure.servicebus import ServiceBusReceivedMessage, ServiceBusSubQueue
 from azure.servicebus.aio import ServiceBusClient
 
-from servicebus_emulator.engine.access_rules import ROOT_RULE
+from servicebus_emulator.engine.model.access_policy import ROOT_POLICY
 from servicebus_emulator.security.sas import sign
-from tests.system.demo.compare import Content, Found
+from tests.system.demo.comparison import Content, Found
 from tests.system.demo.namespaces import KEY
 
 if TYPE_CHECKING:
@@ -25,28 +25,28 @@ if TYPE_CHECKING:
 __all__ = ["peek_backlog_queues", "peek_everything", "queue_names"]
 
 ATOM = "{http://www.w3.org/2005/Atom}"
-PAGE = 250  # messages for one request
-DESTINATION = "x-ms-path"  # the application property in which a message of a backlog queue names its entity
+PAGE = 250  # messages per request
+DESTINATION = "x-ms-path"  # application property of a backlog message that names its entity
 
 
 def queue_names(administration: str) -> list[str]:
-    """Return the paths of a namespace's queues, up to a hundred, from its administration API at host:port."""
+    """Return the paths of up to a hundred queues, from the administration API at host:port."""
     address = f"http://{administration}/$Resources/queues"
     query = {"api-version": "2021-05", "$skip": "0", "$top": "100"}
-    token = sign(address, rule=ROOT_RULE, key=KEY, expires=int(time.time()) + 60)
-    answer = httpx.get(address, params=query, headers={"Authorization": token}).raise_for_status()
-    feed = ET.fromstring(answer.content)  # noqa: S314  our own process wrote it
+    token = sign(address, rule=ROOT_POLICY, key=KEY, expires=int(time.time()) + 60)
+    response = httpx.get(address, params=query, headers={"Authorization": token}).raise_for_status()
+    feed = ET.fromstring(response.content)  # noqa: S314  our own process wrote it
     return [entry.findtext(f"{ATOM}title") or "" for entry in feed.iter(f"{ATOM}entry")]
 
 
 def peek_everything(connection_string: str, entities: Sequence[str]) -> list[Found]:
-    """Return all messages of queues and subscriptions, those of their dead-letter queues included.
+    """Return all messages of queues and subscriptions, including their dead-letter queues.
 
     :param entities: a queue's path or ``topic/Subscriptions/name``.
     """
 
     async def read() -> list[list[Found]]:
-        # All at once: opening a link takes the SDK a second, whatever the peer.
+        # Concurrently: opening a link takes the SDK a second.
         async with ServiceBusClient.from_connection_string(connection_string) as client:
             sub_queues = (None, ServiceBusSubQueue.DEAD_LETTER)
             return await asyncio.gather(*(peek(client, path, sub) for path in entities for sub in sub_queues))
@@ -55,38 +55,38 @@ def peek_everything(connection_string: str, entities: Sequence[str]) -> list[Fou
 
 
 def peek_backlog_queues(connection_string: str, queues: Sequence[str]) -> list[Found]:
-    """Return all messages of backlog queues and their dead-letter queues, under the entity that each is meant for."""
+    """Return all messages of backlog queues and their dead-letter queues, keyed by their destination."""
     found = peek_everything(connection_string, queues)
     return [replace(item, key=(destination(item), item.key[1])) for item in found]
 
 
 def destination(item: Found) -> str:
-    """Return the entity that a message of a backlog queue is meant for."""
+    """Return the destination of a backlog message."""
     return str(item.content.properties.get(DESTINATION, item.key[0])).lower()
 
 
 async def peek(client: ServiceBusClient, path: str, sub_queue: ServiceBusSubQueue | None) -> list[Found]:
-    """Return all messages of one queue, by a cursor over their sequence numbers."""
+    """Return all messages of one queue, page by page."""
     entity = path.split("/Subscriptions/", maxsplit=1)[0].lower()
     place = path if sub_queue is None else f"{path}/$DeadLetterQueue"
     found: list[Found] = []
-    position = 1
+    next_number = 1
     async with receiver_for(client, path, sub_queue=sub_queue) as receiver:
-        while page := await receiver.peek_messages(max_message_count=PAGE, sequence_number=position):
+        while page := await receiver.peek_messages(max_message_count=PAGE, sequence_number=next_number):
             found += [found_in(place, entity, message) for message in page]
-            position = max(number for message in page if (number := message.sequence_number) is not None) + 1
+            next_number = max(number for message in page if (number := message.sequence_number) is not None) + 1
     return found
 
 
 def found_in(place: str, entity: str, message: ServiceBusReceivedMessage) -> Found:
-    """Return a message as it was peeked."""
-    moment = message.enqueued_time_utc
-    stored = 0.0 if moment is None else moment.timestamp()
+    """Convert a peeked message."""
+    enqueued = message.enqueued_time_utc
+    stored = 0.0 if enqueued is None else enqueued.timestamp()
     return Found(place, (entity, str(message.message_id)), content_of(message), stored)
 
 
 def receiver_for(client: ServiceBusClient, path: str, *, sub_queue: ServiceBusSubQueue | None) -> ServiceBusReceiver:
-    """Return a receiver that nothing is prefetched to."""
+    """Return a receiver without prefetch."""
     topic, _, subscription = path.partition("/Subscriptions/")
     if subscription:
         return client.get_subscription_receiver(topic, subscription, sub_queue=sub_queue)
@@ -94,7 +94,7 @@ def receiver_for(client: ServiceBusClient, path: str, *, sub_queue: ServiceBusSu
 
 
 def content_of(message: ServiceBusReceivedMessage) -> Content:
-    """Return what the sender chose of a received message."""
+    """Return the fields that the sender set."""
     return Content(
         body=b"".join(message.body),
         content_type=message.content_type,
@@ -111,5 +111,5 @@ def content_of(message: ServiceBusReceivedMessage) -> Content:
 
 
 def text(value: Any) -> Any:
-    """Return an AMQP string, which the SDK gives as bytes, as text; anything else as it is."""
+    """Decode an AMQP string, which the SDK returns as bytes; return other values unchanged."""
     return value.decode() if isinstance(value, bytes) else value

@@ -1,7 +1,7 @@
-"""Free ports on loopback, below those that the system gives to outgoing connections.
+"""Free ports on loopback, below the ephemeral range.
 
-A port that is in neither range cannot be taken while the primary is dead: not by another program's connection, nor by
-a client that keeps connecting to it and, one time in some ten thousand, meets itself.
+An ephemeral port could be taken while the primary is down, by another program's outgoing connection or by a client that
+reconnects to it: once in about ten thousand attempts TCP connects such a client to itself.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from pathlib import Path
 __all__ = ["HOST", "PortReservation"]
 
 HOST = "127.0.0.1"
-TRIES = 200
+MAX_PORTS = 200
 
 
 class PortReservation:
-    """Ports that no other demo on this machine chooses, as long as this process lives."""
+    """Ports reserved against other demos on this machine until this process exits."""
 
     def __init__(self) -> None:
-        self._locks: dict[int, int] = {}  # file descriptors, left to the end of the process
+        self._locks: dict[int, int] = {}  # file descriptors, closed when the process exits
 
     def next_free(self, first: int) -> int:
-        """Return the first port from here on that nobody listens on and no other demo is about to."""
-        for port in range(first, first + TRIES):
+        """Return the first free and unreserved port from ``first`` on."""
+        for port in range(first, first + MAX_PORTS):
             if port not in self._locks and is_free(port) and self._lock(port):
                 return port
-        raise OSError(f"no free port from {first} to {first + TRIES - 1}; stop what listens there")
+        raise OSError(f"no free port from {first} to {first + MAX_PORTS - 1}; stop the programs that listen there")
 
     def _lock(self, port: int) -> bool:
         path = Path(tempfile.gettempdir()) / f"servicebus-pair-demo-{port}.lock"
@@ -47,7 +47,7 @@ class PortReservation:
 
 
 def is_free(port: int) -> bool:
-    """Tell whether nobody listens on a port."""
+    """Return whether no program listens on a port."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -1,8 +1,7 @@
-"""Starting processes so that they, all their descendants, and nothing else can be stopped again.
+"""Starts processes so that they and all their descendants, and nothing else, can be stopped.
 
-Each process leads a session of its own. Airflow's tasks move to other process groups, and Spark's Java outlives its
-parent for a moment, but neither leaves the session. What was started is written down with its start time, because a
-process id alone may belong to somebody else by the next run.
+Each process leads its own session. Airflow's tasks move to other process groups, and Spark's Java outlives its parent
+briefly, but neither leaves the session. The record on disk contains start times, because process ids are reused.
 """
 
 from __future__ import annotations
@@ -25,25 +24,25 @@ if TYPE_CHECKING:
 
 __all__ = ["Leader", "Processes", "StartError", "stop_recorded"]
 
-CLOCK_SLACK = 3.0  # seconds; the start time is derived from the boot time, which moves when the clock is set
-MARK = "SERVICEBUS_PAIR_DEMO"  # in the environment of what is started: tells it from others' processes
-GRACE = 5.0  # seconds between asking and killing; nothing of the demo is kept, so nobody needs longer
+CLOCK_SLACK = 3.0  # seconds; the start time derives from the boot time, which shifts when the clock is set
+MARK = "SERVICEBUS_PAIR_DEMO"  # environment variable of the started processes, identifies them
+GRACE_SECONDS = 5.0  # between SIGTERM and SIGKILL
 
 
 class StartError(RuntimeError):
-    """A process of the demo ended, or did not become ready in time; the message ends with what it printed."""
+    """A process exited or was not ready in time; the message ends with its output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """A process that was started here: the leader of its own session."""
+    """A started process, which leads its own session."""
 
     name: str
     pid: int
     started: float  # seconds since the epoch
 
     def is_alive(self) -> bool:
-        """Tell whether this very process, not another with its id, still runs."""
+        """Return whether this process is running, and not another one with the same id."""
         try:
             process = psutil.Process(self.pid)
             return abs(process.create_time() - self.started) < CLOCK_SLACK and process.status() != psutil.STATUS_ZOMBIE
@@ -51,14 +50,14 @@ class Leader:
             return False
 
     def session(self) -> list[psutil.Process]:
-        """Return the living members of the session, the leader's descendants among them."""
+        """Return the running processes of the session."""
         if not self.is_alive() and psutil.pid_exists(self.pid) and not is_zombie(self.pid):
-            return []  # the id was given away; so the session has ended, as its number would be in use otherwise
+            return []  # the id was reused, which the kernel does only after the session has ended
         return [process for process in psutil.process_iter() if session_of(process) == self.pid]
 
 
 class Processes:
-    """All that one demo started, by name."""
+    """The processes of one demo, by name."""
 
     def __init__(self, *, record: Path, logs: Path) -> None:
         self._record = record
@@ -68,7 +67,7 @@ class Processes:
         self._mark = uuid.uuid4().hex
 
     def start(self, name: str, command: Sequence[str], *, env: Mapping[str, str], cwd: Path) -> Path:
-        """Start a process in a session of its own and return the log file that its output is added to."""
+        """Start a process in its own session and return its log file."""
         log = self.log(name)
         with log.open("ab") as output:
             child = subprocess.Popen(
@@ -86,39 +85,42 @@ class Processes:
         return log
 
     def log(self, name: str) -> Path:
-        """Return the file that the process's output is added to."""
+        """Return the log file of a process."""
         return self._logs / f"{name}.log"
 
     def check(self, name: str) -> None:
-        """Raise StartError when the process has ended."""
+        """Raise StartError if the process has exited."""
         status = self._children[name].poll()
         if status is not None:
-            raise StartError(f"{name} ended with status {status}. Its last lines:\n{tail(self.log(name))}")
+            raise StartError(f"{name} exited with status {status}. Its last lines:\n{tail(self.log(name))}")
 
     def wait_for_line(self, name: str, text: str, *, after: int, seconds: float) -> None:
-        """Wait until the process has printed a line that contains a text, beyond an offset of its log in bytes."""
+        """Wait until a text appears in the log of a process.
+
+        :param after: offset in the log, in bytes.
+        """
         deadline = time.monotonic() + seconds
         while text.encode() not in self.log(name).read_bytes()[after:]:
             self.check(name)
             if time.monotonic() > deadline:
                 lines = tail(self.log(name))
-                raise StartError(f"{name} did not say {text!r} within {seconds:.0f} s. Its last lines:\n{lines}")
+                raise StartError(f"{name} did not print {text!r} within {seconds:.0f} s. Its last lines:\n{lines}")
             time.sleep(0.05)
 
     def run(self, name: str, command: Sequence[str], *, env: Mapping[str, str], cwd: Path) -> None:
-        """Run a process to its end; raise StartError when its status is not 0."""
+        """Run a process to completion; raise StartError if its status is not 0."""
         self.start(name, command, env=env, cwd=cwd)
         if self._children[name].wait() != 0:
             self.check(name)
 
     def kill(self, name: str) -> None:
-        """End a process at once, as an outage does."""
+        """Kill a process and its group with SIGKILL."""
         child = self._children[name]
         os.killpg(child.pid, signal.SIGKILL)
         child.wait()
 
-    def kill_alone(self, name: str) -> list[psutil.Process]:
-        """End only the process itself at once, and return its session's others, who have to find out by themselves."""
+    def kill_leader_only(self, name: str) -> list[psutil.Process]:
+        """Kill only the process itself, and return the other processes of its session."""
         child = self._children[name]
         child.kill()
         child.wait()
@@ -129,29 +131,29 @@ class Processes:
         self._children[name].send_signal(number)
 
     def members(self, name: str) -> list[psutil.Process]:
-        """Return the living processes of the session that a process leads."""
+        """Return the running processes of a session."""
         return [member for leader in self._leaders if leader.name == name for member in leader.session()]
 
     def stop(self) -> None:
-        """Stop everything that was started, the last one first, also what an interrupt kept from being noted."""
-        stop([*reversed(self._leaders), *self._unnoted()])
+        """Stop all processes in reverse order, including those that an interrupt kept from being recorded."""
+        stop([*reversed(self._leaders), *self._unrecorded()])
         for child in self._children.values():
             child.wait()
         self._record.unlink(missing_ok=True)
 
-    def _unnoted(self) -> list[Leader]:
-        """Return what was started here and not written down, and nothing that somebody else started."""
+    def _unrecorded(self) -> list[Leader]:
+        """Return started processes missing from the record."""
         known = {leader.pid for leader in self._leaders}
         found = []
         for child in psutil.Process().children():
-            with contextlib.suppress(psutil.Error):  # it has ended meanwhile
+            with contextlib.suppress(psutil.Error):  # it has exited
                 if child.pid not in known and child.environ().get(MARK) == self._mark:
-                    found.append(Leader("unnoted", child.pid, child.create_time()))
+                    found.append(Leader("unrecorded", child.pid, child.create_time()))
         return found
 
 
 def stop_recorded(record: Path) -> list[str]:
-    """Stop what an earlier run wrote down and left running; return the names of what was still alive."""
+    """Stop the processes that an earlier run recorded and left running; return the names of those still running."""
     if not record.exists():
         return []
     leaders = [Leader(**item) for item in json.loads(record.read_text())]
@@ -162,18 +164,18 @@ def stop_recorded(record: Path) -> list[str]:
 
 
 def stop(leaders: Iterable[Leader]) -> None:
-    """Ask all members of the sessions to end, then kill those that have not, and what they still started meanwhile."""
+    """Terminate the processes of all sessions, then kill the remaining ones, twice for processes started meanwhile."""
     leaders = list(leaders)
     for end in (psutil.Process.terminate, psutil.Process.kill, psutil.Process.kill):
         members = [process for leader in leaders for process in leader.session()]
         for process in members:
             with contextlib.suppress(psutil.NoSuchProcess):
                 end(process)
-        psutil.wait_procs(members, timeout=GRACE)
+        psutil.wait_procs(members, timeout=GRACE_SECONDS)
 
 
 def session_of(process: psutil.Process) -> int | None:
-    """Return the session's id, or None for a process that has ended or that only waits to be collected."""
+    """Return the session id, or ``None`` for an exited process or a zombie."""
     try:
         return None if process.status() == psutil.STATUS_ZOMBIE else os.getsid(process.pid)
     except (psutil.NoSuchProcess, ProcessLookupError):
@@ -181,7 +183,7 @@ def session_of(process: psutil.Process) -> int | None:
 
 
 def is_zombie(pid: int) -> bool:
-    """Tell whether a process has ended and only waits to be collected."""
+    """Return whether a process is a zombie."""
     try:
         return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:

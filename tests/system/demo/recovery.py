@@ -1,92 +1,95 @@
-"""How the backlog comes home: by the DAG that starts by itself, or by the one of Spark."""
+"""The two recoveries: by the DAG that starts automatically, or by the Spark DAG."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from tests.system.demo.outage import RETURN_AT
+from tests.system.demo.kill_targets import RESTART_AT_FRACTION
 
 if TYPE_CHECKING:
-    from tests.system.demo.rest import AirflowApi, DagRun
+    from tests.system.demo.airflow_api import AirflowApi, DagRun
 
-__all__ = ["BY_ITSELF", "IN_SPARK", "RecoversByItself", "RecoversInSpark", "Recovery"]
+__all__ = ["AT_SCALE_DAG", "RECOVERY_DAG", "AutomaticRecovery", "Recovery", "SparkRecovery"]
 
-BY_ITSELF: Final = "servicebus_pair_recovery"
-IN_SPARK: Final = "servicebus_pair_at_scale"
-WAITING = "wait_for_primary"
+RECOVERY_DAG: Final = "servicebus_pair_recovery"
+AT_SCALE_DAG: Final = "servicebus_pair_at_scale"
+WAIT_TASK = "wait_for_primary"
 
 
 class Recovery(Protocol):
-    """One way for the backlog to come home."""
+    """A way to recover."""
 
     def prepare(self) -> None:
-        """Do what has to be done before the first message is sent."""
+        """Prepare, before the first message is sent."""
 
     def runs(self) -> list[DagRun]:
-        """Return the recoveries that have begun."""
+        """Return the started recovery runs."""
 
     def is_ready(self, *, published: float) -> bool:
-        """Tell whether the primary may come back, when this part of all messages is accepted."""
+        """Return whether the primary may restart.
 
-    def word(self) -> str:
-        """Say how things are as the primary comes back."""
+        :param published: fraction of the messages accepted so far.
+        """
 
-    def go_on(self, pipeline: DagRun) -> None:
-        """Begin what has to be begun now, after the primary is back."""
+    def status_text(self) -> str:
+        """Return the status to print when the primary restarts."""
+
+    def after_restart(self, pipeline: DagRun) -> None:
+        """Trigger what has to run after the primary restarted."""
 
 
-class RecoversByItself:
-    """The recovery DAG, which the outage starts: it waits for the primary in the triggerer."""
+class AutomaticRecovery:
+    """The recovery DAG, triggered by the outage, waits for the primary in the triggerer."""
 
     def __init__(self, api: AirflowApi) -> None:
         self._api = api
 
     def prepare(self) -> None:
-        """Do nothing."""
+        """No action needed."""
 
     def runs(self) -> list[DagRun]:
         """Return its runs."""
-        return self._api.runs(BY_ITSELF)
+        return self._api.runs(RECOVERY_DAG)
 
-    def is_ready(self, *, published: float) -> bool:  # noqa: ARG002  a matter of Airflow alone
-        """Tell whether a run waits for the primary."""
-        return self._waits()
+    def is_ready(self, *, published: float) -> bool:  # noqa: ARG002  depends on the DAG run only
+        """Return whether a run waits for the primary."""
+        return self._is_waiting()
 
-    def _waits(self) -> bool:
-        return any(self._api.tasks(run).get(WAITING) == "deferred" for run in self.runs())
+    def _is_waiting(self) -> bool:
+        return any(self._api.tasks(run).get(WAIT_TASK) == "deferred" for run in self.runs())
 
-    def word(self) -> str:
-        """Say whether it waits."""
-        return "the recovery DAG waits for it" if self._waits() else "the recovery DAG has not noticed yet"
+    def status_text(self) -> str:
+        """Return whether the DAG waits."""
+        return "the recovery DAG is waiting for it" if self._is_waiting() else "the recovery DAG has not started yet"
 
-    def go_on(self, pipeline: DagRun) -> None:
-        """Do nothing."""
+    def after_restart(self, pipeline: DagRun) -> None:
+        """No action needed."""
 
 
-class RecoversInSpark:
-    """The DAG that drains and reconciles in Spark, begun when all is published: then it proves all of it."""
+class SparkRecovery:
+    """The DAG that drains and reconciles with Spark, triggered when all messages are published."""
 
     def __init__(self, api: AirflowApi) -> None:
         self._api = api
 
     def prepare(self) -> None:
-        """Keep the other one out of it, as for a backlog that one worker cannot hold."""
-        self._api.wait_for_dag(IN_SPARK, seconds=60.0)
-        self._api.pause(BY_ITSELF, paused=True)
+        """Pause the automatic recovery, as for a backlog too large for one worker."""
+        self._api.wait_for_dag(AT_SCALE_DAG, seconds=60.0)
+        self._api.pause(RECOVERY_DAG, paused=True)
 
     def runs(self) -> list[DagRun]:
         """Return its runs."""
-        return self._api.runs(IN_SPARK)
+        return self._api.runs(AT_SCALE_DAG)
 
     def is_ready(self, *, published: float) -> bool:
-        """Tell whether enough was diverted, whatever the speed, and enough is left to go straight again."""
-        return published >= RETURN_AT
+        """Return whether enough messages were diverted and enough remain to be sent to the primary."""
+        return published >= RESTART_AT_FRACTION
 
-    def word(self) -> str:
-        """Say when it begins."""
-        return "Spark brings the backlog home when all is published"
+    def status_text(self) -> str:
+        """Return when Spark starts."""
+        return "Spark will drain the backlog when everything is published"
 
-    def go_on(self, pipeline: DagRun) -> None:
-        """Begin it once."""
+    def after_restart(self, pipeline: DagRun) -> None:
+        """Trigger the DAG once."""
         if pipeline.finished and not self.runs():
-            self._api.trigger(IN_SPARK, conf={"rate": 100_000})
+            self._api.trigger(AT_SCALE_DAG, conf={"rate": 100_000})

@@ -1,24 +1,24 @@
-"""What a run came to: reads the queues, compares, draws, and says it."""
+"""Reads the queues, compares them with the expected messages, and writes plot and summary."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tests.system.demo.compare import compare
+from tests.system.demo.comparison import compare
+from tests.system.demo.flow_plot import plot_flow
 from tests.system.demo.peek import peek_backlog_queues, peek_everything, queue_names
-from tests.system.demo.picture import draw
-from tests.system.demo.proof import last_proof
+from tests.system.demo.reconcile_result import read_latest_result
 from tests.system.demo.summary import findings, summarize, table, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tests.system.demo.compare import Comparison, Content, Found, Key
+    from tests.system.demo.comparison import Comparison, Content, Found, Key
+    from tests.system.demo.flow_plot import Outage
     from tests.system.demo.ledger import LedgerReader, Tally
-    from tests.system.demo.picture import Outage
+    from tests.system.demo.scenario import ScenarioResult
     from tests.system.demo.stack import Stack
-    from tests.system.demo.story import Played
     from tests.system.demo.terminal import Terminal
 
 __all__ = ["DESTINATIONS", "report"]
@@ -29,66 +29,69 @@ DESTINATIONS = {
     "statistics": "statistics",
     "delays": "delays/Subscriptions/all",
 }
-"""Where each entity's messages are found."""
+"""For each entity, the queue or subscription where its messages arrive."""
 
 
 def report(
     stack: Stack,
     expected: Mapping[Key, Content],
     ledger: LedgerReader,
-    played: Played,
+    result: ScenarioResult,
     terminal: Terminal,
     *,
-    at_the_end: bool,
+    after_recovery: bool,
 ) -> int:
-    """Compare what the queues hold with what was to be sent; write picture and summary; return the exit status.
+    """Compare the queues with the expected messages, write plot and summary, and return the exit status.
 
-    :param at_the_end: whether Spark reconciled when everything else had ended.
+    :param after_recovery: whether Spark reconciled after everything else had finished.
     """
-    terminal.say("reading every message that the queues hold (peek), dead letters and backlog included ...")
+    terminal.say("peeking all messages, including dead letters and backlog ...")
     found = read(stack)
-    terminal.say(f"found {len(found):,} messages; comparing them, field by field, with {len(expected):,} made anew")
+    terminal.say(f"found {len(found):,} messages; comparing each field with the {len(expected):,} expected messages")
     comparison = compare(expected, found, destinations=DESTINATIONS)
     summary = summarize(
-        ledger.tally.figures,
+        ledger.tally.counts,
         comparison,
         seconds=terminal.seconds,
-        outage_seconds=played.outage.ended - played.outage.began,
-        published_at_restart=played.published_at_restart,
+        outage_seconds=result.outage.ended_at - result.outage.started_at,
+        published_at_restart=result.published_at_restart,
         delivered_by_entity=dict(Counter(item.place for item in found)),
-        duplicates_in_doubt=in_doubt(found, comparison, ledger.tally, played.outage),
-        reconciled=last_proof(stack.home.output),
-        reconciled_at_the_end=at_the_end,
+        duplicates_in_doubt=count_duplicates_in_doubt(found, comparison, ledger.tally, result.outage),
+        reconciled=read_latest_result(stack.home.output),
+        reconciled_after_recovery=after_recovery,
     )
-    draw(
+    plot_flow(
         ledger.records,
-        played.outage,
-        title=f"An outage survived: {summary.sent:,} messages, {summary.lost or 'none'} lost",
-        subtitle="The primary's process was killed in the middle of publishing. "
-        f"{summary.diverted:,} messages took the way round.",
-        path=stack.home.picture,
+        result.outage,
+        title=f"Outage of the primary: {summary.sent:,} messages sent, {summary.lost or 'none'} lost",
+        subtitle="The primary was killed while the pipeline published. "
+        f"{summary.diverted:,} messages were diverted to the backlog.",
+        path=stack.home.plot,
     )
     write(summary, stack.home.summary)
     print("\n" + table(summary))
-    for line in [*findings(comparison), *(f"NOT PROVEN: {reason}" for reason in summary.failures)]:
+    for line in [*findings(comparison), *(f"FAILED: {reason}" for reason in summary.failures)]:
         print(line)
-    print(f"picture: {stack.home.picture}\nfigures: {stack.home.summary}\nproof:   {summary.reconciled.report}\n")
+    print(
+        f"plot:             {stack.home.plot}\nsummary:          {stack.home.summary}\n"
+        f"reconcile report: {summary.reconciled.report}\n"
+    )
     return 1 if summary.failures else 0
 
 
-def in_doubt(found: Iterable[Found], comparison: Comparison, tally: Tally, outage: Outage) -> int:
-    """Return how many duplicates were stored before the primary died, and diverted as nobody had heard of that."""
+def count_duplicates_in_doubt(found: Iterable[Found], comparison: Comparison, tally: Tally, outage: Outage) -> int:
+    """Return the number of duplicates that the primary stored without confirming them before it was killed."""
     return sum(
         item.key in comparison.duplicates
         and item.place == DESTINATIONS[item.key[0]]
         and tally.was_diverted(item.key)
-        and item.stored < outage.began
+        and item.stored < outage.started_at
         for item in found
     )
 
 
 def read(stack: Stack) -> list[Found]:
-    """Return all messages of the primary's entities and of the secondary's backlog queues."""
+    """Return all messages of the primary's entities and the secondary's backlog queues."""
     found = peek_everything(stack.primary.connection_string, list(DESTINATIONS.values()))
     queues = queue_names(stack.secondary.administration)
     return found + peek_backlog_queues(stack.secondary.connection_string, queues)

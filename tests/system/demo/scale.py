@@ -1,4 +1,4 @@
-"""How much a demo publishes, and how long it may take."""
+"""Size and time limits of a demo."""
 
 from __future__ import annotations
 
@@ -8,42 +8,42 @@ from typing import Any
 __all__ = ["MONTH", "YEAR", "Scale"]
 
 
-UNREACHED = 20_000
-"""Messages per second that two cores never come to."""
+# Messages per second, more than two cores can publish.
+UNLIMITED_RATE = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
     """The size of one demo.
 
-    :ivar month: of 2013; none: the whole year.
+    :ivar month: of 2013; ``None`` for the whole year.
     :ivar rate: messages per second.
-    :ivar in_spark: the backlog is brought home by Spark, and by nobody else.
-    :ivar outage_seconds: the least that the primary is dead.
-    :ivar published_seconds: until a third is accepted.
-    :ivar finished_seconds: from the primary's return to the end of all DAGs.
+    :ivar in_spark: only Spark drains the backlog.
+    :ivar outage_seconds: minimum duration of the outage.
+    :ivar publish_timeout: seconds until a third of the messages is accepted.
+    :ivar finish_timeout: seconds from the restart of the primary to the end of all DAG runs.
     """
 
     month: int | None
     rate: int
     in_spark: bool
     outage_seconds: float
-    published_seconds: float
-    finished_seconds: float
+    publish_timeout: float
+    finish_timeout: float
 
     @property
     def pace(self) -> str:
-        """How fast it publishes, in words."""
-        return "as fast as it goes" if self.rate >= UNREACHED else f"{self.rate} a second"
+        """The publishing rate as text."""
+        return "as fast as possible" if self.rate >= UNLIMITED_RATE else f"at {self.rate} a second"
 
     @property
-    def form(self) -> dict[str, Any]:
-        """What the form of the pipeline is filled in with."""
+    def conf(self) -> dict[str, Any]:
+        """Configuration of the pipeline's DAG run."""
         return {"month": self.month, "rate": self.rate}
 
 
-# At this rate an outage of half a minute falls into publishing.
-MONTH = Scale(month=1, rate=300, in_spark=False, outage_seconds=30.0, published_seconds=180.0, finished_seconds=600.0)
+# At this rate publishing takes longer than the outage of half a minute.
+MONTH = Scale(month=1, rate=300, in_spark=False, outage_seconds=30.0, publish_timeout=180.0, finish_timeout=600.0)
 YEAR = Scale(
-    month=None, rate=UNREACHED, in_spark=True, outage_seconds=10.0, published_seconds=600.0, finished_seconds=1_800.0
+    month=None, rate=UNLIMITED_RATE, in_spark=True, outage_seconds=10.0, publish_timeout=600.0, finish_timeout=1_800.0
 )

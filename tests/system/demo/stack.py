@@ -1,4 +1,4 @@
-"""Everything that the demo runs: two namespaces and an Airflow."""
+"""The processes of the demo: two namespaces and Airflow."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from tests.system.demo.airflow_service import SCHEDULER, AirflowService, pair_connection, spark_connection
+from tests.system.demo.airflow_process import SCHEDULER, AirflowProcess, pair_connection, spark_connection
 from tests.system.demo.namespaces import PRIMARY, SECONDARY, Namespace
 from tests.system.demo.ports import PortReservation
 from tests.system.demo.processes import Processes, stop_recorded
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     import psutil
 
+    from tests.system.demo.airflow_api import AirflowApi
     from tests.system.demo.layout import Home
-    from tests.system.demo.rest import AirflowApi
 
 __all__ = ["Stack"]
 
@@ -30,20 +30,20 @@ PING_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """The parts of one demo."""
+    """Two namespaces and Airflow."""
 
     home: Home
     ports: PortReservation
     processes: Processes
     primary: Namespace
     secondary: Namespace
-    airflow: AirflowService
+    airflow: AirflowProcess
 
     @classmethod
-    def lay(cls, home: Home, *, dags: Path, options: Mapping[str, str] = MappingProxyType({})) -> Stack:
-        """Remove what an earlier run left, its processes first, and choose the ports of a new one.
+    def create(cls, home: Home, *, dags: Path, options: Mapping[str, str] = MappingProxyType({})) -> Stack:
+        """Stop the processes and delete the files of an earlier run, and reserve ports.
 
-        :param options: of Airflow beside those of the demo, each as ``SECTION__OPTION``.
+        :param options: additional Airflow options, each as ``SECTION__OPTION``.
         """
         stop_recorded(home.processes)
         if home.root.exists():
@@ -59,20 +59,20 @@ class Stack:
             "spark_default": spark_connection(),
         }
         processes = Processes(record=home.processes, logs=home.logs)
-        airflow = AirflowService(home, dags, connections, port=ports.next_free(FIRST_AIRFLOW_PORT), options=options)
+        airflow = AirflowProcess(home, dags, connections, port=ports.next_free(FIRST_AIRFLOW_PORT), options=options)
         return cls(home, ports, processes, primary, secondary, airflow)
 
     def start(self) -> AirflowApi:
-        """Start everything and return the API of a healthy Airflow."""
+        """Start all processes and return a client of the healthy Airflow."""
         for namespace in (self.primary, self.secondary):
             namespace.start(self.processes)
         return self.airflow.start(self.processes)
 
     def check(self) -> None:
-        """Raise StartError when something has ended that should run."""
+        """Raise StartError if a process has exited, except the primary."""
         self.airflow.check(self.processes)
         self.processes.check(self.secondary.process)
 
     def task_processes(self) -> list[psutil.Process]:
-        """Return the processes of the scheduler, of its tasks and of what these started."""
+        """Return the scheduler's process, its tasks and their descendants."""
         return self.processes.members(SCHEDULER)

@@ -1,4 +1,4 @@
-"""What the demo says while it runs: one line at a time, each with the seconds since the start."""
+"""Prints the demo's progress, with the seconds since the start."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import time
 
 __all__ = ["Terminal"]
 
-REPEAT_SECONDS = 5.0
+PROGRESS_INTERVAL = 5.0
 
 
 class Terminal:
-    """Prints lines, and progress no more often than every five seconds."""
+    """Prints messages, and progress at most every five seconds."""
 
     def __init__(self) -> None:
         self._start = time.monotonic()
@@ -18,16 +18,16 @@ class Terminal:
 
     @property
     def seconds(self) -> float:
-        """Seconds since the demo began."""
+        """Seconds since the start of the demo."""
         return time.monotonic() - self._start
 
     def say(self, text: str) -> None:
-        """Print what happens now."""
+        """Print a message."""
         print(f"{self.seconds:6.1f} s  {text}", flush=True)
 
     def progress(self, text: str) -> None:
-        """Print how far something has come, unless that was just done."""
+        """Print the progress, unless it was printed less than five seconds ago."""
         now = time.monotonic()
-        if now - self._last_progress >= REPEAT_SECONDS:
+        if now - self._last_progress >= PROGRESS_INTERVAL:
             self._last_progress = now
             self.say(f"  {text}")

@@ -1,4 +1,4 @@
-"""A real Chromium without a window, as somebody uses it who looks at the page."""
+"""Headless Chromium driven by Selenium."""
 
 from __future__ import annotations
 
@@ -22,118 +22,120 @@ if TYPE_CHECKING:
 
     from selenium.webdriver.remote.webelement import WebElement
 
-__all__ = ["SIZES", "Browser", "browser"]
+__all__ = ["WIDTHS", "Browser", "open_browser"]
 
-SIZES: Final = {"desk": 1280, "phone": 390}
+WIDTHS: Final = {"desktop": 1280, "phone": 390}
 FLAGS: Final = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars"),
 )
-HIGH: Final = 900
-FoundT = TypeVar("FoundT")
-PASSING: Final = (NoSuchElementException, StaleElementReferenceException)
+HEIGHT: Final = 900
+ResultT = TypeVar("ResultT")
+TRANSIENT_ERRORS: Final = (NoSuchElementException, StaleElementReferenceException)
 
 
 @dataclass(frozen=True, slots=True)
 class Browser:
-    """What one can see and do.
+    """A browser window.
 
-    :ivar pictures: folder of the screenshots.
+    :ivar screenshots: folder of the screenshots.
     """
 
     driver: Chrome
-    pictures: Path
+    screenshots: Path
 
     def open(self, url: str) -> None:
-        """Go to an address."""
+        """Load a URL."""
         self.driver.get(url)
 
     def find(self, selector: str, *, seconds: float = 20) -> WebElement:
-        """Return the first element that fits, as soon as there is one."""
-        return self.until(lambda: self.driver.find_element(By.CSS_SELECTOR, selector), what=selector, seconds=seconds)
+        """Return the first matching element, waiting until there is one."""
+        return self.wait_until(
+            lambda: self.driver.find_element(By.CSS_SELECTOR, selector), what=selector, seconds=seconds
+        )
 
     def text(self, selector: str) -> str:
-        """Return what is to be read in an element, or nothing where there is none."""
+        """Return the visible text of the first matching element, or an empty string."""
         elements = self.driver.find_elements(By.CSS_SELECTOR, selector)
         return elements[0].text if elements else ""
 
     def click(self, selector: str) -> None:
-        """Press a button or follow a link."""
+        """Click an element."""
         self.find(selector).click()
 
     def type(self, selector: str, text: str) -> None:
-        """Write into a field."""
+        """Type into a field."""
         self.find(selector).send_keys(text)
 
     def press(self, key: str) -> None:
-        """Press a key, wherever one is."""
+        """Send a key to the focused element."""
         ActionChains(self.driver).send_keys(key).perform()
 
-    def until(self, condition: Callable[[], FoundT], *, what: str, seconds: float = 20) -> FoundT:
-        """Wait until a condition is true; return what it returned."""
-        wait = WebDriverWait(self.driver, seconds, poll_frequency=0.1, ignored_exceptions=PASSING)
+    def wait_until(self, condition: Callable[[], ResultT], *, what: str, seconds: float = 20) -> ResultT:
+        """Return the result of a condition as soon as it is true."""
+        wait = WebDriverWait(self.driver, seconds, poll_frequency=0.1, ignored_exceptions=TRANSIENT_ERRORS)
         return wait.until(lambda _: condition(), message=f"not within {seconds:.0f} s: {what}")
 
     def enter_frame(self, selector: str) -> None:
-        """Look into a frame from now on."""
+        """Switch to a frame."""
         self.driver.switch_to.frame(self.find(selector))
 
     def leave_frame(self) -> None:
-        """Look at the whole window again."""
+        """Switch back to the top-level document."""
         self.driver.switch_to.default_content()
 
-    def logged(self) -> list[str]:
-        """Return the errors and warnings in the browser's console since the last call."""
+    def console_messages(self) -> list[str]:
+        """Return the console's errors and warnings since the last call."""
         return [entry["message"] for entry in self.driver.get_log("browser")]  # type: ignore[no-untyped-call]
 
-    def shape(self, *, width: int, dark: bool) -> None:
-        """Be so wide, and light or dark, as the system says."""
+    def emulate(self, *, width: int, dark: bool) -> None:
+        """Set the viewport width and the colour scheme of the system."""
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.command("Emulation.setEmulatedMedia", features=[scheme])
-        self.command("Emulation.setDeviceMetricsOverride", width=width, height=HIGH, deviceScaleFactor=1, mobile=False)
+        self.command(
+            "Emulation.setDeviceMetricsOverride", width=width, height=HEIGHT, deviceScaleFactor=1, mobile=False
+        )
 
-    def picture(self, name: str) -> None:
-        """Keep what the whole page looks like: on a desk and on a phone, light and dark."""
-        for size, width in SIZES.items():
+    def screenshot(self, name: str) -> None:
+        """Save screenshots of the whole page: desktop and phone, light and dark."""
+        for size, width in WIDTHS.items():
             for dark in (False, True):
-                self.shape(width=width, dark=dark)
-                taken = self.command("Page.captureScreenshot", captureBeyondViewport=True)
-                file = self.pictures / f"{name}-{size}-{'dark' if dark else 'light'}.png"
-                file.write_bytes(base64.b64decode(taken["data"]))
-        self.shape(width=SIZES["desk"], dark=False)
+                self.emulate(width=width, dark=dark)
+                screenshot = self.command("Page.captureScreenshot", captureBeyondViewport=True)
+                file = self.screenshots / f"{name}-{size}-{'dark' if dark else 'light'}.png"
+                file.write_bytes(base64.b64decode(screenshot["data"]))
+        self.emulate(width=WIDTHS["desktop"], dark=False)
 
     def overflows(self) -> bool:
-        """Tell whether the page is wider than the window."""
+        """Return whether the page is wider than the viewport."""
         return bool(self.driver.execute_script("return document.documentElement.scrollWidth > innerWidth"))
 
     def command(self, name: str, **arguments: Any) -> Any:
-        """Ask Chromium itself, by its DevTools protocol."""
+        """Send a command of the Chrome DevTools Protocol."""
         return self.driver.execute_cdp_cmd(name, arguments)
 
 
 @contextmanager
-def browser(pictures: Path) -> Iterator[Browser]:
-    """Start a Chromium that knows nothing of any other, and end it."""
-    pictures.mkdir(parents=True, exist_ok=True)
+def open_browser(screenshots: Path) -> Iterator[Browser]:
+    """Start Chromium with a fresh profile, and quit it at the end."""
+    screenshots.mkdir(parents=True, exist_ok=True)
     options = ChromeOptions()
-    options.binary_location = needed("chromium")
+    options.binary_location = find_program("chromium")
     options.set_capability("goog:loggingPrefs", {"browser": "WARNING"})
     profile = tempfile.mkdtemp(prefix="servicebus-pair-chromium-")
-    for flag in (*FLAGS, f"--user-data-dir={profile}", f"--window-size={SIZES['desk']},{HIGH}"):
+    for flag in (*FLAGS, f"--user-data-dir={profile}", f"--window-size={WIDTHS['desktop']},{HEIGHT}"):
         options.add_argument(flag)
-    driver = Chrome(options=options, service=Service(needed("chromedriver")))
+    driver = Chrome(options=options, service=Service(find_program("chromedriver")))
     try:
-        yield Browser(driver, pictures)
+        yield Browser(driver, screenshots)
     finally:
         driver.quit()
         shutil.rmtree(profile, ignore_errors=True)
 
 
-def needed(program: str) -> str:
-    """Return where a program is. :raises FileNotFoundError: it is not installed."""
+def find_program(program: str) -> str:
+    """Return the path of a program. :raises FileNotFoundError: it is not installed."""
     found = os.environ.get(program.upper()) or shutil.which(program)
     if found is None:
-        raise FileNotFoundError(
-            f"{program} is not installed: the set-up does it (apt-get install chromium chromium-driver)"
-        )
+        raise FileNotFoundError(f"{program} is not installed: run apt-get install chromium chromium-driver")
     return found

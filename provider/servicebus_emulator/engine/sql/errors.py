@@ -1,4 +1,4 @@
-"""What can be wrong with a rule's SQL: its text, or the message it meets."""
+"""Syntax and evaluation errors of rule SQL."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ __all__ = ["SqlEvaluationError", "SqlSyntaxError"]
 
 
 class SqlSyntaxError(ValueError):
-    """An expression that does not follow the language.
+    """An expression is not valid SQL.
 
-    :ivar position: the index of the character at fault.
-    :ivar found: what stands there.
-    :ivar allowed: what may stand there instead.
+    :ivar position: the index of the invalid character.
+    :ivar found: the invalid token.
+    :ivar allowed: what is allowed instead.
     """
 
     def __init__(self, *, position: int, found: str, allowed: str) -> None:
@@ -21,4 +21,4 @@ class SqlSyntaxError(ValueError):
 
 
 class SqlEvaluationError(Exception):
-    """An expression that has no value for a message; the service's name for it is ``FilterException``."""
+    """An expression cannot be evaluated for a message; the service calls this ``FilterException``."""

@@ -1,7 +1,7 @@
-"""Filters and actions evaluated over the properties of a message.
+"""Evaluation of filters and actions against the properties of a message.
 
-Conditions have three values: true, false, and None for unknown (the truth tables of "Subscription Rule SQL
-Filter Syntax"). A filter lets a message through only when it is true.
+Conditions are true, false or unknown (None), with the truth tables of "Subscription Rule SQL Filter Syntax". A filter
+matches a message only when it is true.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from servicebus_emulator.engine.sql.errors import SqlEvaluationError
 from servicebus_emulator.engine.sql.nodes import Expression, Predicate, Property, Scope, Statement
 from servicebus_emulator.engine.sql.pattern import like
 from servicebus_emulator.engine.sql.properties import MessageProperties
-from servicebus_emulator.engine.sql.values import SqlValue, calculate, compare, equal, negate, text_of
+from servicebus_emulator.engine.sql.values import SqlValue, calculate, compare, equal, negate, to_text
 
-__all__ = ["Evaluation"]
+__all__ = ["Evaluator"]
 
 
-class Evaluation:
-    """Evaluates expressions; pure, but for the identifiers that ``newid()`` asks for.
+class Evaluator:
+    """Evaluates predicates and actions.
 
-    :param new_uuid: returns a new UUID.
+    :param new_uuid: returns a new UUID, for ``newid()``.
     """
 
     def __init__(self, *, new_uuid: Callable[[], UUID]) -> None:
         self._new_uuid = new_uuid
 
-    def holds(self, predicate: Predicate, properties: MessageProperties) -> bool | None:
-        """Return whether a condition is true, false or unknown (None) of a message.
+    def evaluate(self, predicate: Predicate, properties: MessageProperties) -> bool | None:
+        """Return whether a predicate is true, false or unknown (None) for a message.
 
         :raises SqlEvaluationError: when it cannot be evaluated for this message.
         """
@@ -44,7 +44,7 @@ class Evaluation:
             case nodes.Or():
                 return self._any(predicate.operands, properties)
             case nodes.Not():
-                return _opposite(self.holds(predicate.operand, properties))
+                return _negate(self.evaluate(predicate.operand, properties))
             case nodes.In():
                 return self._is_in(predicate, properties)
             case nodes.Like():
@@ -57,13 +57,13 @@ class Evaluation:
                 assert_never(predicate)
 
     def apply(self, statements: tuple[Statement, ...], properties: MessageProperties) -> MessageProperties:
-        """Return the properties after an action; each statement sees what the one before it did.
+        """Return the properties after an action. Each statement sees the changes of the previous ones.
 
         :raises SqlEvaluationError: when a statement cannot be evaluated for this message.
         """
-        return reduce(self._after, statements, properties)
+        return reduce(self._execute, statements, properties)
 
-    def _after(self, properties: MessageProperties, statement: Statement) -> MessageProperties:
+    def _execute(self, properties: MessageProperties, statement: Statement) -> MessageProperties:
         target = statement.target
         if isinstance(statement, nodes.Remove):
             if target.scope is Scope.SYSTEM:
@@ -71,26 +71,26 @@ class Evaluation:
             return properties.without_user(target.name)
         value = self._value(statement.value, properties)
         if target.scope is Scope.SYSTEM:
-            # All writable system properties are texts: the implicit conversion that the service documents.
-            return properties.with_system(target.name, None if value is None else text_of(value))
+            # All writable system properties are strings; the service documents this implicit conversion.
+            return properties.with_system(target.name, None if value is None else to_text(value))
         return properties.with_user(target.name, value)
 
     def _all(self, operands: tuple[Predicate, ...], properties: MessageProperties) -> bool | None:
         result: bool | None = True
         for operand in operands:
-            held = self.holds(operand, properties)
-            if held is False:
+            value = self.evaluate(operand, properties)
+            if value is False:
                 return False
-            result = result and held
+            result = result and value
         return result
 
     def _any(self, operands: tuple[Predicate, ...], properties: MessageProperties) -> bool | None:
         result: bool | None = False
         for operand in operands:
-            held = self.holds(operand, properties)
-            if held is True:
+            value = self.evaluate(operand, properties)
+            if value is True:
                 return True
-            result = None if held is None else result
+            result = None if value is None else result
         return result
 
     def _is_in(self, predicate: nodes.In, properties: MessageProperties) -> bool | None:
@@ -107,7 +107,7 @@ class Evaluation:
         if operand is None or pattern is None or escape is None:
             return None
         if not isinstance(pattern, str) or not isinstance(escape, str):
-            raise SqlEvaluationError("the pattern or escape character of LIKE is no string")
+            raise SqlEvaluationError("the pattern or escape character of LIKE is not a string")
         if predicate.escape is not None and len(escape) != 1:
             raise SqlEvaluationError(f"the escape character of LIKE has {len(escape)} characters; allowed: one")
         if not isinstance(operand, str):
@@ -120,10 +120,10 @@ class Evaluation:
                 return expression.value
             case nodes.Property():
                 return _property(expression, properties)
-            case nodes.PropertyNamed():
+            case nodes.ComputedProperty():
                 name = self._value(expression.name, properties)
                 if not isinstance(name, str):
-                    raise SqlEvaluationError("the name that property() is given is no string")
+                    raise SqlEvaluationError("the argument of property() is not a string")
                 return properties.user_value(name)
             case nodes.NewId():
                 return self._new_uuid()
@@ -139,8 +139,8 @@ class Evaluation:
                 assert_never(expression)
 
 
-def _opposite(held: bool | None) -> bool | None:  # noqa: FBT001 - the value itself, not a flag
-    return None if held is None else not held
+def _negate(value: bool | None) -> bool | None:  # noqa: FBT001 - a truth value, not a flag
+    return None if value is None else not value
 
 
 def _property(operand: Property, properties: MessageProperties) -> SqlValue:

@@ -1,7 +1,7 @@
-"""The syntax tree of filters and actions: frozen, without behaviour.
+"""The nodes of the syntax tree of filters and actions.
 
-Chains such as ``a + b - c`` and ``p AND q AND r`` are one flat node, so that the depth of a tree is that of
-its parentheses and signs, which the parser bounds.
+Chains such as ``a + b - c`` and ``p AND q AND r`` are one flat node, so that the depth of a tree is limited by the
+nesting depth that the parser allows.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ __all__ = [
     "And",
     "Arithmetic",
     "Comparison",
+    "ComputedProperty",
     "Constant",
     "Exists",
     "Expression",
@@ -26,7 +27,6 @@ __all__ = [
     "Or",
     "Predicate",
     "Property",
-    "PropertyNamed",
     "Remove",
     "Scope",
     "Set",
@@ -36,7 +36,7 @@ __all__ = [
 
 
 class Scope(StrEnum):
-    """Whose property is meant: the message's own or the application's."""
+    """Whether a property is a system or an application property."""
 
     SYSTEM = "sys"
     USER = "user"
@@ -44,22 +44,22 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """A literal, or the value of a parameter."""
+    """A literal or the value of a parameter."""
 
     value: SqlValue
 
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """A property by its name, as it was written."""
+    """A property, with its name as written."""
 
     scope: Scope
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class PropertyNamed:
-    """``property(expression)``: the application property whose name an expression yields."""
+class ComputedProperty:
+    """``property(expression)``: the application property with a computed name."""
 
     name: Expression
 
@@ -71,7 +71,7 @@ class NewId:
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """A sign before an expression."""
+    """A unary ``+`` or ``-``."""
 
     negative: bool
     operand: Expression
@@ -79,13 +79,13 @@ class Sign:
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """Operators of one precedence, applied from left to right."""
+    """Binary operators of the same precedence, applied from left to right."""
 
     first: Expression
     rest: tuple[tuple[str, Expression], ...]
 
 
-Expression = Constant | Property | PropertyNamed | NewId | Sign | Arithmetic
+Expression = Constant | Property | ComputedProperty | NewId | Sign | Arithmetic
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""Expressions read into syntax trees.
+"""The recursive-descent parser of filters and actions.
 
-The service's quotas hold: 1,024 characters of a filter or action, 32 statements of an action.
+The service's quotas apply: 1,024 characters per filter or action, 32 statements per action.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from servicebus_emulator.engine.sql import nodes
 from servicebus_emulator.engine.sql.errors import SqlSyntaxError
 from servicebus_emulator.engine.sql.nodes import Expression, Predicate, Property, Scope, Statement
 from servicebus_emulator.engine.sql.properties import SYSTEM_PROPERTIES, WRITABLE_PROPERTIES
-from servicebus_emulator.engine.sql.tokens import END, Kind, Token, tokens
+from servicebus_emulator.engine.sql.tokenizer import END, Kind, Token, tokenize
 from servicebus_emulator.engine.sql.values import SqlValue
 
 if TYPE_CHECKING:
@@ -37,11 +37,11 @@ _VALUE: Final = "a constant, a property, a parameter or a parenthesis"
 
 
 def parse_filter(text: str, *, parameters: Mapping[str, SqlValue]) -> Predicate:
-    """Read the expression of a filter.
+    """Parse the expression of a filter.
 
     :param text: at most 1,024 characters.
-    :param parameters: the values of ``@name``, by name with the sign.
-    :raises SqlSyntaxError: naming what stands where, and what may.
+    :param parameters: the values of ``@name``, by name including the ``@``.
+    :raises SqlSyntaxError: when the expression is invalid.
     """
     parser = _Parser(text, parameters=parameters)
     predicate = parser.predicate()
@@ -50,11 +50,11 @@ def parse_filter(text: str, *, parameters: Mapping[str, SqlValue]) -> Predicate:
 
 
 def parse_action(text: str, *, parameters: Mapping[str, SqlValue]) -> tuple[Statement, ...]:
-    """Read the statements of an action; they may be separated by semicolons or commas.
+    """Parse the statements of an action; they may be separated by semicolons or commas.
 
     :param text: at most 1,024 characters, at most 32 statements.
-    :param parameters: the values of ``@name``, by name with the sign.
-    :raises SqlSyntaxError: naming what stands where, and what may.
+    :param parameters: the values of ``@name``, by name including the ``@``.
+    :raises SqlSyntaxError: when the expression is invalid.
     """
     return _Parser(text, parameters=parameters).statements()
 
@@ -65,7 +65,7 @@ class _Parser:
             raise SqlSyntaxError(
                 position=MAX_LENGTH, found=f"an expression of {len(text)} characters", allowed=f"at most {MAX_LENGTH}"
             )
-        self._tokens = tokens(text)
+        self._tokens = tokenize(text)
         self._at = 0
         self._depth = 0
         self._parameters = {name.casefold(): value for name, value in parameters.items()}
@@ -76,23 +76,23 @@ class _Parser:
         found: list[Statement] = []
         while self._token.kind is not Kind.END:
             if len(found) == MAX_STATEMENTS:
-                raise self._refusal(f"the end: an action has at most {MAX_STATEMENTS} statements")
+                raise self._error(f"the end: an action has at most {MAX_STATEMENTS} statements")
             found.append(self._statement())
             while self._skip_symbol(";", ","):
                 pass
         if len(found) == 0:
-            raise self._refusal("SET or REMOVE")
+            raise self._error("SET or REMOVE")
         return tuple(found)
 
     def _statement(self) -> Statement:
         if self._skip_word("set"):
             target = self._target()
             if not self._skip_symbol("="):
-                raise self._refusal("= after the property of SET")
+                raise self._error("= after the property of SET")
             return nodes.Set(target, self._value())
         if self._skip_word("remove"):
             return nodes.Remove(self._target())
-        raise self._refusal("SET or REMOVE")
+        raise self._error("SET or REMOVE")
 
     def _target(self) -> Property:
         start = self._token
@@ -105,7 +105,7 @@ class _Parser:
     # Predicates
 
     def predicate(self) -> Predicate:
-        """Read a predicate; anything else is refused."""
+        """Parse a predicate."""
         start = self._token
         return self._as_predicate(self._or(), start=start)
 
@@ -135,7 +135,7 @@ class _Parser:
     def _not(self) -> Predicate | Expression:
         if not self._skip_word("not"):
             return self._test()
-        with self._deeper():
+        with self._nested():
             start = self._token
             return nodes.Not(self._as_predicate(self._not(), start=start))
 
@@ -157,17 +157,17 @@ class _Parser:
 
     def _is_null(self, operand: Expression) -> Predicate:
         if not isinstance(operand, Property):
-            raise self._refusal("IS after a property only", at=self._at - 1)
+            raise self._error("IS after a property only", at=self._at - 1)
         negated = self._skip_word("not")
         if not self._skip_word("null"):
-            raise self._refusal("NULL or NOT NULL after IS")
+            raise self._error("NULL or NOT NULL after IS")
         return nodes.IsNull(operand, negated)
 
     def _in_or_like(self, operand: Expression, *, negated: bool) -> Predicate:
         if self._skip_word("in"):
             return nodes.In(operand, self._parenthesised(self._items), negated)
         if not self._skip_word("like"):
-            raise self._refusal("IN or LIKE")
+            raise self._error("IN or LIKE")
         pattern = self._value()
         return nodes.Like(operand, pattern, self._value() if self._skip_word("escape") else None, negated)
 
@@ -207,7 +207,7 @@ class _Parser:
             return self._primary()
         if negative and self._token.kind is Kind.INTEGER:
             return nodes.Constant(self._integer(self._next(), sign=-1))
-        with self._deeper():
+        with self._nested():
             start = self._token
             return nodes.Sign(negative, self._as_expression(self._signed(), start=start))
 
@@ -226,7 +226,7 @@ class _Parser:
             case Kind.STRING | Kind.INTEGER | Kind.DOUBLE | Kind.PARAMETER:
                 return nodes.Constant(self._constant(self._next()))
             case _:
-                raise self._refusal(_VALUE)
+                raise self._error(_VALUE)
 
     def _function(self) -> Expression:
         name = self._next()
@@ -235,23 +235,23 @@ class _Parser:
                 self._parenthesised(lambda: None)
                 return nodes.NewId()
             case "property" | "p":
-                return nodes.PropertyNamed(self._parenthesised(self._value))
+                return nodes.ComputedProperty(self._parenthesised(self._value))
             case _:
-                raise self._refusal("the functions newid(), property(name) and p(name)", at=self._at - 1)
+                raise self._error("the functions newid(), property(name) and p(name)", at=self._at - 1)
 
     def _property(self) -> Property:
         scope = Scope.USER
         if self._token.kind is Kind.NAME and self._follows("."):
             if self._token.text.casefold() not in {each.value for each in Scope}:
-                raise self._refusal("the scopes sys and user, or [a.name] in brackets")
+                raise self._error("the scopes sys and user, or [a.name] in brackets")
             scope = Scope(self._next().text.casefold())
             self._at += 1
         token = self._token
         reserved = token.kind is Kind.NAME and token.text.casefold() in _RESERVED
         if token.kind not in {Kind.NAME, Kind.DELIMITED} or reserved:
-            raise self._refusal("the name of a property; a reserved word stands in [brackets]" if reserved else _VALUE)
+            raise self._error("the name of a property; a reserved word must be in [brackets]" if reserved else _VALUE)
         if scope is Scope.SYSTEM and token.text.casefold() not in SYSTEM_PROPERTIES:
-            raise self._refusal(f"the system properties {', '.join(SYSTEM_PROPERTIES.values())}")
+            raise self._error(f"the system properties {', '.join(SYSTEM_PROPERTIES.values())}")
         self._at += 1
         return Property(scope, token.text)
 
@@ -264,7 +264,7 @@ class _Parser:
             case Kind.PARAMETER:
                 if token.text.casefold() not in self._parameters:
                     known = ", ".join(self._parameters) or "none"
-                    raise self._refusal(f"the parameters of the rule: {known}", at=self._at - 1)
+                    raise self._error(f"the parameters of the rule: {known}", at=self._at - 1)
                 return self._parameters[token.text.casefold()]
             case _:
                 return token.text
@@ -272,10 +272,10 @@ class _Parser:
     def _integer(self, token: Token, *, sign: int) -> int:
         value = sign * int(token.text)
         if not -_INT64 <= value < _INT64:
-            raise self._refusal("a whole number of 64 bits", at=self._at - 1)
+            raise self._error("a whole number of 64 bits", at=self._at - 1)
         return value
 
-    # Steps
+    # Helpers
 
     @property
     def _token(self) -> Token:
@@ -308,18 +308,18 @@ class _Parser:
 
     def _parenthesised(self, read: Callable[[], T]) -> T:
         if not self._skip_symbol("("):
-            raise self._refusal("(")
-        with self._deeper():
+            raise self._error("(")
+        with self._nested():
             inner = read()
         if not self._skip_symbol(")"):
-            raise self._refusal(")")
+            raise self._error(")")
         return inner
 
     @contextmanager
-    def _deeper(self) -> Iterator[None]:
+    def _nested(self) -> Iterator[None]:
         self._depth += 1
         if self._depth > _MAX_DEPTH:
-            raise self._refusal(f"at most {_MAX_DEPTH} levels of parentheses, NOT and signs")
+            raise self._error(f"at most {_MAX_DEPTH} levels of parentheses, NOT and signs")
         yield
         self._depth -= 1
 
@@ -327,8 +327,8 @@ class _Parser:
         if isinstance(node, Predicate):
             return node
         if start.kind is Kind.END:
-            raise self._refusal("a condition")
-        raise self._refusal(_AFTER_EXPRESSION)
+            raise self._error("a condition")
+        raise self._error(_AFTER_EXPRESSION)
 
     def _as_expression(self, node: Predicate | Expression, *, start: Token) -> Expression:
         if isinstance(node, Predicate):
@@ -336,11 +336,11 @@ class _Parser:
         return node
 
     def expect_end(self, allowed: str) -> None:
-        """Refuse anything but the end."""
+        """Raise an error unless all tokens have been parsed."""
         if self._token.kind is not Kind.END:
-            raise self._refusal(allowed)
+            raise self._error(allowed)
 
-    def _refusal(self, allowed: str, *, at: int | None = None) -> SqlSyntaxError:
+    def _error(self, allowed: str, *, at: int | None = None) -> SqlSyntaxError:
         token = self._tokens[self._at if at is None else at]
         found = END if token.kind is Kind.END else repr(token.text)
         return SqlSyntaxError(position=token.position, found=found, allowed=allowed)

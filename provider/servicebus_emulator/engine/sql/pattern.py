@@ -1,4 +1,4 @@
-"""The patterns of LIKE."""
+"""LIKE patterns."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _WILDCARDS: Final = {"%": _Wildcard.ANY, "_": _Wildcard.ONE}
 
 
 def like(text: str, *, pattern: str, escape: str) -> bool:
-    """Whether a text matches a pattern, in time of at most the product of their lengths.
+    """Return whether a text matches a pattern, in time proportional to at most the product of their lengths.
 
-    :param pattern: ``%`` stands for any characters, ``_`` for one; all else for itself, with its case.
-    :param escape: the character that takes the meaning from the one behind it, or nothing.
-    :raises SqlEvaluationError: when nothing is behind the last escape character.
+    :param pattern: ``%`` matches any characters, ``_`` one; all others match themselves, case-sensitively.
+    :param escape: the escape character, or the empty string.
+    :raises SqlEvaluationError: when the pattern ends with the escape character.
     """
     parts = _parts(pattern, escape=escape)
     at = part = 0
@@ -36,7 +36,7 @@ def like(text: str, *, pattern: str, escape: str) -> bool:
             part += 1
             at += 1
         elif retry_part >= 0:
-            # The last % takes one character more.
+            # Backtrack: let the last % match one more character.
             retry_at += 1
             part, at = retry_part + 1, retry_at
         else:

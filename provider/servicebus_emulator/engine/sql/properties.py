@@ -1,4 +1,4 @@
-"""The properties of a message, as rules see them."""
+"""The message properties that rules can use."""
 
 from __future__ import annotations
 
@@ -24,46 +24,46 @@ WRITABLE_PROPERTIES: Final[Mapping[str, str]] = {
         "To",
     )
 }
-"""The system properties that an action may change: all are texts. ``Subject`` is a second name of ``Label``."""
+"""The system properties that an action may change, all strings. ``Subject`` is an alias of ``Label``."""
 
 SYSTEM_PROPERTIES: Final[Mapping[str, str]] = {
     **WRITABLE_PROPERTIES,
     **{name.casefold(): name for name in ("PartitionKey", "ScheduledEnqueueTimeUtc", "TimeToLive")},
 }
-"""The system properties that an expression may name, by case-folded name."""
+"""The system properties that an expression may use, by case-folded name."""
 
-_SECOND_NAMES: Final[Mapping[str, str]] = {"subject": "label"}
+_ALIASES: Final[Mapping[str, str]] = {"subject": "label"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageProperties:
-    """The properties of one message. Their names are compared without case and keep their spelling.
+    """The properties of one message. Names are case-insensitive and keep their spelling.
 
-    :ivar system: by case-folded name of :data:`SYSTEM_PROPERTIES`; what a message does not have is missing.
-    :ivar user: the application properties, by name. A value of a type that rules cannot use is None.
+    :ivar system: by case-folded name of :data:`SYSTEM_PROPERTIES`, without those that the message does not have.
+    :ivar user: the application properties by name. Values of unsupported types are None.
     """
 
     system: Mapping[str, SqlValue] = field(default_factory=dict)
     user: Mapping[str, SqlValue] = field(default_factory=dict)
 
     def system_value(self, name: str) -> SqlValue:
-        """Return a system property, None when the message does not have it."""
+        """Return a system property, or None when the message does not have it."""
         return self.system.get(_system_key(name))
 
     def spelling(self, name: str) -> str | None:
-        """Return an application property's name as the message spells it, None when it is not there."""
+        """Return the name of an application property in the message's spelling, or None when the message lacks it."""
         if name in self.user:
             return name
         wanted = name.casefold()
         return next((each for each in self.user if each.casefold() == wanted), None)
 
     def user_value(self, name: str) -> SqlValue:
-        """Return an application property, None when the message does not have it."""
+        """Return an application property, or None when the message does not have it."""
         spelling = self.spelling(name)
         return None if spelling is None else self.user[spelling]
 
     def with_system(self, name: str, value: SqlValue) -> MessageProperties:
-        """Return the properties with a system property set, or cleared by None."""
+        """Return the properties with a system property set; None clears it."""
         return MessageProperties(system={**self.system, _system_key(name): value}, user=self.user)
 
     def with_user(self, name: str, value: SqlValue) -> MessageProperties:
@@ -79,4 +79,4 @@ class MessageProperties:
 
 def _system_key(name: str) -> str:
     key = name.casefold()
-    return _SECOND_NAMES.get(key, key)
+    return _ALIASES.get(key, key)

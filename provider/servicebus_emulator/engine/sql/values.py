@@ -1,6 +1,6 @@
-"""The values of SQL expressions, compared and calculated as C# does.
+"""The values of SQL expressions, with the comparison and arithmetic semantics of C#.
 
-None stands for unknown and for null alike; the language tells them apart only by ``EXISTS``.
+None represents both unknown and null; only ``EXISTS`` distinguishes them.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from datetime import UTC, datetime
 from typing import Final, TypeGuard
 from uuid import UUID
 
+from servicebus_emulator.engine.model.timespan import TimeSpan
 from servicebus_emulator.engine.sql.errors import SqlEvaluationError
-from servicebus_emulator.engine.timespan import TimeSpan
 
-__all__ = ["SqlValue", "calculate", "compare", "equal", "in_utc", "is_number", "negate", "text_of"]
+__all__ = ["SqlValue", "calculate", "compare", "equal", "in_utc", "is_number", "negate", "to_text"]
 
 SqlValue = None | bool | int | float | str | datetime | TimeSpan | UUID | bytes
-"""What a property or expression can be; a ``datetime`` is aware."""
+"""A value of a property or expression. Datetimes are aware."""
 
 _INT64: Final = 2**63
 _ORDERED: Final = (str, datetime, TimeSpan)
@@ -34,19 +34,19 @@ _EQUALITY: Final = frozenset({"=", "<>"})
 
 
 def in_utc(value: SqlValue) -> SqlValue:
-    """Return a value of a rule as expressions take it: a time without a zone is in UTC."""
+    """Return the value, with UTC as the time zone of naive datetimes."""
     return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
 
 
 def is_number(value: SqlValue) -> TypeGuard[int | float]:
-    """Whether a value is a number; a boolean is none."""
+    """Return whether a value is a number and not a boolean."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def compare(sign: str, left: SqlValue, right: SqlValue) -> bool | None:
-    """Compare two values; unknown when one is unknown, or when C# has no such comparison of their types.
+    """Compare two values. The result is None when one is None, or when C# cannot compare their types.
 
-    Numbers of different types are compared as doubles, strings by code point and with their case.
+    Numbers of different types are compared as doubles; strings by code point, case-sensitively.
 
     :param sign: one of ``= <> < <= > >=``.
     """
@@ -62,14 +62,14 @@ def compare(sign: str, left: SqlValue, right: SqlValue) -> bool | None:
 
 
 def equal(left: SqlValue, right: SqlValue) -> bool:
-    """Whether two values are known and equal."""
+    """Return whether two values are known and equal."""
     return compare("=", left, right) is True
 
 
 def calculate(sign: str, left: SqlValue, right: SqlValue) -> SqlValue:
-    """Apply ``+ - * / %``; unknown when an operand is. Integers have 64 bits and are divided towards zero.
+    """Apply ``+ - * / %``; None when an operand is None. Integers have 64 bits; division truncates towards zero.
 
-    :raises SqlEvaluationError: when the types have no such operator, on division by zero and on overflow.
+    :raises SqlEvaluationError: when the operator is not defined for the types, on division by zero and on overflow.
     """
     if left is None or right is None:
         return None
@@ -78,14 +78,14 @@ def calculate(sign: str, left: SqlValue, right: SqlValue) -> SqlValue:
             return _of_floats(sign, float(left), float(right))
         return _within_64_bits(_of_integers(sign, left, right))
     if sign == "+" and (isinstance(left, str) or isinstance(right, str)):
-        return text_of(left) + text_of(right)
+        return to_text(left) + to_text(right)
     raise SqlEvaluationError(f"{type(left).__name__} {sign} {type(right).__name__} is not defined; allowed: numbers")
 
 
 def negate(value: SqlValue) -> SqlValue:
-    """Change a number's sign; unknown stays unknown.
+    """Negate a number; None stays None.
 
-    :raises SqlEvaluationError: when the value is no number, or the result has more than 64 bits.
+    :raises SqlEvaluationError: when the value is not a number, or the result exceeds 64 bits.
     """
     if value is None:
         return None
@@ -96,10 +96,10 @@ def negate(value: SqlValue) -> SqlValue:
     return _within_64_bits(-value)
 
 
-def text_of(value: SqlValue) -> str:
-    """Return a value as text, as .NET's invariant culture writes it.
+def to_text(value: SqlValue) -> str:
+    """Convert a value to a string, as .NET's invariant culture formats it.
 
-    :raises SqlEvaluationError: when the value has no text.
+    :raises SqlEvaluationError: when the type has no string representation.
     """
     match value:
         case str():
@@ -113,13 +113,13 @@ def text_of(value: SqlValue) -> str:
         case datetime():
             return value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
         case _:
-            raise SqlEvaluationError(f"{type(value).__name__} has no text; allowed: a string, number, time or UUID")
+            raise SqlEvaluationError(f"{type(value).__name__} cannot be a string; allowed: string, number, time, UUID")
 
 
 def _of_integers(sign: str, left: int, right: int) -> int:
     if sign in {"/", "%"}:
         if right == 0:
-            raise SqlEvaluationError("an integer is divided by zero")
+            raise SqlEvaluationError("integer division by zero")
         quotient = abs(left) // abs(right)
         quotient = quotient if (left < 0) == (right < 0) else -quotient
         return quotient if sign == "/" else left - quotient * right
@@ -138,5 +138,5 @@ def _of_floats(sign: str, left: float, right: float) -> float:
 
 def _within_64_bits(value: int) -> int:
     if not -_INT64 <= value < _INT64:
-        raise SqlEvaluationError("the result does not fit into 64 bits")
+        raise SqlEvaluationError("the result exceeds 64 bits")
     return value

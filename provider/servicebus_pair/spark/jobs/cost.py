@@ -1,13 +1,13 @@
-r"""Bills what a ledger and meters tell of operations, against the plan of quiet days.
+r"""Bills the operations of a ledger and meters, and compares them with the cost of quiet days.
 
 ::
 
     spark-submit cost.py --pair env:PAIR --ledger ledger --output cost [--metered drain.json ...] \
         [--since 2026-01-01] [--until 2026-01-31] [--prices prices.json] [--before 5000000]
 
-It talks to no namespace. Exit status 2 when an argument is wrong. The prices are a JSON object as
-``servicebus_pair.core.prices`` reads it. The output folder is described in ``servicebus_pair.spark.costing``; run
-again, the job writes it anew.
+Connects to no namespace. Exit status 2: an argument is invalid. The prices are a JSON object as
+described in ``servicebus_pair.core.pricing``. The output folder is described in
+``servicebus_pair.spark.analysis.costing``; another run replaces it.
 """
 
 from __future__ import annotations
@@ -19,45 +19,45 @@ from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
-from servicebus_pair.core.costs import STANDARD_PRICES, PriceList
+from servicebus_pair.core import PriceList
 from servicebus_pair.core.errors import ConfigurationError
-from servicebus_pair.core.prices import read_prices
-from servicebus_pair.spark.costing import Costs, cost
-from servicebus_pair.spark.jobs.arguments import PLACES, session
-from servicebus_pair.spark.metering import read_metered
+from servicebus_pair.core.pricing import STANDARD_PRICES, read_prices
+from servicebus_pair.spark.analysis.costing import CostResult, cost
+from servicebus_pair.spark.analysis.usage_reports import read_usage_report
+from servicebus_pair.spark.jobs.command_line import REFERENCE_FORMS, create_session
 
 __all__ = ["main"]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the program; answer its exit status."""
-    parser = argparse.ArgumentParser(prog="cost", description="bill what a ledger and meters tell of operations")
-    parser.add_argument("--pair", required=True, help=f"where the pair's settings are: {PLACES}")
+    """Run the program and return its exit status."""
+    parser = argparse.ArgumentParser(prog="cost", description="bill the operations of a ledger and meters")
+    parser.add_argument("--pair", required=True, help=f"where the pair's settings are: {REFERENCE_FORMS}")
     parser.add_argument("--ledger", required=True, help="folder of the ledger")
     parser.add_argument("--output", required=True, help="folder of the result")
-    parser.add_argument("--metered", nargs="*", default=[], help="reports of drains, which tell of meters")
+    parser.add_argument("--metered", nargs="*", default=[], help="drain reports, which contain metered operations")
     parser.add_argument("--since", type=_day, help="first day, in UTC, such as 2026-01-01; default: of the ledger")
     parser.add_argument("--until", type=_day, help="last day; default: of the ledger")
     parser.add_argument("--prices", help="file with prices, as JSON; default: the Standard tier's")
-    parser.add_argument("--before", type=int, default=0, help="operations of each month by others")
-    given = parser.parse_args(arguments)
+    parser.add_argument("--before", type=int, default=0, help="operations by others in each month")
+    parsed = parser.parse_args(arguments)
     try:
-        prices = STANDARD_PRICES if given.prices is None else _prices(given.prices)
-        found = cost(
-            session("cost"),
-            pair_reference=given.pair,
-            ledger=given.ledger,
-            output=given.output,
-            metered=[read_metered(path) for path in given.metered],
-            since=given.since,
-            until=given.until,
+        prices = STANDARD_PRICES if parsed.prices is None else _read_prices(parsed.prices)
+        result = cost(
+            create_session("cost"),
+            pair_reference=parsed.pair,
+            ledger=parsed.ledger,
+            output=parsed.output,
+            usage_reports=[read_usage_report(path) for path in parsed.metered],
+            since=parsed.since,
+            until=parsed.until,
             prices=prices,
-            before=given.before,
+            before=parsed.before,
         )
     except ConfigurationError as error:
-        print(f"cost: {error}", file=sys.stderr)  # noqa: T201  a program speaks to its terminal
+        print(f"cost: {error}", file=sys.stderr)  # noqa: T201  command-line output
         return 2
-    print(_sentence(found))  # noqa: T201  the same
+    print(_summary(result))  # noqa: T201  command-line output
     return 0
 
 
@@ -65,10 +65,10 @@ def _day(text: str) -> date:
     try:
         return date.fromisoformat(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no day: allowed is such as 2026-01-31") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a day: allowed is a date such as 2026-01-31") from None
 
 
-def _prices(path: str) -> PriceList:
+def _read_prices(path: str) -> PriceList:
     try:
         value = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -76,13 +76,13 @@ def _prices(path: str) -> PriceList:
     return read_prices(value)
 
 
-def _sentence(found: Costs) -> str:
-    amount = sum(each.measured.amount for each in found.months)
-    quiet = sum(each.quiet.amount for each in found.months)
-    days = sum(each.days for each in found.months)
+def _summary(result: CostResult) -> str:
+    amount = sum(each.measured.amount for each in result.months)
+    quiet = sum(each.quiet.amount for each in result.months)
+    days = sum(each.days for each in result.months)
     return (
-        f"{found.operations.total} operations in {days} days cost {amount} {found.prices.currency}; "
-        f"{days} quiet days take {found.quiet_day.total * days} operations and cost {quiet}"
+        f"{result.operations.total} operations in {days} days cost {amount} {result.prices.currency}; "
+        f"{days} quiet days take {result.quiet_day.total * days} operations and cost {quiet}"
     )
 
 

@@ -1,4 +1,4 @@
-r"""Moves what the backlog queues hold to their entities on the primary: the syphon at scale.
+r"""Moves the messages of the backlog queues to their entities on the primary.
 
 ::
 
@@ -6,9 +6,9 @@ r"""Moves what the backlog queues hold to their entities on the primary: the syp
         [--entities flights,delays] [--queues contoso/x-servicebus-transfer/0,...] [--rate 2000] \
         [--time-to-live restart|elapse] [--redrive] [--tasks 8]
 
-At least once: a message leaves the backlog after the primary has confirmed it. Run again, it goes on where it was.
-Exit status 1 when something is left that was asked for, 2 when nothing was begun: an argument is wrong, a right is
-missing, or a namespace does not answer. The report is removed first and written last.
+At least once: a message leaves the backlog after the primary has confirmed it. Another run continues where this one
+stopped. Exit status 1: selected messages remain, or a task failed; 2: nothing was started, because an argument is
+invalid, a permission is missing, or a namespace does not respond. The report is deleted first and written last.
 """
 
 from __future__ import annotations
@@ -20,72 +20,74 @@ from pathlib import Path
 
 from pyspark.errors import PySparkException
 
+from servicebus_pair.core import TimeToLive
 from servicebus_pair.core.errors import ConfigurationError
-from servicebus_pair.core.parcels import TimeToLive
-from servicebus_pair.spark.draining import Drained, drain
-from servicebus_pair.spark.files import write_json
-from servicebus_pair.spark.jobs.arguments import PLACES, names, session
-from servicebus_pair.spark.redaction import task_error
+from servicebus_pair.spark.base.redaction import task_error_message
+from servicebus_pair.spark.base.report_files import write_json
+from servicebus_pair.spark.jobs.command_line import REFERENCE_FORMS, comma_separated, create_session
+from servicebus_pair.spark.transfer.draining import DrainResult, drain
 
 __all__ = ["main"]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the program; answer its exit status."""
+    """Run the program and return its exit status."""
     parser = argparse.ArgumentParser(
         prog="drain",
-        description="move what the backlog holds to the primary; what it has confirmed leaves the backlog",
-        epilog="exit status: 0, nothing of what was asked for is left; 1, something is, or a task failed, and what was "
-        "moved stays moved; 2, nothing was begun: an argument is wrong, a right is missing, no namespace answers",
+        description="move backlog messages to the primary; a message leaves the backlog once the primary confirmed it",
+        epilog="exit status: 0, no selected message remains; 1, some remain, or a task failed, and moved messages stay "
+        "moved; 2, nothing was started: an argument is invalid, a permission is missing, or a namespace is unavailable",
     )
-    parser.add_argument("--pair", required=True, help=f"where the pair's settings are: {PLACES}")
+    parser.add_argument("--pair", required=True, help=f"where the pair's settings are: {REFERENCE_FORMS}")
     parser.add_argument("--ledger", required=True, help="folder of the ledger")
-    parser.add_argument("--run", required=True, help="what this run is called in the ledger")
-    parser.add_argument("--report", required=True, help="file that the report is written to, as JSON")
-    parser.add_argument("--entities", type=names, help="move only what is meant for these, with commas; default: all")
-    parser.add_argument("--queues", type=names, help="paths of backlog queues, with commas; default: all")
+    parser.add_argument("--run", required=True, help="name of this run in the ledger")
+    parser.add_argument("--report", required=True, help="file to which the report is written, as JSON")
+    parser.add_argument(
+        "--entities", type=comma_separated, help="move only messages for these entities, comma-separated; default: all"
+    )
+    parser.add_argument("--queues", type=comma_separated, help="paths of backlog queues, comma-separated; default: all")
     parser.add_argument("--rate", type=float, help="messages per second over all tasks; default: no limit")
     parser.add_argument(
         "--time-to-live",
         choices=[each.value for each in TimeToLive],
         default=TimeToLive.RESTART.value,
-        help="elapse counts the time in the backlog, and dead-letters what has expired; default: restart",
+        help="elapse includes the time in the backlog, and dead-letters expired messages; default: restart",
     )
     parser.add_argument("--redrive", action="store_true", help="move the dead letters of the backlog queues instead")
-    parser.add_argument("--tasks", type=int, help="tasks that share the queues; default: one for each queue")
-    given = parser.parse_args(arguments)
-    Path(given.report).unlink(missing_ok=True)
+    parser.add_argument("--tasks", type=int, help="number of tasks; default: one for each queue")
+    parsed = parser.parse_args(arguments)
+    Path(parsed.report).unlink(missing_ok=True)
     try:
-        done = drain(
-            session("drain"),
-            pair_reference=given.pair,
-            ledger=given.ledger,
-            run=given.run,
-            queues=given.queues,
-            entities=given.entities,
-            rate=given.rate,
-            time_to_live=TimeToLive(given.time_to_live),
-            redrive=given.redrive,
-            tasks=given.tasks,
+        result = drain(
+            create_session("drain"),
+            pair_reference=parsed.pair,
+            ledger=parsed.ledger,
+            run=parsed.run,
+            queues=parsed.queues,
+            entities=parsed.entities,
+            rate=parsed.rate,
+            time_to_live=TimeToLive(parsed.time_to_live),
+            redrive=parsed.redrive,
+            tasks=parsed.tasks,
         )
     except ConfigurationError as error:
-        print(f"drain: {error}", file=sys.stderr)  # noqa: T201  a program speaks to its terminal
+        print(f"drain: {error}", file=sys.stderr)  # noqa: T201  command-line output
         return 2
     except PySparkException as error:
-        print(f"drain: {task_error(error)}; what was moved stays moved", file=sys.stderr)  # noqa: T201  the same
+        print(f"drain: {task_error_message(error)}; moved messages stay moved", file=sys.stderr)  # noqa: T201  command-line output
         return 1
-    write_json(given.report, done.to_json())
-    print(_sentence(done))  # noqa: T201  the same
-    if not done.empty:
-        print(f"drain: {done.left} messages are left: {dict(done.failures)}", file=sys.stderr)  # noqa: T201  the same
+    write_json(parsed.report, result.to_json())
+    print(_summary(result))  # noqa: T201  command-line output
+    if not result.empty:
+        print(f"drain: {result.left} messages remain: {dict(result.failures)}", file=sys.stderr)  # noqa: T201  command-line output
         return 1
     return 0
 
 
-def _sentence(done: Drained) -> str:
+def _summary(result: DrainResult) -> str:
     return (
-        f"drained {sum(done.moved.values())} messages, {sum(done.dead_lettered.values())} dead-lettered, "
-        f"{done.left} left, at most {done.duplicates_possible} duplicates, in {done.seconds:.1f} s"
+        f"drained {sum(result.moved.values())} messages, {sum(result.dead_lettered.values())} dead-lettered, "
+        f"{result.left} remaining, at most {result.duplicates_possible} duplicates, in {result.seconds:.1f} s"
     )
 
 

@@ -1,4 +1,4 @@
-r"""Publishes a table to an entity through failover-aware sends.
+r"""Publishes a table to an entity through failover-aware senders.
 
 ::
 
@@ -7,11 +7,10 @@ r"""Publishes a table to an entity through failover-aware sends.
         [--select "to_json(struct(*)) AS body" --select "order_id AS messageId"] \
         [--rate 500] [--manifest m.json] [--health JSON]
 
-The table's columns are those of ``servicebus_pair.spark.schema``, or are made of it by ``--select``; rows without
-an ``entity`` go to that of ``--entity``. Columns of a CSV or JSON-lines file are read as the types they need to
-have (a timestamp in ISO 8601), and a nested JSON object of application properties keeps its types.
-At least once: run again, it sends the same message ids again. Rows of one session or partition key are sent in
-the table's order.
+The table has the columns of ``servicebus_pair.spark.datasource.write_schema``, or ``--select`` derives them; rows
+without an ``entity`` go to that of ``--entity``. Columns of a CSV or JSON-lines file are cast to the required types (a
+timestamp in ISO 8601); a nested JSON object of application properties keeps its types. At least once: another run
+repeats the message ids. Rows with the same session or partition key are sent in the table's order.
 """
 
 from __future__ import annotations
@@ -28,52 +27,54 @@ from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own 
 from pyspark.sql.types import BinaryType, MapType, StructField, StructType
 
 from servicebus_pair.core.errors import ConfigurationError
-from servicebus_pair.spark.jobs.arguments import PublishArguments, session
-from servicebus_pair.spark.redaction import task_error
+from servicebus_pair.spark.base.redaction import task_error_message
+from servicebus_pair.spark.jobs.command_line import PublishArguments, create_session
 
 __all__ = ["main"]
 
-_CATALOG: Final = "table"
+_CATALOG_TABLE: Final = "table"
 _FORMATS: Final = {".parquet": "parquet", ".orc": "orc", ".csv": "csv", ".json": "json", ".jsonl": "json"}
-_TEXTS: Final = frozenset({"csv", "json"})
+_UNTYPED_FORMATS: Final = frozenset({"csv", "json"})
 _CASTS: Final = {"timeToLive": "double", "scheduledEnqueueTime": "timestamp"}
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the program; answer its exit status."""
-    given = _parser().parse_args(arguments)
+    """Run the program and return its exit status."""
+    parsed = _parser().parse_args(arguments)
     try:
-        kind = _format(given.table) if given.format is None else given.format
-        publishing = PublishArguments.of(given)
-        manifest = publishing.publish(_table(session("publish"), given.table, kind, given.select), entity=given.entity)
+        kind = _format(parsed.table) if parsed.format is None else parsed.format
+        publishing = PublishArguments.from_parsed(parsed)
+        manifest = publishing.publish(
+            _table(create_session("publish"), parsed.table, kind, parsed.select), entity=parsed.entity
+        )
     except ConfigurationError as error:
-        print(f"publish: {error}", file=sys.stderr)  # noqa: T201  a program speaks to its terminal
+        print(f"publish: {error}", file=sys.stderr)  # noqa: T201  command-line output
         return 2
     except PySparkException as error:
-        print(f"publish: {task_error(error)}; what was sent stays sent", file=sys.stderr)  # noqa: T201  the same
+        print(f"publish: {task_error_message(error)}; sent messages stay sent", file=sys.stderr)  # noqa: T201  command-line output
         return 1
-    print(f"published {manifest.primary} to the primary, {manifest.diverted} diverted")  # noqa: T201  the same
+    print(f"published {manifest.primary} to the primary, {manifest.diverted} diverted")  # noqa: T201  command-line output
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="publish",
-        description="publish a table to an entity: each row becomes a message, accepted by the entity or the backlog",
-        epilog="exit status: 0, all rows are accepted; 1, a task failed, and what was sent stays sent; 2, an argument "
-        "or the table is wrong, and nothing was sent",
+        description="publish a table: each row becomes a message, accepted by the entity or a backlog queue",
+        epilog="exit status: 0, all rows are accepted; 1, a task failed, and sent messages stay sent; 2, an argument "
+        "or the table is invalid, and nothing was sent",
     )
     PublishArguments.add_to(parser)
     parser.add_argument("--table", required=True, help="path of a Parquet, ORC, CSV or JSON-lines table, or its name")
-    kinds = sorted({*_FORMATS.values(), _CATALOG})
+    kinds = sorted({*_FORMATS.values(), _CATALOG_TABLE})
     parser.add_argument("--format", choices=kinds, help="default: by the path's suffix; table: a name in the catalog")
     parser.add_argument(
         "--select",
         action="append",
         metavar="EXPRESSION",
-        help="a column in SQL, as 'to_json(struct(*)) AS body'; several times for several; default: the table's own",
+        help="a column in SQL, such as 'to_json(struct(*)) AS body'; may be repeated; default: the table's columns",
     )
-    parser.add_argument("--entity", help="queue or topic path of rows that have none in the column entity")
+    parser.add_argument("--entity", help="queue or topic path for rows without a value in column entity")
     return parser
 
 
@@ -85,17 +86,17 @@ def _format(path: str) -> str:
 
 
 def _table(spark: SparkSession, path: str, kind: str, select: Sequence[str] | None) -> DataFrame:
-    """Read the table. :raises ConfigurationError: it is not there, or has not what is selected."""
+    """Read the table. :raises ConfigurationError: the table or a selected column does not exist."""
     try:
         table = _read(spark, path, kind)
-        chosen = table if select is None else table.selectExpr(*select)
-        if kind not in _TEXTS:
-            return chosen
-        _check_casts(chosen)
-        return chosen.select(*(_typed(field) for field in chosen.schema))
+        selected = table if select is None else table.selectExpr(*select)
+        if kind not in _UNTYPED_FORMATS:
+            return selected
+        _check_casts(selected)
+        return selected.select(*(_cast(field) for field in selected.schema))
     except PySparkException as error:
         raise ConfigurationError(
-            f"table {path!r} cannot be read as {kind}: {task_error(error)}; nothing was sent"
+            f"table {path!r} cannot be read as {kind}: {task_error_message(error)}; nothing was sent"
         ) from None
 
 
@@ -104,12 +105,12 @@ def _read(spark: SparkSession, path: str, kind: str) -> DataFrame:
         case "table":
             return spark.table(path)
         case "csv":
-            # A quote within quotes is doubled, as RFC 4180 has it; Spark's own habit is a backslash.
+            # RFC 4180 escapes a quote by doubling it; Spark's default is a backslash.
             return spark.read.csv(path, header=True, escape='"')
     return spark.read.format(kind).load(path)
 
 
-def _typed(field: StructField) -> Column:
+def _cast(field: StructField) -> Column:
     column = F.col(f"`{field.name}`")
     match field.dataType:
         case StructType():
@@ -123,9 +124,9 @@ def _check_casts(table: DataFrame) -> None:
     for name, kind in _CASTS.items():
         if name not in table.columns:
             continue
-        wrong = table.where(F.col(name).isNotNull() & F.col(name).try_cast(kind).isNull()).select(name).first()
-        if wrong is not None:
-            raise ConfigurationError(f"column {name} holds {wrong[0]!r}: it must be a {kind}; nothing was sent")
+        invalid = table.where(F.col(name).isNotNull() & F.col(name).try_cast(kind).isNull()).select(name).first()
+        if invalid is not None:
+            raise ConfigurationError(f"column {name} holds {invalid[0]!r}: it must be a {kind}; nothing was sent")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,13 @@
-r"""Proves from the ledger and the queues that nothing was lost.
+r"""Compares the ledger with the queues, to prove that no message was lost.
 
 ::
 
     spark-submit reconcile.py --pair env:PAIR --ledger ledger --output proof \
         --entities flights,delays/Subscriptions/all [--run 2026-01-01]
 
-Reads the queues by peek; nothing is taken. Give every subscription that should hold a topic's
-messages. Exit status 1 when a message is lost, 2 when nothing was judged, since an argument is wrong or
-a queue cannot be read. The output folder is described in ``servicebus_pair.spark.reconciling``; run
-again, the job writes it anew.
+Peeks only; nothing is received. Name every subscription that should hold a topic's messages. Exit status 1: a
+message is lost; 2: nothing was classified, because an argument is invalid or a queue cannot be read. The output folder
+is described in ``servicebus_pair.spark.analysis.reconciling``; another run replaces it.
 """
 
 from __future__ import annotations
@@ -20,55 +19,58 @@ from collections.abc import Sequence
 from pyspark.errors import PySparkException
 
 from servicebus_pair.core.errors import ConfigurationError
-from servicebus_pair.spark.jobs.arguments import PLACES, session
-from servicebus_pair.spark.places import parse_places
-from servicebus_pair.spark.reconciliation import Reconciliation
-from servicebus_pair.spark.reconciling import reconcile
-from servicebus_pair.spark.redaction import task_error
+from servicebus_pair.spark.analysis.receiving_entities import parse_receiving_entities
+from servicebus_pair.spark.analysis.reconciling import reconcile
+from servicebus_pair.spark.base.redaction import task_error_message
+from servicebus_pair.spark.jobs.command_line import REFERENCE_FORMS, create_session
+from servicebus_pair.spark.report.reconcile_result import Reconciliation
 
 __all__ = ["main"]
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the program; answer its exit status."""
-    parser = argparse.ArgumentParser(prog="reconcile", description="prove that nothing was lost")
-    parser.add_argument("--pair", required=True, help=f"where the pair's settings are: {PLACES}")
+    """Run the program and return its exit status."""
+    parser = argparse.ArgumentParser(prog="reconcile", description="prove that no message was lost")
+    parser.add_argument("--pair", required=True, help=f"where the pair's settings are: {REFERENCE_FORMS}")
     parser.add_argument("--ledger", required=True, help="folder of the ledger")
-    parser.add_argument("--entities", required=True, help="places: queue, topic/Subscriptions/name or path=entity, ...")
+    parser.add_argument(
+        "--entities", required=True, help="comma-separated: queue, topic/Subscriptions/name or path=entity"
+    )
     parser.add_argument("--output", required=True, help="folder of the result")
-    parser.add_argument("--run", help="judge only what this run sent")
-    given = parser.parse_args(arguments)
+    parser.add_argument("--run", help="classify only messages of this run")
+    parsed = parser.parse_args(arguments)
     try:
-        found = reconcile(
-            session("reconcile"),
-            pair_reference=given.pair,
-            ledger=given.ledger,
-            places=parse_places(given.entities),
-            output=given.output,
-            run=given.run,
+        result = reconcile(
+            create_session("reconcile"),
+            pair_reference=parsed.pair,
+            ledger=parsed.ledger,
+            receiving_entities=parse_receiving_entities(parsed.entities),
+            output=parsed.output,
+            run=parsed.run,
         )
     except ConfigurationError as error:
-        print(f"reconcile: {error}", file=sys.stderr)  # noqa: T201  a program speaks to its terminal
+        print(f"reconcile: {error}", file=sys.stderr)  # noqa: T201  command-line output
         return 2
     except PySparkException as error:
-        print(f"reconcile: {task_error(error)}; nothing was judged", file=sys.stderr)  # noqa: T201  the same
+        print(f"reconcile: {task_error_message(error)}; nothing was classified", file=sys.stderr)  # noqa: T201  command-line output
         return 2
-    print(_sentence(found))  # noqa: T201  the same
-    if found.totals.lost:
-        examples = ", ".join(found.examples["lost"])
-        print(f"reconcile: {found.totals.lost} messages are lost, such as: {examples}", file=sys.stderr)  # noqa: T201
+    print(_summary(result))  # noqa: T201  command-line output
+    if result.totals.lost:
+        examples = ", ".join(result.examples["lost"])
+        print(f"reconcile: {result.totals.lost} messages are lost, such as: {examples}", file=sys.stderr)  # noqa: T201
         return 1
     return 0
 
 
-def _sentence(found: Reconciliation) -> str:
-    whole = found.totals
+def _summary(result: Reconciliation) -> str:
+    totals = result.totals
     return (
-        f"reconciled {whole.messages} messages: {whole.delivered} delivered, {whole.waiting} waiting in the backlog, "
-        f"{whole.dead_lettered} dead-lettered, {whole.lost} lost, {whole.unrecorded} not in the ledger; "
-        f"{whole.duplicates} duplicates, {whole.duplicates_predicted} of them predicted by the ledger; "
-        f"{len(found.incidents)} incidents; "
-        f"{sum(each.out_of_order for each in found.order.values())} messages of sessions out of order"
+        f"reconciled {totals.messages} messages: {totals.delivered} delivered, "
+        f"{totals.waiting} waiting in the backlog, "
+        f"{totals.dead_lettered} dead-lettered, {totals.lost} lost, {totals.unrecorded} not in the ledger; "
+        f"{totals.duplicates} duplicates, {totals.duplicates_predicted} of them predicted by the ledger; "
+        f"{len(result.incidents)} incidents; "
+        f"{sum(each.out_of_order for each in result.order.values())} messages of sessions out of order"
     )
 
 

@@ -1,96 +1,96 @@
-// Asks once, with a reason, and does what was asked for.
+// Toolbar and dialogs of the actions. Each dialog asks for a reason.
 
-import { h, show } from "./elements.js";
+import { h, render } from "./elements.js";
 
-const FORMS = {
+const ACTIONS = {
   fail_over: { label: "Fail over", danger: true, fields: ["entities", "hold_minutes"],
-    text: "Sends for these entities go to the backlog from now on, until somebody fails back, or the time is over and the primary answers." },
+    text: "Sends to these entities go to the backlog until you fail back, or until the hold time has passed and the primary responds." },
   fail_back: { label: "Fail back", fields: ["entities"],
-    text: "Sends for these entities take the direct way again. What waits in the backlog is for the syphon." },
+    text: "Sends to these entities go to the primary again. Start the syphon to drain the backlog." },
   start_syphon: { label: "Start syphon", fields: ["rate"],
-    text: "Waits until the primary answers, and brings home what the backlog holds." },
-  pause_syphon: { label: "Pause syphon", fields: [], text: "Tasks that drain stop within seconds and wait off the worker. Nothing is lost; sends go on." },
-  resume_syphon: { label: "Resume syphon", fields: [], text: "Tasks that wait go on." },
-  throttle_syphon: { label: "Throttle", fields: ["rate"], text: "Limits all tasks of a drain together, also while they run. No number means no limit." },
-  redrive: { label: "Re-drive dead letters", fields: ["rate"], text: "Moves the dead letters of the backlog queues to their entities, once the cause is mended." },
-  provision: { label: "Provision", fields: ["plan_only"], text: "Creates the backlog queues that are missing, and touches nothing else." },
+    text: "Waits until the primary responds, then moves the backlog to it." },
+  pause_syphon: { label: "Pause syphon", fields: [], text: "Drain tasks stop within seconds and wait in the triggerer. No message is lost; sends continue." },
+  resume_syphon: { label: "Resume syphon", fields: [], text: "Paused drain tasks continue." },
+  throttle_syphon: { label: "Throttle", fields: ["rate"], text: "Limits the total rate of all drain tasks, including running ones. Leave empty for no limit." },
+  redrive: { label: "Re-drive dead letters", fields: ["rate"], text: "Moves dead letters of the backlog queues to their entities. Fix the cause first." },
+  provision: { label: "Provision", fields: ["plan_only"], text: "Creates missing backlog queues. Changes nothing else." },
   drill: { label: "Start a drill", danger: true, fields: ["entities", "messages"],
-    text: "Fails these entities over on purpose, sends marked messages, fails back, drains and judges. What applications send meanwhile arrives when it ends." },
-  plan_cleanup: { label: "Plan cleanup", fields: ["what"], text: "Looks which backlog queues could go. Nothing is deleted before a person has approved it under Required actions." },
+    text: "Fails these entities over on purpose, sends marked messages, fails back, drains and checks the result. Messages that applications send meanwhile arrive when the drill ends." },
+  plan_cleanup: { label: "Plan cleanup", fields: ["what"], text: "Lists backlog queues that can be deleted. Nothing is deleted before somebody approves it under Required actions." },
 };
 const ORDER = ["fail_over", "fail_back", "start_syphon", "pause_syphon", "resume_syphon", "throttle_syphon", "redrive", "provision", "drill", "plan_cleanup"];
 
-/** The buttons of a pair. */
+/** Returns the action buttons of a pair. */
 export function toolbar(pair, mayAct, open) {
   const hidden = pair.syphon.paused ? "pause_syphon" : "resume_syphon";
-  const known = new Map(pair.actions.map((action) => [action.name, action]));
+  const available = new Map(pair.actions.map((action) => [action.name, action]));
   return h("div", { class: "toolbar", role: "group", "aria-label": `Actions on ${pair.conn_id}` },
-    ORDER.filter((name) => name !== hidden && known.has(name)).map((name) => {
-      const problem = mayAct ? known.get(name).problem : "you may look, not act: it takes the right to edit assets";
+    ORDER.filter((name) => name !== hidden && available.has(name)).map((name) => {
+      const problem = mayAct ? available.get(name).problem : "you have read-only access; actions require permission to edit assets";
       return h("button", {
-        type: "button", key: name, class: FORMS[name].danger ? "danger" : null, "data-action": name,
+        type: "button", key: name, class: ACTIONS[name].danger ? "danger" : null, "data-action": name,
         "aria-disabled": problem === null ? null : "true", title: problem,
-        onclick: () => (problem === null ? open(pair, name) : open(pair, name, problem)),
-      }, `${FORMS[name].label} …`);
+        onclick: () => open(pair, name, problem),
+      }, `${ACTIONS[name].label} …`);
     }));
 }
 
-/** Opens the dialog of an action; `done` is told what was answered. */
-export function ask(dialog, pair, name, { problem = null, done }) {
-  const form = FORMS[name];
+/** Opens the dialog of an action; calls `onSuccess` with the label and the response. */
+export function openDialog(dialog, pair, name, { problem = null, onSuccess }) {
+  const action = ACTIONS[name];
   const close = () => dialog.close();
   if (problem !== null) {
-    show(dialog, h("div", { key: "problem" },
-      h("h2", { id: "dialog-title" }, form.label), h("p", {}, `This cannot be done now: ${problem}.`),
+    render(dialog, h("div", { key: "problem" },
+      h("h2", { id: "dialog-title" }, action.label), h("p", {}, `Not available: ${problem}.`),
       h("div", { class: "buttons" }, h("button", { type: "button", autofocus: true, onclick: close }, "Close"))));
   } else {
-    show(dialog, h("form", { key: `${pair.conn_id}/${name}/${Date.now()}`, novalidate: true, onsubmit: (event) => submit(event, pair, name, { dialog, done }) },
-      h("h2", { id: "dialog-title" }, `${form.label}: ${pair.conn_id}`),
-      h("p", {}, form.text),
-      form.fields.map((field) => FIELDS[field](pair, name)),
-      h("label", {}, "Why, for the record", h("textarea", { name: "reason", rows: 2, maxlength: 500, required: true, autofocus: form.fields.length === 0 })),
+    render(dialog, h("form", { key: `${pair.conn_id}/${name}/${Date.now()}`, novalidate: true, onsubmit: (event) => submit(event, pair, name, { dialog, onSuccess }) },
+      h("h2", { id: "dialog-title" }, `${action.label}: ${pair.conn_id}`),
+      h("p", {}, action.text),
+      action.fields.map((field) => FIELDS[field](pair, name)),
+      h("label", {}, "Reason (for the audit log)", h("textarea", { name: "reason", rows: 2, maxlength: 500, required: true, autofocus: action.fields.length === 0 })),
       h("p", { class: "notice bad", role: "alert", hidden: true }),
       h("div", { class: "buttons" },
         h("button", { type: "button", onclick: close }, "Cancel"),
-        h("button", { type: "submit", class: form.danger ? "danger main" : "main" }, form.label))));
+        h("button", { type: "submit", class: action.danger ? "danger main" : "main" }, action.label))));
   }
   dialog.showModal();
 }
 
 const FIELDS = {
   entities: (pair, action) => {
-    const wanted = action === "fail_back" ? "failed_over" : null;
-    const names = pair.entities.filter((entity) => wanted === null || entity.state === wanted).map((entity) => entity.entity);
+    const state = action === "fail_back" ? "failed_over" : null;
+    const names = pair.entities.filter((entity) => state === null || entity.state === state).map((entity) => entity.entity);
     return h("fieldset", {}, h("legend", {}, "Queues and topics"),
       names.slice(0, 100).map((entity) => h("label", { class: "choice" },
         h("input", { type: "checkbox", name: "entities", value: entity, checked: names.length === 1 }), h("code", {}, entity))),
-      h("label", {}, "Others, with commas", h("input", { type: "text", name: "others", autocomplete: "off" })));
+      h("label", {}, "Others, separated by commas", h("input", { type: "text", name: "others", autocomplete: "off" })));
   },
-  hold_minutes: () => h("label", {}, "For at least, minutes", h("input", { type: "number", name: "hold_minutes", min: 0, max: 10080, value: 60 })),
-  messages: () => h("label", {}, "Marked messages for each", h("input", { type: "number", name: "messages", min: 1, max: 10000, value: 10 })),
-  rate: (pair, action) => h("label", {}, "Messages a second, at most", h("input", {
+  hold_minutes: () => h("label", {}, "Hold for at least (minutes)", h("input", { type: "number", name: "hold_minutes", min: 0, max: 10080, value: 60 })),
+  messages: () => h("label", {}, "Marked messages per entity", h("input", { type: "number", name: "messages", min: 1, max: 10000, value: 10 })),
+  rate: (pair, action) => h("label", {}, "Maximum messages per second", h("input", {
     type: "number", name: "rate", min: 0.1, step: "any", placeholder: "no limit", value: action === "throttle_syphon" ? pair.syphon.rate : null,
   })),
-  plan_only: () => h("label", { class: "choice" }, h("input", { type: "checkbox", name: "plan_only" }), "Only tell the plan"),
-  what: () => h("label", {}, "Which queues", h("select", { name: "what" },
-    h("option", { value: "extra" }, "those beyond the number in use"), h("option", { value: "all" }, "all of this pair"))),
+  plan_only: () => h("label", { class: "choice" }, h("input", { type: "checkbox", name: "plan_only" }), "Show the plan only"),
+  what: () => h("label", {}, "Queues", h("select", { name: "what" },
+    h("option", { value: "extra" }, "extra queues only"), h("option", { value: "all" }, "all queues of this pair"))),
 };
 
-function read(form, name) {
-  const given = new FormData(form);
-  const body = { reason: given.get("reason").trim() };
-  for (const field of FORMS[name].fields) {
+function readBody(form, name) {
+  const values = new FormData(form);
+  const body = { reason: values.get("reason").trim() };
+  for (const field of ACTIONS[name].fields) {
     if (field === "entities") {
-      const others = given.get("others").split(",").map((each) => each.trim()).filter((each) => each !== "");
-      body.entities = [...new Set([...given.getAll("entities"), ...others])];
-    } else if (field === "plan_only") body.plan_only = given.get(field) !== null;
-    else if (field === "what") body.what = given.get(field);
-    else if (given.get(field) !== "") body[field] = Number(given.get(field));
+      const others = values.get("others").split(",").map((each) => each.trim()).filter((each) => each !== "");
+      body.entities = [...new Set([...values.getAll("entities"), ...others])];
+    } else if (field === "plan_only") body.plan_only = values.get(field) !== null;
+    else if (field === "what") body.what = values.get(field);
+    else if (values.get(field) !== "") body[field] = Number(values.get(field));
   }
   return body;
 }
 
-async function submit(event, pair, name, { dialog, done }) {
+async function submit(event, pair, name, { dialog, onSuccess }) {
   event.preventDefault();
   const form = event.target;
   const alert = form.querySelector("[role=alert]");
@@ -100,30 +100,30 @@ async function submit(event, pair, name, { dialog, done }) {
     alert.hidden = false;
     button.disabled = false;
   };
-  const body = read(form, name);
+  const body = readBody(form, name);
   if (body.reason === "") {
     form.elements.reason.focus();
-    fail("Say why: it is kept with what is done.");
+    fail("Enter a reason. It is stored in the audit log.");
     return;
   }
   button.disabled = true;
   try {
-    const answer = await fetch(`api/pairs/${encodeURIComponent(pair.conn_id)}/actions/${name}`, {
+    const response = await fetch(`api/pairs/${encodeURIComponent(pair.conn_id)}/actions/${name}`, {
       method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body),
     });
-    const told = await answer.json();
-    if (!answer.ok) {
-      fail(problemOf(told, answer.status));
+    const result = await response.json();
+    if (!response.ok) {
+      fail(errorText(result, response.status));
       return;
     }
     dialog.close();
-    done(FORMS[name].label, told);
+    onSuccess(ACTIONS[name].label, result);
   } catch (error) {
-    fail(`The server does not answer: ${error.message}`);
+    fail(`No response from the server: ${error.message}`);
   }
 }
 
-function problemOf(told, status) {
-  if (Array.isArray(told.detail)) return told.detail.map(({ field, message }) => `${field}: ${message}`).join("; ");
-  return `${told.detail ?? "It was refused"} (${status})`;
+function errorText(result, status) {
+  if (Array.isArray(result.detail)) return result.detail.map(({ field, message }) => `${field}: ${message}`).join("; ");
+  return `${result.detail ?? "Request rejected"} (${status})`;
 }

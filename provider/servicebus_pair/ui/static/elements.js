@@ -1,19 +1,19 @@
-// Builds elements and brings the page up to date. Values become text or attributes, never markup.
+// Creates elements, updates the DOM in place, and formats values. Values become text or attributes, never markup.
 
 const SVG = "http://www.w3.org/2000/svg";
-const DRAWN = new Set(["svg", "rect", "line", "path", "g", "text", "title", "desc"]);
+const SVG_ELEMENTS = new Set(["svg", "rect", "line", "path", "g", "text", "title", "desc"]);
 
 /**
- * An element. `attributes` whose value is null, undefined or false are left out; `on…` are listeners; `key` tells
- * elements of a list apart. `children` are elements, texts, numbers, or lists of them.
+ * Creates an element. Attributes that are null, undefined or false are omitted; `on…` attributes are listeners; `key`
+ * identifies an element among its siblings. Children are elements, strings, numbers, or nested lists of them.
  */
 export function h(name, attributes = {}, ...children) {
-  const element = DRAWN.has(name) && !(name === "title" && attributes.html)
+  const element = SVG_ELEMENTS.has(name)
     ? document.createElementNS(SVG, name)
     : document.createElement(name);
   for (const [attribute, value] of Object.entries(attributes ?? {})) {
     if (value === null || value === undefined || value === false) continue;
-    if (attribute.startsWith("on")) listen(element, attribute.slice(2), value);
+    if (attribute.startsWith("on")) addListener(element, attribute.slice(2), value);
     else element.setAttribute(attribute === "key" ? "data-key" : attribute, value === true ? "" : String(value));
   }
   for (const child of children.flat(Infinity)) {
@@ -23,19 +23,17 @@ export function h(name, attributes = {}, ...children) {
   return element;
 }
 
-// Listeners are kept by name, so that an element that stays gets those of the element that it becomes.
-function listen(element, type, listener) {
-  element.heard ??= {};
-  element.heard[type] = listener;
+// Listeners are properties called by delegation, so that patch() can replace them on an element that stays.
+function addListener(element, type, listener) {
+  element.listeners ??= {};
+  element.listeners[type] = listener;
 }
 
-document.addEventListener("click", (event) => hear("click", event));
-document.addEventListener("input", (event) => hear("input", event));
-document.addEventListener("submit", (event) => hear("submit", event));
+for (const type of ["click", "input", "submit"]) document.addEventListener(type, (event) => dispatch(type, event));
 
-function hear(type, event) {
-  for (let at = event.target; at instanceof Element; at = at.parentNode) {
-    const listener = at.heard?.[type];
+function dispatch(type, event) {
+  for (let element = event.target; element instanceof Element; element = element.parentNode) {
+    const listener = element.listeners?.[type];
     if (listener) {
       listener(event);
       return;
@@ -43,90 +41,93 @@ function hear(type, event) {
   }
 }
 
-/** Makes the children of `parent` those that are given; what is the same stays, with its focus and its state. */
-export function show(parent, ...children) {
+/** Replaces the children of `parent`; reuses existing elements so that focus and state survive. */
+export function render(parent, ...children) {
   const wanted = children.flat(Infinity).filter((child) => child instanceof Node);
   const keyed = new Map();
   for (const child of parent.children) {
     const key = child.getAttribute("data-key");
     if (key !== null) keyed.set(key, child);
   }
-  let at = parent.firstChild;
+  let next = parent.firstChild;
   for (const child of wanted) {
     const key = child instanceof Element ? child.getAttribute("data-key") : null;
-    let present = key === null ? at : keyed.get(key) ?? null;
-    if (key === null && present instanceof Element && present.getAttribute("data-key") !== null) present = null;
-    if (present !== null && alike(present, child)) {
-      if (present !== at) parent.insertBefore(present, at);
-      become(present, child);
-      at = present.nextSibling;
+    let existing = key === null ? next : keyed.get(key) ?? null;
+    if (key === null && existing instanceof Element && existing.getAttribute("data-key") !== null) existing = null;
+    if (existing !== null && isSameKind(existing, child)) {
+      if (existing !== next) parent.insertBefore(existing, next);
+      patch(existing, child);
+      next = existing.nextSibling;
     } else {
-      parent.insertBefore(child, at);
+      parent.insertBefore(child, next);
     }
   }
-  while (at !== null) {
-    const next = at.nextSibling;
-    at.remove();
-    at = next;
+  while (next !== null) {
+    const following = next.nextSibling;
+    next.remove();
+    next = following;
   }
 }
 
-function alike(one, two) {
-  return one.nodeType === two.nodeType && one.nodeName === two.nodeName;
+function isSameKind(one, other) {
+  return one.nodeType === other.nodeType && one.nodeName === other.nodeName;
 }
 
-function become(present, wanted) {
-  if (present.nodeType === Node.TEXT_NODE) {
-    if (present.data !== wanted.data) present.data = wanted.data;
+function patch(existing, wanted) {
+  if (existing.nodeType === Node.TEXT_NODE) {
+    if (existing.data !== wanted.data) existing.data = wanted.data;
     return;
   }
-  for (const { name } of [...present.attributes]) {
-    // Whether something is unfolded is the reader's choice.
-    if (!wanted.hasAttribute(name) && !(name === "open" && present.nodeName === "DETAILS")) present.removeAttribute(name);
+  // The user decides whether <details> is open.
+  const isUserState = (name) => name === "open" && existing.nodeName === "DETAILS";
+  for (const { name } of [...existing.attributes]) {
+    if (!wanted.hasAttribute(name) && !isUserState(name)) existing.removeAttribute(name);
   }
   for (const { name, value } of [...wanted.attributes]) {
-    if (name === "open" && present.nodeName === "DETAILS") continue;
-    if (present.getAttribute(name) !== value) present.setAttribute(name, value);
+    if (!isUserState(name) && existing.getAttribute(name) !== value) existing.setAttribute(name, value);
   }
-  present.heard = wanted.heard;
-  show(present, [...wanted.childNodes]);
+  existing.listeners = wanted.listeners;
+  render(existing, [...wanted.childNodes]);
 }
 
 const UNITS = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
 
-/** A length of time in words, two units at most. */
-export function duration(seconds) {
+/** Formats seconds with at most two units. */
+export function formatDuration(seconds) {
   if (seconds === null || seconds === undefined) return "unknown";
-  let left = Math.max(0, Math.round(seconds));
+  let remaining = Math.max(0, Math.round(seconds));
   const parts = [];
   for (const [unit, size] of UNITS) {
-    const count = Math.floor(left / size);
+    const count = Math.floor(remaining / size);
     if (count > 0 || (unit === "s" && parts.length === 0)) {
       parts.push(`${count} ${unit}`);
-      left -= count * size;
+      remaining -= count * size;
     }
     if (parts.length === 2) break;
   }
   return parts.join(" ");
 }
 
-/** A moment: how long ago, and when exactly for who points at it or hears it. */
-export function moment(at, now, { suffix = " ago" } = {}) {
-  if (at === null || at === undefined) return h("span", { class: "faint" }, "never");
+/** Returns a time as its distance from now, with the exact UTC time as a tooltip. */
+export function relativeTime(at, now, { suffix = " ago" } = {}) {
+  if (at === null || at === undefined) return h("span", { class: "muted" }, "never");
   const exact = new Date(at * 1000).toISOString().replace("T", " ").slice(0, 19) + " UTC";
-  return h("time", { datetime: new Date(at * 1000).toISOString(), title: exact }, `${duration(now - at)}${suffix}`);
+  return h("time", { datetime: new Date(at * 1000).toISOString(), title: exact }, `${formatDuration(now - at)}${suffix}`);
 }
 
-/** The moment as a clock shows it, in the reader's own time. */
-export function clock(at) {
-  const when = new Date(at * 1000);
-  const text = when.toLocaleString([], { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" });
-  return h("time", { datetime: when.toISOString(), title: when.toISOString() }, text);
+/** Returns a time as date and time in the user's time zone. */
+export function localTime(at) {
+  const date = new Date(at * 1000);
+  const text = date.toLocaleString([], { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" });
+  return h("time", { datetime: date.toISOString(), title: date.toISOString() }, text);
 }
 
-export const count = (number) => Number(number).toLocaleString("en");
+/** Formats a time as hours and minutes in the user's time zone. */
+export const formatClock = (at) => new Date(at * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
 
-export function bytes(number) {
+export const formatNumber = (number) => Number(number).toLocaleString("en");
+
+export function formatBytes(number) {
   const units = ["B", "KB", "MB", "GB", "TB"];
   let value = Number(number);
   let unit = 0;
@@ -137,4 +138,4 @@ export function bytes(number) {
   return `${unit === 0 ? value : value.toFixed(1)} ${units[unit]}`;
 }
 
-export const plural = (number, one, many = `${one}s`) => `${count(number)} ${number === 1 ? one : many}`;
+export const plural = (number, one, many = `${one}s`) => `${formatNumber(number)} ${number === 1 ? one : many}`;

@@ -1,23 +1,24 @@
-// Asks the server every few seconds, and shows what it says.
+// Polls the API and renders the page.
 
-import { ask, toolbar } from "./dialogs.js";
-import { duration, h, plural, show } from "./elements.js";
+import { openDialog, toolbar } from "./dialogs.js";
+import { formatDuration, h, render } from "./elements.js";
 import { pairSection } from "./panels.js";
 import { verdict } from "./verdict.js";
 
-const EVERY_MS = 2500;
-const WAIT_MS = 10000;
-const FEW = 3;
-const place = (id) => document.getElementById(id);
+const POLL_MS = 2500;
+const TIMEOUT_MS = 10000;
+const TOAST_MS = 12000;
+const MAX_PAIRS_AT_ONCE = 3; // with more pairs, one is displayed at a time
+const byId = (id) => document.getElementById(id);
 
-let told = null; // the last answer
-let offset = 0; // of the server's clock, seconds
-let failed = null; // why the last request had no answer
-let held = false;
-let states = null; // of each entity, for what is announced
+let latest = null; // the last successful response
+let clockOffset = 0; // of the server's clock, seconds
+let requestError = null; // why the last request failed
+let paused = false;
+let previousStates = null; // of each entity, to announce changes
 
-function follow(event, url) {
-  // Airflow shows this page in a frame that may not navigate the window: a link of the window itself may.
+function followLink(event, url) {
+  // Airflow embeds this page in a sandboxed frame that may not navigate its parent; a link in the parent document may.
   if (window.parent === window || event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0) return;
   try {
     const anchor = window.parent.document.createElement("a");
@@ -27,138 +28,137 @@ function follow(event, url) {
     anchor.click();
     anchor.remove();
   } catch {
-    // Not in Airflow's frame: the link does what links do.
+    // Not in Airflow's frame: the browser follows the link.
   }
 }
 
-function link(run, text) {
+function runLink(run, text) {
   const task = run.task_id === undefined ? "" : `/tasks/${encodeURIComponent(run.task_id)}${run.map_index >= 0 ? `/mapped/${run.map_index}` : ""}`;
   const url = new URL(`../dags/${encodeURIComponent(run.dag_id)}/runs/${encodeURIComponent(run.run_id)}${task}`, document.baseURI).href;
-  return h("a", { href: url, title: run.run_id, onclick: (event) => follow(event, url) }, text);
+  return h("a", { href: url, title: run.run_id, onclick: (event) => followLink(event, url) }, text);
 }
 
-function report(pair, run) {
-  const path = `api/pairs/${[pair.conn_id].map(encodeURIComponent)}/reports/${encodeURIComponent(run.dag_id)}/${encodeURIComponent(run.run_id)}`;
-  return h("button", { type: "button", class: "small", onclick: () => showReport(run, path) }, "reconcile report");
+function reportButton(pair, run) {
+  const path = `api/pairs/${encodeURIComponent(pair.conn_id)}/reports/${encodeURIComponent(run.dag_id)}/${encodeURIComponent(run.run_id)}`;
+  return h("button", { type: "button", class: "small", onclick: () => openReport(run, path) }, "reconcile report");
 }
 
-function showReport(run, path) {
-  const dialog = place("dialog");
-  show(dialog, h("div", { key: path, class: "report" },
+function openReport(run, path) {
+  const dialog = byId("dialog");
+  render(dialog, h("div", { key: path, class: "report" },
     h("h2", { id: "dialog-title" }, "Reconcile report"),
-    h("p", { class: "faint" }, `${run.dag_id}, ${run.run_id}`),
+    h("p", { class: "muted" }, `${run.dag_id}, ${run.run_id}`),
     h("iframe", { src: path, sandbox: "", title: "Reconcile report" }),
     h("div", { class: "buttons" }, h("button", { type: "button", autofocus: true, onclick: () => dialog.close() }, "Close"))));
   dialog.showModal();
 }
 
-function open(pair, name, problem = null) {
-  ask(place("dialog"), pair, name, { problem, done: (label, answer) => {
-    const toast = place("toast");
-    show(toast, h("span", {}, `${label}: `, answer.run_id === null ? "done" : ["started ", link(answer, answer.dag_id)], `, on the record as ${answer.user}.`));
+function openAction(pair, name, problem) {
+  openDialog(byId("dialog"), pair, name, { problem, onSuccess: (label, result) => {
+    const toast = byId("toast");
+    render(toast, h("span", {}, `${label}: `, result.run_id === null ? "done" : ["triggered ", runLink(result, result.dag_id)], `; logged as ${result.user}.`));
     toast.hidden = false;
-    setTimeout(() => { toast.hidden = true; }, 12000);
+    setTimeout(() => { toast.hidden = true; }, TOAST_MS);
     setTimeout(refresh, 700);
   } });
 }
 
-function chosen(pairs) {
+function selectedPair(pairs) {
   const wanted = decodeURIComponent(location.hash.replace(/^#(pair-)?/, ""));
-  const worst = { bad: 0, warn: 1, calm: 2, good: 3 };
+  const severity = { bad: 0, warn: 1, calm: 2, good: 3 };
   return pairs.find((pair) => pair.conn_id === wanted)
-    ?? [...pairs].sort((a, b) => worst[verdict(a)[0]] - worst[verdict(b)[0]])[0];
+    ?? [...pairs].sort((a, b) => severity[verdict(a)[0]] - severity[verdict(b)[0]])[0];
 }
 
-function render() {
-  const now = Date.now() / 1000 + offset;
-  const { snapshot, may_act: mayAct } = told;
+function renderPage() {
+  const now = Date.now() / 1000 + clockOffset;
+  const { snapshot, may_act: mayAct } = latest;
   const pairs = snapshot.pairs;
-  const many = pairs.length > FEW;
-  const current = many ? chosen(pairs) : null;
-  const shown = many ? [current] : pairs;
-  place("choice").hidden = !many;
-  if (many) {
-    show(place("choice"), pairs.map((pair) => {
+  const showTabs = pairs.length > MAX_PAIRS_AT_ONCE;
+  const selected = showTabs ? selectedPair(pairs) : null;
+  byId("tabs").hidden = !showTabs;
+  if (showTabs) {
+    render(byId("tabs"), pairs.map((pair) => {
       const [kind] = verdict(pair);
-      return h("a", { key: pair.conn_id, href: `#pair-${encodeURIComponent(pair.conn_id)}`, class: kind, "aria-current": pair === current ? "true" : null,
-        onclick: () => setTimeout(render) },
-      h("span", { class: "dot", "aria-hidden": "true" }), pair.conn_id, h("span", { class: "unseen" }, kind === "good" ? "" : ", in trouble"));
+      return h("a", { key: pair.conn_id, href: `#pair-${encodeURIComponent(pair.conn_id)}`, class: kind, "aria-current": pair === selected ? "true" : null,
+        onclick: () => setTimeout(renderPage) },
+      h("span", { class: "dot", "aria-hidden": "true" }), pair.conn_id, h("span", { class: "visually-hidden" }, kind === "good" ? "" : ", needs attention"));
     }));
   }
-  const main = place("pairs");
+  const main = byId("pairs");
   const width = main.clientWidth;
-  show(main,
+  render(main,
     snapshot.problem !== null && h("p", { class: "notice bad", key: "problem" }, snapshot.problem),
-    pairs.length === 0 ? h("p", { key: "none", class: "notice calm" }, "No connection of type ", h("code", {}, "servicebus_pair"), " is known here.") : [],
-    shown.map((pair) => pairSection(pair, { now, width, link, report, toolbar: toolbar(pair, mayAct, open) })));
-  place("interval").textContent = String(snapshot.interval);
-  announce(pairs);
+    pairs.length === 0 ? h("p", { key: "none", class: "notice calm" }, "There is no connection of type ", h("code", {}, "servicebus_pair"), ".") : [],
+    (showTabs ? [selected] : pairs).map((pair) => pairSection(pair, { now, width, runLink, reportButton, toolbar: toolbar(pair, mayAct, openAction) })));
+  byId("interval").textContent = String(snapshot.interval);
+  announceChanges(pairs);
 }
 
-function announce(pairs) {
-  const now = new Map(pairs.flatMap((pair) => pair.entities.map((entity) => [`${pair.conn_id} ${entity.entity}`, entity.state])));
-  if (states !== null) {
-    const news = [...now].filter(([name, state]) => states.has(name) ? states.get(name) !== state : state !== "healthy")
+function announceChanges(pairs) {
+  const states = new Map(pairs.flatMap((pair) => pair.entities.map((entity) => [`${pair.conn_id} ${entity.entity}`, entity.state])));
+  if (previousStates !== null) {
+    const changes = [...states].filter(([name, state]) => previousStates.has(name) ? previousStates.get(name) !== state : state !== "healthy")
       .map(([name, state]) => `${name}: ${state.replace("_", " ")}`);
-    if (news.length > 0) place("announce").textContent = news.slice(0, 5).join("; ") + (news.length > 5 ? `; and ${plural(news.length - 5, "more")}` : "");
+    if (changes.length > 0) byId("announcements").textContent = changes.slice(0, 5).join("; ") + (changes.length > 5 ? `; and ${changes.length - 5} more` : "");
   }
-  states = now;
+  previousStates = states;
 }
 
-function pulse() {
-  const dot = place("pulse-dot");
-  const age = told === null ? null : Math.max(0, Date.now() / 1000 + offset - told.snapshot.at);
-  const late = failed !== null || (age !== null && age > 4 * told.snapshot.interval);
-  dot.className = `dot ${held ? "calm" : late ? "bad" : told === null ? "calm" : "good"}`;
-  const text = told === null ? "Loading …" : `as of ${duration(age)} ago · signed in as ${told.user}`;
-  place("pulse").textContent = failed === null ? (held ? `updates are paused; ${text}` : text) : `${failed}; ${text}`;
+function renderStatus() {
+  const age = latest === null ? null : Math.max(0, Date.now() / 1000 + clockOffset - latest.snapshot.at);
+  const isStale = requestError !== null || (age !== null && age > 4 * latest.snapshot.interval);
+  byId("status-dot").className = `dot ${paused || (latest === null && !isStale) ? "calm" : isStale ? "bad" : "good"}`;
+  const text = latest === null ? "Loading …" : `Data is ${formatDuration(age)} old · signed in as ${latest.user}`;
+  const prefix = requestError ?? (paused ? "Updates paused" : null);
+  byId("status").textContent = prefix === null ? text : `${prefix} · ${text}`;
 }
 
 async function refresh() {
   const abort = new AbortController();
-  const timer = setTimeout(() => abort.abort(), WAIT_MS);
+  const timer = setTimeout(() => abort.abort(), TIMEOUT_MS);
   try {
-    const answer = await fetch("api/snapshot", { signal: abort.signal, headers: { Accept: "application/json" } });
-    if (!answer.ok) throw new Error(answer.status === 401 ? "signed out" : `the server said ${answer.status}`);
-    told = await answer.json();
-    offset = told.now - Date.now() / 1000;
-    failed = null;
-    render();
+    const response = await fetch("api/snapshot", { signal: abort.signal, headers: { Accept: "application/json" } });
+    if (!response.ok) throw new Error(response.status === 401 ? "Signed out" : `Server error ${response.status}`);
+    latest = await response.json();
+    clockOffset = latest.now - Date.now() / 1000;
+    requestError = null;
+    renderPage();
   } catch (error) {
-    failed = error.name === "AbortError" ? "no answer" : error.message;
+    requestError = error.name === "AbortError" ? "No response from the server" : error.message;
   } finally {
     clearTimeout(timer);
-    pulse();
+    renderStatus();
   }
 }
 
-async function live() {
+async function poll() {
   for (;;) {
-    if (!held && !document.hidden) await refresh();
-    pulse();
-    await new Promise((resolve) => setTimeout(resolve, EVERY_MS));
+    if (!paused && !document.hidden) await refresh();
+    renderStatus();
+    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
   }
 }
 
-function theme() {
-  // As Airflow around it, which has a switch; else as the system.
+function applyTheme() {
+  // Airflow's UI around the frame has a theme switch; without it, the system's setting applies.
   let classes = document.documentElement.classList;
   try {
     classes = window.parent.document.documentElement.classList;
   } catch {
-    // Another site's frame.
+    // The frame belongs to another site.
   }
   const name = ["dark", "light"].find((each) => classes.contains(each));
   if (name === undefined) document.documentElement.removeAttribute("data-theme");
   else document.documentElement.setAttribute("data-theme", name);
 }
 
-place("hold").addEventListener("click", (event) => {
-  held = !held;
-  event.target.setAttribute("aria-pressed", String(held));
-  pulse();
+byId("pause").addEventListener("click", (event) => {
+  paused = !paused;
+  event.target.setAttribute("aria-pressed", String(paused));
+  renderStatus();
 });
-window.addEventListener("resize", () => { if (told !== null) render(); });
-setInterval(() => { theme(); pulse(); }, 1000);
-theme();
-live();
+window.addEventListener("resize", () => { if (latest !== null) renderPage(); });
+setInterval(() => { applyTheme(); renderStatus(); }, 1000);
+applyTheme();
+poll();

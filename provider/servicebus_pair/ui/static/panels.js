@@ -1,95 +1,95 @@
-// What is shown of one pair.
+// The panels of one pair.
 
-import { bytes, clock, count, duration, h, moment, plural } from "./elements.js";
+import { formatBytes, formatDuration, formatNumber, h, localTime, plural, relativeTime } from "./elements.js";
 import { bar, sendsPlot } from "./plots.js";
 import { verdict } from "./verdict.js";
 
-const STATES = { healthy: "healthy", suspect: "suspect", failed_over: "failed over", diverted: "diverted", unreadable: "unreadable", unknown: "not told" };
-const RANK = { failed_over: 0, diverted: 1, unreadable: 2, suspect: 3, unknown: 4, healthy: 5 };
-const MANY = 12;
+const STATE_LABELS = { healthy: "healthy", suspect: "suspect", failed_over: "failed over", diverted: "diverted", unreadable: "unreadable", unknown: "unknown" };
+const SEVERITY = { failed_over: 0, diverted: 1, unreadable: 2, suspect: 3, unknown: 4, healthy: 5 };
+const MAX_ROWS = 12; // above this, healthy entities are collapsed
 
-/** The whole of one pair. */
-export function pairSection(pair, { now, width, toolbar, link, report }) {
+/** Returns the section of one pair. */
+export function pairSection(pair, { now, width, toolbar, runLink, reportButton }) {
   const [kind, sentence] = verdict(pair);
   const id = `pair-${pair.conn_id}`;
-  const wide = width >= 900;
+  const plotWidth = width >= 900 ? 580 : Math.max(300, Math.min(640, width - 60));
   return h("section", { class: "pair", id, key: pair.conn_id, "aria-labelledby": `${id}-name` },
     h("div", { class: "head" },
       h("h2", { id: `${id}-name` }, pair.conn_id),
       h("p", { class: `verdict ${kind}` }, h("span", { class: "dot", "aria-hidden": "true" }), sentence)),
     toolbar,
-    h("div", { class: "ends" },
+    h("div", { class: "namespaces" },
       namespaceCard(pair.primary, "primary", now),
       h("div", { class: `between ${kind}`, "aria-hidden": "true" }, "⇄"),
       namespaceCard(pair.secondary, "secondary", now)),
     h("div", { class: "grid" },
-      panel(pair, "Entities", entities(pair, now), { wide: true }),
-      panel(pair, "Sends by route", sends(pair, now, wide ? 580 : Math.max(300, Math.min(640, width - 60)))),
-      panel(pair, "Syphon", syphon(pair, now, link)),
-      panel(pair, "Backlog", backlog(pair, now), { wide: true }),
-      panel(pair, "Dead letters", deadLetters(pair, now)),
-      panel(pair, "Cost", cost(pair, now)),
-      panel(pair, "Incidents of 30 days", incidents(pair, now, link, report), { wide: true }),
-      panel(pair, "What people did here", deeds(pair, now, link, report), { wide: true })));
+      panel(pair, "entities", "Entities", entities(pair, now), { wide: true }),
+      panel(pair, "sends", "Sends by route", sends(pair, now, plotWidth)),
+      panel(pair, "syphon", "Syphon", syphon(pair, now, runLink)),
+      panel(pair, "backlog", "Backlog", backlog(pair, now), { wide: true }),
+      panel(pair, "dead-letters", "Dead letters", deadLetters(pair, now)),
+      panel(pair, "cost", "Cost", cost(pair, now)),
+      panel(pair, "incidents", "Incidents (last 30 days)", incidents(pair, now, runLink, reportButton), { wide: true }),
+      panel(pair, "actions", "Action log (last 30 days)", actionLog(pair, now, runLink, reportButton), { wide: true })));
 }
 
-function panel(pair, title, content, { wide = false } = {}) {
-  const id = `${pair.conn_id}-${title.replaceAll(" ", "-").toLowerCase()}`;
-  return h("section", { class: wide ? "panel wide" : "panel", key: title, "aria-labelledby": id },
+function panel(pair, name, title, content, { wide = false } = {}) {
+  const id = `${pair.conn_id}-${name}`;
+  return h("section", { class: wide ? "panel wide" : "panel", key: name, "aria-labelledby": id },
     h("h3", { id }, title), content);
 }
 
-function namespaceCard(space, side, now) {
-  const kind = space.reachable === null ? "calm" : space.reachable ? "good" : "bad";
-  const state = space.reachable === null ? "not asked yet"
-    : space.reachable ? `reachable, ${space.latency_ms} ms` : `not reachable: ${space.error}`;
-  return h("div", { class: `end ${kind}` },
+function namespaceCard(namespace, side, now) {
+  const kind = namespace.reachable === null ? "calm" : namespace.reachable ? "good" : "bad";
+  const state = namespace.reachable === null ? "not checked yet"
+    : namespace.reachable ? `reachable, ${namespace.latency_ms} ms` : `unreachable: ${namespace.error}`;
+  return h("div", { class: `namespace ${kind}` },
     h("span", { class: "side" }, side),
-    h("strong", {}, space.name),
+    h("strong", {}, namespace.name),
     h("span", { class: "state" }, h("span", { class: "dot", "aria-hidden": "true" }), state),
-    h("span", { class: "faint" }, space.checked_at === null ? "" : ["asked ", moment(space.checked_at, now)],
-      space.reachable === false ? [", so for ", moment(space.since, now, { suffix: "" })] : ""));
+    h("span", { class: "muted" }, namespace.checked_at === null ? "" : ["checked ", relativeTime(namespace.checked_at, now)],
+      namespace.reachable === false ? [", unreachable for ", relativeTime(namespace.since, now, { suffix: "" })] : ""));
 }
 
-// What a table's cells say on a narrow screen, where each row is a block of its own.
+// On a narrow screen each row is a block, and `data-head` labels its cells.
 function table(caption, heads, rows, { tight = false } = {}) {
   return h("div", { class: "scroll" },
     h("table", { class: tight ? "tight" : null },
-      h("caption", { class: "unseen" }, caption),
+      h("caption", { class: "visually-hidden" }, caption),
       h("thead", {}, h("tr", {}, heads.map((head) => h("th", { scope: "col" }, head)))),
       h("tbody", {}, rows.map(({ key, cells, kind }) =>
-        h("tr", { key, class: kind }, cells.map((cell, at) =>
-          h(at === 0 ? "th" : "td", at === 0 ? { scope: "row" } : { "data-head": heads[at] }, at === 0 ? cell : h("div", {}, cell))))))));
+        h("tr", { key, class: kind }, cells.map((cell, index) =>
+          h(index === 0 ? "th" : "td", index === 0 ? { scope: "row" } : { "data-head": heads[index] }, index === 0 ? cell : h("div", {}, cell))))))));
 }
 
 function entities(pair, now) {
-  if (pair.entities.length === 0) return nothing("No task has sent anything yet.");
-  const sorted = [...pair.entities].sort((a, b) => RANK[a.state] - RANK[b.state] || a.entity.localeCompare(b.entity));
-  const heads = ["Entity", "Health", "Since", "By", "Reason", "Last ping", "Sent direct / by backlog"];
-  const shown = (list, caption) => table(caption, heads, list.map((entity) => ({ key: entity.entity, cells: entityCells(entity, now) })));
-  if (sorted.length <= MANY) return shown(sorted, "Health of each entity");
-  const troubled = sorted.filter((entity) => entity.state !== "healthy");
-  const well = sorted.filter((entity) => entity.state === "healthy");
+  if (pair.entities.length === 0) return note("No task has sent anything yet.");
+  const sorted = [...pair.entities].sort((a, b) => SEVERITY[a.state] - SEVERITY[b.state] || a.entity.localeCompare(b.entity));
+  const heads = ["Entity", "Health", "For", "By", "Reason", "Last ping", "Sent to primary / backlog"];
+  const entityTable = (list, caption) => table(caption, heads, list.map((entity) => ({ key: entity.entity, cells: entityCells(entity, now) })));
+  if (sorted.length <= MAX_ROWS) return entityTable(sorted, "Health of each entity");
+  const unhealthy = sorted.filter((entity) => entity.state !== "healthy");
+  const healthy = sorted.filter((entity) => entity.state === "healthy");
   return [
-    troubled.length > 0 && shown(troubled, "Entities in trouble"),
-    h("details", { key: "well" }, h("summary", {}, `${plural(well.length, "healthy entity", "healthy entities")}`),
-      shown(well, "Healthy entities")),
+    unhealthy.length > 0 && entityTable(unhealthy, "Unhealthy entities"),
+    h("details", { key: "healthy" }, h("summary", {}, plural(healthy.length, "healthy entity", "healthy entities")),
+      entityTable(healthy, "Healthy entities")),
   ];
 }
 
 function entityCells(entity, now) {
-  const held = entity.held_until !== null && entity.held_until > now && entity.state === "failed_over";
+  const isHeld = entity.held_until !== null && entity.held_until > now && entity.state === "failed_over";
   return [
     h("code", {}, entity.entity),
-    [h("span", { class: `badge ${entity.state}` }, STATES[entity.state] ?? entity.state),
-      entity.by_hand && h("span", { class: "badge hand" }, "by hand"),
-      held && h("span", { class: "faint" }, ` for ${duration(entity.held_until - now)} at least`)],
-    entity.since === null ? "–" : moment(entity.since, now, { suffix: "" }),
+    [h("span", { class: `badge ${entity.state}` }, STATE_LABELS[entity.state] ?? entity.state),
+      entity.by_hand && h("span", { class: "badge manual" }, "manual"),
+      isHeld && h("span", { class: "muted" }, ` held for ${formatDuration(entity.held_until - now)}`)],
+    entity.since === null ? "–" : relativeTime(entity.since, now, { suffix: "" }),
     entity.by || "–",
-    h("span", { class: "told" }, entity.reason || (entity.state === "unknown" ? "No task has told of its health yet." : "–"),
-      entity.waiting > 0 && entity.state !== "failed_over" ? h("span", { class: "faint" }, ` · ${plural(entity.waiting, "message")} or more in the backlog`) : ""),
-    entity.last_ping === null ? "–" : moment(entity.last_ping, now),
-    [h("span", { class: "direct" }, count(entity.primary)), " / ", h("span", { class: entity.backlog > 0 ? "round" : "faint" }, count(entity.backlog))],
+    h("span", { class: "wrap" }, entity.reason || (entity.state === "unknown" ? "No health information yet." : "–"),
+      entity.waiting > 0 && entity.state !== "failed_over" ? h("span", { class: "muted" }, ` · at least ${plural(entity.waiting, "message")} in the backlog`) : ""),
+    entity.last_ping === null ? "–" : relativeTime(entity.last_ping, now),
+    [h("span", { class: "primary" }, formatNumber(entity.primary)), " / ", h("span", { class: entity.backlog > 0 ? "backlog" : "muted" }, formatNumber(entity.backlog))],
   ];
 }
 
@@ -97,87 +97,89 @@ function sends(pair, now, width) {
   const { sends: sent } = pair;
   return [
     h("p", { class: "legend" },
-      h("span", {}, h("i", { class: "swatch direct" }), `direct: ${count(sent.primary)}`),
-      h("span", {}, h("i", { class: "swatch round" }), `by the backlog: ${count(sent.backlog)}`)),
+      h("span", {}, h("i", { class: "swatch primary" }), `to the primary: ${formatNumber(sent.primary)}`),
+      h("span", {}, h("i", { class: "swatch backlog" }), `to the backlog: ${formatNumber(sent.backlog)}`)),
     sendsPlot(sent, now, width),
-    sent.slots.length === 0 && nothing(`No task has sent anything in the last ${sent.hours} hours.`),
+    sent.slots.length === 0 && note(`No task sent anything in the last ${sent.hours} hours.`),
   ];
 }
 
-function syphon(pair, now, link) {
-  const { syphon: now_ } = pair;
+function syphon(pair, now, runLink) {
+  const view = pair.syphon;
   const parts = [];
-  if (now_.paused) parts.push(h("p", { class: "notice warn" }, "Paused by ", h("strong", {}, now_.by), ": ", now_.reason, " (", moment(now_.at, now), ")"));
-  if (now_.rate !== null) parts.push(h("p", { class: "notice calm" }, `At most ${plural(now_.rate, "message")} a second, by `, h("strong", {}, now_.rate_by), ": ", now_.rate_reason));
-  const rate = [
-    figure("remaining", now_.remaining === null ? "unknown" : count(now_.remaining)),
-    figure("rate", `${count(now_.per_second)}/s`),
-    figure("time left", now_.eta_seconds !== null ? duration(now_.eta_seconds) : now_.remaining === 0 ? "done" : now_.paused ? "paused" : "unknown"),
+  if (view.paused) parts.push(h("p", { class: "notice warn" }, "Paused by ", h("strong", {}, view.by), ": ", view.reason, " (", relativeTime(view.at, now), ")"));
+  if (view.rate !== null) parts.push(h("p", { class: "notice calm" }, `Limited to ${plural(view.rate, "message")} per second by `, h("strong", {}, view.rate_by), ": ", view.rate_reason));
+  const figures = [
+    figure("remaining", view.remaining === null ? "unknown" : formatNumber(view.remaining)),
+    figure("rate", `${formatNumber(view.per_second)}/s`),
+    figure("time left", view.eta_seconds !== null ? formatDuration(view.eta_seconds) : view.remaining === 0 ? "done" : view.paused ? "paused" : "unknown"),
   ];
-  if (now_.running > 0) {
-    const whole = now_.moved + (now_.remaining ?? 0);
-    const done = whole > 0 ? now_.moved / whole : 1;
+  if (view.running > 0) {
+    const total = view.moved + (view.remaining ?? 0);
+    const fraction = total > 0 ? view.moved / total : 1;
     parts.push(
       h("div", { class: "progress" },
-        h("progress", { max: "100", value: (done * 100).toFixed(1), "aria-label": "moved" }),
-        h("dl", { class: "figures" }, figure("moved", count(now_.moved)), rate)));
-  } else if (now_.per_second > 0) {
+        h("progress", { max: "100", value: (fraction * 100).toFixed(1), "aria-label": "moved" }),
+        h("dl", { class: "figures" }, figure("moved", formatNumber(view.moved)), figures)));
+  } else if (view.per_second > 0) {
     parts.push(
-      h("p", { class: "notice calm" }, "No task of Airflow drains, yet the backlog shrinks: a Spark job, or a syphon elsewhere."),
-      h("dl", { class: "figures" }, rate));
+      h("p", { class: "notice calm" }, "No Airflow task is draining, but the backlog is shrinking: a Spark job or another syphon is at work."),
+      h("dl", { class: "figures" }, figures));
   } else {
-    parts.push(nothing(now_.remaining ? `No task drains; ${plural(now_.remaining, "message")} in the backlog.` : "No task drains."));
+    parts.push(note(view.remaining ? `No drain task is running; ${plural(view.remaining, "message")} in the backlog.` : "No drain task is running."));
   }
-  const atWork = now_.drains.slice(0, now_.running);
-  const lately = now_.drains.slice(now_.running);
-  if (atWork.length > 0) parts.push(h("details", { open: true, key: "tasks" }, h("summary", {}, plural(now_.running, "task")), drains(atWork, now, link)));
-  if (lately.length > 0) parts.push(h("details", { key: "lately" }, h("summary", {}, "Lately"), drains(lately, now, link)));
+  const active = view.drains.slice(0, view.running);
+  const recent = view.drains.slice(view.running);
+  if (active.length > 0) parts.push(h("details", { open: true, key: "active" }, h("summary", {}, plural(view.running, "task")), drains(active, now, runLink)));
+  if (recent.length > 0) parts.push(h("details", { key: "recent" }, h("summary", {}, "Recent tasks"), drains(recent, now, runLink)));
   return parts;
 }
 
-function drains(list, now, link) {
+function drains(list, now, runLink) {
   return h("ul", { class: "plain" }, list.map((drain) => h("li", { key: [drain.dag_id, drain.run_id, drain.task_id, drain.map_index].join("/") },
-    link(drain, `${drain.task_id}${drain.map_index >= 0 ? ` ${drain.map_index}` : ""}`),
+    runLink(drain, `${drain.task_id}${drain.map_index >= 0 ? ` ${drain.map_index}` : ""}`),
     " ", h("span", { class: `badge run ${drain.state}` }, drain.state),
     ` ${plural(drain.moved, "message")} moved`,
-    drain.dead_lettered > 0 ? `, ${count(drain.dead_lettered)} dead-lettered` : "",
-    drain.at === null ? "" : [", ", moment(drain.at, now)])));
+    drain.dead_lettered > 0 ? `, ${formatNumber(drain.dead_lettered)} dead-lettered` : "",
+    drain.at === null ? "" : [", ", relativeTime(drain.at, now)])));
 }
 
 const figure = (name, value) => h("div", {}, h("dt", {}, name), h("dd", {}, value));
 
+const isEmpty = (queue) => queue.active + queue.scheduled + queue.dead_lettered === 0;
+
 function backlog(pair, now) {
-  const { backlog: held } = pair;
+  const view = pair.backlog;
   const parts = [];
-  if (held.error !== null) parts.push(h("p", { class: "notice warn" }, "Not counted just now: ", held.error, held.counted_at === null ? "" : [". What follows is from ", moment(held.counted_at, now), "."]));
-  if (held.counted_at === null) return parts.length > 0 ? parts : nothing("Not counted yet.");
+  if (view.error !== null) parts.push(h("p", { class: "notice warn" }, "Counting failed: ", view.error, view.counted_at === null ? "" : [". These counts are from ", relativeTime(view.counted_at, now), "."]));
+  if (view.counted_at === null) return parts.length > 0 ? parts : note("Not counted yet.");
   parts.push(h("dl", { class: "figures" },
-    figure("messages", count(held.messages)),
-    figure("oldest", held.oldest_seconds === null ? "–" : duration(held.oldest_seconds)),
-    figure("size", bytes(held.size_bytes)),
-    figure("dead letters", count(held.dead_lettered)),
-    figure("queues", count(held.queues.length)),
-    figure("of them empty", count(held.queues.filter((queue) => queue.active + queue.scheduled + queue.dead_lettered === 0).length))));
-  const most = Math.max(1, ...held.queues.map((queue) => queue.active + queue.scheduled));
-  const queues = table("Backlog queues", ["Queue", "Depth", "Messages", "Oldest", "Size", "Dead letters"], held.queues.map((queue) => ({
+    figure("messages", formatNumber(view.messages)),
+    figure("oldest", view.oldest_seconds === null ? "–" : formatDuration(view.oldest_seconds)),
+    figure("size", formatBytes(view.size_bytes)),
+    figure("dead letters", formatNumber(view.dead_lettered)),
+    figure("queues", formatNumber(view.queues.length)),
+    figure("empty queues", formatNumber(view.queues.filter(isEmpty).length))));
+  const deepest = Math.max(1, ...view.queues.map((queue) => queue.active + queue.scheduled));
+  const queues = table("Backlog queues", ["Queue", "Depth", "Messages", "Oldest", "Size", "Dead letters"], view.queues.map((queue) => ({
     key: queue.path,
-    kind: queue.state !== "in use" ? "odd" : queue.active + queue.scheduled + queue.dead_lettered === 0 ? "empty" : null,
+    kind: queue.state !== "in use" ? "not-in-use" : isEmpty(queue) ? "empty" : null,
     cells: [
       [h("code", {}, queue.path), queue.state !== "in use" && h("span", { class: `badge ${queue.state}` }, queue.state)],
-      bar((queue.active + queue.scheduled) / most, { kind: "round" }),
-      count(queue.active + queue.scheduled),
-      queue.oldest_seconds === null ? "–" : duration(queue.oldest_seconds),
-      bytes(queue.size_bytes),
-      h("span", { class: queue.dead_lettered > 0 ? "loud" : "faint" }, count(queue.dead_lettered)),
+      bar((queue.active + queue.scheduled) / deepest, { kind: "backlog" }),
+      formatNumber(queue.active + queue.scheduled),
+      queue.oldest_seconds === null ? "–" : formatDuration(queue.oldest_seconds),
+      formatBytes(queue.size_bytes),
+      h("span", { class: queue.dead_lettered > 0 ? "critical" : "muted" }, formatNumber(queue.dead_lettered)),
     ],
   })), { tight: true });
-  const quiet = held.messages === 0 && held.dead_lettered === 0 && held.missing.length === 0 && held.extra.length === 0;
-  parts.push(quiet ? h("details", {}, h("summary", {}, `${plural(held.queues.length, "queue")}, all empty`), queues) : queues);
-  parts.push(h("p", { class: held.drift.length + held.extra.length > 0 ? "notice warn" : "faint" },
-    held.extra.length > 0 ? `${plural(held.extra.length, "queue is", "queues are")} beyond the number in use: ${held.extra.join(", ")}. ` : "No queue is beyond the number in use. ",
-    held.drift.length > 0 ? `${plural(held.drift.length, "field differs", "fields differ")} from the description:` : "No queue differs from its description."));
-  if (held.drift.length > 0) {
-    parts.push(table("Drift", ["Queue", "Field", "Is", "Should be"], held.drift.map((drift) => ({
+  const isQuiet = view.messages === 0 && view.dead_lettered === 0 && view.missing.length === 0 && view.extra.length === 0;
+  parts.push(isQuiet ? h("details", {}, h("summary", {}, `Backlog is empty (${plural(view.queues.length, "queue")})`), queues) : queues);
+  parts.push(h("p", { class: view.drift.length + view.extra.length > 0 ? "notice warn" : "muted" },
+    view.extra.length > 0 ? `${plural(view.extra.length, "extra queue")}, not in use: ${view.extra.join(", ")}. ` : "No extra queues. ",
+    view.drift.length > 0 ? `${plural(view.drift.length, "property differs", "properties differ")} from the expected value:` : "All queue properties are as expected."));
+  if (view.drift.length > 0) {
+    parts.push(table("Drift", ["Queue", "Property", "Actual", "Expected"], view.drift.map((drift) => ({
       key: `${drift.queue}/${drift.field}`,
       cells: [h("code", {}, drift.queue), drift.field, drift.actual, drift.expected],
     }))));
@@ -186,86 +188,85 @@ function backlog(pair, now) {
 }
 
 function deadLetters(pair, now) {
-  const { backlog: held } = pair;
-  if (held.counted_at === null) return nothing("Not counted yet.");
-  if (held.dead_lettered === 0) return nothing("There are none.");
+  const view = pair.backlog;
+  if (view.counted_at === null) return note("Not counted yet.");
+  if (view.dead_lettered === 0) return note("No dead letters.");
   return [
-    h("ul", { class: "plain" }, Object.entries(held.dead_letter_reasons).map(([reason, number]) =>
-      h("li", { key: reason }, h("strong", {}, reason), `: ${count(number)}`))),
-    h("details", {}, h("summary", {}, `${plural(held.dead_letters.length, "letter")}, the newest first`),
-      table("Dead letters", ["Message id", "Reason", "For", "When"], held.dead_letters.map((letter, at) => ({
-        key: `${letter.queue}/${letter.message_id}/${at}`,
+    h("ul", { class: "plain" }, Object.entries(view.dead_letter_reasons).map(([reason, number]) =>
+      h("li", { key: reason }, h("strong", {}, reason), `: ${formatNumber(number)}`))),
+    h("details", {}, h("summary", {}, `${plural(view.dead_letters.length, "message")}, newest first`),
+      table("Dead letters", ["Message id", "Reason", "Destination", "Age"], view.dead_letters.map((letter, index) => ({
+        key: `${letter.queue}/${letter.message_id}/${index}`,
         cells: [
           h("code", { title: letter.queue }, letter.message_id || "–"),
-          [letter.reason, letter.description && h("span", { class: "faint" }, ` ${letter.description}`)],
+          [letter.reason, letter.description && h("span", { class: "muted" }, ` ${letter.description}`)],
           letter.destination ?? "unknown",
-          letter.at === null ? "–" : moment(letter.at, now),
+          letter.at === null ? "–" : relativeTime(letter.at, now),
         ],
       })))),
   ];
 }
 
 function cost(pair, now) {
-  const { cost: spent } = pair;
-  const part = spent.quiet_day > 0 ? spent.total / spent.quiet_day : 0;
-  const kinds = Object.entries(spent.operations).sort((a, b) => b[1] - a[1]);
+  const view = pair.cost;
+  const fraction = view.quiet_day > 0 ? view.total / view.quiet_day : 0;
+  const kinds = Object.entries(view.operations).sort((a, b) => b[1] - a[1]);
   return [
-    h("p", {}, h("strong", { class: "big" }, count(spent.total)), ` operations of tasks in the last 24 hours; a quiet day of a continuous syphon takes ${count(spent.quiet_day)} receives.`),
-    bar(Math.min(1, part), { kind: part > 1 ? "round" : "direct" }),
-    h("p", { class: "faint" }, `${part.toFixed(1)} quiet days. Beyond what the base charge includes: ${spent.amount} ${spent.currency} (prices of ${spent.as_of}). Looking at this page took ${count(spent.page)} more; pings of waiting triggers are not metered.`),
+    h("p", {}, h("strong", { class: "big" }, formatNumber(view.total)), ` operations by tasks in the last 24 hours. A continuous syphon on an empty backlog takes ${formatNumber(view.quiet_day)} receives a day.`),
+    bar(Math.min(1, fraction), { kind: fraction > 1 ? "backlog" : "primary" }),
+    h("p", { class: "muted" }, `${fraction.toFixed(1)} times a quiet day. Cost beyond the base charge: ${view.amount} ${view.currency} (prices of ${view.as_of}). This page made ${formatNumber(view.page)} more operations. Pings by triggers are not metered.`),
     kinds.length > 0 && h("details", {}, h("summary", {}, "By kind"),
-      h("ul", { class: "plain" }, kinds.map(([name, number]) => h("li", { key: name }, `${name.replaceAll("_", " ")}: ${count(number)}`)))),
-    spent.reported_at !== null && h("details", {}, h("summary", {}, ["Cost report of ", moment(spent.reported_at, now)]), costReport(spent.report)),
+      h("ul", { class: "plain" }, kinds.map(([name, number]) => h("li", { key: name }, `${name.replaceAll("_", " ")}: ${formatNumber(number)}`)))),
+    view.reported_at !== null && h("details", {}, h("summary", {}, ["Cost report, ", relativeTime(view.reported_at, now)]), costReport(view.report)),
   ];
 }
 
 function costReport(report) {
   const rows = ["planned", "measured"].filter((name) => report[name]).map((name) => ({
     key: name,
-    cells: [name, count(report[name].total), count(report[name].billable), `${report[name].amount} ${report.prices?.currency ?? ""}`],
+    cells: [name, formatNumber(report[name].total), formatNumber(report[name].billable), `${report[name].amount} ${report.prices?.currency ?? ""}`],
   }));
   return table("Cost report", ["", "Operations", "Billable", "Cost"], rows);
 }
 
-function incidents(pair, now, link, report) {
-  if (pair.incidents.length === 0) return nothing("None.");
-  return table("Incidents", ["Entity", "Began", "Lasted", "Reason", "Runs"], pair.incidents.map((incident) => ({
+function incidents(pair, now, runLink, reportButton) {
+  if (pair.incidents.length === 0) return note("No incidents.");
+  return table("Incidents", ["Entity", "Start", "Duration", "Reason", "Runs"], pair.incidents.map((incident) => ({
     key: `${incident.entity}/${incident.at}`,
     cells: [
       h("code", {}, incident.entity),
-      clock(incident.at),
-      incident.until === null ? h("span", { class: "badge failed_over" }, `${duration(now - incident.at)} so far`) : incident.until - incident.at < 1 ? "over when told" : duration(incident.until - incident.at),
-      h("span", { class: "told" }, incident.reason, h("span", { class: "faint" }, ` by ${incident.by}`, incident.ended_by ? `; ended by ${incident.ended_by}` : "")),
-      h("ul", { class: "plain" }, incident.runs.map((run) => h("li", { key: `${run.dag_id}/${run.run_id}` }, runTold(pair, run, link, report)))),
+      localTime(incident.at),
+      incident.until === null ? h("span", { class: "badge failed_over" }, `ongoing, ${formatDuration(now - incident.at)}`) : incident.until - incident.at < 1 ? "less than 1 s" : formatDuration(incident.until - incident.at),
+      h("span", { class: "wrap" }, incident.reason, h("span", { class: "muted" }, ` (reported by ${incident.by}`, incident.ended_by ? `; ended by ${incident.ended_by})` : ")")),
+      h("ul", { class: "plain" }, incident.runs.map((run) => h("li", { key: `${run.dag_id}/${run.run_id}` }, runSummary(pair, run, runLink, reportButton)))),
     ],
   })));
 }
 
-// A run, how it went, and what it found out.
-function runTold(pair, run, link, report) {
+function runSummary(pair, run, runLink, reportButton) {
   const moved = Object.values(run.result.moved ?? {}).reduce((sum, each) => sum + each, 0);
   return [
-    link(run, run.dag_id), " ", h("span", { class: `badge run ${run.state}` }, run.state),
+    runLink(run, run.dag_id), " ", h("span", { class: `badge run ${run.state}` }, run.state),
     run.result.moved !== undefined && ` ${plural(moved, "message")} moved`,
-    run.result.lost !== undefined && [", ", h("span", { class: run.result.lost > 0 ? "loud" : null }, `${count(run.result.lost)} lost`)],
-    run.report && [" ", report(pair, run)],
+    run.result.lost !== undefined && [", ", h("span", { class: run.result.lost > 0 ? "critical" : null }, `${formatNumber(run.result.lost)} lost`)],
+    run.report && [" ", reportButton(pair, run)],
   ];
 }
 
-const DEEDS = {
+const PAST_TENSE = {
   provision: "provisioned", drill: "started a drill", fail_over: "failed over", fail_back: "failed back",
   start_syphon: "started the syphon", pause_syphon: "paused the syphon", resume_syphon: "resumed the syphon",
   throttle_syphon: "throttled the syphon", redrive: "re-drove dead letters", plan_cleanup: "planned a cleanup",
 };
 
-function deeds(pair, now, link, report) {
-  if (pair.deeds.length === 0) return nothing("Nothing in 30 days.");
-  return h("ul", { class: "plain deeds" }, pair.deeds.map((deed) => h("li", { key: `${deed.at}/${deed.action}` },
-    moment(deed.at, now), " ", h("strong", {}, deed.user), ` ${DEEDS[deed.action] ?? deed.action}`,
-    Array.isArray(deed.detail.entities) ? ` (${deed.detail.entities.join(", ")})` : "",
-    typeof deed.detail.rate === "number" ? ` (${count(deed.detail.rate)}/s)` : deed.action === "throttle_syphon" ? " (no limit)" : "",
-    ": ", h("q", {}, deed.reason),
-    deed.run !== null && [" ", runTold(pair, deed.run, link, report)])));
+function actionLog(pair, now, runLink, reportButton) {
+  if (pair.action_log.length === 0) return note("No actions.");
+  return h("ul", { class: "plain action-log" }, pair.action_log.map((record) => h("li", { key: `${record.at}/${record.action}` },
+    relativeTime(record.at, now), " ", h("strong", {}, record.user), ` ${PAST_TENSE[record.action] ?? record.action}`,
+    Array.isArray(record.detail.entities) ? ` (${record.detail.entities.join(", ")})` : "",
+    typeof record.detail.rate === "number" ? ` (${formatNumber(record.detail.rate)}/s)` : record.action === "throttle_syphon" ? " (no limit)" : "",
+    ": ", h("q", {}, record.reason),
+    record.run !== null && [" ", runSummary(pair, record.run, runLink, reportButton)])));
 }
 
-const nothing = (text) => h("p", { class: "faint" }, text);
+const note = (text) => h("p", { class: "muted" }, text);

@@ -1,51 +1,51 @@
-// How a pair is, as one says it to somebody who asks in a hurry: the worst first.
+// The overall state of a pair in one sentence; the most severe problem first.
 
-import { plural } from "./elements.js";
+import { formatClock, plural } from "./elements.js";
 
-const entities = (list, one, many) => plural(list.length, `entity ${one}`, `entities ${many}`);
+const countEntities = (list, one, many) => plural(list.length, `entity ${one}`, `entities ${many}`);
 
-/** One word for the colour and one sentence. */
+/** Returns the kind ("bad", "warn", "calm" or "good") and the sentence. */
 export function verdict(pair) {
-  return outage(pair) ?? trouble(pair) ?? leftovers(pair)
-    ?? (pair.primary.reachable === null || pair.backlog.counted_at === null ? ["calm", "Looking …"]
-      : ["good", "All is well: sends take the direct way, the backlog is empty."]);
+  return outage(pair) ?? warning(pair) ?? leftover(pair)
+    ?? (pair.primary.reachable === null || pair.backlog.counted_at === null ? ["calm", "Checking …"]
+      : ["good", "Healthy: sends go to the primary, the backlog is empty."]);
 }
 
 function outage(pair) {
-  const over = pair.entities.filter((entity) => entity.state === "failed_over");
-  const cut = pair.secondary.reachable === false;
-  if (pair.problem !== null) return ["bad", `Its connection cannot be used: ${pair.problem}`];
-  if (over.length > 0) {
-    const hand = over.every((entity) => entity.by_hand) ? ", by hand" : "";
-    const way = cut ? `but the secondary ${pair.secondary.name} cannot be reached either: sends fail` : "sends go to the backlog";
-    return ["bad", `${entities(over, "is", "are")} failed over${hand}${cut ? ", " : ": "}${way}.`];
+  const failedOver = pair.entities.filter((entity) => entity.state === "failed_over");
+  const secondaryDown = pair.secondary.reachable === false;
+  if (pair.problem !== null) return ["bad", `The connection cannot be used: ${pair.problem}`];
+  if (failedOver.length > 0) {
+    const manually = failedOver.every((entity) => entity.by_hand) ? " manually" : "";
+    const effect = secondaryDown ? `secondary ${pair.secondary.name} is unreachable too, so sends fail` : "sends go to the backlog";
+    return ["bad", `${countEntities(failedOver, "is", "are")} failed over${manually}: ${effect}.`];
   }
   if (pair.primary.reachable !== false) return null;
-  if (cut) return ["bad", `Neither ${pair.primary.name} nor ${pair.secondary.name} can be reached.`];
-  const seen = diverted(pair);
-  return ["bad", `The primary ${pair.primary.name} cannot be reached${seen === null ? "" : `; ${seen}`}.`];
+  if (secondaryDown) return ["bad", `${pair.primary.name} and ${pair.secondary.name} are both unreachable.`];
+  const diverted = divertedText(pair);
+  return ["bad", `Primary ${pair.primary.name} unreachable since ${formatClock(pair.primary.since)}${diverted === null ? "" : `; ${diverted}`}.`];
 }
 
-function trouble(pair) {
+function warning(pair) {
   const suspect = pair.entities.filter((entity) => entity.state === "suspect");
-  if (suspect.length > 0) return ["warn", `${entities(suspect, "is", "are")} suspect: sends are failing.`];
-  if (pair.secondary.reachable === false) return ["warn", `The secondary ${pair.secondary.name} cannot be reached: there is no way round.`];
-  if (pair.backlog.error !== null) return ["warn", "The backlog cannot be counted: see there why."];
+  if (suspect.length > 0) return ["warn", `${countEntities(suspect, "is", "are")} suspect: sends are failing.`];
+  if (pair.secondary.reachable === false) return ["warn", `Secondary ${pair.secondary.name} unreachable since ${formatClock(pair.secondary.since)}: failover is not possible.`];
+  if (pair.backlog.error !== null) return ["warn", "The backlog cannot be counted: see Backlog for the error."];
   return null;
 }
 
-function leftovers(pair) {
+function leftover(pair) {
   const { backlog } = pair;
-  const seen = diverted(pair);
-  if (seen !== null) return ["warn", `${seen}.`];
-  if (backlog.messages > 0) return ["warn", `Healthy again; ${plural(backlog.messages, "message")} still in the backlog.`];
+  const diverted = divertedText(pair);
+  if (diverted !== null) return ["warn", `${diverted}.`];
+  if (backlog.messages > 0) return ["warn", `Primary is healthy; ${plural(backlog.messages, "message")} still in the backlog.`];
   if (backlog.missing.length > 0) return ["warn", `${plural(backlog.missing.length, "backlog queue is", "backlog queues are")} missing: provision the pair.`];
-  if (backlog.dead_lettered > 0) return ["warn", `${plural(backlog.dead_lettered, "dead letter needs", "dead letters need")} somebody: see why, mend it, and re-drive.`];
-  if (pair.syphon.paused) return ["warn", "The syphon is paused: what comes into the backlog stays there."];
+  if (backlog.dead_lettered > 0) return ["warn", `${plural(backlog.dead_lettered, "dead letter")}: fix the cause, then re-drive.`];
+  if (pair.syphon.paused) return ["warn", "The syphon is paused: diverted messages stay in the backlog."];
   return null;
 }
 
-function diverted(pair) {
-  const found = pair.entities.filter((entity) => entity.state === "diverted");
-  return found.length === 0 ? null : `${entities(found, "has", "have")} messages in the backlog, from a sender outside Airflow`;
+function divertedText(pair) {
+  const diverted = pair.entities.filter((entity) => entity.state === "diverted");
+  return diverted.length === 0 ? null : `${countEntities(diverted, "has", "have")} messages in the backlog from a sender outside Airflow`;
 }

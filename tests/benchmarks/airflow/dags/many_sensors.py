@@ -1,7 +1,7 @@
-"""Sensors that begin in the triggerer, so that no worker has to start each of them: one alone, and five hundred.
+"""Sensors that start in the triggerer, without a worker: a DAG with one, and a DAG with five hundred.
 
-They are mapped. Airflow hands the whole serialized DAG to the triggerer with each trigger that begins there, and the
-triggerer reads it anew each time: five hundred tasks of their own would be five hundred DAGs of five hundred tasks.
+They are mapped, because Airflow sends the serialized DAG to the triggerer with each trigger that starts there, and the
+triggerer parses it each time: with unmapped tasks, that would be 500 DAGs of 500 tasks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ INTERVAL = 3.0
 
 
 class WaitingSensor(ServiceBusPrimaryHealthSensor):
-    """The sensor as it is once its first ping went unanswered."""
+    """The sensor in its state after a failed first ping."""
 
     start_from_trigger = True
     start_trigger_args = StartTriggerArgs(

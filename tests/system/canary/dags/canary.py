@@ -1,4 +1,4 @@
-"""Tasks on pairs whose credentials are refused, on one that works, and one whose author prints too much."""
+"""Tasks with rejected and with valid credentials, and tasks that print secrets."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ LEDGER = str(Path(os.environ["SERVICEBUS_PAIR_HOME"]) / "ledger")
 
 @task
 def careless(conn_id: str) -> None:
-    """What no task should do, and some do."""
+    """Print and raise everything that could contain a secret."""
     hook = ServiceBusPairHook(conn_id)
     settings = hook.get_settings()
     pair = hook.get_connection(conn_id)
     namespace = hook.get_connection(pair.extra_dejson["primary_conn_id"])
     for each in (pair, namespace):
-        print(CARELESS, each, each.extra, each.schema, each.password, each.get_uri())  # noqa: T201  that is the point
+        print(CARELESS, each, each.extra, each.schema, each.password, each.get_uri())  # noqa: T201  on purpose
     fields = f"{namespace.extra} {namespace.schema} {namespace.password} {namespace.get_uri()}"
     raise RuntimeError(f"{CARELESS} {settings} {fields}")
 
@@ -43,8 +43,8 @@ with DAG("canary_refused", schedule=None, tags=["servicebus_pair"]):
         )
         careless.override(task_id=f"careless_{kind}")(f"{kind}_pair")
     for kind in ("key", "secret"):
-        ServiceBusPairProvisionOperator(task_id=f"provision_{kind}", conn_id=f"{kind}_turned")
-        ServiceBusBacklogSensor(task_id=f"backlog_{kind}", conn_id=f"{kind}_turned", deferrable=True, timeout=5)
+        ServiceBusPairProvisionOperator(task_id=f"provision_{kind}", conn_id=f"{kind}_swapped")
+        ServiceBusBacklogSensor(task_id=f"backlog_{kind}", conn_id=f"{kind}_swapped", deferrable=True, timeout=5)
     ServiceBusPairSendOperator(task_id="send_broken", conn_id="broken_pair", entity="flights", messages=["a"])
 
 with DAG("canary_good", schedule=None, tags=["servicebus_pair"]):

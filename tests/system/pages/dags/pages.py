@@ -1,4 +1,4 @@
-"""A sender and a recovery without Spark, which the test of the page starts and watches."""
+"""A sender and a recovery without Spark for the browser test of the page."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from servicebus_pair.operators.send import ServiceBusPairSendOperator
 from servicebus_pair.operators.syphon import ServiceBusPairSyphonOperator
 
 CONN_ID = "contoso_pair"
-FORGIVING = {"retries": 3, "retry_delay": timedelta(seconds=2)}
+RETRIES = {"retries": 3, "retry_delay": timedelta(seconds=2)}
 
-with DAG("pages_sends", schedule=None, default_args=FORGIVING, tags=["servicebus_pair"]):
+with DAG("pages_sends", schedule=None, default_args=RETRIES, tags=["servicebus_pair"]):
     for entity, count in {"flights": 120, "briefings": 40}.items():
         ServiceBusPairSendOperator(
             task_id=entity, conn_id=CONN_ID, entity=entity, messages=[f"{entity} {number}" for number in range(count)]
         )
 
-# Slow enough to be watched.
+# Slow enough for the test to observe the progress.
 with DAG(
     "pages_recovery",
     schedule=None,
-    default_args=FORGIVING,
+    default_args=RETRIES,
     params={"rate": Param(10, type="number", exclusiveMinimum=0)},
     tags=["servicebus_pair"],
 ):

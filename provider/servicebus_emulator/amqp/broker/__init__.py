@@ -1,0 +1,1 @@
+"""One running namespace: the broker behind its connections, and its injected faults."""

@@ -1,0 +1,1 @@
+"""AMQP values and messages in encoded form, decoded and rewritten only where necessary."""

@@ -1,0 +1,213 @@
+"""Qpid Proton calls that run once per message, made through cffi without Proton's Python wrappers.
+
+Calls that run once per link or connection use Proton's Python API.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import cproton
+from cproton import ffi, lib
+from proton import Condition, Delivery, symbol
+
+from servicebus_emulator.amqp.codec.raw_encoding import NULL, compound_items
+from servicebus_emulator.engine.model.errors import BrokerError
+
+__all__ = [
+    "ACCEPTED",
+    "MODIFIED",
+    "RECEIVED",
+    "REJECTED",
+    "RELEASED",
+    "Handle",
+    "accept",
+    "add_credit",
+    "advance",
+    "credit",
+    "delivery_tag",
+    "drain",
+    "handle_key",
+    "is_aborted",
+    "is_complete",
+    "is_draining",
+    "is_remotely_settled",
+    "is_updated",
+    "modified_flags",
+    "outcome_properties",
+    "pending_bytes",
+    "read",
+    "reject",
+    "remote_state",
+    "send",
+    "settle",
+    "settle_modified",
+    "to_condition",
+]
+
+Handle: TypeAlias = Any
+"""A pointer to a Proton object."""
+
+ACCEPTED: int = lib.PN_ACCEPTED
+RECEIVED: int = lib.PN_RECEIVED
+REJECTED: int = lib.PN_REJECTED
+RELEASED: int = lib.PN_RELEASED
+MODIFIED: int = lib.PN_MODIFIED
+
+_ADDRESS = ffi.typeof("uintptr_t")
+
+
+def handle_key(handle: Handle) -> int:
+    """Return a dictionary key for a handle: its address, unique while the object exists."""
+    return int(ffi.cast(_ADDRESS, handle))
+
+
+# Incoming deliveries
+
+
+def is_complete(delivery: Handle) -> bool:
+    """Return whether a delivery has arrived completely and was not read yet."""
+    return bool(lib.pn_delivery_readable(delivery)) and not lib.pn_delivery_partial(delivery)
+
+
+def is_aborted(delivery: Handle) -> bool:
+    """Return whether the peer aborted a delivery that was not settled yet."""
+    return bool(lib.pn_delivery_aborted(delivery)) and bool(lib.pn_delivery_readable(delivery))
+
+
+def pending_bytes(delivery: Handle) -> int:
+    """Return the number of unread bytes of a delivery."""
+    return int(lib.pn_delivery_pending(delivery))
+
+
+def read(link: Handle, delivery: Handle) -> bytes:
+    """Read the bytes of the link's current delivery that have arrived."""
+    size = lib.pn_delivery_pending(delivery)
+    buffer = ffi.new("char[]", size)
+    lib.pn_link_recv(link, buffer, size)
+    return bytes(ffi.buffer(buffer, size))
+
+
+def advance(link: Handle) -> None:
+    """Advance to the link's next delivery; the current one can still be settled."""
+    lib.pn_link_advance(link)
+
+
+def accept(delivery: Handle) -> None:
+    """Settle a delivery as accepted."""
+    lib.pn_delivery_update(delivery, ACCEPTED)
+    lib.pn_delivery_settle(delivery)
+
+
+def reject(delivery: Handle, *, error: BrokerError) -> None:
+    """Settle a delivery as rejected, with an error."""
+    wrapped = _wrap(delivery)
+    wrapped.local.condition = to_condition(error)
+    wrapped.update(Delivery.REJECTED)
+    wrapped.settle()
+
+
+def add_credit(link: Handle, count: int) -> None:
+    """Give the peer credit for `count` more deliveries."""
+    lib.pn_link_flow(link, count)
+
+
+# Outgoing deliveries
+
+
+def credit(link: Handle) -> int:
+    """Return the credit that the peer has given."""
+    return int(lib.pn_link_credit(link))
+
+
+def send(link: Handle, *, tag: bytes, data: bytes, settled: bool) -> Handle:
+    """Send a delivery and return its handle."""
+    delivery = cproton.pn_delivery(link, tag)
+    lib.pn_link_send(link, ffi.from_buffer(data), len(data))
+    lib.pn_link_advance(link)
+    if settled:
+        lib.pn_delivery_settle(delivery)
+    return delivery
+
+
+def is_draining(link: Handle) -> bool:
+    """Return whether the peer has requested a drain."""
+    return bool(lib.pn_link_get_drain(link))
+
+
+def drain(link: Handle) -> None:
+    """Give back the unused credit."""
+    lib.pn_link_drained(link)
+
+
+def is_updated(delivery: Handle) -> bool:
+    """Return whether the peer changed the state of a delivery since the last event."""
+    return bool(lib.pn_delivery_updated(delivery))
+
+
+def remote_state(delivery: Handle) -> int:
+    """Return the delivery state set by the peer."""
+    return int(lib.pn_delivery_remote_state(delivery))
+
+
+def is_remotely_settled(delivery: Handle) -> bool:
+    """Return whether the peer has settled the delivery, and thus expects no disposition."""
+    return bool(lib.pn_delivery_settled(delivery))
+
+
+def settle(delivery: Handle, *, state: int | None) -> None:
+    """Settle a delivery, with a state unless it is None."""
+    if state is not None:
+        lib.pn_delivery_update(delivery, state)
+    lib.pn_delivery_settle(delivery)
+
+
+def modified_flags(delivery: Handle) -> tuple[bool, bool]:
+    """Return the fields delivery-failed and undeliverable-here of a modified outcome."""
+    remote = _wrap(delivery).remote
+    return bool(remote.failed), bool(remote.undeliverable)
+
+
+def outcome_properties(delivery: Handle) -> list[bytes]:
+    """Return the properties that the peer's outcome modifies, as alternating encoded names and values.
+
+    They are the message annotations of a modified outcome, or the info of the error of a rejected one.
+    """
+    remote = lib.pn_delivery_remote(delivery)
+    if remote_state(delivery) == REJECTED:
+        return _items(lib.pn_condition_info(lib.pn_disposition_condition(remote)))
+    return _items(lib.pn_disposition_annotations(remote))
+
+
+def settle_modified(delivery: Handle, *, failed: bool, undeliverable: bool) -> None:
+    """Settle a delivery as modified."""
+    wrapped = _wrap(delivery)
+    wrapped.local.failed = failed
+    wrapped.local.undeliverable = undeliverable
+    wrapped.update(Delivery.MODIFIED)
+    wrapped.settle()
+
+
+def delivery_tag(delivery: Handle) -> bytes:
+    """Return a delivery's tag."""
+    return bytes(cproton.bytes2pybytes(lib.pn_delivery_tag(delivery)))
+
+
+def to_condition(error: BrokerError) -> Condition:
+    """Return the AMQP condition of an error.
+
+    Its info map is never empty: Proton omits trailing nulls, and clients fail on an error with two fields.
+    """
+    return Condition(error.condition, str(error), {symbol("status-code"): error.status})
+
+
+def _items(data: Handle) -> list[bytes]:
+    size = lib.pn_data_encoded_size(data)
+    if size <= len(NULL):
+        return []
+    buffer = bytearray(size)
+    return compound_items(bytes(buffer[: lib.pn_data_encode(data, ffi.from_buffer(buffer), size)]))
+
+
+def _wrap(delivery: Handle) -> Delivery:
+    return Delivery(delivery)  # type: ignore[no-untyped-call]

@@ -1,0 +1,78 @@
+"""Rewrites the application properties of an encoded message; all other sections keep their bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from servicebus_emulator.amqp.codec.raw_encoding import (
+    MalformedValueError,
+    compound_items,
+    decode_text,
+    encode_compound,
+    encode_string,
+)
+from servicebus_emulator.amqp.codec.sections import SectionCode, sections
+from servicebus_emulator.engine.model.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from servicebus_emulator.engine.model.message import Content
+    from servicebus_emulator.engine.queue.queue import MessageQueue
+
+__all__ = ["by_name", "replace_application_properties", "set_application_properties"]
+
+_MAP: Final = 0xC1
+_APPLICATION_PROPERTIES: Final = b"\x00\x53\x74"
+
+
+def by_name(items: Sequence[bytes]) -> dict[str, bytes]:
+    """Return encoded values by their names; entries whose name is no text are omitted.
+
+    :param items: alternating encoded names and values, as the client encoded them.
+    :raises InvalidArgument: when a name is not UTF-8.
+    """
+    try:
+        pairs = [(decode_text(name), value) for name, value in zip(items[::2], items[1::2], strict=False)]
+    except MalformedValueError as error:
+        raise InvalidArgument(f"the name of a property to modify cannot be decoded: {error}") from error
+    return {name: value for name, value in pairs if name is not None}
+
+
+def set_application_properties(queue: MessageQueue, token: bytes, *, properties: Mapping[str, bytes]) -> None:
+    """Set application properties of a locked message.
+
+    :param token: the lock token.
+    :param properties: encoded values by name.
+    :raises MessageLockLost: when the message is no longer locked.
+    """
+    if len(properties) > 0:
+        added = [each for name, value in properties.items() for each in (encode_string(name), value)]
+        queue.modify(token, partial(_replace_in, names=properties.keys(), added=added))
+
+
+def replace_application_properties(data: bytes, *, names: Collection[str], added: Sequence[bytes]) -> bytes:
+    """Return the sections of a message with some application properties removed and others added.
+
+    :param names: the names of the properties to remove.
+    :param added: alternating encoded names and values.
+    """
+    before, after, items = 0, 0, list[bytes]()
+    for code, start, begins, end in sections(data):
+        if code == SectionCode.PROPERTIES:
+            before = after = end
+        elif code == SectionCode.APPLICATION_PROPERTIES:
+            items = compound_items(data[begins:end])
+            before, after = start, end
+    kept: list[bytes] = []
+    # strict=False: a key without a value, which no client sends, must not make the message undeliverable.
+    for key, value in zip(items[::2], items[1::2], strict=False):
+        if decode_text(key) not in names:
+            kept += (key, value)
+    kept += added
+    properties = _APPLICATION_PROPERTIES + encode_compound(_MAP, body=b"".join(kept), count=len(kept))
+    return data[:before] + properties + data[after:]
+
+
+def _replace_in(content: Content, *, names: Collection[str], added: Sequence[bytes]) -> Content:
+    return content._replace(sections=replace_application_properties(content.sections, names=names, added=added))

@@ -1,0 +1,78 @@
+"""The sections of an encoded message (AMQP 1.0 part 3, section 3.2)."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final, TypeAlias
+
+from servicebus_emulator.amqp.codec.raw_encoding import MalformedValueError, decode_integer, value_end
+
+__all__ = ["Section", "SectionCode", "data_section_body", "sections"]
+
+
+class SectionCode(IntEnum):
+    """The descriptor codes of the sections."""
+
+    HEADER = 0x70
+    DELIVERY_ANNOTATIONS = 0x71
+    MESSAGE_ANNOTATIONS = 0x72
+    PROPERTIES = 0x73
+    APPLICATION_PROPERTIES = 0x74
+    DATA = 0x75
+    SEQUENCE = 0x76
+    VALUE = 0x77
+    FOOTER = 0x78
+
+
+Section: TypeAlias = tuple[int, int, int, int]
+"""The descriptor code of a section, its start, the start of its value, and its end.
+
+A plain tuple for speed: several are created for each incoming message.
+"""
+
+_SHORT_DESCRIPTORS: Final = {bytes((0x00, 0x53, code)): int(code) for code in SectionCode}
+_DESCRIPTOR_BYTES: Final = 3
+_SHORT_BINARY, _BINARY = 0xA0, 0xB0
+
+
+def sections(data: bytes) -> list[Section]:
+    """Return the sections of an encoded message, in order.
+
+    :raises MalformedValueError: when the bytes are not a sequence of message sections.
+    """
+    found: list[Section] = []
+    position, length = 0, len(data)
+    while position < length:
+        value = position + _DESCRIPTOR_BYTES
+        code = _SHORT_DESCRIPTORS.get(data[position:value])
+        if code is None:
+            code, value = _long_descriptor(data, position)
+        end = value_end(data, value)
+        found.append((code, position, value, end))
+        position = end
+    return found
+
+
+def _long_descriptor(data: bytes, position: int) -> tuple[int, int]:
+    if data[position] != 0:
+        raise MalformedValueError(f"no section starts at byte {position}")
+    value = value_end(data, position + 1)
+    code = decode_integer(data[position + 1 : value])
+    if code is None or not SectionCode.HEADER <= code <= SectionCode.FOOTER:
+        raise MalformedValueError(f"descriptor {code} at byte {position} is not a message section")
+    return code, value
+
+
+def data_section_body(data: bytes, value: int, end: int) -> bytes:
+    """Return the content of a data section.
+
+    :param value: the start of the section's value.
+    :param end: its end.
+    :raises MalformedValueError: when the value is not binary.
+    """
+    constructor = data[value]
+    if constructor == _SHORT_BINARY:
+        return data[value + 2 : end]
+    if constructor == _BINARY:
+        return data[value + 5 : end]
+    raise MalformedValueError(f"a data section has constructor 0x{constructor:02x}; allowed: binary")

@@ -1,0 +1,1 @@
+"""What links attach to: entities, ``$management`` and ``$cbs``."""

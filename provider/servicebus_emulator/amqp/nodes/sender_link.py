@@ -1,0 +1,238 @@
+"""The emulator's sender: a link on which a client receives the messages of a queue, and settles them."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Final
+
+from proton import Link
+
+from servicebus_emulator.amqp.codec import proton_fast_path as proton
+from servicebus_emulator.amqp.codec.delivery_encoder import encode_delivery
+from servicebus_emulator.amqp.codec.raw_encoding import NULL, MalformedValueError, decode_text
+from servicebus_emulator.amqp.codec.section_rewrite import by_name, set_application_properties
+from servicebus_emulator.amqp.nodes.operation_faults import apply_delivery_fault, apply_fault
+from servicebus_emulator.engine.model.errors import BrokerError, InvalidArgument, MessageLockLost, SessionLockLost
+from servicebus_emulator.engine.namespace.entity_registry import deleted_error
+from servicebus_emulator.engine.queue.limits import receiver_attach_error
+from servicebus_emulator.faults import FaultKind, Operation
+
+if TYPE_CHECKING:
+    from servicebus_emulator.amqp.session.connection import AmqpConnection
+    from servicebus_emulator.engine.model.session_locks import SessionLock
+    from servicebus_emulator.engine.namespace.entities import QueueEntity, SubQueue
+    from servicebus_emulator.engine.namespace.topics import SubscriptionEntity
+    from servicebus_emulator.faults import Armed
+
+__all__ = ["SenderLink"]
+
+# Limits what one link sends per cycle of the broker, so that other clients are served in between.
+_MAX_TRANSFERS_PER_CYCLE: Final = 500
+_MAX_BYTES_PER_CYCLE: Final = 4 * 1024 * 1024
+_TAG_BYTES: Final = 16
+_CLIENT_OUTCOMES: Final = frozenset({proton.ACCEPTED, proton.MODIFIED, proton.REJECTED})
+_REASON: Final = "DeadLetterReason"
+_DESCRIPTION: Final = "DeadLetterErrorDescription"
+
+
+class SenderLink:
+    """Sends messages as the client's credit permits, and applies the client's dispositions.
+
+    Delivery guarantee: in peek-lock mode a message stays in the queue until its settlement is durable, and only then
+    is the settlement confirmed; in receive-and-delete mode it is removed durably before it is sent.
+
+    :param session_lock: the lock of the session that the link is bound to.
+    """
+
+    def __init__(
+        self,
+        connection: AmqpConnection,
+        link: Link,
+        *,
+        entity: QueueEntity | SubscriptionEntity,
+        sub_queue: SubQueue,
+        session_lock: SessionLock | None,
+    ) -> None:
+        self.entity = entity
+        self.queue = entity.sub_queue(sub_queue)
+        self.session_lock = session_lock
+        self._connection = connection
+        self._broker = connection.broker
+        self._link = link
+        self._handle = link._impl  # noqa: SLF001 - the C object that Proton's wrapper hides
+        self._receive_and_delete = link.remote_snd_settle_mode == Link.SND_SETTLED
+        self._tags = count(1)
+        self._open = True
+        # Proton may free a delivery once it is settled, yet report it again if it was settled before all of it was
+        # sent. Settling it a second time would crash the process.
+        self._unsettled: set[int] = set()
+        self._broker.add_outgoing(self)
+
+    @property
+    def demand(self) -> int:
+        """The number of messages that can be sent now."""
+        if not self._open or self._connection.congested:
+            return 0
+        credit = proton.credit(self._handle)
+        return credit if credit <= 1 else min(credit, _MAX_TRANSFERS_PER_CYCLE, self._max_by_size())
+
+    def deliver(self, limit: int) -> int:
+        """Take up to `limit` messages from the queue and send them; return their number."""
+        struck = self._broker.fault_injector.strike(Operation.RECEIVE, entity=self.entity.description.path)
+        if struck is not None and apply_delivery_fault(struck, connection=self._connection, link=self._link):
+            return 0
+        try:
+            messages = self.queue.receive(limit, session_lock=self.session_lock, delete=self._receive_and_delete)
+        except SessionLockLost as error:
+            self.close_with_error(error)
+            return 0
+        for message in messages:
+            tag = next(self._tags).to_bytes(_TAG_BYTES, "big") if message.lock is None else message.lock.token
+            delivery = proton.send(
+                self._handle, tag=tag, data=encode_delivery(message), settled=self._receive_and_delete
+            )
+            if not self._receive_and_delete:
+                self._unsettled.add(proton.handle_key(delivery))
+        if len(messages) > 0:
+            self._broker.mark_dirty(self._connection)
+        return len(messages)
+
+    def _max_by_size(self) -> int:
+        """Return how many messages of average size one cycle may send, so that little is buffered for slow readers."""
+        stored = self.queue.active_count
+        return (
+            _MAX_BYTES_PER_CYCLE if stored == 0 else 1 + _MAX_BYTES_PER_CYCLE * stored // (self.queue.size_in_bytes + 1)
+        )
+
+    def complete_drain(self) -> None:
+        """Give back unused credit if the client requested a drain and no message is left for it."""
+        if not self._open or self._connection.congested or not proton.is_draining(self._handle):
+            return
+        if proton.credit(self._handle) > 0 and self.queue.ready_count(session_lock=self.session_lock) > 0:
+            # More messages than one cycle may send: the next one continues.
+            return
+        proton.drain(self._handle)
+        self._broker.mark_dirty(self._connection)
+
+    def on_attached(self) -> None:
+        """Do nothing: sending starts with the client's credit."""
+
+    def on_flow(self) -> None:
+        """Request messages if the client gave credit or requested a drain."""
+        # The Python client also sends a flow with zero credit after each message.
+        if proton.credit(self._handle) > 0 or proton.is_draining(self._handle):
+            self._broker.request_delivery(self.queue)
+
+    def on_delivery(self, delivery: proton.Handle) -> None:
+        """Apply the client's disposition of a delivery, and confirm it once it is durable."""
+        if not proton.is_updated(delivery):
+            return
+        state = proton.remote_state(delivery)
+        if state in {0, proton.RECEIVED} and not proton.is_remotely_settled(delivery):
+            return
+        key = proton.handle_key(delivery)
+        if key not in self._unsettled:
+            return
+        self._unsettled.remove(key)
+        # Faults strike only settlements that the application requested, not messages that a closing client releases.
+        path = self.entity.description.path
+        requested = state in _CLIENT_OUTCOMES
+        struck = self._broker.fault_injector.strike(Operation.SETTLE, entity=path) if requested else None
+        if struck is None:
+            self._broker.reply_when_durable(self._connection, self._settle(delivery, state=state))
+        else:
+            self._apply_fault(struck, delivery, state=state)
+
+    def on_closed(self) -> None:
+        """Forget the link and unlock its session. Messages stay locked until their locks expire."""
+        self._open = False
+        self.entity.touch()
+        self._broker.remove_outgoing(self)
+        if self.session_lock is not None:
+            self.queue.close_session(self.session_lock)
+
+    def closing_error(self) -> BrokerError | None:
+        """Return why the link must close, if its entity was deleted or its status changed."""
+        return deleted_error(self.entity) or receiver_attach_error(
+            self.entity.description, is_sub_queue=self.queue is not self.entity.main
+        )
+
+    def close_with_error(self, error: BrokerError) -> None:
+        """Detach the link with an error."""
+        self._connection.detach(self._link, error=error)
+
+    def _settle(self, delivery: proton.Handle, *, state: int) -> partial[None]:
+        try:
+            return self._execute(delivery, state=state)
+        except BrokerError as error:
+            self._broker.count_refusal(error)
+            return partial(proton.reject, delivery, error=error)
+
+    def _apply_fault(self, struck: Armed, delivery: proton.Handle, *, state: int) -> None:
+        if struck.fault.kind is FaultKind.NO_DISPOSITION:
+            # As if lost on the way: the message stays locked and can still be settled through $management.
+            return
+        execute = partial(self._settle, delivery, state=state)
+        if struck.fault.kind in {FaultKind.LOCK_LOST, FaultKind.DUPLICATE}:
+            # The message is delivered again, as after an expired lock.
+            with suppress(MessageLockLost):
+                self.queue.abandon(proton.delivery_tag(delivery))
+            execute = partial(partial, proton.settle, delivery, state=state)
+        apply_fault(
+            struck,
+            connection=self._connection,
+            link=self._link,
+            execute=execute,
+            refuse=lambda error: partial(proton.reject, delivery, error=error),
+            is_open=lambda: self._open,
+        )
+
+    def _execute(self, delivery: proton.Handle, *, state: int) -> partial[None]:
+        token = proton.delivery_tag(delivery)
+        if state == proton.ACCEPTED:
+            self.queue.complete(token)
+        elif state == proton.MODIFIED:
+            return self._modify(delivery, token=token)
+        elif state == proton.REJECTED:
+            properties = _properties_of(delivery)
+            reason, description = (_text(properties.pop(name, NULL)) for name in (_REASON, _DESCRIPTION))
+            set_application_properties(self.queue, token, properties=properties)
+            self.queue.dead_letter(token, reason=reason, description=description)
+        else:
+            # Released, or settled without an outcome: as if never delivered.
+            self.queue.release(token)
+        return partial(proton.settle, delivery, state=None if proton.is_remotely_settled(delivery) else state)
+
+    def _modify(self, delivery: proton.Handle, *, token: bytes) -> partial[None]:
+        failed, undeliverable = proton.modified_flags(delivery)
+        set_application_properties(self.queue, token, properties=_properties_of(delivery))
+        if undeliverable:
+            self.queue.defer(token)
+        else:
+            # Abandon regardless of delivery-failed, which the JavaScript client does not set.
+            self.queue.abandon(token)
+        return partial(proton.settle_modified, delivery, failed=failed, undeliverable=undeliverable)
+
+
+def _properties_of(delivery: proton.Handle) -> dict[str, bytes]:
+    """Return the encoded properties that the client's disposition modifies.
+
+    :raises InvalidArgument: when they are no map, or a name is not UTF-8.
+    """
+    try:
+        return by_name(proton.outcome_properties(delivery))
+    except MalformedValueError as error:
+        raise InvalidArgument(f"the properties to modify cannot be read: {error}") from error
+
+
+def _text(value: bytes) -> str | None:
+    """Decode a text; None for any other type.
+
+    :raises InvalidArgument: when it is not UTF-8.
+    """
+    try:
+        return decode_text(value)
+    except MalformedValueError as error:
+        raise InvalidArgument(f"a reason for dead-lettering cannot be read: {error}") from error

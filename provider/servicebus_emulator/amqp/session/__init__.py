@@ -1,0 +1,1 @@
+"""One client connection: AMQP connection and sessions, links, authorization and idle timeouts."""

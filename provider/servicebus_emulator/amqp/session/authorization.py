@@ -1,0 +1,150 @@
+"""The rights of one client: the tokens it sent to ``$cbs``, and the links that depend on them.
+
+A token covers the resource it was sent for, on this connection, until it expires; a newer one for the same resource
+replaces it. A link whose last token expires is detached. A change of an access rule does not affect accepted tokens:
+the service, too, checks them once.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+from weakref import proxy
+
+from servicebus_emulator.amqp.codec import proton_fast_path as proton
+from servicebus_emulator.engine.model.errors import BrokerError, InvalidArgument, QuotaExceeded
+from servicebus_emulator.security.authorizer import Authorizer, Grant
+from servicebus_emulator.security.resource_paths import resource_path, self_and_ancestors
+
+if TYPE_CHECKING:
+    from proton import Link
+
+    from servicebus_emulator.engine.model.descriptions import AccessRight
+    from servicebus_emulator.engine.namespace.namespace import Namespace
+
+__all__ = ["Authorization", "LinkOwner"]
+
+_MAX_TOKENS: Final = 10_000
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _AuthorizedLink:
+    """A link, and the rights of which it needs one."""
+
+    link: Link
+    rights: frozenset[AccessRight]
+    path: str
+
+
+class LinkOwner(Protocol):
+    """The connection of a client."""
+
+    def end_link(self, link: Link, *, error: BrokerError) -> None:
+        """Detach a link, or refuse its attach, with an error."""
+
+
+class Authorization:
+    """The tokens and authorized links of one connection.
+
+    :param connection: ends the links whose tokens have expired.
+    :param namespace: calls :meth:`advance` at the time of :meth:`next_due`.
+    :param guard: validates tokens and checks rights.
+    """
+
+    def __init__(self, connection: LinkOwner, *, namespace: Namespace, guard: Authorizer) -> None:
+        # A weak reference, so that a closed connection is freed at once rather than by the garbage collector.
+        self._connection: Final[LinkOwner] = proxy(connection)
+        self._namespace: Final = namespace
+        self._guard: Final = guard
+        self._grants: Final[dict[str, Grant]] = {}
+        self._links: Final[dict[int, _AuthorizedLink]] = {}
+
+    def put_token(self, token: object, *, kind: object, audience: object) -> None:
+        """Accept a token for a resource.
+
+        :param kind: the type of the token.
+        :param audience: the URI of the resource.
+        :raises InvalidArgument: when one of the three is no string, or the type is unknown.
+        :raises Unauthorized: when the token is invalid; an earlier one stays in force.
+        :raises QuotaExceeded: when the connection has too many tokens.
+        """
+        if self._guard.open:
+            return
+        if not isinstance(token, str) or not isinstance(kind, str) or not isinstance(audience, str):
+            raise InvalidArgument("put-token: the token, its type or its audience is not a string; allowed: strings")
+        path = resource_path(audience)
+        if len(self._grants) >= _MAX_TOKENS and path not in self._grants:
+            raise QuotaExceeded(f"the connection has tokens for {_MAX_TOKENS} resources; close it and open another")
+        try:
+            self._grants[path] = self._guard.grant(token, kind=kind, audience=audience)
+        except BrokerError as error:
+            _log.warning("namespace %s: token refused: %s", self._namespace.name, error)
+            raise
+        self._namespace.register_timer(self)
+
+    def require(self, rights: frozenset[AccessRight], *, path: str) -> None:
+        """Check that the client has one of the rights on a resource.
+
+        :param path: the path of the resource.
+        :raises Unauthorized: when no token of the client grants one.
+        """
+        if not self._guard.open:
+            self._guard.require(self._grants_over(path), rights=rights, path=path)
+
+    def authorize_link(self, link: Link, *, rights: frozenset[AccessRight], path: str) -> None:
+        """Check that a link may be attached, and end it when the client no longer has one of the rights.
+
+        :raises Unauthorized: when no token of the client grants one.
+        """
+        if self._guard.open:
+            return
+        try:
+            self.require(rights, path=path)
+        except BrokerError as error:
+            _log.warning("namespace %s: link refused: %s", self._namespace.name, error)
+            raise
+        key = proton.handle_key(link._impl)  # noqa: SLF001 - the C object that Proton's wrapper hides
+        self._links[key] = _AuthorizedLink(link, rights, path)
+        self._namespace.register_timer(self)
+
+    def remove_link(self, link: int) -> None:
+        """Forget a link, by the key of its handle."""
+        if self._links.pop(link, None) is not None:
+            self._namespace.register_timer(self)
+
+    def clear_links(self) -> None:
+        """Forget all links: the connection is closed."""
+        if len(self._links) > 0:
+            self._links.clear()
+            self._namespace.register_timer(self)
+
+    # Called by the namespace
+
+    def next_due(self) -> int | None:
+        """Return when the next token expires, if a link may depend on it."""
+        if len(self._links) == 0:
+            return None
+        now = self._guard.clock.now()
+        ends = [grant.expires_at for grant in self._grants.values() if grant.expires_at > now]
+        # In the time of the namespace, which can be moved forward; the clock that tokens are validated by cannot.
+        return self._namespace.now() + min(ends) - now if len(ends) > 0 else None
+
+    def advance(self) -> None:
+        """End the links whose tokens have expired."""
+        now = self._guard.clock.now()
+        for each in [each for each in self._links.values() if self._expiration(each) <= now]:
+            _log.info("namespace %s: token expired, link to %r detached", self._namespace.name, each.path)
+            self._connection.end_link(each.link, error=self._guard.expiry_error(each.path))
+
+    def _expiration(self, authorized: _AuthorizedLink) -> int:
+        path = authorized.path.strip("/").casefold()
+        grants = [grant for grant in self._grants_over(path) if grant.permits(authorized.rights, path=path, now=0)]
+        return max((grant.expires_at for grant in grants), default=0)
+
+    def _grants_over(self, path: str) -> list[Grant]:
+        """Return the grants for a resource and for those that contain it."""
+        resources = self_and_ancestors(path.strip("/").casefold())
+        return [self._grants[resource] for resource in resources if resource in self._grants]

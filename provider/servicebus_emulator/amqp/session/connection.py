@@ -1,0 +1,440 @@
+"""One AMQP connection: an asyncio protocol that drives Qpid Proton's engine.
+
+Received bytes become Proton events, which go to the handlers of links. Bytes are sent at two points only: after input
+(open, close and heartbeat frames), and at the end of a cycle of the broker, when the changes they confirm are durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, ClassVar, Final, cast
+
+from cproton import ffi, lib
+from proton import Collector, Connection, DataException, Endpoint, Link, Session, Transport
+
+from servicebus_emulator.amqp.broker.broker import Broker
+from servicebus_emulator.amqp.codec import proton_fast_path as proton
+from servicebus_emulator.amqp.session.authorization import Authorization
+from servicebus_emulator.amqp.session.delivery_id_reorder import DeliveryIdReorderer
+from servicebus_emulator.amqp.session.idle_timeouts import IdleMonitor
+from servicebus_emulator.amqp.session.link_registry import CHANNEL_MAX, LinkHandler, LinkRegistry, ReplyLink
+from servicebus_emulator.amqp.transport.stream_faults import FaultableStream
+from servicebus_emulator.amqp.transport.timeouts import ClientTimeouts
+from servicebus_emulator.engine.model.errors import BrokerError
+from servicebus_emulator.faults import Pace
+
+__all__ = ["AmqpConnection"]
+
+# The values in the Open and Begin frames of the service.
+_MAX_FRAME_SIZE: Final = 64 * 1024
+_SESSION_WINDOW: Final = 5000
+# After a freeze, a client has this long to send a frame before its idle timeout is checked again.
+_SECONDS_AFTER_FREEZE: Final = 5.0
+_DECODE_ERRORS: Final = (UnicodeDecodeError, RecursionError, DataException)
+_CHAR_ARRAY: Final = ffi.typeof("char[]")
+_DEFAULT_TIMEOUTS: Final = ClientTimeouts()
+
+_log = logging.getLogger(__name__)
+
+
+class FrameUnreadable(BrokerError):  # noqa: N818 - broker errors are named after their condition
+    """A frame cannot be decoded."""
+
+    condition = "amqp:decode-error"
+
+
+class AmqpConnection(asyncio.Protocol):
+    """Serves one client.
+
+    :param broker: the namespace's broker.
+    :param attach: returns the handler of a link that the client attaches, or raises why the link is refused; None when
+        the answer follows later, by :meth:`complete_attach` or :meth:`refuse_attach`.
+    :param timeouts: how long to wait for the client.
+    :ivar congested: whether the client reads more slowly than it is sent to.
+    :ivar closed: whether the connection is closed.
+    :ivar reply_links: the links on which the client receives responses.
+    :ivar authorization: the client's rights.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        *,
+        attach: Callable[[AmqpConnection, Link], LinkHandler | None],
+        timeouts: ClientTimeouts = _DEFAULT_TIMEOUTS,
+    ) -> None:
+        self.broker = broker
+        self.congested = False
+        self.closed = False
+        self.reply_links: list[ReplyLink] = []
+        self.authorization = Authorization(self, namespace=broker.namespace, guard=broker.guard)
+        self._attach = attach
+        self._links = LinkRegistry()
+        self._stream: FaultableStream | None = None
+        self._monitor = IdleMonitor(self, timeouts=timeouts)
+        self._heartbeat: asyncio.TimerHandle | None = None
+        self._flush_due = False
+        self._collector = Collector()
+        self._connection = Connection()
+        self._connection.collect(self._collector)
+        self._transport = Transport(Transport.SERVER)
+        self._transport.max_frame_size = _MAX_FRAME_SIZE
+        self._transport.channel_max = CHANNEL_MAX
+        self._transport.idle_timeout = 0 if timeouts.silence_seconds is None else timeouts.silence_seconds
+        sasl = self._transport.sasl()
+        sasl.allowed_mechs("ANONYMOUS")
+        self._transport.bind(self._connection)
+        self._raw_transport = self._transport._impl  # noqa: SLF001 - the C object that Proton's wrapper hides
+        self._raw_collector = self._collector._impl  # noqa: SLF001
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Start to serve the client."""
+        reorderer = DeliveryIdReorderer(self._feed, max_frame_size=_MAX_FRAME_SIZE)
+        self._stream = FaultableStream(cast("asyncio.Transport", transport), on_data=reorderer.receive)
+        self._monitor.start()
+        self.broker.add_connection(self)
+        self.flush()
+
+    def data_received(self, data: bytes) -> None:
+        """Pass the bytes to Proton and handle its events."""
+        if self._stream is not None:
+            self._stream.receive(data)
+
+    def _feed(self, data: bytes) -> None:
+        self.broker.begin_input()
+        self._flush_due = True
+        try:
+            self._push(memoryview(data))
+        finally:
+            self.broker.end_input()
+        if self._flush_due:
+            # The broker ran no cycle, or one without replies to this client.
+            self.flush()
+
+    def _push(self, view: memoryview) -> None:
+        while len(view) > 0 and not self.closed:
+            capacity = lib.pn_transport_capacity(self._raw_transport)
+            if capacity <= 0:
+                break
+            size = min(capacity, len(view))
+            lib.pn_transport_push(self._raw_transport, ffi.from_buffer(view[:size]), size)
+            view = view[size:]
+            self._handle_events()
+
+    def eof_received(self) -> bool:
+        """Close the connection: nothing else can arrive on it."""
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Release everything the client held.
+
+        No reference cycles remain, so that Proton's buffers are freed now and not by the garbage collector, which runs
+        seldom.
+        """
+        if exc is not None:
+            _log.debug("connection lost: %s", exc)
+        self._shut_down()
+        if self._stream is not None:
+            self._stream.stop()
+            self._stream = None
+        # Before its parts are freed: a client can leave Proton's transport with pointers to sessions that are gone.
+        self._transport.unbind()
+        self.broker.remove_connection(self)
+
+    def _shut_down(self) -> None:
+        """Ignore further input and release what the client held."""
+        self.closed = True
+        self._monitor.stop()
+        if self._heartbeat is not None:
+            self._heartbeat.cancel()
+            self._heartbeat = None
+        self._close_links()
+        self.authorization.clear_links()
+
+    def _close_links(self) -> None:
+        for key, _ in self._links.handlers:
+            self._close_link(key)
+
+    def pause_writing(self) -> None:
+        """Send no messages until the client has read what was sent."""
+        self.congested = True
+
+    def resume_writing(self) -> None:
+        """Send messages again."""
+        if self._stream is not None:
+            self._stream.resume_reading()
+            if self._stream.frozen:
+                return
+        self.congested = False
+        for _, handler in self._links.handlers:
+            handler.on_flow()
+
+    # Called by the broker
+
+    def flush(self) -> None:
+        """Send the bytes that Proton has ready."""
+        stream = self._stream
+        self._flush_due = False
+        if stream is None or self.closed:
+            return
+        transport = self._raw_transport
+        pending = lib.pn_transport_pending(transport)
+        while pending > 0:
+            buffer = ffi.new(_CHAR_ARRAY, pending)
+            size = lib.pn_transport_peek(transport, buffer, pending)
+            if size <= 0:
+                break
+            stream.write(ffi.unpack(buffer, size))
+            lib.pn_transport_pop(transport, size)
+            pending = lib.pn_transport_pending(transport)
+        if pending < 0:
+            # Proton's end of stream: the connection is closed, or the client's bytes are no AMQP.
+            self._shut_down()
+            stream.close()
+        elif self.congested:
+            stream.pause_reading_if_backlogged()
+
+    def write_frames(self) -> None:
+        """Have Proton write the frames of the dispositions so far.
+
+        Otherwise it merges dispositions of adjacent deliveries into one frame. AMQP permits this, but each concurrent
+        settlement of the Python client waits for a frame, and for 0.2 s if a frame settles several deliveries: 450
+        settlements per second instead of thousands.
+        """
+        lib.pn_transport_pending(self._raw_transport)
+
+    def abort(self) -> None:
+        """Drop the connection and its unsent bytes."""
+        self.closed = True
+        if self._stream is not None:
+            self._stream.abort()
+
+    def close(self) -> None:
+        """Close with an AMQP close frame."""
+        if self.closed:
+            return
+        self._connection.close()
+        self.flush()
+        self._shut_down()
+        if self._stream is not None:
+            self._stream.close()
+
+    # Fault injection (see `FaultTarget`)
+
+    @property
+    def frozen(self) -> bool:
+        """Whether a fault suspends reading and writing."""
+        return self._stream is not None and self._stream.frozen
+
+    def freeze(self) -> None:
+        """Suspend reading and writing."""
+        self.congested = True
+        if self._stream is not None:
+            self._stream.freeze()
+
+    def thaw(self) -> None:
+        """Resume reading and writing."""
+        if self._heartbeat is not None:
+            # The client may have sent heartbeats that were not read.
+            self._heartbeat.cancel()
+            self._heartbeat = asyncio.get_running_loop().call_later(_SECONDS_AFTER_FREEZE, self._on_heartbeat)
+        if self._stream is not None:
+            self._stream.thaw()
+        self.resume_writing()
+
+    def lose_packets(self, *, lost: bool) -> None:
+        """Start or stop dropping the packets that arrive."""
+        if self._stream is not None and not self.closed:
+            self._stream.lose_packets(lost=lost)
+
+    def set_pace(self, pace: Pace | None) -> None:
+        """Set delay and bandwidth; None = neither."""
+        if self._stream is not None:
+            self._stream.set_pace(pace)
+
+    def reset(self) -> None:
+        """Close with a TCP reset."""
+        self.closed = True
+        if self._stream is not None:
+            self._stream.reset()
+
+    def close_with_error(self, error: BrokerError) -> None:
+        """Close the connection with an error."""
+        self._connection.condition = proton.to_condition(error)
+        self.close()
+
+    # Called by link handlers
+
+    def detach(self, link: Link, *, error: BrokerError) -> None:
+        """Detach a link with an error."""
+        self._close_link(proton.handle_key(link._impl))  # noqa: SLF001
+        link.condition = proton.to_condition(error)
+        link.close()
+        self.broker.mark_dirty(self)
+
+    def end_link(self, link: Link, *, error: BrokerError) -> None:
+        """Detach a link with an error, or refuse its attach if that is still unanswered."""
+        if link.state & Endpoint.LOCAL_ACTIVE:
+            self.detach(link, error=error)
+        else:
+            self.refuse_attach(link, error=error)
+
+    def complete_attach(self, link: Link, handler: LinkHandler) -> None:
+        """Answer an attach: the link is open."""
+        self.add_link(link, handler)
+        link.open()
+        handler.on_attached()
+        self.broker.mark_dirty(self)
+
+    def refuse_attach(self, link: Link, *, error: BrokerError) -> None:
+        """Refuse an attach as AMQP 1.0 part 2, section 2.6.3, prescribes: null source and target, then a detach."""
+        self._close_link(proton.handle_key(link._impl))  # noqa: SLF001
+        link.source.type = link.source.UNSPECIFIED
+        link.target.type = link.target.UNSPECIFIED
+        link.open()
+        link.condition = proton.to_condition(error)
+        link.close()
+        self.broker.mark_dirty(self)
+
+    def add_link(self, link: Link, handler: LinkHandler) -> None:
+        """Register the handler of a link, whose attach may be answered later."""
+        handle = link._impl  # noqa: SLF001
+        self._links.set_handler(proton.handle_key(handle), handler)
+        self._monitor.add_link(proton.handle_key(handle), link)
+
+    # Proton's events
+
+    def _handle_events(self) -> None:
+        try:
+            self._dispatch_events()
+        except BrokerError as error:
+            _log.info("namespace %s: a connection is closed: %s", self.broker.namespace.name, error)
+            self.close_with_error(error)
+        except _DECODE_ERRORS as error:
+            # Proton does not validate everything it decodes, such as UTF-8 in names or the nesting of maps.
+            _log.info("namespace %s: a frame cannot be read: %s", self.broker.namespace.name, type(error).__name__)
+            self.close_with_error(FrameUnreadable(f"a frame cannot be read: {type(error).__name__}"))
+
+    def _dispatch_events(self) -> None:
+        collector, handlers = self._raw_collector, self._HANDLERS
+        event = lib.pn_collector_peek(collector)
+        while event != ffi.NULL and not self.closed:
+            handler = handlers.get(lib.pn_event_type(event))
+            if handler is not None:
+                handler(self, event)
+            lib.pn_collector_pop(collector)
+            event = lib.pn_collector_peek(collector)
+
+    def _on_delivery(self, event: Any) -> None:
+        delivery = lib.pn_event_delivery(event)
+        key = proton.handle_key(lib.pn_delivery_link(delivery))
+        handler = self._links.handler(key)
+        if handler is not None:
+            self._monitor.active_links.add(key)
+            handler.on_delivery(delivery)
+
+    def _on_flow(self, event: Any) -> None:
+        key = proton.handle_key(lib.pn_event_link(event))
+        handler = self._links.handler(key)
+        if handler is not None:
+            self._monitor.active_links.add(key)
+            handler.on_flow()
+
+    def _on_connection_open(self, event: Any) -> None:  # noqa: ARG002 - there is only one connection
+        self._connection.container = self.broker.namespace.name
+        self._connection.open()
+        self._monitor.connection_opened()
+        self._tick()
+
+    def _on_session_open(self, event: Any) -> None:
+        session = lib.pn_event_session(event)
+        is_new = bool(lib.pn_session_state(session) & Endpoint.LOCAL_UNINIT)
+        self._links.begin_session(proton.handle_key(session), is_new=is_new)
+        lib.pn_session_set_incoming_capacity(session, _SESSION_WINDOW * _MAX_FRAME_SIZE)
+        lib.pn_session_open(session)
+
+    def _on_link_open(self, event: Any) -> None:
+        handle = lib.pn_event_link(event)
+        session = proton.handle_key(lib.pn_link_session(handle))
+        is_new = bool(lib.pn_link_state(handle) & Endpoint.LOCAL_UNINIT)
+        self._links.begin_link(proton.handle_key(handle), session=session, is_new=is_new)
+        link = Link.wrap(handle)  # type: ignore[no-untyped-call]
+        try:
+            handler = self._attach(self, link)
+        except BrokerError as error:
+            self.broker.count_refusal(error)
+            self.refuse_attach(link, error=error)
+            return
+        if handler is not None:
+            self.complete_attach(link, handler)
+
+    def _on_link_close(self, event: Any) -> None:
+        handle = lib.pn_event_link(event)
+        key = proton.handle_key(handle)
+        if not self._links.end_link(key):
+            return
+        self._close_link(key)
+        link = Link.wrap(handle)  # type: ignore[no-untyped-call]
+        link.close()
+        # Freed after the pending replies, which may refer to its deliveries.
+        self.broker.reply_when_durable(self, link.free)
+
+    def _on_session_close(self, event: Any) -> None:
+        session = Session.wrap(lib.pn_event_session(event))  # type: ignore[no-untyped-call]
+        links = self._links.end_session(proton.handle_key(session._impl))  # noqa: SLF001
+        if links is None:
+            return
+        for key in links:
+            self._links.end_link(key)
+            self._close_link(key)
+        session.close()
+        self.broker.reply_when_durable(self, session.free)
+
+    def _on_connection_close(self, event: Any) -> None:  # noqa: ARG002 - there is only one connection
+        self._close_links()
+        self._connection.close()
+
+    def _on_transport_error(self, event: Any) -> None:  # noqa: ARG002 - there is only one transport
+        condition = self._transport.condition
+        reason = "unknown error" if condition is None else f"{condition.name}: {condition.description}"
+        # Not a warning: the Python client ends each connection by detaching a link of a session that it has ended.
+        _log.debug("namespace %s: connection dropped: %s", self.broker.namespace.name, reason)
+
+    def _close_link(self, key: int) -> None:
+        self.authorization.remove_link(key)
+        self._monitor.remove_link(key)
+        handler = self._links.remove_handler(key)
+        if handler is not None:
+            handler.on_closed()
+
+    def _tick(self) -> None:
+        """Let Proton send heartbeats at the client's rate and close the connection after its idle timeout."""
+        loop = asyncio.get_running_loop()
+        if self.frozen:
+            self._heartbeat = loop.call_later(_SECONDS_AFTER_FREEZE, self._on_heartbeat)
+            return
+        deadline = self._transport.tick(loop.time())
+        if deadline > 0:
+            self._heartbeat = loop.call_at(deadline, self._on_heartbeat)
+
+    def _on_heartbeat(self) -> None:
+        self._tick()
+        self._handle_events()
+        self.flush()
+
+    _HANDLERS: ClassVar[dict[int, Callable[[AmqpConnection, Any], None]]] = {
+        lib.PN_DELIVERY: _on_delivery,
+        lib.PN_LINK_FLOW: _on_flow,
+        lib.PN_CONNECTION_REMOTE_OPEN: _on_connection_open,
+        lib.PN_SESSION_REMOTE_OPEN: _on_session_open,
+        lib.PN_LINK_REMOTE_OPEN: _on_link_open,
+        lib.PN_LINK_REMOTE_CLOSE: _on_link_close,
+        lib.PN_LINK_REMOTE_DETACH: _on_link_close,
+        lib.PN_SESSION_REMOTE_CLOSE: _on_session_close,
+        lib.PN_CONNECTION_REMOTE_CLOSE: _on_connection_close,
+        lib.PN_TRANSPORT_ERROR: _on_transport_error,
+    }

@@ -1,0 +1,157 @@
+"""Repairs the delivery ids of requests before Proton sees them.
+
+Threads of the Python client share one management link (its lock renewer runs a thread per message) and send deliveries
+with equal or swapped delivery ids. The service answers them nevertheless, while Proton enforces AMQP 1.0 part 2,
+section 2.7.5, and closes the connection. Only sessions with nothing but request links are repaired: a response names
+its request by message id and every request is accepted, whereas a message to an entity would be settled under the
+delivery id of another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import Final
+
+from servicebus_emulator.amqp.codec.raw_encoding import (
+    MalformedValueError,
+    compound_items,
+    decode_integer,
+    encode_compound,
+    encode_uint,
+    value_end,
+)
+
+__all__ = ["DeliveryIdReorderer"]
+
+_read_size: Callable[[bytes, int], tuple[int]] = Struct(">I").unpack_from
+_HEADER_BYTES: Final = 8
+_PROTOCOL_HEADER: Final = b"AMQP"
+_BEGIN, _ATTACH, _TRANSFER, _END = 0x11, 0x12, 0x14, 0x17
+_INSPECTED: Final = frozenset({_BEGIN, _ATTACH, _TRANSFER, _END})
+_DESCRIPTOR_BYTES: Final = 3
+_LIST: Final = 0xC0
+_TRUE: Final = frozenset({b"\x41", b"\x56\x01"})
+_REQUEST_NODES: Final = (b"$management", b"$cbs")
+_DELIVERY_IDS: Final = 2**32
+
+# Positions of fields in the performatives' lists (AMQP 1.0 part 2, section 2.7).
+_ATTACH_ROLE, _ATTACH_TARGET = 2, 6
+_TRANSFER_HANDLE, _TRANSFER_ID, _TRANSFER_MORE = 0, 1, 5
+
+
+@dataclass(slots=True)
+class _Session:
+    """The deliveries of one session.
+
+    :ivar next_id: the id of the next delivery; None before the first.
+    :ivar unfinished: the ids of incomplete deliveries by link handle.
+    """
+
+    only_requests: bool = True
+    next_id: int | None = None
+    unfinished: dict[bytes, int] = field(default_factory=dict)
+
+
+class DeliveryIdReorderer:
+    """Passes on the bytes of one client in whole frames, with delivery ids in order.
+
+    :param on_data: receives the bytes.
+    :param max_frame_size: the maximum frame size in bytes; from a larger frame on, bytes pass unchanged.
+    """
+
+    def __init__(self, on_data: Callable[[bytes], None], *, max_frame_size: int) -> None:
+        self._on_data = on_data
+        self._max_frame_size = max_frame_size
+        self._incomplete = b""
+        self._active = True
+        self._sessions: dict[int, _Session] = {}
+
+    def receive(self, data: bytes) -> None:
+        """Receive bytes; pass on those that complete a frame."""
+        if self._active:
+            data = self._whole_frames(self._incomplete + data if len(self._incomplete) > 0 else data)
+        if len(data) > 0:
+            self._on_data(data)
+
+    def _whole_frames(self, data: bytes) -> bytes:
+        position, copied_to = 0, 0
+        parts: list[bytes] = []
+        while len(data) - position >= _HEADER_BYTES:
+            size = _read_size(data, position)[0]
+            if data.startswith(_PROTOCOL_HEADER, position):
+                size = _HEADER_BYTES
+            elif not _HEADER_BYTES <= size <= self._max_frame_size:
+                self._active, self._incomplete = False, b""
+                return b"".join((*parts, data[copied_to:]))
+            end = position + size
+            if end > len(data):
+                break
+            code_at = position + 4 * data[position + 4] + 2
+            if code_at < end and data[code_at] in _INSPECTED:
+                frame = data[position:end]
+                repaired = self._repair(frame, body=code_at - 2 - position)
+                if repaired is not frame:
+                    parts += (data[copied_to:position], repaired)
+                    copied_to = end
+            position = end
+        self._incomplete = data[position:]
+        if position == len(data) and copied_to == 0:
+            return data
+        return b"".join((*parts, data[copied_to:position]))
+
+    def _repair(self, frame: bytes, *, body: int) -> bytes:
+        channel = int.from_bytes(frame[6:8], "big")
+        code = frame[body + 2]
+        if code == _BEGIN:
+            self._sessions[channel] = _Session()
+        elif code == _END:
+            self._sessions.pop(channel, None)
+        session = self._sessions.get(channel)
+        if session is None or not session.only_requests:
+            return frame
+        try:
+            if code == _ATTACH:
+                _inspect_attach(session, items=_fields(frame, body=body)[0])
+            elif code == _TRANSFER:
+                return _repair_transfer(session, frame, body=body)
+        except (MalformedValueError, IndexError):
+            # Proton rejects malformed frames.
+            pass
+        return frame
+
+
+def _fields(frame: bytes, *, body: int) -> tuple[list[bytes], int]:
+    """Return the encoded fields of a performative, and where it ends."""
+    end = value_end(frame, body + _DESCRIPTOR_BYTES)
+    return compound_items(frame[body + _DESCRIPTOR_BYTES : end]), end
+
+
+def _inspect_attach(session: _Session, *, items: list[bytes]) -> None:
+    receives = items[_ATTACH_ROLE] in _TRUE
+    if not receives and not any(node in items[_ATTACH_TARGET] for node in _REQUEST_NODES):
+        session.only_requests = False
+
+
+def _repair_transfer(session: _Session, frame: bytes, *, body: int) -> bytes:
+    items, end = _fields(frame, body=body)
+    given = decode_integer(items[_TRANSFER_ID]) if len(items) > _TRANSFER_ID else None
+    handle = items[_TRANSFER_HANDLE]
+    if handle in session.unfinished:
+        expected = session.unfinished.pop(handle)
+    elif given is None:
+        return frame
+    else:
+        expected = given if session.next_id is None else session.next_id
+        session.next_id = (expected + 1) % _DELIVERY_IDS
+    if len(items) > _TRANSFER_MORE and items[_TRANSFER_MORE] in _TRUE:
+        session.unfinished[handle] = expected
+    if given is None or given == expected:
+        return frame
+    items[_TRANSFER_ID] = encode_uint(expected)
+    performative = frame[body : body + _DESCRIPTOR_BYTES] + encode_compound(
+        _LIST, body=b"".join(items), count=len(items)
+    )
+    size = body + len(performative) + len(frame) - end
+    return size.to_bytes(4, "big") + frame[4:body] + performative + frame[end:]

@@ -1,0 +1,1 @@
+"""Listening ports, protocol detection, WebSocket framing and byte-stream faults."""

@@ -1,0 +1,1 @@
+"""Values and pure rules of the engine: messages, entity descriptions, errors, locks and timers."""

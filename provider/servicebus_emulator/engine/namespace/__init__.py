@@ -1,0 +1,1 @@
+"""A namespace with its entities, forwarding and shared access policies."""

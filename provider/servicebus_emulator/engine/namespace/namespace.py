@@ -1,0 +1,365 @@
+"""A namespace: creates, updates and deletes entities, and runs their timers."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from itertools import count
+from operator import attrgetter
+
+from servicebus_emulator.engine.model.clock import Clock, SystemClock
+from servicebus_emulator.engine.model.descriptions import (
+    Description,
+    MessageCounts,
+    QueueDescription,
+    SubscriptionDescription,
+    TopicDescription,
+    check_update,
+)
+from servicebus_emulator.engine.model.entity_names import DescriptionError
+from servicebus_emulator.engine.model.errors import EntityExists, InvalidArgument
+from servicebus_emulator.engine.model.message import Content
+from servicebus_emulator.engine.model.rule_descriptions import RuleDescription
+from servicebus_emulator.engine.model.timer_heap import TimerHeap
+from servicebus_emulator.engine.namespace.auto_delete import AutoDelete
+from servicebus_emulator.engine.namespace.entities import SubQueue
+from servicebus_emulator.engine.namespace.entity_registry import AnyEntity, EntityRegistry
+from servicebus_emulator.engine.namespace.forwarding import Forwarder
+from servicebus_emulator.engine.namespace.shared_access_policies import SharedAccessPolicies
+from servicebus_emulator.engine.namespace.topics import TopicEntity
+from servicebus_emulator.engine.queue.limits import with_min_message_size
+from servicebus_emulator.engine.runtime.context import Context
+from servicebus_emulator.engine.runtime.journal import EntityRecord, Journal, Snapshot
+from servicebus_emulator.engine.runtime.pending_effects import EffectBatch, PendingEffects, TimerDriven
+from servicebus_emulator.engine.runtime.rule_set import NoPropertyCodec, PropertyCodec, check_rule
+from servicebus_emulator.logs import event
+
+__all__ = ["Namespace"]
+
+_log = logging.getLogger(__name__)
+
+
+class Namespace(EntityRegistry):
+    """A Service Bus namespace, single-threaded and without I/O except through the journal.
+
+    Changes of descriptions are durable when the method returns. Changes of messages are durable after the next
+    :meth:`commit`; they must not be confirmed to clients before.
+
+    :param name: the namespace's name: the first label of its host name.
+    :param clock: the system clock by default.
+    :param journal: persists the state; by default it is kept in memory only.
+    :param snapshot: the state to restore, from the journal.
+    :param identify: returns the identity of a message for duplicate detection, normally its message id.
+    :param random_bytes: returns the given number of random bytes.
+    :param codec: reads and rewrites message properties; without one, rules can only match all messages or none.
+    :param deliver_pings: whether pings are delivered like other messages; by default they are accepted and discarded,
+        as the documentation of paired namespaces describes.
+    :param min_message_kilobytes: raises a lower maximum message size of queues and topics to this value: 256 is the
+        limit of the Standard tier, 1024 of the Premium tier ("Service Bus quotas", Microsoft Learn).
+    :ivar access_policies: the shared access policies of the namespace and its entities.
+    :ivar auto_delete: deletes idle entities.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        clock: Clock | None = None,
+        journal: Journal | None = None,
+        snapshot: Snapshot | None = None,
+        identify: Callable[[Content], bytes] = attrgetter("sections"),
+        random_bytes: Callable[[int], bytes] = os.urandom,
+        codec: PropertyCodec | None = None,
+        deliver_pings: bool = False,
+        min_message_kilobytes: int = 1,
+    ) -> None:
+        snapshot = Snapshot() if snapshot is None else snapshot
+        self._effects = PendingEffects()
+        context = Context(
+            clock=SystemClock() if clock is None else clock,
+            journal=Journal() if journal is None else journal,
+            effects=self._effects,
+            random_bytes=random_bytes,
+            identify=identify,
+            row_ids=count(snapshot.last_row_id + 1),
+            codec=NoPropertyCodec() if codec is None else codec,
+            deliver_pings=deliver_pings,
+        )
+        super().__init__(name, context=context)
+        self.min_message_kilobytes = min_message_kilobytes
+        self._timers: TimerHeap[TimerDriven] = TimerHeap()
+        self._keys = count(max((record.key for record in snapshot.entities), default=0) + 1)
+        self._forwarder = Forwarder(self.find, clock=self._context.clock)
+        self.access_policies = SharedAccessPolicies(self, context=self._context, persisted=snapshot.access_policies)
+        self.auto_delete = AutoDelete(clock=self._context.clock, effects=self._effects, delete=self._delete_idle)
+        for entity in self._restore(snapshot):
+            self._start(entity)
+
+    # Entity management
+
+    def create(self, description: Description) -> Description:
+        """Create a queue, topic or subscription. Raises what the specific methods raise."""
+        match description:
+            case QueueDescription():
+                return self.create_queue(description)
+            case TopicDescription():
+                return self.create_topic(description)
+            case SubscriptionDescription():
+                return self.create_subscription(description)
+
+    def create_queue(self, description: QueueDescription) -> QueueDescription:
+        """Create a queue.
+
+        :raises EntityExists: when a queue or topic has the path.
+        :raises InvalidArgument: when a forwarding target does not exist.
+        """
+        description = with_min_message_size(description, kilobytes=self.min_message_kilobytes)
+        self._check_path_free(description.path)
+        self._forwarder.check(description, before=None)
+        self._start(self._register(self._new_record(description)))
+        return description
+
+    def create_topic(self, description: TopicDescription) -> TopicDescription:
+        """Create a topic.
+
+        :raises EntityExists: when a queue or topic has the path.
+        """
+        description = with_min_message_size(description, kilobytes=self.min_message_kilobytes)
+        self._check_path_free(description.path)
+        self._start(self._register(self._new_record(description)))
+        return description
+
+    def create_subscription(self, description: SubscriptionDescription) -> SubscriptionDescription:
+        """Create a subscription.
+
+        :raises EntityNotFound: when the topic does not exist.
+        :raises EntityExists: when the topic has a subscription of that name.
+        :raises DescriptionError: when one of its rules cannot be evaluated.
+        :raises InvalidArgument: when a forwarding target does not exist.
+        """
+        for rule in description.rules:
+            check_rule(rule)
+        if description.name.casefold() in self._topic(description.topic_path).subscriptions:
+            raise EntityExists(
+                f"topic {description.topic_path!r} has a subscription {description.name!r} already; choose another name"
+            )
+        self._forwarder.check(description, before=None)
+        self._start(self._register(self._new_record(description)))
+        return description
+
+    def update_queue(self, description: QueueDescription) -> QueueDescription:
+        """Replace the description of a queue.
+
+        :raises EntityNotFound: when the queue does not exist.
+        :raises InvalidArgument: when a field differs that is fixed at creation, or a new forwarding target does not
+            exist.
+        """
+        description = with_min_message_size(description, kilobytes=self.min_message_kilobytes)
+        entity = self._queue(description.path)
+        _check_update(entity.description, proposed=description)
+        self._forwarder.check(description, before=entity.description)
+        entity.update(description)
+        self._forwarder.connect(entity)
+        self._save_update(entity)
+        return description
+
+    def update_topic(self, description: TopicDescription) -> TopicDescription:
+        """Replace the description of a topic.
+
+        :raises EntityNotFound: when the topic does not exist.
+        :raises InvalidArgument: when a field differs that is fixed at creation.
+        """
+        description = with_min_message_size(description, kilobytes=self.min_message_kilobytes)
+        entity = self._topic(description.path)
+        _check_update(entity.description, proposed=description)
+        entity.update(description)
+        self._save_update(entity)
+        return description
+
+    def update_subscription(self, description: SubscriptionDescription) -> SubscriptionDescription:
+        """Replace the description of a subscription.
+
+        :raises EntityNotFound: when the topic or subscription does not exist.
+        :raises InvalidArgument: when a field differs that is fixed at creation, or a new forwarding target does not
+            exist.
+        """
+        entity = self._subscription(description.topic_path, description.name)
+        _check_update(entity.description, proposed=description)
+        self._forwarder.check(description, before=entity.description)
+        entity.update(description)
+        self._forwarder.connect(entity)
+        self._save_update(entity)
+        return description
+
+    def add_rule(self, topic: str, name: str, rule: RuleDescription) -> None:
+        """Add a rule to a subscription.
+
+        :raises EntityNotFound: when the topic or subscription does not exist.
+        :raises EntityExists: when the subscription has a rule of that name.
+        :raises DescriptionError: when the rule cannot be evaluated.
+        """
+        self._subscription(topic, name).add_rule(rule)
+        self._context.journal.commit()
+
+    def update_rule(self, topic: str, name: str, rule: RuleDescription) -> None:
+        """Replace the rule of the same name in a subscription.
+
+        :raises EntityNotFound: when the topic, subscription or rule does not exist.
+        :raises DescriptionError: when the rule cannot be evaluated.
+        """
+        self._subscription(topic, name).update_rule(rule)
+        self._context.journal.commit()
+
+    def remove_rule(self, topic: str, name: str, rule: str) -> None:
+        """Remove a rule from a subscription.
+
+        :raises EntityNotFound: when the topic, subscription or rule does not exist.
+        """
+        self._subscription(topic, name).remove_rule(rule)
+        self._context.journal.commit()
+
+    def delete_queue(self, path: str) -> None:
+        """Delete a queue with its messages.
+
+        :raises EntityNotFound: when the queue does not exist.
+        """
+        entity = self._queue(path)
+        del self._queues[path.casefold()]
+        self._finish_delete(entity)
+
+    def delete_topic(self, path: str) -> None:
+        """Delete a topic with its subscriptions and their messages.
+
+        :raises EntityNotFound: when the topic does not exist.
+        """
+        entity = self._topic(path)
+        del self._topics[path.casefold()]
+        for subscription in entity.subscriptions.values():
+            self._finish_delete(subscription)
+        self._finish_delete(entity)
+
+    def delete_subscription(self, topic: str, name: str) -> None:
+        """Delete a subscription with its messages.
+
+        :raises EntityNotFound: when the topic or subscription does not exist.
+        """
+        entity = self._subscription(topic, name)
+        del self._topic(topic).subscriptions[name.casefold()]
+        self._finish_delete(entity)
+
+    def counts(self, path: str) -> MessageCounts:
+        """Return the number of messages in an entity; a subscription's path is ``topic/Subscriptions/name``.
+
+        :raises EntityNotFound: when the entity does not exist.
+        """
+        self.advance()
+        return self.find(path).counts()
+
+    # Timers, durability and effects
+
+    def advance(self) -> None:
+        """Do the work of all entities that is due, and delete idle entities.
+
+        :raises JournalError: when a deletion cannot be persisted.
+        """
+        self._update_timers()
+        for component in self._timers.pop_due(self._context.clock.now()):
+            component.advance()
+            self._effects.changed(component)
+
+    def now(self) -> int:
+        """Return the namespace's time, in milliseconds since 1970."""
+        return self._context.clock.now()
+
+    def register_timer(self, component: TimerDriven) -> None:
+        """Advance a component when it is due. Call again whenever its due time may have changed."""
+        self._effects.changed(component)
+
+    def next_due(self) -> int | None:
+        """Return when :meth:`advance` next has work to do (milliseconds since 1970), or None."""
+        self._update_timers()
+        return self._timers.next_due()
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether :meth:`commit` persists anything."""
+        return self._context.journal.is_durable
+
+    def commit(self) -> None:
+        """Persist all changes so far.
+
+        :raises JournalError: when that fails; then the namespace must not be used any longer.
+        """
+        self._context.journal.commit()
+
+    def on_effects(self, callback: Callable[[], None]) -> None:
+        """Set the callback for the first effect after each :meth:`take_effects`."""
+        self._effects.on_first = callback
+
+    def take_effects(self) -> EffectBatch:
+        """Return the effects since the last call."""
+        return self._effects.take()
+
+    # Internals
+
+    def _update_timers(self) -> None:
+        for component in self._effects.take_deadline_changes():
+            due = component.next_due()
+            if due is None:
+                self._timers.discard(component)
+            else:
+                self._timers.set(component, due)
+
+    def _start(self, entity: AnyEntity) -> None:
+        self.auto_delete.watch(entity)
+        if not isinstance(entity, TopicEntity):
+            self._forwarder.connect(entity)
+
+    def _delete_idle(self, entity: AnyEntity) -> None:
+        description = entity.description
+        match description:
+            case QueueDescription():
+                self.delete_queue(description.path)
+            case TopicDescription():
+                self.delete_topic(description.path)
+            case SubscriptionDescription():
+                self.delete_subscription(description.topic_path, description.name)
+        fields = event("deleted-idle", namespace=self.name, entity=description.path)
+        idle = description.auto_delete_on_idle
+        _log.info("namespace %s: deleted %s, idle for %s", self.name, description.path, idle, extra=fields)
+
+    def _new_record(self, description: Description) -> EntityRecord:
+        now = self._context.clock.now()
+        record = EntityRecord(
+            key=next(self._keys), description=description, created=now, updated=now, accessed=now, last_number=0
+        )
+        self._context.journal.save_entity(record)
+        self._context.journal.commit()
+        return record
+
+    def _save_update(self, entity: AnyEntity) -> None:
+        entity.updated = self._context.clock.now()
+        entity.touch()
+        self.auto_delete.watch(entity)
+        self._context.journal.save_entity(entity.record(entity.description))
+        self._context.journal.commit()
+        self._effects.invalidated(entity.key)
+
+    def _finish_delete(self, entity: AnyEntity) -> None:
+        entity.deleted = True
+        self.auto_delete.unwatch(entity)
+        if not isinstance(entity, TopicEntity):
+            for queue in entity.queues():
+                queue.set_forwarder(None)
+        queue_keys = [entity.queue_key(sub_queue) for sub_queue in SubQueue]
+        self._context.journal.delete_entity(entity.key, queues=queue_keys)
+        self._context.journal.commit()
+        self._effects.invalidated(entity.key)
+
+
+def _check_update(current: Description, *, proposed: Description) -> None:
+    try:
+        check_update(current, proposed=proposed)
+    except DescriptionError as error:
+        raise InvalidArgument(str(error)) from error

@@ -1,0 +1,1 @@
+"""One queue or subqueue: its messages, their delivery order, limits and timers."""

@@ -1,0 +1,77 @@
+"""Acceptance of incoming messages by a queue or topic."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from servicebus_emulator.engine.model.descriptions import QueueDescription, TopicDescription
+from servicebus_emulator.engine.model.message import Content
+from servicebus_emulator.engine.model.queue_settings import milliseconds
+from servicebus_emulator.engine.queue.duplicate_detection import DuplicateDetector
+from servicebus_emulator.engine.queue.limits import check_send
+from servicebus_emulator.engine.runtime.context import Context
+
+__all__ = ["Ingress", "schedule_each"]
+
+_NOT_SCHEDULED = 0
+
+
+class Ingress:
+    """Checks incoming messages and drops pings and duplicates.
+
+    :param entity: the entity's key in the journal.
+    :ivar duplicate_detector: None when the entity does not detect duplicates.
+    :ivar accepted: the number of messages accepted since the process started.
+    :ivar duplicates: how many of these were dropped as duplicates.
+    """
+
+    __slots__ = ("_deliver_pings", "_description", "accepted", "duplicate_detector", "duplicates")
+
+    def __init__(self, entity: int, *, description: QueueDescription | TopicDescription, context: Context) -> None:
+        self._description = description
+        self._deliver_pings = context.deliver_pings
+        self.accepted = 0
+        self.duplicates = 0
+        self.duplicate_detector: DuplicateDetector | None = None
+        if description.requires_duplicate_detection:
+            self.duplicate_detector = DuplicateDetector(entity, window=_window_of(description), context=context)
+
+    def update(self, description: QueueDescription | TopicDescription) -> None:
+        """Use a new description. Whether duplicates are detected cannot change."""
+        self._description = description
+        if self.duplicate_detector is not None:
+            self.duplicate_detector.window = _window_of(description)
+
+    def accept(self, contents: Sequence[Content], *, size_in_bytes: int) -> Sequence[Content]:
+        """Accept messages, all or none, and return those to store: all but pings and duplicates.
+
+        :param size_in_bytes: the current size of the entity.
+        :raises EntityDisabled, OperationNotAllowed, QuotaExceeded: see :func:`check_send`.
+        """
+        detector = self.duplicate_detector
+        fresh = contents if detector is None else detector.without_duplicates(contents)
+        check_send(fresh, description=self._description, size_in_bytes=size_in_bytes)
+        self.accepted += len(contents)
+        if detector is not None:
+            detector.remember(fresh)
+            self.duplicates += len(contents) - len(fresh)
+        return fresh if self._deliver_pings else [content for content in fresh if not content.ping]
+
+
+def schedule_each(
+    contents: Sequence[Content], *, accepted: Sequence[Content], schedule: Callable[[Content], int]
+) -> list[int]:
+    """Schedule the accepted messages; return the sequence number of each message, 0 for those that were dropped."""
+    pending = deque(accepted)
+    return [
+        schedule(pending.popleft()) if len(pending) > 0 and pending[0] is content else _NOT_SCHEDULED
+        for content in contents
+    ]
+
+
+def _window_of(description: QueueDescription | TopicDescription) -> int:
+    window = milliseconds(description.duplicate_detection_history_time_window)
+    if window is None:
+        raise ValueError("the duplicate detection window is unlimited, although descriptions are validated")
+    return window

@@ -1,0 +1,1 @@
+"""What the queues of a namespace share: journal, pending effects and rule evaluation."""

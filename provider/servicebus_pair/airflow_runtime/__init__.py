@@ -1,0 +1,1 @@
+"""Runtime shared by operators, sensors and triggers: cancellation, state, observers, waiting and parameter checks."""

@@ -1,0 +1,1 @@
+"""Observers of a pair: task activity, metrics, lineage and asset events."""

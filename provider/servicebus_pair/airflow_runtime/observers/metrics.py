@@ -1,0 +1,87 @@
+"""Publishes a pair's activity through Airflow's metrics: StatsD, DogStatsD or OpenTelemetry, as configured there.
+
+===========================================  =======  =========================================
+name                                         kind     tags, besides ``conn_id``
+===========================================  =======  =========================================
+``servicebus_pair.messages_sent``            counter  ``entity``, ``route`` (primary, backlog)
+``servicebus_pair.bytes_sent``               counter  ``entity``, ``route``
+``servicebus_pair.messages_syphoned``        counter  ``entity``, ``queue``
+``servicebus_pair.messages_dead_lettered``   counter  ``queue``, ``reason``
+``servicebus_pair.health_changes``           counter  ``entity``, ``state`` (the new one)
+``servicebus_pair.pings``                    counter  ``entity``, ``outcome`` (answered, or an error)
+``servicebus_pair.ping_duration``            timer    ``entity``, ``outcome``; milliseconds
+``servicebus_pair.queues_pulled``            counter  ``queue``
+``servicebus_pair.oversized_for_backlog``    counter  ``entity``
+``servicebus_pair.backlog_messages``         gauge    none
+``servicebus_pair.failovers``                counter  none; counted by the plugin's listener
+``servicebus_pair.recoveries``               counter  none; counted by the plugin's listener
+===========================================  =======  =========================================
+
+Characters that are not allowed in metric names, such as the ``/`` of a path, become ``_`` in tag values.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+
+from airflow.sdk.observability import stats
+
+from servicebus_pair.core.events import (
+    BacklogCopyTooLarge,
+    DeadLettered,
+    Event,
+    HealthChanged,
+    MessagesAccepted,
+    MessagesSyphoned,
+    Pinged,
+    QueuePulled,
+)
+
+__all__ = ["MetricsObserver", "set_backlog_gauge"]
+
+_PREFIX: Final = "servicebus_pair."
+
+
+class MetricsObserver:
+    """Observer that turns events of a pair into Airflow metrics.
+
+    :param conn_id: the connection; every metric has it as a tag.
+    """
+
+    def __init__(self, conn_id: str) -> None:
+        self._conn_id = conn_id
+
+    def observe(self, event: Event) -> None:
+        """Publish the metrics of one event."""
+        match event:
+            case MessagesAccepted(entity, route, _, messages):
+                self._count("messages_sent", len(messages), entity=entity, route=route.value)
+                self._count("bytes_sent", sum(each.size_bytes for each in messages), entity=entity, route=route.value)
+            case MessagesSyphoned(entity, queue, messages):
+                self._count("messages_syphoned", len(messages), entity=entity, queue=queue)
+            case DeadLettered(queue, _, reason):
+                self._count("messages_dead_lettered", 1, queue=queue, reason=reason)
+            case HealthChanged(entity, _, after):
+                self._count("health_changes", 1, entity=entity, state=after.state.value)
+            case Pinged(entity, _, seconds, error):
+                outcome = "answered" if error is None else error
+                self._count("pings", 1, entity=entity, outcome=outcome)
+                tags = _tags(conn_id=self._conn_id, entity=entity, outcome=outcome)
+                stats.timing(f"{_PREFIX}ping_duration", timedelta(seconds=seconds), tags=tags)
+            case QueuePulled(queue):
+                self._count("queues_pulled", 1, queue=queue)
+            case BacklogCopyTooLarge(entity):
+                self._count("oversized_for_backlog", 1, entity=entity)
+
+    def _count(self, name: str, count: int, **tags: str) -> None:
+        stats.incr(f"{_PREFIX}{name}", count, tags=_tags(conn_id=self._conn_id, **tags))
+
+
+def set_backlog_gauge(conn_id: str, messages: int) -> None:
+    """Set the gauge ``backlog_messages``."""
+    stats.gauge(f"{_PREFIX}backlog_messages", messages, tags=_tags(conn_id=conn_id))
+
+
+def _tags(**tags: str) -> dict[str, str]:
+    return {name: stats.normalize_name_for_stats(value, log_warning=False) for name, value in tags.items()}

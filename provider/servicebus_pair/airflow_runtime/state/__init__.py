@@ -1,0 +1,1 @@
+"""State shared through Airflow's state stores: entity health and the index of entity names."""

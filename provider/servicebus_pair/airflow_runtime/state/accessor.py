@@ -1,0 +1,149 @@
+"""Access to Airflow's state stores: of an asset, in tasks and triggers, and of the running task.
+
+This is the only module that uses Airflow's ``AssetStateStoreAccessor``, which is not public. The public form,
+``context["asset_state_store"]``, requires the asset among the task's inlets and is missing in the triggers of
+deferred tasks (Airflow 3.3.2).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from typing import Any
+
+from airflow.sdk import Asset, get_current_context
+
+__all__ = ["AssetState", "TaskState", "count_running_tasks"]
+
+_log = logging.getLogger(__name__)
+# While dag.test serves one call, no other thread can reach its supervisor (Airflow 3.3.2).
+_supervisor_lock = threading.Lock()
+
+
+class AssetState:
+    """Small JSON values that are stored with an asset and survive runs.
+
+    The state is soft: a failing read returns ``None`` and a failing write is logged, because a send must not fail
+    over its bookkeeping. The last writer wins; there is no compare-and-set. A DAG that Airflow has parsed must
+    reference the asset.
+
+    Without a supervisor, as when a hook is used outside any task, values live in this object only.
+
+    :param asset: the asset; only its name is used.
+    """
+
+    def __init__(self, asset: Asset) -> None:
+        self._name = asset.name
+        self._in_memory: dict[str, Any] = {}
+
+    async def get(self, key: str) -> Any:
+        """Return the value of ``key``, or ``None``."""
+        try:
+            if hasattr(_supervisor_comms(), "asend"):
+                return await self._accessor().aget(key)
+            return await asyncio.to_thread(self._get, key)
+        except Exception as error:  # noqa: BLE001  soft state; task, triggerer and dag.test raise different errors
+            _log.warning("asset=%s key=%s: cannot read its state: %s", self._name, key, error)
+            return None
+
+    async def set(self, key: str, value: Any) -> None:
+        """Store ``value``, a JSON value without null, under ``key``."""
+        try:
+            if hasattr(_supervisor_comms(), "asend"):
+                await self._accessor().aset(key, value)
+            else:
+                await asyncio.to_thread(self._set, key, value)
+        except Exception as error:  # noqa: BLE001  as above
+            _log.warning("asset=%s key=%s: cannot write its state: %s", self._name, key, error)
+
+    def _get(self, key: str) -> Any:
+        with _supervisor_lock:
+            return self._in_memory.get(key) if _supervisor_comms() is None else self._accessor().get(key)
+
+    def _set(self, key: str, value: Any) -> None:
+        with _supervisor_lock:
+            if _supervisor_comms() is None:
+                self._in_memory[key] = value
+            else:
+                self._accessor().set(key, value)
+
+    def _accessor(self) -> Any:
+        from airflow.sdk.execution_time.context import AssetStateStoreAccessor
+
+        return AssetStateStoreAccessor(name=self._name)
+
+
+class TaskState:
+    """Small JSON values of the running task, kept across retries and deferrals and deleted with the run.
+
+    As soft as :class:`AssetState`; not available in triggers and outside tasks.
+    """
+
+    @property
+    def available(self) -> bool:
+        """True in a task."""
+        return _supervisor_comms() is not None and _task_state_store() is not None
+
+    async def get(self, key: str) -> Any:
+        """Return the value of ``key``, or ``None``."""
+        try:
+            return await asyncio.to_thread(self._get, key)
+        except Exception as error:  # noqa: BLE001  as above
+            _log.warning("key=%s: cannot read the task's state: %s", key, error)
+            return None
+
+    async def set(self, key: str, value: Any) -> None:
+        """Store ``value``, a JSON value without null, under ``key``."""
+        try:
+            await asyncio.to_thread(self._set, key, value)
+        except Exception as error:  # noqa: BLE001  as above
+            _log.warning("key=%s: cannot write the task's state: %s", key, error)
+
+    def _get(self, key: str) -> Any:
+        with _supervisor_lock:
+            return self._accessor().get(key)
+
+    def _set(self, key: str, value: Any) -> None:
+        with _supervisor_lock:
+            self._accessor().set(key, value)
+
+    def _accessor(self) -> Any:
+        accessor = _task_state_store()
+        if accessor is None:
+            raise RuntimeError("task state is only available inside a task")
+        return accessor
+
+
+async def count_running_tasks() -> int:
+    """Return how many instances of the current task run now, in all runs of its DAG, including this one.
+
+    Returns 1 when that cannot be determined, as outside a task.
+    """
+    try:
+        return max(1, await asyncio.to_thread(_count_running_tasks))
+    except Exception as error:  # noqa: BLE001  as above
+        _log.warning("cannot count the running instances of this task: %s", error)
+        return 1
+
+
+def _count_running_tasks() -> int:
+    if _supervisor_comms() is None:
+        return 1
+    task = get_current_context()["ti"]
+    with _supervisor_lock:
+        return task.get_ti_count(dag_id=task.dag_id, task_ids=[task.task_id], states=["running"])
+
+
+def _task_state_store() -> Any:
+    try:
+        return get_current_context()["task_state_store"]
+    except (RuntimeError, KeyError):
+        return None
+
+
+def _supervisor_comms() -> Any:
+    """Return the channel to the supervisor of the task or trigger; that of ``dag.test`` has no asynchronous methods."""
+    from airflow.sdk.execution_time import task_runner
+
+    return getattr(task_runner, "SUPERVISOR_COMMS", None)

@@ -1,0 +1,56 @@
+"""Entity health shared between tasks, triggers and runs: the core's ``HealthStore`` on Airflow's asset state store."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from servicebus_pair.airflow_runtime.state.accessor import AssetState
+from servicebus_pair.airflow_runtime.state.name_index import NameIndex
+from servicebus_pair.assets import pair_asset
+from servicebus_pair.core import EntityHealth
+
+__all__ = ["HEALTH_KEY_PREFIX", "AirflowHealthStore"]
+
+_log = logging.getLogger(__name__)
+HEALTH_KEY_PREFIX: Final = "health/"
+_INDEX_KEY_PREFIX: Final = "entity_index/"
+
+
+class AirflowHealthStore:
+    """The health of one pair's entities, one key each, in the state of the asset ``servicebus-pair://CONN_ID``.
+
+    The state is soft: a ping corrects a wrong "failed over", and a failing send corrects a wrong "healthy". Outside
+    tasks and triggers the store lives in memory.
+
+    :param conn_id: the pair's connection.
+    """
+
+    def __init__(self, conn_id: str) -> None:
+        self._state = AssetState(pair_asset(conn_id))
+        self._entities = NameIndex(self._state, prefix=_INDEX_KEY_PREFIX)
+
+    async def load(self, entity: str) -> EntityHealth | None:
+        """Return the shared health of ``entity``, or ``None`` when there is none or it cannot be parsed."""
+        value = await self._state.get(_key(entity))
+        if value is None:
+            return None
+        try:
+            return EntityHealth.from_json(value)
+        except ValueError as error:
+            _log.warning("entity=%s: ignoring its shared health: %s", entity, error)
+            return None
+
+    async def save(self, entity: str, health: EntityHealth) -> None:
+        """Share the health of ``entity``; the last writer wins."""
+        await self._state.set(_key(entity), health.to_json())
+        await self._entities.add(entity.casefold())
+
+    async def known(self) -> dict[str, EntityHealth]:
+        """Return the health of every entity that was ever saved, by lower-case path."""
+        loaded = {entity: await self.load(entity) for entity in sorted(await self._entities.names())}
+        return {entity: health for entity, health in loaded.items() if health is not None}
+
+
+def _key(entity: str) -> str:
+    return HEALTH_KEY_PREFIX + entity.casefold()

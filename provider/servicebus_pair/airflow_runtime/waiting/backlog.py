@@ -1,0 +1,106 @@
+"""The depth of the backlog, and conditions to wait for on it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from servicebus_pair.airflow_runtime.observers.metrics import set_backlog_gauge
+from servicebus_pair.airflow_runtime.waiting.pair_cache import SharedPair
+from servicebus_pair.core.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from servicebus_pair.core.sdk import QueueDepth
+
+__all__ = ["BacklogCondition", "BacklogDepth", "Until", "read_backlog_depth"]
+
+
+class Until(StrEnum):
+    """Which kind of condition to wait for."""
+
+    DRAINED = "drained"
+    FILLED = "filled"
+
+
+@dataclass(frozen=True, slots=True)
+class BacklogDepth:
+    """What all backlog queues hold together.
+
+    :param queues: number of queues that hold messages.
+    :param messages: number of active messages; dead letters are not counted.
+    :param oldest_seconds: age of the oldest message; ``None`` when there is none, or when ages were not read.
+    """
+
+    queues: int
+    messages: int
+    oldest_seconds: float | None = None
+
+    @classmethod
+    def total(cls, queues: Iterable[QueueDepth]) -> BacklogDepth:
+        """Return the sum of these queues."""
+        counts = [queue.active for queue in queues if queue.active > 0]
+        return cls(queues=len(counts), messages=sum(counts))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BacklogCondition:
+    """A condition on the depth of the backlog.
+
+    :param until: ``drained``: at most ``messages`` are left, none older than ``age``; ``filled``: at least
+        ``messages`` (and at least one) wait, or the oldest has reached ``age``.
+    :param messages: threshold in messages.
+    :param age: threshold in seconds; ``None`` to ignore ages.
+    """
+
+    until: Until
+    messages: int
+    age: float | None = None
+
+    @classmethod
+    def from_parameters(cls, *, until: object, messages: object, age: object) -> BacklogCondition:
+        """Check a sensor's parameters and return the condition; ``age`` is a ``timedelta`` or ``None``.
+
+        :raises ConfigurationError: naming the parameter, its value and what is allowed.
+        """
+        if not isinstance(until, str) or until not in tuple(Until):
+            raise ConfigurationError(f"until is {until!r}: allowed are {', '.join(Until)}")
+        if not isinstance(messages, int) or isinstance(messages, bool) or messages < 0:
+            raise ConfigurationError(f"messages is {messages!r}: it must be a whole number of at least 0")
+        if age is not None and (not isinstance(age, timedelta) or age <= timedelta(0)):
+            raise ConfigurationError(f"age is {age!r}: it must be a timedelta above 0")
+        return cls(until=Until(until), messages=messages, age=age.total_seconds() if age is not None else None)
+
+    def is_met_by(self, depth: BacklogDepth) -> bool:
+        """Return whether a backlog of this depth meets the condition."""
+        oldest = depth.oldest_seconds
+        if self.until is Until.FILLED:
+            return depth.messages >= max(1, self.messages) or (
+                self.age is not None and oldest is not None and oldest >= self.age
+            )
+        return depth.messages <= self.messages and (self.age is None or oldest is None or oldest <= self.age)
+
+
+async def read_backlog_depth(shared: SharedPair, *, conn_id: str, max_age: float, with_ages: bool) -> BacklogDepth:
+    """Read the depth of the backlog, which is one listing of the secondary's queues.
+
+    :param conn_id: tag of the metric that is published.
+    :param max_age: use a shared reading that is at most this many seconds old.
+    :param with_ages: also peek into the queues for the age of the oldest message.
+    :raises ServiceError: the secondary cannot be reached, or the Manage right is missing.
+    """
+    depth = BacklogDepth.total(await shared.queue_depths(max_age=max_age))
+    set_backlog_gauge(conn_id, depth.messages)
+    if not with_ages or depth.messages == 0:
+        return depth
+    survey = await shared.first_page(max_age=max_age)
+    now = time.time()
+    oldest = max((each.ages(now)[1] for each in survey.destinations.values()), default=None)
+    return BacklogDepth(depth.queues, depth.messages, oldest)

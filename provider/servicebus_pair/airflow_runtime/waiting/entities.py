@@ -1,0 +1,38 @@
+"""Determines which entities to wait for when a task names none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from servicebus_pair.airflow_runtime.state.health_store import AirflowHealthStore
+from servicebus_pair.airflow_runtime.waiting.pair_cache import shared_pair
+from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
+
+__all__ = ["entities_to_wait_for"]
+
+
+async def entities_to_wait_for(conn_id: str, context: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the entities that are failed over or have messages in the backlog, sorted.
+
+    The sources are the shared health, the asset events that triggered this run, and a peek into the backlog queues,
+    which also finds the messages of senders outside Airflow.
+
+    :raises ServiceError: the secondary cannot be reached.
+    """
+    async with shared_pair(ServiceBusPairHook(conn_id)) as shared:
+        in_backlog = (await shared.first_page(max_age=0.0)).destinations
+    health = await AirflowHealthStore(conn_id).known()
+    failed_over = [entity for entity, each in health.items() if each.failed_over]
+    found = [*failed_over, *_named_by_events(context), *in_backlog]
+    return tuple(sorted({entity.casefold() for entity in found}))
+
+
+def _named_by_events(context: Mapping[str, Any]) -> list[str]:
+    """Return the entities named by the asset events that triggered this run, if any did."""
+    events = [event for found in (context.get("triggering_asset_events") or {}).values() for event in found]
+    extras = [event.extra or {} for event in events]
+    named = [extra["entity"] for extra in extras if isinstance(extra.get("entity"), str)]
+    payloads = [extra.get("payload") for extra in extras]  # of a BacklogTrigger
+    in_backlog = [payload.get("entities", []) for payload in payloads if isinstance(payload, dict)]
+    return [*named, *(entity for entities in in_backlog for entity in entities)]

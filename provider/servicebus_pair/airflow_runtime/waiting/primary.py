@@ -1,0 +1,102 @@
+"""Waits until entities of the primary answer; shared by the sensor, the syphon operator and the trigger."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Iterable
+from contextvars import copy_context
+
+from servicebus_pair.airflow_runtime.waiting.pair_cache import SharedPair
+from servicebus_pair.core import errors
+from servicebus_pair.core.events import Event, Pinged
+
+__all__ = ["PrimaryWait"]
+
+_log = logging.getLogger(__name__)
+
+
+class PrimaryWait:
+    """Observer that tracks which entities have answered a ping.
+
+    An entity has answered when it accepted a ping, or when the service refused the ping for a reason that does not
+    pass by waiting (no such entity, a missing right): both show that the primary is up.
+
+    :param entities: paths of queues and topics.
+    """
+
+    def __init__(self, entities: Iterable[str]) -> None:
+        # Airflow selects a trigger's log by the context. Pings run in a context of their own, so log lines must be
+        # written in the context of the task or trigger that waits.
+        self._context = copy_context()
+        self._pending = {entity.casefold() for entity in entities}
+        self._answer_arrived = asyncio.Event()
+        self._failed_pings: Counter[str] = Counter()
+        self.answered: list[str] = []
+        self.refused: dict[str, str] = {}
+
+    @property
+    def done(self) -> bool:
+        """True when every entity has answered."""
+        return not self._pending
+
+    def observe(self, event: Event) -> None:
+        """Record the outcome of a ping, whichever waiter sent it."""
+        if isinstance(event, Pinged) and event.entity.casefold() in self._pending:
+            self._context.run(self._record, event.entity.casefold(), event)
+
+    def _record(self, entity: str, event: Pinged) -> None:
+        if event.error is None:
+            self.answered.append(entity)
+        elif _is_permanent(event.error):
+            self.refused[entity] = event.error
+        else:
+            self._failed_pings[entity] += 1
+            self._log_failure(entity, event)
+            return
+        _log.info("entity=%s: the primary answers (%s)", entity, event.error or "answered")
+        self._pending.discard(entity)
+        self._answer_arrived.set()
+
+    def _log_failure(self, entity: str, event: Pinged) -> None:
+        count = self._failed_pings[entity]
+        # Pings 1, 2, 4, 8 and so on, since an outage may last for hours.
+        level = logging.INFO if count & (count - 1) == 0 else logging.DEBUG
+        _log.log(level, "entity=%s: no answer to ping %d, %s after %.1f s", entity, count, event.error, event.seconds)
+
+    async def ping_once(self, shared: SharedPair, *, interval: float) -> None:
+        """Ping all pending entities concurrently, once.
+
+        :param shared: the pair that this object observes.
+        :param interval: use another waiter's ping that ended at most this many seconds ago.
+        """
+        await self._ping(shared, interval)
+
+    async def wait(self, shared: SharedPair, *, interval: float) -> None:
+        """Ping until every entity has answered; the pair itself pings entities that are failed over.
+
+        :param interval: seconds between two rounds.
+        """
+        await self.ping_once(shared, interval=interval)
+        while not self.done:
+            self._answer_arrived.clear()
+            try:
+                await asyncio.wait_for(self._answer_arrived.wait(), interval)
+            except TimeoutError:
+                await self._ping(shared, interval, skip_failed_over=True)
+
+    async def _ping(self, shared: SharedPair, interval: float, *, skip_failed_over: bool = False) -> None:
+        to_ping = []
+        for entity in tuple(self._pending):
+            recent = shared.last_ping(entity, max_age=interval)
+            if recent is not None:
+                self.observe(recent)
+            elif not (skip_failed_over and shared.pair.health(entity).failed_over):
+                to_ping.append(entity)
+        await asyncio.gather(*(shared.ping(entity) for entity in to_ping))
+
+
+def _is_permanent(error: str) -> bool:
+    kind = getattr(errors, error, errors.ServiceFaultError)
+    return not (kind.retriable or kind.triggers_failover)

@@ -1,0 +1,139 @@
+"""Manifest of a publish for Airflow to read: message counts by route, and the health of the entities."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from servicebus_pair.core.model.health_state import EntityHealth
+
+__all__ = ["EntityManifest", "PublishManifest"]
+
+_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class EntityManifest:
+    """Messages of one entity, in one task or in all tasks.
+
+    :param primary: number of messages accepted by the entity.
+    :param diverted: number of messages accepted by backlog queues.
+    :param health: at the end of the task; ``since`` is 0 if every send succeeded.
+    :param slots: both counts over time, ``{slot: (primary, diverted)}``; a slot is a multiple of ``SLOT_SECONDS`` since
+        the Unix epoch.
+    :param diverted_at: when the first message was diverted, in seconds since the Unix epoch.
+    """
+
+    primary: int
+    diverted: int
+    health: EntityHealth
+    slots: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    diverted_at: float | None = None
+
+    def __add__(self, other: EntityManifest) -> EntityManifest:
+        newest = other.health if other.health.since > self.health.since else self.health
+        slots = dict(self.slots)
+        for slot, (primary, diverted) in other.slots.items():
+            before = slots.get(slot, (0, 0))
+            slots[slot] = (before[0] + primary, before[1] + diverted)
+        first = min((at for at in (self.diverted_at, other.diverted_at) if at is not None), default=None)
+        return EntityManifest(self.primary + other.primary, self.diverted + other.diverted, newest, slots, first)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form used in the manifest."""
+        return {
+            "primary": self.primary,
+            "diverted": self.diverted,
+            "health": self.health.to_json(),
+            "slots": [[slot, *counts] for slot, counts in sorted(self.slots.items())],
+            "diverted_at": self.diverted_at,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> EntityManifest:
+        """Read the output of :meth:`to_json`, also without times. :raises ValueError: ``value`` is malformed."""
+        try:
+            first = value.get("diverted_at")
+            return cls(
+                int(value["primary"]),
+                int(value["diverted"]),
+                EntityHealth.from_json(value["health"]),
+                {int(slot): (int(primary), int(diverted)) for slot, primary, diverted in value.get("slots", ())},
+                None if first is None else float(first),
+            )
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"not an entity of a manifest, {type(error).__name__}: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class PublishManifest:
+    """Result of a publish: every counted message was accepted by its entity or a backlog queue.
+
+    :param run: name of the run in the ledger.
+    :param bytes: encoded size of all accepted messages.
+    :param seconds: from the start of the first task to the end of the last, measured by the driver.
+    """
+
+    run: str
+    entities: Mapping[str, EntityManifest]
+    bytes: int
+    seconds: float
+
+    @classmethod
+    def merge(
+        cls, parts: Iterable[tuple[str, EntityManifest]], *, run: str, size_bytes: int, seconds: float
+    ) -> PublishManifest:
+        """Sum the parts of all tasks by entity, keeping the newest health."""
+        entities: dict[str, EntityManifest] = {}
+        for entity, part in parts:
+            entities[entity] = entities[entity] + part if entity in entities else part
+        return cls(run, dict(sorted(entities.items())), size_bytes, round(seconds, 3))
+
+    @property
+    def primary(self) -> int:
+        """Number of messages accepted by their entity."""
+        return sum(entity.primary for entity in self.entities.values())
+
+    @property
+    def diverted(self) -> int:
+        """Number of messages accepted by the backlog."""
+        return sum(entity.diverted for entity in self.entities.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form that is written to the file and that Airflow reads."""
+        return {
+            "version": _VERSION,
+            "run": self.run,
+            "entities": {path: entity.to_json() for path, entity in self.entities.items()},
+            "bytes": self.bytes,
+            "seconds": self.seconds,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> PublishManifest:
+        """Read the output of :meth:`to_json`, ignoring other keys.
+
+        :raises ValueError: ``value`` is malformed or of another version.
+        """
+        if value.get("version") != _VERSION:
+            raise ValueError(f"the manifest's version is {value.get('version')!r}: this reads {_VERSION}")
+        try:
+            entities = {path: EntityManifest.from_json(entity) for path, entity in value["entities"].items()}
+            return cls(str(value["run"]), entities, int(value["bytes"]), float(value["seconds"]))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"not a manifest, {type(error).__name__}: {error}") from error
+
+    def write(self, path: str | os.PathLike[str], **extra: Any) -> None:
+        """Write the manifest as JSON, atomically.
+
+        :param extra: further top-level keys.
+        """
+        target = Path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.with_name(f".{target.name}.{os.getpid()}")
+        temporary.write_text(json.dumps({**self.to_json(), **extra}, indent=2) + "\n", encoding="utf-8")
+        temporary.replace(target)

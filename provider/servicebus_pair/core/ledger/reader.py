@@ -1,0 +1,110 @@
+"""Read the records of a ledger.
+
+A ledger consists of the files ``*.jsonl`` in a folder and its subfolders, except names that begin with ``.`` or ``_``,
+as Spark reads them. A line is a record if it is a JSON object with every field of :class:`Record` and the right types;
+other lines were truncated when a process was killed or a disk was full.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from servicebus_pair.core.ledger.writer import LEDGER_VERSION
+from servicebus_pair.core.model.errors import ConfigurationError
+
+__all__ = ["KINDS", "ROUTES", "Record", "check_version", "read_records"]
+
+KINDS: Final = ("sent", "syphoned")
+ROUTES: Final = ("primary", "backlog")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record of a ledger.
+
+    :param kind: one of :data:`KINDS`.
+    :param route: one of :data:`ROUTES`.
+    :param at: seconds since the Unix epoch.
+    """
+
+    kind: str
+    message_id: str
+    entity: str
+    route: str
+    queue: str | None
+    size_bytes: int
+    at: float
+    run: str
+
+
+def read_records(folder: str | os.PathLike[str]) -> Iterator[Record | None]:
+    """Yield the records of a ledger in file order, and ``None`` for each unreadable line.
+
+    :raises ConfigurationError: the folder does not exist, or a record has an unknown version.
+    """
+    directory = Path(folder)
+    if not directory.is_dir():
+        raise ConfigurationError(
+            f"ledger {os.fspath(folder)!r} is not a folder: it must be the folder that ledgers are written to"
+        )
+    for file in _files(directory):
+        with file.open("rb") as lines:
+            yield from (_parse(line) for line in lines if line.strip())
+
+
+def check_version(version: int) -> None:
+    """Reject records of a newer version. :raises ConfigurationError: ``version`` is unknown."""
+    if version > LEDGER_VERSION:
+        raise ConfigurationError(
+            f"the ledger contains records of version {version}: this version reads up to {LEDGER_VERSION}"
+        )
+
+
+def _files(directory: Path) -> Iterator[Path]:
+    for parent, folders, files in os.walk(directory):
+        folders[:] = sorted(folder for folder in folders if not _hidden(folder))
+        yield from (Path(parent, file) for file in sorted(files) if file.endswith(".jsonl") and not _hidden(file))
+
+
+def _hidden(name: str) -> bool:
+    return name.startswith((".", "_"))
+
+
+def _parse(line: bytes) -> Record | None:
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return None
+    if not isinstance(value, dict) or not _is_complete(value):
+        return None
+    check_version(value["v"])
+    return Record(
+        kind=value["kind"],
+        message_id=value["id"],
+        entity=value["entity"],
+        route=value["route"],
+        queue=value.get("queue"),
+        size_bytes=value["bytes"],
+        at=float(value["at"]),
+        run=value.get("run") or "",
+    )
+
+
+def _is_complete(value: Mapping[str, Any]) -> bool:
+    return (
+        value.get("kind") in KINDS
+        and value.get("route") in ROUTES
+        and all(isinstance(value.get(name), str) for name in ("id", "entity"))
+        and all(_is_number(value.get(name), int) for name in ("v", "bytes"))
+        and _is_number(value.get("at"), int | float)
+    )
+
+
+def _is_number(value: Any, kind: Any) -> bool:
+    # bool is a subclass of int.
+    return isinstance(value, kind) and not isinstance(value, bool)

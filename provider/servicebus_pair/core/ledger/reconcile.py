@@ -1,0 +1,301 @@
+"""Reconcile the ledger with the contents of the queues (SPEC section 9). Pure.
+
+A :class:`History` contains everything known about one message id of one entity, :func:`classify` returns its
+:class:`Verdict`, and :class:`Totals` sums verdicts.
+
+=================  ==============================================================================
+outcome            first rule that applies
+=================  ==============================================================================
+``UNRECORDED``     in a queue but not in the ledger: its sender has not written the record yet,
+                   was killed before it could, or does not write this ledger. Not counted as sent
+``DELIVERED``      every receiving entity has an active, scheduled or deferred copy
+``WAITING``        a backlog queue has a copy
+``DEAD_LETTERED``  every receiving entity has a copy, some only in the dead-letter queue; or a
+                   backlog queue dead-lettered it
+``LOST``           none of these
+=================  ==============================================================================
+
+The receiving entity of a queue is the queue itself; those of a topic are its subscriptions. The rules require that
+since the sends nothing was received from the entities and nothing has expired.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import Final
+
+from servicebus_pair.core.ledger.incidents import Incident, incident_at
+from servicebus_pair.core.model.events import Route
+
+__all__ = ["Found", "History", "Location", "Outcome", "Sent", "Syphoned", "Totals", "Verdict", "classify"]
+
+
+class Location(StrEnum):
+    """Where a copy of a message is."""
+
+    ACTIVE = "active"
+    SCHEDULED = "scheduled"
+    DEFERRED = "deferred"
+    DEAD_LETTER = "dead-letter"
+    BACKLOG = "backlog"
+    BACKLOG_DEAD_LETTER = "backlog-dead-letter"
+
+
+class Outcome(StrEnum):
+    """Outcome of a message; see the table in this module."""
+
+    DELIVERED = "delivered"
+    WAITING = "waiting"
+    DEAD_LETTERED = "dead-lettered"
+    LOST = "lost"
+    UNRECORDED = "unrecorded"
+
+
+_LIVE: Final = frozenset({Location.ACTIVE, Location.SCHEDULED, Location.DEFERRED})
+_IN_BACKLOG: Final = frozenset({Location.BACKLOG, Location.BACKLOG_DEAD_LETTER})
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """Ledger record of an acceptance; ``at`` in seconds since the Unix epoch."""
+
+    route: Route
+    at: float
+    queue: str | None = None
+    run: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Syphoned:
+    """Ledger record of a move from a backlog queue to the entity."""
+
+    at: float
+    queue: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Copies of a message in a queue, subscription or backlog queue.
+
+    :param place: path of the queue, ``topic/Subscriptions/name``, or path of the backlog queue.
+    """
+
+    place: str
+    location: Location
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Ledger records and copies of one message id of one entity."""
+
+    message_id: str
+    entity: str
+    sent: tuple[Sent, ...] = ()
+    syphoned: tuple[Syphoned, ...] = ()
+    found: tuple[Found, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Classification of one message.
+
+    :param route: route of its first acceptance; ``None`` if the ledger has no record.
+    :param syphoned: whether a record says that it was moved out of the backlog.
+    :param copies: number of existing copies: those in the backlog and, for a topic, in the subscription with the most.
+    :param duplicates: copies beyond the first.
+    :param duplicates_predicted: duplicates that the ledger explains, such as a retried run or a repeated move.
+    :param wait_seconds: from the acceptance by the backlog to the entity; ``None`` without a completed wait.
+    :param sent_at: first acceptance, in seconds since the Unix epoch.
+    :param moved_at: first move out of the backlog.
+    :param incident: number of the entity's incident in which it was first diverted.
+    """
+
+    message_id: str
+    entity: str
+    outcome: Outcome
+    route: Route | None
+    syphoned: bool
+    copies: int
+    duplicates: int
+    duplicates_predicted: int
+    wait_seconds: float | None
+    sent_at: float | None
+    moved_at: float | None
+    incident: int | None
+
+
+def classify(history: History, *, receiving_entities: Sequence[str], incidents: Sequence[Incident] = ()) -> Verdict:
+    """Classify one message.
+
+    :param receiving_entities: path of the queue itself, or paths of all subscriptions of the topic.
+    :param incidents: of the entity, in chronological order.
+    :raises ValueError: there is no receiving entity, or a copy was found in another one.
+    """
+    copies = _Copies.of(history, receiving_entities)
+    duplicates = max(0, copies.total - 1)
+    return Verdict(
+        message_id=history.message_id,
+        entity=history.entity,
+        outcome=_outcome(history, copies),
+        route=_first_route(history),
+        syphoned=bool(history.syphoned),
+        copies=copies.total,
+        duplicates=duplicates,
+        duplicates_predicted=min(duplicates, max(0, _expected_copies(history) - 1)),
+        wait_seconds=_wait_seconds(history),
+        sent_at=min((sent.at for sent in history.sent), default=None),
+        moved_at=min((syphoned.at for syphoned in history.syphoned), default=None),
+        incident=_incident_number(history, incidents),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Copies:
+    """Number of copies of a message, by receiving entity and in the backlog."""
+
+    live: tuple[int, ...]
+    dead: tuple[int, ...]
+    waiting: int
+    backlog_dead: int
+
+    @classmethod
+    def of(cls, history: History, receiving_entities: Sequence[str]) -> _Copies:
+        if not receiving_entities:
+            raise ValueError(f"entity {history.entity!r} has no receiving entity: name its queue or its subscriptions")
+        live: Counter[str] = Counter()
+        dead: Counter[str] = Counter()
+        backlog: Counter[Location] = Counter()
+        known = {path.casefold() for path in receiving_entities}
+        for found in history.found:
+            path = found.place.casefold()
+            if found.location in _IN_BACKLOG:
+                backlog[found.location] += found.count
+                continue
+            if path not in known:
+                raise ValueError(
+                    f"message {history.message_id!r} was found in {found.place!r}, "
+                    f"which is not a receiving entity of {history.entity!r}: these are {', '.join(receiving_entities)}"
+                )
+            (live if found.location in _LIVE else dead)[path] += found.count
+        return cls(
+            live=tuple(live[path.casefold()] for path in receiving_entities),
+            dead=tuple(dead[path.casefold()] for path in receiving_entities),
+            waiting=backlog[Location.BACKLOG],
+            backlog_dead=backlog[Location.BACKLOG_DEAD_LETTER],
+        )
+
+    @property
+    def by_entity(self) -> tuple[int, ...]:
+        return tuple(live + dead for live, dead in zip(self.live, self.dead, strict=True))
+
+    @property
+    def total(self) -> int:
+        return max(self.by_entity) + self.waiting + self.backlog_dead
+
+
+def _outcome(history: History, copies: _Copies) -> Outcome:
+    if not history.sent and not history.syphoned:
+        return Outcome.UNRECORDED
+    if all(copies.live):
+        return Outcome.DELIVERED
+    if copies.waiting:
+        return Outcome.WAITING
+    if all(copies.by_entity) or copies.backlog_dead:
+        return Outcome.DEAD_LETTERED
+    return Outcome.LOST
+
+
+def _first_route(history: History) -> Route | None:
+    if history.sent:
+        return min(history.sent, key=lambda sent: sent.at).route
+    # Moved without a record of its send: an older application put it into the backlog.
+    return Route.BACKLOG if history.syphoned else None
+
+
+def _expected_copies(history: History) -> int:
+    """Return the copies that exist if every record is one acceptance and every move removes one backlog copy."""
+    direct = sum(sent.route is Route.PRIMARY for sent in history.sent)
+    diverted = len(history.sent) - direct
+    return direct + max(diverted, len(history.syphoned))
+
+
+def _wait_seconds(history: History) -> float | None:
+    if not history.syphoned or any(sent.route is Route.PRIMARY for sent in history.sent):
+        return None
+    if not history.sent:
+        return None
+    arrived = min(syphoned.at for syphoned in history.syphoned)
+    # Different machines write the records; their clocks may differ by more than a short wait.
+    return max(0.0, arrived - min(sent.at for sent in history.sent))
+
+
+def _incident_number(history: History, incidents: Sequence[Incident]) -> int | None:
+    diverted = [sent.at for sent in history.sent if sent.route is Route.BACKLOG]
+    return incident_at(incidents, min(diverted)) if diverted else None
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over verdicts.
+
+    Fields count messages, except ``duplicates`` (extra copies) and the waits (seconds). Invariants:
+    ``sent == primary + diverted == delivered + waiting + dead_lettered + lost`` and ``messages == sent + unrecorded``.
+
+    :param sent: messages with a ledger record.
+    :param primary: messages first accepted by the entity itself.
+    :param diverted: messages first accepted by the backlog.
+    :param syphoned: messages moved by a syphon.
+    :param waited: diverted messages with a known wait; ``wait_seconds`` is the sum of their waits.
+    """
+
+    messages: int = 0
+    sent: int = 0
+    primary: int = 0
+    diverted: int = 0
+    syphoned: int = 0
+    delivered: int = 0
+    waiting: int = 0
+    dead_lettered: int = 0
+    lost: int = 0
+    unrecorded: int = 0
+    duplicates: int = 0
+    duplicates_predicted: int = 0
+    waited: int = 0
+    wait_seconds: float = 0.0
+    longest_wait_seconds: float = 0.0
+
+    @classmethod
+    def of(cls, verdict: Verdict) -> Totals:
+        """Return the totals of one verdict."""
+        wait = 0.0 if verdict.wait_seconds is None else verdict.wait_seconds
+        return cls(
+            messages=1,
+            sent=int(verdict.route is not None),
+            primary=int(verdict.route is Route.PRIMARY),
+            diverted=int(verdict.route is Route.BACKLOG),
+            syphoned=int(verdict.syphoned),
+            delivered=int(verdict.outcome is Outcome.DELIVERED),
+            waiting=int(verdict.outcome is Outcome.WAITING),
+            dead_lettered=int(verdict.outcome is Outcome.DEAD_LETTERED),
+            lost=int(verdict.outcome is Outcome.LOST),
+            unrecorded=int(verdict.outcome is Outcome.UNRECORDED),
+            duplicates=verdict.duplicates,
+            duplicates_predicted=verdict.duplicates_predicted,
+            waited=int(verdict.wait_seconds is not None),
+            wait_seconds=wait,
+            longest_wait_seconds=wait,
+        )
+
+    @classmethod
+    def of_all(cls, verdicts: Iterable[Verdict]) -> Totals:
+        """Return the sum over ``verdicts``."""
+        return sum((cls.of(verdict) for verdict in verdicts), cls())
+
+    def __add__(self, other: Totals) -> Totals:
+        sums = {each.name: getattr(self, each.name) + getattr(other, each.name) for each in fields(self)}
+        sums["longest_wait_seconds"] = max(self.longest_wait_seconds, other.longest_wait_seconds)
+        return Totals(**sums)

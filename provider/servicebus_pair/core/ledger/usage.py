@@ -1,0 +1,66 @@
+"""Count operations from a ledger (SPEC sections 8 and 9): a lower bound of the billed operations.
+
+A ledger records acceptances and moves. Failed attempts, pings, empty receives, lock renewals, administration and the
+receives of consumers are not in it; the meter counts those of the pair.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from servicebus_pair.core.ledger.reader import read_records
+from servicebus_pair.core.model.pricing import BILLED_BYTES, Operations
+
+__all__ = ["LedgerCount", "count_ledger", "operations_for_record"]
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerCount:
+    """Operations counted from a ledger.
+
+    :param records: number of counted records.
+    :param unreadable: number of unreadable lines, such as the truncated last line of a killed process.
+    """
+
+    operations: Operations
+    records: int
+    unreadable: int
+
+
+def count_ledger(folder: str | os.PathLike[str], *, since: datetime, until: datetime) -> LedgerCount:
+    """Count the operations that the records of a period represent.
+
+    A sent message is a send or a divert; a moved one is a receive and a settlement on the backlog and a send to the
+    primary; each plus its further 64 KB increments.
+
+    :param folder: folder of the ledger; subfolders are included.
+    :param since: start of the period, with time zone.
+    :param until: end of the period, exclusive.
+    :raises ConfigurationError: the folder does not exist, or a record has an unknown version.
+    """
+    counts: Counter[str] = Counter()
+    records = unreadable = 0
+    first, end = since.timestamp(), until.timestamp()
+    for record in read_records(folder):
+        if record is None:
+            unreadable += 1
+        elif first <= record.at < end:
+            records += 1
+            counts.update(operations_for_record(record.kind, record.route, size_bytes=record.size_bytes))
+    return LedgerCount(Operations(**counts), records, unreadable)
+
+
+def operations_for_record(kind: str, route: str, *, size_bytes: int) -> Iterable[str]:
+    """Return the operations that a record represents: one field name of ``Operations`` for each.
+
+    :param kind: ``sent`` or ``syphoned``.
+    :param route: ``primary`` or ``backlog``.
+    """
+    further = max(0, size_bytes - 1) // BILLED_BYTES
+    if kind == "syphoned":
+        return ("receives", "settlements", "sends", *("further_increments",) * (2 * further))
+    return ("sends" if route == "primary" else "diverts", *("further_increments",) * further)

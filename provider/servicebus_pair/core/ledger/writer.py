@@ -1,0 +1,95 @@
+"""Write the ledger: one JSON line for each accepted and each moved message (SPEC section 9).
+
+A record is written to the operating system before the send that caused it returns, so it survives a crash of the
+process. Bodies are never recorded. Each process and run writes its own file; Spark reads the folder. A line truncated
+by a crash or a full disk is never joined to the next one, and readers skip it.
+
+A failed write ends the send (or drain) with an ``ObserverError``, and its ``SendError`` says what was accepted and what
+is unsent. A pair without space for its ledger therefore stops sending.
+
+Line: ``{"v":1,"kind":"sent"|"syphoned","id":...,"entity":...,"route":"primary"|"backlog",
+"queue":null|...,"bytes":...,"at":unix seconds,"run":...}``
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from servicebus_pair.core.model.events import Event, MessagesAccepted, MessagesSyphoned, Route
+
+__all__ = ["LEDGER_VERSION", "Ledger"]
+
+LEDGER_VERSION: Final = 1
+_END_OF_LINE: Final = ord("\n")
+# What json.dumps uses for a str, without its overhead.
+_quoted: Final = json.encoder.encode_basestring_ascii
+
+
+class Ledger:
+    """Observer that writes the ledger of one process; a context manager.
+
+    :param folder: folder of the ledger's files; created if missing.
+    :param run: name of this run in the records, such as an Airflow run id.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], *, run: str) -> None:
+        self._run = run
+        directory = Path(folder)
+        directory.mkdir(parents=True, exist_ok=True)
+        self.path = directory / f"{uuid.uuid4().hex}.jsonl"
+        # Unbuffered: one write call per batch, complete lines only.
+        self._file = self.path.open("ab", buffering=0)
+        self._truncated = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def observe(self, event: Event) -> None:
+        """Record accepted and moved messages; ignore other events."""
+        match event:
+            case MessagesAccepted():
+                self._write("sent", event, event.route)
+            case MessagesSyphoned():
+                self._write("syphoned", event, Route.PRIMARY)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _write(self, kind: str, event: MessagesAccepted | MessagesSyphoned, route: Route) -> None:
+        # Only id and size differ between the messages of a batch, so the rest is encoded once per batch.
+        head = json.dumps({"v": LEDGER_VERSION, "kind": kind}, separators=(",", ":"))[:-1]
+        tail = json.dumps(
+            {
+                "entity": event.entity,
+                "route": route.value,
+                "queue": event.queue,
+                "at": round(event.at, 6),
+                "run": self._run,
+            },
+            separators=(",", ":"),
+        )[1:]
+        lines = [f'{head},"id":{_quoted(ref.message_id)},"bytes":{ref.size_bytes},{tail}\n' for ref in event.messages]
+        self._append("".join(lines).encode())
+
+    def _append(self, records: bytes) -> None:
+        """Write all records. :raises OSError: for example a full disk; a part may be written, with a truncated line."""
+        # Start a new line after a truncated one, so that the next record stays readable.
+        data = memoryview(b"\n" + records if self._truncated else records)
+        while data:
+            written = self._file.write(data)
+            self._truncated = data[written - 1] != _END_OF_LINE
+            data = data[written:]

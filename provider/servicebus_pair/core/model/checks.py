@@ -1,0 +1,91 @@
+"""Checks of options and parameters.
+
+Each check takes the name and the value of a field, which may be text, and returns the value in its proper type. It
+raises ``ConfigurationError`` with the name, the value and what is allowed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from servicebus_pair.core.model.errors import ConfigurationError
+
+__all__ = ["boolean", "choice", "duration", "integer", "message_rate", "non_empty_text"]
+
+
+def boolean(name: str, value: Any) -> bool:
+    """Check a boolean, or the text ``true`` or ``false`` in any case."""
+    folded = str(value).strip().lower() if isinstance(value, bool | str) else ""
+    if folded not in {"true", "false"}:
+        raise ConfigurationError(f"{name} is {value!r}: allowed are true and false")
+    return folded == "true"
+
+
+def choice(*allowed: str) -> Callable[[str, Any], str]:
+    """Return a check for one of ``allowed``."""
+
+    def check(name: str, value: Any) -> str:
+        if value not in allowed:
+            raise ConfigurationError(f"{name} is {value!r}: allowed are {', '.join(allowed)}")
+        return str(value)
+
+    return check
+
+
+def integer(low: int, high: int | None = None) -> Callable[[str, Any], int]:
+    """Return a check for a whole number from ``low`` to ``high``, or the text of one."""
+
+    def check(name: str, value: Any) -> int:
+        number = _number(value)
+        if not number.is_integer() or number < low or (high is not None and number > high):
+            limit = "" if high is None else f" to {high}"
+            raise ConfigurationError(f"{name} is {value!r}: it must be a whole number from {low}{limit}")
+        return int(number)
+
+    return check
+
+
+def message_rate(name: str, value: Any) -> float:
+    """Check a finite number of messages per second above 0, or the text of one."""
+    rate = _number(value)
+    if not 0 < rate < math.inf:
+        raise ConfigurationError(f"{name} is {value!r}: it must be a number of messages a second above 0")
+    return rate
+
+
+def duration(low: timedelta, high: timedelta = timedelta.max) -> Callable[[str, Any], timedelta]:
+    """Return a check for a ``timedelta``, or a number or text of seconds, from ``low`` to ``high``."""
+
+    def check(name: str, value: Any) -> timedelta:
+        try:
+            parsed = value if isinstance(value, timedelta) else timedelta(seconds=_number(value))
+        except (ValueError, OverflowError):
+            parsed = None
+        if parsed is None or not low <= parsed <= high:
+            limit = "" if high == timedelta.max else f" to {high.total_seconds():g}"
+            shown = str(value) if isinstance(value, timedelta) else repr(value)
+            raise ConfigurationError(
+                f"{name} is {shown}: it must be a timedelta or a number of seconds, "
+                f"from {low.total_seconds():g}{limit} s"
+            )
+        return parsed
+
+    return check
+
+
+def non_empty_text(name: str, value: Any, *, meaning: str = "a text that is not empty") -> str:
+    """Check a text that is not empty or blank. ``meaning`` says in errors what it must be."""
+    if not isinstance(value, str) or not value.strip():
+        raise ConfigurationError(f"{name} is {value!r}: it must be {meaning}")
+    return value
+
+
+def _number(value: Any) -> float:
+    """Return ``value`` as a float, NaN if it is no number."""
+    try:
+        return math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan

@@ -1,0 +1,135 @@
+"""Events for every decision of a pair, and the observer protocol.
+
+Observers (ledger, metrics, logs) record events and decide nothing. Times are seconds since the Unix epoch (UTC).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Protocol, TypeAlias
+
+from servicebus_pair.core.model.health_state import EntityHealth
+
+__all__ = [
+    "SLOT_SECONDS",
+    "BacklogCopyTooLarge",
+    "DeadLettered",
+    "Event",
+    "HealthChanged",
+    "MessageRef",
+    "MessagesAccepted",
+    "MessagesSyphoned",
+    "Observer",
+    "Pinged",
+    "QueuePulled",
+    "Route",
+]
+
+SLOT_SECONDS: Final = 300
+"""Length of a time slot in which messages are counted; slot 0 began at the Unix epoch."""
+
+
+class Route(StrEnum):
+    """Destination of a send."""
+
+    PRIMARY = "primary"
+    BACKLOG = "backlog"
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRef:
+    """Id and encoded size of a message, without its body."""
+
+    message_id: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesAccepted:
+    """The primary entity or a backlog queue accepted a batch."""
+
+    entity: str
+    route: Route
+    queue: str | None
+    messages: tuple[MessageRef, ...]
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesSyphoned:
+    """The primary accepted messages from a backlog queue."""
+
+    entity: str
+    queue: str
+    messages: tuple[MessageRef, ...]
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLettered:
+    """The syphon dead-lettered a message that can never be delivered."""
+
+    queue: str
+    message_id: str
+    reason: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class HealthChanged:
+    """The health state of an entity changed."""
+
+    entity: str
+    before: EntityHealth
+    after: EntityHealth
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Pinged:
+    """A ping completed; ``error`` is the class name of its failure, if any."""
+
+    entity: str
+    succeeded: bool
+    seconds: float
+    error: str | None
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class QueuePulled:
+    """A failing backlog queue was removed from the selection of all senders of the pair."""
+
+    queue: str
+    reason: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class BacklogCopyTooLarge:
+    """A message fits its entity, but its backlog copy would not fit a backlog queue: in an outage its send would fail.
+
+    :param size_bytes: size of the message.
+    :param growth_bytes: additional size of its backlog copy.
+    :param limit_bytes: largest message that a backlog queue accepts.
+    """
+
+    entity: str
+    message_id: str
+    size_bytes: int
+    growth_bytes: int
+    limit_bytes: int
+    at: float
+
+
+Event: TypeAlias = (
+    MessagesAccepted | MessagesSyphoned | DeadLettered | HealthChanged | Pinged | QueuePulled | BacklogCopyTooLarge
+)
+
+
+class Observer(Protocol):
+    """Receives events in order. It must not block for long."""
+
+    def observe(self, event: Event) -> None:
+        """Handle an event; called before the operation that caused it returns."""

@@ -1,0 +1,256 @@
+"""Health of one entity: a pure state machine without I/O or clock (SPEC section 4).
+
+::
+
+    healthy --failure that counts--> suspect --failover_interval without a success--> failed over
+    failed over --ping success, "no such entity" or mark_healthy--> healthy;  any success while suspect --> healthy
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum, StrEnum, auto
+from typing import Any, TypeAlias
+
+__all__ = [
+    "HEALTHY",
+    "Action",
+    "Decision",
+    "EntityHealth",
+    "EntityMissing",
+    "FailOver",
+    "HealthEvent",
+    "HealthState",
+    "MarkHealthy",
+    "PingFailed",
+    "PingSucceeded",
+    "SendFailed",
+    "SendSucceeded",
+    "decide",
+    "merge",
+]
+
+
+class HealthState(StrEnum):
+    """State of an entity."""
+
+    HEALTHY = "healthy"
+    SUSPECT = "suspect"
+    FAILED_OVER = "failed_over"
+
+
+class Action(Enum):
+    """Side effect that the caller of :func:`decide` must perform."""
+
+    START_PING = auto()
+    STOP_PING = auto()
+    PUBLISH = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class EntityHealth:
+    """Health of one entity. Times are seconds since the Unix epoch.
+
+    :param since: start of the state; for ``suspect``, start of the first failing call.
+    :param last_ping: start of the last ping, in this or another process.
+    :param reason: why the state was entered.
+    :param by: what changed the state: ``send``, ``ping``, or the name given to a manual change.
+    :param held_until: time before which pings do not end a manual failover.
+    """
+
+    state: HealthState = HealthState.HEALTHY
+    since: float = 0.0
+    last_ping: float | None = None
+    reason: str = ""
+    by: str = ""
+    held_until: float | None = None
+
+    def is_held(self, now: float) -> bool:
+        """Return whether a manual failover is in force that pings cannot end yet."""
+        return self.failed_over and self.held_until is not None and now < self.held_until
+
+    @property
+    def failed_over(self) -> bool:
+        """Whether sends go to the backlog."""
+        return self.state is HealthState.FAILED_OVER
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON form in which health is shared between processes."""
+        return {
+            "state": self.state.value,
+            "since": self.since,
+            "last_ping": -1.0 if self.last_ping is None else self.last_ping,
+            "reason": self.reason,
+            "by": self.by,
+            "held_until": -1.0 if self.held_until is None else self.held_until,
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> EntityHealth:
+        """Read the output of :meth:`to_json`. :raises ValueError: ``value`` is not a health record."""
+        try:
+            ping = float(value["last_ping"])
+            # Records of earlier versions lack this field.
+            held = float(value.get("held_until", -1.0))
+            return cls(
+                state=HealthState(value["state"]),
+                since=float(value["since"]),
+                last_ping=None if ping < 0 else ping,
+                reason=str(value["reason"]),
+                by=str(value["by"]),
+                held_until=None if held < 0 else held,
+            )
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"not a health record, {type(error).__name__}: {error}") from error
+
+
+HEALTHY = EntityHealth()
+
+
+@dataclass(frozen=True, slots=True)
+class SendSucceeded:
+    """The primary entity accepted a send."""
+
+
+@dataclass(frozen=True, slots=True)
+class SendFailed:
+    """A send to the primary entity failed in a way that triggers failover; ``began`` is the start of that call."""
+
+    reason: str
+    began: float
+
+
+@dataclass(frozen=True, slots=True)
+class PingSucceeded:
+    """The primary entity accepted a ping that was started at ``began``."""
+
+    began: float
+
+
+@dataclass(frozen=True, slots=True)
+class EntityMissing:
+    """The primary answered a ping, started at ``began``, that the entity does not exist.
+
+    The outage is over although no ping will ever be accepted; sends must raise the error for the caller to fix.
+    """
+
+    began: float
+
+
+@dataclass(frozen=True, slots=True)
+class PingFailed:
+    """A ping failed that was started at ``began``, possibly long ago."""
+
+    began: float
+
+
+@dataclass(frozen=True, slots=True)
+class FailOver:
+    """Manual failover; no ping ends it for ``hold`` seconds."""
+
+    reason: str
+    by: str
+    hold: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class MarkHealthy:
+    """Manual failback."""
+
+    reason: str
+    by: str
+
+
+HealthEvent: TypeAlias = (
+    SendSucceeded | SendFailed | PingSucceeded | EntityMissing | PingFailed | FailOver | MarkHealthy
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """New health and the actions that follow."""
+
+    health: EntityHealth
+    actions: frozenset[Action] = frozenset()
+
+
+_ON_FAILOVER = frozenset({Action.START_PING, Action.PUBLISH})
+_ON_RECOVERY = frozenset({Action.STOP_PING, Action.PUBLISH})
+_PUBLISH = frozenset({Action.PUBLISH})
+
+
+def decide(health: EntityHealth, event: HealthEvent, *, now: float, failover_interval: float) -> Decision:
+    """Return the health after ``event``, with the actions that the caller must perform.
+
+    :param now: seconds since the Unix epoch.
+    :param failover_interval: seconds of failures before a failover; 0 fails over at the first one.
+    """
+    match event:
+        case SendSucceeded():
+            return _after_success(health, now)
+        case SendFailed():
+            return _after_failure(health, event, now, failover_interval)
+        case PingSucceeded():
+            return _after_ping(health, event.began, now, "a ping was answered")
+        case EntityMissing():
+            return _after_ping(health, event.began, now, "the primary answered a ping that the entity does not exist")
+        case PingFailed():
+            return Decision(replace(health, last_ping=event.began), _PUBLISH if health.failed_over else frozenset())
+        case FailOver():
+            return _fail_over_manually(health, event, now)
+        case MarkHealthy():
+            return Decision(_healthy(health, now, event.reason, event.by), _ON_RECOVERY)
+
+
+def merge(local: EntityHealth, shared: EntityHealth, *, now: float, max_age: float) -> EntityHealth:
+    """Merge the health known here with that shared by another process: the newer state and the newer ping.
+
+    An entity that is suspect here also takes over an older failover if it was confirmed in the last ``max_age``
+    seconds. The comparison is only as exact as the clocks of the machines agree.
+    """
+    ping = max((each for each in (local.last_ping, shared.last_ping) if each is not None), default=None)
+    confirmed = shared.since if shared.last_ping is None else max(shared.since, shared.last_ping)
+    takes_over = local.state is HealthState.SUSPECT and shared.failed_over and now - confirmed <= max_age
+    return replace(shared if shared.since > local.since or takes_over else local, last_ping=ping)
+
+
+def _healthy(health: EntityHealth, now: float, reason: str, by: str) -> EntityHealth:
+    return EntityHealth(HealthState.HEALTHY, now, health.last_ping, reason, by)
+
+
+def _after_success(health: EntityHealth, now: float) -> Decision:
+    # A send that began before the failover may succeed late; only a ping ends the failover.
+    if health.state is HealthState.SUSPECT:
+        return Decision(_healthy(health, now, "a send succeeded", "send"))
+    return Decision(health)
+
+
+def _after_ping(before: EntityHealth, began: float, now: float, reason: str) -> Decision:
+    health = replace(before, last_ping=began)
+    if health.state is HealthState.HEALTHY or health.is_held(now):
+        return Decision(health)
+    return Decision(_healthy(health, now, reason, "ping"), _ON_RECOVERY if health.failed_over else frozenset())
+
+
+def _fail_over(health: EntityHealth, now: float, reason: str, by: str) -> Decision:
+    if health.failed_over:
+        return Decision(health)
+    return Decision(EntityHealth(HealthState.FAILED_OVER, now, health.last_ping, reason, by), _ON_FAILOVER)
+
+
+def _fail_over_manually(health: EntityHealth, event: FailOver, now: float) -> Decision:
+    decision = _fail_over(health, now, event.reason, event.by)
+    if event.hold <= 0:
+        return decision
+    held = replace(decision.health, held_until=now + event.hold)
+    return Decision(held, decision.actions | _PUBLISH)
+
+
+def _after_failure(health: EntityHealth, event: SendFailed, now: float, failover_interval: float) -> Decision:
+    if health.failed_over:
+        return Decision(health)
+    # A call that began before the entity last became healthy says nothing about the time before that.
+    since = health.since if health.state is HealthState.SUSPECT else max(event.began, health.since)
+    if now - since >= failover_interval:
+        return _fail_over(health, now, event.reason, "send")
+    return Decision(EntityHealth(HealthState.SUSPECT, since, health.last_ping, event.reason, "send"))

@@ -1,0 +1,72 @@
+"""Protocols that callers may implement (clock, health store), with default implementations."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Protocol
+
+from servicebus_pair.core.model.health_state import EntityHealth
+
+__all__ = ["Clock", "HealthStore", "InMemoryHealthStore", "SystemClock"]
+
+
+class Clock(Protocol):
+    """Source of time."""
+
+    def now(self) -> float:
+        """Seconds since the Unix epoch; never runs backwards."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+
+
+class SystemClock:
+    """System time read once and advanced by the monotonic clock.
+
+    Setting the system clock during an outage therefore does not change the measured length of the outage.
+    """
+
+    def __init__(self) -> None:
+        self._offset = time.time() - time.monotonic()
+
+    def now(self) -> float:
+        """Seconds since the Unix epoch."""
+        return self._offset + time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        await asyncio.sleep(seconds)
+
+
+class HealthStore(Protocol):
+    """Store of entity health shared with other processes.
+
+    The stored values are soft state: a ping corrects a wrong "failed over", and a failing send corrects a wrong
+    "healthy".
+    """
+
+    async def load(self, entity: str) -> EntityHealth | None:
+        """Return the stored health of ``entity``, or ``None``."""
+
+    async def save(self, entity: str, health: EntityHealth) -> None:
+        """Store the health of ``entity``; the last writer wins."""
+
+
+class InMemoryHealthStore:
+    """Health store in memory, for one process.
+
+    :param known: initial health, by entity path.
+    :ivar known: current health, by case-folded entity path.
+    """
+
+    def __init__(self, known: dict[str, EntityHealth] | None = None) -> None:
+        self.known = {entity.casefold(): health for entity, health in ({} if known is None else known).items()}
+
+    async def load(self, entity: str) -> EntityHealth | None:
+        """Return the stored health of ``entity``, or ``None``."""
+        return self.known.get(entity.casefold())
+
+    async def save(self, entity: str, health: EntityHealth) -> None:
+        """Store the health of ``entity``."""
+        self.known[entity.casefold()] = health

@@ -1,0 +1,229 @@
+"""Read the settings of one namespace: address, authentication and management.
+
+``authentication`` selects the method, and each method has its own fields:
+
+======================  =========================================  ====================================
+authentication          required                                   optional
+======================  =========================================  ====================================
+``connection_string``   connection_string
+``default``             host                                       client_id, tenant_id, authority, emulator
+``client_secret``       host, tenant_id, client_id, client_secret  authority, emulator
+``managed_identity``    host                                       client_id, emulator
+======================  =========================================  ====================================
+
+A namespace can be managed through Azure Resource Manager (subscription_id, resource_group, optionally
+management_endpoint) with the same identity. With a connection string, management uses the client secret if one is
+given, and ``DefaultAzureCredential`` otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, quote_plus, unquote
+
+from servicebus_pair.core.model.checks import boolean, choice
+from servicebus_pair.core.model.errors import ConfigurationError
+from servicebus_pair.core.model.options import TRANSPORTS, ArmCoordinates, Endpoint, Secret
+from servicebus_pair.core.sdk.credentials import ClientSecret, DefaultIdentity, Identity, ManagedIdentity
+
+__all__ = ["AUTHENTICATIONS", "ENDPOINT_SETTINGS", "find_secrets", "non_empty", "read_endpoint"]
+
+_CONNECTION_STRING: Final = "connection_string"
+_DEFAULT: Final = "default"
+_CLIENT_SECRET: Final = "client_secret"  # noqa: S105  the name of the setting
+_MANAGED_IDENTITY: Final = "managed_identity"
+AUTHENTICATIONS: Final = (_CONNECTION_STRING, _DEFAULT, _CLIENT_SECRET, _MANAGED_IDENTITY)
+
+_SERVICE_PRINCIPAL: Final = ("tenant_id", "client_id", "client_secret")
+_REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
+    _CONNECTION_STRING: ("connection_string",),
+    _DEFAULT: ("host",),
+    _CLIENT_SECRET: ("host", *_SERVICE_PRINCIPAL),
+    _MANAGED_IDENTITY: ("host",),
+}
+_OPTIONAL: Final[Mapping[str, tuple[str, ...]]] = {
+    _CONNECTION_STRING: (),
+    _DEFAULT: ("client_id", "tenant_id", "authority", "emulator"),
+    _CLIENT_SECRET: ("authority", "emulator"),
+    _MANAGED_IDENTITY: ("client_id", "emulator"),
+}
+_AUTHENTICATION_SETTINGS: Final = ("connection_string", "host", *_SERVICE_PRINCIPAL, "authority", "emulator")
+_ARM_SETTINGS: Final = ("subscription_id", "resource_group", "management_endpoint")
+_COMMON_SETTINGS: Final = ("namespace", "administration", "transport", "ca_file", "endpoint_address")
+ENDPOINT_SETTINGS: Final = ("authentication", *_AUTHENTICATION_SETTINGS, *_ARM_SETTINGS, *_COMMON_SETTINGS)
+_FORM_DEFAULTS: Final[Mapping[str, tuple[Any, ...]]] = {
+    "authentication": (_CONNECTION_STRING,),
+    "emulator": (False, "false"),
+    "transport": TRANSPORTS[:1],
+}
+_SECRET_PARTS: Final = ("sharedaccesskey", "sharedaccesssignature")
+
+
+def read_endpoint(settings: Mapping[str, Any], *, label: Callable[[str], str] = str) -> Endpoint:
+    """Read the settings of one namespace.
+
+    :param settings: values by the names in ``ENDPOINT_SETTINGS``; empty values count as absent.
+    :param label: returns the name of a setting at its origin, for error messages.
+    :raises ConfigurationError: a setting is wrong; the text names it, its value (never a secret) and what is allowed.
+    """
+    return _EndpointParser(non_empty(settings), label).endpoint()
+
+
+def non_empty(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings without empty values and without the defaults of Airflow's connection form."""
+    return {
+        name: value
+        for name, value in settings.items()
+        if value is not None and value != "" and value not in _FORM_DEFAULTS.get(name, ())
+    }
+
+
+def find_secrets(settings: Mapping[str, Any]) -> list[str]:
+    """Return every secret in ``settings``, longest first, for masking; each also in its JSON and URL encodings.
+
+    :param settings: settings of an endpoint or, with prefixes, of a pair; valid or not.
+    """
+    found: set[str] = set()
+    for name, value in settings.items():
+        if not isinstance(value, str):
+            continue
+        if name.endswith("client_secret"):
+            found.add(value)
+        elif name.endswith("connection_string"):
+            found |= {value, *_secret_parts(value)}
+    found |= {encoded for each in found for encoded in _encodings(each)}
+    return sorted(found - {""}, key=len, reverse=True)
+
+
+def _encodings(secret: str) -> set[str]:
+    """Return a secret as is and in JSON, and both URL-encoded, as in the URI of a connection."""
+    texts = {secret, json.dumps(secret)[1:-1]}
+    return texts | {quoted for text in texts for quoted in (quote(text, safe=""), quote_plus(text))}
+
+
+def _secret_parts(connection_string: str) -> set[str]:
+    """Return the key, and the signature also without its ``sig=``, since logs may show it alone and decoded."""
+    parts: set[str] = set()
+    for part in connection_string.split(";"):
+        label, _, value = part.partition("=")
+        if label.strip().casefold() in _SECRET_PARTS:
+            parts.add(value.strip())
+            parts |= {field.removeprefix("sig=") for field in value.split("&") if field.startswith("sig=")}
+    return parts | {unquote(part) for part in parts}
+
+
+@dataclass(frozen=True, slots=True)
+class _EndpointParser:
+    """Non-empty settings of one namespace, and the function that labels them in errors."""
+
+    given: Mapping[str, Any]
+    label: Callable[[str], str]
+
+    def endpoint(self) -> Endpoint:
+        authentication = self._choice("authentication", AUTHENTICATIONS)
+        self._choice("transport", TRANSPORTS)
+        self._check_fields(authentication)
+        common: dict[str, Any] = {name: self._text(name) for name in _COMMON_SETTINGS if name in self.given}
+        self._check_file("ca_file")
+        arm = self._arm(authentication)
+        source = "connection_string" if authentication == _CONNECTION_STRING else "host"
+        try:
+            if authentication == _CONNECTION_STRING:
+                return Endpoint.from_connection_string(self._require(source), arm=arm, **common)
+            emulator = "emulator" in self.given and boolean(f"setting {self.label('emulator')}", self.given["emulator"])
+            identity = self._identity(authentication)
+            return Endpoint.from_credential(self._require(source), identity, emulator=emulator, arm=arm, **common)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"setting {self.label(source)}: {error}") from error
+
+    def _choice(self, name: str, allowed: tuple[str, ...]) -> str:
+        """Return one of ``allowed``, by default the first."""
+        return choice(*allowed)(f"setting {self.label(name)}", self.given.get(name, allowed[0]))
+
+    def _check_fields(self, authentication: str) -> None:
+        """Reject unknown, missing and unused settings."""
+        unknown = sorted(set(self.given) - set(ENDPOINT_SETTINGS))
+        if unknown:
+            raise ConfigurationError(
+                f"setting {self.label(unknown[0])} is unknown: allowed are {', '.join(sorted(ENDPOINT_SETTINGS))}"
+            )
+        for name in _REQUIRED[authentication]:
+            if not isinstance(self.given.get(name), str):
+                raise ConfigurationError(
+                    f"setting {self.label(name)} is missing, or is not text: {self.label('authentication')} "
+                    f"{authentication!r} requires {_join(_REQUIRED[authentication])}; "
+                    f"other authentications are {_join(each for each in AUTHENTICATIONS if each != authentication)}"
+                )
+        used = (*_REQUIRED[authentication], *_OPTIONAL[authentication])
+        if authentication == _CONNECTION_STRING and any(name in self.given for name in _ARM_SETTINGS):
+            used = (*used, *_SERVICE_PRINCIPAL, "authority")
+        for name in _AUTHENTICATION_SETTINGS:
+            if name in self.given and name not in used:
+                raise ConfigurationError(
+                    f"setting {self.label(name)} is given, but {self.label('authentication')} is "
+                    f"{authentication!r}, which does not use it: leave it out, or choose another of "
+                    f"{_join(AUTHENTICATIONS)}"
+                )
+
+    def _arm(self, authentication: str) -> ArmCoordinates | None:
+        if not any(name in self.given for name in _ARM_SETTINGS):
+            return None
+        for name in ("subscription_id", "resource_group"):
+            if name not in self.given:
+                raise ConfigurationError(
+                    f"setting {self.label(name)} is missing: management through Azure Resource Manager requires "
+                    "subscription_id and resource_group"
+                )
+        use_secret = authentication == _CONNECTION_STRING and "client_secret" in self.given
+        manager = _CLIENT_SECRET if use_secret else _DEFAULT if authentication == _CONNECTION_STRING else authentication
+        return ArmCoordinates(
+            subscription_id=self._require("subscription_id"),
+            resource_group=self._require("resource_group"),
+            management_endpoint=self._text("management_endpoint"),
+            credential=self._identity(manager),
+        )
+
+    def _identity(self, authentication: str) -> Identity:
+        ca_file = self._text("ca_file")
+        if authentication == _MANAGED_IDENTITY:
+            return ManagedIdentity(client_id=self._text("client_id"), ca_file=ca_file)
+        if authentication == _DEFAULT:
+            return DefaultIdentity(
+                client_id=self._text("client_id"),
+                tenant_id=self._text("tenant_id"),
+                authority=self._text("authority"),
+                ca_file=ca_file,
+            )
+        return ClientSecret(
+            tenant_id=self._require("tenant_id"),
+            client_id=self._require("client_id"),
+            client_secret=Secret(self._require("client_secret")),
+            authority=self._text("authority"),
+            ca_file=ca_file,
+        )
+
+    def _check_file(self, name: str) -> None:
+        path = self._text(name)
+        if path is not None and not Path(path).is_file():
+            raise ConfigurationError(f"setting {self.label(name)} is {path!r}: the file does not exist on this machine")
+
+    def _require(self, name: str) -> str:
+        text = self._text(name)
+        if text is None:
+            raise ConfigurationError(f"setting {self.label(name)} is missing")
+        return text
+
+    def _text(self, name: str) -> str | None:
+        value = self.given.get(name)
+        if value is not None and not isinstance(value, str):
+            # Without the value: it may be a secret of the wrong type.
+            raise ConfigurationError(f"setting {self.label(name)} is a {type(value).__name__}: it must be text")
+        return value
+
+
+def _join(names: Any) -> str:
+    return ", ".join(names)

@@ -1,0 +1,355 @@
+"""``NamespacePair``, the main class of the core."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
+from random import Random, SystemRandom
+from types import TracebackType
+from typing import Final, Self
+
+from servicebus_pair.core.health.prober import Prober
+from servicebus_pair.core.health.registry import HealthRegistry
+from servicebus_pair.core.health.session_ordering import SessionOrdering
+from servicebus_pair.core.model.errors import ConfigurationError, PairClosedError
+from servicebus_pair.core.model.events import Observer
+from servicebus_pair.core.model.health_state import EntityHealth, FailOver, MarkHealthy
+from servicebus_pair.core.model.interfaces import Clock, HealthStore, InMemoryHealthStore, SystemClock
+from servicebus_pair.core.model.options import Endpoint, PairOptions, check_distinct
+from servicebus_pair.core.model.owner import ProcessLoopGuard
+from servicebus_pair.core.model.pricing import Operations, backlog_operations, idle_syphon_operations, ping_operations
+from servicebus_pair.core.model.results import CleanupReport, DrainReport, ProvisionReport
+from servicebus_pair.core.model.usage_meter import Meter, Operation
+from servicebus_pair.core.pair.drill import DrillReport, drill
+from servicebus_pair.core.pair.linked_shutdown import LinkedShutdown
+from servicebus_pair.core.protocol.backlog_queues import BacklogPlan, backlog_prefix, backlog_queue_paths
+from servicebus_pair.core.provision.provisioning import Cleaner, Provisioner
+from servicebus_pair.core.sdk.administration import Administration, QueueDepth, administration_for
+from servicebus_pair.core.sdk.namespace_client import NamespaceClient
+from servicebus_pair.core.send.pair_context import PairContext
+from servicebus_pair.core.send.queue_selector import QueueSelector
+from servicebus_pair.core.send.sender import PairSender
+from servicebus_pair.core.syphon.backlog_entry import Selection, TimeToLive
+from servicebus_pair.core.syphon.destination_backoff import DestinationBackoff
+from servicebus_pair.core.syphon.drain import Syphon
+from servicebus_pair.core.syphon.drain_context import DrainContext
+from servicebus_pair.core.syphon.ports import PairTransport
+from servicebus_pair.core.syphon.rate_limiter import RateLimiter
+
+__all__ = ["NamespacePair"]
+
+_log = logging.getLogger(__name__)
+_NONE: Final = timedelta(0)
+_DRILL_LIMIT: Final = timedelta(minutes=2)
+_DRILL_LIFE: Final = timedelta(hours=1)
+
+
+class NamespacePair:
+    """A primary and a secondary namespace; an asynchronous context manager.
+
+    Delivery guarantee: at least once. A message for which ``send`` returned is on the primary or in a backlog queue,
+    and leaves the backlog only after the primary has accepted it.
+
+    :param primary: namespace of the application's entities.
+    :param secondary: namespace of the backlog queues only; managed through Azure Resource Manager if it has ``arm``.
+    :param options: intervals and limits.
+    :param store: health shared with other processes; in memory by default.
+    :param observers: receive every event, in order.
+    :param clock: time source, for tests.
+    :param random_source: chooses backlog queues and spreads pings; for tests.
+    :raises ConfigurationError: both endpoints are the same namespace.
+    """
+
+    def __init__(
+        self,
+        primary: Endpoint,
+        secondary: Endpoint,
+        options: PairOptions | None = None,
+        *,
+        store: HealthStore | None = None,
+        observers: Sequence[Observer] = (),
+        clock: Clock | None = None,
+        random_source: Random | None = None,
+    ) -> None:
+        check_distinct(primary, secondary)
+        self.primary = primary
+        self.secondary = secondary
+        self.options = PairOptions() if options is None else options
+        self._clock = SystemClock() if clock is None else clock
+        self._queues = backlog_queue_paths(primary.namespace, self.options.backlog_queue_count)
+        self._random = SystemRandom() if random_source is None else random_source
+        self._queue_selector = QueueSelector(self._queues, random=self._random)
+        self._registry = HealthRegistry(
+            self.options,
+            store=InMemoryHealthStore() if store is None else store,
+            observers=observers,
+            clock=self._clock,
+        )
+        self.meter = Meter()
+        self._shared: PairContext | None = None
+        self._linked_shutdown: LinkedShutdown | None = None
+        self._running_syphon: asyncio.Task[DrainReport] | None = None
+
+    async def __aenter__(self) -> Self:
+        if self._shared is not None:
+            raise ConfigurationError(
+                "the pair is open already: share it, or create another one with the same endpoints"
+            )
+        primary = NamespaceClient(self.primary, meter=self.meter)
+        secondary = NamespaceClient(self.secondary, meter=self.meter, send_operation=Operation.DIVERT)
+        grace = self.options.close_grace.total_seconds()
+        self._linked_shutdown = LinkedShutdown(primary, secondary, grace=grace, clock=self._clock)
+        order = SessionOrdering(secondary, self._queues) if self.options.ordering == "session" else None
+        prober = Prober(primary, self._registry, self.options, clock=self._clock, random=self._random, order=order)
+        self._registry.on_failed_over, self._registry.on_recovered = prober.start, prober.stop
+        self._shared = PairContext(
+            options=self.options,
+            primary=primary,
+            secondary=secondary,
+            registry=self._registry,
+            prober=prober,
+            queue_selector=self._queue_selector,
+            clock=self._clock,
+            owner=ProcessLoopGuard(),
+            order=order,
+        )
+        if self.options.enable_syphon:
+            self._running_syphon = asyncio.create_task(self.syphon().run(wait_for_permissions=True), name="syphon")
+        for entity, health in self._registry.entities().items():
+            if health.failed_over:
+                # It was failed over when the pair was closed; pings stopped then.
+                prober.start(entity)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Reject new sends, wait for those in flight, stop the syphon and the pings, and close both clients.
+
+        Idempotent. A send that is still in flight after ``close_grace`` ends with a ``SendError`` that contains its
+        messages.
+
+        :raises PairClosedError: the pair was opened in another process or event loop, where it stays open.
+        """
+        if self._shared is None:
+            return
+        shared = self._open()
+        self._shared = None
+        try:
+            await self._finish(shared)
+        finally:
+            # Also when close() is cancelled: no connection may stay open.
+            await asyncio.gather(shared.primary.close(), shared.secondary.close())
+
+    async def _finish(self, shared: PairContext) -> None:
+        """Wait for sends in flight within the grace, then stop the background tasks."""
+        grace = self.options.close_grace.total_seconds()
+        remaining = await shared.in_flight.close(grace=grace)
+        if remaining:
+            _log.warning("closing: sends in flight=%d did not finish in %gs", remaining, grace)
+        if self._running_syphon is not None:
+            self._running_syphon.cancel()
+            await asyncio.wait({self._running_syphon}, timeout=grace)
+        await shared.prober.close()
+        await self._registry.close()
+        if self._linked_shutdown is not None:
+            await self._linked_shutdown.close()
+
+    async def provision(self) -> ProvisionReport:
+        """Create the missing backlog queues on the secondary (SPEC section 3). Idempotent.
+
+        :raises ProvisionError: not authorized, or no queue is usable.
+        :raises ServiceError: the secondary's administration cannot be reached.
+        """
+        async with self._manage() as administration:
+            return await self._provisioner(administration).provision()
+
+    async def plan(self) -> BacklogPlan:
+        """Return what :meth:`provision` would do. :raises ServiceError: the administration cannot be reached."""
+        async with self._manage() as administration:
+            return await self._provisioner(administration).plan()
+
+    async def plan_cleanup(self, *, everything: bool = False, only: Collection[str] | None = None) -> tuple[str, ...]:
+        """Return the backlog queues that :meth:`cleanup` deletes if they are empty.
+
+        :param everything: as in :meth:`cleanup`.
+        :param only: restrict the cleanup to these paths.
+        :raises ServiceError: the secondary's administration cannot be reached.
+        """
+        async with self._manage() as administration:
+            return await self._cleaner(administration).plan(everything=everything, only=only)
+
+    async def cleanup(
+        self, *, everything: bool = False, force: bool = False, only: Collection[str] | None = None
+    ) -> CleanupReport:
+        """Delete backlog queues with an index beyond the count, if they are empty (SPEC section 3).
+
+        :param everything: include all backlog queues of this pair, not only the extra ones.
+        :param force: delete queues with their messages, which are lost.
+        :param only: restrict the cleanup to these paths.
+        :raises ServiceError: the secondary's administration cannot be reached.
+        """
+        async with self._manage() as administration:
+            return await self._cleaner(administration).clean(everything=everything, force=force, only=only)
+
+    async def backlog_depths(self) -> list[QueueDepth]:
+        """Return the message counts of each backlog queue, from one listing of the secondary.
+
+        :raises ServiceError: the secondary's administration cannot be reached.
+        """
+        async with self._manage() as administration:
+            return await administration.queue_depths(backlog_prefix(self.primary.namespace))
+
+    def sender(self, entity: str) -> PairSender:
+        """Return a sender for a queue or topic path of the primary; enter it before sending."""
+        return PairSender(entity, self._open(creating=True))
+
+    async def ping(self, entity: str) -> bool:
+        """Ping ``entity`` on the primary once; return whether it accepted, which makes it healthy."""
+        return await self._open().prober.ping(entity)
+
+    def syphon(
+        self,
+        queues: Sequence[str] | None = None,
+        *,
+        entities: Iterable[str] | None = None,
+        rate: float | None = None,
+        time_to_live: TimeToLive = TimeToLive.RESTART,
+        redrive: bool = False,
+    ) -> Syphon:
+        """Return a syphon over all backlog queues, or over ``queues``.
+
+        :param entities: move only messages for these entities; all by default.
+        :param rate: maximum messages per second; unlimited by default.
+        :param time_to_live: whether the time to live restarts on the primary or has elapsed in the backlog.
+        :param redrive: move the dead letters of the backlog queues instead, once their cause is fixed.
+        :raises ConfigurationError: a queue is not a backlog queue of this pair, or the rate is not above 0.
+        """
+        chosen = self._queues if queues is None else tuple(queues)
+        prefix = backlog_prefix(self.primary.namespace).casefold()
+        for queue in chosen:
+            if not queue.casefold().startswith(prefix):
+                raise ConfigurationError(f"queue {queue!r} is not a backlog queue: they begin with {prefix!r}")
+        shared = self._open(creating=True)
+        initial_delay = self.options.syphon_retry_interval.total_seconds()
+        context = DrainContext(
+            transport=PairTransport(shared.primary, shared.secondary),
+            clock=self._clock,
+            emit=self._registry.emit,
+            backoff=DestinationBackoff(initial_delay=initial_delay),
+            rate_limiter=RateLimiter(rate, clock=self._clock),
+            max_batch_messages=self.options.syphon_batch_size,
+            selection=Selection.of(entities),
+            time_to_live=time_to_live,
+            redrive=redrive,
+            ordered=self.options.ordering == "session",
+        )
+        long_poll = self.options.syphon_long_poll.total_seconds()
+        return Syphon(context, chosen, initial_delay=initial_delay, long_poll=long_poll, count=self._count_messages)
+
+    async def _count_messages(self, queues: Collection[str]) -> int:
+        """Return the number of active messages in ``queues``. :raises ServiceError: it cannot be read."""
+        wanted = {queue.casefold() for queue in queues}
+        return sum(depth.active for depth in await self.backlog_depths() if depth.path.casefold() in wanted)
+
+    async def fail_over(self, entity: str, *, reason: str, by: str = "caller", hold: timedelta = _NONE) -> bool:
+        """Send messages for ``entity`` to the backlog from now on, until a ping succeeds or it is marked healthy.
+
+        Effective in this process at once; waits up to 5 s for the health store.
+
+        :param reason: recorded with the change, as is ``by``.
+        :param hold: minimum duration during which no ping ends the failover, here or in other processes.
+        :returns: whether the health store holds the change. If not, other processes keep the health that they know.
+        """
+        return await self._change_health(entity, FailOver(reason, by, hold.total_seconds()))
+
+    async def mark_healthy(self, entity: str, *, reason: str = "marked healthy", by: str = "caller") -> bool:
+        """Send messages for ``entity`` to the primary from now on; parameters and result as in :meth:`fail_over`."""
+        return await self._change_health(entity, MarkHealthy(reason, by))
+
+    async def _change_health(self, entity: str, event: FailOver | MarkHealthy) -> bool:
+        self._open()
+        self._registry.apply(entity, event)
+        return await self._registry.saved(entity)
+
+    def health(self, entity: str) -> EntityHealth:
+        """Return the health of ``entity`` as known in this process."""
+        return self._registry.current(entity)
+
+    async def drill(
+        self,
+        entity: str,
+        *,
+        messages: int = 10,
+        by: str = "caller",
+        limit: timedelta = _DRILL_LIMIT,
+        life: timedelta = _DRILL_LIFE,
+    ) -> DrillReport:
+        """Fail over on purpose, send marked messages, fail back, drain, verify and report (SPEC section 5).
+
+        The primary stays up. Messages that applications send meanwhile go through the backlog and arrive when the drill
+        ends. Marked messages have the application property ``x-servicebus-pair-drill``; consumers recognise them with
+        ``drill_id``. A drill that fails or is cancelled fails back. One that is killed leaves a failover which, with a
+        shared store, the pings of other processes end after ``limit``. Diverted messages stay in the backlog until a
+        syphon or drain moves them. The first send after the drill detects an outage that began during it.
+
+        :param messages: number of marked messages, at least 1.
+        :param by: who runs the drill, recorded with the failover.
+        :param limit: maximum duration of the failover, and again of the drain.
+        :param life: time to live of the marked messages.
+        :raises DrillError: the entity is failed over already or does not accept a ping, or an argument is out of range
+            (then nothing was done), or the marked messages could not be sent.
+        :raises AuthorizationError: the right to drain is missing; diverted messages stay in the backlog.
+        """
+        return await drill(self, self._open(), entity, messages=messages, by=by, limit=limit, life=life)
+
+    def cost(
+        self,
+        *,
+        period: timedelta = timedelta(days=30),
+        messages: int = 0,
+        size_bytes: int = 1024,
+        outage: timedelta = _NONE,
+    ) -> Operations:
+        """Return the planned operations of this pair's backlog in ``period``; ``bill`` prices them.
+
+        Actual operations are in :attr:`meter`.
+
+        :param period: duration during which a continuous syphon polls.
+        :param messages: number of messages that pass through the backlog, each of ``size_bytes``.
+        :param outage: duration of an outage of one entity, during which it is pinged.
+        """
+        idle = idle_syphon_operations(
+            queues=self.options.backlog_queue_count, long_poll=self.options.syphon_long_poll, period=period
+        )
+        pings = ping_operations(outage=outage, interval=self.options.ping_primary_interval)
+        return idle + pings + backlog_operations(messages, size_bytes=size_bytes)
+
+    def _open(self, *, creating: bool = False) -> PairContext:
+        if self._shared is None:
+            raise PairClosedError("the pair is not open: use it inside 'async with NamespacePair(...) as pair'")
+        self._shared.owner.check(creating=creating)
+        return self._shared
+
+    def _manage(self) -> AbstractAsyncContextManager[Administration]:
+        return administration_for(self.secondary, meter=self.meter)
+
+    def _cleaner(self, administration: Administration) -> Cleaner:
+        return Cleaner(administration, namespace=self.primary.namespace, count=self.options.backlog_queue_count)
+
+    def _provisioner(self, administration: Administration) -> Provisioner:
+        return Provisioner(
+            administration,
+            namespace=self.primary.namespace,
+            count=self.options.backlog_queue_count,
+            clock=self._clock,
+        )

@@ -1,0 +1,33 @@
+"""The wire format of backlog messages and the layout of backlog queues. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from servicebus_pair._lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from servicebus_pair.core.protocol.backlog_message import PATH, destination_of, unwrap
+    from servicebus_pair.core.protocol.backlog_queues import BacklogPlan, backlog_prefix, backlog_queue_paths
+    from servicebus_pair.core.protocol.typed_values import amqp_typed, text_keys, to_text
+
+__all__ = [
+    "PATH",
+    "BacklogPlan",
+    "amqp_typed",
+    "backlog_prefix",
+    "backlog_queue_paths",
+    "destination_of",
+    "text_keys",
+    "to_text",
+    "unwrap",
+]
+
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "backlog_message": ["PATH", "destination_of", "unwrap"],
+        "backlog_queues": ["BacklogPlan", "backlog_prefix", "backlog_queue_paths"],
+        "typed_values": ["to_text", "text_keys", "amqp_typed"],
+    },
+)

@@ -1,0 +1,370 @@
+"""Convert a message to its backlog copy and back (SPEC section 4). Pure.
+
+The copy carries as application properties what would otherwise take effect on the backlog queue: session, time to live
+and schedule. Their names are those of the original .NET feature, so that either implementation can drain the backlog of
+the other.
+
+Sent with the Python SDK, the result of :func:`unwrap` equals the original message byte for byte, except for times that
+the SDK derives from the time to live while sending. The SDK imposes these limits:
+
+- It does not send a value body that is false (0, "", False, empty), directly or through the backlog. Such a body of
+  another sender is sent, except ``False``; that, and a value body of a type that the SDK cannot send (a 64-bit
+  integer), is undeliverable.
+- It does not report the AMQP type of received properties. Without our type notes, bytes that are UTF-8 become a string,
+  and an integer the narrowest type that holds it.
+- It cannot receive decimals. Ours are carried as text; another sender's cannot be received at all.
+- It cannot send a time to live above 2**32 - 1 ms (49.7 days). A longer one is reduced to that; .NET's
+  ``TimeSpan.MaxValue`` means none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from copy import copy
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageBodyType
+
+from servicebus_pair.core.model.errors import InvalidMessageError, UndeliverableError
+from servicebus_pair.core.protocol.iso_duration import format_duration, parse_duration
+from servicebus_pair.core.protocol.typed_values import (
+    amqp_typed,
+    as_value_body,
+    decimals_as_text,
+    restore_type,
+    text_keys,
+    to_text,
+    type_note,
+    value_body_note,
+)
+
+__all__ = ["RestoredMessage", "destination_of", "unwrap", "wrap"]
+
+PATH: Final = "x-ms-path"
+SESSION_ID: Final = "x-ms-sessionid"
+TIME_TO_LIVE: Final = "x-ms-timetolive"
+SCHEDULED: Final = "x-ms-scheduledenqueuetimeutc"
+# Not part of the original feature: type notes, and the prefix of application properties that clash with these names.
+TYPE_NOTES: Final = "x-servicebus-pair-types"
+ESCAPE_PREFIX: Final = "x-servicebus-pair-own:"
+_RESERVED: Final = frozenset({PATH, SESSION_ID, TIME_TO_LIVE, SCHEDULED, TYPE_NOTES})
+
+_SCHEDULED_ANNOTATION: Final = "x-opt-scheduled-enqueue-time"
+# Set by the broker on every message that it delivers; a sender must not repeat them.
+_BROKER_ANNOTATIONS: Final = frozenset(
+    {
+        "x-opt-sequence-number",
+        "x-opt-enqueued-time",
+        "x-opt-locked-until",
+        "x-opt-enqueue-sequence-number",
+        "x-opt-partition-id",
+        "x-opt-deadletter-source",
+        "x-opt-message-state",
+        "x-opt-lock-token",
+        _SCHEDULED_ANNOTATION,
+    }
+)
+# Header fields and the property that the broker sets as well; the service ignores an expiry time from a sender.
+_BROKER_HEADER: Final = ("delivery_count", "first_acquirer", "time_to_live")
+_EXPIRY: Final = "absolute_expiry_time"
+_TEXT_PROPERTIES: Final = (
+    "to",
+    "subject",
+    "reply_to",
+    "content_type",
+    "content_encoding",
+    "group_id",
+    "reply_to_group_id",
+)
+_ID_PROPERTIES: Final = ("message_id", "correlation_id")
+_PLAIN_ID_TYPES: Final = (str, type(None))
+_TICKS_PER_MILLISECOND: Final = 10_000
+_MILLISECOND: Final = timedelta(milliseconds=1)
+_MAX_TIME_SPAN_MILLISECONDS: Final = 922_337_203_685_477
+_MAX_HEADER_MILLISECONDS: Final = 2**32 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredMessage:
+    """Destination entity and original message of a backlog message."""
+
+    entity: str
+    message: AmqpAnnotatedMessage
+
+
+@dataclass(frozen=True, slots=True)
+class _TypeNotes:
+    """Notes of the AMQP types that the SDK would lose, by section and name."""
+
+    properties: Mapping[str, Any]
+    annotations: Mapping[str, Any]
+    footer: Mapping[str, Any]
+    ids: Mapping[str, Any]
+    body: Any
+
+    def to_json(self) -> str | None:
+        """Return the notes as JSON, or ``None`` when there are none."""
+        given = {name: value for name in self.__slots__ if (value := getattr(self, name))}
+        return json.dumps(given, separators=(",", ":")) if given else None
+
+
+def wrap(message: AmqpAnnotatedMessage, *, entity: str) -> AmqpAnnotatedMessage:
+    """Return the backlog copy of ``message``, which is not changed.
+
+    Body, ids, partition key, other annotations and application properties of every AMQP type are kept.
+
+    :param message: the message as it would be sent to ``entity``.
+    :param entity: path of the queue or topic on the primary.
+    :raises InvalidMessageError: the session id is not text, or the time to live is negative.
+    """
+    own = text_keys(message.application_properties)
+    sent = text_keys(message.annotations)
+    scheduled = sent.get(_SCHEDULED_ANNOTATION)
+    annotations = _without_broker_annotations(sent)
+    copied, body_note = _copy_body(message)
+    properties, header = message.properties, message.header
+    notes = _describe_types(message, own, annotations, body_note)
+    carried: dict[str | bytes, Any] = {
+        (ESCAPE_PREFIX + name if _needs_escape(name) else name): decimals_as_text(value) for name, value in own.items()
+    }
+    carried[PATH] = entity
+    if properties is not None and (properties.group_id is not None or properties.absolute_expiry_time is not None):
+        if properties.group_id is not None:
+            carried[SESSION_ID] = _carried_session_id(properties.group_id)
+        properties = copy(properties)
+        properties.group_id = properties.absolute_expiry_time = None
+    if header is not None and header.time_to_live is not None:
+        carried[TIME_TO_LIVE] = _carried_time_to_live(header.time_to_live)
+        header = copy(header)
+        header.time_to_live = None
+    if header is not None and header.durable is header.priority is header.time_to_live is header.delivery_count is None:
+        # Messages created by the SDK have an empty header; dropping it makes encoding cheaper.
+        header = header if header.first_acquirer is not None else None
+    if scheduled is not None:
+        carried[SCHEDULED] = amqp_typed("TIMESTAMP", _untyped(scheduled))
+    if notes is not None:
+        carried[TYPE_NOTES] = notes
+    # Unchanged sections are shared with the message; neither is modified.
+    copied.properties, copied.header = properties, header  # type: ignore[assignment]  # both may be None
+    copied.application_properties = carried
+    copied.annotations = {name: decimals_as_text(value) for name, value in annotations.items()} or None
+    copied.delivery_annotations = None
+    copied.footer = decimals_as_text(message.footer) if message.footer else message.footer
+    return copied
+
+
+def _describe_types(
+    message: AmqpAnnotatedMessage, own: Mapping[str, Any], annotations: Mapping[str, Any], body_note: Any
+) -> str | None:
+    """Return the type notes as text; most messages need none."""
+    properties, ids = message.properties, {}
+    if properties is not None:
+        ids = {
+            name: value for name in _ID_PROPERTIES if type(value := getattr(properties, name)) not in _PLAIN_ID_TYPES
+        }
+    if not (own or annotations or ids or body_note or message.footer):
+        return None
+    return _TypeNotes(
+        # In application properties, and only there, the SDK sends bytes as string.
+        properties=_describe_each({name: value for name, value in own.items() if not isinstance(value, bytes)}),
+        annotations=_describe_each(annotations),
+        footer=_describe_each(text_keys(message.footer)),
+        ids=_describe_each(ids),
+        body=body_note,
+    ).to_json()
+
+
+def unwrap(message: AmqpAnnotatedMessage) -> RestoredMessage:
+    """Restore the original message from a received backlog message.
+
+    Reads our format and that of the .NET original, which stored the time to live as ticks of 100 ns
+    (``com.microsoft:timespan``) and the scheduled time as an AMQP timestamp.
+
+    :raises UndeliverableError: the path is missing or not text, a carried property cannot be read, or the SDK cannot
+        send the body.
+    """
+    carried = text_keys(message.application_properties)
+    entity = _entity_path(carried)
+    notes = _read_type_notes(carried)
+    try:
+        restored = _restore_message(message, carried, notes)
+    except ValueError as error:
+        raise UndeliverableError("Unreadable", f"the message for {entity} cannot be restored: {error}") from error
+    return RestoredMessage(entity=entity, message=restored)
+
+
+def destination_of(message: AmqpAnnotatedMessage) -> str | None:
+    """Return the entity that a backlog message is to be delivered to; ``None`` if it can never be delivered."""
+    try:
+        return unwrap(message).entity
+    except UndeliverableError:
+        return None
+
+
+def _restore_message(
+    message: AmqpAnnotatedMessage, carried: Mapping[str, Any], notes: _TypeNotes
+) -> AmqpAnnotatedMessage:
+    properties = _decode_properties(dict(message.properties.items()) if message.properties else {}, notes)
+    header = dict(message.header.items()) if message.header is not None else {}
+    header.update(dict.fromkeys(_BROKER_HEADER))
+    annotations = _restore_each(_without_broker_annotations(text_keys(message.annotations)), notes.annotations)
+    own = {name.removeprefix(ESCAPE_PREFIX): value for name, value in carried.items() if name not in _RESERVED}
+    if SESSION_ID in carried:
+        properties["group_id"] = _carried_text(carried, SESSION_ID)
+    if TIME_TO_LIVE in carried:
+        header["time_to_live"] = _time_to_live(carried[TIME_TO_LIVE])
+    if SCHEDULED in carried:
+        annotations[_SCHEDULED_ANNOTATION] = amqp_typed("TIMESTAMP", _scheduled(carried[SCHEDULED]))
+    return AmqpAnnotatedMessage(
+        header=header,
+        properties=properties,
+        application_properties=_restore_each(own, notes.properties) or None,
+        annotations=annotations or None,
+        footer=_restore_each(text_keys(message.footer), notes.footer) or None,
+        **_restore_body(message, notes.body),
+    )
+
+
+def _without_broker_annotations(annotations: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the annotations that a sender may set; a forwarded message still has those of the broker."""
+    return {name: value for name, value in annotations.items() if name not in _BROKER_ANNOTATIONS}
+
+
+def _describe_each(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: note for name, value in values.items() if (note := type_note(value)) is not None}
+
+
+def _restore_each(values: Mapping[str, Any], notes: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: restore_type(value, notes.get(name)) for name, value in values.items()}
+
+
+def _needs_escape(name: str) -> bool:
+    return name in _RESERVED or name.startswith(ESCAPE_PREFIX)
+
+
+def _copy_body(message: AmqpAnnotatedMessage) -> tuple[AmqpAnnotatedMessage, Any]:
+    """Return a message with the same body, and the type note of the body."""
+    body = message.body
+    match message.body_type:
+        case AmqpMessageBodyType.VALUE if not body:
+            # The SDK omits a false body, so it needs no note; converted to text, it might no longer be false.
+            return AmqpAnnotatedMessage(value_body=body), None
+        case AmqpMessageBodyType.VALUE:
+            return AmqpAnnotatedMessage(value_body=_carried_value_body(body)), value_body_note(body)
+        case AmqpMessageBodyType.SEQUENCE:
+            rows = [list(row) for row in body]
+            return AmqpAnnotatedMessage(sequence_body=decimals_as_text(rows)), type_note(rows)
+    # Equivalent to copy.copy() but faster; this runs for every message of an outage.
+    clone = object.__new__(type(message))
+    vars(clone).update(vars(message))
+    return clone, None
+
+
+def _carried_value_body(body: Any) -> Any:
+    if isinstance(body, dict):
+        # In a value body, and only there, the SDK mistakes a typed value for a map.
+        return {decimals_as_text(key): decimals_as_text(item) for key, item in body.items()}
+    return decimals_as_text(body)
+
+
+def _restore_body(message: AmqpAnnotatedMessage, note: Any) -> dict[str, Any]:
+    body = message.body
+    match message.body_type:
+        case AmqpMessageBodyType.VALUE:
+            return {"value_body": as_value_body(restore_type(body, note))}
+        case AmqpMessageBodyType.SEQUENCE:
+            return {"sequence_body": restore_type([list(row) for row in body], note)}
+    return {"data_body": list(body)}
+
+
+def _carried_session_id(session: Any) -> str:
+    try:
+        return to_text(session)
+    except UnicodeDecodeError as error:
+        raise InvalidMessageError(f"session id is {session!r}: it must be text") from error
+
+
+def _carried_time_to_live(milliseconds: int) -> str:
+    try:
+        return format_duration(milliseconds * _MILLISECOND)
+    except (ValueError, OverflowError) as error:
+        raise InvalidMessageError(f"time to live is {milliseconds} ms: it must be 0 ms or more") from error
+
+
+def _decode_properties(properties: dict[str, Any], notes: _TypeNotes) -> dict[str, Any]:
+    binary = {name for name, note in notes.ids.items() if note == "BINARY"}
+    for name in _TEXT_PROPERTIES + _ID_PROPERTIES:
+        value = properties.get(name)
+        if isinstance(value, bytes) and name not in binary:
+            properties[name] = _decode_if_utf8(value)
+    properties[_EXPIRY] = None
+    return properties
+
+
+def _decode_if_utf8(value: bytes) -> str | bytes:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value
+
+
+def _untyped(value: Any) -> Any:
+    return value["VALUE"] if isinstance(value, Mapping) else value
+
+
+def _entity_path(carried: Mapping[str, Any]) -> str:
+    if PATH not in carried:
+        raise UndeliverableError("NoPath", f"the message has no application property {PATH}")
+    path = _carried_text(carried, PATH)
+    if not path:
+        raise UndeliverableError("BadPath", f"application property {PATH} is empty: it must name an entity")
+    return path
+
+
+def _carried_text(carried: Mapping[str, Any], name: str) -> str:
+    value = carried[name]
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            pass
+    raise UndeliverableError("BadAlias", f"application property {name} is {type(value).__name__}: it must be text")
+
+
+def _time_to_live(value: Any) -> int | None:
+    """Return milliseconds for the header; ``None`` for TimeSpan.MaxValue, which means no limit."""
+    try:
+        if isinstance(value, int) and not isinstance(value, bool):
+            milliseconds = value // _TICKS_PER_MILLISECOND
+        else:
+            milliseconds = parse_duration(to_text(value)) // _MILLISECOND
+    except ValueError as error:
+        raise UndeliverableError("BadAlias", f"application property {TIME_TO_LIVE} is {value!r}: {error}") from error
+    if milliseconds < 0:
+        raise UndeliverableError(
+            "BadAlias", f"application property {TIME_TO_LIVE} is {value!r}: it must not be negative"
+        )
+    if milliseconds >= _MAX_TIME_SPAN_MILLISECONDS:
+        return None
+    return min(milliseconds, _MAX_HEADER_MILLISECONDS)
+
+
+def _scheduled(value: Any) -> int:
+    # Not isinstance: a described integer, such as .NET's DateTimeOffset, counts ticks from the year 1.
+    if type(value) is int:
+        return value
+    raise UndeliverableError("BadAlias", f"application property {SCHEDULED} is {value!r}: it must be a timestamp")
+
+
+def _read_type_notes(carried: Mapping[str, Any]) -> _TypeNotes:
+    try:
+        notes = json.loads(_carried_text(carried, TYPE_NOTES)) if TYPE_NOTES in carried else {}
+        sections = {name: dict(notes.get(name, {})) for name in ("properties", "annotations", "footer", "ids")}
+        return _TypeNotes(**sections, body=notes.get("body"))
+    except (ValueError, AttributeError, TypeError) as error:
+        raise UndeliverableError("BadAlias", f"application property {TYPE_NOTES} cannot be read: {error}") from error

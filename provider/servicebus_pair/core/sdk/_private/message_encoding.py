@@ -1,0 +1,130 @@
+"""Encodes a message into exactly the bytes of the SDK (7.15), faster for common messages.
+
+The SDK's encoder builds a description of each field before it writes it, which is most of the time that sending many
+small messages takes. The sections of nearly every message are written directly here, as laid down in AMQP 1.0
+(sections 1.6 and 3.2) and with the SDK's choice of widths: properties and application properties that are strings,
+and data. All other sections and values are left to the SDK's private encoder, without which this module cannot be
+imported. The tests compare the bytes with those of the SDK's public batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from servicebus_pair.core.sdk._private.capabilities import incompatible_sdk_error
+
+try:
+    from azure.servicebus._pyamqp._encode import encode_payload
+    from azure.servicebus._pyamqp.message import Message
+except ImportError as error:
+    raise incompatible_sdk_error(error) from error
+
+__all__ = ["Message", "encode"]
+
+_PROPERTIES: Final = b"\x00\x53\x73"
+_APPLICATION_PROPERTIES: Final = b"\x00\x53\x74"
+_DATA: Final = b"\x00\x53\x75"
+_NULL: Final = 0x40
+# Constructors for values of up to 255 bytes; those for longer values are 16 higher.
+_BINARY: Final = 0xA0
+_STRING: Final = 0xA1
+_SYMBOL: Final = 0xA3
+_LIST: Final = 0xC0
+_MAP: Final = 0xC1
+_WIDE: Final = 0x10
+_NARROW_LIMIT: Final = 256
+# The constructor of each property in order; None for a property that is not a string.
+_PROPERTY_CONSTRUCTORS: Final = (
+    _STRING,  # message id
+    None,  # user id
+    _STRING,  # to
+    _STRING,  # subject
+    _STRING,  # reply-to
+    _STRING,  # correlation id
+    _SYMBOL,  # content type
+    _SYMBOL,  # content encoding
+    None,  # expiry time
+    None,  # creation time
+    _STRING,  # group id
+    None,  # group sequence
+    _STRING,  # reply-to group id
+)
+
+
+def encode(output: bytearray, message: Message) -> None:
+    """Append the encoding of ``message``, which is in the SDK's internal form, to ``output``.
+
+    :raises ValueError, TypeError, OverflowError, struct.error: a value has no AMQP encoding.
+    """
+    header, delivery, annotations, properties, application, data, sequence, value, footer = message
+    if header is not None or annotations:
+        encode_payload(output, Message(header=header, message_annotations=annotations))
+    if properties is not None and not _put_properties(output, properties):
+        encode_payload(output, Message(properties=properties))
+    if application and not _put_application_properties(output, application):
+        encode_payload(output, Message(application_properties=application))
+    if data and not _put_data(output, data):
+        encode_payload(output, Message(data=data))
+    if sequence or value or footer or delivery:
+        encode_payload(output, Message(sequence=sequence, value=value, footer=footer, delivery_annotations=delivery))
+
+
+def _put_properties(output: bytearray, properties: Iterable[Any]) -> bool:
+    fields = bytearray()
+    count = 0
+    for value, constructor in zip(properties, _PROPERTY_CONSTRUCTORS, strict=True):
+        count += 1
+        if value is None:
+            fields.append(_NULL)
+        elif type(value) is str and constructor is not None:
+            _put(fields, constructor, value.encode())
+        else:
+            return False
+    output += _PROPERTIES
+    _put_compound(output, _LIST, count, fields)
+    return True
+
+
+def _put_application_properties(output: bytearray, properties: Mapping[Any, Any]) -> bool:
+    pairs = bytearray()
+    for name, value in properties.items():
+        if type(name) is not str or type(value) is not str:
+            return False
+        _put(pairs, _STRING, name.encode())
+        _put(pairs, _STRING, value.encode())
+    output += _APPLICATION_PROPERTIES
+    _put_compound(output, _MAP, 2 * len(properties), pairs)
+    return True
+
+
+def _put_data(output: bytearray, data: Iterable[Any]) -> bool:
+    if any(type(part) is not bytes for part in data):
+        return False
+    for part in data:
+        output += _DATA
+        _put(output, _BINARY, part)
+    return True
+
+
+def _put(output: bytearray, constructor: int, value: bytes) -> None:
+    length = len(value)
+    if length < _NARROW_LIMIT:
+        output.append(constructor)
+        output.append(length)
+    else:
+        output.append(constructor + _WIDE)
+        output += length.to_bytes(4, "big")
+    output += value
+
+
+def _put_compound(output: bytearray, constructor: int, count: int, items: bytearray) -> None:
+    # The size field counts the count field, too.
+    size = len(items) + 1
+    if size < _NARROW_LIMIT and count < _NARROW_LIMIT:
+        output += bytes((constructor, size, count))
+    else:
+        output.append(constructor + _WIDE)
+        output += (size + 3).to_bytes(4, "big")
+        output += count.to_bytes(4, "big")
+    output += items

@@ -1,0 +1,196 @@
+"""Managing queues through Azure Resource Manager (SPEC section 3), for credentials without data-plane rights.
+
+A ``/`` in a queue's name is written ``~`` here (Microsoft's REST reference of Microsoft.ServiceBus; the SDK does not
+convert it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from azure.core import AzureClouds
+from azure.mgmt.core.tools import get_arm_endpoints
+from azure.mgmt.servicebus.aio import ServiceBusManagementClient
+
+from servicebus_pair.core.model.errors import EntityExistsError, EntityNotFoundError, RefusedError
+from servicebus_pair.core.model.options import ArmCoordinates, Endpoint
+from servicebus_pair.core.model.usage_meter import Meter
+from servicebus_pair.core.protocol.backlog_queues import QueueSettings
+from servicebus_pair.core.sdk.administration.data_plane import QueueDepth, run_call
+
+__all__ = ["ArmAdministration"]
+
+_PROPERTY_NAMES: Final = {
+    "max_size_in_megabytes": "maxSizeInMegabytes",
+    "max_delivery_count": "maxDeliveryCount",
+    "default_message_time_to_live": "defaultMessageTimeToLive",
+    "auto_delete_on_idle": "autoDeleteOnIdle",
+    "lock_duration": "lockDuration",
+    "dead_lettering_on_message_expiration": "deadLetteringOnMessageExpiration",
+    "enable_batched_operations": "enableBatchedOperations",
+    "status": "status",
+}
+_READ_ONLY: Final = frozenset({"createdAt", "updatedAt", "accessedAt", "sizeInBytes", "messageCount", "countDetails"})
+
+ResultT = TypeVar("ResultT")
+
+
+class ArmAdministration:
+    """An ``Administration`` over ``azure-mgmt-servicebus``; an async context manager.
+
+    Needs the right to write the namespace's queues, such as the role Contributor. Every call ends within 30 s.
+
+    :param endpoint: the namespace.
+    :param arm: subscription, resource group and credential.
+    :param meter: counts the calls; a listing of several pages counts as one.
+    """
+
+    def __init__(self, endpoint: Endpoint, arm: ArmCoordinates, *, meter: Meter | None = None) -> None:
+        self._scope = (arm.resource_group, endpoint.namespace)
+        self._namespace = endpoint.namespace
+        self._meter = Meter() if meter is None else meter
+        self._client = _sdk_client(endpoint, arm)
+
+    async def __aenter__(self) -> Self:
+        await self._client.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._client.close()
+
+    async def list_queues(self) -> dict[str, QueueSettings]:
+        """Return the settings of every queue, by path. :raises ServiceError: classified."""
+        return {path: _settings(properties) for path, properties in await self._list()}
+
+    async def create_queue(self, path: str, settings: QueueSettings) -> None:
+        """Create one queue. :raises EntityExistsError: it exists."""
+        # ARM's PUT would silently update an existing queue.
+        if await self._exists("queue", path):
+            raise EntityExistsError(f"create queue {path} on {self._namespace}: it exists")
+        properties = {theirs: getattr(settings, ours) for ours, theirs in _PROPERTY_NAMES.items()}
+        await self._put(f"create queue {path}", path, properties)
+
+    async def queue_depths(self, prefix: str) -> list[QueueDepth]:
+        """Return the depth of every queue whose path begins with ``prefix``."""
+        folded = prefix.casefold()
+        return [
+            QueueDepth(
+                path=path,
+                active=_count(properties, "activeMessageCount"),
+                scheduled=_count(properties, "scheduledMessageCount"),
+                dead_lettered=_count(properties, "deadLetterMessageCount"),
+                size_bytes=int(properties.get("sizeInBytes") or 0),
+            )
+            for path, properties in await self._list()
+            if path.casefold().startswith(folded)
+        ]
+
+    async def message_count(self, path: str) -> int:
+        """Return the number of all messages of a queue: active, scheduled, deferred, dead-lettered, in transfer."""
+        properties = await self._get(path)
+        counts = (properties.get("countDetails") or {}).values()
+        # Deferred messages are in the total only.
+        return max(int(properties.get("messageCount") or 0), sum(int(count or 0) for count in counts))
+
+    async def set_sending(self, path: str, *, enabled: bool) -> None:
+        """Set the queue's status to Active or to SendDisabled."""
+        properties = {name: value for name, value in (await self._get(path)).items() if name not in _READ_ONLY}
+        await self._put(f"update {path}", path, {**properties, "status": "Active" if enabled else "SendDisabled"})
+
+    async def delete_queue(self, path: str) -> None:
+        """Delete one queue with all its messages. :raises EntityNotFoundError: it does not exist."""
+        # ARM's DELETE succeeds for a queue that does not exist.
+        await self._get(path)
+        await self._call(f"delete {path}", self._client.queues.delete(*self._scope, _arm_name(path)))
+
+    async def entity_exists(self, path: str) -> bool:
+        """Return whether ``path`` is a queue or a topic.
+
+        :raises RefusedError: the namespace was not found, so nothing is known about its entities.
+        :raises ServiceError: classified.
+        """
+        if await self._exists("queue", path) or await self._exists("topic", path):
+            return True
+        try:
+            await self._call("look for the namespace", self._client.namespaces.get(*self._scope))
+        except EntityNotFoundError as error:
+            raise RefusedError(
+                f"namespace {self._namespace} is not in resource group {self._scope[0]!r} of this subscription"
+            ) from error
+        return False
+
+    async def _list(self) -> list[tuple[str, Mapping[str, Any]]]:
+        async def read() -> list[tuple[str, Mapping[str, Any]]]:
+            queues = self._client.queues.list_by_namespace(*self._scope)
+            return [(_path(str(queue.name)), _properties(queue)) async for queue in queues]
+
+        return await self._call("list queues", read())
+
+    async def _get(self, path: str) -> Mapping[str, Any]:
+        return _properties(await self._call(f"read {path}", self._client.queues.get(*self._scope, _arm_name(path))))
+
+    async def _exists(self, kind: str, path: str) -> bool:
+        operations = self._client.queues if kind == "queue" else self._client.topics
+        try:
+            await self._call(f"look for {kind} {path}", operations.get(*self._scope, _arm_name(path)))
+        except EntityNotFoundError:
+            return False
+        return True
+
+    async def _put(self, action: str, path: str, properties: Mapping[str, Any]) -> None:
+        body: Any = {"properties": dict(properties)}
+        await self._call(action, self._client.queues.create_or_update(*self._scope, _arm_name(path), body))
+
+    async def _call(self, action: str, call: Awaitable[ResultT]) -> ResultT:
+        return await run_call(call, meter=self._meter, where=f"{action} on {self._namespace} through ARM")
+
+
+def _sdk_client(endpoint: Endpoint, arm: ArmCoordinates) -> ServiceBusManagementClient:
+    # The SDK's retries would turn one slow response into four.
+    settings: dict[str, Any] = {"retry_total": 0}
+    if endpoint.ca_file is not None:
+        settings["connection_verify"] = endpoint.ca_file
+    if arm.management_endpoint is not None:
+        settings["base_url"] = arm.management_endpoint
+        settings["credential_scopes"] = _scopes(arm.management_endpoint)
+    return ServiceBusManagementClient(arm.credential, arm.subscription_id, **settings)
+
+
+def _scopes(management_endpoint: str) -> list[str]:
+    """Return the token audience, which differs in each sovereign cloud."""
+    clouds = [get_arm_endpoints(cloud) for cloud in (AzureClouds.AZURE_CHINA_CLOUD, AzureClouds.AZURE_US_GOVERNMENT)]
+    sovereign: dict[str, list[str]] = {
+        cloud["resource_manager"].rstrip("/"): cloud["credential_scopes"] for cloud in clouds
+    }
+    public: list[str] = get_arm_endpoints(AzureClouds.AZURE_PUBLIC_CLOUD)["credential_scopes"]
+    return sovereign.get(management_endpoint.rstrip("/"), public)
+
+
+def _arm_name(path: str) -> str:
+    return path.replace("/", "~")
+
+
+def _path(arm_name: str) -> str:
+    return arm_name.replace("~", "/")
+
+
+def _properties(queue: Any) -> Mapping[str, Any]:
+    """Return the raw properties: the SDK's model parses durations into timedelta, which cannot hold the maximum."""
+    properties: Mapping[str, Any] = queue["properties"]
+    return properties
+
+
+def _count(properties: Mapping[str, Any], name: str) -> int:
+    return int((properties.get("countDetails") or {}).get(name) or 0)
+
+
+def _settings(properties: Mapping[str, Any]) -> QueueSettings:
+    values: dict[str, Any] = {ours: properties.get(theirs) for ours, theirs in _PROPERTY_NAMES.items()}
+    return QueueSettings(**values)

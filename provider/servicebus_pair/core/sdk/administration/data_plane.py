@@ -1,0 +1,253 @@
+"""Managing queues through the data-plane administration client (SPEC section 3)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Protocol, Self, TypeVar
+
+from azure.core.exceptions import HttpResponseError, ResourceExistsError
+from azure.core.pipeline.transport import AioHttpTransport
+from azure.servicebus.aio.management import ServiceBusAdministrationClient
+from azure.servicebus.management import EntityStatus, QueueProperties
+
+from servicebus_pair.core.model.errors import (
+    AuthenticationError,
+    AuthorizationError,
+    EntityExistsError,
+    EntityNotFoundError,
+    ServerBusyError,
+    ServiceError,
+)
+from servicebus_pair.core.model.options import Endpoint
+from servicebus_pair.core.model.usage_meter import Meter, Operation
+from servicebus_pair.core.protocol.backlog_queues import MAX_TIME_SPAN, QueueSettings
+from servicebus_pair.core.protocol.iso_duration import format_duration
+from servicebus_pair.core.sdk.error_mapping import classify, error_text
+
+__all__ = ["Administration", "QueueDepth", "ServiceBusAdministration", "classify_http", "run_call"]
+
+_CALL_TIMEOUT: Final = 30.0
+_MAX_TIME_SPAN_DAYS: Final = 10_675_199
+_MANAGE_REQUIRED: Final = (401, 403)
+_BY_STATUS: Final[dict[int | None, type[ServiceError]]] = {
+    401: AuthenticationError,
+    403: AuthorizationError,
+    429: ServerBusyError,
+    503: ServerBusyError,
+}
+
+ResultT = TypeVar("ResultT")
+
+
+@dataclass(frozen=True, slots=True)
+class QueueDepth:
+    """Message counts and size of one queue."""
+
+    path: str
+    active: int
+    scheduled: int
+    dead_lettered: int
+    size_bytes: int
+
+
+class Administration(Protocol):
+    """The management operations that provisioning and monitoring use. Each raises a classified ``ServiceError``."""
+
+    async def list_queues(self) -> dict[str, QueueSettings]:
+        """Return the settings of every queue, by path."""
+
+    async def create_queue(self, path: str, settings: QueueSettings) -> None:
+        """Create one queue. :raises EntityExistsError: it exists."""
+
+    async def queue_depths(self, prefix: str) -> list[QueueDepth]:
+        """Return the depth of every queue whose path begins with ``prefix``."""
+
+    async def message_count(self, path: str) -> int:
+        """Return the number of all messages of a queue: active, scheduled, deferred, dead-lettered, in transfer."""
+
+    async def set_sending(self, path: str, *, enabled: bool) -> None:
+        """Set the queue's status to Active or to SendDisabled."""
+
+    async def delete_queue(self, path: str) -> None:
+        """Delete one queue with all its messages. :raises EntityNotFoundError: it does not exist."""
+
+    async def entity_exists(self, path: str) -> bool:
+        """Return whether ``path`` is a queue or a topic."""
+
+
+class ServiceBusAdministration:
+    """An :class:`Administration` over ``ServiceBusAdministrationClient``; an async context manager.
+
+    Needs the Manage right. Every call ends within 30 s.
+
+    :param meter: counts the calls; a listing of several pages counts as one.
+    """
+
+    def __init__(self, endpoint: Endpoint, *, meter: Meter | None = None) -> None:
+        self._namespace = endpoint.namespace
+        self._meter = Meter() if meter is None else meter
+        self._client = _sdk_client(endpoint)
+
+    async def __aenter__(self) -> Self:
+        await self._client.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._client.close()
+
+    async def list_queues(self) -> dict[str, QueueSettings]:
+        """Return the settings of every queue, by path. :raises ServiceError: classified."""
+
+        async def read() -> dict[str, QueueSettings]:
+            return {queue.name: _settings(queue) async for queue in self._client.list_queues()}
+
+        return await self._call("list queues", read())
+
+    async def create_queue(self, path: str, settings: QueueSettings) -> None:
+        """Create one queue. :raises EntityExistsError: it exists."""
+        creation = self._client.create_queue(
+            path,
+            max_size_in_megabytes=settings.max_size_in_megabytes,
+            max_delivery_count=settings.max_delivery_count,
+            lock_duration=settings.lock_duration,
+            dead_lettering_on_message_expiration=settings.dead_lettering_on_message_expiration,
+            enable_batched_operations=settings.enable_batched_operations,
+            **_finite_durations(settings),
+        )
+        await self._call(f"create queue {path}", creation)
+
+    async def queue_depths(self, prefix: str) -> list[QueueDepth]:
+        """Return the depth of every queue whose path begins with ``prefix``."""
+
+        async def read() -> list[QueueDepth]:
+            folded = prefix.casefold()
+            return [
+                QueueDepth(
+                    path=queue.name,
+                    active=queue.active_message_count or 0,
+                    scheduled=queue.scheduled_message_count or 0,
+                    dead_lettered=queue.dead_letter_message_count or 0,
+                    size_bytes=queue.size_in_bytes or 0,
+                )
+                async for queue in self._client.list_queues_runtime_properties()
+                if queue.name.casefold().startswith(folded)
+            ]
+
+        return await self._call("read the depth of queues", read())
+
+    async def message_count(self, path: str) -> int:
+        """Return the number of all messages of a queue: active, scheduled, deferred, dead-lettered, in transfer."""
+        properties = await self._call(f"count {path}", self._client.get_queue_runtime_properties(path))
+        counts = (
+            properties.active_message_count,
+            properties.scheduled_message_count,
+            properties.dead_letter_message_count,
+            properties.transfer_message_count,
+            properties.transfer_dead_letter_message_count,
+        )
+        # Deferred messages are in the total only.
+        return max(properties.total_message_count or 0, sum(count or 0 for count in counts))
+
+    async def set_sending(self, path: str, *, enabled: bool) -> None:
+        """Set the queue's status to Active or to SendDisabled."""
+        queue = await self._call(f"read {path}", self._client.get_queue(path))
+        queue.status = EntityStatus.ACTIVE if enabled else EntityStatus.SEND_DISABLED
+        for name in ("default_message_time_to_live", "auto_delete_on_idle"):
+            # See _finite_durations.
+            if _duration(getattr(queue, name)) == MAX_TIME_SPAN:
+                setattr(queue, name, None)
+        await self._call(f"update {path}", self._client.update_queue(queue))
+
+    async def delete_queue(self, path: str) -> None:
+        """Delete one queue with all its messages. :raises EntityNotFoundError: it does not exist."""
+        await self._call(f"delete {path}", self._client.delete_queue(path))
+
+    async def entity_exists(self, path: str) -> bool:
+        """Return whether ``path`` is a queue or a topic. :raises ServiceError: classified."""
+        for kind, read in (("queue", self._client.get_queue), ("topic", self._client.get_topic)):
+            try:
+                await self._call(f"read {kind} {path}", read(path))
+            except EntityNotFoundError:
+                continue
+            return True
+        return False
+
+    async def _call(self, action: str, call: Awaitable[ResultT]) -> ResultT:
+        return await run_call(call, meter=self._meter, where=f"{action} on {self._namespace}")
+
+
+async def run_call(call: Awaitable[ResultT], *, meter: Meter, where: str) -> ResultT:
+    """Count a management call and bound it to 30 s. :raises ServiceError: classified."""
+    meter.count(Operation.MANAGE)
+    try:
+        return await asyncio.wait_for(call, _CALL_TIMEOUT)
+    except Exception as failure:
+        raise classify_http(failure, where) from failure
+
+
+def classify_http(failure: Exception, where: str) -> ServiceError:
+    """Return the error that stands for a failed management call, by its HTTP status."""
+    if isinstance(failure, ResourceExistsError):
+        return EntityExistsError(f"{where}: it exists")
+    if isinstance(failure, HttpResponseError) and failure.status_code in _BY_STATUS:
+        right = " (the Manage right is needed)" if failure.status_code in _MANAGE_REQUIRED else ""
+        return _BY_STATUS[failure.status_code](f"{where}: HTTP {failure.status_code}{right}: {error_text(failure)}")
+    return classify(failure, where=where, authenticated=False)
+
+
+def _sdk_client(endpoint: Endpoint) -> ServiceBusAdministrationClient:
+    # The SDK's retries would turn one slow response into four.
+    settings: dict[str, Any] = {"retry_total": 0}
+    if endpoint.emulator:
+        settings["transport"] = _PlainHttpTransport()
+    elif endpoint.ca_file is not None:
+        settings["connection_verify"] = endpoint.ca_file
+    if endpoint.connection_string is None:
+        return ServiceBusAdministrationClient(endpoint.administration, endpoint.credential, **settings)
+    text = endpoint.connection_string.reveal().replace(endpoint.host, endpoint.administration, 1)
+    return ServiceBusAdministrationClient.from_connection_string(text, **settings)
+
+
+class _PlainHttpTransport(AioHttpTransport):  # type: ignore[misc]  # exported as Any by azure.core
+    """Sends requests over http: the SDK always writes https, but the emulator serves http."""
+
+    async def send(self, request: Any, **settings: Any) -> Any:
+        request.url = request.url.replace("https://", "http://", 1)
+        return await super().send(request, **settings)
+
+
+def _finite_durations(settings: QueueSettings) -> dict[str, Any]:
+    """Omit unlimited durations: they are the default, and the SDK (7.15) rounds TimeSpan.MaxValue up beyond it."""
+    durations = {
+        "default_message_time_to_live": settings.default_message_time_to_live,
+        "auto_delete_on_idle": settings.auto_delete_on_idle,
+    }
+    return {name: value for name, value in durations.items() if value != MAX_TIME_SPAN}
+
+
+def _settings(queue: QueueProperties) -> QueueSettings:
+    return QueueSettings(
+        max_size_in_megabytes=queue.max_size_in_megabytes or 0,
+        max_delivery_count=queue.max_delivery_count or 0,
+        default_message_time_to_live=_duration(queue.default_message_time_to_live),
+        auto_delete_on_idle=_duration(queue.auto_delete_on_idle),
+        lock_duration=_duration(queue.lock_duration),
+        dead_lettering_on_message_expiration=bool(queue.dead_lettering_on_message_expiration),
+        enable_batched_operations=bool(queue.enable_batched_operations),
+        status=str(getattr(queue.status, "value", queue.status)),
+    )
+
+
+def _duration(value: Any) -> str:
+    """Format as ISO 8601; the SDK returns TimeSpan.MaxValue as a timedelta that is rounded to a microsecond."""
+    if isinstance(value, str):
+        return value
+    return MAX_TIME_SPAN if value.days >= _MAX_TIME_SPAN_DAYS else format_duration(value)

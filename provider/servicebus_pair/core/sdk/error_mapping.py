@@ -1,0 +1,125 @@
+"""Maps exceptions of the SDK to our errors, by class and never by message text.
+
+The table restates how each fault was measured to reach a client of azure-servicebus 7.15:
+
+=====================================================  ==========================
+exception                                              error
+=====================================================  ==========================
+``ServiceBusConnectionError``, ``...Communication``,   ``UnreachableError``
+``OSError``, ``azure.core`` request errors
+``OperationTimeoutError``, ``TimeoutError``            ``TimedOutError``
+``ServiceBusServerBusyError``                          ``ServerBusyError``
+``ServiceBusAuthenticationError``, credential errors   ``AuthenticationError``, or
+also within a ``ServiceBusError``                      ``AuthenticationSuspectError``
+                                                       if the client had authenticated
+``ServiceBusAuthorizationError``                       ``AuthorizationError``
+``MessagingEntityNotFoundError``                       ``EntityNotFoundError``
+``MessagingEntityDisabledError``                       ``EntityDisabledError``
+``ServiceBusQuotaExceededError``                       ``QuotaExceededError``
+``MessageSizeExceededError``                           ``MessageTooLargeError``
+``MessageLockLostError``, ``SessionLockLostError``     ``LockLostError``
+``ValueError``, ``TypeError``                          ``InvalidMessageError``
+``ServiceBusError`` with a condition of refusal        ``RefusedError``
+any other                                              ``ServiceFaultError``
+=====================================================  ==========================
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from azure.core import exceptions as azure
+from azure.servicebus import exceptions as sdk
+
+from servicebus_pair.core.model import errors
+from servicebus_pair.core.model.options import PairOptions
+
+__all__ = ["classify", "error_text", "triggers_failover"]
+
+# The first match wins: subclasses stand before their bases.
+_TABLE: Final[tuple[tuple[type[BaseException], type[errors.ServiceError]], ...]] = (
+    (sdk.MessageSizeExceededError, errors.MessageTooLargeError),
+    (sdk.ServiceBusQuotaExceededError, errors.QuotaExceededError),
+    (sdk.ServiceBusServerBusyError, errors.ServerBusyError),
+    (sdk.MessagingEntityDisabledError, errors.EntityDisabledError),
+    (sdk.MessagingEntityNotFoundError, errors.EntityNotFoundError),
+    (sdk.ServiceBusAuthorizationError, errors.AuthorizationError),
+    (sdk.ServiceBusAuthenticationError, errors.AuthenticationError),
+    (sdk.OperationTimeoutError, errors.TimedOutError),
+    (sdk.ServiceBusConnectionError, errors.UnreachableError),
+    (sdk.ServiceBusCommunicationError, errors.UnreachableError),
+    (sdk.MessageLockLostError, errors.LockLostError),
+    (sdk.SessionLockLostError, errors.LockLostError),
+    (sdk.ServiceBusError, errors.ServiceFaultError),
+    (azure.ClientAuthenticationError, errors.AuthenticationError),
+    (azure.ResourceNotFoundError, errors.EntityNotFoundError),
+    (azure.ServiceRequestError, errors.UnreachableError),
+    (azure.ServiceResponseError, errors.UnreachableError),
+    (TimeoutError, errors.TimedOutError),
+    (OSError, errors.UnreachableError),
+    (ValueError, errors.InvalidMessageError),
+    (TypeError, errors.InvalidMessageError),
+)
+# Conditions that the SDK has no class for and does not retry: the request is wrong, not the service.
+_REFUSED_CONDITIONS: Final = (
+    "amqp:not-allowed",
+    "amqp:not-implemented",
+    "amqp:precondition-failed",
+    "amqp:invalid-field",
+    "amqp:decode-error",
+    "com.microsoft:argument-error",
+    "com.microsoft:argument-out-of-range",
+)
+_MAX_CHARACTERS: Final = 300
+
+
+def classify(failure: BaseException, *, where: str, authenticated: bool) -> errors.ServiceError:
+    """Return the error that stands for ``failure``.
+
+    :param where: the failed operation, such as ``send to flights on contoso``.
+    :param authenticated: whether this client has authenticated before; then a refused credential is only a
+        suspicion, since the SDK reports every failure of the token exchange alike.
+    """
+    failure = _unwrap_credential_error(failure)
+    kind = next((ours for theirs, ours in _TABLE if isinstance(failure, theirs)), errors.ServiceFaultError)
+    if kind is errors.UnreachableError and _is_refused_token(failure):
+        kind = errors.AuthenticationError
+    if kind is errors.AuthenticationError and authenticated:
+        kind = errors.AuthenticationSuspectError
+    if kind is errors.ServiceFaultError and _condition(failure) in _REFUSED_CONDITIONS:
+        kind = errors.RefusedError
+    return kind(f"{where}: {type(failure).__name__}: {error_text(failure)}")
+
+
+def error_text(failure: BaseException) -> str:
+    """Return the message of an exception as one line of at most 300 characters."""
+    return " ".join(str(failure).split())[:_MAX_CHARACTERS]
+
+
+def _is_refused_token(failure: BaseException) -> bool:
+    """Detect a refused token, which the SDK reports as a lost connection when it connects to a custom endpoint."""
+    inner = failure.inner_exception if isinstance(failure, sdk.ServiceBusConnectionError) else None
+    return hasattr(inner, "status_code")
+
+
+def _unwrap_credential_error(failure: BaseException) -> BaseException:
+    """Return the error of a credential, which the SDK wraps in the same "Handler failed" as its internal errors."""
+    inner = failure.inner_exception if isinstance(failure, sdk.ServiceBusError) else None
+    return inner if isinstance(inner, azure.AzureError) and not isinstance(inner, sdk.ServiceBusError) else failure
+
+
+def _condition(failure: BaseException) -> str:
+    """Return the AMQP error condition, which the SDK keeps in a private attribute."""
+    condition = getattr(failure, "_condition", None)
+    value = getattr(condition, "value", condition)
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def triggers_failover(error: errors.ServiceError, options: PairOptions) -> bool:
+    """Return whether a failed send counts against the health of its entity (SPEC section 4)."""
+    match error:
+        case errors.QuotaExceededError():
+            return options.on_quota_exceeded == "fail_over"
+        case errors.EntityDisabledError():
+            return options.on_entity_disabled == "fail_over"
+    return error.triggers_failover

@@ -1,0 +1,185 @@
+"""Client of one namespace: creates its links, bounds their calls, closes them.
+
+The SDK's retries are off: the sender, the prober and the syphon decide when to try again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+from weakref import WeakSet
+
+from azure.servicebus import ServiceBusSubQueue, TransportType
+from azure.servicebus.aio import ServiceBusClient
+
+from servicebus_pair.core.model.errors import PairClosedError
+from servicebus_pair.core.model.options import Endpoint
+from servicebus_pair.core.model.usage_meter import Meter, Operation
+from servicebus_pair.core.sdk._private.link_patches import patch_link, shared_ssl_context
+from servicebus_pair.core.sdk.entity_lookup import EntityLookup
+from servicebus_pair.core.sdk.link import CLOSE_TIMEOUT, close_quietly
+from servicebus_pair.core.sdk.receive_link import ReceiveLink
+from servicebus_pair.core.sdk.send_link import SendLink
+
+__all__ = ["NamespaceClient"]
+
+_log = logging.getLogger(__name__)
+ResultT = TypeVar("ResultT")
+
+
+class NamespaceClient:
+    """The links of one namespace in this process, over one SDK client.
+
+    :param endpoint: the namespace and its credential.
+    :param meter: counts every operation.
+    :param send_operation: the kind of operation that a send to this namespace is counted as.
+    :ivar authenticated: True once a call succeeded; a later authentication failure is then only a suspicion.
+    :ivar on_closed: called with the reason when the client is closed or faulted.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        meter: Meter | None = None,
+        send_operation: Operation = Operation.SEND,
+    ) -> None:
+        self.namespace = endpoint.namespace
+        self.meter = Meter() if meter is None else meter
+        self.send_operation = send_operation
+        self.on_closed: Callable[[str], None] = lambda _: None
+        self.authenticated = False
+        self._client = _sdk_client(endpoint)
+        self.explain_auth_failure = EntityLookup(endpoint, meter=self.meter).explain_auth_failure
+        self._send_links: dict[tuple[str, int], SendLink] = {}
+        # Weak, because a continuous syphon creates a new link after each failure.
+        self._receive_links: WeakSet[ReceiveLink] = WeakSet()
+        self._background: set[asyncio.Future[Any]] = set()
+        self._closed = False
+        self._fault: PairClosedError | None = None
+
+    def send_link(self, path: str, *, link_index: int = 0) -> SendLink:
+        """Return the sender of ``path`` that this process shares; it attaches on first use.
+
+        :param link_index: selects one of several links to the same entity, for concurrent batches.
+        """
+        key = path.casefold(), link_index
+        if key not in self._send_links:
+            self._send_links[key] = SendLink(self, path, lambda: patch_link(self._client.get_queue_sender(path)))
+        return self._send_links[key]
+
+    def receive_link(
+        self,
+        path: str,
+        *,
+        prefetch: int = 0,
+        dead_letter: bool = False,
+        session_id: str | None = None,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> ReceiveLink:
+        """Return a new receiver of the queue ``path``; the caller closes it.
+
+        :param prefetch: number of messages the link may buffer.
+        :param dead_letter: receive from the dead-letter queue.
+        :param session_id: receive from this session only; the link holds its lock while open.
+        :param should_stop: polled many times a second during a receive; ends it when True.
+        """
+        sub_queue = ServiceBusSubQueue.DEAD_LETTER if dead_letter else None
+        link = ReceiveLink(
+            self,
+            path,
+            lambda: patch_link(
+                self._client.get_queue_receiver(
+                    path, prefetch_count=prefetch, sub_queue=sub_queue, session_id=session_id
+                )
+            ),
+            should_stop=should_stop,
+        )
+        self._receive_links.add(link)
+        return link
+
+    def check_open(self) -> None:
+        """:raises PairClosedError: the client was closed, or faulted with its partner."""
+        if self._fault is not None:
+            raise self._fault
+        if self._closed:
+            raise PairClosedError(f"the client of namespace {self.namespace} is closed: open a new pair")
+
+    @property
+    def is_closed(self) -> bool:
+        """True once the client was closed or faulted."""
+        return self._closed or self._fault is not None
+
+    def fault(self, error: PairClosedError) -> None:
+        """Make every further call raise ``error``, and close all links in the background. Idempotent."""
+        if self.is_closed:
+            return
+        self._fault = error
+        _log.error("namespace=%s: its client is faulted: %s", self.namespace, error)
+        self._track(asyncio.get_running_loop().create_task(self._close_all()))
+        self.on_closed(f"was faulted ({error})")
+
+    async def run_bounded(self, call: Awaitable[ResultT], seconds: float) -> ResultT:
+        """Await an SDK call for at most ``seconds``, even one that ignores its cancellation.
+
+        :raises TimeoutError: the call took longer; it is cancelled and ends in the background.
+        """
+        task = asyncio.ensure_future(call)
+        try:
+            await asyncio.wait({task}, timeout=seconds)
+        finally:
+            if not task.done():
+                task.cancel()
+                self._track(task)
+        if task.done():
+            return task.result()
+        raise TimeoutError(f"no answer in {seconds:.1f} s")
+
+    def _track(self, task: asyncio.Future[Any]) -> None:
+        self._background.add(task)
+        task.add_done_callback(self._forget)
+
+    def _forget(self, task: asyncio.Future[Any]) -> None:
+        self._background.discard(task)
+        if not task.cancelled():
+            task.exception()  # retrieved, so that asyncio does not log it
+
+    def close_soon(self, handler: Any) -> None:
+        """Close a discarded handler in the background, within 2 s."""
+        self._track(asyncio.get_running_loop().create_task(close_quietly(handler)))
+
+    async def close(self) -> None:
+        """Close every link, then the client, each within 2 s. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._fault is None:
+            self.on_closed("was closed")
+        await self._close_all()
+
+    async def _close_all(self) -> None:
+        links = [*self._send_links.values(), *self._receive_links]
+        await asyncio.gather(*(link.close() for link in links))
+        background = self._background - {asyncio.current_task()}
+        if background:
+            await asyncio.wait(background, timeout=CLOSE_TIMEOUT)
+        await close_quietly(self._client)
+
+
+def _sdk_client(endpoint: Endpoint) -> ServiceBusClient:
+    optional = {
+        "custom_endpoint_address": endpoint.endpoint_address,
+        "connection_verify": endpoint.ca_file,
+        "ssl_context": shared_ssl_context(endpoint.ca_file, tls=not endpoint.emulator),
+    }
+    websocket = endpoint.transport == "websocket"
+    settings: dict[str, Any] = {
+        "retry_total": 0,
+        "transport_type": TransportType.AmqpOverWebsocket if websocket else TransportType.Amqp,
+        **{name: value for name, value in optional.items() if value is not None},
+    }
+    if endpoint.connection_string is not None:
+        return ServiceBusClient.from_connection_string(endpoint.connection_string.reveal(), **settings)
+    return ServiceBusClient(endpoint.host, endpoint.credential, use_tls=not endpoint.emulator, **settings)

@@ -1,0 +1,184 @@
+"""Peek-lock receiver of one queue: receive, peek and settle."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Any, Final, TypeAlias
+
+from azure.servicebus import ServiceBusReceivedMessage
+from azure.servicebus.aio import ServiceBusReceiver
+
+from servicebus_pair.core.model.errors import ServiceError
+from servicebus_pair.core.model.usage_meter import Operation
+from servicebus_pair.core.sdk._private.receiver_patches import (
+    PartialSettlementError,
+    can_settle_ranges,
+    contiguous_ranges,
+    drain_credit,
+    has_buffered_messages,
+    patch_receiver,
+    release_ranges,
+    settle_range,
+)
+from servicebus_pair.core.sdk.error_mapping import classify
+from servicebus_pair.core.sdk.link import Link, LinkOwner
+
+__all__ = ["ReceiveLink"]
+
+_MAX_CONCURRENT_SETTLEMENTS: Final = 32
+# The locks of buffered messages are already running, so a receive that starts with some waits for more only briefly.
+_WAIT_WITH_BUFFERED_MESSAGES: Final = 0.2
+
+_Messages: TypeAlias = Sequence[ServiceBusReceivedMessage]
+_Outcomes: TypeAlias = dict[int, ServiceError | None]
+"""The failure of each message, or ``None``, by the message's ``id()``."""
+
+
+class ReceiveLink(Link):
+    """A peek-lock receiver of one queue.
+
+    :param should_stop: polled many times a second during a receive; once it returns True, the receive ends and takes
+        no message.
+    """
+
+    def __init__(
+        self, client: LinkOwner, path: str, create_handler: Callable[[], Any], *, should_stop: Callable[[], bool]
+    ) -> None:
+        super().__init__(client, path, create_handler)
+        self._should_stop = should_stop
+
+    async def receive(
+        self, *, max_messages: int, max_wait_time: float, timeout: float
+    ) -> list[ServiceBusReceivedMessage]:
+        """Receive up to ``max_messages`` messages, waiting up to ``max_wait_time`` seconds for the first.
+
+        An empty result does not prove that the service is healthy: a frozen peer also gives one. Messages that
+        arrive while the link stops are released without counting a delivery.
+
+        :raises ServiceError: classified.
+        """
+
+        async def receive(receiver: ServiceBusReceiver) -> list[ServiceBusReceivedMessage]:
+            count_bytes = self._client.meter.count_increments
+            await patch_receiver(receiver, should_stop=self._should_stop, on_message_bytes=count_bytes)
+            buffered = has_buffered_messages(receiver)
+            wait = min(max_wait_time, _WAIT_WITH_BUFFERED_MESSAGES) if buffered else max_wait_time
+            return await receiver.receive_messages(max_message_count=max_messages, max_wait_time=wait)
+
+        received: list[ServiceBusReceivedMessage] = []
+        try:
+            received = await self._call("receive from", receive, timeout=max(max_wait_time, timeout))
+        finally:
+            # A receive that failed or was cancelled is billed as well.
+            self._client.meter.count(Operation.RECEIVE if received else Operation.EMPTY_RECEIVE, len(received) or 1)
+        if received and self._should_stop():
+            await self._release(received, timeout=timeout)
+            return []
+        return received
+
+    async def _release(self, messages: _Messages, *, timeout: float) -> None:
+        if self._handler is None or not can_settle_ranges(self._handler, messages):
+            await self.abandon(messages, timeout=timeout)
+            return
+        self._client.meter.count(Operation.SETTLE, len(messages))
+        await self._call("settle on", lambda receiver: release_ranges(receiver, messages), timeout=timeout)
+
+    async def peek(
+        self, *, max_messages: int, timeout: float, from_sequence_number: int = 1
+    ) -> list[ServiceBusReceivedMessage]:
+        """Return up to ``max_messages`` messages from a sequence number on, without locking them.
+
+        The default is 1 because the SDK takes 0 for "after the last message peeked".
+
+        :raises ServiceError: classified.
+        """
+        self._client.meter.count(Operation.MANAGE)
+        return await self._call(
+            "peek at",
+            lambda receiver: receiver.peek_messages(
+                max_message_count=max_messages, sequence_number=from_sequence_number, timeout=timeout
+            ),
+            timeout=timeout,
+        )
+
+    async def drain_credit(self, *, timeout: float) -> None:
+        """Stop deliveries until the next receive; messages in transit are released without counting a delivery."""
+        if self._handler is not None:
+            await self._call("take credit back from", drain_credit, timeout=timeout)
+
+    def detach_soon(self) -> None:
+        """Detach in the background; the next call attaches again."""
+        self._discard()
+
+    async def complete(self, messages: _Messages, *, timeout: float) -> list[ServiceError | None]:
+        """Complete messages; return for each its failure or ``None``.
+
+        Consecutive deliveries are settled together. Only messages that the service did not confirm have a failure.
+        """
+        return await self._settle_all(messages, complete=True, timeout=timeout)
+
+    async def abandon(self, messages: _Messages, *, timeout: float) -> list[ServiceError | None]:
+        """Return messages to the queue, counting a delivery; return for each its failure or ``None``."""
+        return await self._settle_all(messages, complete=False, timeout=timeout)
+
+    async def dead_letter(
+        self, message: ServiceBusReceivedMessage, *, reason: str, description: str, timeout: float
+    ) -> ServiceError | None:
+        """Move one message to the dead-letter queue; return the failure or ``None``."""
+
+        def settle(receiver: ServiceBusReceiver, part: _Messages) -> Awaitable[None]:
+            return receiver.dead_letter_message(part[0], reason=reason, error_description=description)
+
+        return (await self._settle([[message]], settle, timeout))[id(message)]
+
+    async def _settle_all(self, messages: _Messages, *, complete: bool, timeout: float) -> list[ServiceError | None]:
+        def settle_one(receiver: ServiceBusReceiver, part: _Messages) -> Awaitable[None]:
+            return receiver.complete_message(part[0]) if complete else receiver.abandon_message(part[0])
+
+        def settle_together(receiver: ServiceBusReceiver, part: _Messages) -> Awaitable[None]:
+            return settle_range(receiver, part, complete=complete, timeout=timeout)
+
+        if self._handler is not None and can_settle_ranges(self._handler, messages):
+            outcomes = await self._settle(list(contiguous_ranges(messages)), settle_together, timeout)
+        else:
+            outcomes = await self._settle([[message] for message in messages], settle_one, timeout)
+        return [outcomes[id(message)] for message in messages]
+
+    async def _settle(
+        self,
+        parts: Sequence[_Messages],
+        settle: Callable[[ServiceBusReceiver, _Messages], Awaitable[None]],
+        timeout: float,
+    ) -> _Outcomes:
+        """Settle all parts, 32 at a time; a failure of one does not stop the others."""
+        slots = asyncio.Semaphore(_MAX_CONCURRENT_SETTLEMENTS)
+        self._client.meter.count(Operation.SETTLE, sum(map(len, parts)))
+
+        async def settle_part(receiver: ServiceBusReceiver, part: _Messages) -> _Outcomes:
+            async with slots:
+                try:
+                    await asyncio.wait_for(settle(receiver, part), timeout)
+                except PartialSettlementError as partial:
+                    return _outcomes(part, self._classify(partial.__cause__ or partial), partial.confirmed)
+                except Exception as failure:  # noqa: BLE001 - reported per message
+                    return _outcomes(part, self._classify(failure))
+            return _outcomes(part, None)
+
+        async def settle_parts(receiver: ServiceBusReceiver) -> list[_Outcomes]:
+            return list(await asyncio.gather(*(settle_part(receiver, part) for part in parts)))
+
+        rounds = 1 + len(parts) // _MAX_CONCURRENT_SETTLEMENTS
+        try:
+            outcomes = await self._call("settle on", settle_parts, timeout=timeout * rounds)
+        except ServiceError as error:
+            outcomes = [_outcomes(part, error) for part in parts]
+        return {message: outcome for part in outcomes for message, outcome in part.items()}
+
+    def _classify(self, failure: BaseException) -> ServiceError:
+        where = f"settle on {self.path} on {self._client.namespace}"
+        return classify(failure, where=where, authenticated=self._client.authenticated)
+
+
+def _outcomes(part: _Messages, error: ServiceError | None, confirmed: Collection[int] = ()) -> _Outcomes:
+    return {id(message): None if id(message) in confirmed else error for message in part}

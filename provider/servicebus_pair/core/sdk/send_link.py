@@ -1,0 +1,261 @@
+"""Sender for one entity; serializes concurrent use of its AMQP link."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from math import inf
+from typing import Final, TypeVar
+
+from azure.servicebus import ServiceBusMessage
+from azure.servicebus.aio import ServiceBusSender
+from azure.servicebus.amqp import AmqpAnnotatedMessage
+
+from servicebus_pair.core.model.errors import AuthenticationError, AuthenticationSuspectError
+from servicebus_pair.core.model.usage_meter import Operation
+from servicebus_pair.core.protocol.batching import is_mixed, partition_key, session_key, split_by_session
+from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch
+from servicebus_pair.core.sdk._private.sender_patches import patch_sender, send_preencoded
+from servicebus_pair.core.sdk.link import Link
+
+__all__ = ["SendLink", "SendSlot"]
+
+_log = logging.getLogger(__name__)
+# The timeout of a call whose time was used up by attaching.
+_MIN_TIMEOUT: Final = 0.1
+
+ResultT = TypeVar("ResultT")
+
+
+@dataclass(frozen=True, slots=True)
+class SendSlot:
+    """Decisions that a caller defers until the shared link is free, which may take long.
+
+    :param attempt_timeout: returns the seconds that the attempt may take, or ``None`` to skip it.
+    :param still_wanted: asked again once the link is attached; False skips the attempt.
+    :param on_start: called right before the first byte: from then on a failure leaves the messages in doubt.
+    :param wait_seconds: how long to wait for the link before the attempt is skipped.
+    """
+
+    attempt_timeout: Callable[[], float | None]
+    still_wanted: Callable[[], bool] = lambda: True
+    on_start: Callable[[], None] = lambda: None
+    wait_seconds: float = inf
+
+
+class SendLink(Link):
+    """A sender for one entity, shared by this process."""
+
+    _max_batch_bytes = 0
+    _max_message_bytes = 0
+    _takes_preencoded = False
+    accepts_mixed_sessions = True
+    """Whether a batch may mix sessions; set to False by the first caller whose batch is refused for that."""
+
+    @property
+    def max_batch_bytes(self) -> int:
+        """Maximum size of a batch, as the service stated when the link was last attached; 0 before."""
+        return self._max_batch_bytes
+
+    @property
+    def max_message_bytes(self) -> int:
+        """Maximum size of a message outside a batch, which may be larger; 0 before the link was attached."""
+        return self._max_message_bytes
+
+    @property
+    def attached(self) -> bool:
+        """True when the last call left a working link, and was recent enough for it to be alive."""
+        return self._handler is not None and not self._is_idle
+
+    @property
+    def is_open(self) -> bool:
+        """True when the link is attached and its size limits are known."""
+        return self.attached and self._max_batch_bytes > 0
+
+    async def open(self, *, timeout: float) -> int:
+        """Attach if needed and return the maximum size of a batch in bytes.
+
+        :param timeout: seconds.
+        :raises ServiceError: classified.
+        """
+        await self.open_in_slot(SendSlot(attempt_timeout=lambda: timeout))
+        return self._max_batch_bytes
+
+    async def open_in_slot(self, slot: SendSlot) -> int | None:
+        """Like :meth:`open`, when ``slot`` allows it; ``None`` when the attempt was skipped."""
+
+        async def attach(timeout: float) -> int:
+            if not self.is_open:
+                await self._ensure_attached(timeout)
+            return self._max_batch_bytes
+
+        return self._max_batch_bytes if self.is_open else await self._in_slot(slot, attach)
+
+    async def reopen(self, *, timeout: float) -> None:
+        """Attach a new link, which proves that the entity accepts senders.
+
+        :param timeout: seconds.
+        :raises ServiceError: classified.
+        """
+        async with self._lock:
+            self._discard()
+            await self._attach(timeout)
+
+    def batch_key(self, message: AmqpAnnotatedMessage) -> Hashable:
+        """Return the key that all messages of one batch must share."""
+        return partition_key(message) if self.accepts_mixed_sessions else session_key(message)
+
+    def split_if_mixed(
+        self, batch: EncodedBatch, numbers: Sequence[int] | None = None
+    ) -> list[tuple[list[int], EncodedBatch]]:
+        """Split a refused batch by session, with the numbers of each part; return no parts if it has one session.
+
+        Partitioned and session entities refuse a batch of several sessions (SPEC section 4); from then on,
+        :meth:`batch_key` keeps sessions apart.
+
+        :param numbers: numbers of the batch's messages; by default they are counted from 0.
+        """
+        if not is_mixed(batch.messages):
+            return []
+        if self.accepts_mixed_sessions:
+            _log.info("entity=%s refused a batch of several sessions: it gets one session per batch now", self.path)
+            self.accepts_mixed_sessions = False
+        parts: list[tuple[list[int], EncodedBatch]] = []
+        for remaining, messages in split_by_session(batch.messages, range(len(batch)) if numbers is None else numbers):
+            for part in batch.repack(messages):
+                parts.append((remaining[: len(part)], part))
+                del remaining[: len(part)]
+        return parts
+
+    async def send(self, batch: EncodedBatch, *, timeout: float) -> None:
+        """Send one batch and wait for its acceptance. At least once: after an error it may have been stored.
+
+        :param timeout: seconds.
+        :raises ServiceError: classified.
+        """
+        await self.send_in_slot(batch, SendSlot(attempt_timeout=lambda: timeout))
+
+    async def send_in_slot(self, batch: EncodedBatch, slot: SendSlot) -> bool:
+        """Like :meth:`send`, when ``slot`` allows it.
+
+        :returns: False when the attempt was skipped and nothing was sent.
+        :raises ServiceError: classified; the batch may have been stored if ``slot.on_start`` was called.
+        """
+
+        async def send(timeout: float) -> bool:
+            remaining = await self._ensure_attached(timeout)
+            if not slot.still_wanted():
+                return False
+            slot.on_start()
+            self._client.meter.count_sizes(self._client.send_operation, (ref.size_bytes for ref in batch.refs))
+            await self._attempt(
+                "send to",
+                lambda sender: self._send(sender, batch, timeout=remaining),
+                timeout=remaining,
+                is_open=True,
+            )
+            return True
+
+        return bool(await self._in_slot(slot, send))
+
+    async def schedule_in_slot(self, batch: EncodedBatch, slot: SendSlot, *, at: datetime) -> list[int] | None:
+        """Schedule messages for ``at``, when ``slot`` allows it.
+
+        :returns: their sequence numbers; ``None`` when the attempt was skipped and nothing was scheduled.
+        :raises ServiceError: classified; the messages may have been stored if ``slot.on_start`` was called.
+        """
+
+        async def schedule(timeout: float) -> list[int] | None:
+            remaining = await self._ensure_attached(timeout)
+            if not slot.still_wanted():
+                return None
+            slot.on_start()
+            self._client.meter.count_sizes(Operation.MANAGE, (ref.size_bytes for ref in batch.refs))
+            return await self._attempt(
+                "schedule on",
+                lambda sender: sender.schedule_messages(batch.messages, at, timeout=remaining),
+                timeout=remaining,
+            )
+
+        return await self._in_slot(slot, schedule)
+
+    async def cancel_scheduled(self, sequence_numbers: Sequence[int], *, timeout: float) -> None:
+        """Cancel scheduled messages. :raises ServiceError: classified; any of them may still be scheduled."""
+        numbers = list(sequence_numbers)
+        async with self._lock:
+            remaining = await self._ensure_attached(timeout)
+            self._client.meter.count(Operation.MANAGE, len(numbers))
+            await self._attempt(
+                "cancel on",
+                lambda sender: sender.cancel_scheduled_messages(numbers, timeout=remaining),
+                timeout=remaining,
+            )
+
+    async def send_ping(self, message: ServiceBusMessage, *, timeout: float) -> None:
+        """Send a ping outside any batch; it is counted as a ping.
+
+        :param timeout: seconds.
+        :raises ServiceError: classified.
+        """
+        async with self._lock:
+            remaining = await self._ensure_attached(timeout)
+            self._client.meter.count(Operation.PING)
+            await self._attempt(
+                "send to", lambda sender: sender.send_messages(message, timeout=remaining), timeout=remaining
+            )
+
+    def _send(self, sender: ServiceBusSender, batch: EncodedBatch, *, timeout: float) -> Awaitable[None]:
+        message = batch.single_message if self._takes_preencoded else None
+        if message is None:
+            return sender.send_messages(batch.sdk_batch, timeout=timeout)
+        return send_preencoded(sender, message, timeout=timeout)
+
+    async def _ensure_attached(self, timeout: float) -> float:
+        """Attach if needed and return what remains of ``timeout``."""
+        if self.attached:
+            return timeout
+        self._discard()
+        started = asyncio.get_running_loop().time()
+        await self._attach(timeout)
+        return _remaining(timeout, since=started)
+
+    async def _in_slot(self, slot: SendSlot, attempt: Callable[[float], Awaitable[ResultT]]) -> ResultT | None:
+        if self._lock.locked():
+            try:
+                async with asyncio.timeout(None if slot.wait_seconds == inf else slot.wait_seconds):
+                    await self._lock.acquire()
+            except TimeoutError:
+                return None
+        else:
+            await self._lock.acquire()
+        try:
+            timeout = slot.attempt_timeout()
+            return None if timeout is None else await attempt(timeout)
+        finally:
+            self._lock.release()
+
+    async def _attach(self, timeout: float) -> None:
+        async def attach(sender: ServiceBusSender) -> tuple[int, int]:
+            batch = await sender.create_message_batch()
+            self._takes_preencoded = patch_sender(sender)
+            # The SDK publishes the limit for batches only; without the other one, large messages are refused here.
+            return batch.max_size_in_bytes, int(getattr(sender, "_max_message_size_on_link", 0))
+
+        started = asyncio.get_running_loop().time()
+        try:
+            self._max_batch_bytes, self._max_message_bytes = await self._attempt(
+                "open a link to", attach, timeout=timeout
+            )
+        except (AuthenticationError, AuthenticationSuspectError) as error:
+            remaining = _remaining(timeout, since=started)
+            explained = await self._client.explain_auth_failure(error, self.path, timeout=remaining)
+            if explained is error:
+                raise  # raised from itself, the error would be its own cause
+            raise explained from error
+
+
+def _remaining(timeout: float, *, since: float) -> float:
+    return max(_MIN_TIMEOUT, timeout - (asyncio.get_running_loop().time() - since))

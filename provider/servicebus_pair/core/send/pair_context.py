@@ -1,0 +1,40 @@
+"""What all senders of an open pair share within one process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from servicebus_pair.core.health.prober import Prober
+from servicebus_pair.core.health.registry import HealthRegistry
+from servicebus_pair.core.health.session_ordering import SessionOrdering
+from servicebus_pair.core.model.interfaces import Clock
+from servicebus_pair.core.model.options import PairOptions
+from servicebus_pair.core.model.owner import ProcessLoopGuard
+from servicebus_pair.core.sdk.namespace_client import NamespaceClient
+from servicebus_pair.core.send.in_flight import InFlightSends
+from servicebus_pair.core.send.queue_selector import QueueSelector
+
+__all__ = ["DEFAULT_BATCH_LIMIT", "PairContext"]
+
+# Bytes; used until a link has reported its limit. Every tier accepts this limit of the Standard tier.
+DEFAULT_BATCH_LIMIT: Final = 262_144
+
+
+@dataclass(frozen=True, slots=True)
+class PairContext:
+    """Clients, health, pings, backlog queue selection and sends in flight of one open pair.
+
+    :param order: set with ``ordering="session"``.
+    """
+
+    options: PairOptions
+    primary: NamespaceClient
+    secondary: NamespaceClient
+    registry: HealthRegistry
+    prober: Prober
+    queue_selector: QueueSelector
+    clock: Clock
+    owner: ProcessLoopGuard
+    in_flight: InFlightSends = field(default_factory=InFlightSends)
+    order: SessionOrdering | None = None

@@ -1,0 +1,116 @@
+"""A received backlog message and what it becomes on the primary: destination, time to live, schedule. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any, Final
+
+from azure.servicebus import ServiceBusReceivedMessage
+from azure.servicebus.amqp import AmqpAnnotatedMessage
+
+from servicebus_pair.core.model.errors import UndeliverableError
+from servicebus_pair.core.protocol.backlog_message import unwrap
+from servicebus_pair.core.protocol.typed_values import text_keys
+from servicebus_pair.core.sdk._private.receiver_patches import decode_error
+
+__all__ = ["BacklogEntry", "Selection", "TimeToLive", "read_entry"]
+
+_SCHEDULED_TIME: Final = "x-opt-scheduled-enqueue-time"
+# Share of the lock's time for sending; the rest is for settling.
+_SENDING_SHARE: Final = 0.6
+# Assumed if the lock appears to have ended, because the service's clock and ours disagree by more than the lock.
+_DEFAULT_LOCK_SECONDS: Final = 30.0
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+class TimeToLive(StrEnum):
+    """How time spent in the backlog counts towards a message's time to live (SPEC section 6)."""
+
+    RESTART = "restart"
+    ELAPSE = "elapse"
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The destinations that a syphon serves.
+
+    :param entities: case-folded paths; ``None`` for all.
+    """
+
+    entities: frozenset[str] | None = None
+
+    @classmethod
+    def of(cls, entities: Iterable[str] | None) -> Selection:
+        """Return the selection of ``entities``, compared case-insensitively."""
+        return cls() if entities is None else cls(frozenset(each.casefold() for each in entities))
+
+    def matches(self, entity: str) -> bool:
+        """Return whether ``entity`` is served."""
+        return self.entities is None or entity.casefold() in self.entities
+
+
+@dataclass(frozen=True, slots=True)
+class BacklogEntry:
+    """A received message and the message to be sent to the primary.
+
+    :param send_before: until when (pair's clock, seconds) it may be sent and still be settled within its lock.
+    """
+
+    entity: str
+    received: ServiceBusReceivedMessage
+    message: AmqpAnnotatedMessage
+    send_before: float = 0.0
+
+
+def read_entry(received: ServiceBusReceivedMessage, *, policy: TimeToLive, now: float) -> BacklogEntry:
+    """Restore the original of a message received from a backlog queue.
+
+    :param now: seconds since the Unix epoch.
+    :raises UndeliverableError: it can never be delivered, or its time to live has ended (reason ``Expired``).
+    """
+    reason = decode_error(received)
+    if reason is not None:
+        raise UndeliverableError("Unreadable", f"the SDK cannot decode the message: {reason}")
+    restored = unwrap(received.raw_amqp_message)
+    scheduled = _remove_past_schedule(restored.message, now)
+    if policy is TimeToLive.ELAPSE:
+        _reduce_time_to_live(restored.message, received, scheduled, now)
+    send_before = now + _SENDING_SHARE * _lock_seconds(received, now)
+    return BacklogEntry(restored.entity, received, restored.message, send_before)
+
+
+def _remove_past_schedule(message: AmqpAnnotatedMessage, now: float) -> float | None:
+    """Return the scheduled time in seconds, and remove it from the message if it has passed."""
+    annotations = message.annotations
+    value: Any = text_keys(annotations).get(_SCHEDULED_TIME)
+    if annotations is None or value is None:
+        return None
+    seconds = float(value["VALUE"] if isinstance(value, dict) else value) / 1000
+    if seconds <= now:
+        others = ((name, each) for name, each in text_keys(annotations).items() if name != _SCHEDULED_TIME)
+        message.annotations = dict(others) or None
+    return seconds
+
+
+def _reduce_time_to_live(
+    message: AmqpAnnotatedMessage, received: ServiceBusReceivedMessage, scheduled: float | None, now: float
+) -> None:
+    header, enqueued = message.header, received.enqueued_time_utc
+    if header is None or header.time_to_live is None or enqueued is None:
+        return
+    # The service counts the time to live of a scheduled message from its scheduled time.
+    start = enqueued.timestamp() if scheduled is None else max(enqueued.timestamp(), scheduled)
+    remaining = header.time_to_live - max(0, int((now - start) * 1000))
+    if remaining <= 0:
+        life = header.time_to_live * _MILLISECOND
+        raise UndeliverableError("Expired", f"its time to live of {life} ended while it waited in the backlog")
+    header.time_to_live = remaining
+
+
+def _lock_seconds(received: ServiceBusReceivedMessage, now: float) -> float:
+    until = received.locked_until_utc
+    remaining = 0.0 if until is None else until.timestamp() - now
+    return remaining if remaining > 0 else _DEFAULT_LOCK_SECONDS

@@ -1,0 +1,65 @@
+"""What all workers of one syphon share: transport, policies, and the state of the destinations."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from servicebus_pair.core.model.events import Event
+from servicebus_pair.core.model.interfaces import Clock
+from servicebus_pair.core.syphon.backlog_entry import Selection, TimeToLive
+from servicebus_pair.core.syphon.destination_backoff import DestinationBackoff, PermanentFailures
+from servicebus_pair.core.syphon.link_pool import LinkPool
+from servicebus_pair.core.syphon.ports import Destination, Source, Transport
+from servicebus_pair.core.syphon.rate_limiter import RateLimiter
+
+__all__ = ["MAX_BATCH_BYTES", "DrainContext"]
+
+# Message bytes that one link receives at a time; decoded they take a few times as much memory.
+MAX_BATCH_BYTES: Final = 16 * 2**20
+
+
+@dataclass(slots=True)
+class DrainContext:
+    """Transport, policies and destination state of one syphon.
+
+    :param max_batch_messages: most messages that one link receives at a time.
+    :param max_batch_bytes: most bytes that one link receives at a time.
+    :param slow_batch_seconds: a batch that took longer makes the next one smaller.
+    :param redrive: receive from the dead-letter queues.
+    :param paused: the syphon is paused or stopped: receive nothing more.
+    :param continuous: retry permanent failures too, because the syphon runs until it is stopped.
+    :ivar permanent_failures: destinations that have refused the credential from the start.
+    """
+
+    transport: Transport
+    clock: Clock
+    emit: Callable[[Event], None]
+    backoff: DestinationBackoff
+    rate_limiter: RateLimiter
+    max_batch_messages: int
+    selection: Selection = field(default_factory=Selection)
+    time_to_live: TimeToLive = TimeToLive.RESTART
+    ordered: bool = False
+    redrive: bool = False
+    paused: bool = False
+    continuous: bool = False
+    permanent_failures: PermanentFailures = field(default_factory=PermanentFailures)
+    max_batch_bytes: int = MAX_BATCH_BYTES
+    slow_batch_seconds: float = 15.0
+    _links: LinkPool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._links = LinkPool(1) if self.ordered else LinkPool()
+
+    def source(self, queue: str) -> Source:
+        """Return a new link to a backlog queue, or to its dead-letter queue."""
+        return self.transport.source(queue, should_stop=lambda: self.paused, dead_letter=self.redrive)
+
+    @asynccontextmanager
+    async def destination(self, entity: str) -> AsyncIterator[Destination]:
+        """Wait for exclusive use of a link to ``entity``, which sends one batch after another."""
+        async with self._links.acquire(entity) as link_index:
+            yield self.transport.destination(entity, link_index=link_index)

@@ -1,0 +1,106 @@
+"""The transport interface of a drain: receive, send, and settle batches.
+
+The drain needs no more of Service Bus than this, so another transport can replace it. :class:`PairTransport`
+implements it over azure-servicebus.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Protocol
+
+from azure.servicebus import ServiceBusReceivedMessage
+
+from servicebus_pair.core.model.errors import ServiceError
+from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch
+from servicebus_pair.core.sdk.namespace_client import NamespaceClient
+
+__all__ = ["Destination", "PairTransport", "Source", "Transport"]
+
+
+class Source(Protocol):
+    """A peek-lock receiver of a backlog queue or its dead-letter queue."""
+
+    async def receive(
+        self, *, max_messages: int, max_wait_time: float, timeout: float
+    ) -> list[ServiceBusReceivedMessage]:
+        """Receive up to ``max_messages``, waiting ``max_wait_time`` seconds for the first; locks no other messages.
+
+        Ends within half a second once the source is paused, and receives nothing then.
+        """
+
+    async def peek(
+        self, *, max_messages: int, timeout: float, from_sequence_number: int = 1
+    ) -> list[ServiceBusReceivedMessage]:
+        """Return up to ``max_messages`` messages from a sequence number on, without locking them."""
+
+    async def complete(
+        self, messages: Sequence[ServiceBusReceivedMessage], *, timeout: float
+    ) -> list[ServiceError | None]:
+        """Complete messages; return for each its error or ``None``."""
+
+    async def abandon(
+        self, messages: Sequence[ServiceBusReceivedMessage], *, timeout: float
+    ) -> list[ServiceError | None]:
+        """Abandon messages, which keep their position; return for each its error or ``None``."""
+
+    async def dead_letter(
+        self, message: ServiceBusReceivedMessage, *, reason: str, description: str, timeout: float
+    ) -> ServiceError | None:
+        """Move one message to the dead-letter queue; return the error or ``None``."""
+
+    async def drain_credit(self, *, timeout: float) -> None:
+        """Drain the link's credit until the next receive; messages in transit are released, uncounted."""
+
+    def detach_soon(self) -> None:
+        """Detach in the background, which releases unsettled messages. The next call attaches again."""
+
+    async def close(self) -> None:
+        """Detach."""
+
+
+class Destination(Protocol):
+    """A sender to an entity of the primary."""
+
+    @property
+    def max_message_bytes(self) -> int:
+        """Maximum bytes of a message outside a batch, once :meth:`open` has returned."""
+
+    async def open(self, *, timeout: float) -> int:
+        """Attach if needed and return the maximum bytes of a batch."""
+
+    def batch_key(self, message: Any) -> Hashable:
+        """Return what all messages of one batch must have in common."""
+
+    def split_if_mixed(self, batch: EncodedBatch) -> list[tuple[list[int], EncodedBatch]]:
+        """Split a refused batch of several sessions; return no parts if it has only one."""
+
+    async def send(self, batch: EncodedBatch, *, timeout: float) -> None:
+        """Send a batch and wait until it is accepted."""
+
+
+class Transport(Protocol):
+    """Opens links to backlog queues and destinations."""
+
+    def source(self, queue: str, *, should_stop: Callable[[], bool], dead_letter: bool = False) -> Source:
+        """Return a new link to a backlog queue, which receives nothing once ``should_stop()``; close it after use."""
+
+    def destination(self, entity: str, *, link_index: int = 0) -> Destination:
+        """Return the shared link to an entity; there is one per link index."""
+
+
+class PairTransport:
+    """The transport over the two clients of a pair."""
+
+    def __init__(self, primary: NamespaceClient, secondary: NamespaceClient) -> None:
+        self._primary = primary
+        self._secondary = secondary
+
+    def source(self, queue: str, *, should_stop: Callable[[], bool], dead_letter: bool = False) -> Source:
+        """Return a new link to a backlog queue, which receives nothing once ``should_stop()``; close it after use."""
+        # No prefetch: a buffered message is locked, and its lock could end in the buffer.
+        return self._secondary.receive_link(queue, dead_letter=dead_letter, should_stop=should_stop)
+
+    def destination(self, entity: str, *, link_index: int = 0) -> Destination:
+        """Return the shared link to an entity; there is one per link index."""
+        return self._primary.send_link(entity, link_index=link_index)

@@ -1,0 +1,283 @@
+"""The drain of one backlog queue: when to receive, when to peek, how long to wait, and when to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from servicebus_pair.core.model.errors import AuthorizationError, EntityNotFoundError, ServiceError
+from servicebus_pair.core.syphon.batch_sender import DrainCounters
+from servicebus_pair.core.syphon.destination_backoff import (
+    MAX_CONSECUTIVE_FAILURES,
+    PermanentFailures,
+    backoff_delay,
+    explain_queue_error,
+)
+from servicebus_pair.core.syphon.drain_context import DrainContext
+from servicebus_pair.core.syphon.queue_worker import QueueWorker
+from servicebus_pair.core.syphon.survey import Surveyor
+
+__all__ = ["DrainRun", "QueueDrain"]
+
+_log = logging.getLogger(__name__)
+# All times are seconds. A receive that returns nothing is followed by a peek, so it need not wait long.
+_SHORT_WAIT: Final = 0.3
+# Before a longer pause, locked messages are abandoned.
+_MAX_PAUSE_WITH_LOCKS: Final = 10.0
+_FIRST_PAGE_SIZE: Final = 5
+# Messages that cannot be received are locked by another syphon. If that died, its locks end within the minute of the
+# queue's LockDuration.
+_MAX_WAIT_FOR_LOCKS: Final = 65.0
+# Messages for failing destinations that are skipped before the whole queue pauses.
+_MAX_SKIPPED: Final = 1000
+# Longest pause while destinations are in backoff: messages for other destinations may arrive.
+_MAX_PAUSE: Final = 30.0
+# Longest pause while another syphon has locked all messages.
+_MAX_PAUSE_FOR_LOCKS: Final = 5.0
+_MIN_PAUSE: Final = 0.05
+_PERMANENT: Final = (AuthorizationError, EntityNotFoundError)
+
+
+@dataclass(slots=True, kw_only=True)
+class DrainRun:
+    """One call of ``drain`` or ``run``: what the drains of its queues share.
+
+    :param continuous: run until stopped; else until the queues are empty.
+    :param wait_for_permissions: do not fail if every queue or destination has refused from the start.
+    :param initial_delay: seconds of the first backoff after a failure.
+    :param long_poll: seconds of one receive of a continuous run.
+    :param max_links: most busy links to backlog queues, over all queues.
+    :param resumed: set while the syphon is not paused.
+    :ivar finishing: tasks that are releasing their messages and must not be cancelled.
+    """
+
+    queue_count: int
+    continuous: bool
+    wait_for_permissions: bool
+    initial_delay: float
+    long_poll: float
+    max_links: int
+    resumed: asyncio.Event
+    stopped: asyncio.Event
+    report_progress: Callable[[], None]
+    queue_failures: PermanentFailures = field(default_factory=PermanentFailures)
+    busy_queues: set[str] = field(default_factory=set)
+    extra_links: int = 0
+    finishing: set[asyncio.Task[Any] | None] = field(default_factory=set)
+
+
+class QueueDrain:
+    """Drains one backlog queue over one link, and over more while there is a lot to receive."""
+
+    def __init__(self, context: DrainContext, run: DrainRun, queue: str, *, counters: DrainCounters) -> None:
+        self._context = context
+        self._run = run
+        self._queue = queue
+        self._counters = counters
+        self._worker = QueueWorker(context, queue, counters=counters)
+        self._surveyor = Surveyor(context)
+        self._last_moved_at = context.clock.now()
+        self._queue_errors = 0
+        self._permanently_failed = False
+        self._idle_steps = 0
+        self._skipped = 0
+        self._received_any = False
+        # The last step was a long poll that returned nothing.
+        self._long_poll_expired = False
+        # All messages of the queue were received, and are for destinations in backoff.
+        self._all_received = False
+        self._last_peeked = 0
+        # The sequence number of the first message that could be moved.
+        self._first_workable = 1
+        # Nothing is known yet, or the last step moved a lot: receive again. Else peek first, which finds out sooner
+        # that nothing is left.
+        self._expects_more = True
+
+    async def work(self) -> None:
+        """Drain the queue until it is empty, given up or stopped."""
+        helpers: set[asyncio.Task[None]] = set()
+        try:
+            while not await self._is_finished():
+                await self._wait_while_paused()
+                count = await self._step(self._run.long_poll if self._run.continuous else _SHORT_WAIT)
+                if self._needs_helper(count):
+                    helper = asyncio.create_task(self._help(self._worker.clone()), name=f"syphon {self._queue}")
+                    helpers.add(helper)
+                    helper.add_done_callback(helpers.discard)
+                await self._pause_if_idle()
+            if helpers:
+                await asyncio.wait(set(helpers))
+        finally:
+            # Releasing messages is bounded in time, and must not be cancelled halfway.
+            self._run.finishing.add(asyncio.current_task())
+            self._run.busy_queues.discard(self._queue)
+            for helper in set(helpers):
+                helper.cancel()
+            await asyncio.gather(*helpers, return_exceptions=True)
+            await self._worker.detach()
+
+    def _needs_helper(self, count: int) -> bool:
+        """Return whether to open another link: a full batch was received, and other queues leave links unused."""
+        run = self._run
+        (run.busy_queues.add if count else run.busy_queues.discard)(self._queue)
+        return count >= self._worker.batch_size > 1 and len(run.busy_queues) + run.extra_links < run.max_links
+
+    async def _help(self, worker: QueueWorker) -> None:
+        """Work over another link as long as it receives full batches."""
+        self._run.extra_links += 1
+        try:
+            while await worker.step(wait=_SHORT_WAIT):
+                self._run.report_progress()
+                if worker.waiting_for_destination or worker.received_few or self._context.paused:
+                    break
+        except ServiceError as error:
+            _log.warning("syphon queue=%s, one more link: %s", self._queue, error)
+        finally:
+            self._run.extra_links -= 1
+            await worker.detach()
+
+    async def _step(self, wait: float) -> int:
+        """Move one batch; record a failure of the queue itself."""
+        done, now = self._counters.done, self._context.clock.now
+        started = now()
+        if self._worker.waiting_for_destination:
+            wait = _SHORT_WAIT
+        count = 0
+        try:
+            count = await self._worker.step(wait=wait)
+            self._long_poll_expired = count == 0 and now() - started > wait / 2 > _SHORT_WAIT
+            if self._long_poll_expired:
+                # A link that died silently also receives nothing; a new link detects that.
+                await self._worker.detach()
+        except ServiceError as error:
+            self._record_queue_error(explain_queue_error(error, self._queue))
+        else:
+            self._queue_errors = 0
+            self._counters.failures.pop(self._queue, None)
+            self._run.queue_failures.record_success(self._queue)
+        self._record_step(count, moved=self._counters.done > done)
+        self._run.report_progress()
+        if self._run.continuous and not self._run.wait_for_permissions:
+            self._raise_if_all_failed()
+        return count
+
+    def _record_step(self, count: int, *, moved: bool) -> None:
+        self._received_any = count > 0
+        self._expects_more = moved and not self._worker.received_few
+        self._skipped += 0 if moved else count
+        if moved:
+            self._last_moved_at, self._idle_steps, self._all_received = self._context.clock.now(), 0, False
+        else:
+            self._idle_steps += 1
+
+    def _record_queue_error(self, error: ServiceError) -> None:
+        self._counters.failures[self._queue] = str(error)
+        self._queue_errors += 1
+        self._long_poll_expired = False
+        if isinstance(error, _PERMANENT) and self._run.queue_failures.record(self._queue, error):
+            self._permanently_failed = not self._run.continuous
+
+    def _raise_if_all_failed(self) -> None:
+        """:raises ServiceError: every queue, or every destination tried so far, has refused from the start."""
+        queues, destinations = self._run.queue_failures.errors, self._context.permanent_failures
+        if len(queues) == self._run.queue_count:
+            raise next(iter(queues.values()))
+        if destinations.errors and not destinations.any_succeeded:
+            raise next(iter(destinations.errors.values()))
+
+    async def _is_finished(self) -> bool:
+        if self._run.stopped.is_set():
+            return True
+        if self._run.continuous or self._expects_more:
+            return False
+        if self._permanently_failed or self._queue_errors >= MAX_CONSECUTIVE_FAILURES:
+            return True
+        try:
+            workable = await self._find_workable()
+        except ServiceError:
+            # A peek also fails for a message that cannot be decoded; the next step will tell.
+            return False
+        return not workable or self._context.clock.now() - self._last_moved_at > _MAX_WAIT_FOR_LOCKS
+
+    async def _find_workable(self) -> bool:
+        """Peek for a message that could be moved, first where one was found last."""
+        if self._first_workable > 1 and await self._find_workable_from_last():
+            return True
+        self._first_workable = 1
+        return await self._find_workable_from_last()
+
+    async def _find_workable_from_last(self) -> bool:
+        """Peek from the last found message on, and count at least one page of what is left."""
+        cursor, left, page_size = self._first_workable, 0, _FIRST_PAGE_SIZE
+        while page := await self._worker.peek(cursor, max_messages=page_size):
+            left += sum(map(self._surveyor.is_selected, page))
+            self._counters.left = left
+            found = next((each for each in page if self._surveyor.is_workable(each, self._worker.skipped)), None)
+            if found is not None:
+                self._first_workable = found.sequence_number or 1
+                return True
+            cursor, page_size = (page[-1].sequence_number or 0) + 1, self._context.max_batch_messages
+        self._counters.left = left
+        return False
+
+    async def _wait_while_paused(self) -> None:
+        if not self._run.resumed.is_set():
+            await self._worker.detach()
+            await self._run.resumed.wait()
+
+    async def _pause_if_idle(self) -> None:
+        """Pause if the last step moved nothing: until a destination's backoff ends, at most 30 s."""
+        if self._permanently_failed:
+            return
+        if self._queue_errors:
+            delay = backoff_delay(self._queue_errors, initial_delay=self._run.initial_delay)
+            _log.warning("syphon queue=%s rests=%.0fs: %s", self._queue, delay, self._counters.failures)
+            await self._sleep(delay)
+            return
+        if not self._idle_steps or self._long_poll_expired:
+            return
+        next_retry = self._context.backoff.next_retry()
+        if self._run.continuous and next_retry is not None and not self._received_any:
+            self._all_received = True
+        skipping = self._received_any and not self._context.ordered and not self._all_received
+        if skipping and self._skipped < _MAX_SKIPPED:
+            return
+        self._skipped = 0
+        delay = backoff_delay(self._idle_steps, initial_delay=self._run.initial_delay)
+        if next_retry is None:
+            delay = min(delay, _MAX_PAUSE_FOR_LOCKS)
+        else:
+            delay = max(_MIN_PAUSE, min(delay, next_retry - self._context.clock.now(), _MAX_PAUSE))
+        if self._worker.waiting_for_destination or next_retry is not None or self._received_any or self._idle_steps > 1:
+            await self._sleep(delay)
+        while self._all_received and (remaining := self._until_next_retry()) > 0 and not await self._has_new_message():
+            await self._sleep(min(remaining, _MAX_PAUSE))
+
+    async def _sleep(self, seconds: float) -> None:
+        if seconds > _MAX_PAUSE_WITH_LOCKS:
+            await self._worker.detach()
+        waits = [asyncio.ensure_future(each) for each in (self._context.clock.sleep(seconds), self._run.stopped.wait())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waits:
+                each.cancel()
+
+    def _until_next_retry(self) -> float:
+        next_retry = None if self._run.stopped.is_set() else self._context.backoff.next_retry()
+        return 0.0 if next_retry is None else next_retry - self._context.clock.now()
+
+    async def _has_new_message(self) -> bool:
+        """Peek for messages enqueued since all were received: a receive would return the old ones first."""
+        try:
+            newest = max(self._worker.highest_sequence_number, self._last_peeked)
+            page = await self._worker.peek(newest + 1, max_messages=1)
+        except ServiceError:
+            return True  # the next step will tell
+        if page:
+            self._last_peeked = page[-1].sequence_number or 0
+            self._all_received = False
+        return bool(page)

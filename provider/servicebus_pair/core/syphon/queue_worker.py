@@ -1,0 +1,341 @@
+"""Moves messages of one backlog queue over one link, one batch at a time (SPEC section 6).
+
+A step receives a batch, restores the original messages, sends them to the primary and settles: a message is completed
+only after the primary confirmed it, kept or abandoned after a transient failure, and dead-lettered if it can never be
+delivered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from azure.servicebus import ServiceBusReceivedMessage
+
+from servicebus_pair.core.model.errors import (
+    AuthorizationError,
+    EntityNotFoundError,
+    ServiceError,
+    UndeliverableError,
+)
+from servicebus_pair.core.model.events import DeadLettered
+from servicebus_pair.core.syphon.backlog_entry import BacklogEntry, read_entry
+from servicebus_pair.core.syphon.batch_sender import (
+    CALL_TIMEOUT,
+    BatchSender,
+    DrainCounters,
+    LocksExpiringError,
+    dead_letter_reason,
+)
+from servicebus_pair.core.syphon.destination_backoff import explain_destination_error
+from servicebus_pair.core.syphon.drain_context import DrainContext
+
+__all__ = ["MAX_WAITING_BATCHES", "QueueWorker"]
+
+_log = logging.getLogger(__name__)
+_INITIAL_BATCH_SIZE: Final = 16
+_BATCH_GROWTH: Final = 4
+# Messages that wait for failing destinations, in batches; they are sent together when a backoff ends.
+MAX_WAITING_BATCHES: Final = 4
+# Seconds. If the rate limit grants nothing for so long, all locked messages are released.
+_MAX_IDLE_WITH_LOCKS: Final = 10.0
+_MAX_IDLE_WITH_WAITING: Final = 1.0
+# Seconds for releasing messages; locks of those not reached expire.
+_RELEASE_TIMEOUT: Final = 2.0
+
+
+class QueueWorker:
+    """Moves messages of one backlog queue over one link.
+
+    Messages for a failing destination stay locked until the destination is tried again or their locks come near their
+    end. Beyond four batches of them, further ones are left to their locks, so that the messages behind them are
+    reached and memory stays bounded.
+
+    :param queue: path of the backlog queue.
+    :param counters: shared by all links to the queue.
+    :ivar waiting_for_destination: locked entries by failing destination.
+    :ivar skipped: sequence numbers of messages that this drain does not handle.
+    :ivar highest_sequence_number: of all messages received.
+    :ivar received_few: the last receive returned less than half of what was requested: the queue may be nearly empty.
+    """
+
+    def __init__(self, context: DrainContext, queue: str, *, counters: DrainCounters | None = None) -> None:
+        self.queue = queue
+        self.counters = DrainCounters() if counters is None else counters
+        self.waiting_for_destination: dict[str, list[BacklogEntry]] = {}
+        self.skipped: set[int] = set()
+        self.highest_sequence_number = 0
+        self.received_few = False
+        self._context = context
+        self._source = context.source(queue)
+        self._batch_size = min(_INITIAL_BATCH_SIZE, context.max_batch_messages)
+        self._locked: dict[int, ServiceBusReceivedMessage] = {}
+        self._sender = BatchSender(context, queue, counters=self.counters, dead_letter=self._dead_letter_entry)
+        self._received_full_batch = False
+
+    def clone(self) -> QueueWorker:
+        """Return a worker with another link to the queue, starting with what this one has learned."""
+        clone = QueueWorker(self._context, self.queue, counters=self.counters)
+        clone.skipped = self.skipped
+        clone._batch_size, clone._sender.recent_max_bytes = self._batch_size, self._sender.recent_max_bytes
+        return clone
+
+    @property
+    def batch_size(self) -> int:
+        """Maximum number of messages that the next step receives."""
+        return self._batch_size
+
+    async def step(self, *, wait: float) -> int:
+        """Move one batch; failures of destinations are recorded in the backoff.
+
+        :param wait: seconds to wait for the first message.
+        :returns: how many messages were handled; 0 does not prove that the queue is empty.
+        :raises ServiceError: the backlog queue cannot be read.
+        """
+        started = self._context.clock.now()
+        batch = await self._take_due(started)
+        count = sum(map(len, batch.values()))
+        if not batch:
+            received = await self._receive(wait)
+            started = self._context.clock.now()
+            count = len(received)
+            batch = await self._group_by_destination(await self._keep_head(received))
+        try:
+            results = await asyncio.gather(
+                *(self._deliver(entity, entries) for entity, entries in batch.items()), return_exceptions=True
+            )
+        finally:
+            await self._complete()
+        for error in results:
+            if error is not None:
+                raise error
+        self._adjust_batch_size(count, self._context.clock.now() - started)
+        return count
+
+    async def peek(self, from_sequence_number: int, *, max_messages: int) -> list[ServiceBusReceivedMessage]:
+        """Return a page of the queue without locking it. :raises ServiceError: it cannot be read."""
+        return await self._source.peek(
+            max_messages=max_messages, timeout=CALL_TIMEOUT, from_sequence_number=from_sequence_number
+        )
+
+    async def release(self) -> None:
+        """Abandon all locked messages, within 2 s."""
+        self.waiting_for_destination.clear()
+        locked = list(self._locked.values())
+        if not locked:
+            return
+        try:
+            async with asyncio.timeout(_RELEASE_TIMEOUT):
+                # With credit left, the service would deliver them again at once over this link.
+                await self._source.drain_credit(timeout=_RELEASE_TIMEOUT)
+                await self._abandon(locked)
+        except (TimeoutError, ServiceError):
+            _log.warning("backlog queue=%s not released=%d in time: their locks end", self.queue, len(locked))
+
+    async def detach(self) -> None:
+        """Abandon all locked messages and detach the link; the next step attaches again."""
+        await self.release()
+        self._source.detach_soon()
+
+    async def _receive(self, wait: float) -> list[ServiceBusReceivedMessage]:
+        permits, count = await self._acquire_permits(), 0
+        if not permits:
+            return []
+        try:
+            received = await self._source.receive(max_messages=permits, max_wait_time=wait, timeout=CALL_TIMEOUT)
+            count = len(received)
+            self._locked.update((id(each), each) for each in received)
+        finally:
+            self._context.rate_limiter.release(permits - count)
+        self._received_full_batch = count == permits
+        self.received_few = 2 * count < permits
+        self.highest_sequence_number = max(
+            [self.highest_sequence_number, *(each.sequence_number or 0 for each in received)]
+        )
+        return received
+
+    async def _acquire_permits(self) -> int:
+        """Wait until the rate limit allows a receive; return 0 when waiting messages need attention first."""
+        limiter = self._context.rate_limiter
+        # A queue that waits for messages holds at most one permit of the shared rate.
+        wanted = self._batch_size if self._received_full_batch or limiter.rate is None else 1
+        if self.waiting_for_destination:
+            return await limiter.acquire(wanted, timeout=_MAX_IDLE_WITH_WAITING)
+        permits = await limiter.acquire(wanted, timeout=_MAX_IDLE_WITH_LOCKS)
+        if not permits:
+            await self.detach()
+            permits = await limiter.acquire(wanted)
+        return permits
+
+    async def _keep_head(self, received: list[ServiceBusReceivedMessage]) -> list[ServiceBusReceivedMessage]:
+        """With session order, keep only messages at the head of the queue and abandon the others.
+
+        An earlier message may be locked by another syphon that has not sent it yet.
+        """
+        if not self._context.ordered or not received:
+            return received
+        try:
+            head = await self._source.peek(max_messages=len(received), timeout=CALL_TIMEOUT)
+        except ServiceError:
+            await self._abandon(received)
+            raise
+        count = 0
+        for message, expected in zip(received, head, strict=False):
+            if message.sequence_number != expected.sequence_number:
+                break
+            count += 1
+        await self._abandon(received[count:])
+        return received[:count]
+
+    async def _take_due(self, now: float) -> dict[str, list[BacklogEntry]]:
+        """Take the waiting entries of destinations whose backoff ended; abandon those whose locks end soon."""
+        expiring: list[BacklogEntry] = []
+        due: dict[str, list[BacklogEntry]] = {}
+        for entity, entries in list(self.waiting_for_destination.items()):
+            expiring += [entry for entry in entries if entry.send_before <= now]
+            kept = [entry for entry in entries if entry.send_before > now]
+            del self.waiting_for_destination[entity]
+            if kept:
+                target = due if self._context.backoff.is_due(entity, now=now) else self.waiting_for_destination
+                target[entity] = kept
+        await self._abandon([entry.received for entry in expiring])
+        return due
+
+    async def _group_by_destination(
+        self, received: Iterable[ServiceBusReceivedMessage]
+    ) -> dict[str, list[BacklogEntry]]:
+        batch: dict[str, list[BacklogEntry]] = {}
+        now = self._context.clock.now()
+        for message in received:
+            if message.sequence_number in self.skipped:
+                self._skip(message)
+                continue
+            try:
+                entry = read_entry(message, policy=self._context.time_to_live, now=now)
+            except UndeliverableError as error:
+                await self._dead_letter(message, error)
+                continue
+            if self._context.selection.matches(entry.entity):
+                batch.setdefault(entry.entity, []).append(entry)
+            else:
+                self._skip(message)
+        return batch
+
+    async def _deliver(self, entity: str, entries: Sequence[BacklogEntry]) -> None:
+        """Send entries to ``entity``; what it does not accept waits for it."""
+        pending = {id(entry.message): entry for entry in entries}
+        backoff = self._context.backoff
+        async with self._context.destination(entity) as destination:
+            started = self._context.clock.now()
+            if not backoff.try_acquire(entity, now=started):
+                await self._wait_for_destination(entity, pending)
+                return
+            try:
+                await self._sender.send(destination, pending)
+                backoff.record_success(entity)
+                self._context.permanent_failures.record_success(entity)
+            except EntityNotFoundError as error:
+                backoff.record_success(entity)
+                for entry in pending.values():
+                    await self._dead_letter_entry(entry, UndeliverableError(dead_letter_reason(error), str(error)))
+            except LocksExpiringError:
+                self._batch_size = max(1, self._batch_size // 2)
+                await self._abandon([entry.received for entry in pending.values()])
+            except ServiceError as error:
+                self._record_failure(entity, error, started=started)
+                await self._wait_for_destination(entity, pending)
+            finally:
+                backoff.release(entity, started=started)
+
+    def _record_failure(self, entity: str, error: ServiceError, *, started: float) -> None:
+        """Back off from ``entity``, or abandon it at once if it has refused the credential from the start."""
+        now = self._context.clock.now()
+        if isinstance(error, AuthorizationError):
+            error = explain_destination_error(error, entity)
+            if self._context.permanent_failures.record(entity, error) and not self._context.continuous:
+                self._context.backoff.record_permanent_failure(entity, str(error), now=now)
+                _log.error("entity=%s is given up queue=%s: %s", entity, self.queue, error)
+                return
+        delay = self._context.backoff.record_failure(entity, str(error), now=now, started=started)
+        _log.warning("entity=%s rests=%.0fs queue=%s: %s", entity, delay, self.queue, error)
+
+    async def _complete(self) -> None:
+        """Complete the messages that the primary confirmed."""
+        confirmed, self._sender.confirmed = self._sender.confirmed, []
+        if not confirmed:
+            return
+        for entry in confirmed:
+            self._locked.pop(id(entry.received), None)
+        # After a stop, do not wait long; messages without a confirmed completion may be delivered again.
+        timeout = _RELEASE_TIMEOUT if self._context.paused else CALL_TIMEOUT
+        try:
+            results = await self._source.complete([entry.received for entry in confirmed], timeout=timeout)
+        except asyncio.CancelledError:
+            self.counters.duplicates_possible += len(confirmed)
+            raise
+        errors = [error for error in results if error is not None]
+        self.counters.duplicates_possible += len(errors)
+        if errors:
+            _log.warning(
+                "backlog queue=%s completions failed=%d of=%d, they may come again: %s",
+                self.queue,
+                len(errors),
+                len(confirmed),
+                errors[0],
+            )
+
+    async def _wait_for_destination(self, entity: str, pending: dict[int, BacklogEntry]) -> None:
+        entries = list(pending.values())
+        if self._context.ordered:
+            await self._abandon([entry.received for entry in entries])
+            return
+        waiting = sum(map(len, self.waiting_for_destination.values()))
+        room = max(0, MAX_WAITING_BATCHES * self._batch_size - waiting)
+        self.waiting_for_destination.setdefault(entity, []).extend(entries[:room])
+        for entry in entries[room:]:
+            self._locked.pop(id(entry.received), None)
+
+    def _skip(self, received: ServiceBusReceivedMessage) -> None:
+        """Leave a message that this drain does not handle; it is abandoned at the end, or its lock expires."""
+        self.skipped.add(received.sequence_number or 0)
+        if len(self._locked) > MAX_WAITING_BATCHES * self._batch_size:
+            self._locked.pop(id(received), None)
+
+    async def _abandon(self, received: Sequence[ServiceBusReceivedMessage]) -> None:
+        if not received:
+            return
+        for each in received:
+            self._locked.pop(id(each), None)
+        results = await self._source.abandon(received, timeout=CALL_TIMEOUT)
+        failed = sum(error is not None for error in results)
+        if failed:
+            _log.warning("backlog queue=%s not released=%d: their locks end by themselves", self.queue, failed)
+
+    async def _dead_letter_entry(self, entry: BacklogEntry, error: UndeliverableError) -> None:
+        await self._dead_letter(entry.received, error)
+
+    async def _dead_letter(self, received: ServiceBusReceivedMessage, error: UndeliverableError) -> None:
+        if self._context.redrive:
+            self._skip(received)
+            return
+        failure = await self._source.dead_letter(
+            received, reason=error.reason, description=error.description, timeout=CALL_TIMEOUT
+        )
+        if failure is not None:
+            self.counters.failures[self.queue] = str(failure)
+            return
+        self._locked.pop(id(received), None)
+        self.counters.dead_lettered[error.reason] += 1
+        at = self._context.clock.now()
+        self._context.emit(DeadLettered(self.queue, str(received.message_id), error.reason, at))
+
+    def _adjust_batch_size(self, count: int, seconds: float) -> None:
+        """Choose the next batch size: limited by bytes, and so that a batch takes less than half a lock."""
+        limit = min(self._context.max_batch_messages, self._context.max_batch_bytes // self._sender.recent_max_bytes)
+        if seconds > self._context.slow_batch_seconds:
+            limit = min(limit, self._batch_size // 2)
+        grown = self._batch_size * _BATCH_GROWTH if count >= self._batch_size else self._batch_size
+        self._batch_size = max(1, min(limit, grown))
+        self._sender.recent_max_bytes = max(1, self._sender.recent_max_bytes * 3 // 4)

@@ -1,0 +1,156 @@
+"""Dry run of a drain: what backlog queues hold for each destination, found by peeking (SPEC section 6)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+
+from azure.servicebus import ServiceBusReceivedMessage
+from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageBodyType
+
+from servicebus_pair.core.model.errors import ServiceError, UndeliverableError
+from servicebus_pair.core.protocol.backlog_message import destination_of, unwrap
+from servicebus_pair.core.protocol.typed_values import text_keys
+from servicebus_pair.core.sdk.message_browser import MessageBrowser
+from servicebus_pair.core.syphon.batch_sender import CALL_TIMEOUT
+from servicebus_pair.core.syphon.destination_backoff import explain_queue_error
+from servicebus_pair.core.syphon.drain_context import DrainContext
+
+__all__ = ["BacklogSurvey", "DestinationSurvey", "Surveyor"]
+
+
+@dataclass(frozen=True, slots=True)
+class DestinationSurvey:
+    """What waits for one destination. Times are seconds since the Unix epoch.
+
+    :param messages: number of messages.
+    :param bytes: approximate size of their bodies and application properties.
+    :param oldest: when the first of them was enqueued in the backlog.
+    :param newest: when the last of them was.
+    """
+
+    messages: int = 0
+    bytes: int = 0
+    oldest: float | None = None
+    newest: float | None = None
+
+    def ages(self, now: float) -> tuple[float, float]:
+        """Return the ages in seconds of the newest and the oldest message; 0 if there is none."""
+        newest = 0.0 if self.newest is None else now - self.newest
+        return newest, 0.0 if self.oldest is None else now - self.oldest
+
+    def __add__(self, other: DestinationSurvey) -> DestinationSurvey:
+        oldest = [each for each in (self.oldest, other.oldest) if each is not None]
+        newest = [each for each in (self.newest, other.newest) if each is not None]
+        return DestinationSurvey(
+            self.messages + other.messages,
+            self.bytes + other.bytes,
+            min(oldest, default=None),
+            max(newest, default=None),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class BacklogSurvey:
+    """What some backlog queues hold.
+
+    :param destinations: by entity.
+    :param undeliverable: number of messages that would be dead-lettered, by reason.
+    :param unreadable: places in a queue that could not be read: at least so many messages.
+    """
+
+    destinations: Mapping[str, DestinationSurvey] = field(default_factory=dict)
+    undeliverable: Mapping[str, int] = field(default_factory=dict)
+    unreadable: int = 0
+
+    @property
+    def messages(self) -> int:
+        """Number of all messages found."""
+        waiting = sum(each.messages for each in self.destinations.values())
+        return waiting + sum(self.undeliverable.values()) + self.unreadable
+
+    @classmethod
+    def total(cls, parts: Iterable[BacklogSurvey]) -> BacklogSurvey:
+        """Return what several queues hold together."""
+        return sum(parts, cls())
+
+    def __add__(self, other: BacklogSurvey) -> BacklogSurvey:
+        destinations = dict(self.destinations)
+        for entity, each in other.destinations.items():
+            destinations[entity] = destinations.get(entity, DestinationSurvey()) + each
+        undeliverable = Counter(self.undeliverable)
+        undeliverable.update(other.undeliverable)
+        return BacklogSurvey(destinations, dict(undeliverable), self.unreadable + other.unreadable)
+
+
+class Surveyor:
+    """Reads backlog queues without locking or removing messages."""
+
+    def __init__(self, context: DrainContext) -> None:
+        self._context = context
+
+    async def survey(self, queue: str, *, first_page: bool = False) -> BacklogSurvey:
+        """Return what ``queue`` holds; one page is in memory at a time.
+
+        :param first_page: only one page, of the oldest messages.
+        :raises ServiceError: it cannot be read.
+        """
+        source = self._context.source(queue)
+        browser = MessageBrowser(source, page_size=self._context.max_batch_messages, timeout=CALL_TIMEOUT)
+        waiting: dict[str, DestinationSurvey] = {}
+        undeliverable: Counter[str] = Counter()
+        try:
+            async for page in browser.readable_pages():
+                self._count(page, waiting, undeliverable)
+                if first_page:
+                    break
+            return BacklogSurvey(waiting, dict(undeliverable), browser.undecodable)
+        except ServiceError as error:
+            explained = explain_queue_error(error, queue)
+            if explained is error:
+                raise
+            raise explained from error
+        finally:
+            await source.close()
+
+    def is_selected(self, received: ServiceBusReceivedMessage) -> bool:
+        """Return whether a peeked message is to be moved or dead-lettered by this drain."""
+        entity = destination_of(received.raw_amqp_message)
+        return not self._context.redrive if entity is None else self._context.selection.matches(entity)
+
+    def is_workable(self, received: ServiceBusReceivedMessage, skipped: AbstractSet[int]) -> bool:
+        """Return whether a drain could still move or dead-letter a peeked message.
+
+        :param skipped: sequence numbers of messages that this drain does not handle.
+        """
+        if received.sequence_number in skipped or not self.is_selected(received):
+            return False
+        entity = destination_of(received.raw_amqp_message)
+        return entity is None or not self._context.backoff.is_abandoned(entity)
+
+    def _count(
+        self,
+        page: Iterable[ServiceBusReceivedMessage],
+        waiting: dict[str, DestinationSurvey],
+        undeliverable: Counter[str],
+    ) -> None:
+        for received in page:
+            try:
+                entity = unwrap(received.raw_amqp_message).entity
+            except UndeliverableError as error:
+                undeliverable[error.reason] += 1
+                continue
+            if self._context.selection.matches(entity):
+                at = None if (enqueued := received.enqueued_time_utc) is None else enqueued.timestamp()
+                found = DestinationSurvey(1, _approximate_size(received.raw_amqp_message), at, at)
+                waiting[entity] = waiting.get(entity, DestinationSurvey()) + found
+
+
+def _approximate_size(message: AmqpAnnotatedMessage) -> int:
+    """Return the bytes of the body and the application properties."""
+    body = message.body
+    parts = list(body) if message.body_type is AmqpMessageBodyType.DATA else [str(body).encode()]
+    properties = text_keys(message.application_properties).items()
+    return sum(map(len, parts)) + sum(len(name) + len(str(value)) for name, value in properties)

@@ -1,0 +1,1 @@
+"""Base classes and helpers shared by the operators and the task decorator."""

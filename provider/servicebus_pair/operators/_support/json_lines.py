@@ -1,0 +1,113 @@
+"""Reads messages from JSON lines: a text, or a local or remote file of any size."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Final, Protocol
+
+from servicebus_pair.core.errors import ConfigurationError
+from servicebus_pair.operators._support.message_spec import MessageReader, MessageSpec
+
+__all__ = ["JsonLinesFile", "JsonLinesText", "LineSource", "read_messages"]
+
+_READ_BYTES: Final = 1 << 20
+_MAX_LINE_BYTES: Final = 128 << 20  # a message has at most 100 MB
+
+
+class LineSource(Protocol):
+    """A source of lines that can be read more than once."""
+
+    @property
+    def name(self) -> str:
+        """What error messages call it."""
+
+    def lines(self) -> Iterator[bytes]:
+        """Return the lines from the first one, without line ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class JsonLinesText:
+    """The lines of a text."""
+
+    text: str
+    name: str = "json_lines"
+
+    def lines(self) -> Iterator[bytes]:
+        """Return the lines of the text."""
+        # Unpaired surrogates pass here, so that the error can name their line.
+        yield from self.text.encode(errors="surrogatepass").split(b"\n")
+
+
+@dataclass(frozen=True, slots=True)
+class JsonLinesFile:
+    """The lines of a file; names ending in ``.gz``, ``.bz2``, ``.xz`` or ``.zst`` are decompressed.
+
+    :param path: a local path, or the URL of an object, such as ``s3://bucket/messages.jsonl``.
+    :param conn_id: connection of the object store.
+    """
+
+    path: str
+    conn_id: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The path; a URL may contain a connection id but no secret."""
+        return self.path
+
+    def lines(self) -> Iterator[bytes]:
+        """Return the lines, reading one megabyte at a time.
+
+        :raises ConfigurationError: the file does not exist, cannot be opened or decompressed, or has a line of more
+            than 128 MiB.
+        """
+        from airflow.sdk import ObjectStoragePath
+
+        try:
+            location: Any = ObjectStoragePath(self.path, conn_id=self.conn_id)
+            file = location.open("rb", compression="infer")
+        except (OSError, ValueError, ImportError) as error:
+            raise ConfigurationError(f"path {self.path!r} cannot be opened, {type(error).__name__}: {error}") from error
+        with file:
+            try:
+                yield from _split_lines(file)
+            except (EOFError, gzip.BadGzipFile, lzma.LZMAError, zlib.error) as error:
+                raise ConfigurationError(
+                    f"path {self.path!r} cannot be decompressed, {type(error).__name__}: {error}: it must be complete, "
+                    "in the format that its name says"
+                ) from error
+
+
+def read_messages(source: LineSource, reader: MessageReader) -> Iterator[MessageSpec]:
+    """Read one message per line, skipping blank lines; the position of a message is its line number.
+
+    :raises ConfigurationError: naming the line number, the field, its value and what is allowed.
+    """
+    for number, line in enumerate(source.lines(), start=1):
+        if not line.strip():
+            continue
+        where = f"{source.name}, line {number}"
+        try:
+            value: Any = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            # "from None", because the original exception holds the whole line, which may be a body.
+            raise ConfigurationError(
+                f"{where} is not JSON ({error}): it must be a text in quotes, or an object with a body"
+            ) from None
+        yield reader.read(value, where=where, position=number)
+
+
+def _split_lines(file: BinaryIO) -> Iterator[bytes]:
+    """Split a file into lines; not by its own iterator, because fsspec's files cannot limit a line's length."""
+    incomplete = b""
+    while block := file.read(_READ_BYTES):
+        *complete, incomplete = (incomplete + block).split(b"\n")
+        yield from complete
+        if len(incomplete) > _MAX_LINE_BYTES:
+            raise ConfigurationError(f"a line has more than {_MAX_LINE_BYTES} bytes: no message is that long")
+    if incomplete:
+        yield incomplete

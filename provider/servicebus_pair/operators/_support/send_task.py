@@ -1,0 +1,234 @@
+"""Base class of the tasks that send: any number of messages with bounded memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from airflow.sdk import Context
+
+from servicebus_pair.airflow_runtime.observers.asset_events import HealthChangeRecorder
+from servicebus_pair.airflow_runtime.observers.lineage import TaskLineage
+from servicebus_pair.airflow_runtime.validators import check_unless_template, entity_path
+from servicebus_pair.core import Ledger, SendResult
+from servicebus_pair.core.errors import ConfigurationError, PairError, SendError
+from servicebus_pair.core.events import Observer
+from servicebus_pair.links.servicebus_pair import Side
+from servicebus_pair.operators._support.base import BasePairOperator
+from servicebus_pair.operators._support.lineage import LineageMixin
+from servicebus_pair.operators._support.message_spec import MessageDefaults, MessageReader, MessageSpec
+from servicebus_pair.operators._support.operation_counts import nonzero_counts
+
+if TYPE_CHECKING:
+    from servicebus_pair.core import Operations
+
+__all__ = ["BaseSendOperator", "state_nothing_sent"]
+
+_MAX_CHUNK_MESSAGES: Final = 2_000
+_MAX_CHUNK_BYTES: Final = 4 << 20  # of bodies
+_LOG_INTERVAL_SECONDS: Final = 10.0
+_NOTHING_SENT: Final = "nothing was sent"
+
+
+@contextmanager
+def state_nothing_sent() -> Iterator[None]:
+    """Add "nothing was sent" to every error of the block."""
+    try:
+        yield
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{error}; {_NOTHING_SENT}") from error
+    except Exception as error:
+        error.add_note(_NOTHING_SENT)
+        raise
+
+
+class BaseSendOperator(LineageMixin, BasePairOperator):
+    """Sends messages from any source, in chunks.
+
+    :param entity: path of the queue or topic (templated).
+    :param defaults: fields for messages that do not set them (templated).
+    :param ledger: folder for the record of each accepted message (templated).
+    :param timeout: seconds for the whole send, including the time to produce the messages.
+    """
+
+    template_fields: Collection[str] = ("entity", "defaults", "ledger")
+    portal_side: ClassVar[Side] = "primary"
+
+    def __init__(
+        self,
+        *,
+        entity: str,
+        defaults: MessageDefaults | Mapping[str, Any] | str | None = None,
+        ledger: str | None = None,
+        timeout: float | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.entity = entity
+        self.defaults = defaults
+        self.ledger = ledger
+        self.timeout = timeout
+        self.lineage = TaskLineage()
+        check_unless_template("entity", entity, entity_path)
+        check_unless_template("defaults", defaults, lambda _, value: MessageReader(seed="", defaults=value))
+        if timeout is not None:
+            _check_timeout(timeout)
+
+    def reader(self, context: Context) -> MessageReader:
+        """Return the reader of this task's messages; generated ids depend on the task instance, not on the try."""
+        instance = context["ti"]
+        identity = (instance.dag_id, instance.run_id, instance.task_id, instance.map_index)
+        return MessageReader(seed="/".join(map(str, identity)), defaults=self.defaults)
+
+    def send(self, context: Context, specs: Iterable[MessageSpec], *, total: int | None = None) -> dict[str, Any]:
+        """Send messages in chunks and return the task's result.
+
+        :param specs: consumed in this thread, one chunk at a time.
+        :param total: the number of messages, if known; for the log.
+        :raises SendError: not every message was accepted; the error says how many were.
+        """
+        entity, health_changes = entity_path("entity", self.entity), HealthChangeRecorder()
+        progress = _SendProgress(entity, total=total, timeout=self.timeout, log=self.log)
+        self.lineage = TaskLineage()
+        with ExitStack() as stack:
+            with state_nothing_sent():
+                observers: list[Observer] = [health_changes, self.lineage]
+                if self.ledger is not None:
+                    observers.append(stack.enter_context(_open_ledger(self.ledger, run=context["ti"].run_id)))
+                session = stack.enter_context(self._cancellable.session())
+                pair = stack.enter_context(session.enter(self.hook.pair(observers=observers)))
+                self.lineage.set_endpoints(pair, writes=[entity])
+                sender = stack.enter_context(session.enter(pair.sender(entity)))
+            stack.enter_context(progress.described_in_errors())
+            for chunk in _chunks(specs):
+                messages = [spec.build() for spec in chunk]
+                progress.in_flight = len(messages)
+                progress.add(session.run(sender.send(messages, timeout=progress.remaining_seconds())))
+            operations = pair.meter.read()
+        health_changes.emit(context, self.conn_id)
+        progress.log()
+        return progress.result(operations)
+
+
+def _check_timeout(value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise ConfigurationError(f"timeout is {value!r}: it must be a number of seconds above 0")
+
+
+def _open_ledger(folder: str, *, run: str) -> Ledger:
+    try:
+        return Ledger(folder, run=run)
+    except OSError as error:
+        raise ConfigurationError(
+            f"ledger {folder!r} cannot be written, {type(error).__name__}: {error.strerror}: it must be a folder that "
+            "the worker may write to"
+        ) from error
+
+
+class _SendProgress:
+    """What was accepted so far, for the log, for errors and for the result."""
+
+    def __init__(self, entity: str, *, total: int | None, timeout: float | None, log: Any) -> None:
+        self._entity = entity
+        self._total = "?" if total is None else str(total)
+        self._timeout = timeout
+        self._log = log
+        self._started_at = self._logged_at = time.monotonic()
+        # Counts only: the ids of a million messages would not fit in memory.
+        self._accepted = SendResult()
+        self._accepted_in_order = 0
+        # Messages of the current chunk, whose state is unknown when the task is interrupted.
+        self.in_flight = 0
+
+    def remaining_seconds(self) -> float | None:
+        if self._timeout is None:
+            return None
+        return max(0.0, self._timeout - (time.monotonic() - self._started_at))
+
+    def add(self, result: SendResult) -> None:
+        """Add a chunk that was accepted completely."""
+        self._add(result)
+        self._accepted_in_order = self._accepted.sent
+        if time.monotonic() - self._logged_at >= _LOG_INTERVAL_SECONDS:
+            self.log()
+
+    def _add(self, result: SendResult) -> None:
+        self.in_flight = 0
+        before = self._accepted
+        queues = dict.fromkeys((*before.backlog_queues, *result.backlog_queues))
+        self._accepted = SendResult(before.primary + result.primary, before.diverted + result.diverted, tuple(queues))
+
+    def log(self) -> None:
+        self._logged_at = time.monotonic()
+        accepted = self._accepted
+        if not accepted.sent:
+            self._log.warning("entity=%s: there was no message to send", self._entity)
+        self._log.info(
+            "entity=%s sent=%d of=%s primary=%d diverted=%d seconds=%.1f",
+            *(self._entity, accepted.sent, self._total, accepted.primary, accepted.diverted),
+            self._logged_at - self._started_at,
+        )
+
+    @contextmanager
+    def described_in_errors(self) -> Iterator[None]:
+        """Add what was accepted so far to every error of the block."""
+        try:
+            yield
+        except SendError as error:
+            self._add(error.result)
+            raise type(error)(
+                f"{self._describe(in_doubt=len(error.in_doubt))}: {_reason(error)}",
+                cause=error.cause,
+                result=self._accepted,
+                unsent=error.unsent,
+                in_doubt=error.in_doubt,
+            ) from error
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{error}; {self._describe()}") from error
+        except BaseException as error:
+            error.add_note(self._describe())
+            self._log.warning("%s: ended by %s", self._describe(), type(error).__name__)
+            raise
+
+    def _describe(self, *, in_doubt: int = 0) -> str:
+        accepted, uncertain = self._accepted, in_doubt or self.in_flight
+        if not (accepted.sent or uncertain):
+            return f"{_NOTHING_SENT} to {self._entity}"
+        doubt = f"some of the {uncertain} in flight may have been accepted too; " if uncertain else ""
+        return (
+            f"{accepted.sent} messages for {self._entity} were accepted, {accepted.primary} by the primary and "
+            f"{accepted.diverted} by the backlog, including all of the first {self._accepted_in_order}; {doubt}the "
+            "others were not"
+        )
+
+    def result(self, operations: Operations) -> dict[str, Any]:
+        return {
+            "entity": self._entity,
+            "sent": self._accepted.sent,
+            "primary": self._accepted.primary,
+            "diverted": self._accepted.diverted,
+            "backlog_queues": list(self._accepted.backlog_queues),
+            "operations": nonzero_counts(operations),
+        }
+
+
+def _reason(error: SendError) -> str:
+    """Return what ended a send, without the error's own counts, which cover one chunk only."""
+    cause = error.__cause__
+    return str(cause) if isinstance(cause, PairError) else str(error)
+
+
+def _chunks(specs: Iterable[MessageSpec]) -> Iterator[list[MessageSpec]]:
+    """Split messages into chunks that fit in memory."""
+    chunk: list[MessageSpec] = []
+    size = 0
+    for spec in specs:
+        chunk.append(spec)
+        size += len(spec.body)
+        if len(chunk) == _MAX_CHUNK_MESSAGES or size >= _MAX_CHUNK_BYTES:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk

@@ -1,0 +1,1 @@
+"""Analyses of ledger and queues by Spark: reconciliation, costs, backlog profile."""

@@ -1,0 +1,161 @@
+"""Peeks queues from Spark tasks: one row per message of the receiving entities and the backlog queues.
+
+The tasks divide the queues among themselves by index, so that the driver need not know the pair's settings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+from azure.servicebus import ServiceBusMessageState, ServiceBusReceivedMessage
+
+from servicebus_pair.core import Endpoint, PairSettings, SyncBridge
+from servicebus_pair.core.errors import EntityNotFoundError
+from servicebus_pair.core.health import PING_CONTENT_TYPE
+from servicebus_pair.core.ledger import Location
+from servicebus_pair.core.protocol import PATH, backlog_queue_paths, text_keys, to_text
+from servicebus_pair.spark.analysis.receiving_entities import ReceivingEntity
+from servicebus_pair.spark.base.arrow_schema import RowSchema
+from servicebus_pair.spark.base.credential_reference import PairReference
+from servicebus_pair.spark.base.offsets import DEAD_LETTER, MAIN, PeekTarget
+from servicebus_pair.spark.base.redaction import Redaction, redact_errors
+from servicebus_pair.spark.datasource.peek_client import PeekClient, PeekCursor
+
+__all__ = ["ABSENT", "PEEKED_SCHEMA", "PING", "UNREADABLE", "peek_task"]
+
+PEEKED_SCHEMA: Final = RowSchema(
+    {
+        "entity": "string",
+        "id": "string",
+        "place": "string",
+        "location": "string",
+        "session": "string",
+        "number": "bigint",
+    }
+)
+# Values of the column location in addition to those of ``Location``.
+ABSENT: Final = "absent"
+PING: Final = "ping"
+UNREADABLE: Final = "unreadable"
+
+_LOCATIONS: Final = {
+    ServiceBusMessageState.ACTIVE: Location.ACTIVE,
+    ServiceBusMessageState.SCHEDULED: Location.SCHEDULED,
+    ServiceBusMessageState.DEFERRED: Location.DEFERRED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Queue:
+    """A queue, subscription or dead-letter queue; ``entity`` is ``None`` for the backlog."""
+
+    path: str
+    entity: str | None
+    dead_letter: bool
+
+
+def peek_task(
+    reference: PairReference, entities: Sequence[ReceivingEntity] | None, index: int, *, tasks: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield one row per message in this task's share of the queues.
+
+    A row with location :data:`ABSENT` stands for a backlog queue that does not exist, :data:`PING` for a ping that
+    the service kept, and :data:`UNREADABLE` for messages that the SDK cannot decode, of which nothing else is known.
+
+    :param entities: what to peek; ``None`` is the pair's backlog queues.
+    :param index: number of this task, from 0, among ``tasks``.
+    :raises SparkTaskError: an entity does not exist or cannot be read; without secrets.
+    """
+    redaction = Redaction()
+    with redact_errors(redaction):
+        settings = reference.resolve(redaction)
+        if entities is None:
+            endpoint, queues = settings.secondary, _backlog_queues(settings)
+        else:
+            endpoint, queues = settings.primary, _with_dead_letters((each.path, each.entity) for each in entities)
+        with SyncBridge() as bridge:
+            pages = _pages(endpoint, queues[index::tasks])
+            while (page := bridge.run(_next(pages))) is not None:
+                yield PEEKED_SCHEMA.batch(page)
+
+
+async def _next(pages: AsyncIterator[list[dict[str, Any]]]) -> list[dict[str, Any]] | None:
+    return await anext(pages, None)
+
+
+def _backlog_queues(settings: PairSettings) -> list[_Queue]:
+    paths = backlog_queue_paths(settings.primary.namespace, settings.options.backlog_queue_count)
+    return _with_dead_letters((path, None) for path in paths)
+
+
+def _with_dead_letters(paths: Iterable[tuple[str, str | None]]) -> list[_Queue]:
+    return [_Queue(path, entity, dead_letter) for path, entity in paths for dead_letter in (False, True)]
+
+
+async def _pages(endpoint: Endpoint, queues: Sequence[_Queue]) -> AsyncIterator[list[dict[str, Any]]]:
+    client = PeekClient(endpoint)
+
+    async def open_cursor(queue: _Queue) -> PeekCursor | None:
+        cursor = client.cursor(PeekTarget(queue.path, DEAD_LETTER if queue.dead_letter else MAIN))
+        try:
+            await cursor.check_readable()
+        except EntityNotFoundError:
+            if queue.entity is not None:
+                raise
+            return None
+        return cursor
+
+    try:
+        # Opening a link takes about half a second, so all are opened concurrently.
+        cursors = await asyncio.gather(*map(open_cursor, queues))
+        for queue, cursor in zip(queues, cursors, strict=True):
+            async for page in _queue_pages(queue, cursor):
+                yield page
+    finally:
+        await client.close()
+
+
+async def _queue_pages(queue: _Queue, cursor: PeekCursor | None) -> AsyncIterator[list[dict[str, Any]]]:
+    if cursor is None:
+        yield [_marker(queue, ABSENT)]
+        return
+    async for page in cursor.readable_pages():
+        yield [_row(queue, message) for message in page]
+    if cursor.undecodable:
+        yield [_marker(queue, UNREADABLE)] * cursor.undecodable
+
+
+def _marker(queue: _Queue, location: str) -> dict[str, Any]:
+    return {"entity": "", "id": None, "place": queue.path, "location": location}
+
+
+def _row(queue: _Queue, message: ServiceBusReceivedMessage) -> dict[str, Any]:
+    location: str
+    if message.content_type == PING_CONTENT_TYPE:
+        location = PING
+    elif queue.entity is None:
+        location = Location.BACKLOG_DEAD_LETTER if queue.dead_letter else Location.BACKLOG
+    else:
+        location = Location.DEAD_LETTER if queue.dead_letter else _LOCATIONS[message.state]
+    return {
+        "entity": _destination(message) if queue.entity is None else queue.entity,
+        # Messages without an id are not copies of one another, so each gets an id of its own.
+        "id": f"(none) {queue.path} {message.sequence_number}" if message.message_id is None else message.message_id,
+        "place": queue.path,
+        "location": str(location),
+        "session": message.session_id,
+        "number": message.sequence_number,
+    }
+
+
+def _destination(message: ServiceBusReceivedMessage) -> str:
+    """Return the entity that a backlog message is for; empty if it names none."""
+    path = text_keys(message.raw_amqp_message.application_properties).get(PATH)
+    try:
+        return to_text(path) if isinstance(path, str | bytes) else ""
+    except UnicodeDecodeError:
+        return ""

@@ -1,0 +1,209 @@
+"""``profile``: peeks the backlog and writes tables, a summary and an HTML report.
+
+The job owns the output folder:
+
+===================  ==========================================================================
+``messages/``        Parquet, a row per message: queue, sub-queue, destination, id, age, size, dead-letter reason;
+                     no body
+``destinations/``    Parquet, a row per destination and sub-queue: counts, bytes, ages
+``ages/``            Parquet, a row per sub-queue and age bin
+``sizes/``           Parquet, a row per sub-queue and size bin
+``reasons/``         Parquet, a row per destination and dead-letter reason
+``report.html``      a self-contained report
+``summary.json``     the results for programs; deleted first and written last, so that its
+                     presence means that all tables are complete
+===================  ==========================================================================
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own documentation uses
+
+from servicebus_pair.core.model import Clock, SystemClock
+from servicebus_pair.core.protocol import PATH
+from servicebus_pair.spark.base.credential_reference import PairReference
+from servicebus_pair.spark.base.offsets import DEAD_LETTER, MAIN
+from servicebus_pair.spark.base.preflight import check_access, select_queues
+from servicebus_pair.spark.base.redaction import Redaction
+from servicebus_pair.spark.base.report_files import write_json
+from servicebus_pair.spark.base.shared_paths import shared_path, spark_path
+from servicebus_pair.spark.datasource.registration import register
+from servicebus_pair.spark.report.histogram_bins import bin_index, bin_labels
+from servicebus_pair.spark.report.profile_report import render
+from servicebus_pair.spark.report.time_series import TimeSeries, count_over_time
+
+__all__ = ["AGE_BINS", "SIZE_BINS", "Profile", "profile"]
+
+_log = logging.getLogger(__name__)
+_VERSION: Final = 1
+# Exclusive upper bounds by label, seconds and bytes; one more bin is open-ended.
+AGE_BINS: Final = {"1 min": 60, "10 min": 600, "1 h": 3600, "6 h": 21_600, "1 day": 86_400, "7 days": 604_800}
+SIZE_BINS: Final = {"1 KB": 1024, "4 KB": 4096, "16 KB": 16_384, "64 KB": 65_536, "256 KB": 262_144, "1 MB": 1_048_576}
+# Not a valid entity path, so it cannot collide with one.
+_NO_DESTINATION: Final = "(none)"
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """The profile of a backlog; the lists contain the rows of the tables with the same names.
+
+    :param at: start of the job, seconds since the Unix epoch; ages are relative to it.
+    """
+
+    at: float
+    queues: tuple[str, ...]
+    destinations: Sequence[Mapping[str, Any]]
+    ages: Sequence[Mapping[str, Any]]
+    sizes: Sequence[Mapping[str, Any]]
+    reasons: Sequence[Mapping[str, Any]]
+    seconds: float
+
+    def messages(self, sub_queue: str) -> int:
+        """Return the number of messages in the main queues or in the dead-letter queues."""
+        return sum(row["messages"] for row in self.destinations if row["subQueue"] == sub_queue)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content of ``summary.json``."""
+        return {
+            "version": _VERSION,
+            "job": "profile",
+            "at": round(self.at, 3),
+            "queues": list(self.queues),
+            "messages": self.messages(MAIN),
+            "dead_letters": self.messages(DEAD_LETTER),
+            "destinations": list(self.destinations),
+            "ages": list(self.ages),
+            "sizes": list(self.sizes),
+            "reasons": list(self.reasons),
+            "seconds": self.seconds,
+        }
+
+
+def profile(
+    spark: SparkSession,
+    *,
+    pair_reference: str,
+    output: str,
+    queues: Sequence[str] | None = None,
+    clock: Clock | None = None,
+) -> Profile:
+    """Peek every message of the backlog and write the output folder. Idempotent; nothing is received.
+
+    :param pair_reference: where driver and executors find the pair's settings, such as ``env:NAME`` or ``file:PATH``.
+    :param output: folder, on a file system that driver and executors share.
+    :param queues: paths of backlog queues; default: all of the pair.
+    :raises ConfigurationError: an argument is invalid, or the backlog cannot be read; no task was started.
+    :raises pyspark.errors.PySparkException: a queue cannot be read; the message contains no secrets.
+    """
+    timer = SystemClock() if clock is None else clock
+    at, redaction = timer.now(), Redaction()
+    folder = Path(shared_path(output, what="output"))
+    settings = PairReference.parse(pair_reference).resolve(redaction)
+    selected = select_queues(settings, queues)
+    check_access(settings, selected, redaction=redaction, sends=False)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "summary.json").unlink(missing_ok=True)
+    # Written first: every further Spark action on the queues would peek again, and queues change.
+    _write(_read_messages(spark, pair_reference, selected, at=at), folder / "messages")
+    messages = spark.read.parquet(spark_path(folder / "messages"))
+    result = Profile(
+        at=at,
+        queues=selected,
+        destinations=_write_and_collect(_destinations(messages), folder / "destinations"),
+        ages=_write_and_collect(_histogram(messages, "age_seconds", AGE_BINS), folder / "ages"),
+        sizes=_write_and_collect(_histogram(messages, "bytes", SIZE_BINS), folder / "sizes"),
+        reasons=_write_and_collect(_reasons(messages), folder / "reasons"),
+        seconds=round(timer.now() - at, 3),
+    )
+    (folder / "report.html").write_text(render(result.to_json(), _arrivals(messages)), encoding="utf-8")
+    write_json(folder / "summary.json", result.to_json())
+    _log.info("profile messages=%d dead_letters=%d", result.messages(MAIN), result.messages(DEAD_LETTER))
+    return result
+
+
+def _read_messages(spark: SparkSession, reference: str, queues: Sequence[str], *, at: float) -> DataFrame:
+    register(spark)
+    options = {
+        "credential": reference,
+        "namespace": "secondary",
+        "entity": ",".join(queues),
+        "subQueue": f"{MAIN},{DEAD_LETTER}",
+    }
+    properties = F.col("applicationProperties")
+    size = F.length("body") + F.coalesce(F.length(properties), F.lit(0))
+    return (
+        spark.read.format("servicebus")
+        .options(**options)
+        .load()
+        .select(
+            F.col("entity").alias("queue"),
+            "subQueue",
+            F.coalesce(F.lower(F.get_json_object(properties, f"$['{PATH}']")), F.lit(_NO_DESTINATION)).alias(
+                "destination"
+            ),
+            "messageId",
+            "sequenceNumber",
+            "enqueuedTime",
+            F.greatest(F.lit(0.0), F.lit(at) - F.col("enqueuedTime").cast("double")).alias("age_seconds"),
+            size.cast("bigint").alias("bytes"),
+            "deadLetterReason",
+            "deadLetterErrorDescription",
+        )
+    )
+
+
+def _destinations(messages: DataFrame) -> DataFrame:
+    return (
+        messages.groupBy("destination", "subQueue")
+        .agg(
+            F.count("*").alias("messages"),
+            F.sum("bytes").alias("bytes"),
+            F.max("bytes").alias("largest_bytes"),
+            F.max("age_seconds").alias("oldest_seconds"),
+            F.percentile("age_seconds", 0.5).alias("median_seconds"),
+            F.min("age_seconds").alias("newest_seconds"),
+        )
+        .orderBy("subQueue", F.desc("messages"), "destination")
+    )
+
+
+def _histogram(messages: DataFrame, column: str, bounds: Mapping[str, int]) -> DataFrame:
+    """Return the non-empty bins of a histogram."""
+    labels = F.array(*(F.lit(label) for label in bin_labels(bounds)))
+    return (
+        messages.groupBy("subQueue", bin_index(column, bounds).alias("number"))
+        .agg(F.count("*").alias("messages"), F.sum("bytes").alias("bytes"))
+        .select("subQueue", "number", F.element_at(labels, F.col("number") + 1).alias("class"), "messages", "bytes")
+        .orderBy("subQueue", "number")
+    )
+
+
+def _reasons(messages: DataFrame) -> DataFrame:
+    return (
+        messages.where(F.col("subQueue") == DEAD_LETTER)
+        .groupBy("destination", F.coalesce("deadLetterReason", F.lit("")).alias("reason"))
+        .agg(F.count("*").alias("messages"), F.first("deadLetterErrorDescription").alias("example"))
+        .orderBy(F.desc("messages"), "destination", "reason")
+    )
+
+
+def _arrivals(messages: DataFrame) -> TimeSeries:
+    """Count messages over their enqueue time, by destination."""
+    at = F.col("enqueuedTime").cast("double")
+    return count_over_time(messages.select(F.col("destination").alias("series"), at.alias("at")))
+
+
+def _write_and_collect(rows: DataFrame, path: Path) -> list[dict[str, Any]]:
+    _write(rows.coalesce(1), path)
+    return [row.asDict() for row in rows.collect()]
+
+
+def _write(rows: DataFrame, path: Path) -> None:
+    rows.write.mode("overwrite").parquet(spark_path(path))

@@ -1,0 +1,58 @@
+"""The queues and subscriptions in which the messages of an entity arrive, as given to the reconcile job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from servicebus_pair.core.errors import ConfigurationError
+
+__all__ = ["ReceivingEntity", "parse_receiving_entities", "paths_by_entity"]
+
+_SUBSCRIPTIONS: Final = "/subscriptions/"
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivingEntity:
+    """A queue or subscription of the primary, and the entity whose messages arrive there.
+
+    :param path: ``flights``, or ``delays/Subscriptions/all``.
+    :param entity: what senders send to: the queue itself, or the topic.
+    """
+
+    path: str
+    entity: str
+
+    @classmethod
+    def parse(cls, text: str) -> ReceivingEntity:
+        """Parse ``path`` or ``path=entity``; without ``entity``, it is derived from the path.
+
+        :raises ConfigurationError: path or entity is empty.
+        """
+        path, separator, entity = (part.strip() for part in text.partition("="))
+        if not separator:
+            entity = path[: path.casefold().find(_SUBSCRIPTIONS)] if _SUBSCRIPTIONS in path.casefold() else path
+        if not path or not entity:
+            raise ConfigurationError(
+                f"entity {text!r} is invalid: allowed are queue, topic/Subscriptions/name and path=entity"
+            )
+        return cls(path, entity)
+
+
+def parse_receiving_entities(text: str) -> tuple[ReceivingEntity, ...]:
+    """Parse a comma-separated list. :raises ConfigurationError: an item is invalid, or a path is repeated."""
+    entities = tuple(ReceivingEntity.parse(part) for part in text.split(","))
+    paths = [each.path.casefold() for each in entities]
+    for path in paths:
+        if paths.count(path) > 1:
+            raise ConfigurationError(f"entity {path!r} is given twice: name each queue and subscription once")
+    return entities
+
+
+def paths_by_entity(entities: Iterable[ReceivingEntity]) -> dict[str, tuple[str, ...]]:
+    """Return the receiving paths of each entity, by its lower-case path."""
+    paths: dict[str, tuple[str, ...]] = {}
+    for each in entities:
+        paths[each.entity.casefold()] = (*paths.get(each.entity.casefold(), ()), each.path)
+    return paths

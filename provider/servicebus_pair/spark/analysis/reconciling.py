@@ -1,0 +1,276 @@
+"""``reconcile``: compares the ledger with the queues and writes tables, a summary and an HTML report.
+
+The job owns the output folder:
+
+===================  ==========================================================================
+``verdicts/``        Parquet, a row per message: outcome, route, copies, duplicates, wait, incident
+``summary/``         Parquet, a row per entity: totals, wait percentiles, session order
+``incidents/``       Parquet, a row per incident: times, totals, wait percentiles, messages out of order
+``sessions/``        Parquet, a row per session and receiving entity: messages, and how many out of order
+``overtaken/``       Parquet, a row per session message that a later one overtook, with that message's id
+``flow/``            Parquet, a row per time step and route: messages
+``report.html``      a self-contained report
+``summary.json``     the results for programs; deleted first and written last, so that its
+                     presence means that all tables are complete
+===================  ==========================================================================
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own documentation uses
+
+from servicebus_pair.core import Operations, bill
+from servicebus_pair.core.ledger import Incident, Outcome, Totals
+from servicebus_pair.core.model import Clock, SystemClock
+from servicebus_pair.core.pricing import STANDARD_PRICES
+from servicebus_pair.spark.analysis.classification import (
+    classify_messages,
+    find_ledger_incidents,
+    sum_by_incident,
+)
+from servicebus_pair.spark.analysis.costing import operations_by_day
+from servicebus_pair.spark.analysis.observations import (
+    combine_observations,
+    count_ledger_records,
+    peek_messages,
+    read_ledger,
+)
+from servicebus_pair.spark.analysis.peeking import ABSENT, PING, UNREADABLE
+from servicebus_pair.spark.analysis.receiving_entities import ReceivingEntity, paths_by_entity
+from servicebus_pair.spark.analysis.session_order import check_session_order, count_by_session
+from servicebus_pair.spark.base.arrow_schema import RowSchema
+from servicebus_pair.spark.base.credential_reference import PairReference
+from servicebus_pair.spark.base.report_files import write_json
+from servicebus_pair.spark.base.shared_paths import shared_path, spark_path
+from servicebus_pair.spark.report.reconcile_report import render
+from servicebus_pair.spark.report.reconcile_result import (
+    IncidentResult,
+    LedgerCost,
+    Reconciliation,
+    SessionOrder,
+    WaitPercentiles,
+)
+from servicebus_pair.spark.report.time_series import TimeSeries, message_flow, wait_histogram
+
+__all__ = ["reconcile"]
+
+_log = logging.getLogger(__name__)
+_MAX_EXAMPLES: Final = 20
+_DUPLICATES: Final = "duplicates"
+_OUT_OF_ORDER: Final = "out of order"
+_FLOW_SCHEMA: Final = RowSchema({"at": "double", "seconds": "double", "way": "string", "messages": "bigint"})
+_INCIDENT_COLUMNS: Final = tuple(
+    IncidentResult("", Incident(0, 0.0, 0.0), Totals(), WaitPercentiles(), home_at=None, out_of_order=0).to_json()
+)
+
+
+def reconcile(
+    spark: SparkSession,
+    *,
+    pair_reference: str,
+    ledger: str,
+    receiving_entities: Sequence[ReceivingEntity],
+    output: str,
+    run: str | None = None,
+    clock: Clock | None = None,
+) -> Reconciliation:
+    """Classify every message and write the output folder. Idempotent; reads queues by peek only.
+
+    Nothing may receive from the entities before or during the job. Sends and drains may continue: the ledger is read
+    first, then the backlog, then the receiving entities, in the direction in which messages move. So a message in
+    transit is never counted as lost; it may be counted as missing from the ledger, or twice.
+
+    :param pair_reference: where executors find the pair's settings: ``env:NAME`` or ``file:PATH``.
+    :param ledger: folder of the ledger.
+    :param receiving_entities: queues and subscriptions of the primary; for a topic, all that should hold its messages.
+    :param output: folder, on a file system that driver and executors share.
+    :param run: classify only messages that this run sent, and messages without a record of a send.
+    :raises ConfigurationError: an argument or the ledger is invalid.
+    :raises pyspark.errors.PySparkException: a queue cannot be read; the message contains no secrets.
+    """
+    timer = SystemClock() if clock is None else clock
+    started_at = timer.now()
+    folder = Path(shared_path(output, what="output"))
+    records = read_ledger(spark, ledger)
+    reference = PairReference.parse(pair_reference)
+    backlog = peek_messages(spark, reference, None)
+    arrived = peek_messages(spark, reference, receiving_entities)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "summary.json").unlink(missing_ok=True)
+    persisted = [table.persist() for table in (records, backlog, arrived)]
+    try:
+        # These two actions fix the order of reading: ledger, backlog, receiving entities.
+        ledger_counts = count_ledger_records(records)
+        backlog.count()
+        found = backlog.unionByName(arrived)
+        observations, paths = combine_observations(records, found), paths_by_entity(receiving_entities)
+        incidents = find_ledger_incidents(records)
+        classified = classify_messages(observations, paths=paths, incidents=incidents, run=run)
+        verdicts = _write_and_read(classified, folder / "verdicts")
+        overtaken, order = _check_order(records, arrived, folder, run=run)
+        totals = sum_by_incident(verdicts)
+        markers = (
+            found.where(F.col("location").isin(ABSENT, PING, UNREADABLE)).groupBy("location", "place").count().collect()
+        )
+        other_entities = observations.where(~F.col("entity").isin(*paths)).groupBy("entity").count().collect()
+        unexamined = {row["entity"]: row["count"] for row in other_entities}
+        waits = _wait_percentiles(verdicts, "entity")
+        result = Reconciliation(
+            run=run,
+            entities={entity: _entity_totals(totals, entity) for entity in paths},
+            waits={entity: waits.get((entity,), WaitPercentiles()) for entity in paths},
+            order={entity: order.get(entity, SessionOrder()) for entity in paths},
+            incidents=_incident_results(verdicts, overtaken, incidents, totals),
+            cost=_cost(records, run=run),
+            ledger=ledger_counts,
+            absent=tuple(sorted({row["place"] for row in markers if row["location"] == ABSENT})),
+            unreadable={row["place"]: row["count"] for row in markers if row["location"] == UNREADABLE},
+            pings=sum(row["count"] for row in markers if row["location"] == PING),
+            unaddressed=unexamined.pop("", 0),
+            unexamined=unexamined,
+            examples=_examples(verdicts, overtaken),
+            seconds=round(timer.now() - started_at, 3),
+        )
+        flow = message_flow(verdicts)
+        _write_tables(spark, result, flow, folder)
+        page = render(result.to_json(), flow, wait_histogram(verdicts))
+        (folder / "report.html").write_text(page, encoding="utf-8")
+    finally:
+        for table in persisted:
+            table.unpersist()
+    write_json(folder / "summary.json", result.to_json())
+    summary = result.totals
+    _log.info("reconciled messages=%d lost=%d duplicates=%d", summary.messages, summary.lost, summary.duplicates)
+    return result
+
+
+def _write_and_read(table: DataFrame, path: Path) -> DataFrame:
+    """Write a table and return what was written, so that it is computed only once."""
+    table.write.mode("overwrite").parquet(spark_path(path))
+    return table.sparkSession.read.parquet(spark_path(path))
+
+
+def _check_order(
+    records: DataFrame, arrived: DataFrame, folder: Path, *, run: str | None
+) -> tuple[DataFrame, dict[str, SessionOrder]]:
+    """Write the session tables; return the overtaken messages, and the counts of each entity."""
+    messages = check_session_order(records, arrived, run=run).persist()
+    try:
+        sessions = _write_and_read(count_by_session(messages), folder / "sessions")
+        overtaken = _write_and_read(messages.where(F.col("overtaken_by").isNotNull()), folder / "overtaken")
+    finally:
+        messages.unpersist()
+    rows = sessions.groupBy("entity").agg(
+        F.count("*").alias("sessions"),
+        F.sum("messages").alias("session_messages"),
+        F.count_if(F.col("out_of_order") > 0).alias("sessions_out_of_order"),
+        F.sum("out_of_order").alias("out_of_order"),
+    )
+    return overtaken, {row["entity"]: SessionOrder(*row[1:]) for row in rows.collect()}
+
+
+def _entity_totals(totals: Mapping[tuple[str, int | None], Totals], entity: str) -> Totals:
+    return sum((part for (name, _), part in totals.items() if name == entity), Totals())
+
+
+def _wait_percentiles(verdicts: DataFrame, *keys: str) -> dict[tuple[Any, ...], WaitPercentiles]:
+    rows = (
+        verdicts.where(F.col("wait_seconds").isNotNull())
+        .groupBy(*keys)
+        .agg(F.percentile("wait_seconds", 0.5).alias("median"), F.percentile("wait_seconds", 0.95).alias("p95"))
+        .collect()
+    )
+    return {
+        tuple(row[key] for key in keys): WaitPercentiles(round(row["median"], 3), round(row["p95"], 3)) for row in rows
+    }
+
+
+def _incident_results(
+    verdicts: DataFrame,
+    overtaken: DataFrame,
+    incidents: Mapping[str, Sequence[Incident]],
+    totals: Mapping[tuple[str, int | None], Totals],
+) -> list[IncidentResult]:
+    diverted = verdicts.where(F.col("incident").isNotNull())
+    home_at = {
+        tuple(row[:2]): row[2] for row in diverted.groupBy("entity", "incident").agg(F.max("moved_at")).collect()
+    }
+    late = diverted.join(overtaken.select("entity", "place", "message_id"), ["entity", "message_id"])
+    out_of_order = {tuple(row[:2]): row[2] for row in late.groupBy("entity", "incident").count().collect()}
+    waits = _wait_percentiles(diverted, "entity", "incident")
+    return [
+        IncidentResult(
+            entity=entity,
+            incident=incident,
+            totals=totals[key],
+            waits=waits.get(key, WaitPercentiles()),
+            home_at=home_at[key],
+            out_of_order=out_of_order.get(key, 0),
+        )
+        for entity, of_entity in incidents.items()
+        for incident in of_entity
+        if (key := (entity, incident.number)) in home_at
+    ]
+
+
+def _cost(records: DataFrame, *, run: str | None) -> LedgerCost:
+    by_month: dict[date, Operations] = {}
+    for each in operations_by_day(records if run is None else records.where(F.col("run") == run)):
+        month = each.day.replace(day=1)
+        by_month[month] = by_month.get(month, Operations()) + each.operations
+    bills = [bill(operations) for operations in by_month.values()]
+    amount = sum((each.amount for each in bills), Decimal("0.00"))
+    return LedgerCost(sum(by_month.values(), Operations()), str(amount), STANDARD_PRICES)
+
+
+def _examples(verdicts: DataFrame, overtaken: DataFrame) -> dict[str, tuple[str, ...]]:
+    """Return some messages of each outcome but delivered, some duplicates, and some that arrived out of order."""
+    outcomes = [str(outcome) for outcome in Outcome if outcome is not Outcome.DELIVERED]
+    kinds = F.array(
+        F.when(F.col("outcome").isin(outcomes), F.col("outcome")), F.when(F.col("duplicates") > 0, _DUPLICATES)
+    )
+    rank = F.row_number().over(Window.partitionBy("kind").orderBy("entity", "message_id"))
+    rows = (
+        verdicts.select("entity", "message_id", F.explode(F.array_compact(kinds)).alias("kind"))
+        .unionByName(overtaken.select("entity", "message_id", F.lit(_OUT_OF_ORDER).alias("kind")).distinct())
+        .withColumn("rank", rank)
+        .where(F.col("rank") <= _MAX_EXAMPLES)
+        .orderBy("kind", "rank")
+        .collect()
+    )
+    return {
+        kind: tuple(f"{row['entity']} {row['message_id']}" for row in rows if row["kind"] == kind)
+        for kind in (*outcomes, _DUPLICATES, _OUT_OF_ORDER)
+    }
+
+
+def _write_tables(spark: SparkSession, result: Reconciliation, flow: TimeSeries, folder: Path) -> None:
+    by_entity = [{"entity": entity, **values} for entity, values in result.by_entity().items()]
+    _write_rows(spark, _figure_schema(by_entity[0]), by_entity, folder / "summary")
+    _write_rows(
+        spark, _figure_schema(_INCIDENT_COLUMNS), (each.to_json() for each in result.incidents), folder / "incidents"
+    )
+    steps = (
+        {"at": flow.start + slot * flow.step, "seconds": flow.step, "way": route, "messages": count}
+        for route, slots in flow.counts.items()
+        for slot, count in slots.items()
+    )
+    _write_rows(spark, _FLOW_SCHEMA, steps, folder / "flow")
+
+
+def _figure_schema(names: Iterable[str]) -> RowSchema:
+    """Return a schema whose column types follow from the suffixes of the names."""
+    types = {name: "double" if name.endswith(("seconds", "_at", "began", "ended")) else "bigint" for name in names}
+    return RowSchema(types | {"entity": "string"})
+
+
+def _write_rows(spark: SparkSession, schema: RowSchema, rows: Iterable[Mapping[str, Any]], path: Path) -> None:
+    spark.createDataFrame(schema.table(rows)).coalesce(1).write.mode("overwrite").parquet(spark_path(path))

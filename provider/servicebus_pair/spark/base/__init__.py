@@ -1,0 +1,1 @@
+"""Shared by all Spark code: offsets, credential references, redaction, preflight checks, paths, schemas."""

@@ -1,0 +1,36 @@
+"""A row schema defined once for both Spark (DDL) and Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+
+__all__ = ["RowSchema"]
+
+_ARROW_TYPES: Final = {"string": pa.string(), "bigint": pa.int64(), "double": pa.float64(), "boolean": pa.bool_()}
+
+
+@dataclass(frozen=True, slots=True)
+class RowSchema:
+    """Column types by name: ``string``, ``bigint``, ``double`` or ``boolean``."""
+
+    columns: Mapping[str, str]
+
+    @property
+    def ddl(self) -> str:
+        """The schema as a Spark DDL string."""
+        return ", ".join(f"{name} {kind}" for name, kind in self.columns.items())
+
+    def batch(self, rows: Iterable[Mapping[str, Any]]) -> pa.RecordBatch:
+        """Return the rows as one Arrow record batch."""
+        return pa.RecordBatch.from_pylist(list(rows), schema=self._arrow_schema())
+
+    def table(self, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
+        """Return the rows as an Arrow table."""
+        return pa.Table.from_pylist(list(rows), schema=self._arrow_schema())
+
+    def _arrow_schema(self) -> pa.Schema:
+        return pa.schema([(name, _ARROW_TYPES[kind]) for name, kind in self.columns.items()])

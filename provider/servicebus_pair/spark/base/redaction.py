@@ -1,0 +1,62 @@
+"""Keeps secrets out of everything that leaves an executor.
+
+Spark copies the text of a Python exception into the driver's error, its logs and the event log, so
+every error of a task must pass through :func:`redact_errors`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from servicebus_pair.core.errors import PairError
+
+__all__ = ["Redaction", "SparkTaskError", "redact_errors", "task_error_message"]
+
+_MASK: Final = "***"
+_SECRET_PATTERN: Final = re.compile(r"((?:SharedAccessKey|SharedAccessSignature|sig)\s*=\s*)[^;&\s'\"]+", re.IGNORECASE)
+_TASK_ERROR_PATTERN: Final = re.compile(r"SparkTaskError: (.+)")
+
+
+class SparkTaskError(PairError):
+    """A Spark task failed; the message names the cause and contains no secrets."""
+
+
+class Redaction:
+    """Replaces known secrets, and anything that looks like a shared access key or signature, with ``***``."""
+
+    def __init__(self) -> None:
+        self._secrets: set[str] = set()
+
+    def add_secret(self, secret: str) -> None:
+        """Register a text that must be masked."""
+        self._secrets.add(secret)
+
+    def clean(self, text: str) -> str:
+        """Return ``text`` with secrets masked."""
+        # Longest first: one secret may contain another.
+        for secret in sorted(self._secrets, key=len, reverse=True):
+            text = text.replace(secret, _MASK)
+        return _SECRET_PATTERN.sub(rf"\1{_MASK}", text)
+
+
+def task_error_message(error: BaseException) -> str:
+    """Extract the message of a :class:`SparkTaskError` from Spark's error, or else return its first line."""
+    text = str(error).strip()
+    match = _TASK_ERROR_PATTERN.search(text)
+    return text.partition("\n")[0] if match is None else match[1].strip()
+
+
+@contextmanager
+def redact_errors(redaction: Redaction) -> Iterator[None]:
+    """Replace every exception by a :class:`SparkTaskError` without secrets and without its cause.
+
+    The exception chain is cut because Python prints the text of every exception in it.
+    """
+    try:
+        yield
+    except Exception as failure:  # noqa: BLE001  re-raised, reworded
+        prefix = "" if isinstance(failure, SparkTaskError) else f"{type(failure).__name__}: "
+        raise SparkTaskError(redaction.clean(f"{prefix}{failure}")) from None

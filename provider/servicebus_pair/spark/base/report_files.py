@@ -1,0 +1,36 @@
+"""Files that the driver writes for other programs, each replaced atomically."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from servicebus_pair.core.errors import ConfigurationError
+
+__all__ = ["check_writable", "write_json"]
+
+
+def check_writable(path: str | os.PathLike[str], *, what: str) -> None:
+    """Check that a file can be written later, before the work that it will report.
+
+    :param what: what the error calls the path.
+    :raises ConfigurationError: the path is a folder, or no file can be created there.
+    """
+    target = Path(path)
+    if target.is_dir():
+        raise ConfigurationError(f"{what} is {str(path)!r}, which is a folder: allowed is the path of a file")
+    folder = next(each for each in target.absolute().parents if each.exists())
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        raise ConfigurationError(f"{what} is {str(path)!r}: no file can be created in {folder}")
+
+
+def write_json(path: str | os.PathLike[str], value: Mapping[str, Any]) -> None:
+    """Write ``value`` as JSON; readers never see a partial file. :raises OSError: the file cannot be written."""
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}")
+    temporary.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+    temporary.replace(target)

@@ -1,0 +1,42 @@
+"""Paths that driver and executors share: on a mounted file system, never in object storage.
+
+As a plain path, ``abfss://container@account/ledger`` would name a folder ``abfss:`` in each process's working
+directory, and a relative path would name a different folder in each process.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+from servicebus_pair.core.errors import ConfigurationError
+
+__all__ = ["absolute_path", "shared_path", "spark_path"]
+
+_URL: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]+:/")
+
+
+def absolute_path(path: str) -> str:
+    """Return the absolute path, for processes with another working directory. :raises ValueError: it is a URL."""
+    if _URL.match(path) is not None:
+        raise ValueError(path)
+    return str(Path(path).absolute())
+
+
+def shared_path(path: str, *, what: str) -> str:
+    """Return the absolute path. :raises ConfigurationError: it is a URL; the error calls the path ``what``."""
+    try:
+        return absolute_path(path)
+    except ValueError:
+        raise ConfigurationError(
+            f"{what} is {path!r}, which is a URL: it must be a path on a file system that driver and executors have "
+            "mounted, because files in object storage cannot be appended to"
+        ) from None
+
+
+def spark_path(path: str | os.PathLike[str]) -> str:
+    """Return ``path`` as a ``file://`` URL, so that Spark ignores its default file system; a URL is unchanged."""
+    text = os.fspath(path)
+    return text if _URL.match(text) is not None else f"file://{absolute_path(text)}"

@@ -1,0 +1,1 @@
+"""The data source ``servicebus``: readers, writers and their options."""

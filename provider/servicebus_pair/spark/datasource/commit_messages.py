@@ -1,0 +1,101 @@
+"""Commit messages of write tasks, and the manifest that the driver merges them into."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql.datasource import WriterCommitMessage
+
+from servicebus_pair.core import EntityHealth
+from servicebus_pair.core.events import SLOT_SECONDS, Event, MessagesAccepted, Route
+from servicebus_pair.core.ledger import EntityManifest, PublishManifest
+
+__all__ = ["AcceptanceCounter", "TaskCommitMessage", "batch_manifest_path", "merge_commit_messages"]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCommitMessage(WriterCommitMessage):
+    """The commit message of a task: every counted message was accepted by its entity or a backlog queue.
+
+    :param run: name of the write in the ledger and manifest.
+    :param entities: ``EntityManifest`` by entity, as JSON.
+    :param bytes: encoded size of all accepted messages.
+    :param started_at: seconds since the Unix epoch.
+    :param ended_at: seconds since the Unix epoch.
+    :param query_id: for a stream.
+    """
+
+    run: str
+    entities: str
+    bytes: int
+    started_at: float
+    ended_at: float
+    query_id: str | None = None
+
+
+class AcceptanceCounter:
+    """Observer that counts accepted messages by entity, route and time slot."""
+
+    def __init__(self) -> None:
+        self._accepted: Counter[tuple[str, Route]] = Counter()
+        self._slots: Counter[tuple[str, int, Route]] = Counter()
+        self._diverted_at: dict[str, float] = {}
+        self.bytes = 0
+
+    def observe(self, event: Event) -> None:
+        """Count accepted messages."""
+        if isinstance(event, MessagesAccepted):
+            self._accepted[event.entity, event.route] += len(event.messages)
+            self._slots[event.entity, int(event.at // SLOT_SECONDS), event.route] += len(event.messages)
+            if event.route is Route.BACKLOG:
+                self._diverted_at.setdefault(event.entity, event.at)
+            self.bytes += sum(ref.size_bytes for ref in event.messages)
+
+    def summary(self) -> str:
+        """Describe the counts so far, for an error message."""
+        primary, diverted = (
+            sum(count for (_, route), count in self._accepted.items() if route is wanted)
+            for wanted in (Route.PRIMARY, Route.BACKLOG)
+        )
+        return f"{primary} messages accepted by the primary and {diverted} by the backlog"
+
+    def entities_json(self, health: Mapping[str, EntityHealth]) -> str:
+        """Return the counts and the health of each entity, for a :class:`TaskCommitMessage`."""
+        return json.dumps({entity: self._manifest(entity, each).to_json() for entity, each in health.items()})
+
+    def _manifest(self, entity: str, health: EntityHealth) -> EntityManifest:
+        slots = {slot for name, slot, _ in self._slots if name == entity}
+        return EntityManifest(
+            self._accepted[entity, Route.PRIMARY],
+            self._accepted[entity, Route.BACKLOG],
+            health,
+            {
+                slot: (self._slots[entity, slot, Route.PRIMARY], self._slots[entity, slot, Route.BACKLOG])
+                for slot in slots
+            },
+            self._diverted_at.get(entity),
+        )
+
+
+def merge_commit_messages(messages: Sequence[TaskCommitMessage]) -> PublishManifest:
+    """Merge the commit messages of a write, of which there must be at least one."""
+    parts = (
+        (entity, EntityManifest.from_json(part))
+        for message in messages
+        for entity, part in json.loads(message.entities).items()
+    )
+    return PublishManifest.merge(
+        parts,
+        run=messages[0].run,
+        size_bytes=sum(message.bytes for message in messages),
+        seconds=max(message.ended_at for message in messages) - min(message.started_at for message in messages),
+    )
+
+
+def batch_manifest_path(folder: str, *, query_id: str, batch_id: int) -> Path:
+    """Return the path of a streaming batch's manifest, which exists once the batch is committed."""
+    return Path(folder) / query_id / f"{batch_id}.json"

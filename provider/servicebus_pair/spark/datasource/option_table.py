@@ -1,0 +1,193 @@
+"""The table of the data source's options: names, directions, allowed values; suggestions for unknown names. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import Flag, auto
+from typing import Any, Final
+
+from servicebus_pair.core import EntityHealth
+from servicebus_pair.core.errors import ConfigurationError
+from servicebus_pair.core.model import OPTION_CHECKS, boolean, choice, integer, message_rate, non_empty_text
+from servicebus_pair.core.pair import SIDES
+from servicebus_pair.spark.base.credential_reference import REFERENCES
+from servicebus_pair.spark.base.offsets import MAIN, SUB_QUEUES
+from servicebus_pair.spark.base.shared_paths import absolute_path
+
+__all__ = [
+    "DEFAULT_IN_FLIGHT",
+    "EARLIEST",
+    "LATEST",
+    "OPTIONS",
+    "Direction",
+    "Option",
+    "parse_options",
+    "unknown_name_message",
+]
+
+DEFAULT_IN_FLIGHT: Final = 4
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
+
+
+class Direction(Flag):
+    """Whether an option applies to writes, reads or both."""
+
+    WRITE = auto()
+    READ = auto()
+    BOTH = WRITE | READ
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option.
+
+    :param allowed: allowed values, for error messages.
+    :param parser: converts the text to the value; raises ``ValueError`` for a value that is not allowed.
+    :param default: for the documentation; empty for none.
+    :param secret: the text may be a secret given by mistake, so errors do not quote it.
+    """
+
+    name: str
+    direction: Direction
+    allowed: str
+    parser: Callable[[str, str], Any]
+    default: str = ""
+    secret: bool = False
+
+    def parse(self, text: str) -> Any:
+        """Parse ``text``. :raises ConfigurationError: naming the option, the value and what is allowed."""
+        try:
+            return self.parser(self.name, text)
+        except (ValueError, TypeError, AttributeError, OverflowError, KeyError):
+            quoted = "not allowed" if self.secret else repr(text)
+            raise ConfigurationError(f"option {self.name} is {quoted}: allowed is {self.allowed}") from None
+
+
+def _path(name: str, text: str) -> str:
+    return absolute_path(non_empty_text(name, text))
+
+
+def _list(_name: str, text: str) -> tuple[str, ...]:
+    parts = tuple(part.strip() for part in text.split(","))
+    if not all(parts) or len({part.casefold() for part in parts}) < len(parts):
+        raise ValueError
+    return parts
+
+
+def _sub_queues(name: str, text: str) -> tuple[str, ...]:
+    return tuple(choice(*SUB_QUEUES)(name, part) for part in _list(name, text))
+
+
+def _health(_name: str, text: str) -> dict[str, EntityHealth]:
+    return {entity: EntityHealth.from_json(value) for entity, value in json.loads(text).items()}
+
+
+def _offsets(_name: str, text: str) -> str | dict[str, int]:
+    if text in {EARLIEST, LATEST}:
+        return text
+    offsets = json.loads(text)
+    if not all(type(number) is int and number >= 1 for number in offsets.values()):
+        raise ValueError
+    return dict(offsets)
+
+
+_WRITE, _READ, _BOTH = Direction.WRITE, Direction.READ, Direction.BOTH
+_OFFSETS: Final = 'and {"entity path": sequence number from 1, ...}'
+_TABLE: Final = (
+    Option("credential", _BOTH, REFERENCES, non_empty_text, secret=True),
+    Option("primaryNamespace", _BOTH, "host of the primary, with an identity as credential", non_empty_text),
+    Option("secondaryNamespace", _BOTH, "host of the secondary, with an identity as credential", non_empty_text),
+    Option("entity", _BOTH, "paths of queues, topics or subscriptions", _list),
+    Option("run", _WRITE, "a name", non_empty_text, "generated"),
+    Option("ledger", _WRITE, "path of a folder, not a URL", _path),
+    Option("manifest", _WRITE, "path of a file, not a URL; streaming, of a folder", _path),
+    Option("health", _WRITE, "JSON: health records by entity", _health, "{}"),
+    Option("ratePerTask", _WRITE, "a number of messages per second above 0", message_rate),
+    Option("maxBatchesInFlight", _WRITE, "a whole number from 1", integer(1), str(DEFAULT_IN_FLIGHT)),
+    Option("namespace", _READ, "primary and secondary", choice(*SIDES), SIDES[0]),
+    Option(
+        "subQueue",
+        _READ,
+        "main, deadLetter and transferDeadLetter",
+        _sub_queues,
+        MAIN,
+    ),
+    Option("sessionId", _READ, "ids of sessions", _list),
+    Option("startingOffsets", _READ, f"earliest, latest (streaming) {_OFFSETS}", _offsets, EARLIEST),
+    Option("endingOffsets", _READ, f"latest {_OFFSETS}", _offsets, LATEST),
+    Option("maxMessagesPerTrigger", _READ, "a whole number from 1", integer(1)),
+    Option("failOnDataLoss", _READ, "true and false", boolean, "true"),
+    Option("backlogQueueCount", _WRITE, "a whole number from 1", OPTION_CHECKS["backlog_queue_count"]),
+    Option("failoverInterval", _WRITE, "seconds, 0 to 3600", OPTION_CHECKS["failover_interval"]),
+    Option("pingPrimaryInterval", _WRITE, "seconds, 1 to 1800", OPTION_CHECKS["ping_primary_interval"]),
+    Option("pingTimeout", _WRITE, "seconds above 0", OPTION_CHECKS["ping_timeout"]),
+    Option("closeGrace", _WRITE, "seconds from 0", OPTION_CHECKS["close_grace"]),
+    Option("serverBusyDelay", _WRITE, "seconds from 0", OPTION_CHECKS["server_busy_delay"]),
+    Option("onQuotaExceeded", _WRITE, "raise and fail_over", OPTION_CHECKS["on_quota_exceeded"]),
+    Option("onEntityDisabled", _WRITE, "raise and fail_over", OPTION_CHECKS["on_entity_disabled"]),
+    Option("probe", _WRITE, "ping and link", OPTION_CHECKS["probe"]),
+    Option("ordering", _WRITE, "none and session", OPTION_CHECKS["ordering"]),
+)
+OPTIONS: Final[Mapping[str, Option]] = {option.name: option for option in _TABLE}
+# Names that Spark's load and save use, and that users of other data sources and of the SDK try.
+_ALIASES: Final = {
+    **dict.fromkeys(("path", "paths", "queue", "queuename", "topic", "topicname", "subscribe"), "entity"),
+    **dict.fromkeys(("connectionstring", "connection", "secret"), "credential"),
+    **dict.fromkeys(("maxoffsetspertrigger", "maxeventspertrigger"), "maxMessagesPerTrigger"),
+    "startingposition": "startingOffsets",
+    "endingposition": "endingOffsets",
+}
+# Spark adds these to the options of a stream.
+_SPARK_OPTIONS: Final = frozenset({"checkpointlocation", "queryname"})
+
+
+def parse_options(options: Mapping[str, str], *, direction: Direction) -> dict[str, Any]:
+    """Return the values of the given options by name.
+
+    :param options: as Spark passes them, with names in any case.
+    :raises ConfigurationError: an option is unknown, is for the other direction, or has a value that is not allowed.
+    """
+    known = {option.name.casefold(): option for option in OPTIONS.values()}
+    values: dict[str, Any] = {}
+    for name, text in options.items():
+        folded = name.casefold()
+        if folded in _SPARK_OPTIONS:
+            continue
+        option = known.get(folded)
+        allowed = [each.name for each in OPTIONS.values() if direction in each.direction]
+        if option is None:
+            raise ConfigurationError(unknown_name_message("option", name, allowed=allowed, aliases=_ALIASES))
+        if direction not in option.direction:
+            purpose = "reading" if direction is Direction.READ else "writing"
+            raise ConfigurationError(f"option {option.name} is not for {purpose}: allowed are {', '.join(allowed)}")
+        values[option.name] = option.parse(text)
+    return values
+
+
+_MIN_SIMILARITY: Final = 0.72
+
+
+def unknown_name_message(kind: str, given: str, *, allowed: Iterable[str], aliases: Mapping[str, str]) -> str:
+    """Return an error message for an unknown name, with a "did you mean" suggestion and the allowed names.
+
+    :param kind: such as ``option``.
+    :param aliases: allowed names by their normalized names in other programs.
+    """
+    names = tuple(allowed)
+    by_normalized = {_normalize(name): name for name in names}
+    normalized = _normalize(given)
+    suggestion = aliases.get(normalized)
+    if suggestion is None:
+        matches = get_close_matches(normalized, by_normalized, n=1, cutoff=_MIN_SIMILARITY)
+        suggestion = by_normalized[matches[0]] if matches else None
+    hint = "" if suggestion not in names else f"did you mean {suggestion}? "
+    return f"{kind} {given} is unknown: {hint}allowed are {', '.join(names)}"
+
+
+def _normalize(name: str) -> str:
+    """Remove case and separators: ``rate_per_task`` equals ``ratePerTask``."""
+    return "".join(character for character in name.casefold() if character.isalnum())

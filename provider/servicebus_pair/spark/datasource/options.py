@@ -1,0 +1,179 @@
+"""The parsed options of a write and of a read, validated before anything is sent or read. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from servicebus_pair.core import EntityHealth, PairSettings
+from servicebus_pair.core.errors import ConfigurationError
+from servicebus_pair.core.pair import SIDES
+from servicebus_pair.spark.base.credential_reference import REFERENCES, PairReference, check_reference
+from servicebus_pair.spark.base.offsets import MAIN, PeekTarget, peek_targets
+from servicebus_pair.spark.base.redaction import Redaction
+from servicebus_pair.spark.datasource.option_table import (
+    DEFAULT_IN_FLIGHT,
+    EARLIEST,
+    LATEST,
+    OPTIONS,
+    Direction,
+    parse_options,
+)
+
+__all__ = ["PairAccess", "ReadOptions", "WriteOptions", "check_credential"]
+
+_PAIR_OPTIONS: Final = {
+    "backlogQueueCount": "backlog_queue_count",
+    "failoverInterval": "failover_interval",
+    "pingPrimaryInterval": "ping_primary_interval",
+    "pingTimeout": "ping_timeout",
+    "closeGrace": "close_grace",
+    "serverBusyDelay": "server_busy_delay",
+    "onQuotaExceeded": "on_quota_exceeded",
+    "onEntityDisabled": "on_entity_disabled",
+    "probe": "probe",
+    "ordering": "ordering",
+}
+_HOSTS: Final = dict(zip(SIDES, ("primaryNamespace", "secondaryNamespace"), strict=True))
+
+
+def check_credential(text: str) -> None:
+    """Reject a credential given by value, without quoting it. :raises ConfigurationError: it is not a reference."""
+    try:
+        check_reference(text)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"option credential: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class PairAccess:
+    """A reference to the pair's settings, and overrides of its options. Contains no secret.
+
+    :param overrides: values by their names in ``PairOptions``.
+    """
+
+    reference: PairReference
+    overrides: tuple[tuple[str, Any], ...] = ()
+
+    @classmethod
+    def from_values(cls, values: Mapping[str, Any]) -> PairAccess:
+        """Create from parsed options. :raises ConfigurationError: the credential is missing or invalid."""
+        if "credential" not in values:
+            raise ConfigurationError(f"option credential is missing: allowed are {REFERENCES}")
+        check_credential(values["credential"])
+        hosts = {side: values[name] for side, name in _HOSTS.items() if name in values}
+        try:
+            reference = PairReference.parse(values["credential"], hosts=hosts)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"options credential, {', '.join(_HOSTS.values())}: {error}") from None
+        overrides = {name: value for name, value in values.items() if name in _PAIR_OPTIONS}
+        return cls(reference, tuple((_PAIR_OPTIONS[name], value) for name, value in overrides.items()))
+
+    def resolve(self, redaction: Redaction) -> PairSettings:
+        """Read the settings in this process. :raises ConfigurationError: see :meth:`PairReference.resolve`."""
+        settings = self.reference.resolve(redaction)
+        return replace(settings, options=replace(settings.options, **dict(self.overrides)))
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """The options of a write.
+
+    :param entity: destination of rows without an ``entity`` value.
+    :param run: name of this write in the ledger and the manifest.
+    :param ledger: folder of the ledger, a path on the executors.
+    :param manifest: file of the manifest, a path on the driver; for a stream, a folder.
+    :param health: health records by entity path, known before the write.
+    :param rate: messages per second of one task; ``None`` is unlimited.
+    :param in_flight: maximum number of batches that one task sends concurrently.
+    """
+
+    access: PairAccess
+    entity: str | None = None
+    run: str | None = None
+    ledger: str | None = None
+    manifest: str | None = None
+    health: Mapping[str, EntityHealth] = field(default_factory=dict)
+    rate: float | None = None
+    in_flight: int = DEFAULT_IN_FLIGHT
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> WriteOptions:
+        """Parse options. :raises ConfigurationError: naming option, value (never a secret) and what is allowed."""
+        values = parse_options(options, direction=Direction.WRITE)
+        entities = values.get("entity", (None,))
+        if len(entities) > 1:
+            raise ConfigurationError(
+                f"option entity is {', '.join(entities)}: a write takes one; for several, use the column entity"
+            )
+        return cls(
+            access=PairAccess.from_values(values),
+            entity=entities[0],
+            run=values.get("run"),
+            ledger=values.get("ledger"),
+            manifest=values.get("manifest"),
+            health=values.get("health", {}),
+            rate=values.get("ratePerTask"),
+            in_flight=values.get("maxBatchesInFlight", DEFAULT_IN_FLIGHT),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """The options of a read.
+
+    :param secondary: read the secondary namespace instead of the primary.
+    :param targets: what is read; one Spark partition each.
+    :param start: offsets to start at, :data:`EARLIEST` or :data:`LATEST`.
+    :param end: offsets to end at, or :data:`LATEST`: the end of the queue when the task starts.
+    :param max_messages: per micro-batch of a stream; ``None`` is unlimited.
+    """
+
+    access: PairAccess
+    secondary: bool
+    targets: tuple[PeekTarget, ...]
+    start: str | Mapping[str, int] = EARLIEST
+    end: str | Mapping[str, int] = LATEST
+    max_messages: int | None = None
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
+        """Parse options. :raises ConfigurationError: naming option, value (never a secret) and what is allowed."""
+        values = parse_options(options, direction=Direction.READ)
+        if "entity" not in values:
+            raise ConfigurationError(f"option entity is missing: allowed are {OPTIONS['entity'].allowed}")
+        start, end = values.get("startingOffsets", EARLIEST), values.get("endingOffsets", LATEST)
+        _check_range_options(values, start, end, streaming=streaming)
+        return cls(
+            access=PairAccess.from_values(values),
+            secondary=values.get("namespace", SIDES[0]) == SIDES[1],
+            targets=peek_targets(values["entity"], values.get("subQueue", (MAIN,)), values.get("sessionId", ())),
+            start=start,
+            end=end,
+            max_messages=values.get("maxMessagesPerTrigger"),
+        )
+
+
+def _check_range_options(values: Mapping[str, Any], start: object, end: object, *, streaming: bool) -> None:
+    if end == EARLIEST:
+        raise ConfigurationError(f"option endingOffsets is {end!r}: allowed is {OPTIONS['endingOffsets'].allowed}")
+    if not streaming and start == LATEST:
+        raise ConfigurationError(f"option startingOffsets is {start!r}: allowed for a stream; a batch would be empty")
+    if streaming and "endingOffsets" in values:
+        raise ConfigurationError("option endingOffsets is given: a stream has no end; remove the option")
+    _check_sub_queues(values, streaming=streaming)
+    for name in ("maxMessagesPerTrigger", "failOnDataLoss"):
+        if not streaming and name in values:
+            raise ConfigurationError(f"option {name} is given: it is for streams only; remove the option")
+
+
+def _check_sub_queues(values: Mapping[str, Any], *, streaming: bool) -> None:
+    """Reject streams of sub-queues, whose sequence numbers do not grow in order of arrival."""
+    sub_queues = [each for each in values.get("subQueue", ()) if each != MAIN]
+    if streaming and sub_queues and values.get("failOnDataLoss", True):
+        raise ConfigurationError(
+            f"option subQueue is {sub_queues[0]}: dead letters keep the sequence numbers of their queue, so a stream "
+            "skips a message that is dead-lettered after a later one: use a batch read, or accept data loss with "
+            "failOnDataLoss=false"
+        )

@@ -1,0 +1,106 @@
+"""Peek access to one namespace: nothing is received, locked or settled. Memory is bounded by one page.
+
+Sessions are the exception: a session can only be peeked while its lock is held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Generator
+from typing import Final
+
+from azure.servicebus import ServiceBusReceivedMessage
+
+from servicebus_pair.core import Endpoint
+from servicebus_pair.core.errors import RefusedError
+from servicebus_pair.core.sdk import MessageBrowser, NamespaceClient, ReceiveLink
+from servicebus_pair.spark.base.offsets import FIRST_SEQUENCE_NUMBER, MAIN, OffsetRange, PeekTarget, find_end
+
+__all__ = ["PeekClient", "PeekCursor"]
+
+_PAGE_SIZE: Final = 500
+_CALL_SECONDS: Final = 30.0
+_ATTEMPTS: Final = 3
+_REFUSED_HINT: Final = (
+    "(an entity that requires sessions is read with option sessionId, a topic through its subscriptions, "
+    "topic/Subscriptions/name)"
+)
+
+
+class PeekClient:
+    """Peeks the entities of one namespace; must be closed."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._client = NamespaceClient(endpoint)
+        self.namespace: Final = endpoint.namespace
+
+    def cursor(self, target: PeekTarget) -> PeekCursor:
+        """Return a cursor over one queue; its link opens on first use."""
+        if target.sub_queue == MAIN:
+            link = self._client.receive_link(target.path, session_id=target.session_id)
+        else:
+            link = self._client.receive_link(target.address)
+        return PeekCursor(link)
+
+    async def close(self) -> None:
+        """Close the client and all its cursors."""
+        await self._client.close()
+
+
+class PeekCursor(MessageBrowser):
+    """Reads one queue by peek; a request that fails with a retriable error is sent up to three times."""
+
+    def __init__(self, link: ReceiveLink) -> None:
+        super().__init__(link, page_size=_PAGE_SIZE, timeout=_CALL_SECONDS, attempts=_ATTEMPTS)
+
+    async def page(
+        self, from_sequence_number: int = FIRST_SEQUENCE_NUMBER, *, max_messages: int | None = None
+    ) -> list[ServiceBusReceivedMessage]:
+        """Return up to ``max_messages`` messages from a sequence number on.
+
+        :raises RefusedError: the error names the option that the entity needs.
+        :raises ServiceError: the queue cannot be read, for instance because it does not exist.
+        """
+        try:
+            return await super().page(from_sequence_number, max_messages=max_messages)
+        except RefusedError as error:
+            raise RefusedError(f"{error} {_REFUSED_HINT}") from error
+
+    async def pages(
+        self, first: int = FIRST_SEQUENCE_NUMBER, *, end: int | None = None
+    ) -> AsyncIterator[list[ServiceBusReceivedMessage]]:
+        """Yield the messages from sequence number ``first`` up to but excluding ``end``, page by page."""
+        position = first
+        while end is None or position < end:
+            page = await self.page(position)
+            if not page:
+                return
+            position = 1 + max(map(_sequence_number, page))
+            selected = page if end is None else [message for message in page if _sequence_number(message) < end]
+            if selected:
+                yield selected
+
+    async def available(self, first: int) -> OffsetRange | None:
+        """Return the range of messages from sequence number ``first`` on; ``None`` if there are none."""
+        start = await self._first_from(first)
+        return None if start is None else OffsetRange(start, await self._search(find_end(start)))
+
+    async def end(self, first: int) -> int:
+        """Return the sequence number after the last message, or ``first`` if there is none from there on."""
+        return await self._search(find_end(first))
+
+    async def _search(self, search: Generator[int, int | None, int]) -> int:
+        number = next(search)
+        while True:
+            found = await self._first_from(number)
+            try:
+                number = search.send(found)
+            except StopIteration as finished:
+                return int(finished.value)
+
+    async def _first_from(self, number: int) -> int | None:
+        messages = await self.page(number, max_messages=1)
+        return _sequence_number(messages[0]) if messages else None
+
+
+def _sequence_number(message: ServiceBusReceivedMessage) -> int:
+    return message.sequence_number or 0

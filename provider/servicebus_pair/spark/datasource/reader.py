@@ -1,0 +1,230 @@
+"""The readers of the data source, for batches and streams; both peek and consume nothing.
+
+Peek returns what is in the queue at the time. Messages that were consumed meanwhile are missing, also when a
+micro-batch is read again after a failure; its offsets stay the same.
+"""
+
+from __future__ import annotations
+
+from asyncio import gather
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from servicebus_pair.core import SyncBridge
+from servicebus_pair.core.model import SystemClock
+from servicebus_pair.spark.base.offsets import (
+    FIRST_SEQUENCE_NUMBER,
+    OffsetRange,
+    Offsets,
+    PeekTarget,
+    check_not_partitioned,
+    check_range,
+    idle_delay,
+    next_offsets,
+    starting_offsets,
+)
+from servicebus_pair.spark.base.redaction import Redaction, redact_errors
+from servicebus_pair.spark.datasource.option_table import LATEST
+from servicebus_pair.spark.datasource.options import ReadOptions
+from servicebus_pair.spark.datasource.peek_client import PeekClient, PeekCursor
+from servicebus_pair.spark.datasource.read_schema import to_record_batch
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["PeekRange", "ServiceBusReader", "ServiceBusStreamReader"]
+
+ResultT = TypeVar("ResultT")
+
+
+@dataclass(frozen=True, slots=True)
+class PeekRange(InputPartition):
+    """The sequence numbers that one task reads, from ``start`` up to but excluding ``end``.
+
+    :param end: ``None`` is the end of the queue when the task starts.
+    """
+
+    target: PeekTarget
+    start: int
+    end: int | None
+
+
+class ServiceBusReader(DataSourceReader):
+    """Batch reader with a partition per queue, sub-queue or session. Each Spark action reads the queues anew."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        keys = [target.offset_key for target in options.targets]
+        self._start = starting_offsets(keys, _explicit(options.start), option="startingOffsets")
+        self._end = _explicit(options.end)
+        starting_offsets(keys, self._end, option="endingOffsets")
+        check_range(self._start, self._end)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Return one range per queue, sub-queue or session, without connecting."""
+        return [
+            PeekRange(target, self._start[target.offset_key], self._end.get(target.offset_key))
+            for target in self._options.targets
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the messages of a range, page by page. :raises SparkTaskError: without secrets."""
+        return _read(self._options, partition)
+
+
+class ServiceBusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Stream reader that follows queues by sequence number. The driver peeks too, to plan each micro-batch."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._keys = [target.offset_key for target in options.targets]
+        self._start = starting_offsets(self._keys, _explicit(options.start), option="startingOffsets")
+        self._lazy_planner: _Planner | None = None
+        self._available_now: Offsets | None = None
+        self._latest: Offsets | None = None
+
+    def initialOffset(self) -> Offsets:  # noqa: N802  Spark's name
+        """Return where a new query starts."""
+        if self._options.start != LATEST:
+            return self._start
+        return self._planner().ends(dict.fromkeys(self._keys, FIRST_SEQUENCE_NUMBER))
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  Spark's name
+        """Return ``maxMessagesPerTrigger`` as a read limit."""
+        limit = self._options.max_messages
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802  Spark's name
+        """Return where the micro-batch after ``start`` ends. :raises SparkTaskError: a queue cannot be peeked."""
+        # A checkpoint may lack a key, or have one too many, when the option entity has changed since.
+        offsets = starting_offsets(self._keys, {key: start[key] for key in self._keys if key in start}, option="")
+        available = self._planner().available(offsets)
+        self._latest = offsets | {key: each.end for key, each in available.items()}
+        if self._available_now is not None:
+            available = _truncate(available, self._available_now)
+        return next_offsets(offsets, available, limit=limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  Spark's name
+        """Record the current ends, where this query stops."""
+        self._available_now = self._planner().ends(self._start)
+
+    def reportLatestOffset(self) -> Offsets | None:  # noqa: N802  Spark's name
+        """Return the ends that the last poll found."""
+        return self._latest
+
+    def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
+        """Return one range per target with new messages, without connecting, so a batch can be read again."""
+        keyed = ((target.offset_key, target) for target in self._options.targets)
+        return [
+            PeekRange(target, start.get(key, FIRST_SEQUENCE_NUMBER), end[key])
+            for key, target in keyed
+            if end.get(key, FIRST_SEQUENCE_NUMBER) > start.get(key, FIRST_SEQUENCE_NUMBER)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the messages of a range, page by page. :raises SparkTaskError: without secrets."""
+        return _read(self._options, partition)
+
+    def stop(self) -> None:
+        """Close the driver's connections."""
+        if self._lazy_planner is not None:
+            self._lazy_planner.close()
+
+    def _planner(self) -> _Planner:
+        if self._lazy_planner is None:
+            self._lazy_planner = _Planner(self._options)
+        return self._lazy_planner
+
+
+class _Planner:
+    """Peeks the queues on the driver of a stream; its links stay open between polls.
+
+    While there is nothing new, Spark polls without a pause, and every peek is billed: idle polls are delayed.
+    """
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._redaction = Redaction()
+        self._clock = SystemClock()
+        self._last_empty_at = -inf
+        with redact_errors(self._redaction):
+            client = _connect(options, self._redaction)
+        self._resources = ExitStack()
+        self._bridge = self._resources.enter_context(SyncBridge())
+        self._resources.callback(lambda: self._bridge.run(client.close()))
+        self._cursors = {target.offset_key: client.cursor(target) for target in options.targets}
+
+    def available(self, start: Offsets) -> dict[str, OffsetRange]:
+        """Return what can be read from ``start``, for the targets that have messages there.
+
+        :raises ConfigurationError: an entity is partitioned.
+        """
+        self._bridge.run(self._clock.sleep(idle_delay(self._last_empty_at, now=self._clock.now())))
+        ranges = self._for_each(start, lambda cursor, first: cursor.available(first))
+        available = {key: each for key, each in ranges.items() if each is not None}
+        for key, each in available.items():
+            check_not_partitioned(key, each)
+        self._last_empty_at = -inf if available else self._clock.now()
+        return available
+
+    def ends(self, start: Offsets) -> Offsets:
+        """Return the sequence number after the last message of each target."""
+        return self._for_each(start, lambda cursor, first: cursor.end(first))
+
+    def close(self) -> None:
+        """Close the client and its thread."""
+        self._resources.close()
+
+    def _for_each(self, start: Offsets, peek: Callable[[PeekCursor, int], Awaitable[ResultT]]) -> dict[str, ResultT]:
+        async def peek_all() -> list[ResultT]:
+            return await gather(*(peek(cursor, start[key]) for key, cursor in self._cursors.items()))
+
+        with redact_errors(self._redaction):
+            return dict(zip(self._cursors, self._bridge.run(peek_all()), strict=True))
+
+
+def _read(options: ReadOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    if not isinstance(partition, PeekRange):
+        raise TypeError(f"the partition is a {type(partition).__name__}: it must be a PeekRange")
+    redaction = Redaction()
+    with redact_errors(redaction):
+        client = _connect(options, redaction)
+        with SyncBridge() as bridge:
+            try:
+                cursor = client.cursor(partition.target)
+                end = bridge.run(cursor.end(partition.start)) if partition.end is None else partition.end
+                pages = cursor.pages(partition.start, end=end)
+                while (page := bridge.run(_next(pages))) is not None:
+                    yield to_record_batch(page, namespace=client.namespace, target=partition.target)
+            finally:
+                bridge.run(client.close())
+
+
+async def _next(pages: Any) -> Any:
+    return await anext(pages, None)
+
+
+def _connect(options: ReadOptions, redaction: Redaction) -> PeekClient:
+    settings = options.access.resolve(redaction)
+    return PeekClient(settings.secondary if options.secondary else settings.primary)
+
+
+def _explicit(offsets: Any) -> Offsets:
+    """Return explicit offsets, or none for ``earliest`` and ``latest``."""
+    return {} if isinstance(offsets, str) else dict(offsets)
+
+
+def _truncate(available: dict[str, OffsetRange], end: Offsets) -> dict[str, OffsetRange]:
+    """Remove what arrived after ``end``."""
+    ranges = {key: OffsetRange(each.first, min(each.end, end[key])) for key, each in available.items()}
+    return {key: each for key, each in ranges.items() if each.first < each.end}

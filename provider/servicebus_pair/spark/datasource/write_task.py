@@ -1,0 +1,189 @@
+"""One Spark task of a write: streams its rows through the core's senders and returns a commit message.
+
+At least once: a retried task sends its rows again, with the same message ids.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import pyarrow as pa
+from pyarrow import compute
+
+from servicebus_pair.core import (
+    EntityHealth,
+    InMemoryHealthStore,
+    Ledger,
+    NamespacePair,
+    PairSender,
+    PairSettings,
+    SyncBridge,
+)
+from servicebus_pair.core.errors import PairError
+from servicebus_pair.core.events import Observer
+from servicebus_pair.core.model import Clock, SystemClock
+from servicebus_pair.core.syphon import RateLimiter
+from servicebus_pair.spark.base.credential_reference import PairReference
+from servicebus_pair.spark.base.redaction import Redaction, SparkTaskError, redact_errors
+from servicebus_pair.spark.datasource.commit_messages import AcceptanceCounter, TaskCommitMessage
+from servicebus_pair.spark.datasource.message_ids import MessageIdGenerator
+from servicebus_pair.spark.datasource.options import WriteOptions
+from servicebus_pair.spark.datasource.row_batches import group_by_key, split_rows
+from servicebus_pair.spark.datasource.row_codec import EncodedRow, RowEncoder
+
+__all__ = ["PACED_BATCH_SECONDS", "WriteTask", "max_batch_rows", "write_rows"]
+
+# A task with a rate sends at least this often, so that an outage interrupts a stream and not one large batch.
+PACED_BATCH_SECONDS: Final = 0.5
+_MAX_BATCH_ROWS: Final = 10_000
+
+# Health that one task finds is reused by later tasks in the same Python worker, so that each process, not each task,
+# waits for the failover interval once. Soft state: a wrong value corrects itself.
+_process_health: Final[dict[PairReference, InMemoryHealthStore]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTask:
+    """What one task does.
+
+    :param run: name of the write in the ledger and the manifest.
+    :param message_ids: generates ids for rows without one.
+    :param query_id: for a stream.
+    """
+
+    options: WriteOptions
+    run: str
+    message_ids: MessageIdGenerator
+    query_id: str | None = None
+
+
+def write_rows(
+    task: WriteTask, record_batches: Iterable[pa.RecordBatch], *, clock: Clock | None = None
+) -> TaskCommitMessage:
+    """Send all rows of ``record_batches``; returns when all are accepted.
+
+    :raises SparkTaskError: what stopped the task, without secrets.
+    """
+    timer = SystemClock() if clock is None else clock
+    started_at, redaction = timer.now(), Redaction()
+    with redact_errors(redaction):
+        settings, counter = task.options.access.resolve(redaction), AcceptanceCounter()
+        with ExitStack() as stack:
+            observers: list[Observer] = [counter]
+            if task.options.ledger is not None:
+                observers.insert(0, stack.enter_context(Ledger(task.options.ledger, run=task.run)))
+            bridge = stack.enter_context(SyncBridge())
+            sender = _RowSender(task, settings, observers=observers, clock=timer)
+            bridge.run(sender.open())
+            try:
+                for record_batch in record_batches:
+                    for rows in _split(record_batch, max_rows=sender.max_rows):
+                        bridge.run(sender.send(rows))
+            except Exception as failure:
+                progress = f"partition {task.message_ids.partition} failed with {counter.summary()}"
+                kind = "" if isinstance(failure, SparkTaskError) else f"{type(failure).__name__}: "
+                raise SparkTaskError(f"{progress}: {kind}{failure}") from failure
+            finally:
+                bridge.run(sender.close())
+        return TaskCommitMessage(
+            run=task.run,
+            entities=counter.entities_json(sender.health()),
+            bytes=counter.bytes,
+            started_at=started_at,
+            ended_at=timer.now(),
+            query_id=task.query_id,
+        )
+
+
+def max_batch_rows(rate: float | None) -> int:
+    """Return how many rows to send at a time at ``rate`` rows per second; ``None`` is unlimited."""
+    return _MAX_BATCH_ROWS if rate is None else min(_MAX_BATCH_ROWS, max(1, int(rate * PACED_BATCH_SECONDS)))
+
+
+def _split(record_batch: pa.RecordBatch, *, max_rows: int) -> Iterator[list[dict[str, Any]]]:
+    sizes = compute.fill_null(compute.binary_length(record_batch.column("body")), 0).to_pylist()
+    for rows in split_rows(sizes, max_rows=max_rows):
+        yield record_batch.slice(rows.start, len(rows)).to_pylist()
+
+
+class _RowSender:
+    """Sends batches of rows; the groups of a batch are sent concurrently."""
+
+    def __init__(self, task: WriteTask, settings: PairSettings, *, observers: Sequence[Observer], clock: Clock) -> None:
+        self._pair = NamespacePair(
+            settings.primary,
+            settings.secondary,
+            # This job only sends: a syphon would slow it down and move messages that nobody asked it to move.
+            replace(settings.options, enable_syphon=False),
+            store=_health_store(task.options),
+            observers=observers,
+            clock=clock,
+        )
+        self._encoder = RowEncoder(task.message_ids, entity=task.options.entity)
+        self.max_rows: Final = max_batch_rows(task.options.rate)
+        self._rate_limiter = RateLimiter(task.options.rate, clock=clock, burst=self.max_rows)
+        self._max_in_flight = task.options.in_flight
+        self._in_flight = asyncio.Semaphore(task.options.in_flight)
+        self._senders: dict[str, PairSender] = {}
+        self._resources = AsyncExitStack()
+
+    async def open(self) -> None:
+        await self._resources.enter_async_context(self._pair)
+
+    async def close(self) -> None:
+        await self._resources.aclose()
+
+    def health(self) -> dict[str, EntityHealth]:
+        """Return the current health of every entity that was sent to."""
+        return {entity: self._pair.health(entity) for entity in self._senders}
+
+    async def send(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Send rows, in order within each session or partition key. All are encoded before the first is sent."""
+        by_entity: dict[str, list[EncodedRow]] = defaultdict(list)
+        for row in map(self._encoder.encode, rows):
+            by_entity[row.entity].append(row)
+        await self._rate_limiter.acquire(len(rows), min_permits=len(rows))
+        sends = [
+            self._send_group(await self._sender(entity), [encoded[number] for number in group])
+            for entity, encoded in by_entity.items()
+            for group in group_by_key(
+                [row.key for row in encoded], [row.size for row in encoded], max_groups=self._max_in_flight
+            )
+        ]
+        # Wait for all before raising, so that no send is left running in the background.
+        results = await asyncio.gather(*sends, return_exceptions=True)
+        _raise_failures([result for result in results if isinstance(result, BaseException)])
+
+    async def _send_group(self, sender: PairSender, group: Sequence[EncodedRow]) -> None:
+        async with self._in_flight:
+            await sender.send([row.message for row in group])
+
+    async def _sender(self, entity: str) -> PairSender:
+        sender = self._senders.get(entity)
+        if sender is None:
+            sender = await self._resources.enter_async_context(self._pair.sender(entity))
+            self._senders[entity] = sender
+        return sender
+
+
+def _raise_failures(failures: Sequence[BaseException]) -> None:
+    for failure in failures:
+        if not isinstance(failure, PairError):
+            raise failure
+    if failures:
+        raise SparkTaskError("; ".join(f"{type(failure).__name__}: {failure}" for failure in failures))
+
+
+def _health_store(options: WriteOptions) -> InMemoryHealthStore:
+    """Return the process's store, updated with the driver's health records where these are newer."""
+    store = _process_health.setdefault(options.access.reference, InMemoryHealthStore())
+    for entity, health in options.health.items():
+        known = store.known.get(entity)
+        if known is None or health.since > known.since:
+            store.known[entity] = health
+    return store

@@ -1,0 +1,99 @@
+"""What the command-line programs share: arguments, and the Spark session."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from servicebus_pair.core import EntityHealth
+from servicebus_pair.core.errors import ConfigurationError
+from servicebus_pair.core.ledger import PublishManifest
+from servicebus_pair.spark.base.report_files import check_writable
+from servicebus_pair.spark.transfer.publishing import publish
+
+__all__ = ["REFERENCE_FORMS", "PublishArguments", "comma_separated", "create_session"]
+
+REFERENCE_FORMS: Final = "env:NAME, file:PATH or airflow:CONN_ID"
+
+
+@dataclass(frozen=True, slots=True)
+class PublishArguments:
+    """Arguments common to programs that publish.
+
+    :param rate: messages per second over all tasks; ``None`` is unlimited.
+    :param manifest: file to which the manifest is written.
+    :param health: known health records by entity path.
+    """
+
+    pair: str
+    ledger: str
+    run: str
+    rate: float | None
+    manifest: str | None
+    health: dict[str, EntityHealth]
+
+    @staticmethod
+    def add_to(parser: argparse.ArgumentParser) -> None:
+        """Declare the arguments."""
+        parser.add_argument("--pair", required=True, help=f"where the pair's settings are: {REFERENCE_FORMS}")
+        parser.add_argument("--ledger", required=True, help="folder of the ledger")
+        parser.add_argument("--run", required=True, help="name of this run in the ledger")
+        parser.add_argument("--rate", type=float, help="messages per second over all tasks; default: no limit")
+        parser.add_argument("--manifest", help="file to which the manifest is written, as JSON")
+        parser.add_argument("--health", default="{}", help="JSON: health records by entity")
+
+    @classmethod
+    def from_parsed(cls, parsed: argparse.Namespace) -> PublishArguments:
+        """Create from parsed arguments. :raises ConfigurationError: the health is invalid."""
+        health = _parse_health(parsed.health)
+        return cls(parsed.pair, parsed.ledger, parsed.run, parsed.rate, parsed.manifest, health)
+
+    def publish(self, df: DataFrame, *, entity: str | None = None, **extra: Any) -> PublishManifest:
+        """Publish ``df`` and write the manifest, with ``extra`` as additional top-level fields.
+
+        :param entity: destination of rows without an ``entity`` value.
+        :raises ConfigurationError: see ``publish``, or the manifest cannot be written; nothing was sent.
+        """
+        if self.manifest is not None:
+            check_writable(self.manifest, what="manifest")
+        manifest = publish(
+            df,
+            pair_reference=self.pair,
+            ledger=self.ledger,
+            run=self.run,
+            entity=entity,
+            rate=self.rate,
+            health=self.health,
+        )
+        if self.manifest is not None:
+            manifest.write(self.manifest, **extra)
+        return manifest
+
+
+def _parse_health(text: str) -> dict[str, EntityHealth]:
+    try:
+        return {entity: EntityHealth.from_json(value) for entity, value in json.loads(text).items()}
+    except (ValueError, AttributeError) as error:
+        raise ConfigurationError(f"health is not a JSON object of health records by entity: {error}") from error
+
+
+def comma_separated(text: str) -> list[str]:
+    """Split a comma-separated list of names. :raises argparse.ArgumentTypeError: a name is empty."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(parts):
+        raise argparse.ArgumentTypeError(f"{text!r} contains an empty name: allowed are comma-separated names")
+    return parts
+
+
+def create_session(name: str) -> SparkSession:
+    """Return the Spark session of a program; speculation is off, because a speculative task would send twice."""
+    return (
+        SparkSession.builder.appName(name)
+        .config("spark.speculation", "false")
+        .config("spark.sql.session.timeZone", "UTC")
+        .getOrCreate()
+    )

@@ -1,0 +1,1 @@
+"""Results as value objects and as self-contained HTML reports."""

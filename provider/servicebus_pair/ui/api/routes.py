@@ -1,0 +1,216 @@
+"""Routes that the plugin mounts. Each checks the user's permissions with Airflow's auth manager.
+
+======================================================  ==========  ==================================================
+route                                                   permission  response
+======================================================  ==========  ==================================================
+``GET /``, ``GET /static/{name}``                       read        the page
+``GET /api/snapshot``                                   read        all pairs (``ui.views``) and the current user
+``GET /api/pairs/{conn_id}``                            read        one pair
+``GET /api/pairs/{conn_id}/reports/{dag_id}/{run_id}``  read        the reconcile report of a recovery, HTML
+``POST /api/pairs/{conn_id}/actions/{action}``          write       202 and the action's result
+======================================================  ==========  ==================================================
+
+Reading requires ``GET`` on assets, writing ``PUT`` on assets and, for an action that triggers a DAG, permission to
+trigger that DAG. Errors are JSON: ``{"detail": ...}``.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
+from airflow.api_fastapi.core_api.security import get_user, requires_access_asset, requires_access_dag
+from airflow.configuration import AIRFLOW_HOME, conf
+from fastapi import Depends, FastAPI, HTTPException, Request, Response, status
+from fastapi.concurrency import run_in_threadpool
+
+from servicebus_pair.ui.api.actions_service import ActionRefusedError, ActionResult, set_syphon_control, trigger_run
+from servicebus_pair.ui.api.schemas import ActionRequest, RequestBodyError, parse_request
+from servicebus_pair.ui.api.static_files import StaticFile, load_report, load_static_file
+from servicebus_pair.ui.cache.refresh_cache import CachedData, RefreshCache
+from servicebus_pair.ui.view.action_catalogue import ActionName, build_action_view
+
+__all__ = ["build_app"]
+
+_MAX_BODY_BYTES: Final = 65_536
+_DEFAULT_INTERVAL_SECONDS: Final = 5.0
+_JSON: Final = "application/json"
+_NO_STORE: Final = {"Cache-Control": "no-store"}
+User = Annotated[BaseUser, Depends(get_user)]
+
+
+def build_app(cache: RefreshCache | None = None) -> FastAPI:
+    """Return the application. Airflow does not authenticate requests to a mounted application, so each route does.
+
+    :param cache: source of the displayed data; by default one with ``[servicebus_pair] page_interval``.
+    """
+    if cache is None:
+        cache = RefreshCache(interval=_interval_seconds(), folder=Path(AIRFLOW_HOME, "servicebus_pair"))
+    app = FastAPI(
+        title="Service Bus pairs",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        dependencies=[Depends(requires_access_asset("GET"))],
+    )
+    _add_page(app)
+    _add_read_routes(app, cache)
+    _add_action_route(app, cache)
+
+    # A catch-all route, so that unauthenticated requests to unknown paths get 401 and not 404.
+    @app.api_route("/{path:path}", methods=["GET", "POST", "PUT", "PATCH", "DELETE"])
+    def not_found(path: str) -> None:
+        """Return 404 for every other path."""
+        raise HTTPException(status.HTTP_404_NOT_FOUND, f"there is no {path!r} here")
+
+    return app
+
+
+def _interval_seconds() -> float:
+    """Return ``[servicebus_pair] page_interval`` in seconds: 5 by default, at least 1."""
+    return max(1.0, conf.getfloat("servicebus_pair", "page_interval", fallback=_DEFAULT_INTERVAL_SECONDS))
+
+
+def _add_page(app: FastAPI) -> None:
+    @app.get("/")
+    def page() -> Response:
+        """Return the page."""
+        return static_file("page.html")
+
+    @app.get("/static/{name}")
+    def static_file(name: str) -> Response:
+        """Return a script or stylesheet of the page."""
+        found = load_static_file(name)
+        if found is None:
+            raise HTTPException(status.HTTP_404_NOT_FOUND, f"there is no {name!r} here")
+        return _file_response(found)
+
+
+def _add_read_routes(app: FastAPI, cache: RefreshCache) -> None:
+    @app.get("/api/snapshot")
+    def snapshot(user: User) -> Response:
+        """Return all pairs, from the cache."""
+        may_act = get_auth_manager().is_authorized_asset(method="PUT", user=user)
+        return _snapshot_response(cache.get().snapshot, user=user.get_name(), may_act=may_act)
+
+    @app.get("/api/pairs/{conn_id}")
+    def pair(conn_id: str) -> Response:
+        """Return one pair."""
+        found = cache.get().pairs.get(conn_id)
+        if found is None:
+            raise _unknown_pair(conn_id)
+        return Response(found, media_type=_JSON, headers=_NO_STORE)
+
+    @app.get("/api/pairs/{conn_id}/reports/{dag_id}/{run_id:path}")
+    def reconcile_report(conn_id: str, dag_id: str, run_id: str, request: Request, user: User) -> Response:
+        """Return the reconcile report of one recovery; its headers prevent scripts from running."""
+        cached = cache.get()
+        if conn_id not in cached.pairs:
+            raise _unknown_pair(conn_id)
+        requires_access_dag("GET", DagAccessEntity.XCOM, param_dag_id=dag_id)(request, user)
+        event_runs = [
+            run for event in cached.records.events.get(conn_id, ()) for run in (*event.triggered_runs, event.source_run)
+        ]
+        runs = [*cached.records.recoveries.get(conn_id, ()), *(run for run in event_runs if run is not None)]
+        run = next((run for run in runs if (run.dag_id, run.run_id) == (dag_id, run_id)), None)
+        file = None if run is None else load_report(run.report.get("report"))
+        if file is None:
+            raise HTTPException(
+                status.HTTP_404_NOT_FOUND, f"{run_id!r} of {dag_id!r} has no report that this server can read"
+            )
+        return _file_response(file)
+
+
+def _add_action_route(app: FastAPI, cache: RefreshCache) -> None:
+    @app.post(
+        "/api/pairs/{conn_id}/actions/{action}",
+        status_code=status.HTTP_202_ACCEPTED,
+        dependencies=[Depends(requires_access_asset("PUT"))],
+    )
+    async def act(conn_id: str, action: str, request: Request, user: User) -> dict[str, Any]:
+        """Execute an action and record it in the audit log."""
+        cached = await run_in_threadpool(cache.get)
+        if conn_id not in cached.pairs:
+            raise _unknown_pair(conn_id)
+        if action not in tuple(ActionName):
+            raise HTTPException(
+                status.HTTP_404_NOT_FOUND, f"there is no action {action!r}: there are {', '.join(ActionName)}"
+            )
+        name = ActionName(action)
+        body = await _read_body(name, request)
+        try:
+            result = await run_in_threadpool(_execute, cached, conn_id, name, body=body, user=user, request=request)
+        except ActionRefusedError as error:
+            raise HTTPException(status.HTTP_409_CONFLICT, str(error)) from None
+        cache.refresh_now()
+        return {"action": result.action, "dag_id": result.dag_id, "run_id": result.run_id, "user": user.get_name()}
+
+
+def _execute(
+    cached: CachedData, conn_id: str, name: ActionName, *, body: ActionRequest, user: BaseUser, request: Request
+) -> ActionResult:
+    asset_id = cached.records.asset_ids.get(conn_id)
+    action = build_action_view(name, cached.records.dags.get(conn_id, ()), has_state=asset_id is not None)
+    settings = body.settings()
+    if action.problem is not None:
+        raise ActionRefusedError(action.problem)
+    if action.dag_id is not None:
+        requires_access_dag("POST", DagAccessEntity.RUN, param_dag_id=action.dag_id)(request, user)
+        return trigger_run(
+            name,
+            conn_id=conn_id,
+            dag_id=action.dag_id,
+            settings=settings,
+            user=user.get_name(),
+            reason=body.reason,
+        )
+    if asset_id is None:
+        raise ActionRefusedError("no DAG uses this pair, so it has no state")
+    return set_syphon_control(
+        name,
+        conn_id=conn_id,
+        asset_id=asset_id,
+        rate=settings.get("rate"),
+        user=user.get_name(),
+        reason=body.reason,
+        now=time.time(),
+    )
+
+
+async def _read_body(action: ActionName, request: Request) -> ActionRequest:
+    """Read the body here and not as a route parameter, so that 401 and 403 come before any error about the body."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _JSON:
+        # CSRF: another site's form is sent with the user's cookie, but cannot have this content type.
+        raise HTTPException(status.HTTP_415_UNSUPPORTED_MEDIA_TYPE, f"the body must be {_JSON}")
+    content = b""
+    async for chunk in request.stream():
+        content += chunk
+        if len(content) > _MAX_BODY_BYTES:
+            raise HTTPException(
+                status.HTTP_413_CONTENT_TOO_LARGE, f"the body must not be larger than {_MAX_BODY_BYTES} bytes"
+            )
+    try:
+        return parse_request(action, content)
+    except RequestBodyError as error:
+        raise HTTPException(status.HTTP_422_UNPROCESSABLE_CONTENT, error.fields) from None
+
+
+def _unknown_pair(conn_id: str) -> HTTPException:
+    return HTTPException(
+        status.HTTP_404_NOT_FOUND, f"there is no pair {conn_id!r}: no connection and no pair state has this id"
+    )
+
+
+def _file_response(file: StaticFile) -> Response:
+    return Response(file.content, media_type=file.media_type, headers=file.headers)
+
+
+def _snapshot_response(snapshot: bytes, *, user: str, may_act: bool) -> Response:
+    """Prepend the fields of this user to the snapshot, which is encoded once for all users."""
+    head = json.dumps({"now": time.time(), "user": user, "may_act": may_act}, separators=(",", ":")).encode()
+    return Response(head[:-1] + b',"snapshot":' + snapshot + b"}", media_type=_JSON, headers=_NO_STORE)

@@ -1,0 +1,1 @@
+"""Background refresh of the data that the page displays."""

@@ -1,0 +1,1 @@
+"""Data sources of the page: namespaces, connections and Airflow's metadata database."""

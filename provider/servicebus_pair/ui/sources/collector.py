@@ -1,0 +1,242 @@
+"""Collects the status of both namespaces of a pair, within a time limit.
+
+A query without a response keeps its previous result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import time
+from collections import Counter
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from servicebus_pair.core import Endpoint, PairSettings
+from servicebus_pair.core.errors import ServiceError
+from servicebus_pair.ui.sources.reachability_probe import probe_namespace
+from servicebus_pair.ui.views import DeadLetterView, NamespaceView
+
+if TYPE_CHECKING:
+    from servicebus_pair.core.protocol import BacklogPlan
+    from servicebus_pair.core.sdk import NamespaceClient, QueueDepth
+
+__all__ = ["Collector", "PairStatus", "PeekResult"]
+
+_log = logging.getLogger(__name__)
+_PROBE_TIMEOUT: Final = 3.0
+_CALL_TIMEOUT: Final = 4.0
+# Queue descriptions rarely change, and each listing is billed.
+_PLAN_INTERVAL: Final = 60.0
+# Peeks are billed for each queue with messages.
+_PEEK_INTERVAL: Final = 15.0
+# Half a minute at the default interval, enough to see the backlog shrink.
+_MAX_COUNTS: Final = 7
+_MAX_PEEKED_QUEUES: Final = 100
+_MAX_DEAD_LETTERS: Final = 20
+_MAX_CHARACTERS: Final = 300
+ResultT = TypeVar("ResultT")
+
+
+@dataclass(frozen=True, slots=True)
+class PeekResult:
+    """Result of peeking into the backlog queues; times are seconds since the Unix epoch.
+
+    :param oldest: enqueued time of the oldest message of each queue, by casefolded path.
+    :param waiting: number of peeked messages for each entity, by casefolded path.
+    :param waiting_since: enqueued time of the oldest of them.
+    :param reasons: number of peeked dead letters by reason.
+    """
+
+    oldest: Mapping[str, float] = field(default_factory=dict)
+    waiting: Mapping[str, int] = field(default_factory=dict)
+    waiting_since: Mapping[str, float] = field(default_factory=dict)
+    dead_letters: Sequence[DeadLetterView] = ()
+    reasons: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairStatus:
+    """Last known status of both namespaces.
+
+    :param depths: of the backlog queues at ``counted_at``; ``None`` before the first count.
+    :param counted_at: seconds since the Unix epoch.
+    :param counts: recent times and total numbers of active messages, oldest first.
+    :param error: why the last count failed.
+    :param operations: billed operations that collecting has taken.
+    """
+
+    primary: NamespaceView
+    secondary: NamespaceView
+    depths: Sequence[QueueDepth] | None = None
+    counted_at: float | None = None
+    counts: Sequence[tuple[float, int]] = ()
+    error: str | None = None
+    plan: BacklogPlan | None = None
+    peeked: PeekResult = field(default_factory=PeekResult)
+    operations: int = 0
+
+
+class Collector:
+    """Collects the status of one pair; :meth:`collect` must not run concurrently.
+
+    Each call makes two unbilled probes and one management call, another one each minute, and, while the backlog holds
+    messages, one peek into each queue with messages every 15 s.
+
+    :ivar status: the last status; may be replaced by that of another process.
+    """
+
+    def __init__(self, settings: PairSettings) -> None:
+        from servicebus_pair.core import NamespacePair
+
+        self.settings = settings
+        # Only its administration is used. The pair is never opened, which would start a syphon and pings.
+        self._pair = NamespacePair(settings.primary, settings.secondary, replace(settings.options, enable_syphon=False))
+        self._planned_at = self._peeked_at = -_PLAN_INTERVAL
+        self._metered = 0
+        self.status = PairStatus(
+            primary=NamespaceView(name=settings.primary.namespace),
+            secondary=NamespaceView(name=settings.secondary.namespace),
+        )
+
+    async def collect(self) -> PairStatus:
+        """Query both namespaces and return the new status; takes at most 15 s, even if both are dead."""
+        primary, secondary, depths = await asyncio.gather(
+            _probe(self.settings.primary, self.status.primary),
+            _probe(self.settings.secondary, self.status.secondary),
+            _result_or_error(self._pair.backlog_depths(), "count"),
+        )
+        status = replace(self.status, primary=primary, secondary=secondary)
+        if isinstance(depths, str):
+            status = replace(status, error=depths)
+        else:
+            now = time.time()
+            counts = [*status.counts, (now, sum(depth.active for depth in depths))][-_MAX_COUNTS:]
+            status = replace(status, depths=depths, counted_at=now, counts=counts, error=None)
+            status = await self._with_details(status, depths)
+        metered = self._pair.meter.read().total
+        self.status = replace(status, operations=status.operations + metered - self._metered)
+        self._metered = metered
+        return self.status
+
+    async def _with_details(self, status: PairStatus, depths: Sequence[QueueDepth]) -> PairStatus:
+        """Add what is queried less often: the plan and the peeked messages."""
+        now = time.monotonic()
+        if now - self._planned_at >= _PLAN_INTERVAL:
+            plan = await _result_or_error(self._pair.plan(), "compare")
+            if not isinstance(plan, str):
+                status, self._planned_at = replace(status, plan=plan), now
+        if not any(depth.active or depth.dead_lettered for depth in depths):
+            return replace(status, peeked=PeekResult())
+        if now - self._peeked_at >= _PEEK_INTERVAL:
+            peeked = await _result_or_error(self._peek(depths), "peek")
+            if not isinstance(peeked, str):
+                status, self._peeked_at = replace(status, peeked=peeked), now
+        return status
+
+    async def _peek(self, depths: Sequence[QueueDepth]) -> PeekResult:
+        from servicebus_pair.core.sdk import NamespaceClient
+
+        client = NamespaceClient(self.settings.secondary, meter=self._pair.meter)
+        try:
+            active = [depth.path for depth in depths if depth.active][:_MAX_PEEKED_QUEUES]
+            dead = [depth.path for depth in depths if depth.dead_lettered][:_MAX_PEEKED_QUEUES]
+            active_pages = await asyncio.gather(*(_peek_page(client, path) for path in active))
+            dead_pages = await asyncio.gather(*(_peek_page(client, path, dead_letter=True) for path in dead))
+        finally:
+            await client.close()
+        return _summarize(dict(zip(active, active_pages, strict=True)), dict(zip(dead, dead_pages, strict=True)))
+
+
+async def _peek_page(client: NamespaceClient, path: str, *, dead_letter: bool = False) -> list[Any]:
+    from servicebus_pair.core.sdk import MessageBrowser
+
+    link = client.receive_link(path, dead_letter=dead_letter)
+    try:
+        browser = MessageBrowser(link, page_size=50, timeout=_CALL_TIMEOUT)
+        return await anext(browser.readable_pages(), [])
+    finally:
+        await link.close()
+
+
+def _summarize(active: Mapping[str, Sequence[Any]], dead: Mapping[str, Sequence[Any]]) -> PeekResult:
+    oldest: dict[str, float] = {}
+    waiting_since: dict[str, float] = {}
+    waiting: Counter[str] = Counter()
+    for path, page in active.items():
+        for message in page:
+            destination, at = (_destination(message) or "").casefold(), message.enqueued_time_utc
+            if at is not None:
+                _keep_minimum(oldest, path.casefold(), at.timestamp())
+            if destination:
+                waiting[destination] += 1
+                if at is not None:
+                    _keep_minimum(waiting_since, destination, at.timestamp())
+    letters = [_dead_letter_view(path, message) for path, page in dead.items() for message in page]
+    newest = sorted(letters, key=lambda letter: letter.at or 0.0, reverse=True)
+    return PeekResult(
+        oldest=oldest,
+        waiting=dict(waiting),
+        waiting_since=waiting_since,
+        dead_letters=newest[:_MAX_DEAD_LETTERS],
+        reasons=dict(Counter(letter.reason for letter in letters)),
+    )
+
+
+def _keep_minimum(values: dict[str, float], name: str, value: float) -> None:
+    values[name] = min(values.get(name, value), value)
+
+
+def _dead_letter_view(path: str, message: Any) -> DeadLetterView:
+    at = message.enqueued_time_utc
+    return DeadLetterView(
+        queue=path,
+        message_id=str(message.message_id or "")[:_MAX_CHARACTERS],
+        reason=str(message.dead_letter_reason or "no reason given")[:_MAX_CHARACTERS],
+        description=str(message.dead_letter_error_description or "")[:_MAX_CHARACTERS],
+        destination=_destination(message),
+        at=None if at is None else at.timestamp(),
+    )
+
+
+def _destination(message: Any) -> str | None:
+    from servicebus_pair.core.protocol import destination_of
+
+    return destination_of(message.raw_amqp_message)
+
+
+async def _probe(endpoint: Endpoint, previous: NamespaceView) -> NamespaceView:
+    error: str | None = None
+    seconds = 0.0
+    try:
+        seconds = await probe_namespace(endpoint, timeout=_PROBE_TIMEOUT)
+    except TimeoutError:
+        error = f"no response within {_PROBE_TIMEOUT:.0f} s"
+    except ssl.SSLError as failure:
+        error = f"TLS: {failure.reason}"
+    except OSError as failure:
+        error = failure.strerror or str(failure) or type(failure).__name__
+    now, reachable = time.time(), error is None
+    return NamespaceView(
+        name=previous.name,
+        reachable=reachable,
+        latency_ms=round(seconds * 1000, 2) if reachable else None,
+        error=error,
+        checked_at=now,
+        since=previous.since if previous.reachable is reachable else now,
+    )
+
+
+async def _result_or_error(call: Awaitable[ResultT], verb: str) -> ResultT | str:
+    """Return the result of a call, or its error message for display."""
+    try:
+        return await asyncio.wait_for(call, _CALL_TIMEOUT)
+    except TimeoutError:
+        return f"no response within {_CALL_TIMEOUT:.0f} s"
+    except ServiceError as error:
+        return str(error)
+    except Exception as error:  # noqa: BLE001  an unexpected SDK error must not stop the collector
+        _log.exception("cannot %s the backlog", verb)
+        return type(error).__name__

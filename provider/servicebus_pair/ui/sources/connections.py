@@ -1,0 +1,61 @@
+"""Finds the pairs that this API server knows and loads their settings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Final
+
+from airflow.sdk.exceptions import AirflowException
+
+from servicebus_pair.core import PairSettings
+from servicebus_pair.core.errors import PairError
+from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
+
+__all__ = ["load_pair_settings"]
+
+_VARIABLE_PREFIX: Final = "AIRFLOW_CONN_"
+
+
+def load_pair_settings(extra_conn_ids: Iterable[str]) -> dict[str, PairSettings | str]:
+    """Return the settings of every pair, or the error that prevents loading them, sorted by connection id.
+
+    Pairs are found by connections of type ``servicebus_pair`` in the environment and the metadata database. Connections
+    in a secrets backend cannot be listed.
+
+    :param extra_conn_ids: connection ids found otherwise, such as those of pairs with stored state.
+    """
+    conn_ids = sorted({*_conn_ids_in_environment(), *_conn_ids_in_database(), *extra_conn_ids})
+    return {conn_id: _load_settings(conn_id) for conn_id in conn_ids}
+
+
+def _load_settings(conn_id: str) -> PairSettings | str:
+    try:
+        return ServiceBusPairHook(conn_id).get_settings()
+    except (PairError, AirflowException) as error:
+        return str(error)
+
+
+def _conn_ids_in_environment() -> list[str]:
+    names = [name.removeprefix(_VARIABLE_PREFIX).lower() for name in os.environ if name.startswith(_VARIABLE_PREFIX)]
+    return [conn_id for conn_id in names if _is_pair(conn_id)]
+
+
+def _is_pair(conn_id: str) -> bool:
+    from airflow.secrets.environment_variables import EnvironmentVariablesBackend
+
+    try:
+        connection = EnvironmentVariablesBackend().get_connection(conn_id)
+    except (AirflowException, ValueError):  # an invalid connection of another type; not for this page to report
+        return False
+    return connection is not None and connection.conn_type == ServiceBusPairHook.conn_type
+
+
+def _conn_ids_in_database() -> list[str]:
+    from airflow.models.connection import Connection
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    query = select(Connection.conn_id).where(Connection.conn_type == ServiceBusPairHook.conn_type)
+    with create_session() as session:
+        return list(session.scalars(query))

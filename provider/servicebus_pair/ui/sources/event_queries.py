@@ -1,0 +1,140 @@
+"""Read-only queries for asset events, actions taken on the page, and cost reports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from servicebus_pair.assets import ASSET_NAME_PREFIX, conn_id_of
+from servicebus_pair.ui.sources.run_queries import Run, read_json, read_runs, same_task_instance, to_timestamp
+
+if TYPE_CHECKING:
+    from airflow.models.asset import AssetEvent
+    from sqlalchemy.orm import Session
+
+__all__ = ["AUDIT_LOG_EVENT", "ActionRecord", "HealthEvent", "read_action_log", "read_cost_reports", "read_events"]
+
+AUDIT_LOG_EVENT: Final = "servicebus_pair"
+_EVENT_KINDS: Final = ("failover", "recovery", "backlog")
+_MAX_EVENTS: Final = 1000
+_MAX_ACTIONS: Final = 200
+_COST_OPERATOR: Final = "ServiceBusPairCostOperator"
+
+
+@dataclass(frozen=True, slots=True)
+class HealthEvent:
+    """An event of one of the pair's assets.
+
+    :param kind: ``failover``, ``recovery`` or ``backlog``.
+    :param source_run: the run that emitted it.
+    :param triggered_runs: runs that the event triggered.
+    """
+
+    kind: str
+    at: float
+    extra: Mapping[str, Any]
+    source_run: Run | None
+    triggered_runs: tuple[Run, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ActionRecord:
+    """An action that a user took on the page; ``extra`` is that of the audit log."""
+
+    user: str
+    at: float
+    extra: Mapping[str, Any]
+    run: Run | None
+
+
+def read_events(session: Session, *, since: datetime) -> dict[str, list[HealthEvent]]:
+    """Return failover, recovery and backlog events by connection id, newest first."""
+    from airflow.models.asset import AssetEvent, AssetModel
+    from airflow.models.dagrun import DagRun
+    from sqlalchemy import or_, select
+    from sqlalchemy.orm import selectinload
+
+    query = (
+        select(AssetModel.name, AssetEvent)
+        .join(AssetModel, AssetModel.id == AssetEvent.asset_id)
+        .where(AssetModel.name.startswith(ASSET_NAME_PREFIX, autoescape=True), AssetEvent.timestamp >= since)
+        .where(or_(*(AssetModel.name.endswith(f".{kind}") for kind in _EVENT_KINDS)))
+        .options(selectinload(AssetEvent.created_dagruns).load_only(DagRun.dag_id, DagRun.run_id))
+        .order_by(AssetEvent.timestamp.desc())
+        .limit(_MAX_EVENTS)
+    )
+    rows = [(name, event) for name, event in session.execute(query)]
+    triggered = {(run.dag_id, run.run_id) for _, event in rows for run in event.created_dagruns}
+    sources = {_source_key(event) for _, event in rows if event.source_dag_id is not None}
+    runs = read_runs(session, triggered | sources)
+    events: dict[str, list[HealthEvent]] = {}
+    for name, event in rows:
+        pair, _, kind = name.rpartition(".")
+        conn_id = conn_id_of(pair)
+        if conn_id is None:
+            continue
+        keys = sorted((run.dag_id, run.run_id) for run in event.created_dagruns)
+        events.setdefault(conn_id, []).append(
+            HealthEvent(
+                kind=kind,
+                at=event.timestamp.timestamp(),
+                extra=event.extra or {},
+                source_run=runs.get(_source_key(event)),
+                triggered_runs=tuple(runs[key] for key in keys if key in runs),
+            )
+        )
+    return events
+
+
+def _source_key(event: AssetEvent) -> tuple[str, str]:
+    return str(event.source_dag_id), str(event.source_run_id)
+
+
+def read_action_log(session: Session, *, since: datetime) -> dict[str, list[ActionRecord]]:
+    """Return the page's actions in Airflow's audit log by connection id, newest first."""
+    from airflow.models.log import Log
+    from sqlalchemy import select
+
+    query = (
+        select(Log.owner, Log.dttm, Log.dag_id, Log.run_id, Log.extra)
+        .where(Log.event == AUDIT_LOG_EVENT, Log.dttm >= since)
+        .order_by(Log.dttm.desc())
+        .limit(_MAX_ACTIONS)
+    )
+    rows = list(session.execute(query))
+    runs = read_runs(session, {(str(row.dag_id), row.run_id) for row in rows if row.run_id is not None})
+    records: dict[str, list[ActionRecord]] = {}
+    for owner, at, dag_id, run_id, text in rows:
+        extra = read_json(text)
+        if at is not None and isinstance(extra, dict) and isinstance(extra.get("conn_id"), str):
+            key = str(dag_id), str(run_id)
+            run = None if run_id is None else runs.get(key, Run(*key, "deleted"))
+            records.setdefault(extra["conn_id"], []).append(ActionRecord(str(owner), at.timestamp(), extra, run))
+    return records
+
+
+def read_cost_reports(
+    session: Session, conn_ids: Mapping[str, str], *, since: datetime
+) -> dict[str, tuple[float, Mapping[str, Any]]]:
+    """Return the last result of a cost task and its time, by connection id.
+
+    :param conn_ids: connection id of each DAG, by DAG id.
+    """
+    from airflow.models.taskinstance import TaskInstance
+    from airflow.models.xcom import XComModel
+    from sqlalchemy import select
+
+    query = (
+        select(XComModel.dag_id, XComModel.timestamp, XComModel.value)
+        .join(TaskInstance, same_task_instance(XComModel))
+        .where(XComModel.key == "return_value", TaskInstance.operator == _COST_OPERATOR, XComModel.timestamp >= since)
+        .order_by(XComModel.timestamp)
+    )
+    reports: dict[str, tuple[float, Mapping[str, Any]]] = {}
+    for dag_id, at, value in session.execute(query):
+        report, conn_id = read_json(value), conn_ids.get(dag_id)
+        if conn_id is not None and isinstance(report, dict):
+            reports[conn_id] = (to_timestamp(at) or 0.0, report)
+    return reports

@@ -1,0 +1,92 @@
+"""Probes a namespace with an AMQP protocol header exchange, which is not billed.
+
+The client sends a protocol header and the service replies with its own (AMQP 1.0, sections 2.2 and 5.3.2). A TCP
+connection alone proves nothing: the kernel of a frozen service still accepts it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from typing import Final
+from urllib.parse import urlsplit
+
+from servicebus_pair.core import Endpoint
+
+__all__ = ["probe_namespace"]
+
+_SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"
+_AMQPS_PORT: Final = 5671
+_HTTPS_PORT: Final = 443
+
+
+async def probe_namespace(endpoint: Endpoint, *, timeout: float) -> float:
+    """Return the round-trip time of one header exchange, in seconds.
+
+    :param timeout: limit for connecting and the exchange together, in seconds.
+    :raises OSError: the namespace is unreachable or does not reply with AMQP; includes ``TimeoutError``.
+    """
+    async with asyncio.timeout(timeout):
+        return await (_probe_websocket(endpoint) if endpoint.transport == "websocket" else _probe_tcp(endpoint))
+
+
+async def _probe_tcp(endpoint: Endpoint) -> float:
+    host, port = _address(endpoint, _AMQPS_PORT)
+    context = None if endpoint.emulator else _tls_context(endpoint)
+    reader, writer = await asyncio.open_connection(
+        host, port, ssl=context, server_hostname=None if context is None else _server_name(endpoint)
+    )
+    try:
+        started = time.perf_counter()
+        writer.write(_SASL_HEADER)
+        await writer.drain()
+        reply = await reader.readexactly(len(_SASL_HEADER))
+        return _round_trip(reply, started)
+    except asyncio.IncompleteReadError as error:
+        raise ConnectionError("it closed the connection without a reply") from error
+    finally:
+        writer.transport.abort()
+
+
+async def _probe_websocket(endpoint: Endpoint) -> float:
+    import aiohttp
+
+    host, port = _address(endpoint, _HTTPS_PORT)
+    scheme, context = ("ws", None) if endpoint.emulator else ("wss", _tls_context(endpoint))
+    url = f"{scheme}://{host}:{port}/$servicebus/websocket"
+    try:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.ws_connect(
+                url,
+                protocols=["AMQPWSB10"],
+                ssl=True if context is None else context,
+                server_hostname=None if context is None else _server_name(endpoint),
+            ) as socket,
+        ):
+            started = time.perf_counter()
+            await socket.send_bytes(_SASL_HEADER)
+            return _round_trip(await socket.receive_bytes(), started)
+    except (aiohttp.ClientError, TypeError) as error:  # TypeError: the peer closed or sent text
+        raise ConnectionError(f"no WebSocket: {type(error).__name__}") from error
+
+
+def _round_trip(reply: bytes, started: float) -> float:
+    if not reply.startswith(b"AMQP"):
+        raise ConnectionError("it does not speak AMQP")
+    return time.perf_counter() - started
+
+
+def _address(endpoint: Endpoint, default_port: int) -> tuple[str, int]:
+    address = endpoint.endpoint_address
+    parts = urlsplit(f"sb://{endpoint.host}" if address is None else address)
+    return parts.hostname or endpoint.host, default_port if parts.port is None else parts.port
+
+
+def _server_name(endpoint: Endpoint) -> str:
+    return urlsplit(f"sb://{endpoint.host}").hostname or endpoint.host
+
+
+def _tls_context(endpoint: Endpoint) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=endpoint.ca_file)

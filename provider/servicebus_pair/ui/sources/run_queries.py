@@ -1,0 +1,131 @@
+"""Read-only queries for DAG runs and what they moved out of the backlog."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement
+    from sqlalchemy.orm import Session
+
+__all__ = ["SYPHON_OPERATOR", "Run", "read_json", "read_recoveries", "read_runs", "same_task_instance", "to_timestamp"]
+
+SYPHON_OPERATOR: Final = "ServiceBusPairSyphonOperator"
+_MAX_RESULTS: Final = 1000
+_REPORT_TASK: Final = "report"
+_RETURN_VALUE: Final = "return_value"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A DAG run.
+
+    :param report: what its task ``report`` returned; without such a task, ``{"moved": ...}`` of its syphon tasks.
+    :param started_at: seconds since the Unix epoch, like ``ended_at``; ``None`` if it has not started or ended.
+    """
+
+    dag_id: str
+    run_id: str
+    state: str
+    report: Mapping[str, Any] = field(default_factory=dict)
+    started_at: float | None = None
+    ended_at: float | None = None
+
+
+def read_recoveries(session: Session, conn_ids: Mapping[str, str], *, since: datetime) -> dict[str, list[Run]]:
+    """Return the runs that reported moved messages, by connection id, newest first.
+
+    :param conn_ids: connection id of each DAG, by DAG id.
+    """
+    from airflow.models.taskinstance import TaskInstance
+    from airflow.models.xcom import XComModel
+    from sqlalchemy import or_, select
+
+    query = (
+        select(XComModel.dag_id, XComModel.run_id, XComModel.value)
+        .join(TaskInstance, same_task_instance(XComModel))
+        .where(XComModel.key == _RETURN_VALUE)
+        .where(or_(XComModel.task_id == _REPORT_TASK, TaskInstance.operator == SYPHON_OPERATOR))
+        .where(XComModel.timestamp >= since, XComModel.dag_id.in_(conn_ids))
+        .order_by(XComModel.timestamp.desc())
+        .limit(_MAX_RESULTS)
+    )
+    moved: dict[tuple[str, str], Counter[str]] = {}
+    for dag_id, run_id, value in session.execute(query):
+        result = read_json(value)
+        if isinstance(result, dict) and isinstance(result.get("moved"), dict):
+            counts = {str(name): count for name, count in result["moved"].items() if isinstance(count, int)}
+            moved.setdefault((dag_id, run_id), Counter()).update(counts)
+    runs = read_runs(session, moved)
+    recoveries: dict[str, list[Run]] = {}
+    for key, counts in moved.items():
+        if key in runs:
+            run = runs[key]
+            if not isinstance(run.report.get("moved"), dict):
+                run = replace(run, report={"moved": dict(counts)})
+            recoveries.setdefault(conn_ids[key[0]], []).append(run)
+    return recoveries
+
+
+def read_runs(session: Session, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Run]:
+    """Return the runs with these DAG and run ids; deleted runs are omitted."""
+    from airflow.models.dagrun import DagRun
+    from sqlalchemy import select, tuple_
+
+    keys = list(keys)
+    if not keys:
+        return {}
+    reports = _read_reports(session, keys)
+    query = select(DagRun.dag_id, DagRun.run_id, DagRun.state, DagRun.start_date, DagRun.end_date).where(
+        tuple_(DagRun.dag_id, DagRun.run_id).in_(keys)
+    )
+    return {
+        (dag_id, run_id): Run(
+            *(dag_id, run_id, str(state), reports.get((dag_id, run_id), {})),
+            started_at=to_timestamp(started),
+            ended_at=to_timestamp(ended),
+        )
+        for dag_id, run_id, state, started, ended in session.execute(query)
+    }
+
+
+def _read_reports(session: Session, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Mapping[str, Any]]:
+    from airflow.models.xcom import XComModel
+    from sqlalchemy import select, tuple_
+
+    query = select(XComModel.dag_id, XComModel.run_id, XComModel.value).where(
+        XComModel.key == _RETURN_VALUE,
+        XComModel.task_id == _REPORT_TASK,
+        tuple_(XComModel.dag_id, XComModel.run_id).in_(keys),
+    )
+    values = {(dag_id, run_id): read_json(value) for dag_id, run_id, value in session.execute(query)}
+    return {key: value for key, value in values.items() if isinstance(value, dict)}
+
+
+def same_task_instance(model: Any) -> ColumnElement[bool]:
+    """Return the condition that joins a model with task instances by DAG, run, task and map index."""
+    from airflow.models.taskinstance import TaskInstance
+    from sqlalchemy import and_
+
+    columns = ("dag_id", "run_id", "task_id", "map_index")
+    return and_(*(getattr(TaskInstance, name) == getattr(model, name) for name in columns))
+
+
+def read_json(text: Any) -> Any:
+    """Decode JSON as the database stored it; invalid JSON becomes ``None``."""
+    try:
+        return json.loads(text) if isinstance(text, str) else text
+    except ValueError:
+        return None
+
+
+def to_timestamp(at: datetime | None) -> float | None:
+    """Return seconds since the Unix epoch; a naive time is UTC, as SQLite returns it."""
+    if at is None:
+        return None
+    return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp()

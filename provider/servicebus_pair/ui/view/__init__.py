@@ -1,0 +1,1 @@
+"""Pure functions that turn collected data into the values of ``ui.views``."""

@@ -1,0 +1,182 @@
+"""Groups failover, backlog and recovery events of a month into incidents.
+
+A sender in Airflow emits a failover event. A sender outside Airflow, such as a Spark job, does not; the backlog watcher
+then names the entities with messages in the backlog. Either event starts an incident, and both together are one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from servicebus_pair.ui.sources.event_queries import HealthEvent
+from servicebus_pair.ui.sources.run_queries import Run
+from servicebus_pair.ui.views import IncidentView, RunView
+
+__all__ = ["build_incident_views", "build_run_view"]
+
+_MAX_INCIDENTS: Final = 50
+_DISPLAYED_RESULTS: Final = ("moved", "dead_lettered", "lost", "seconds", "duplicates_possible")
+_BACKLOG_WATCHER: Final = "backlog watcher"
+_BACKLOG_REASON: Final = "messages in the backlog"
+
+
+def build_incident_views(
+    events: Sequence[HealthEvent], healthy: Mapping[str, tuple[float, str]], recoveries: Sequence[Run] = ()
+) -> list[IncidentView]:
+    """Return the incidents, newest first.
+
+    An incident lasts from the first failover event of an entity to its next recovery, however many tasks report the
+    failover, and includes the runs of all of them and of every recovery that moved its messages.
+
+    :param events: in any order.
+    :param healthy: for each entity that is healthy now, by casefolded path: since when, and who reported it. Their
+        tasks may not have emitted the recovery event yet.
+    :param recoveries: runs that reported moved messages.
+    """
+    events_by_entity: dict[str, list[tuple[str, HealthEvent]]] = {}
+    for event in sorted(events, key=_start_time):
+        for entity in _entities(event):
+            events_by_entity.setdefault(entity.casefold(), []).append((entity, event))
+    incidents: list[IncidentView] = []
+    for entity, entity_events in events_by_entity.items():
+        moving = sorted((run for run in recoveries if entity in _moved_messages(run)), key=_ended_at)
+        found = _incidents_of(entity_events, healthy.get(entity), _emptying_runs(entity_events, moving))
+        incidents += _with_recoveries(found, moving)
+    return sorted(incidents, key=lambda incident: incident.at, reverse=True)[:_MAX_INCIDENTS]
+
+
+def build_run_view(run: Run) -> RunView:
+    """Return the displayed values of a run."""
+    return RunView(
+        dag_id=run.dag_id,
+        run_id=run.run_id,
+        state=run.state,
+        report=isinstance(run.report.get("report"), str),
+        result={name: run.report[name] for name in _DISPLAYED_RESULTS if run.report.get(name) is not None},
+    )
+
+
+def _moved_messages(run: Run) -> dict[str, int]:
+    """Return the number of messages that a run reported as moved, by casefolded entity path."""
+    moved = run.report.get("moved")
+    if not isinstance(moved, Mapping):
+        return {}
+    return {str(entity).casefold(): count for entity, count in moved.items() if isinstance(count, int) and count > 0}
+
+
+def _emptying_runs(events: Iterable[tuple[str, HealthEvent]], moving: Sequence[Run]) -> list[Run]:
+    """Return the runs after which the backlog held nothing for the entity.
+
+    A successful run started by the backlog watcher counts even if it moved nothing: its messages were dead-lettered.
+    """
+    triggered = [
+        run for _, event in events if event.kind == "backlog" for run in event.triggered_runs if run.state == "success"
+    ]
+    return sorted([*moving, *triggered], key=_ended_at)
+
+
+def _incidents_of(
+    events: Iterable[tuple[str, HealthEvent]], healthy: tuple[float, str] | None, emptying: Sequence[Run]
+) -> list[IncidentView]:
+    """Return the incidents of one entity, oldest first."""
+    incidents: list[IncidentView] = []
+    for entity, event in events:
+        last = incidents[-1] if incidents else None
+        if event.kind == "recovery":
+            if last is not None and last.until is None:
+                incidents[-1] = _with_runs_of(_ended_by_event(last, event), event)
+            continue
+        if event.kind == "failover":
+            is_new = last is None or last.until is not None
+        else:
+            is_new = last is None or _was_emptied(last, emptying, before=event.at)
+            if is_new and last is not None and last.until is None:
+                incidents[-1] = _ended_by_drain(last, emptying)
+        if is_new:
+            incidents.append(_new_incident(event, entity))
+        elif event.kind == "failover" and incidents[-1].by == _BACKLOG_WATCHER:
+            # The sender reported late: its reason is better, the watcher's start is earlier.
+            incidents[-1] = replace(_new_incident(event, entity), at=incidents[-1].at, runs=incidents[-1].runs)
+        incidents[-1] = _with_runs_of(incidents[-1], event)
+    if incidents and incidents[-1].until is None:
+        incidents[-1] = _ended_without_event(incidents[-1], healthy, emptying)
+    return incidents
+
+
+def _ended_without_event(
+    incident: IncidentView, healthy: tuple[float, str] | None, emptying: Sequence[Run]
+) -> IncidentView:
+    since, by = (0.0, "") if healthy is None else healthy
+    if since >= incident.at:
+        return replace(incident, until=since, ended_by=by)
+    return _ended_by_drain(incident, emptying) if incident.by == _BACKLOG_WATCHER else incident
+
+
+def _was_emptied(last: IncidentView, emptying: Sequence[Run], *, before: float) -> bool:
+    """Return whether the last incident's messages were drained, so that waiting messages belong to a new incident."""
+    if last.until is None and last.by != _BACKLOG_WATCHER:
+        return False
+    return any(last.at < _ended_at(run) <= before for run in emptying)
+
+
+def _ended_by_drain(incident: IncidentView, emptying: Sequence[Run]) -> IncidentView:
+    """End an incident of a sender that reports no health when its messages have been drained."""
+    run = next((run for run in emptying if incident.at < _ended_at(run) < float("inf")), None)
+    return incident if run is None else replace(incident, until=run.ended_at, ended_by=run.dag_id)
+
+
+def _with_recoveries(incidents: list[IncidentView], recoveries: Sequence[Run]) -> list[IncidentView]:
+    """Assign each recovery to the last incident that started before the recovery ended."""
+    for run in recoveries:
+        index = max((i for i, incident in enumerate(incidents) if incident.at <= _ended_at(run)), default=None)
+        if index is not None:
+            incidents[index] = replace(incidents[index], runs=_merge_runs(incidents[index].runs, [run]))
+    return incidents
+
+
+def _entities(event: HealthEvent) -> list[str]:
+    if event.kind != "backlog":
+        return [str(event.extra.get("entity", "?"))]
+    payload = event.extra.get("payload")
+    entities = payload.get("entities") if isinstance(payload, Mapping) else None
+    return [entity for entity in entities if isinstance(entity, str)] if isinstance(entities, list) else []
+
+
+def _start_time(event: HealthEvent) -> float:
+    """Return when it happened: a task emits its events when it ends, which may be much later."""
+    return min(event.at, _positive_number(event.extra.get("since"), event.at))
+
+
+def _new_incident(event: HealthEvent, entity: str) -> IncidentView:
+    extra = {"reason": _BACKLOG_REASON, "by": _BACKLOG_WATCHER} if event.kind == "backlog" else event.extra
+    return IncidentView(
+        entity=entity, at=_start_time(event), reason=str(extra.get("reason", "")), by=str(extra.get("by", ""))
+    )
+
+
+def _ended_by_event(incident: IncidentView, event: HealthEvent) -> IncidentView:
+    ended_at = _positive_number(event.extra.get("since"), event.at)
+    return replace(incident, until=max(ended_at, incident.at), ended_by=str(event.extra.get("by", "")))
+
+
+def _with_runs_of(incident: IncidentView, event: HealthEvent) -> IncidentView:
+    runs = [run for run in (event.source_run, *event.triggered_runs) if run is not None]
+    return replace(incident, runs=_merge_runs(incident.runs, runs))
+
+
+def _merge_runs(views: Sequence[RunView], runs: Iterable[Run]) -> Sequence[RunView]:
+    merged = {(view.dag_id, view.run_id): view for view in views}
+    for run in runs:
+        if run.report or (run.dag_id, run.run_id) not in merged:
+            merged[run.dag_id, run.run_id] = build_run_view(run)
+    return list(merged.values())
+
+
+def _ended_at(run: Run) -> float:
+    return float("inf") if run.ended_at is None else run.ended_at
+
+
+def _positive_number(value: Any, default: float) -> float:
+    return float(value) if isinstance(value, int | float) and value > 0 else default

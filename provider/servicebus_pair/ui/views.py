@@ -1,0 +1,310 @@
+"""Values displayed by the page; the API serializes them to JSON field by field.
+
+Times are seconds since the Unix epoch. ``None`` means unknown or not applicable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = [
+    "ActionRecordView",
+    "ActionView",
+    "BacklogView",
+    "CostView",
+    "DeadLetterView",
+    "DrainView",
+    "DriftView",
+    "EntityView",
+    "IncidentView",
+    "NamespaceView",
+    "PairView",
+    "QueueView",
+    "RunView",
+    "SendsView",
+    "SyphonView",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamespaceView:
+    """Reachability of one namespace from this API server.
+
+    :param reachable: result of the last probe; ``None`` before the first one.
+    :param latency_ms: round-trip time of that probe.
+    :param error: why the namespace is unreachable.
+    :param checked_at: time of the last probe.
+    :param since: time of the last change between reachable and unreachable.
+    """
+
+    name: str
+    reachable: bool | None = None
+    latency_ms: float | None = None
+    error: str | None = None
+    checked_at: float | None = None
+    since: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EntityView:
+    """Health of one entity.
+
+    :param state: ``healthy``, ``suspect`` or ``failed_over`` as tasks shared it; ``unreadable`` if the stored value is
+        invalid; ``diverted`` if no task reported a failover but messages for the entity arrive in the backlog, as with
+        a Spark job; ``unknown`` without any data.
+    :param by_hand: failed over by a person or a drill.
+    :param held_until: a manual failover lasts at least until then, even if pings succeed.
+    :param waiting: messages for this entity among those peeked in the backlog queues; a lower bound.
+    :param primary: messages sent to the primary in the last day.
+    :param backlog: messages diverted to the backlog in the last day.
+    :param drained: messages that tasks moved out of the backlog in the last day.
+    """
+
+    entity: str
+    state: str
+    since: float | None = None
+    by: str = ""
+    reason: str = ""
+    by_hand: bool = False
+    last_ping: float | None = None
+    held_until: float | None = None
+    waiting: int | None = None
+    primary: int = 0
+    backlog: int = 0
+    drained: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueView:
+    """One backlog queue.
+
+    :param state: ``in use``, ``missing``, or ``extra`` if its index is beyond the configured number of queues.
+    :param oldest_seconds: age of the oldest message.
+    """
+
+    path: str
+    state: str
+    active: int = 0
+    scheduled: int = 0
+    dead_lettered: int = 0
+    size_bytes: int = 0
+    oldest_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DriftView:
+    """A property of a backlog queue that differs from its expected description."""
+
+    queue: str
+    field: str
+    expected: str
+    actual: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetterView:
+    """A dead-lettered message of a backlog queue.
+
+    :param destination: entity that the message was addressed to.
+    """
+
+    queue: str
+    message_id: str
+    reason: str
+    description: str
+    destination: str | None
+    at: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BacklogView:
+    """Contents of the backlog queues.
+
+    :param counted_at: time of the last successful count.
+    :param error: why the last count failed; the other fields are then those of ``counted_at``.
+    :param dead_letter_reasons: number of peeked dead letters by reason.
+    :param dead_letters: the newest of the peeked dead letters.
+    """
+
+    queues: Sequence[QueueView] = ()
+    messages: int = 0
+    dead_lettered: int = 0
+    size_bytes: int = 0
+    oldest_seconds: float | None = None
+    counted_at: float | None = None
+    error: str | None = None
+    dead_letter_reasons: Mapping[str, int] = field(default_factory=dict)
+    dead_letters: Sequence[DeadLetterView] = ()
+    drift: Sequence[DriftView] = ()
+    extra: Sequence[str] = ()
+    missing: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunView:
+    """A DAG run.
+
+    :param report: a reconcile report exists at ``/api/pairs/{conn_id}/reports/{dag_id}/{run_id}``.
+    :param result: selected values that its task ``report`` returned.
+    """
+
+    dag_id: str
+    run_id: str
+    state: str
+    report: bool = False
+    result: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainView:
+    """A task instance that drains the backlog, active or finished in the last day.
+
+    :param state: of the task instance: ``running``, ``deferred``, ``success`` and so on.
+    :param moved: messages that the primary accepted, over all tries.
+    :param per_second: recent rate, messages a second.
+    :param at: time of the last update.
+    """
+
+    dag_id: str
+    run_id: str
+    task_id: str
+    map_index: int
+    state: str
+    moved: int = 0
+    dead_lettered: int = 0
+    per_second: float = 0.0
+    at: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SyphonView:
+    """Requested and actual state of the pair's syphon.
+
+    :param rate: limit in messages a second; ``None`` for no limit.
+    :param by: who last paused or resumed the syphon, with ``reason`` and ``at``; ``rate_by`` and ``rate_reason``
+        belong to the rate.
+    :param drains: active tasks first, then recent ones.
+    :param running: number of active tasks.
+    :param moved: messages moved by the runs with active tasks, including their finished tasks.
+    :param per_second: rate of the active tasks; without any, the rate at which the backlog shrinks, as when a Spark
+        job drains it.
+    :param remaining: messages in the backlog.
+    :param eta_seconds: time until the backlog is empty at the current rate.
+    """
+
+    paused: bool = False
+    rate: float | None = None
+    by: str = ""
+    reason: str = ""
+    at: float | None = None
+    rate_by: str = ""
+    rate_reason: str = ""
+    drains: Sequence[DrainView] = ()
+    running: int = 0
+    moved: int = 0
+    per_second: float = 0.0
+    remaining: int | None = None
+    eta_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendsView:
+    """Messages sent by tasks over the last hours, by route.
+
+    :param slots: ``[start, primary, backlog]`` in ascending order; slots without messages are omitted.
+    """
+
+    slot_seconds: int
+    hours: int
+    primary: int = 0
+    backlog: int = 0
+    slots: Sequence[tuple[float, int, int]] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostView:
+    """Billed operations of the last 24 hours.
+
+    :param operations: of tasks, by kind; work in the triggerer is not metered.
+    :param total: sum of ``operations``.
+    :param quiet_day: receive operations that a continuous syphon takes in a day on empty queues.
+    :param page: operations made by this page since it was first opened.
+    :param amount: cost of ``total`` beyond the operations included in the base charge.
+    :param as_of: date of the price list.
+    :param report: last result of the cost DAG, returned at ``reported_at``.
+    """
+
+    operations: Mapping[str, int] = field(default_factory=dict)
+    total: int = 0
+    quiet_day: int = 0
+    page: int = 0
+    amount: str = "0.00"
+    currency: str = ""
+    as_of: str = ""
+    report: Mapping[str, Any] = field(default_factory=dict)
+    reported_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IncidentView:
+    """A failover of one entity, from ``at`` to ``until``; ``until`` is ``None`` while it lasts.
+
+    :param runs: the run that reported it, the runs that it triggered and the recoveries that moved its messages.
+    """
+
+    entity: str
+    at: float
+    reason: str
+    by: str
+    until: float | None = None
+    ended_by: str = ""
+    runs: Sequence[RunView] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionRecordView:
+    """An action that a user took on this page."""
+
+    action: str
+    user: str
+    reason: str
+    at: float
+    run: RunView | None = None
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionView:
+    """An action that the page offers.
+
+    :param dag_id: DAG that the action triggers; ``None`` if it only changes state.
+    :param problem: why the action is unavailable; ``None`` if it is available.
+    """
+
+    name: str
+    dag_id: str | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairView:
+    """Everything that the page displays of one pair.
+
+    :param problem: why its connection cannot be used.
+    :param action_log: actions taken on this page, newest first.
+    """
+
+    conn_id: str
+    problem: str | None
+    primary: NamespaceView
+    secondary: NamespaceView
+    entities: Sequence[EntityView]
+    backlog: BacklogView
+    syphon: SyphonView
+    sends: SendsView
+    cost: CostView
+    incidents: Sequence[IncidentView]
+    action_log: Sequence[ActionRecordView]
+    actions: Sequence[ActionView]

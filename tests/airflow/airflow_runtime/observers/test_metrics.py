@@ -1,0 +1,76 @@
+"""Metrics arrive at a StatsD socket through Airflow's own configuration."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from servicebus_pair.airflow_runtime.observers.metrics import MetricsObserver
+from servicebus_pair.airflow_runtime.waiting.backlog import read_backlog_depth
+from servicebus_pair.airflow_runtime.waiting.pair_cache import shared_pair
+from servicebus_pair.core.model.events import MessageRef, MessagesSyphoned
+from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
+from tests.airflow.conftest import CONN_ID, Pair
+from tests.airflow.support.queues import divert
+
+TAGS = f"conn_id={CONN_ID}"
+
+
+@pytest.fixture
+def statsd() -> Iterator[socket.socket]:
+    """The socket of a StatsD server, to which Airflow sends its metrics meanwhile."""
+    from airflow.sdk._shared.observability.metrics.base_stats_logger import NoStatsLogger
+    from airflow.sdk._shared.observability.metrics.statsd_logger import SafeStatsdLogger
+    from airflow.sdk.observability import stats
+    from statsd import StatsClient
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+        server.settimeout(10)
+        client = StatsClient(*server.getsockname())
+        stats.initialize(
+            factory=lambda: SafeStatsdLogger(client, influxdb_tags_enabled=True, statsd_influxdb_enabled=True),
+            export_legacy_names=False,
+        )
+        yield server
+        stats.initialize(factory=NoStatsLogger, export_legacy_names=False)
+        client.close()
+
+
+def next_metric(server: socket.socket, beginning: str) -> str:
+    """The first metric that begins so; everything before it is passed over."""
+    while not (found := server.recv(4096).decode()).startswith(f"servicebus_pair.{beginning}"):
+        pass
+    return found
+
+
+async def test_sends_pings_and_the_backlog_gauge_have_tags(pair: Pair, statsd: socket.socket):
+    from azure.servicebus import ServiceBusMessage
+
+    await divert(pair, count=3)
+    async with ServiceBusPairHook(CONN_ID).pair() as opened:
+        async with opened.sender("flights") as sender:
+            await sender.send([ServiceBusMessage("1"), ServiceBusMessage("2")])
+        await opened.ping("flights")
+    async with shared_pair(ServiceBusPairHook(CONN_ID)) as watched:
+        await read_backlog_depth(watched, conn_id=CONN_ID, max_age=0, with_ages=False)
+
+    assert (
+        next_metric(statsd, "messages_sent") == f"servicebus_pair.messages_sent,{TAGS},entity=flights,route=primary:2|c"
+    )
+    assert next_metric(statsd, "pings") == f"servicebus_pair.pings,{TAGS},entity=flights,outcome=answered:1|c"
+    assert next_metric(statsd, "ping_duration").endswith("|ms")
+    assert next_metric(statsd, "backlog_messages") == f"servicebus_pair.backlog_messages,{TAGS}:3|g"
+
+
+def test_a_syphoned_batch_counts_its_messages(statsd: socket.socket):
+    moved = MessagesSyphoned(
+        "flights", "contoso/x-servicebus-transfer/0", (MessageRef("a", 1), MessageRef("b", 2)), 0.0
+    )
+
+    MetricsObserver(CONN_ID).observe(moved)
+
+    sent = next_metric(statsd, "messages_syphoned")
+    assert sent.endswith(",entity=flights,queue=contoso_x-servicebus-transfer_0:2|c")

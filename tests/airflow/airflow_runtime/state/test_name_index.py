@@ -1,0 +1,84 @@
+"""No interleaving of concurrent writers loses a name."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from servicebus_pair.airflow_runtime.state.name_index import NameIndex
+
+
+class RandomlyScheduledStore:
+    """Stores whose readers and writers are let go one at a time, in an order of chance."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)  # noqa: S311  an order, not a secret
+        self._waiting: list[asyncio.Event] = []
+        self.values: dict[str, Any] = {}
+        self.reads = 0
+
+    async def get(self, key: str) -> Any:
+        await self._wait_to_be_scheduled()
+        self.reads += 1
+        return self.values.get(key)
+
+    async def set(self, key: str, value: Any) -> None:
+        await self._wait_to_be_scheduled()
+        self.values[key] = value
+
+    async def _wait_to_be_scheduled(self) -> None:
+        self._waiting.append(turn := asyncio.Event())
+        await turn.wait()
+
+    async def run(self, *work: Coroutine[Any, Any, Any]) -> list[Any]:
+        tasks = [asyncio.ensure_future(each) for each in work]
+        while not all(task.done() for task in tasks):
+            await asyncio.sleep(0)
+            if self._waiting:
+                self._waiting.pop(self._random.randrange(len(self._waiting))).set()
+        return [task.result() for task in tasks]
+
+
+@pytest.mark.parametrize("seed", range(100))
+async def test_no_interleaving_of_writers_loses_a_name(seed: int):
+    store = RandomlyScheduledStore(seed)
+    names = [f"name-{number % 4}" for number in range(6)]
+
+    await store.run(*(NameIndex(store, prefix="p/").add(name) for name in names))
+    await store.run(NameIndex(store, prefix="p/").add("later"))
+    found = await store.run(NameIndex(store, prefix="p/").names())
+
+    assert found == [{*names, "later"}]
+
+
+async def test_adding_a_known_name_costs_one_read():
+    store = RandomlyScheduledStore(0)
+    await store.run(NameIndex(store, prefix="p/").add("name"))
+    store.reads = 0
+
+    await store.run(NameIndex(store, prefix="p/").add("name"))
+
+    assert store.reads == 1
+
+
+async def test_a_name_lost_by_a_failing_store_is_added_the_next_time():
+    store = RandomlyScheduledStore(0)
+    kept, store.values = store.values, ForgetfulDict()
+    index = NameIndex(store, prefix="p/")
+    await store.run(index.add("name"))
+    store.values = kept
+
+    await store.run(index.add("name"))
+
+    assert await store.run(index.names()) == [{"name"}]
+
+
+class ForgetfulDict(dict[str, Any]):
+    """Keeps nothing, as the state of an asset does that no DAG refers to."""
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        """Forget it."""

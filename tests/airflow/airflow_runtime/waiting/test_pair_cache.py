@@ -1,0 +1,187 @@
+"""Waiters in one process share one client per namespace, pings and readings."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import urllib.request
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from servicebus_emulator import Fault, FaultKind
+from servicebus_pair.airflow_runtime.waiting.pair_cache import SharedPair, SingleFlightCache, shared_pair
+from servicebus_pair.core.model.errors import ConfigurationError
+from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
+from servicebus_pair.triggers.primary_health import PrimaryHealthTrigger
+from tests.airflow.conftest import CONN_ID, Pair
+
+if TYPE_CHECKING:
+    from servicebus_emulator import RemoteNamespace
+
+MANY = 40
+waiter: ContextVar[str] = ContextVar("waiter", default="nobody's")
+
+
+def metric(served: RemoteNamespace, name: str) -> float:
+    """The sum of a metric of the embedded Service Bus."""
+    with urllib.request.urlopen(f"http://{served.host}:{served.admin_port}/metrics", timeout=10) as page:
+        families = list(text_string_to_metric_families(page.read().decode()))
+    return sum(
+        sample.value for family in families for sample in family.samples if sample.name == f"servicebus_emulator_{name}"
+    )
+
+
+async def test_many_triggers_share_one_connection_and_one_ping_per_interval(pair: Pair):
+    primary = pair.primary["contoso"]
+    fault = primary.set_fault(Fault(kind=FaultKind.INTERNAL_ERROR, entity="flights"))
+    triggers = [PrimaryHealthTrigger(conn_id=CONN_ID, entities=["flights"], interval=1) for _ in range(MANY)]
+    began = time.monotonic()
+    waiting = [asyncio.ensure_future(anext(trigger.run())) for trigger in triggers]
+    connections = set()
+    while (pings := metric(primary, "faults_struck_total")) < 3:
+        connections.add(metric(primary, "connections"))
+        await asyncio.wait(waiting, timeout=0.02)
+    seconds = time.monotonic() - began
+
+    assert max(connections) == 1
+    assert pings <= seconds + 2  # one a second, however many wait
+    primary.clear_faults(fault)
+    events = await asyncio.wait_for(asyncio.gather(*waiting), 60)
+
+    assert {tuple(event.payload["answered"]) for event in events} == {("flights",)}
+    assert metric(primary, "connections") == 0
+
+
+class LogByContext(logging.Handler):
+    """Keeps log lines by waiter context they were logged in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: dict[str, list[str]] = {}
+        self.two_waiters = asyncio.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.setdefault(waiter.get(), []).append(record.getMessage())
+        if len(self.lines) > 1:
+            self.two_waiters.set()
+
+
+async def test_a_shared_ping_is_logged_in_the_context_of_each_waiter(pair: Pair):
+    """Airflow finds the log of a trigger by the context in which a line is logged."""
+    pair.primary["contoso"].set_fault(Fault(kind=FaultKind.INTERNAL_ERROR, entity="flights"))
+    handler = LogByContext()
+    logger = logging.getLogger("servicebus_pair.airflow_runtime.waiting.primary")
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+
+    async def wait(name: str) -> None:
+        waiter.set(name)
+        await anext(PrimaryHealthTrigger(conn_id=CONN_ID, entities=["flights"], interval=1).run())
+
+    try:
+        waiting = [asyncio.create_task(wait(name)) for name in ("first", "second")]
+        await asyncio.wait_for(handler.two_waiters.wait(), 60)
+        pair.primary["contoso"].clear_faults()
+        await asyncio.wait_for(asyncio.gather(*waiting), 60)
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(logging.NOTSET)
+
+    assert sorted(handler.lines) == ["first", "second"]
+    assert handler.lines["first"] == handler.lines["second"]
+    assert handler.lines["first"][-1] == "entity=flights: the primary answers (answered)"
+
+
+@pytest.mark.apart
+async def test_the_pair_stays_open_when_its_first_user_leaves(pair: Pair):
+    pair.primary.kill()
+    first, second = (PrimaryHealthTrigger(conn_id=CONN_ID, entities=["flights"], interval=1) for _ in range(2))
+    leaving = asyncio.ensure_future(anext(first.run()))
+    staying = asyncio.ensure_future(anext(second.run()))
+    await asyncio.wait({leaving, staying}, timeout=2)
+
+    leaving.cancel()
+    await asyncio.wait({leaving})
+    pair.primary.start()
+    event = await asyncio.wait_for(staying, 60)
+
+    assert event.payload["answered"] == ["flights"]
+
+
+async def test_an_edited_connection_opens_a_second_pair(pair: Pair, monkeypatch: pytest.MonkeyPatch):
+    hook = ServiceBusPairHook(CONN_ID)
+    async with shared_pair(hook) as before, shared_pair(hook) as same:
+        pair.settings["failover_interval"] = 2
+        monkeypatch.setenv(f"AIRFLOW_CONN_{CONN_ID.upper()}", pair.connection())
+        async with shared_pair(hook) as after:
+            intervals = [each.pair.options.failover_interval.total_seconds() for each in (before, same, after)]
+
+    assert same is before
+    assert intervals == [1, 1, 2]
+
+
+@pytest.mark.apart
+async def test_only_one_waiter_emits_a_recovery(pair: Pair):
+    hook = ServiceBusPairHook(CONN_ID)
+    pair.primary.kill()
+    async with shared_pair(hook) as shared:
+        await shared.pair.fail_over("flights", reason="test")
+        triggers = [PrimaryHealthTrigger(conn_id=CONN_ID, entities=["flights"], interval=1) for _ in range(5)]
+        waiting = [asyncio.ensure_future(anext(trigger.run())) for trigger in triggers]
+        pair.primary.start()
+        events = await asyncio.wait_for(asyncio.gather(*waiting), 30)
+
+    assert [sorted(event.payload["recovered"]) for event in events if event.payload["recovered"]] == [["flights"]]
+
+
+async def test_an_invalid_connection_raises_for_every_user_and_leaves_nothing_open():
+    hook = ServiceBusPairHook("nowhere")
+
+    async def use() -> SharedPair:
+        async with shared_pair(hook) as shared:
+            return shared
+
+    found = await asyncio.gather(*(use() for _ in range(3)), return_exceptions=True)
+
+    assert all(isinstance(each, Exception) for each in found)
+
+
+async def test_results_and_errors_are_cached_up_to_max_age():
+    cache: SingleFlightCache[int] = SingleFlightCache()
+    asked: list[int] = []
+
+    async def call() -> int:
+        asked.append(1)
+        if len(asked) > 1:
+            raise ConfigurationError("no")
+        return 7
+
+    assert await asyncio.gather(*(cache.get("a", call, max_age=60) for _ in range(5))) == [7] * 5
+    assert len(asked) == 1
+    for _ in range(2):
+        with pytest.raises(ConfigurationError):
+            await cache.get("b", call, max_age=60)
+    assert len(asked) == 2
+    await cache.close()
+
+
+async def test_a_call_continues_when_its_first_waiter_is_cancelled():
+    cache: SingleFlightCache[int] = SingleFlightCache()
+    go = asyncio.Event()
+
+    async def call() -> int:
+        await go.wait()
+        return 7
+
+    first = asyncio.ensure_future(cache.get("a", call, max_age=60))
+    second = asyncio.ensure_future(cache.get("a", call, max_age=60))
+    await asyncio.wait({first}, timeout=0.05)
+    first.cancel()
+    await asyncio.wait({first})
+    go.set()
+
+    assert await second == 7

@@ -1,0 +1,306 @@
+"""The provision, cleanup, drill, cost, failover and send example DAGs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, TypeAlias
+
+import pytest
+from airflow.sdk.exceptions import AirflowSkipException
+
+from servicebus_pair.core.model.health_state import HealthState
+from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
+from tests.airflow.conftest import CONN_ID, PROJECT, Pair, RunDag, events, results, shared_health, states
+from tests.airflow.support.queues import contents, divert, queue_names
+from tests.airflow.ui.support.page_client import api_server_app, auth_header
+
+Example: TypeAlias = Callable[[str], Any]
+RunExample: TypeAlias = Callable[..., Any]
+QUEUES = [f"contoso/x-servicebus-transfer/{index}" for index in range(2)]
+DAGS = ("provision", "recovery", "cleanup", "drill", "cost", "by_hand", "sends")
+
+
+@pytest.fixture
+def run_example(run_dag: RunDag, example: Example) -> RunExample:
+    """Run an example as the form asks for it."""
+
+    def run(name: str, **form: Any) -> Any:
+        # Loaded anew: dag.test leaves the answers of a form in the DAG that it runs.
+        return run_dag(example(f"servicebus_pair_{name}"), run_conf=form)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def respond(airflow_db: Path) -> Iterator[Callable[[str], None]]:  # noqa: ARG001  the tables must exist
+    """Answer the next approval request of a cleanup through Airflow's REST API."""
+    from airflow.models.hitl import HITLDetail
+    from airflow.models.taskinstance import TaskInstance
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    asked = select(TaskInstance.run_id).join(HITLDetail, HITLDetail.ti_id == TaskInstance.id)
+    waiting = asked.where(TaskInstance.task_id == "approve", TaskInstance.state == "awaiting_input")
+    with api_server_app() as client, ThreadPoolExecutor() as thread:
+
+        def answer(option: str) -> None:
+            run_id = None
+            while run_id is None and not over.wait(0.2):
+                with create_session() as session:
+                    run_id = session.scalars(waiting).first()
+            task = f"/api/v2/dags/servicebus_pair_cleanup/dagRuns/{run_id}/taskInstances/approve/-1"
+            given = {"chosen_options": [option], "params_input": {}}
+            reported = client.patch(f"{task}/hitlDetails", json=given, headers=auth_header(client, "admin"))
+            assert reported.status_code == HTTPStatus.OK, reported.text
+
+        over, answers = threading.Event(), []
+        yield lambda option: answers.append(thread.submit(answer, option))
+        over.set()
+        for each in answers:
+            each.result()
+
+
+@pytest.mark.parametrize("name", DAGS)
+def test_every_dag_has_docs_typed_params_and_the_connection_of_the_environment(
+    example: Example, name: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("SERVICEBUS_PAIR_CONN_ID", "other_pair")
+
+    dag = example(f"servicebus_pair_{name}")
+
+    assert dag.doc_md
+    assert set(dag.tags) == {"servicebus_pair", "example"}
+    assert f"servicebus_pair_{name}" == dag.dag_id
+    schemas = [dag.params.get_param(each).schema for each in dag.params]
+    assert schemas
+    assert all(schema.get("title") and (schema.get("type") or schema.get("enum")) for schema in schemas)
+    assert {task.conn_id for task in dag.tasks if hasattr(task, "conn_id")} <= {"other_pair"}
+    own = [task for task in dag.tasks if "servicebus_pair" in type(task).__module__ or task.is_mapped]
+    assert any("other_pair" in str(vars(task)) or "other_pair" in str(task.partial_kwargs) for task in own)
+
+
+def test_provisioning_is_idempotent(pair: Pair, run_example: RunExample):
+    planned = results(run_example("provision", plan_only=True))["provision"]
+    first = results(run_example("provision"))["provision"]
+    second = results(run_example("provision", on_drift="fail"))["provision"]
+
+    assert [run["created"] for run in (planned, first, second)] == [0, 2, 0]
+    assert queue_names(pair.secondary["contoso-dr"]) == QUEUES
+
+
+@pytest.mark.usefixtures("pair")
+def test_a_cleanup_with_nothing_to_delete_needs_no_approval(run_example: RunExample):
+    run_example("provision")
+
+    run = run_example("cleanup")
+
+    done, not_done = ("plan", "planned_queues"), ("approve", "delete", "report")
+    assert states(run) == dict.fromkeys(done, "success") | dict.fromkeys(not_done, "skipped")
+
+
+def test_an_approved_cleanup_deletes_the_planned_queues(
+    pair: Pair, run_example: RunExample, respond: Callable[[str], None]
+):
+    asyncio.run(divert(pair, count=2))  # one of the two queues holds messages
+    (held,) = ServiceBusPairHook(CONN_ID).filled_backlog_queues()
+    (empty,) = set(QUEUES) - {held}
+
+    respond("Approve")
+    run = run_example("cleanup", what="all")
+
+    assert set(states(run).values()) == {"success"}
+    assert results(run)["report"] == {
+        "approved": True,
+        "approved_by": "admin",
+        "deleted": [empty],
+        "not_deleted": {held: "it holds 2 messages"},
+    }
+    assert queue_names(pair.secondary["contoso-dr"]) == [held]
+
+
+def test_a_rejected_cleanup_deletes_nothing_and_reports_the_queues(
+    pair: Pair, run_example: RunExample, respond: Callable[[str], None]
+):
+    run_example("provision")
+
+    respond("Reject")
+    run = run_example("cleanup", what="all", force=True)
+
+    assert run.state == "success"
+    assert (states(run)["approve"], states(run)["delete"]) == ("success", "skipped")
+    assert results(run)["report"] == {
+        "approved": False,
+        "approved_by": None,
+        "deleted": [],
+        "not_deleted": dict.fromkeys(QUEUES, "not approved"),
+    }
+    assert queue_names(pair.secondary["contoso-dr"]) == QUEUES
+
+
+@pytest.mark.parametrize(
+    ("dag", "setting", "allowed"),
+    [
+        ("recovery", "RECOVERY_DEADLINE_MINUTES=abc", "from 0 to 525600; the default is 60"),
+        ("recovery", "RECOVERY_WAIT_HOURS=0", "from 0.01 to 8760; the default is 24"),
+        ("recovery", "POLL_SECONDS=0.5", "from 1 to 3600; the default is 10"),
+        ("cleanup", "APPROVAL_HOURS=nan", "from 0.01 to 8760; the default is 24"),
+    ],
+)
+@pytest.mark.usefixtures("example")
+def test_an_invalid_number_in_the_environment_is_an_import_error(
+    monkeypatch: pytest.MonkeyPatch, dag: str, setting: str, allowed: str
+):
+    from airflow.dag_processing.dagbag import DagBag
+
+    variable, value = f"SERVICEBUS_PAIR_{setting}".split("=")
+    monkeypatch.setenv(variable, value)
+
+    [reported] = DagBag(str(PROJECT / "dags" / f"servicebus_pair_{dag}.py")).import_errors.values()
+
+    assert reported.rstrip().endswith(
+        f"ConfigurationError: environment variable {variable} is {value!r}: it must be a number {allowed}"
+    )
+
+
+def test_the_approval_lists_the_queues_warns_of_lost_messages_and_expires_as_a_rejection(
+    example: Example, monkeypatch: pytest.MonkeyPatch
+):
+    import jinja2
+
+    monkeypatch.setenv("SERVICEBUS_PAIR_APPROVAL_HOURS", "2")
+    approve = example("servicebus_pair_cleanup").get_task("approve")
+    assert (approve.defaults, approve.response_timeout) == (["Reject"], timedelta(hours=2))
+    assert sorted(approve.downstream_task_ids) == ["delete"]
+
+    class Instance:
+        def xcom_pull(self, *, task_ids: str) -> list[str]:
+            assert task_ids == "planned_queues"
+            return QUEUES
+
+    def ask(*, force: bool) -> tuple[str, str]:
+        context = {"ti": Instance(), "params": {"force": force}}
+        subject, body = (jinja2.Template(text).render(context) for text in (approve.subject, approve.body))
+        return subject, body
+
+    assert ask(force=False) == (
+        "Delete 2 backlog queues of contoso_pair?",
+        f"- `{QUEUES[0]}`\n- `{QUEUES[1]}`\n",
+    )
+    assert ask(force=True)[1].startswith("**Including the messages that they hold, which will be lost.**\n\n- `")
+
+
+def test_drills_run_per_entity_one_at_a_time_and_are_summarised(
+    pair: Pair, example: Example, run_example: RunExample, monkeypatch: pytest.MonkeyPatch
+):
+    dag = example("servicebus_pair_drill")
+    assert (dag.get_task("drill").partial_kwargs["max_active_tis_per_dagrun"], dag.max_active_runs) == (1, 1)
+    run_example("provision")
+    monkeypatch.setenv("AIRFLOW_VAR_SERVICEBUS_PAIR_DRILL_ENTITIES", '["flights", "briefings"]')
+
+    run = run_example("drill", messages=3)
+    named = run_example("drill", messages=1, entities=["briefings"])
+
+    assert set(states(run).values()) == {"success"}
+    assert results(run)["report"]["passed"] == ["flights", "briefings"]
+    assert results(named)["report"]["passed"] == ["briefings"]
+    assert [len(contents(pair.primary["contoso"], queue)) for queue in ("flights", "briefings")] == [3, 4]
+
+
+@pytest.mark.parametrize(
+    ("run_type", "late", "begins"),
+    [
+        ("scheduled", timedelta(minutes=59), True),
+        ("scheduled", timedelta(minutes=61), False),
+        ("backfill", timedelta(days=1), False),
+        ("manual", timedelta(days=1), True),
+    ],
+)
+def test_a_late_scheduled_drill_is_skipped(example: Example, run_type: str, late: timedelta, *, begins: bool):
+    """Airflow starts the last run of a schedule when a DAG is switched on, which may be on any day."""
+    ask = example("servicebus_pair_drill").get_task("entities").python_callable
+    run = SimpleNamespace(run_type=run_type, run_after=datetime.now(UTC) - late)
+    form = {"entities": ["flights"], "messages": 1, "limit": 60, "announce": False}
+
+    if begins:
+        assert ask(form, dag_run=run) == ["flights"]
+    else:
+        with pytest.raises(AirflowSkipException, match="is over: trigger one"):
+            ask(form, dag_run=run)
+
+
+@pytest.mark.parametrize("file", sorted((PROJECT / "dags").glob("*_pair_*.py")), ids=lambda file: file.stem)
+def test_manually_triggered_dags_are_created_unpaused(example: Example, file: Path):
+    """Triggered while it is paused, it waits without a word."""
+    dag = example(file.stem)
+    by_itself = {"servicebus_pair_recovery": None, "servicebus_pair_cost": None, "servicebus_pair_drill": True}
+
+    assert dag.is_paused_upon_creation is by_itself.get(dag.dag_id, False)
+    assert dag.timetable.can_be_scheduled is (dag.dag_id in by_itself)
+
+
+@pytest.mark.usefixtures("pair")
+@pytest.mark.parametrize("name", ["by_hand", "drill"])
+def test_a_misspelt_form_field_fails_before_anything_changes(run_example: RunExample, name: str):
+    """Airflow takes a form with any field; the others have their defaults."""
+    run = run_example(name, entity="briefings", reason="a new network")
+
+    assert run.state == "failed"
+    assert "success" not in states(run).values()
+
+
+@pytest.mark.usefixtures("pair")
+def test_the_cost_report_reads_prices_and_ledger_from_the_deployment(
+    run_example: RunExample, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.delenv("SERVICEBUS_PAIR_HOME", raising=False)
+    default = results(run_example("cost"))["cost"]
+    (tmp_path / "ledger").mkdir()
+    prices = {"as_of": "2026-12-01", "currency": "EUR", "tiers": [{"beyond": 0, "per_million": "1.00"}]}
+    monkeypatch.setenv("AIRFLOW_VAR_SERVICEBUS_PAIR_PRICES", json.dumps(prices))
+    monkeypatch.setenv("SERVICEBUS_PAIR_HOME", str(tmp_path))
+
+    run = run_example("cost", days=1, outage_minutes=60)
+
+    assert (default["measured"], default["prices"]["currency"]) == (None, "USD")
+    report = results(run)["cost"]
+    assert report["planned"]["operations"] == {"empty_receives": 192, "pings": 3600}
+    assert report["measured"]["total"] == 0
+    assert report["prices"] == {"as_of": "2026-12-01", "currency": "EUR"}
+
+
+@pytest.mark.usefixtures("pair")
+def test_manual_failover_and_failback(run_example: RunExample):
+    both = ["flights", "briefings"]
+
+    over = run_example("by_hand", entities=both, reason="a new network", hold_minutes=5)
+    failed_over = [shared_health(entity).state for entity in both]
+    back = run_example("by_hand", action="fail_back", entities=both, reason="done")
+
+    assert states(over) == {"action": "success", "fail_over": "success", "fail_back": "skipped"}
+    assert states(back) == {"action": "success", "fail_over": "skipped", "fail_back": "success"}
+    assert failed_over == [HealthState.FAILED_OVER] * 2
+    assert [shared_health(entity).state for entity in both] == [HealthState.HEALTHY] * 2
+    assert [extra["reason"] for extra in events(f"servicebus_pair.{CONN_ID}.failover")] == ["a new network"] * 2
+
+
+def test_every_way_to_send_delivers(
+    pair: Pair, run_example: RunExample, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.setenv("SERVICEBUS_PAIR_HOME", str(tmp_path))
+
+    run = run_example("sends", queue="flights")
+
+    assert set(states(run).values()) == {"success"}
+    sent = {task_id: result["sent"] for task_id, result in results(run).items() if isinstance(result, dict)}
+    assert sent == {"values": 2, "from_file": 100, "from_task": 1, "crews": 100}
+    assert {message.session_id for message in contents(pair.primary["contoso"], "flights")} <= {
+        *("22L", "gates", "UA1545", "crew")
+    }

@@ -1,0 +1,132 @@
+"""Extra links of tasks to the page of the pairs and to the Azure portal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+
+from servicebus_pair.get_provider_info import get_provider_info
+from servicebus_pair.links.servicebus_pair import portal_url
+from servicebus_pair.operators._support.base import BasePairOperator
+from servicebus_pair.operators.provision import ServiceBusPairProvisionOperator
+from servicebus_pair.operators.send import ServiceBusPairSendOperator
+from tests.airflow.conftest import CONN_ID, RunDag
+from tests.airflow.ui.support.page_client import api_server_app, auth_header
+
+NOWHERE = "Endpoint=sb://{}.servicebus.windows.net;SharedAccessKeyName=n;SharedAccessKey=k"
+
+
+def connect(monkeypatch: pytest.MonkeyPatch, **extra: Any) -> None:
+    both = {f"{side}_connection_string": NOWHERE.format(f"contoso-{side}.invalid") for side in ("primary", "secondary")}
+    monkeypatch.setenv(
+        f"AIRFLOW_CONN_{CONN_ID.upper()}", json.dumps({"conn_type": "servicebus_pair", "extra": {**both, **extra}})
+    )
+
+
+def links(run: Any) -> dict[str, Any]:
+    """The links that Airflow keeps of a run, by the name of their key; nothing stands for no link."""
+    from airflow.models.xcom import XComModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    ours = select(XComModel.task_id, XComModel.key, XComModel.value).where(
+        XComModel.run_id == run.run_id, XComModel.key.startswith("_link_")
+    )
+    with create_session() as session:
+        return {f"{task}{key}": value for task, key, value in session.execute(ours)}
+
+
+def links_from_api(run: Any, task_id: str) -> dict[str, Any]:
+    """The links of a task that the API server answers with, by their names."""
+    path = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances/{task_id}/links"
+    with api_server_app() as client:
+        found: dict[str, Any] = client.get(path, headers=auth_header(client, "admin")).json()["extra_links"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("side", "make"),
+    [
+        ("secondary", lambda: ServiceBusPairProvisionOperator(task_id="link", conn_id=CONN_ID, on_drift="{{ 'no' }}")),
+        (
+            "primary",
+            lambda: ServiceBusPairSendOperator(task_id="link", conn_id=CONN_ID, entity="{{ '' }}", messages=[]),
+        ),
+    ],
+)
+@pytest.mark.usefixtures("fresh_state")
+def test_with_arm_coordinates_the_portal_link_is_that_of_the_tasks_side(
+    run_dag: RunDag, monkeypatch: pytest.MonkeyPatch, side: str, make: Callable[[], Any]
+):
+    arm = {f"{side}_subscription_id": "0d5c-42", f"{side}_resource_group": "rg", f"{side}_namespace": f"contoso-{side}"}
+    connect(monkeypatch, **arm)
+    with DAG(f"portal_of_{side}", schedule=None) as dag:
+        make()
+    run = run_dag(dag)
+
+    assert links_from_api(run, "link")["Azure portal"] == (
+        "https://portal.azure.com/#resource/subscriptions/0d5c-42/resourceGroups/rg"
+        f"/providers/Microsoft.ServiceBus/namespaces/contoso-{side}/overview"
+    )
+
+
+@pytest.mark.usefixtures("fresh_state")
+def test_without_arm_coordinates_a_failed_task_links_only_to_the_page(run_dag: RunDag, monkeypatch: pytest.MonkeyPatch):
+    connect(monkeypatch)
+    with DAG("linked", schedule=None) as dag:
+        ServiceBusPairProvisionOperator(task_id="provision", conn_id=CONN_ID, on_drift="{{ 'no' }}")
+    run = run_dag(dag)
+
+    kept, shown = links(run), links_from_api(run, "provision")
+    assert kept["provision_link_PairPageLink"].endswith("/plugin/servicebus-pairs")
+    assert kept["provision_link_AzurePortalLink"] == ""
+    assert shown["Service Bus pairs"].endswith("/plugin/servicebus-pairs")
+    assert shown["Azure portal"] is None
+
+
+@pytest.mark.usefixtures("fresh_state")
+def test_a_missing_connection_is_reported_once(run_dag: RunDag, capfd: pytest.CaptureFixture[str]):
+    with DAG("unknown", schedule=None) as dag:
+        ServiceBusPairProvisionOperator(task_id="provision", conn_id="unknown_pair")
+
+    kept = links(run_dag(dag))
+
+    assert kept["provision_link_AzurePortalLink"] == ""
+    assert capfd.readouterr().out.count("AirflowNotFoundException: ") == 1
+
+
+def test_every_extra_link_is_registered():
+    registered = get_provider_info()["extra-links"]
+
+    assert (
+        sorted(f"{type(link).__module__}.{type(link).__name__}" for link in BasePairOperator.operator_extra_links)
+        == registered
+    )
+
+
+@pytest.mark.parametrize(
+    ("cloud", "portal"),
+    [
+        (None, "https://portal.azure.com"),
+        ("https://management.azure.com/", "https://portal.azure.com"),
+        ("https://management.usgovcloudapi.net", "https://portal.azure.us"),
+        ("https://management.chinacloudapi.cn", "https://portal.azure.cn"),
+    ],
+)
+def test_the_portal_is_that_of_the_management_endpoints_cloud(cloud: str | None, portal: str):
+    address = portal_url(subscription_id="s", resource_group="r g", namespace="contoso", management_endpoint=cloud)
+
+    assert address == (
+        f"{portal}/#resource/subscriptions/s/resourceGroups/r%20g"
+        "/providers/Microsoft.ServiceBus/namespaces/contoso/overview"
+    )
+
+
+def test_an_unknown_cloud_has_no_portal():
+    assert not portal_url(
+        subscription_id="s", resource_group="r", namespace="contoso", management_endpoint="http://127.0.0.1:1"
+    )

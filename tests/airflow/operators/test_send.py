@@ -1,0 +1,247 @@
+"""``ServiceBusPairSendOperator``: sources of messages, and what errors report."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from servicebus_pair.core.model.errors import ConfigurationError
+from servicebus_pair.operators.send import ServiceBusPairSendOperator
+from tests.airflow.conftest import AIRFLOW_HOME, CONN_ID, Pair, RunDag, results, run_task, states
+from tests.airflow.support.queues import contents
+from tests.airflow.support.tasks import log_of_failed_task, send
+
+BODY = "the-body-of-a-message-that-nobody-should-read"
+
+
+def bodies(pair: Pair, queue: str = "flights") -> list[str]:
+    return [message.body for message in contents(pair.primary["contoso"], queue)]
+
+
+def test_json_lines_are_sent_with_defaults(pair: Pair, run_dag: RunDag):
+    result = run_task(
+        run_dag,
+        lambda: send(
+            json_lines='"{{ 6 * 7 }}"\n{"body": "own", "session_id": "one"}\n',
+            defaults={"session_id": "{{ 'all' }}", "time_to_live": 600, "application_properties": {"part": 7}},
+        ),
+    )["send"]
+
+    first, second = contents(pair.primary["contoso"], "flights")
+    assert (result["sent"], first.body, first.session_id, second.session_id) == (2, "42", "all", "one")
+    assert (first.time_to_live, first.properties) == (600, {"part": 7})
+
+
+def test_a_default_enqueue_time_schedules_messages_without_their_own(pair: Pair, run_dag: RunDag):
+    from azure.servicebus import ServiceBusClient
+
+    run_task(
+        run_dag,
+        lambda: send(
+            messages=["later", {"body": "latest", "scheduled_enqueue_time": "2101-01-01T00:00:00"}],
+            defaults={"scheduled_enqueue_time": "2100-01-01T01:00:00+01:00", "reply_to": "answers", "to": "crew"},
+        ),
+    )
+
+    with (
+        ServiceBusClient.from_connection_string(pair.primary["contoso"].connection_string) as client,
+        client.get_queue_receiver("flights") as receiver,
+    ):
+        later, latest = receiver.peek_messages(max_message_count=10)
+    assert later.scheduled_enqueue_time_utc == datetime(2100, 1, 1, tzinfo=UTC)
+    assert latest.scheduled_enqueue_time_utc == datetime(2101, 1, 1, tzinfo=UTC)
+    assert (later.reply_to, later.to) == ("answers", "crew")
+
+
+def test_a_templated_file_is_sent_and_a_rerun_repeats_the_ids(pair: Pair, run_dag: RunDag, tmp_path: Path):
+    from airflow.sdk import DAG
+
+    (tmp_path / "by_file.jsonl").write_text("\n".join(json.dumps(f"m{number}") for number in range(20)))
+    moment = datetime(2026, 11, 1, tzinfo=UTC)
+
+    for _ in range(2):
+        with DAG("by_file", schedule=None) as dag:
+            send(path=f"{tmp_path}/{{{{ dag.dag_id }}}}.jsonl")
+        run = run_dag(dag, logical_date=moment, run_after=moment)
+        assert results(run)["send"]["sent"] == 20
+
+    assert bodies(pair) == [f"m{number}" for number in range(20)] * 2
+    ids = [message.message_id for message in contents(pair.primary["contoso"], "flights")]
+    assert ids[:20] == ids[20:]
+    assert len(set(ids)) == 20
+
+
+def test_another_tasks_result_is_sent_and_its_bodies_stay_in_its_xcom(pair: Pair, run_dag: RunDag):
+    from airflow.sdk import DAG, task
+
+    with DAG("handover", schedule=None) as dag:
+
+        @task
+        def messages() -> list[Any]:
+            return [BODY, {"body": BODY, "subject": "shown"}]
+
+        send(messages=messages())
+
+    run = run_dag(dag)
+
+    assert states(run) == {"messages": "success", "send": "success"}
+    assert results(run)["send"]["sent"] == 2
+    assert bodies(pair) == [BODY, BODY]
+    kept = _stored_fields("rendered_task_instance_fields", "send")
+    assert "2 messages, not shown" in kept
+    assert BODY not in kept
+    assert BODY not in _stored_fields("xcom", "send")
+
+
+def test_a_mapped_send_redacts_bodies_too(pair: Pair, run_dag: RunDag):
+    from airflow.sdk import DAG, task
+
+    with DAG("mapped", schedule=None) as dag:
+
+        @task
+        def batches() -> list[list[str]]:
+            return [[BODY], [BODY, "b"]]
+
+        ServiceBusPairSendOperator.partial(task_id="send", conn_id=CONN_ID, entity="flights").expand(messages=batches())
+
+    assert set(states(run_dag(dag)).values()) == {"success"}
+    assert sorted(bodies(pair)) == ["b", BODY, BODY]
+    assert BODY not in _stored_fields("rendered_task_instance_fields", "send")
+
+
+def test_an_invalid_line_fails_the_task_before_anything_is_sent(
+    pair: Pair, run_dag: RunDag, capfd: pytest.CaptureFixture[str], tmp_path: Path
+):
+    file = tmp_path / "messages.jsonl"
+    file.write_text('"good"\n{"body": "bad", "time_to_live": -1}\n')
+
+    log = log_of_failed_task(run_dag, capfd, lambda: send(path=str(file)))
+
+    assert (
+        f"{file}, line 2: time_to_live is -1: it must be a number of seconds from 1 to 4294967; nothing was sent" in log
+    )
+    assert bodies(pair) == []
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"path": "{{ 'missing' }}.jsonl"}, "path 'missing.jsonl' cannot be opened, FileNotFoundError"),
+        ({"path": "{{ '' }}"}, "path is '': it must be the path or URL of a file, such as s3://bucket/messages.jsonl"),
+        ({"ledger": "/proc/nowhere"}, "ledger '/proc/nowhere' cannot be written, FileNotFoundError: No such file"),
+    ],
+)
+@pytest.mark.usefixtures("pair")
+def test_an_unusable_path_fails_the_task_before_sending(
+    run_dag: RunDag, capfd: pytest.CaptureFixture[str], parameters: dict[str, Any], message: str
+):
+    log = log_of_failed_task(run_dag, capfd, lambda: send(**parameters))
+
+    assert re.search(f"ConfigurationError: {message}.*; nothing was sent", log)
+
+
+@pytest.mark.usefixtures("pair")
+def test_an_empty_file_sends_nothing_and_logs_it(run_dag: RunDag, capfd: pytest.CaptureFixture[str], tmp_path: Path):
+    (tmp_path / "empty.jsonl").write_text("\n")
+
+    assert run_task(run_dag, lambda: send(path=str(tmp_path / "empty.jsonl")))["send"]["sent"] == 0
+    assert "entity=flights: there was no message to send" in capfd.readouterr().out
+
+
+@pytest.mark.usefixtures("pair")
+def test_a_file_changed_after_validation_is_sent_up_to_the_first_invalid_line(
+    run_dag: RunDag, capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    from servicebus_pair.operators._support import json_lines as lines
+
+    file = tmp_path / "messages.jsonl"
+    good, bad = ["x"] * 2_500, ["x"] * 2_400 + [17]
+    file.write_text("\n".join(map(json.dumps, good)))
+    reads = lines.JsonLinesFile.lines
+
+    def changing(self: lines.JsonLinesFile) -> Iterator[bytes]:
+        yield from reads(self)
+        file.write_text("\n".join(map(json.dumps, bad)))
+
+    monkeypatch.setattr(lines.JsonLinesFile, "lines", changing)
+
+    log = log_of_failed_task(run_dag, capfd, lambda: send(path=str(file)))
+
+    assert f"{file}, line 2401 is int: it must be a text or a mapping; 2000 messages for flights were accepted" in log
+    assert "2000 by the primary and 0 by the backlog, including all of the first 2000; the others were not" in log
+
+
+@pytest.mark.usefixtures("pair")
+def test_a_failed_send_reports_what_was_accepted(run_dag: RunDag, capfd: pytest.CaptureFixture[str], tmp_path: Path):
+    file = tmp_path / "messages.jsonl"
+    file.write_text("\n".join([*[json.dumps("x")] * 2_500, json.dumps("y" * 300_000)]))
+
+    log = log_of_failed_task(run_dag, capfd, lambda: send(path=str(file)))
+
+    assert "SendError: 2000 messages for flights were accepted, 2000 by the primary and 0 by the backlog, inc" in log
+    assert re.search(r"message '\w{32}' takes 300\d{3} bytes: the link takes 262144", log)
+
+
+@pytest.mark.parametrize("lines", [1_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
+def test_a_large_file_is_validated_before_sending_with_bounded_memory(
+    pair: Pair, run_dag: RunDag, capfd: pytest.CaptureFixture[str], tmp_path: Path, lines: int
+):
+    file = tmp_path / "messages.jsonl"
+    with file.open("w") as written:
+        written.writelines(f'{{"body": "{number}", "session_id": "s"}}\n' for number in range(1, lines))
+        written.write('{"body": "last", "sesion_id": "s"}\n')
+    log_of_failed_task(
+        run_dag, capfd, lambda: send(path="missing.jsonl")
+    )  # what the first task of a process takes is not asked
+    before = _peak_megabytes(begin=True)
+
+    log = log_of_failed_task(run_dag, capfd, lambda: send(path=str(file)))
+
+    assert f"{file}, line {lines}: field 'sesion_id' is unknown: allowed are body, message_id, session_id," in log
+    assert "nothing was sent" in log
+    assert bodies(pair) == []
+    # The lines alone are 38 MB, as values many times that.
+    assert _peak_megabytes() - before < 30
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({}, "no source given: allowed is one of messages, json_lines, path"),
+        ({"messages": ["a"], "path": "b"}, "messages and path given: allowed is one of"),
+        ({"messages": ["a", {"bodi": "b"}]}, r"messages\[1\]: field 'bodi' is unknown"),
+        ({"messages": "a"}, "messages is str: it must be a list"),
+        ({"messages": ["a"], "entity": ""}, "entity is '': it must be the path of a queue or topic"),
+        ({"messages": ["a"], "defaults": {"body": "b"}}, "defaults: field 'body' is unknown"),
+        ({"messages": ["a"], "entity": 5}, "entity is 5: it must be the path of a queue or topic"),
+        ({"messages": ["a"], "timeout": 0}, "timeout is 0: it must be a number of seconds above 0"),
+        ({"messages": ["a"], "timeout": "5"}, "timeout is '5': it must be a number of seconds above 0"),
+        ({"messages": ["a"], "timeout": float("nan")}, "timeout is nan: it must be"),
+        ({"path": 5}, "path is 5: it must be the path or URL of a file"),
+    ],
+)
+def test_invalid_parameters_are_refused_at_parse_time(parameters: dict[str, Any], message: str):
+    with pytest.raises(ConfigurationError, match=message):
+        ServiceBusPairSendOperator(task_id="send", conn_id=CONN_ID, **{"entity": "flights", **parameters})
+
+
+def _stored_fields(table: str, task_id: str) -> str:
+    """What Airflow's database keeps of a task in a table, all tests of this file together."""
+    with sqlite3.connect(AIRFLOW_HOME / "airflow.db") as database:
+        rows = database.execute(f"SELECT * FROM {table} WHERE task_id = ?", (task_id,))  # noqa: S608  a table of ours
+        return "\n".join(map(str, rows))
+
+
+def _peak_megabytes(*, begin: bool = False) -> int:
+    """The most memory that this process held since the beginning of the measurement."""
+    if begin:
+        Path("/proc/self/clear_refs").write_text("5")  # proc(5): resets the peak
+    status = Path("/proc/self/status").read_text()
+    return int(re.findall(r"VmHWM:\s+(\d+) kB", status)[0]) // 1024

@@ -1,0 +1,271 @@
+"""Missing rights and unreachable hosts end in one clear error; what can be diverted is diverted."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pytest
+
+from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
+from servicebus_pair.operators.send import ServiceBusPairSendOperator
+from servicebus_pair.sensors.backlog import ServiceBusBacklogSensor
+from servicebus_pair.sensors.servicebus_pair import ServiceBusPrimaryHealthSensor
+from tests.airflow.conftest import CONN_ID, KEY, RunDag, results, states
+from tests.airflow.support import tasks
+from tests.airflow.support.shared_access_keys import SIDES, connection_extra, connection_string_of, keyed_namespaces
+
+if TYPE_CHECKING:
+    from servicebus_emulator import EmulatorProcess, RemoteNamespace
+
+NOWHERE = "Endpoint=sb://{}.invalid;SharedAccessKeyName=app;SharedAccessKey=key;UseDevelopmentEmulator=true;"
+
+Define: TypeAlias = Callable[..., None]
+LogOfFailure: TypeAlias = Callable[..., str]
+ConnectionStringOf: TypeAlias = Callable[[str, str], dict[str, str]]
+
+
+@pytest.fixture(scope="module")
+def keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatorProcess]:
+    """Both namespaces; the tests leave them as they are."""
+    with keyed_namespaces(tmp_path_factory.mktemp("unusable")) as process:
+        yield process
+
+
+@pytest.fixture
+def define(keyed: EmulatorProcess, monkeypatch: pytest.MonkeyPatch, fresh_state: None) -> Define:  # noqa: ARG001  order
+    """Define a working connection with the given settings changed."""
+
+    def change(**changes: Any) -> None:
+        connection = {"conn_type": "servicebus_pair", "extra": {**connection_extra(keyed), **changes}}
+        monkeypatch.setenv(f"AIRFLOW_CONN_{CONN_ID.upper()}", json.dumps(connection))
+
+    change()
+    return change
+
+
+@pytest.fixture
+def key_of(keyed: EmulatorProcess) -> ConnectionStringOf:
+    """Return the setting that uses one rule's key for a namespace."""
+    return lambda side, rule: connection_string_of(keyed, side, rule)
+
+
+@pytest.fixture
+def log_of_failure(run_dag: RunDag, capfd: pytest.CaptureFixture[str]) -> LogOfFailure:
+    """Run one task that must fail and return its log."""
+    from airflow.sdk import DAG
+
+    def run(make: Callable[[], object]) -> str:
+        with DAG("unusable", schedule=None) as dag:
+            make()
+        assert set(states(run_dag(dag)).values()) == {"failed"}
+        printed = capfd.readouterr()
+        assert KEY not in printed.out + printed.err
+        return printed.out + printed.err
+
+    return run
+
+
+def send(**parameters: Any) -> ServiceBusPairSendOperator:
+    return tasks.send(**{"messages": ["a"], **parameters})
+
+
+def count_messages(keyed: EmulatorProcess) -> int:
+    """Return the number of messages in all queues."""
+    from servicebus_pair.core import Endpoint
+    from servicebus_pair.core.sdk.administration.data_plane import ServiceBusAdministration
+
+    async def count(served: RemoteNamespace) -> int:
+        endpoint = Endpoint.from_connection_string(
+            served.connection_string, namespace=served.name, administration=f"{served.host}:{served.admin_port}"
+        )
+        async with ServiceBusAdministration(endpoint) as administration:
+            return sum(each.active + each.dead_lettered for each in await administration.queue_depths(""))
+
+    return sum(asyncio.run(count(keyed[name])) for name in SIDES.values())
+
+
+def test_an_invalid_connection_option_sends_nothing(define: Define, log_of_failure: LogOfFailure):
+    define(failover_interval="soon")
+
+    log = log_of_failure(send)
+
+    assert f"ConfigurationError: connection {CONN_ID}: setting failover_interval is 'soon': it must be a" in log
+    assert "; nothing was sent" in log
+
+
+@pytest.mark.usefixtures("fresh_state")
+def test_an_unknown_connection_is_named(log_of_failure: LogOfFailure):
+    log = log_of_failure(
+        lambda: ServiceBusPairSendOperator(task_id="task", conn_id="nowhere", entity="flights", messages=["a"])
+    )
+
+    assert "The conn_id `nowhere` isn't defined" in log
+    assert "nothing was sent" in log
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: send(entity="fligths"),
+            "nothing was sent to fligths: open a link to fligths on contoso: MessagingEntityNotFoundError",
+        ),
+        (
+            lambda: send(entity="seats"),
+            "nothing was sent to seats: send to seats on contoso: ServiceBusError: message 0 of 1 has no session id",
+        ),
+    ],
+    ids=["unknown entity", "session missing"],
+)
+@pytest.mark.usefixtures("define")
+def test_permanent_refusals_of_the_primary_are_raised_and_not_diverted(
+    keyed: EmulatorProcess, log_of_failure: LogOfFailure, make: Callable[[], object], message: str
+):
+    before = count_messages(keyed)
+
+    assert f"SendError: {message}" in log_of_failure(make)
+    assert count_messages(keyed) == before
+
+
+@pytest.mark.usefixtures("define")
+def test_only_the_message_without_a_session_is_refused(log_of_failure: LogOfFailure):
+    log = log_of_failure(lambda: send(entity="seats", messages=[{"body": "a", "session_id": "22L"}, "b"]))
+
+    assert "SendError: 1 messages for seats were accepted, 1 by the primary and 0 by the backlog" in log
+    assert "the others were not: send to seats on contoso: ServiceBusError: message 0 of 1 has no session id" in log
+
+
+def test_a_listen_only_key_sends_nothing_and_causes_no_failover(
+    define: Define, keyed: EmulatorProcess, key_of: ConnectionStringOf, log_of_failure: LogOfFailure
+):
+    before = count_messages(keyed)
+    define(**key_of("primary", "listener"))
+
+    log = log_of_failure(send)
+    waited = log_of_failure(
+        lambda: ServiceBusPrimaryHealthSensor(task_id="task", conn_id=CONN_ID, entities=["flights"])
+    )
+
+    assert "SendError: nothing was sent to flights: open a link to flights on contoso: ServiceBusAuthorization" in log
+    assert "'Send' claim(s) are required" in log
+    assert "the primary answers and refuses flights (AuthorizationError): name entities that exist there" in waited
+    assert count_messages(keyed) == before
+
+
+def test_an_outage_with_a_forbidden_backlog_names_both_failures(
+    define: Define, key_of: ConnectionStringOf, log_of_failure: LogOfFailure
+):
+    primary = NOWHERE.format("nowhere")
+    define(**{**key_of("secondary", "listener"), "primary_connection_string": primary})
+
+    log = log_of_failure(send)
+
+    assert re.search("NoBacklogQueueError: nothing was sent to flights: flights is failed over .*not known", log)
+    assert "'Send' claim(s) are required" in log
+
+
+def test_a_send_only_key_cannot_drain_or_manage(
+    define: Define, key_of: ConnectionStringOf, log_of_failure: LogOfFailure
+):
+    define(**key_of("secondary", "sender"))
+
+    drained = log_of_failure(tasks.drain)
+    assert "AuthorizationError: peek at contoso/x-servicebus-transfer/" in drained
+    assert "'Listen' claim(s) are required" in drained
+    for make in (
+        tasks.provision,
+        lambda: tasks.cleanup(what="all"),
+        lambda: ServiceBusBacklogSensor(task_id="task", conn_id=CONN_ID),
+    ):
+        assert "queues on contoso-dr: HTTP 401 (the Manage right is needed): " in log_of_failure(make)
+
+
+@pytest.fixture(
+    params=[
+        (("secondary", "sender"), r"the right Listen on contoso/x-servicebus-transfer/\d is needed"),
+        (("primary", "listener"), "the right Send on flights is needed"),
+        (
+            None,
+            r"the backlog queue fabrikam/x-servicebus-transfer/\d does not exist: create the backlog with provision",
+        ),
+    ],
+    ids=["may not listen", "may not send", "not provisioned"],
+)
+def missing_right(define: Define, key_of: ConnectionStringOf, run_dag: RunDag, request: pytest.FixtureRequest) -> str:
+    """Leave a message in the backlog, define a connection that cannot drain it, and return the expected error."""
+    from airflow.sdk import DAG
+
+    define(primary_connection_string=NOWHERE.format("away"))
+    with DAG("away", schedule=None) as dag:
+        send()
+    run_dag(dag)
+    limited, reported = request.param
+    define(**({"primary_namespace": "fabrikam"} if limited is None else key_of(*limited)))
+    return str(reported)
+
+
+@pytest.mark.parametrize("named", [{}, {"entities": ["flights"]}], ids=["all", "named"])
+def test_permanent_drain_errors_are_reported_once_and_not_retried(
+    missing_right: str, log_of_failure: LogOfFailure, named: dict[str, Any]
+):
+    log = log_of_failure(lambda: tasks.drain(retries=1, **named))
+
+    assert log.count("AirflowFailException: ") == 1, "one error of one try"
+    assert re.search(f"AirflowFailException: (AuthorizationError|EntityNotFoundError): .*{missing_right}", log)
+    assert "rests=" not in log
+
+
+def test_the_connection_check_names_missing_rights(define: Define, key_of: ConnectionStringOf):
+    define(**key_of("primary", "listener"), **key_of("secondary", "sender"))
+
+    succeeded, report = ServiceBusPairHook(CONN_ID).test_connection()
+
+    assert not succeeded
+    assert (
+        "secondary contoso-dr: reach yes, authenticate yes, send yes, listen no (the right Listen is missing)" in report
+    )
+    assert report.count("manage no (the right Manage is missing)") == 2
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [("127.0.0.1:{port}", "Connect call failed"), ("{side}.invalid", "Name or service not known|No address")],
+    ids=["unreachable", "unresolvable"],
+)
+def test_two_unreachable_hosts_are_both_named(
+    define: Define, log_of_failure: LogOfFailure, unused_tcp_port_factory: Callable[[], int], place: str, message: str
+):
+    hosts = {side: place.format(side=side, port=unused_tcp_port_factory()) for side in SIDES}
+    for_each = {f"{side}_connection_string": NOWHERE.replace("{}.invalid", host) for side, host in hosts.items()}
+    define(**for_each, secondary_administration=hosts["secondary"])
+
+    log = log_of_failure(send)
+    provisioned = log_of_failure(tasks.provision)
+
+    assert re.search(
+        f"NoBacklogQueueError: nothing was sent to flights: flights is failed over .*({message}).* and no backlog "
+        f"queue took the 1 messages .*({message})",
+        log,
+    )
+    assert re.search("UnreachableError: list queues on contoso-dr: .*Cannot connect to host", provisioned)
+
+
+def test_an_unreachable_primary_host_is_an_outage(
+    define: Define, keyed: EmulatorProcess, run_dag: RunDag, capfd: pytest.CaptureFixture[str]
+):
+    """A wrong host name is indistinguishable from an outage; the connection test names it."""
+    from airflow.sdk import DAG
+
+    before = count_messages(keyed)
+    define(primary_connection_string=NOWHERE.format("typo"))
+    with DAG("typo", schedule=None) as dag:
+        send()
+
+    assert results(run_dag(dag))["send"]["diverted"] == 1
+    assert count_messages(keyed) == before + 1
+    assert "flights" in capfd.readouterr().out
+    assert "primary contoso: reach no" in ServiceBusPairHook(CONN_ID).test_connection()[1]

@@ -1,0 +1,39 @@
+"""``ServiceBusPrimaryHealthSensor``: deferral, results and parameters."""
+
+from __future__ import annotations
+
+import pytest
+
+from servicebus_pair.sensors.servicebus_pair import EntityRefusedError, ServiceBusPrimaryHealthSensor
+from tests.airflow.conftest import CONN_ID, Pair, RestartSoon, RunDag, run_task
+
+
+@pytest.mark.apart
+def test_the_sensor_defers_until_the_primary_is_back(pair: Pair, run_dag: RunDag, restart_soon: RestartSoon):
+    pair.primary.kill()
+    restart_soon(pair.primary)
+
+    result = run_task(
+        run_dag,
+        lambda: ServiceBusPrimaryHealthSensor(
+            task_id="wait", conn_id=CONN_ID, entities=["flights"], deferrable=True, poke_interval=1
+        ),
+    )["wait"]
+
+    assert result == {"answered": ["flights"], "refused": {}}
+
+
+@pytest.mark.usefixtures("pair")
+def test_without_entities_to_wait_for_the_sensor_succeeds(run_dag: RunDag):
+    result = run_task(run_dag, lambda: ServiceBusPrimaryHealthSensor(task_id="wait", conn_id=CONN_ID, deferrable=True))[
+        "wait"
+    ]
+
+    assert result == {"answered": [], "refused": {}}
+
+
+def test_a_missing_named_entity_fails_the_sensor():
+    sensor = ServiceBusPrimaryHealthSensor(task_id="wait", conn_id=CONN_ID, entities=["nobody"])
+
+    with pytest.raises(EntityRefusedError, match="refuses nobody"):
+        sensor.resume({}, {"answered": [], "refused": {"nobody": "EntityNotFoundError"}, "recovered": {}})

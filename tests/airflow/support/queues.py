@@ -1,0 +1,102 @@
+"""Peeks into queues of an embedded namespace with the SDK."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from servicebus_emulator import RemoteNamespace
+    from servicebus_pair.core import Endpoint
+    from tests.airflow.conftest import Pair
+
+__all__ = ["PeekedMessage", "contents", "divert", "queue_names"]
+
+
+@dataclass(frozen=True, slots=True)
+class PeekedMessage:
+    """A message of a queue; the time to live in seconds."""
+
+    body: str
+    message_id: str
+    session_id: str | None
+    subject: str | None
+    content_type: str | None
+    correlation_id: str | None
+    time_to_live: float | None
+    properties: dict[str, Any]
+
+
+def contents(served: RemoteNamespace, queue: str) -> list[PeekedMessage]:
+    """Every message of a queue that is no ping, in order."""
+    from azure.servicebus import ServiceBusClient
+
+    from servicebus_pair.core.health.prober import PING_CONTENT_TYPE
+
+    with (
+        ServiceBusClient.from_connection_string(served.connection_string) as client,
+        client.get_queue_receiver(queue) as receiver,
+    ):
+        peeked = receiver.peek_messages(max_message_count=100)
+    return [_from_sdk(message) for message in peeked if message.content_type != PING_CONTENT_TYPE]
+
+
+def queue_names(served: RemoteNamespace) -> list[str]:
+    """The names of all queues."""
+    import asyncio
+
+    from servicebus_pair.core import Endpoint
+    from servicebus_pair.core.sdk.administration.data_plane import ServiceBusAdministration
+
+    endpoint = Endpoint.from_connection_string(
+        served.connection_string, namespace=served.name, administration=f"{served.host}:{served.admin_port}"
+    )
+
+    async def read() -> list[str]:
+        async with ServiceBusAdministration(endpoint) as administration:
+            return sorted(await administration.list_queues())
+
+    return asyncio.run(read())
+
+
+async def divert(pair: Pair, entity: str = "flights", *, count: int = 3) -> None:
+    """Leave so many messages for an entity in the backlog, from a sender that Airflow does not know."""
+    from azure.servicebus import ServiceBusMessage
+
+    from servicebus_pair.core import NamespacePair, PairOptions
+
+    primary, secondary = (_endpoint(pair.extra(), side) for side in ("primary", "secondary"))
+    async with NamespacePair(primary, secondary, PairOptions(backlog_queue_count=2)) as opened:
+        await opened.provision()
+        await opened.fail_over(entity, reason="drill")
+        async with opened.sender(entity) as sender:
+            await sender.send([ServiceBusMessage(str(number)) for number in range(count)])
+
+
+def _endpoint(extra: dict[str, str], side: str) -> Endpoint:
+    from servicebus_pair.core import Endpoint
+
+    return Endpoint.from_connection_string(
+        extra[f"{side}_connection_string"],
+        namespace=extra[f"{side}_namespace"],
+        administration=extra[f"{side}_administration"],
+    )
+
+
+def _from_sdk(message: Any) -> PeekedMessage:
+    properties = message.application_properties or {}
+    life = message.time_to_live
+    return PeekedMessage(
+        body=b"".join(message.body).decode(),
+        message_id=message.message_id,
+        session_id=message.session_id,
+        subject=message.subject,
+        content_type=message.content_type,
+        correlation_id=message.correlation_id,
+        time_to_live=None if life is None else life.total_seconds(),
+        properties={_decode(name): _decode(value) for name, value in properties.items()},
+    )
+
+
+def _decode(value: Any) -> Any:
+    return value.decode() if isinstance(value, bytes) else value

@@ -1,0 +1,59 @@
+"""Embedded namespaces with one key per right, and connections that use these keys."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from servicebus_emulator import EmulatorProcess
+from tests.airflow.conftest import KEY
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["BACKLOG", "SIDES", "connection_extra", "connection_string_of", "keyed_namespaces"]
+
+SIDES: Final = {"primary": "contoso", "secondary": "contoso-dr"}
+BACKLOG: Final = [f"contoso/x-servicebus-transfer/{index}" for index in range(2)]
+_RULES: Final = {
+    "sender": ["Send"],
+    "listener": ["Listen"],
+    "worker": ["Send", "Listen"],
+    # As in Azure, where Manage is not given without the others.
+    "manager": ["Manage", "Send", "Listen"],
+}
+
+
+def keyed_namespaces(folder: Path) -> EmulatorProcess:
+    """Return both namespaces, the backlog queues among them, in one process that is not started yet."""
+    rules = [
+        {"KeyName": name, "Rights": rights, "PrimaryKey": f"{KEY}-{name}", "SecondaryKey": f"{KEY}-{name}-2"}
+        for name, rights in _RULES.items()
+    ]
+    queues = [{"Name": "flights"}, {"Name": "seats", "Properties": {"RequiresSession": True}}]
+    namespaces = [
+        {"Name": "contoso", "Queues": queues, "AuthorizationRules": rules},
+        {"Name": "contoso-dr", "Queues": [{"Name": name} for name in BACKLOG], "AuthorizationRules": rules},
+    ]
+    config = folder / "keyed.json"
+    config.write_text(json.dumps({"UserConfig": {"Namespaces": namespaces}}))
+    return EmulatorProcess(list(SIDES.values()), config=config, key=KEY)
+
+
+def connection_extra(process: EmulatorProcess) -> dict[str, Any]:
+    """Return the extra of a connection that may do everything."""
+    extra: dict[str, Any] = {"failover_interval": 1, "ping_primary_interval": 1, "backlog_queue_count": len(BACKLOG)}
+    for side, name in SIDES.items():
+        served = process[name]
+        extra[f"{side}_connection_string"] = served.connection_string
+        extra[f"{side}_namespace"] = name
+        extra[f"{side}_administration"] = f"{served.host}:{served.admin_port}"
+    return extra
+
+
+def connection_string_of(process: EmulatorProcess, side: str, rule: str) -> dict[str, str]:
+    """Return the setting by which one namespace is known by the key of a rule."""
+    served = process[SIDES[side]]
+    at = f"Endpoint=sb://{served.host}:{served.amqp_port}"
+    key = f"SharedAccessKeyName={rule};SharedAccessKey={KEY}-{rule}"
+    return {f"{side}_connection_string": f"{at};{key};UseDevelopmentEmulator=true;"}

@@ -1,0 +1,140 @@
+"""provider.yaml, the provider info and the package agree."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import pkgutil
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import airflow
+import jsonschema
+import pytest
+import yaml
+from airflow.sdk import BaseHook, BaseNotifier, BaseOperator, BaseOperatorLink
+from airflow.sdk.bases.sensor import BaseSensorOperator
+from airflow.triggers.base import BaseTrigger
+
+import servicebus_pair
+from servicebus_pair.get_provider_info import get_provider_info
+from tests.airflow.conftest import PROJECT
+from tests.airflow.support.python_process import run_python
+
+INFO = get_provider_info()
+REGISTRY: dict[str, Any] = yaml.safe_load((PROJECT / "provider" / "servicebus_pair" / "provider.yaml").read_text())
+KINDS = {
+    BaseSensorOperator: "sensors",
+    BaseOperator: "operators",
+    BaseHook: "hooks",
+    BaseTrigger: "triggers",
+    BaseOperatorLink: "extra-links",
+    BaseNotifier: "notifications",
+}
+
+
+def public_classes() -> Iterator[type]:
+    """What a DAG's author may take from our modules: every class that is not the base of another of ours."""
+    names = [each.name for each in pkgutil.walk_packages(servicebus_pair.__path__, "servicebus_pair.")]
+    ours = {
+        value
+        for name in names
+        if not name.startswith(("servicebus_pair.spark", "servicebus_pair.core"))
+        and name != "servicebus_pair.airflow_runtime.observers.openlineage"
+        for value in vars(importlib.import_module(name)).values()
+        if inspect.isclass(value) and value.__module__ == name and not value.__name__.startswith("_")
+    }
+    bases = {base for each in ours for base in each.__mro__[1:]}
+    yield from sorted(ours - bases, key=lambda each: each.__qualname__)
+
+
+def listed(kind: str) -> set[str]:
+    """Return the modules or class paths that the provider info lists for a kind."""
+    return {
+        name for each in INFO.get(kind, []) for name in ([each] if isinstance(each, str) else each["python-modules"])
+    }
+
+
+def test_provider_yaml_matches_airflows_schema():
+    schema = Path(airflow.__file__).parent / "provider.yaml.schema.json"
+
+    jsonschema.validate(REGISTRY, json.loads(schema.read_text()))
+
+
+def test_provider_yaml_equals_the_provider_info():
+    reported = {**INFO, "connection-types": [without_form(each) for each in INFO["connection-types"]]}
+    own = {"state", "lifecycle", "source-date-epoch", "versions", "plugins"}
+
+    assert {name: value for name, value in REGISTRY.items() if name not in own} == reported
+
+
+def without_form(connection_type: dict[str, Any]) -> dict[str, Any]:
+    forms = {"conn-fields", "ui-field-behaviour"}
+    return {name: value for name, value in connection_type.items() if name not in forms}
+
+
+def test_provider_yaml_has_the_version_and_plugin_of_the_package():
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
+    [(name, plugin)] = project["entry-points"]["airflow.plugins"].items()
+
+    assert REGISTRY["versions"][0] == project["version"]
+    assert REGISTRY["package-name"] == project["name"]
+    assert REGISTRY["plugins"] == [{"name": name, "plugin-class": plugin.replace(":", ".")}]
+
+
+def test_everything_listed_can_be_imported():
+    modules = [name for kind in ("operators", "sensors", "hooks", "triggers") for name in listed(kind)]
+    classes = [*listed("extra-links"), *(each["class-name"] for each in INFO["task-decorators"])]
+    classes += [each["hook-class-name"] for each in INFO["connection-types"]]
+    classes += [each["plugin-class"] for each in REGISTRY["plugins"]]
+
+    assert all(importlib.import_module(name).__all__ for name in modules)
+    assert all(
+        callable(getattr(importlib.import_module(path.rpartition(".")[0]), path.rpartition(".")[2])) for path in classes
+    )
+
+
+@pytest.mark.parametrize("each", list(public_classes()), ids=lambda each: each.__name__)
+def test_every_public_class_is_listed(each: type):
+    kind = next((name for base, name in KINDS.items() if issubclass(each, base)), None)
+
+    names = {each.__module__, f"{each.__module__}.{each.__qualname__}"}
+    assert kind is None or names & listed(kind), f"{each} is none of the {kind}"
+
+
+def test_public_classes_cover_every_kind():
+    seen = {kind for each in public_classes() for base, kind in KINDS.items() if issubclass(each, base)}
+
+    assert seen >= {"sensors", "operators", "hooks", "triggers", "extra-links"}
+
+
+COMMANDS = {
+    "get airflow-provider-servicebus-pair --full": "servicebus_pair.decorators.servicebus_send.servicebus_send_task",
+    "hooks": "servicebus_namespace",
+    "links": "servicebus_pair.links.servicebus_pair.PairPageLink",
+    "list": "airflow-provider-servicebus-pair",
+    "triggers": "servicebus_pair.triggers.primary_health",
+    "behaviours": "servicebus_pair",
+}
+PROGRAM = """
+import sys
+from airflow.cli.cli_parser import get_parser
+parser = get_parser()
+for command in sys.argv[1:]:
+    print("command:", command)
+    arguments = parser.parse_args(["providers", *command.split(), "--output", "json"])
+    arguments.func(arguments)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("airflow_db")
+def test_the_airflow_command_line_lists_the_provider():
+    printed = run_python(PROGRAM, *COMMANDS)
+
+    shown = dict(re.findall(r"^command: (.*)\n(.*(?:\n(?!command: ).*)*)", printed, flags=re.MULTILINE))
+    assert {name: text in shown[name] for name, text in COMMANDS.items()} == dict.fromkeys(COMMANDS, True), printed

@@ -1,0 +1,100 @@
+"""``BacklogTrigger``: one event per backlog, and again after a drain."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import Any
+
+import pytest
+from airflow.sdk import task
+
+from servicebus_pair.airflow_runtime.waiting.backlog import BacklogDepth
+from servicebus_pair.core.model.errors import ConfigurationError
+from servicebus_pair.triggers.backlog import BacklogTrigger, is_due
+from tests.airflow.conftest import CONN_ID, Pair, RunDag, run_task
+from tests.airflow.support.queues import divert
+from tests.airflow.support.tasks import drain
+
+
+@pytest.mark.parametrize(
+    ("messages", "last_event", "expected"),
+    [
+        (0, 0.0, False),
+        (5, 0.0, True),  # armed
+        (5, 990.0, False),  # the last event was recent
+        (5, 400.0, True),  # the last event was long ago and nothing was drained
+        (0, 400.0, False),
+    ],
+)
+def test_a_non_empty_backlog_without_recent_event_is_due(messages: int, last_event: float, expected: bool):
+    assert is_due(BacklogDepth(1, messages), last_event=last_event, now=1000.0, repeat=600.0) is expected
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"interval": 0}, r"interval is 0: allowed are 1 to 3600 seconds"),
+        ({"interval": "10"}, r"interval is '10': allowed are 1 to 3600 seconds"),
+        ({"repeat": 5}, r"repeat is 5: allowed are seconds, at least interval, 10"),
+        ({"repeat": math.nan}, r"repeat is nan"),
+    ],
+)
+def test_invalid_parameters_are_refused_at_parse_time(wrong: dict[str, Any], named: str):
+    with pytest.raises(ConfigurationError, match=named):
+        BacklogTrigger(conn_id=CONN_ID, **wrong)
+
+
+@pytest.mark.apart
+async def test_the_trigger_fires_once_and_survives_an_outage_of_the_secondary(pair: Pair):
+    await divert(pair)
+    pair.secondary.kill()
+    events = BacklogTrigger(conn_id=CONN_ID, interval=1).run()
+    first = asyncio.ensure_future(anext(events))
+    done, _ = await asyncio.wait({first}, timeout=1)
+    assert not done  # it cannot see the backlog, and goes on
+
+    pair.secondary.start()
+    event = await asyncio.wait_for(first, 60)
+    second = asyncio.ensure_future(anext(events))
+    done, _ = await asyncio.wait({second}, timeout=3)
+    second.cancel()
+    await asyncio.wait({second})
+
+    assert event.payload == {"messages": 3, "queues": 1, "entities": ["flights"]}
+    assert not done
+
+
+@pytest.mark.slow
+def test_events_are_not_repeated_after_a_restart_but_after_a_drain(pair: Pair, run_dag: RunDag):
+    """Messages that arrive behind a drain must not wait for a reading of an empty backlog."""
+
+    @task
+    async def look() -> int | None:
+        """What a new triggerer finds: the messages last_event, or nothing within three seconds."""
+        # One look, then a pause in which it is cancelled: dag.test's communication takes one thread at a time.
+        events = BacklogTrigger(conn_id=CONN_ID, interval=60).run()
+        try:
+            event = await asyncio.wait_for(anext(events), 3)
+        except TimeoutError:
+            return None
+        following = asyncio.ensure_future(anext(events))  # what fired is noted when the next is asked for
+        await asyncio.wait({following}, timeout=2)
+        following.cancel()
+        return event.payload["messages"]
+
+    asyncio.run(divert(pair))
+    before = run_task(run_dag, look, look, drain)
+    asyncio.run(divert(pair))
+    after = run_task(run_dag, look)
+
+    assert (before["look"], "look__1" in before) == (3, False)
+    assert after["look"] == 3
+
+
+def test_the_trigger_is_recreated_from_what_it_serializes():
+    """Airflow knows a watcher by these: they must not change from parse to parse."""
+    path, arguments = BacklogTrigger(conn_id=CONN_ID, interval=3.0).serialize()
+
+    assert path == "servicebus_pair.triggers.backlog.BacklogTrigger"
+    assert BacklogTrigger(**arguments).serialize() == (path, arguments)

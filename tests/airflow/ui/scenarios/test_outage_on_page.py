@@ -1,0 +1,66 @@
+"""The page during an outage and after the recovery, with both namespaces and real task runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.airflow.conftest import KEY, Pair, RunDag, run_task
+from tests.airflow.support.tasks import drain, provision, send
+from tests.airflow.ui.support.page_client import wait_for_pair
+
+if TYPE_CHECKING:
+    from fastapi.testclient import TestClient
+
+
+@pytest.mark.apart
+def test_failover_is_displayed_with_reason_routes_and_cost(pair: Pair, run_dag: RunDag, page: TestClient):
+    run_task(run_dag, provision)
+    pair.primary.kill()
+    run_task(run_dag, send)
+
+    seen = wait_for_pair(page, lambda pair: pair["backlog"]["messages"] == 2 and pair["primary"]["reachable"] is False)
+
+    (entity,) = seen["entities"]
+    assert (entity["entity"], entity["state"], entity["by"], entity["by_hand"]) == (
+        "flights",
+        "failed_over",
+        "send",
+        False,
+    )
+    assert (entity["primary"], entity["backlog"]) == (0, 2)
+    assert (seen["primary"]["name"], seen["secondary"]["name"]) == ("contoso", "contoso-dr")
+    assert (seen["secondary"]["reachable"], seen["secondary"]["error"]) == (True, None)
+    assert [(queue["state"], queue["path"][-1]) for queue in seen["backlog"]["queues"]] == [
+        ("in use", "0"),
+        ("in use", "1"),
+    ]
+    assert (seen["sends"]["primary"], seen["sends"]["backlog"]) == (0, 2)
+    assert seen["cost"]["operations"]["diverts"] == 2
+    assert seen["cost"]["quiet_day"] == 192
+    (incident,) = seen["incidents"]
+    assert (incident["entity"], incident["until"], incident["runs"][0]["dag_id"]) == ("flights", None, "tasks")
+    assert KEY not in page.get("/api/snapshot").text
+
+
+@pytest.mark.apart
+def test_recovery_without_a_report_task_is_part_of_the_incident(pair: Pair, run_dag: RunDag, page: TestClient):
+    from airflow.sdk import DAG
+
+    run_task(run_dag, provision)
+    pair.primary.kill()
+    run_task(run_dag, send)
+    pair.primary.start()
+    with DAG("drain_backlog", schedule=None) as dag:
+        drain(entities=["flights"])
+    run = run_dag(dag)
+
+    seen = wait_for_pair(page, lambda pair: pair["incidents"] and len(pair["incidents"][0]["runs"]) > 1)
+
+    (incident,) = seen["incidents"]
+    last = incident["runs"][-1]
+    assert (last["dag_id"], last["run_id"], last["result"]["moved"]) == ("drain_backlog", run.run_id, {"flights": 2})
+    assert incident["until"] is not None
+    (entity,) = seen["entities"]
+    assert (entity["state"], entity["backlog"], entity["drained"]) == ("healthy", 2, 2)

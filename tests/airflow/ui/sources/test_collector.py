@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from servicebus_pair.core import NamespacePair
+from servicebus_pair.core.protocol.backlog_queues import BACKLOG_QUEUE
+from servicebus_pair.core.sdk.administration.data_plane import ServiceBusAdministration
+from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
+from servicebus_pair.ui.sources.airflow_queries import Records
+from servicebus_pair.ui.sources.collector import Collector
+from servicebus_pair.ui.view.view_builder import build_pair_view
+from servicebus_pair.ui.views import PairView
+from tests.airflow.conftest import CONN_ID, KEY, Pair
+from tests.airflow.support.queues import divert
+
+if TYPE_CHECKING:
+    from servicebus_pair.core.pair.settings import PairSettings
+
+
+@pytest.fixture
+def settings(pair: Pair) -> PairSettings:  # noqa: ARG001  its connection
+    return ServiceBusPairHook(CONN_ID).get_settings()
+
+
+def view_of(collector: Collector) -> PairView:
+    return build_pair_view(CONN_ID, collector.settings, collector.status, Records(), now=time.time())
+
+
+@pytest.mark.usefixtures("pair")
+async def test_missing_extra_and_drifted_queues_are_found(settings: PairSettings):
+    collector = Collector(settings)
+    async with ServiceBusAdministration(settings.secondary) as administration:
+        await administration.create_queue(
+            "contoso/x-servicebus-transfer/0", replace(BACKLOG_QUEUE, lock_duration="PT30S")
+        )
+        await administration.create_queue("contoso/x-servicebus-transfer/7", BACKLOG_QUEUE)
+        await administration.create_queue("unrelated/queue", BACKLOG_QUEUE)
+    await collector.collect()
+
+    backlog = view_of(collector).backlog
+
+    states = {queue.path: queue.state for queue in backlog.queues}
+    assert states == {
+        f"contoso/x-servicebus-transfer/{n}": state for n, state in ((0, "in use"), (1, "missing"), (7, "extra"))
+    }
+    assert [(drift.field, drift.expected, drift.actual) for drift in backlog.drift] == [
+        ("lock_duration", "PT1M", "PT30S")
+    ]
+    assert (list(backlog.extra), list(backlog.missing)) == (
+        ["contoso/x-servicebus-transfer/7"],
+        ["contoso/x-servicebus-transfer/1"],
+    )
+
+
+async def test_ages_destinations_and_dead_letters_are_peeked(pair: Pair, settings: PairSettings):
+    await divert(pair, "flights", count=3)
+    await divert(pair, "nowhere", count=2)
+    async with NamespacePair(settings.primary, settings.secondary, settings.options) as opened:
+        await opened.syphon(entities=["nowhere"]).drain()
+    collector = Collector(settings)
+    await collector.collect()
+
+    view = view_of(collector)
+
+    assert [(entity.entity, entity.state, entity.waiting) for entity in view.entities] == [("flights", "diverted", 3)]
+    assert (view.backlog.messages, view.backlog.dead_lettered) == (3, 2)
+    assert view.backlog.oldest_seconds is not None
+    assert 0 <= view.backlog.oldest_seconds < 60
+    (reason,) = view.backlog.dead_letter_reasons
+    assert view.backlog.dead_letter_reasons[reason] == 2
+    assert {letter.destination for letter in view.backlog.dead_letters} == {"nowhere"}
+    assert collector.status.operations == 2 + 2
+
+
+async def test_idle_pair_costs_one_operation_per_collection_and_one_per_minute(settings: PairSettings):
+    collector = Collector(settings)
+
+    for _ in range(3):
+        await collector.collect()
+
+    assert collector.status.operations == 3 + 1
+
+
+@pytest.mark.apart
+async def test_collecting_from_two_dead_namespaces_ends_with_their_errors(pair: Pair, settings: PairSettings):
+    collector = Collector(settings)
+    pair.primary.kill()
+    pair.secondary.freeze()
+    started = time.monotonic()
+    try:
+        await collector.collect()
+    finally:
+        pair.secondary.thaw()
+
+    view = view_of(collector)
+    assert time.monotonic() - started < 10
+    assert (view.primary.reachable, view.secondary.reachable) == (False, False)
+    assert "Connect call failed" in (view.primary.error or "")
+    assert (view.secondary.error, view.backlog.error) == ("no response within 3 s", "no response within 4 s")
+    assert KEY not in json.dumps([view.primary.error, view.secondary.error, view.backlog.error])

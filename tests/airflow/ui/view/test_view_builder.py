@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import pytest
+
+from servicebus_pair.core import PairSettings
+from servicebus_pair.core.sdk.administration.data_plane import QueueDepth
+from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
+from servicebus_pair.ui.sources.airflow_queries import Records, TaskActivity
+from servicebus_pair.ui.sources.collector import PairStatus
+from servicebus_pair.ui.view.view_builder import build_pair_view
+from servicebus_pair.ui.views import NamespaceView
+from tests.airflow.conftest import CONN_ID
+from tests.airflow.ui.support.page_client import unreachable_connection
+
+NOW = 1_800_000_000.0
+DEPTH = QueueDepth("contoso-primary/x-servicebus-transfer/0", active=300, scheduled=0, dead_lettered=0, size_bytes=1)
+STATUS = PairStatus(primary=NamespaceView(name="a"), secondary=NamespaceView(name="b"), depths=[DEPTH], counted_at=NOW)
+
+
+@pytest.fixture
+def settings(monkeypatch: pytest.MonkeyPatch) -> PairSettings:
+    monkeypatch.setenv(f"AIRFLOW_CONN_{CONN_ID.upper()}", unreachable_connection())
+    return ServiceBusPairHook(CONN_ID).get_settings()
+
+
+def test_invalid_connection_is_a_pair_with_a_problem():
+    view = build_pair_view(CONN_ID, "conn_id 'contoso_pair': setting primary_host is ''", None, Records(), now=NOW)
+
+    assert view.problem == "conn_id 'contoso_pair': setting primary_host is ''"
+    assert (view.primary.name, view.entities, view.backlog.counted_at) == ("?", [], None)
+
+
+def test_drain_rate_and_eta_are_those_of_the_active_tasks(settings: PairSettings):
+    def drain(map_index: int, state: str, syphoned: int, per_second: float) -> TaskActivity:
+        counters = {"v": 1, "at": NOW - map_index, "syphoned": syphoned, "per_second": per_second}
+        return TaskActivity("recovery", "run", "drain", map_index, state, drains=True, counters=counters)
+
+    tasks = [
+        drain(0, "success", 500, 90.0),
+        drain(1, "running", 40, 8.0),
+        drain(2, "running", 60, 2.0),
+        drain(3, "deferred", 7, 9.0),
+    ]
+
+    syphon = build_pair_view(CONN_ID, settings, STATUS, Records(activities={CONN_ID: tasks}), now=NOW).syphon
+
+    # The finished task counts, or the progress bar would go back when a task ends.
+    assert (syphon.running, syphon.moved, syphon.per_second) == (3, 607, 10.0)
+    assert (syphon.remaining, syphon.eta_seconds) == (300, 30.0)
+    assert [task.map_index for task in syphon.drains] == [1, 2, 3, 0]
+
+
+@pytest.mark.parametrize(
+    ("counts", "per_second", "eta"),
+    [
+        ([(NOW - 30, 900), (NOW - 5, 350), (NOW, 300)], 20.0, 15.0),
+        ([(NOW - 30, 100), (NOW, 300)], 0.0, None),
+        ([(NOW, 300)], 0.0, None),
+    ],
+)
+def test_drain_outside_airflow_is_detected_by_a_shrinking_backlog(
+    settings: PairSettings, counts: list[tuple[float, int]], per_second: float, eta: float | None
+):
+    from dataclasses import replace
+
+    syphon = build_pair_view(CONN_ID, settings, replace(STATUS, counts=counts), Records(), now=NOW).syphon
+
+    assert (syphon.running, syphon.per_second, syphon.eta_seconds) == (0, per_second, eta)

@@ -1,0 +1,16 @@
+"""The group ``core``: paired namespaces compared with the bare SDK."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.benchmarks.core import drain, send
+from tests.benchmarks.measure import Measure
+
+__all__ = ["measures"]
+
+
+def measures() -> Iterator[Measure]:
+    """Measure sends and drains."""
+    yield from send.measures()
+    yield from drain.measures()

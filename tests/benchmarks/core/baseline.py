@@ -1,0 +1,41 @@
+"""The bare SDK's batched send, and the endpoint of an embedded namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from azure.servicebus import ServiceBusMessage
+from azure.servicebus.aio import ServiceBusSender
+from azure.servicebus.exceptions import MessageSizeExceededError
+
+from servicebus_emulator.testing.remote_namespace import RemoteNamespace
+from servicebus_pair.core import Endpoint
+
+__all__ = ["QUEUE", "endpoint", "send_batches"]
+
+QUEUE = "bench"
+
+
+def endpoint(served: RemoteNamespace, connection_string: str = "") -> Endpoint:
+    """Return the endpoint of a namespace.
+
+    :param connection_string: the namespace's own by default.
+    """
+    return Endpoint.from_connection_string(
+        connection_string or served.connection_string,
+        namespace=served.name,
+        administration=f"{served.host}:{served.admin_port}",
+    )
+
+
+async def send_batches(sender: ServiceBusSender, messages: Iterable[ServiceBusMessage]) -> None:
+    """Send messages in batches of the maximum size."""
+    batch = await sender.create_message_batch()
+    for message in messages:
+        try:
+            batch.add_message(message)
+        except MessageSizeExceededError:
+            await sender.send_messages(batch)
+            batch = await sender.create_message_batch()
+            batch.add_message(message)
+    await sender.send_messages(batch)

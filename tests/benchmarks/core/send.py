@@ -1,0 +1,177 @@
+"""The cost of the failover-aware sender compared with the bare SDK, and of a divert compared with a healthy send.
+
+Both namespaces run in a separate process. All contenders send equal messages, each creating its own. They alternate in
+many short rounds, each in another order; a ratio is the median of the ratios of the rounds, so that other load on the
+machine affects both sides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import perf_counter, process_time
+from typing import Any
+
+from azure.servicebus import ServiceBusMessage
+from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
+
+from servicebus_emulator import Fault, FaultKind
+from servicebus_emulator.testing.process import EmulatorProcess
+from servicebus_emulator.testing.remote_namespace import RemoteNamespace
+from servicebus_pair.core import Ledger, NamespacePair, PairOptions
+from servicebus_pair.core.send.sender import PairSender
+from tests.benchmarks.core.baseline import QUEUE, endpoint, send_batches
+from tests.benchmarks.measure import Measure
+
+__all__ = ["measures"]
+
+_BODY = b"x" * 200
+_BATCHED_MESSAGES = 1_500
+_ROUNDS = 31
+# Seconds of a round trip (same machine, zone and region, another region), and the single sends per round: fewer with a
+# longer round trip, so that rounds take about as long.
+_SINGLE_SENDS = {0.0: 50, 0.001: 40, 0.005: 20, 0.020: 10}
+
+
+@dataclass(frozen=True, slots=True)
+class _Contender:
+    """A way to send a number of messages."""
+
+    name: str
+    send: Callable[[int], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Timings:
+    """Elapsed time and CPU time of this process in each round, in seconds per message."""
+
+    elapsed: list[float]
+    cpu: list[float]
+
+    @property
+    def rate(self) -> float:
+        return 1 / median(self.elapsed)
+
+    def relative_to(self, other: _Timings) -> float:
+        """Return the rate divided by another one: the median over the rounds."""
+        return median(theirs / ours for ours, theirs in zip(self.elapsed, other.elapsed, strict=True))
+
+
+def measures() -> Iterator[Measure]:
+    """Measure sends at several round-trip times."""
+    for round_trip in _SINGLE_SENDS:
+        where = f"{round_trip * 1000:g} ms" if round_trip else "loopback"
+        timings = asyncio.run(_at(round_trip))
+        for name, each in timings.items():
+            yield Measure(name=f"{where}: {name}", value=each.rate, unit="msg/s")
+        for name, ours, theirs, goal in (
+            ("healthy batched send, pair / bare SDK", "batched, pair", "batched, bare SDK", 0.95),
+            ("healthy single sends, pair / bare SDK", "single, pair", "single, bare SDK", 0.90),
+            ("diverted batched send / healthy batched send", "batched, diverted", "batched, pair", 0.85),
+            ("batched send with a ledger / without", "batched, pair with a ledger", "batched, pair", 0.95),
+        ):
+            ratio = timings[ours].relative_to(timings[theirs])
+            yield Measure(name=f"{where}: {name}", value=ratio, unit="ratio", at_least=goal)
+        for name, each in timings.items():
+            yield Measure(name=f"{where}: {name}, CPU time", value=median(each.cpu) * 1e6, unit="us per message")
+
+
+async def _at(round_trip: float) -> dict[str, _Timings]:
+    with (
+        EmulatorProcess(["contoso", "contoso-dr"]) as process,
+        TemporaryDirectory() as folder,
+        Ledger(folder, run="bench") as ledger,
+    ):
+        primary, secondary = process["contoso"], process["contoso-dr"]
+        primary.create_queue(QUEUE)
+        if round_trip:
+            for namespace in (primary, secondary):
+                namespace.set_fault(Fault(kind=FaultKind.LATENCY, delay=round_trip))
+        return await _time_all(primary, secondary, ledger, single_sends=_SINGLE_SENDS[round_trip])
+
+
+async def _time_all(
+    primary: RemoteNamespace, secondary: RemoteNamespace, ledger: Ledger, *, single_sends: int
+) -> dict[str, _Timings]:
+    endpoints = endpoint(primary), endpoint(secondary)
+    options = PairOptions(backlog_queue_count=1)
+    async with (
+        ServiceBusClient.from_connection_string(primary.connection_string) as client,
+        client.get_queue_sender(QUEUE) as bare,
+        NamespacePair(*endpoints, options) as pair,
+        NamespacePair(*endpoints, options) as failed_over,
+        NamespacePair(*endpoints, options, observers=[ledger]) as recorded,
+        pair.sender(QUEUE) as sender,
+        failed_over.sender(QUEUE) as diverting,
+        recorded.sender(QUEUE) as with_ledger,
+    ):
+        await pair.provision()
+        await failed_over.fail_over(QUEUE, reason="benchmark", hold=timedelta(hours=1))
+        batched = (
+            _Contender("batched, bare SDK", lambda count: send_batches(bare, _messages(count))),
+            _Contender("batched, pair", lambda count: _send(sender, count)),
+            _Contender("batched, pair with a ledger", lambda count: _send(with_ledger, count)),
+            _Contender("batched, diverted", lambda count: _divert(diverting, count)),
+        )
+        single = (
+            _Contender("single, bare SDK", lambda count: _send_singles_bare(bare, count)),
+            _Contender("single, pair", lambda count: _send_singles(sender, count)),
+            _Contender("single, pair, without the SDK call", lambda count: _send_singles_without_sdk(sender, count)),
+        )
+        return await _rounds(batched, count=_BATCHED_MESSAGES) | await _rounds(single, count=single_sends)
+
+
+async def _rounds(contenders: Sequence[_Contender], *, count: int) -> dict[str, _Timings]:
+    timings = {each.name: _Timings([], []) for each in contenders}
+    for each in contenders:
+        await each.send(10)  # warm-up
+    for number in range(_ROUNDS):
+        first = number % len(contenders)
+        for each in (*contenders[first:], *contenders[:first]):
+            started, cpu = perf_counter(), process_time()
+            await each.send(count)
+            timings[each.name].elapsed.append((perf_counter() - started) / count)
+            timings[each.name].cpu.append((process_time() - cpu) / count)
+    return timings
+
+
+def _messages(count: int) -> Iterator[ServiceBusMessage]:
+    return (ServiceBusMessage(_BODY, message_id=f"m{number}") for number in range(count))
+
+
+async def _send(sender: PairSender, count: int) -> None:
+    await sender.send(_messages(count))
+
+
+async def _divert(sender: PairSender, count: int) -> None:
+    result = await sender.send(_messages(count))
+    assert result.diverted == count
+
+
+async def _send_singles_bare(sender: ServiceBusSender, count: int) -> None:
+    for message in _messages(count):
+        await sender.send_messages(message)
+
+
+async def _send_singles(sender: PairSender, count: int) -> None:
+    for message in _messages(count):
+        await sender.send(message)
+
+
+async def _send_singles_without_sdk(sender: PairSender, count: int) -> None:
+    """Send single messages with the call of the SDK replaced by one that does nothing."""
+    link: Any = sender._link
+    # An unknown name would be ignored, and the SDK measured after all.
+    assert hasattr(link, "_send")
+
+    async def do_nothing(sdk_sender: Any, batch: Any, *, timeout: float) -> None: ...
+
+    link._send = do_nothing
+    try:
+        await _send_singles(sender, count)
+    finally:
+        del link._send

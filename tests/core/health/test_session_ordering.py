@@ -1,0 +1,183 @@
+"""Failback with session ordering searches the whole backlog and holds sends meanwhile (SPEC section 6)."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from dataclasses import replace
+
+import proton
+import pytest
+from azure.servicebus import ServiceBusMessage
+from azure.servicebus.aio import ServiceBusClient
+
+from servicebus_emulator import Fault, FaultKind
+from servicebus_pair.core.health import session_ordering as ordering
+from servicebus_pair.core.health.session_ordering import SessionOrdering
+from tests.core.scenarios.test_session_order import OPTIONS, arrived, numbered
+from tests.core.support.drain_progress import ProgressWaiter
+from tests.core.support.local_pair import BACKLOG, LocalPair, messages, open_local_pair
+from tests.core.support.queues import send_raw
+
+pytestmark = pytest.mark.simulated
+
+ONE_QUEUE = replace(OPTIONS, backlog_queue_count=1)
+
+
+def order_of(both: LocalPair) -> SessionOrdering:
+    order = both.pair._open().order
+    assert order is not None
+    return order
+
+
+async def within(seconds: float, *tasks: asyncio.Task[object]) -> bool:
+    """Return whether one of the tasks ends within ``seconds``."""
+    return bool((await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED))[0])
+
+
+class HeldFailback:
+    """A failback that ends once :attr:`may_end` is set; sets :attr:`entered` when it holds the sends."""
+
+    def __init__(self, order: SessionOrdering, entity: str, *, drain_timeout: float = 0.0) -> None:
+        self.entered, self.may_end = asyncio.Event(), asyncio.Event()
+        self.task = asyncio.create_task(self._run(order, entity, drain_timeout))
+
+    async def _run(self, order: SessionOrdering, entity: str, drain_timeout: float) -> bool:
+        async with order.fail_back(entity, drain_timeout=drain_timeout) as empty:
+            self.entered.set()
+            await self.may_end.wait()
+        return empty
+
+
+def search_started(order: SessionOrdering, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Return an event that is set when the backlog search begins."""
+    started = asyncio.Event()
+    is_empty = order.is_empty
+
+    async def is_empty_recorded(entity: str) -> bool | None:
+        started.set()
+        return await is_empty(entity)
+
+    monkeypatch.setattr(order, "is_empty", is_empty_recorded)
+    return started
+
+
+def test_a_session_maps_to_the_same_queue_in_every_process_and_case_of_the_entity():
+    order = SessionOrdering(None, [f"q{n}" for n in range(5)])  # type: ignore[arg-type]  # unused
+    queues = [order.queue_for("flights", session) for session in ("", "a", "b", "N14228", "\u00fc")]
+    assert queues == ["q2", "q0", "q0", "q3", "q1"]
+    assert queues == [order.queue_for("FLIGHTS", session) for session in ("", "a", "b", "N14228", "\u00fc")]
+    assert order.queue_for("delays", "a") != order.queue_for("flights", "a")
+
+
+async def test_the_whole_backlog_is_searched_case_insensitively() -> None:
+    async with open_local_pair("flights", options=OPTIONS) as both:
+        order = order_of(both)
+        last = both.pair._queues[-1]
+        await both.put_into_backlog("delays", messages(*range(ordering._PAGE_SIZE + 10), name="d"), queue=last)
+        assert await order.is_empty("flights") is True
+        await both.put_into_backlog("FLIGHTS", messages(1), queue=last)
+        assert await order.is_empty("Flights") is False
+
+
+@pytest.mark.real_time
+async def test_a_message_without_a_readable_destination_counts_for_every_entity() -> None:
+    async with open_local_pair("flights", options=ONE_QUEUE, unchecked=True) as both:
+        await asyncio.to_thread(send_raw, both.secondary, BACKLOG, proton.Message(body="whose?"))
+        assert await order_of(both).is_empty("flights") is False
+
+
+async def test_an_unreadable_backlog_is_not_empty() -> None:
+    async with open_local_pair("flights", options=OPTIONS) as both:
+        order = order_of(both)
+        both.secondary.set_fault(Fault(kind=FaultKind.REFUSE))
+        assert await order.is_empty("flights") is None
+        for drain_timeout in (0.0, 0.3):
+            async with order.fail_back("flights", drain_timeout=drain_timeout) as empty:
+                assert not empty
+
+
+async def test_failback_waits_for_sends_in_flight_and_holds_new_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with open_local_pair("flights", options=OPTIONS) as both:
+        order = order_of(both)
+        searching = search_started(order, monkeypatch)
+        await order.enter_send("Flights", timeout=1)
+        failback = HeldFailback(order, "flights", drain_timeout=20)
+        # The send in flight may still divert messages, so the search must wait for it.
+        assert not await within(0.3, asyncio.create_task(searching.wait()))
+        order.leave_send("flights")
+        await asyncio.wait_for(failback.entered.wait(), 5)
+        sending = asyncio.create_task(order.enter_send("FLIGHTS", timeout=20))
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(order.enter_send("flights", timeout=0.2), 5)
+        assert not sending.done()
+        await asyncio.wait_for(order.enter_send("delays", timeout=1), 1)
+        failback.may_end.set()
+        assert await failback.task
+        await asyncio.wait_for(sending, 5)
+
+
+async def test_failbacks_of_one_entity_are_serialized(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with open_local_pair("flights", options=OPTIONS) as both:
+        order = order_of(both)
+        one = HeldFailback(order, "flights")
+        await asyncio.wait_for(one.entered.wait(), 5)
+        searching = search_started(order, monkeypatch)
+        two = HeldFailback(order, "FLIGHTS")
+        assert not await within(0.3, asyncio.create_task(searching.wait()))
+        one.may_end.set()
+        two.may_end.set()
+        assert [await one.task, await two.task] == [True, True]
+
+
+async def test_sends_are_held_at_most_for_the_hold_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Long enough to search the empty backlog: only the send in flight delays the failback.
+    monkeypatch.setattr(ordering, "_MAX_HOLD_SECONDS", 2.0)
+    async with open_local_pair("flights", options=OPTIONS) as both:
+        order = order_of(both)
+        await order.enter_send("flights", timeout=1)
+        failback = HeldFailback(order, "flights")
+        failback.may_end.set()
+        assert not await asyncio.wait_for(failback.task, 5)
+        await asyncio.wait_for(order.enter_send("flights", timeout=1), 1)
+
+
+async def test_a_syphon_does_not_overtake_messages_locked_by_another() -> None:
+    async with open_local_pair("flights", options=ONE_QUEUE, lock="PT30S") as both, AsyncExitStack() as elsewhere:
+        await both.put_into_backlog("flights", numbered("a", 1, 2, 3))
+        client = await elsewhere.enter_async_context(
+            ServiceBusClient.from_connection_string(both.secondary.connection_string)
+        )
+        other = await elsewhere.enter_async_context(client.get_queue_receiver(BACKLOG))
+        held: dict[str | None, object] = {}
+        while len(held) < 3:
+            held |= {each.message_id: each for each in await other.receive_messages(3, max_wait_time=5)}
+        await other.abandon_message(held["a/1"])  # type: ignore[arg-type]
+        await other.abandon_message(held["a/3"])  # type: ignore[arg-type]
+        syphon, watch = both.pair.syphon(), ProgressWaiter()
+        running = asyncio.create_task(syphon.run(progress=watch))
+        async with asyncio.timeout(10):
+            await watch.until(lambda report: report.moved_total)
+        assert not await within(1, running)
+        assert await arrived(both) == {"a": [1]}
+        await other.abandon_message(held["a/2"])  # type: ignore[arg-type]
+        async with asyncio.timeout(10):
+            await watch.until(lambda report: report.moved_total == 3)
+        syphon.stop()
+        await running
+        assert await arrived(both) == {"a": [1, 2, 3]}
+
+
+async def test_copies_are_grouped_by_the_queue_of_their_session() -> None:
+    async with open_local_pair("flights", options=OPTIONS) as both, both.pair.sender("flights") as sender:
+        await both.pair.fail_over("flights", reason="test")
+        sessions = [*"abcdefgh", None]
+        await sender.send([ServiceBusMessage("x", message_id=f"{each}", session_id=each) for each in sessions])
+        order = order_of(both)
+        for queue in both.pair._queues:
+            expected = {f"{each}" for each in sessions if order.queue_for("flights", each or "") == queue}
+            assert set(await both.backlog_ids(queue)) == expected

@@ -1,0 +1,68 @@
+"""Which files, lines and versions of a ledger are read (SPEC section 9)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from servicebus_pair.core.ledger.reader import Record, read_records
+from servicebus_pair.core.ledger.writer import Ledger
+from servicebus_pair.core.model.errors import ConfigurationError
+from servicebus_pair.core.model.events import MessageRef, MessagesAccepted, MessagesSyphoned, Route
+
+QUEUE = "contoso/x-servicebus-transfer/0"
+WHOLE = {"v": 1, "kind": "sent", "id": "m", "entity": "q", "route": "primary", "bytes": 9, "at": 1.5, "run": "r"}
+
+
+def line_of(value: object) -> str:
+    return json.dumps(value) + "\n"
+
+
+def test_records_are_read_in_written_order(tmp_path: Path) -> None:
+    with Ledger(tmp_path, run="one") as ledger:
+        ledger.observe(MessagesAccepted("q", Route.BACKLOG, QUEUE, (MessageRef("a", 10), MessageRef("b", 20)), 5.0))
+        ledger.observe(MessagesSyphoned("q", QUEUE, (MessageRef("a", 10),), 9.0))
+    assert list(read_records(tmp_path)) == [
+        Record("sent", "a", "q", "backlog", QUEUE, 10, 5.0, "one"),
+        Record("sent", "b", "q", "backlog", QUEUE, 20, 5.0, "one"),
+        Record("syphoned", "a", "q", "primary", QUEUE, 10, 9.0, "one"),
+    ]
+
+
+def test_subfolders_are_read_and_hidden_ones_are_not(tmp_path: Path) -> None:
+    for folder in ("", "day/hour", ".hidden", "_temporary"):
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        (tmp_path / folder / "a.jsonl").write_text(line_of({**WHOLE, "id": folder}))
+    (tmp_path / "notes.txt").write_text(line_of(WHOLE))
+    (tmp_path / "_a.jsonl").write_text(line_of(WHOLE))
+    assert [None if each is None else each.message_id for each in read_records(tmp_path)] == ["", "day/hour"]
+
+
+@pytest.mark.parametrize("name", [name for name in WHOLE if name != "run"])
+def test_line_without_a_required_field_is_unreadable(tmp_path: Path, name: str) -> None:
+    (tmp_path / "a.jsonl").write_text(line_of({key: value for key, value in WHOLE.items() if key != name}))
+    assert list(read_records(tmp_path)) == [None]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        '{"v":1,"kind":"sent","id":"m-0","ent',
+        "[]",
+        "3",
+        '"x"',
+        line_of({**WHOLE, "at": True}),
+        line_of({**WHOLE, "kind": "x"}),
+    ],
+)
+def test_truncated_or_foreign_line_is_unreadable_and_others_are_read(tmp_path: Path, wrong: str) -> None:
+    (tmp_path / "a.jsonl").write_text(line_of(WHOLE) + wrong.strip() + "\n\n" + line_of(WHOLE))
+    assert [each is None for each in read_records(tmp_path)] == [False, True, False]
+
+
+def test_newer_version_is_rejected(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(line_of({**WHOLE, "v": 2}))
+    with pytest.raises(ConfigurationError, match="records of version 2: this version reads up to 1"):
+        list(read_records(tmp_path))

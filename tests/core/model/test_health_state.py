@@ -1,0 +1,344 @@
+"""Health of an entity: every transition between healthy, suspect and failed over (SPEC sections 4 and 5)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from servicebus_pair.core.model.health_state import (
+    HEALTHY,
+    Action,
+    EntityHealth,
+    EntityMissing,
+    FailOver,
+    HealthEvent,
+    HealthState,
+    MarkHealthy,
+    PingFailed,
+    PingSucceeded,
+    SendFailed,
+    SendSucceeded,
+    decide,
+    merge,
+)
+
+NOW = 1000.0
+INTERVAL = 60.0
+WELL = EntityHealth(HealthState.HEALTHY, since=900.0, last_ping=800.0, reason="a ping was answered", by="ping")
+SUSPECT = EntityHealth(HealthState.SUSPECT, since=950.0, last_ping=800.0, reason="no connection", by="send")
+OVERDUE = EntityHealth(HealthState.SUSPECT, since=940.0, reason="no connection", by="send")
+OUT = EntityHealth(HealthState.FAILED_OVER, since=970.0, last_ping=990.0, reason="no connection", by="send")
+
+FAILS_OVER = {Action.START_PING, Action.PUBLISH}
+RECOVERS = {Action.STOP_PING, Action.PUBLISH}
+NOTHING: set[Action] = set()
+
+
+def failed(began: float = 995.0) -> SendFailed:
+    return SendFailed("connection lost", began)
+
+
+def healthy(reason: str, by: str, *, last_ping: float | None = 800.0) -> EntityHealth:
+    return EntityHealth(HealthState.HEALTHY, NOW, last_ping, reason, by)
+
+
+DRILL = FailOver("drill", "ann")
+BACK = MarkHealthy("drill over", "ann")
+BY_PING = ("a ping was answered", "ping")
+MISSING = ("the primary answered a ping that the entity does not exist", "ping")
+
+TABLE: list[Any] = [
+    pytest.param(WELL, SendSucceeded(), WELL, NOTHING, id="healthy: success"),
+    pytest.param(
+        WELL,
+        failed(995.0),
+        EntityHealth(HealthState.SUSPECT, 995.0, 800.0, "connection lost", "send"),
+        NOTHING,
+        id="healthy: failure, suspect since the start of the call",
+    ),
+    pytest.param(
+        WELL,
+        failed(850.0),
+        EntityHealth(HealthState.FAILED_OVER, NOW, 800.0, "connection lost", "send"),
+        FAILS_OVER,
+        id="healthy: call failed for longer than the interval",
+    ),
+    pytest.param(
+        SUSPECT,
+        failed(999.0),
+        EntityHealth(HealthState.SUSPECT, 950.0, 800.0, "connection lost", "send"),
+        NOTHING,
+        id="suspect: failure within the interval",
+    ),
+    pytest.param(
+        OVERDUE,
+        failed(999.0),
+        EntityHealth(HealthState.FAILED_OVER, NOW, None, "connection lost", "send"),
+        FAILS_OVER,
+        id="suspect: failure after the interval",
+    ),
+    pytest.param(SUSPECT, SendSucceeded(), healthy("a send succeeded", "send"), NOTHING, id="suspect: success"),
+    pytest.param(
+        SUSPECT,
+        PingSucceeded(NOW),
+        healthy(*BY_PING, last_ping=NOW),
+        NOTHING,
+        id="suspect: ping success",
+    ),
+    pytest.param(OUT, SendSucceeded(), OUT, NOTHING, id="failed over: late success"),
+    pytest.param(OUT, failed(), OUT, NOTHING, id="failed over: late failure"),
+    pytest.param(
+        OUT,
+        PingSucceeded(NOW),
+        healthy(*BY_PING, last_ping=NOW),
+        RECOVERS,
+        id="failed over: ping success",
+    ),
+    pytest.param(
+        OUT,
+        PingFailed(NOW),
+        EntityHealth(HealthState.FAILED_OVER, 970.0, NOW, "no connection", "send"),
+        {Action.PUBLISH},
+        id="failed over: ping failure is published",
+    ),
+    pytest.param(
+        WELL,
+        PingSucceeded(NOW),
+        EntityHealth(HealthState.HEALTHY, 900.0, NOW, "a ping was answered", "ping"),
+        NOTHING,
+        id="healthy: ping success",
+    ),
+    pytest.param(
+        OUT,
+        EntityMissing(NOW),
+        healthy(*MISSING, last_ping=NOW),
+        RECOVERS,
+        id="failed over: entity missing",
+    ),
+    pytest.param(
+        replace(OUT, held_until=NOW + 1),
+        EntityMissing(NOW),
+        replace(OUT, held_until=NOW + 1, last_ping=NOW),
+        NOTHING,
+        id="failed over with hold: entity missing",
+    ),
+    pytest.param(
+        SUSPECT,
+        EntityMissing(NOW),
+        healthy(*MISSING, last_ping=NOW),
+        NOTHING,
+        id="suspect: entity missing",
+    ),
+    pytest.param(WELL, EntityMissing(NOW), replace(WELL, last_ping=NOW), NOTHING, id="healthy: entity missing"),
+    pytest.param(
+        WELL,
+        PingFailed(NOW),
+        EntityHealth(HealthState.HEALTHY, 900.0, NOW, "a ping was answered", "ping"),
+        NOTHING,
+        id="healthy: ping failure",
+    ),
+    pytest.param(
+        SUSPECT,
+        PingFailed(NOW),
+        EntityHealth(HealthState.SUSPECT, 950.0, NOW, "no connection", "send"),
+        NOTHING,
+        id="suspect: ping failure",
+    ),
+    pytest.param(
+        WELL,
+        DRILL,
+        EntityHealth(HealthState.FAILED_OVER, NOW, 800.0, "drill", "ann"),
+        FAILS_OVER,
+        id="healthy: manual failover",
+    ),
+    pytest.param(
+        SUSPECT,
+        DRILL,
+        EntityHealth(HealthState.FAILED_OVER, NOW, 800.0, "drill", "ann"),
+        FAILS_OVER,
+        id="suspect: manual failover",
+    ),
+    pytest.param(OUT, DRILL, OUT, NOTHING, id="failed over: manual failover keeps the first cause"),
+    pytest.param(
+        OUT,
+        BACK,
+        healthy("drill over", "ann", last_ping=990.0),
+        RECOVERS,
+        id="failed over: manual failback",
+    ),
+    pytest.param(SUSPECT, BACK, healthy("drill over", "ann"), RECOVERS, id="suspect: manual failback"),
+    pytest.param(WELL, BACK, healthy("drill over", "ann"), RECOVERS, id="healthy: manual failback"),
+]
+
+
+@pytest.mark.parametrize(("before", "event", "after", "actions"), TABLE)
+def test_transition(before: EntityHealth, event: HealthEvent, after: EntityHealth, actions: set[Action]) -> None:
+    decision = decide(before, event, now=NOW, failover_interval=INTERVAL)
+    assert decision.health == after
+    assert decision.actions == actions
+
+
+def test_transition_table_is_complete() -> None:
+    cases = {(param.values[0].state, type(param.values[1])) for param in TABLE}
+    events = (SendSucceeded, SendFailed, PingSucceeded, EntityMissing, PingFailed, FailOver, MarkHealthy)
+    assert cases == {(state, event) for state in HealthState for event in events}
+
+
+def test_zero_failover_interval_fails_over_at_first_failure() -> None:
+    decision = decide(HEALTHY, failed(NOW), now=NOW, failover_interval=0)
+    assert decision.health.failed_over
+    assert decision.actions == FAILS_OVER
+
+
+@pytest.mark.parametrize(("seconds", "state"), [(59.999, HealthState.SUSPECT), (60.0, HealthState.FAILED_OVER)])
+def test_entity_fails_over_after_exactly_the_failover_interval(seconds: float, state: HealthState) -> None:
+    first = decide(HEALTHY, failed(NOW), now=NOW, failover_interval=INTERVAL).health
+    assert decide(first, failed(NOW), now=NOW + seconds, failover_interval=INTERVAL).health.state is state
+
+
+def test_success_while_suspect_restarts_the_interval() -> None:
+    suspect = decide(HEALTHY, failed(0.0), now=1.0, failover_interval=INTERVAL).health
+    well = decide(suspect, SendSucceeded(), now=59.0, failover_interval=INTERVAL).health
+    again = decide(well, failed(60.5), now=61.0, failover_interval=INTERVAL).health
+    assert again == EntityHealth(HealthState.SUSPECT, 60.5, None, "connection lost", "send")
+
+
+def test_failure_counts_only_from_the_last_success() -> None:
+    suspect = decide(HEALTHY, failed(1.0), now=2.0, failover_interval=5.0).health
+    well = decide(suspect, SendSucceeded(), now=4.0, failover_interval=5.0).health
+    assert decide(well, failed(1.0), now=6.5, failover_interval=5.0).health.state is HealthState.SUSPECT
+
+
+events = st.one_of(
+    st.builds(SendSucceeded),
+    st.builds(SendFailed, st.just("x"), st.floats(0, 100)),
+    st.builds(PingSucceeded, st.floats(0, 100)),
+    st.builds(PingFailed, st.floats(0, 100)),
+    st.builds(EntityMissing, st.floats(0, 100)),
+    st.just(DRILL),
+    st.just(BACK),
+)
+
+
+@settings(max_examples=200)
+@given(happened=st.lists(st.tuples(events, st.floats(0, 30)), max_size=30), interval=st.floats(0, 60))
+def test_only_failures_fail_over_and_only_pings_fail_back(
+    happened: list[tuple[HealthEvent, float]], interval: float
+) -> None:
+    health, now, pinging = HEALTHY, 100.0, False
+    for event, pause in happened:
+        now += pause
+        decision = decide(health, event, now=now, failover_interval=interval)
+        if decision.health.failed_over and not health.failed_over:
+            assert isinstance(event, SendFailed | FailOver)
+            assert decision.actions == FAILS_OVER
+        if health.failed_over and not decision.health.failed_over:
+            assert isinstance(event, PingSucceeded | EntityMissing | MarkHealthy)
+            assert decision.health.state is HealthState.HEALTHY
+            assert decision.actions == RECOVERS
+        if decision.health.state is not health.state:
+            assert decision.health.since <= now
+        pinging = (pinging or Action.START_PING in decision.actions) and Action.STOP_PING not in decision.actions
+        health = decision.health
+        assert pinging is health.failed_over
+
+
+@settings(max_examples=100)
+@given(
+    health=st.builds(
+        EntityHealth,
+        st.sampled_from(HealthState),
+        st.floats(0, 2e9),
+        st.none() | st.floats(0, 2e9),
+        st.text(max_size=20),
+        st.text(max_size=20),
+        st.none() | st.floats(0, 2e9),
+    )
+)
+def test_json_round_trip_without_null(health: EntityHealth) -> None:
+    shared = json.loads(json.dumps(health.to_json()))
+    assert None not in shared.values()
+    assert EntityHealth.from_json(shared) == health
+    del shared["held_until"]  # as in records of earlier versions
+    assert EntityHealth.from_json(shared) == replace(health, held_until=None)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {},
+        {**OUT.to_json(), "state": "fine"},
+        {**OUT.to_json(), "since": "now"},
+        {**OUT.to_json(), "last_ping": None},
+        {name: value for name, value in OUT.to_json().items() if name != "by"},
+    ],
+    ids=["empty", "unknown state", "no number", "null", "a field missing"],
+)
+def test_invalid_json_record_is_rejected(value: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"not a health record|is not a valid HealthState|could not convert"):
+        EntityHealth.from_json(value)
+
+
+OLDER = EntityHealth(HealthState.FAILED_OVER, since=940.0, last_ping=995.0, reason="elsewhere", by="send")
+NEWER = EntityHealth(HealthState.FAILED_OVER, since=999.0, reason="elsewhere", by="send")
+
+
+@pytest.mark.parametrize(
+    ("local", "shared", "merged"),
+    [
+        pytest.param(WELL, NEWER, replace(NEWER, last_ping=800.0), id="newer shared state"),
+        pytest.param(NEWER, WELL, replace(NEWER, last_ping=800.0), id="older shared state"),
+        pytest.param(OUT, replace(OUT, last_ping=996.0), replace(OUT, last_ping=996.0), id="newer shared ping"),
+        pytest.param(OUT, replace(OUT, last_ping=None), OUT, id="older shared ping"),
+        pytest.param(SUSPECT, OLDER, OLDER, id="suspect: recently confirmed failover"),
+        pytest.param(
+            SUSPECT,
+            replace(OLDER, last_ping=900.0),
+            replace(SUSPECT, last_ping=900.0),
+            id="suspect: failover not confirmed recently",
+        ),
+        pytest.param(
+            SUSPECT,
+            replace(OLDER, last_ping=970.0),
+            replace(OLDER, last_ping=970.0),
+            id="suspect: failover confirmed exactly at the limit",
+        ),
+        pytest.param(WELL, replace(OLDER, since=800.0), replace(WELL, last_ping=995.0), id="healthy: older failover"),
+    ],
+)
+def test_merge_takes_newer_state_and_confirmed_failover(
+    local: EntityHealth, shared: EntityHealth, merged: EntityHealth
+) -> None:
+    assert merge(local, shared, now=NOW, max_age=30.0) == merged
+
+
+@given(ago=st.floats(0, 500), hold=st.floats(0.01, 500), failed_over=st.booleans())
+def test_ping_does_not_end_a_held_manual_failover(ago: float, hold: float, failed_over: bool) -> None:
+    began = NOW - ago
+    before = replace(OUT, since=900.0) if failed_over else WELL
+    held = decide(before, FailOver("drill", "ann", hold), now=began, failover_interval=INTERVAL)
+    assert Action.PUBLISH in held.actions, "other processes must know it"
+    assert (Action.START_PING in held.actions) is not failed_over
+    answered = decide(held.health, PingSucceeded(NOW), now=NOW, failover_interval=INTERVAL)
+    assert answered.health.failed_over is held.health.is_held(NOW) is (began + hold > NOW)
+    assert answered.health.last_ping == NOW
+    manual = decide(held.health, BACK, now=NOW, failover_interval=INTERVAL)
+    assert manual.health == healthy("drill over", "ann", last_ping=held.health.last_ping)
+
+
+def test_hold_ends_on_time() -> None:
+    held = decide(WELL, FailOver("drill", "ann", 10.0), now=NOW, failover_interval=INTERVAL).health
+    assert (held.held_until, held.is_held(NOW + 9.9), held.is_held(NOW + 10.0)) == (NOW + 10.0, True, False)
+    assert decide(WELL, FailOver("drill", "ann", 0.0), now=NOW, failover_interval=INTERVAL).health.held_until is None
+
+
+@given(state=st.sampled_from(HealthState), other=st.sampled_from(HealthState))
+def test_merge_keeps_local_state_of_the_same_time(state: HealthState, other: HealthState) -> None:
+    mine = EntityHealth(state, since=900.0, last_ping=800.0, reason="mine", by="send")
+    shared = EntityHealth(other, since=900.0, last_ping=700.0, reason="theirs", by="ping")
+    assert merge(mine, shared, now=NOW, max_age=0.0) == mine

@@ -1,0 +1,37 @@
+"""The guard against use in another process or event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import pytest
+
+from servicebus_pair.core.model.errors import PairClosedError
+from servicebus_pair.core.model.owner import ProcessLoopGuard
+
+
+async def test_guard_allows_its_loop_and_creation_in_threads() -> None:
+    guard = ProcessLoopGuard()
+    guard.check()
+    await asyncio.to_thread(guard.check, creating=True)
+    with pytest.raises(PairClosedError, match="is used without one"):
+        await asyncio.to_thread(guard.check)
+
+
+@pytest.mark.parametrize("creating", [False, True])
+async def test_guard_rejects_another_loop(creating: bool) -> None:
+    guard = ProcessLoopGuard()
+
+    async def check() -> None:
+        guard.check(creating=creating)
+
+    with pytest.raises(PairClosedError, match="is used in another one"):
+        await asyncio.to_thread(lambda: asyncio.run(check()))
+
+
+async def test_guard_rejects_another_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    guard = ProcessLoopGuard()
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    with pytest.raises(PairClosedError, match="not open in process -1: open a pair in each process"):
+        guard.check(creating=True)

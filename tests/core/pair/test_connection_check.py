@@ -1,0 +1,183 @@
+"""Connection check: which rights work on a namespace."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+from azure.servicebus import ServiceBusMessage
+from azure.servicebus.aio import ServiceBusClient
+
+from servicebus_emulator import Emulator, Fault, FaultKind
+from servicebus_emulator.engine.model.descriptions import AccessRight
+from servicebus_pair.core.model import errors
+from servicebus_pair.core.model.errors import ServiceError
+from servicebus_pair.core.model.options import Endpoint
+from servicebus_pair.core.pair.connection_check import (
+    Attempts,
+    CheckResult,
+    _choose_queue,
+    check_namespace,
+    evaluate_attempts,
+)
+from servicebus_pair.core.pair.endpoint_settings import read_endpoint
+from tests.core.support.entra import open_entra_namespaces, pair_settings
+from tests.core.support.local_pair import endpoint
+
+RIGHTS = ("reach", "authenticate", "send", "listen", "manage")
+LOST = errors.UnreachableError("lost")
+LATE = errors.TimedOutError("late")
+STRANGER = errors.AuthenticationError("who?")
+DENIED = errors.AuthorizationError("no")
+ABSENT = errors.EntityNotFoundError("no such queue")
+Y, N, U = True, False, None
+
+
+@pytest.mark.parametrize(
+    ("send", "listen", "manage", "queue", "works"),
+    [
+        (None, None, None, "q", (Y, Y, Y, Y, Y)),
+        (None, DENIED, STRANGER, "q", (Y, Y, Y, N, N)),
+        (DENIED, None, DENIED, "q", (Y, Y, N, Y, N)),
+        (LOST, LATE, LOST, "q", (N, U, N, N, N)),
+        (LATE, None, None, "q", (Y, Y, N, Y, Y)),
+        (STRANGER, STRANGER, STRANGER, "q", (Y, N, N, N, N)),
+        (ABSENT, ABSENT, None, None, (Y, Y, U, U, Y)),
+        (ABSENT, ABSENT, STRANGER, None, (Y, Y, U, U, N)),
+        # Azure refuses a token for what is not there: the administration knows better, if it may be asked.
+        (STRANGER, STRANGER, None, None, (Y, Y, U, U, Y)),
+        (STRANGER, STRANGER, STRANGER, None, (Y, U, U, U, N)),
+        (None, errors.RefusedError("sessions only"), None, "q", (Y, Y, Y, U, Y)),
+        (errors.QuotaExceededError("full"), None, None, "q", (Y, Y, U, Y, Y)),
+        (None, None, LATE, "q", (Y, Y, Y, Y, N)),
+    ],
+)
+def test_attempts_are_evaluated_per_right(
+    send: ServiceError | None,
+    listen: ServiceError | None,
+    manage: ServiceError | None,
+    queue: str | None,
+    works: Sequence[bool | None],
+) -> None:
+    found = evaluate_attempts("contoso", Attempts(send=send, listen=listen, manage=manage, queue=queue))
+    assert tuple(getattr(found, name).works for name in RIGHTS) == tuple(works)
+    assert all(finding.why or finding.works for finding in (getattr(found, name) for name in RIGHTS))
+    assert found.usable(listen=True) is (works[0] is works[1] is Y and N not in works[2:4])
+
+
+def test_result_as_text() -> None:
+    assert str(CheckResult(works=False, why="the right Send is missing")) == "no (the right Send is missing)"
+    lost = evaluate_attempts("contoso", Attempts(send=LOST, listen=LOST, manage=LOST, queue=None))
+    assert str(lost) == "contoso: reach no (lost)"
+
+
+@pytest.fixture
+async def emulator() -> AsyncIterator[Emulator]:
+    async with open_entra_namespaces() as started:
+        yield started
+        for name in ("contoso", "contoso-dr"):
+            started[name].clear_faults()
+
+
+@pytest.mark.parametrize(
+    ("rights", "works"),
+    [
+        ([AccessRight.SEND], (Y, Y, Y, N, N)),
+        ([AccessRight.LISTEN], (Y, Y, N, Y, N)),
+        ([AccessRight.SEND, AccessRight.LISTEN], (Y, Y, Y, Y, N)),
+    ],
+)
+async def test_missing_rights_of_a_key_are_named(
+    emulator: Emulator, rights: list[AccessRight], works: Sequence[bool]
+) -> None:
+    contoso = emulator["contoso"]
+    rule = contoso.namespace.access_policies.put("limited", rights=rights)
+    limited = Endpoint.from_connection_string(
+        f"Endpoint=sb://{contoso.host}:{contoso.amqp_port};SharedAccessKeyName=limited;"
+        f"SharedAccessKey={rule.primary_key};UseDevelopmentEmulator=true;",
+        namespace="contoso",
+        administration=f"{contoso.host}:{contoso.admin_port}",
+    )
+    found = await check_namespace(limited, queues=["flights"])
+    assert tuple(getattr(found, name).works for name in RIGHTS) == works
+    missing = [name for name in ("send", "listen", "manage") if not getattr(found, name).works]
+    assert all(f"{name} no (the right {name.capitalize()} is missing)" in str(found) for name in missing)
+
+
+async def test_full_access_is_reported_without_side_effects(emulator: Emulator) -> None:
+    contoso = emulator["contoso"]
+    async with (
+        ServiceBusClient.from_connection_string(contoso.connection_string) as client,
+        client.get_queue_sender("flights") as sender,
+    ):
+        await sender.send_messages([ServiceBusMessage("a"), ServiceBusMessage("b")])
+    before = contoso.namespace.counts("flights")
+    found = await check_namespace(endpoint(contoso))
+    assert str(found) == "contoso: reach yes, authenticate yes, send yes, listen yes, manage yes"
+    assert contoso.namespace.counts("flights") == before
+    async with (
+        ServiceBusClient.from_connection_string(contoso.connection_string) as client,
+        client.get_queue_receiver("flights", max_wait_time=2) as receiver,
+    ):
+        assert [message.delivery_count for message in await receiver.receive_messages(2)] == [0, 0]
+
+
+async def test_namespace_without_queues_is_reported(emulator: Emulator) -> None:
+    found = await check_namespace(endpoint(emulator["contoso-dr"]), queues=["contoso/x-servicebus-transfer/0"])
+    assert (found.reach.works, found.authenticate.works, found.manage.works) == (True, True, True)
+    assert found.send == found.listen == CheckResult(works=None, why="no queue to test")
+    assert found.usable(listen=True)
+
+
+@pytest.mark.parametrize(
+    ("queues", "listed", "chosen"),
+    [
+        (["b", "a"], None, "b"),
+        ([], None, None),
+        (["c", "B", "a"], ["a", "b"], "B"),
+        (["c"], ["a"], None),
+        ([], ["b", "a"], "a"),
+    ],
+)
+def test_first_candidate_that_is_listed_is_chosen(queues: list[str], listed: list[str] | None, chosen: str) -> None:
+    assert _choose_queue(queues, listed) == chosen
+
+
+def test_failed_authentication_quotes_the_first_refusal() -> None:
+    attempts = Attempts(send=STRANGER, listen=errors.AuthenticationError("and you?"), manage=STRANGER, queue="q")
+    assert evaluate_attempts("contoso", attempts).authenticate.why == "who?"
+
+
+async def test_wrong_key_is_distinguished_from_an_outage(emulator: Emulator) -> None:
+    text = emulator["contoso"].connection_string.replace("SharedAccessKey=", "SharedAccessKey=c4nary")
+    wrong = Endpoint.from_connection_string(
+        text, namespace="contoso", administration=f"127.0.0.1:{emulator['contoso'].admin_port}"
+    )
+    found = await check_namespace(wrong, queues=["flights"])
+    assert (found.reach.works, found.authenticate.works, found.usable(listen=False)) == (True, False, False)
+    without_queue = await check_namespace(wrong)
+    assert (without_queue.authenticate.works, without_queue.usable(listen=False)) == (None, False)
+    assert "c4nary" not in f"{found} {without_queue}"
+
+
+async def test_unreachable_or_frozen_namespace_is_reported_within_timeout(emulator: Emulator) -> None:
+    emulator["contoso"].set_fault(Fault(kind=FaultKind.FREEZE))
+    down = Endpoint.from_connection_string(
+        "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=a;SharedAccessKey=k;UseDevelopmentEmulator=true;", namespace="n"
+    )
+    async with asyncio.timeout(10):
+        silent, refused = await asyncio.gather(
+            check_namespace(endpoint(emulator["contoso"]), timeout=1), check_namespace(down)
+        )
+    assert (silent.reach.works, refused.reach.works) == (False, False)
+    assert str(refused).startswith("n: reach no (")
+
+
+async def test_identity_is_checked_through_resource_manager(emulator: Emulator) -> None:
+    given = pair_settings(emulator, through_arm=True)
+    secondary = read_endpoint(
+        {name.removeprefix("secondary_"): value for name, value in given.items() if name.startswith("secondary_")}
+    )
+    found = await check_namespace(secondary)
+    assert (found.authenticate.works, found.manage.works) == (True, True)

@@ -1,0 +1,188 @@
+"""Packing of messages into batches by size and partition key (SPEC section 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
+from azure.servicebus.amqp import AmqpAnnotatedMessage
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from servicebus_pair.core.model.errors import MessageTooLargeError
+from servicebus_pair.core.protocol.batching import MAX_MESSAGES_PER_BATCH, BatchPacker, partition_key
+from servicebus_pair.core.protocol.typed_values import amqp_typed
+from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch
+from tests.core.support.encoding import decode, encode
+
+LIMIT = 10
+MAX_OPEN = 64
+
+
+@dataclass(frozen=True)
+class Item:
+    """A message stand-in."""
+
+    number: int
+    key: Hashable
+    size: int
+
+
+@dataclass
+class Box:
+    """A batch that adds up sizes."""
+
+    limit: int = LIMIT
+    items: list[Item] = field(default_factory=list)
+
+    def try_add(self, message: Item) -> bool:
+        if message.size > self.limit and not self.items:
+            raise MessageTooLargeError(f"{message.size} > {self.limit}")
+        if sum(item.size for item in self.items) + message.size > self.limit:
+            return False
+        self.items.append(message)
+        return True
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+
+def packer_of_boxes(limit: int = LIMIT) -> BatchPacker[Box]:
+    return BatchPacker(lambda: Box(limit), key=lambda item: item.key)
+
+
+def fill(packer: BatchPacker[Any], messages: list[Any]) -> list[Any]:
+    full = [packer.add(message) for message in messages]
+    return [*(batch for batch in full if batch is not None), *packer.flush()]
+
+
+item_lists = st.lists(
+    st.tuples(st.sampled_from([None, "a", "b"]) | st.integers(0, 100), st.integers(0, LIMIT)), max_size=200
+).map(lambda rows: [Item(number, key, size) for number, (key, size) in enumerate(rows)])
+
+
+@settings(max_examples=200)
+@given(messages=item_lists)
+def test_packing_keeps_all_messages_and_order_per_partition_key(messages: list[Item]) -> None:
+    boxes = fill(packer_of_boxes(), messages)
+    packed = [item for box in boxes for item in box.items]
+    assert sorted(item.number for item in packed) == [item.number for item in messages]
+    for key in {item.key for item in messages}:
+        mine = [item.number for item in packed if item.key == key]
+        assert mine == sorted(mine)
+
+
+@settings(max_examples=200)
+@given(sizes=st.lists(st.tuples(st.sampled_from([None, "a"]), st.integers(0, LIMIT + 3)), max_size=60))
+def test_too_large_message_raises_and_others_are_packed(sizes: list[tuple[Any, int]]) -> None:
+    packer, closed = packer_of_boxes(), []
+    messages = [Item(number, key, size) for number, (key, size) in enumerate(sizes)]
+    for message in messages:
+        if message.size > LIMIT:
+            with pytest.raises(MessageTooLargeError):
+                packer.add(message)
+        else:
+            closed.append(packer.add(message))
+    packed = [item.number for box in (*closed, *packer.flush()) if box is not None for item in box.items]
+    assert sorted(packed) == [message.number for message in messages if message.size <= LIMIT]
+
+
+def test_flush_returns_oldest_batch_first() -> None:
+    packer = packer_of_boxes()
+    for number, key in enumerate(["b", None, "a"]):
+        packer.add(Item(number, key, 1))
+    assert [box.items[0].number for box in packer.flush()] == [0, 1, 2]
+    assert packer.open_batches() == ()
+
+
+@settings(max_examples=200)
+@given(messages=item_lists)
+def test_batch_is_within_limits_and_has_one_partition_key(messages: list[Item]) -> None:
+    for box in fill(packer_of_boxes(), messages):
+        assert 0 < len(box) <= MAX_MESSAGES_PER_BATCH
+        assert sum(item.size for item in box.items) <= LIMIT
+        assert len({item.key for item in box.items}) == 1
+
+
+@settings(max_examples=50)
+@given(keys=st.lists(st.integers(0, 300), max_size=600))
+def test_number_of_open_batches_is_limited(keys: list[int]) -> None:
+    packer = packer_of_boxes()
+    for number, key in enumerate(keys):
+        packer.add(Item(number, key, 1))
+        assert len(packer.open_batches()) <= MAX_OPEN
+
+
+def test_oldest_batch_is_returned_when_too_many_are_open() -> None:
+    packer = packer_of_boxes()
+    for key in range(MAX_OPEN):
+        assert packer.add(Item(key, key, 1)) is None
+    closed = packer.add(Item(MAX_OPEN, MAX_OPEN, 1))
+    assert closed is not None
+    assert closed.items == [Item(0, 0, 1)]
+
+
+def test_batch_that_replaced_a_full_one_counts_as_new() -> None:
+    packer = packer_of_boxes()
+    for key in (0, 1):
+        packer.add(Item(key, key, LIMIT))
+    assert packer.add(Item(2, 0, LIMIT)) is not None
+    for key in range(2, MAX_OPEN):
+        assert packer.add(Item(key + 1, key, 1)) is None
+    closed = packer.add(Item(MAX_OPEN + 1, MAX_OPEN, 1))
+    assert closed is not None
+    assert closed.items == [Item(1, 1, LIMIT)]
+
+
+def test_batch_holds_at_most_4500_messages() -> None:
+    boxes = fill(packer_of_boxes(), [Item(number, None, 0) for number in range(4501)])
+    assert [len(box) for box in boxes] == [4500, 1]
+
+
+def test_message_of_exactly_the_limit_fits() -> None:
+    assert [len(box) for box in fill(packer_of_boxes(), [Item(0, None, LIMIT), Item(1, None, LIMIT)])] == [1, 1]
+
+
+@settings(max_examples=30)
+@given(
+    bodies=st.lists(st.tuples(st.sampled_from([None, "a", "b"]), st.integers(0, 900)), max_size=40),
+    limit=st.integers(1200, 4000),
+)
+def test_encoded_batches_stay_within_the_link_limit(bodies: list[tuple[str | None, int]], limit: int) -> None:
+    messages = [
+        ServiceBusMessage(b"x" * size, message_id=str(number), partition_key=key).raw_amqp_message
+        for number, (key, size) in enumerate(bodies)
+    ]
+    batches: list[EncodedBatch] = fill(BatchPacker(lambda: EncodedBatch(limit), key=partition_key), messages)
+    for batch in batches:
+        assert len(batch) == len(batch.refs)
+        if isinstance(batch.sdk_batch, ServiceBusMessageBatch):
+            assert batch.sdk_batch.size_in_bytes <= limit
+            assert len(batch.sdk_batch) == len(batch)
+        assert len({partition_key(message) for message in batch.messages}) == 1
+    packed = [ref.message_id for batch in batches for ref in batch.refs]
+    assert sorted(packed, key=int) == [str(number) for number in range(len(messages))]
+    assert all(ref.size_bytes > 0 for batch in batches for ref in batch.refs)
+
+
+def test_message_too_large_for_link_is_named_with_limit() -> None:
+    batch = EncodedBatch(1000)
+    with pytest.raises(MessageTooLargeError, match=r"'big' takes 1031 bytes: the link takes 1000"):
+        batch.try_add(ServiceBusMessage(b"x" * 1000, message_id="big").raw_amqp_message)
+    assert len(batch) == 0
+    assert batch.try_add(ServiceBusMessage(b"x", message_id="small").raw_amqp_message)
+
+
+@pytest.mark.parametrize("name", ["x-opt-partition-key", b"x-opt-partition-key"])
+@pytest.mark.parametrize("value", ["k", b"k", amqp_typed("STRING", "k"), amqp_typed("SYMBOL", b"k")])
+def test_partition_key_is_read_from_any_representation(name: Any, value: Any) -> None:
+    assert partition_key(AmqpAnnotatedMessage(data_body=b"", annotations={name: value})) == "k"
+
+
+def test_partition_key_is_the_same_after_receipt() -> None:
+    message = ServiceBusMessage("x", partition_key="k")
+    assert partition_key(decode(encode(message))) == partition_key(message.raw_amqp_message) == "k"
+    assert partition_key(AmqpAnnotatedMessage(data_body=b"")) is None

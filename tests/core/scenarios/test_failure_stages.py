@@ -1,0 +1,166 @@
+"""A send cancelled or timed out at any stage reports the state of each message (SPEC section 4)."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from datetime import timedelta
+
+import pytest
+from azure.servicebus import ServiceBusMessage
+
+from servicebus_emulator import Fault, FaultKind, Operation
+from servicebus_pair.core.model.errors import SendCancelledError, SendError, SendTimeoutError, find_send_error
+from servicebus_pair.core.model.events import Event, MessagesAccepted
+from tests.core.support.local_pair import LocalPair, numbered, open_quick_pair
+
+pytestmark = pytest.mark.simulated
+
+K = FaultKind
+IDS = ["m0", "m1", "m2"]
+# Seconds; a send that takes longer does not honour its timeout.
+SOON = 3.0
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Where a send hangs.
+
+    :param primary: faults there.
+    :param secondary: faults there; then the entity is failed over.
+    :param warm: whether a link was open before.
+    :param doubt: whether the messages may be stored without confirmation.
+    """
+
+    primary: tuple[Fault, ...] = ()
+    secondary: tuple[Fault, ...] = ()
+    warm: bool = False
+    doubt: bool = False
+
+
+SILENT_TOKEN = Fault(kind=K.NO_DISPOSITION, on=(Operation.AUTHENTICATE,))
+SILENT_SEND = Fault(kind=K.NO_DISPOSITION)
+STAGES = {
+    "connecting": Stage(primary=(Fault(kind=K.FREEZE),)),
+    "bringing its token": Stage(primary=(SILENT_TOKEN,)),
+    "in flight to the primary": Stage(primary=(SILENT_SEND,), warm=True, doubt=True),
+    "between two attempts": Stage(primary=(Fault(kind=K.CLOSE_LINK), Fault(kind=K.FREEZE)), warm=True, doubt=True),
+    "waiting for a busy primary": Stage(primary=(Fault(kind=K.SERVER_BUSY),), warm=True),
+    "connecting to the backlog": Stage(secondary=(Fault(kind=K.FREEZE),)),
+    "bringing its token to the backlog": Stage(secondary=(SILENT_TOKEN,)),
+    "in flight to the backlog": Stage(secondary=(SILENT_SEND,), warm=True, doubt=True),
+    "waiting for a busy backlog": Stage(secondary=(Fault(kind=K.SERVER_BUSY),), warm=True),
+}
+
+
+def ids(messages: tuple[object, ...]) -> list[str]:
+    return [str(message.properties.message_id) for message in messages]  # type: ignore[attr-defined]
+
+
+async def ended(local_pair: LocalPair, how: str) -> SendError:
+    """Start a send of three messages, end it after half a second, and return its error."""
+    async with local_pair.pair.sender("flights") as sender:
+        started = asyncio.get_running_loop().time()
+        sending = asyncio.create_task(sender.send(numbered(3), timeout=0.6 if how == "timed out" else None))
+        if how == "cancelled":
+            await asyncio.wait({sending}, timeout=0.6)
+            sending.cancel()
+        with pytest.raises((asyncio.CancelledError, SendTimeoutError)) as caught:
+            await sending
+        assert asyncio.get_running_loop().time() - started < SOON
+    account = find_send_error(caught.value)
+    assert isinstance(account, SendCancelledError if how == "cancelled" else SendTimeoutError)
+    return account
+
+
+@pytest.mark.parametrize("how", ["cancelled", "timed out"])
+@pytest.mark.parametrize("stage", STAGES.values(), ids=STAGES.keys())
+async def test_section_4_a_send_that_ends_at_any_stage_reports_its_messages(stage: Stage, how: str) -> None:
+    options = {"failover_interval": timedelta(minutes=5), "server_busy_delay": timedelta(seconds=0.25)}
+    async with open_quick_pair(**options, ping_primary_interval=timedelta(minutes=5)) as local_pair:
+        if stage.secondary:
+            await local_pair.pair.fail_over("flights", reason="test")
+        if stage.warm:
+            async with local_pair.pair.sender("flights") as sender:
+                await sender.send(numbered(1, start=100))
+                for queue in local_pair.pair._queues if stage.secondary else ():
+                    await local_pair.pair._open().secondary.send_link(queue).open(timeout=5)
+        for hosted, faults in ((local_pair.primary, stage.primary), (local_pair.secondary, stage.secondary)):
+            for fault in faults:
+                hosted.set_fault(fault)
+        account = await ended(local_pair, how)
+        assert ids(account.unsent) == IDS
+        assert ids(account.in_doubt) == (IDS if stage.doubt else [])
+        assert account.result.sent == 0
+        assert f"3 unsent, {len(account.in_doubt)} of them in doubt" in str(account)
+        local_pair.primary.clear_faults()
+        local_pair.secondary.clear_faults()
+        # Only messages in doubt may be stored.
+        stored = {*await local_pair.primary_ids(), *await local_pair.backlog_ids()} - {"m100"}
+        assert stored <= set(ids(account.in_doubt))
+        await local_pair.pair.mark_healthy("flights")
+        async with local_pair.pair.sender("flights") as sender:
+            assert (await sender.send(account.unsent)).primary_ids == tuple(IDS)
+
+
+@pytest.mark.parametrize("how", ["cancelled", "timed out"])
+async def test_section_4_a_send_that_ends_while_waiting_for_the_link_stored_nothing(how: str) -> None:
+    long = timedelta(minutes=5)
+    async with open_quick_pair(failover_interval=long) as local_pair, local_pair.pair.sender("flights") as sender:
+        await sender.send(numbered(1, start=100))
+        local_pair.primary.set_fault(Fault(kind=K.LATE_DISPOSITION, delay=1.5))
+        first = asyncio.create_task(sender.send(numbered(1, start=101)))
+        await asyncio.sleep(0.1)
+        account = await ended(local_pair, how)
+        assert (await first).primary == 1
+        assert (ids(account.unsent), account.in_doubt) == (IDS, ())
+        assert await local_pair.primary_ids() == ["m100", "m101"]
+
+
+class SilentAfter:
+    """An observer that silences the backlog after its first batch."""
+
+    local_pair: LocalPair
+
+    def observe(self, event: Event) -> None:
+        if isinstance(event, MessagesAccepted):
+            self.local_pair.secondary.set_fault(SILENT_SEND)
+
+
+@pytest.mark.parametrize("how", ["cancelled", "timed out"])
+async def test_section_4_a_send_that_ends_between_backlog_batches_reports_all_states(how: str) -> None:
+    silent = SilentAfter()
+    big = [ServiceBusMessage(b"x" * 100_000, message_id=f"m{n}") for n in range(5)]
+    async with open_quick_pair(observers=(silent,)) as local_pair, local_pair.pair.sender("flights") as sender:
+        silent.local_pair = local_pair
+        await local_pair.pair.fail_over("flights", reason="test", hold=timedelta(minutes=1))
+        sending = asyncio.create_task(sender.send(big, timeout=1.5 if how == "timed out" else None))
+        if how == "cancelled":
+            await local_pair.recorder.wait_for(MessagesAccepted)
+            while not set(await local_pair.backlog_ids()) >= {"m2", "m3"}:
+                assert not sending.done()
+            sending.cancel()
+        with pytest.raises((asyncio.CancelledError, SendTimeoutError)) as caught:
+            await sending
+        account = find_send_error(caught.value)
+        assert account is not None
+        assert account.result.diverted_ids == ("m0", "m1")
+        assert ids(account.in_doubt) == ["m2", "m3"]
+        assert ids(account.unsent) == ["m2", "m3", "m4"]
+        assert set(await local_pair.backlog_ids()) == {"m0", "m1", "m2", "m3"}
+
+
+async def test_section_4_a_link_idle_for_minutes_is_reopened(
+    local_pair: LocalPair,
+) -> None:
+    """The service closes idle connections, which a client notices only when a send fails."""
+    async with local_pair.pair.sender("flights") as sender:
+        await sender.send(numbered(1))
+        link = local_pair.pair._open().primary.send_link("flights")
+        old = link._handler
+        assert link.attached
+        link._last_used -= 201
+        assert not link.attached
+        assert (await sender.send(numbered(1, start=1))).primary == 1
+        assert link._handler is not old
+    assert local_pair.recorder.states == []

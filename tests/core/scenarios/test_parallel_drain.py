@@ -1,0 +1,41 @@
+"""A drain to a distant primary: parallel batches, and no waiting at the end (SPEC section 6)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from servicebus_emulator import Fault, FaultKind, Operation
+from servicebus_pair.core import PairOptions
+from servicebus_pair.core.protocol.backlog_queues import backlog_queue_paths
+from tests.core.support.local_pair import messages, open_local_pair
+
+pytestmark = pytest.mark.simulated
+
+QUEUES = 3
+
+
+@pytest.mark.parametrize(("ordering", "links"), [("none", {0, 1, 2}), ("session", {0})])
+async def test_section_6_batches_to_one_destination_are_sent_in_parallel_unless_ordered(
+    ordering: str, links: set[int]
+) -> None:
+    options = PairOptions(backlog_queue_count=QUEUES, ordering=ordering)
+    async with open_local_pair("flights", options=options) as local_pair:
+        for number, queue in enumerate(backlog_queue_paths("contoso", QUEUES)):
+            await local_pair.put_into_backlog("flights", messages(*range(16), name=f"q{number}-"), queue=queue)
+        local_pair.primary.set_fault(
+            Fault(kind=FaultKind.LATE_DISPOSITION, entity="flights", on=(Operation.SEND,), delay=1.0)
+        )
+        report = await local_pair.pair.syphon().drain()
+        assert (report.moved, report.duplicates_possible) == ({"flights": QUEUES * 16}, 0)
+        assert {link for path, link in local_pair.pair._open().primary._send_links if path == "flights"} == links
+        assert set(Counter(await local_pair.primary_ids("flights")).values()) == {1}
+
+
+async def test_section_6_the_end_of_a_small_backlog_is_found_by_peeking() -> None:
+    async with open_local_pair("flights") as local_pair:
+        await local_pair.put_into_backlog("flights", messages(1, 2, 3))
+        report = await local_pair.pair.syphon().drain()
+        assert (report.moved, report.left) == ({"flights": 3}, 0)
+        assert local_pair.pair.meter.read().empty_receives == 0

@@ -1,0 +1,291 @@
+"""``ordering="session"``: no inversion within a session, whatever breaks in between (SPEC section 6)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from datetime import timedelta
+from random import Random
+
+import pytest
+from azure.servicebus import ServiceBusMessage
+
+from servicebus_emulator import Fault, FaultKind, Operation
+from servicebus_pair.core import HealthState, NamespacePair, PairOptions
+from servicebus_pair.core.health import session_ordering as ordering
+from servicebus_pair.core.model.errors import NoBacklogQueueError, SendError
+from servicebus_pair.core.model.interfaces import InMemoryHealthStore
+from servicebus_pair.core.protocol.backlog_queues import backlog_queue_paths
+from tests.core.support.local_pair import LocalPair, endpoint, open_local_pair
+from tests.core.support.queues import peek_all
+
+pytestmark = pytest.mark.simulated
+
+OPTIONS = PairOptions(
+    ordering="session",
+    backlog_queue_count=3,
+    failover_interval=timedelta(seconds=0.5),
+    ping_primary_interval=timedelta(seconds=1),
+    ping_timeout=timedelta(seconds=2),
+    server_busy_delay=timedelta(seconds=0.2),
+)
+
+
+def numbered(session: str, *numbers: int) -> list[ServiceBusMessage]:
+    return [ServiceBusMessage(f"{n}", message_id=f"{session}/{n}", session_id=session) for n in numbers]
+
+
+async def arrived(both: LocalPair) -> dict[str, list[int]]:
+    """The numbers of each session in the order in which the primary has them, first arrivals only."""
+    sessions: dict[str, dict[int, None]] = defaultdict(dict)
+    for message in await peek_all(both.primary.connection_string, "flights"):
+        session, _, number = (message.message_id or "").rpartition("/")
+        sessions[session].setdefault(int(number))
+    return {session: list(numbers) for session, numbers in sessions.items()}
+
+
+async def test_a_session_uses_one_backlog_queue_and_sessions_use_all() -> None:
+    async with open_local_pair("flights", options=OPTIONS) as both, both.pair.sender("flights") as sender:
+        await both.pair.fail_over("flights", reason="test")
+        for start in range(0, 30, 10):
+            for session in "abcdefgh":
+                await sender.send(numbered(session, *range(start, start + 10)))
+        places = defaultdict(set)
+        for queue in backlog_queue_paths("contoso", 3):
+            for name in await both.backlog_ids(queue):
+                places[name[0]].add(queue)
+        assert all(len(queues) == 1 for queues in places.values())
+        assert len({queue for queues in places.values() for queue in queues}) > 1
+
+
+async def test_a_session_whose_backlog_queue_is_down_raises_instead_of_using_another() -> None:
+    async with open_local_pair("flights", options=OPTIONS) as both, both.pair.sender("flights") as sender:
+        await both.pair.fail_over("flights", reason="test")
+        home = both.pair._open().order.queue_for("flights", "a")  # type: ignore[union-attr]
+        both.secondary.set_fault(Fault(kind=FaultKind.INTERNAL_ERROR, entity=home, on=(Operation.SEND,)))
+        with pytest.raises(NoBacklogQueueError) as caught:
+            await sender.send(numbered("a", 1, 2, 3), timeout=20)
+        assert len(caught.value.unsent) == 3
+        assert [await both.backlog_ids(queue) for queue in backlog_queue_paths("contoso", 3)] == [[], [], []]
+
+
+async def test_an_entity_fails_back_only_when_its_backlog_is_empty() -> None:
+    async with open_local_pair("flights", options=OPTIONS) as both, both.pair.sender("flights") as sender:
+        await both.pair.fail_over("flights", reason="test")
+        await sender.send(numbered("a", 1, 2, 3))
+        assert not await both.pair.ping("flights")
+        assert both.pair.health("flights").failed_over
+        assert (await sender.send(numbered("a", 4))).diverted == 1
+        assert (await both.pair.syphon().drain()).moved == {"flights": 4}
+        assert await both.pair.ping("flights")
+        assert (await sender.send(numbered("a", 5))).primary == 1
+        assert await arrived(both) == {"a": [1, 2, 3, 4, 5]}
+
+
+async def test_with_a_silent_secondary_nothing_fails_back_and_calls_time_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ordering, "_PEEK_TIMEOUT", 2.0)
+    async with open_local_pair("flights", options=OPTIONS) as both, both.pair.sender("flights") as sender:
+        await both.pair.fail_over("flights", reason="test")
+        await sender.send(numbered("a", 1, 2))
+        both.secondary.set_fault(Fault(kind=FaultKind.FREEZE))
+        async with asyncio.timeout(6):
+            assert not await both.pair.ping("flights")
+        assert both.pair.health("flights").failed_over
+        async with asyncio.timeout(6):
+            with pytest.raises(SendError) as caught:
+                await sender.send(numbered("a", 3), timeout=3)
+        assert [each.properties.message_id for each in caught.value.unsent if each.properties] == ["a/3"]
+        assert await arrived(both) == {}
+        both.secondary.clear_faults()
+        await sender.send(caught.value.unsent)
+        assert (await both.pair.syphon().drain()).moved_total >= 3
+        async with asyncio.timeout(10):
+            while not await both.pair.ping("flights"):
+                pass
+        assert (await sender.send(numbered("a", 4))).primary == 1
+        assert await arrived(both) == {"a": [1, 2, 3, 4]}
+
+
+async def test_sends_held_when_the_secondary_falls_silent_are_released_in_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ordering, "_PEEK_TIMEOUT", 2.0)
+    monkeypatch.setattr(ordering, "_MAX_HOLD_SECONDS", 3.0)
+    async with open_local_pair("flights", options=OPTIONS) as both, both.pair.sender("flights") as sender:
+        await both.pair.fail_over("flights", reason="test")
+        await sender.send(numbered("a", 1))
+        order = both.pair._open().order
+        assert order is not None
+        held = asyncio.Event()
+
+        async def drained() -> bool:
+            async with order.fail_back("flights", drain_timeout=4) as empty:
+                held.set()
+                return empty
+
+        both.secondary.set_fault(Fault(kind=FaultKind.FREEZE))
+        failing_back = asyncio.create_task(drained())
+        await asyncio.sleep(0.1)
+        assert not held.is_set()
+        async with asyncio.timeout(8):
+            with pytest.raises(SendError) as caught:
+                await sender.send(numbered("a", 2), timeout=2)
+            assert not await failing_back
+        assert len(caught.value.unsent) == 1
+
+
+async def test_a_new_process_diverts_while_there_is_a_backlog() -> None:
+    async with open_local_pair("flights", options=OPTIONS) as both:
+        async with both.pair.sender("flights") as sender:
+            await both.pair.fail_over("flights", reason="test")
+            await sender.send(numbered("a", 1, 2))
+        async with another_process(both) as later, later.sender("flights") as sender:
+            assert (await sender.send(numbered("a", 3))).diverted == 1
+        assert (await both.pair.syphon().drain()).moved == {"flights": 3}
+        assert await arrived(both) == {"a": [1, 2, 3]}
+
+
+async def test_a_process_that_cannot_read_the_backlog_does_not_overtake_it() -> None:
+    async with open_local_pair("flights", options=OPTIONS) as both:
+        await both.pair.fail_over("flights", reason="test")
+        async with both.pair.sender("flights") as sender:
+            await sender.send(numbered("a", 1, 2))
+        both.secondary.set_fault(Fault(kind=FaultKind.REFUSE))
+        ends = endpoint(both.primary), endpoint(both.secondary)
+        async with NamespacePair(*ends, OPTIONS) as successor, successor.sender("flights") as sender:
+            with pytest.raises(SendError) as caught:
+                await sender.send(numbered("a", 3), timeout=3)
+            assert await arrived(both) == {}
+            both.secondary.clear_faults()
+            assert (await successor.syphon().drain()).moved == {"flights": 2}
+            async with asyncio.timeout(10):
+                while not await successor.ping("flights"):
+                    pass
+            await sender.send(caught.value.unsent)
+            assert await arrived(both) == {"a": [1, 2, 3]}
+
+
+async def test_a_shared_recovery_is_not_adopted_while_there_is_a_backlog() -> None:
+    store = InMemoryHealthStore()
+    async with (
+        open_local_pair("flights", options=OPTIONS, store=store) as both,
+        another_process(both, store) as other,
+        both.pair.sender("flights") as sender,
+    ):
+        await both.pair.fail_over("flights", reason="test")
+        await sender.send(numbered("a", 1))
+        await other.mark_healthy("flights")
+        await other._registry.flush()
+        await both.pair._registry.refresh("flights")
+        assert both.pair.health("flights").state is HealthState.FAILED_OVER
+
+
+def another_process(both: LocalPair, store: InMemoryHealthStore | None = None) -> NamespacePair:
+    return NamespacePair(endpoint(both.primary), endpoint(both.secondary), OPTIONS, store=store)
+
+
+@pytest.mark.real_time
+async def test_a_drill_drains_before_failback_and_keeps_session_order() -> None:
+    ended = asyncio.Event()
+    sent = 0
+
+    async def live(pair: NamespacePair) -> None:
+        nonlocal sent
+        async with pair.sender("flights") as sender:
+            while not ended.is_set():
+                await sender.send(numbered("a", sent), timeout=20)
+                sent += 1
+                await asyncio.sleep(0.002)
+
+    async with open_local_pair("flights", options=OPTIONS) as both:
+        living = asyncio.create_task(live(both.pair))
+        await asyncio.sleep(0.1)
+        report = await both.pair.drill("flights", messages=100, limit=timedelta(seconds=30))
+        before = sent
+        await asyncio.sleep(0.3)
+        ended.set()
+        await living
+        assert report.passed, report.findings
+        assert report.live > 0
+        assert sent > before
+        assert not both.pair.health("flights").failed_over
+        held = await peek_all(both.primary.connection_string, "flights")
+        live_ids = [message.message_id for message in held if message.session_id == "a"]
+        assert live_ids == [f"a/{n}" for n in range(sent)]
+        for queue in backlog_queue_paths("contoso", 3):
+            assert await both.backlog_ids(queue) == []
+
+
+async def test_a_drill_that_cannot_drain_does_not_fail_back_and_ends_its_hold() -> None:
+    async with open_local_pair("flights", options=OPTIONS, lock="PT5S") as both, both.pair.sender("flights") as sender:
+        await both.pair.fail_over("flights", reason="an outage")
+        await sender.send(numbered("a", 1))
+        await both.pair.mark_healthy("flights")
+        drilling = asyncio.create_task(both.pair.drill("flights", messages=2, limit=timedelta(seconds=4)))
+        await both.pair._registry.wait_for_change("flights", timeout=10)
+        both.primary.set_fault(Fault(kind=FaultKind.INTERNAL_ERROR, on=(Operation.SEND,), entity="flights"))
+        report = await drilling
+        assert any("not empty within" in finding for finding in report.findings)
+        assert both.pair.health("flights").failed_over
+        both.primary.clear_faults()
+        assert (await both.pair.syphon().drain()).moved_total == 3
+        await asyncio.wait_for(both.pair._registry.wait_for_change("flights", timeout=5), 6)
+        assert not both.pair.health("flights").failed_over
+
+
+@pytest.mark.slow
+@pytest.mark.real_time
+async def test_random_outages_and_drains_keep_the_order_of_each_session() -> None:
+    """Three senders of their own sessions, an outage every second, two syphons in the race for every queue."""
+    random = Random(4)  # noqa: S311 - a plan that can be repeated
+    ended = asyncio.Event()
+
+    async def send(pair: NamespacePair, sessions: str) -> dict[str, int]:
+        sent = dict.fromkeys(sessions, 0)
+        async with pair.sender("flights") as sender:
+            while not ended.is_set():
+                session, size = random.choice(sessions), random.randint(1, 20)
+                rest = numbered(session, *range(sent[session], sent[session] + size))
+                while rest:
+                    try:
+                        await sender.send(rest)
+                        rest = []
+                    except SendError as error:
+                        rest = list(error.unsent)
+                sent[session] += size
+                await asyncio.sleep(random.uniform(0, 0.03))
+        return sent
+
+    async def break_things(both: LocalPair) -> None:
+        while not ended.is_set():
+            await asyncio.sleep(random.uniform(0.3, 1.2))
+            kind = random.choice([FaultKind.INTERNAL_ERROR, FaultKind.RESET, FaultKind.NO_DISPOSITION])
+            both.primary.set_fault(Fault(kind=kind, on=(Operation.SEND,), duration=random.uniform(0.3, 1.5)))
+            if random.random() < 0.5:
+                both.secondary.set_fault(Fault(kind=FaultKind.LOCK_LOST, count=3))
+
+    async with open_local_pair("flights", options=OPTIONS, lock="PT5S") as both:
+        pair, other = both.pair, another_process(both)
+        async with other:
+            syphons = [pair.syphon(), other.syphon()]
+            moving = [asyncio.create_task(syphon.run()) for syphon in syphons]
+            breaking = asyncio.create_task(break_things(both))
+            plan = [(pair, "abc"), (pair, "de"), (other, "fgh")]
+            sending = [asyncio.create_task(send(each, sessions)) for each, sessions in plan]
+            await asyncio.sleep(12)
+            ended.set()
+            await breaking
+            both.primary.clear_faults()
+            both.secondary.clear_faults()
+            sent = [await each for each in sending]
+            for syphon in syphons:
+                syphon.stop()
+            moved = sum([(await each).moved_total for each in moving])
+            moved += (await pair.syphon().drain()).moved_total
+        found = await arrived(both)
+        expected = {session: list(range(count)) for part in sent for session, count in part.items() if count}
+        assert {session: sorted(numbers) for session, numbers in found.items()} == expected
+        assert found == expected
+        assert moved > 0

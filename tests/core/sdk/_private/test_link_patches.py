@@ -1,0 +1,171 @@
+"""Links open and close without the fixed delays of the SDK (SPEC sections 4, 5 and 7)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from math import inf
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import certifi
+import pytest
+from azure.servicebus._pyamqp.aio import AMQPClientAsync
+
+from servicebus_emulator import Fault, FaultKind
+from servicebus_pair.core.sdk._private import capabilities, link_patches
+from servicebus_pair.core.sdk._private.link_patches import _close_without_keep_alive, patch_link, shared_ssl_context
+from tests.core.support.local_pair import LocalPair, messages, numbered, open_local_pair
+from tests.core.support.stopwatch import Stopwatch
+
+SDK_SLEEP_SECONDS = 0.05
+
+
+class FakeSender:
+    """A sender of the SDK that is ready after a number of responses."""
+
+    def __init__(self, responses: int) -> None:
+        self.missing = responses
+        self.polls = 0
+        self._handler: Any = None
+
+    def _create_handler(self, auth: object) -> None:
+        del auth
+        self._handler = SimpleNamespace(client_ready_async=self.ready)
+
+    async def ready(self) -> bool:
+        self.polls += 1
+        self.missing -= 1
+        return self.missing < 0
+
+    async def open(self) -> bool:
+        self._create_handler(None)
+        return bool(await self._handler.client_ready_async())
+
+
+async def test_opening_polls_without_sleeping_until_ready_and_then_restores_the_sdk() -> None:
+    sender = patch_link(FakeSender(responses=10))
+    assert await sender.open()
+    assert sender.polls == 11
+    assert sender._handler.client_ready_async == sender.ready
+
+
+async def test_without_a_response_the_sdk_decides_how_long_to_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(link_patches, "_NO_RESPONSE_SECONDS", 0.0)
+    sender = patch_link(FakeSender(responses=10))
+    assert not await sender.open()
+    assert sender.polls == 1
+
+
+async def test_polling_stops_after_the_maximum_number_of_responses() -> None:
+    sender = patch_link(FakeSender(responses=10_000))
+    assert not await sender.open()
+    assert sender.polls == link_patches._MAX_RESPONSES
+
+
+async def test_a_pair_opens_its_links_without_the_sleeps_of_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
+    sleeps: list[float] = []
+    sleep = asyncio.sleep
+
+    async def recorded_sleep(seconds: float, result: Any = None) -> Any:
+        sleeps.append(seconds)
+        return await sleep(seconds, result)
+
+    monkeypatch.setattr(link_patches, "_NO_RESPONSE_SECONDS", inf)
+    async with open_local_pair("flights") as both:
+        await both.put_into_backlog("flights", messages(1))
+        monkeypatch.setattr(asyncio, "sleep", recorded_sleep)
+        report = await both.pair.syphon().drain()
+        monkeypatch.setattr(asyncio, "sleep", sleep)
+        assert report.moved == {"flights": 1}
+    assert SDK_SLEEP_SECONDS not in sleeps
+
+
+@pytest.mark.parametrize("incomplete", [SimpleNamespace(), SimpleNamespace(_create_handler=lambda _: None)])
+def test_a_link_without_the_private_names_is_not_patched_and_a_warning_is_logged(
+    incomplete: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(capabilities, "_warned", set())
+    assert patch_link(incomplete) is incomplete
+    if hasattr(incomplete, "_create_handler"):
+        incomplete._create_handler(None)
+    warning, *more = caplog.messages
+    assert warning.endswith("opening a link takes up to a second more")
+    assert all(text.endswith("closing a link takes up to a second more") for text in more)
+    assert caplog.records[0].levelno == logging.WARNING
+
+
+def test_all_links_of_a_client_share_one_ca_bundle() -> None:
+    public, given = shared_ssl_context(None, tls=True), shared_ssl_context(certifi.where(), tls=True)
+    assert public is not None
+    assert given is not None
+    assert public.check_hostname
+    assert public.get_ca_certs() == given.get_ca_certs() != []
+
+
+def test_without_tls_no_ca_bundle_is_read(tmp_path: Path) -> None:
+    context = shared_ssl_context(str(tmp_path / "missing"), tls=False)
+    assert context is not None
+    assert context.get_ca_certs() == []
+
+
+@pytest.mark.parametrize("name", ["missing", "empty"])
+def test_an_unreadable_ca_bundle_is_left_for_the_first_link_to_report(tmp_path: Path, name: str) -> None:
+    (tmp_path / "empty").write_text("no certificate", encoding="utf-8")
+    assert shared_ssl_context(str(tmp_path / name), tls=True) is None
+
+
+async def test_section_7_closing_does_not_wait_for_the_keep_alive_task(
+    local_pair: LocalPair, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    ended: list[str] = []
+
+    async def keep_alive_for_ever(client: AMQPClientAsync) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(type(client).__name__)
+
+    monkeypatch.setattr(AMQPClientAsync, "_keep_alive_async", keep_alive_for_ever)
+    sender = local_pair.pair.sender("flights")
+    await sender.send(numbered(1))
+    await local_pair.pair.fail_over("flights", reason="opens a link to the backlog")
+    await sender.send(numbered(1))
+    with caplog.at_level(logging.DEBUG, logger="servicebus_pair"):
+        await local_pair.pair.close()
+    assert ended == ["SendClientAsync", "SendClientAsync"]
+    assert not [text for text in caplog.messages if text.startswith("closing a handler ended with")]
+
+
+@pytest.mark.simulated
+async def test_section_4_a_broken_link_is_replaced_within_half_a_second(local_pair: LocalPair) -> None:
+    async with local_pair.pair.sender("flights") as sender:
+        await sender.send(numbered(1))
+        local_pair.primary.set_fault(Fault(kind=FaultKind.CLOSE_LINK, entity="flights", count=1))
+        async with Stopwatch() as watch:
+            assert (await sender.send(numbered(1, start=1))).primary == 1
+        assert watch.seconds < 0.5
+
+
+async def test_a_link_without_a_keep_alive_task_is_closed() -> None:
+    closed: list[bool] = []
+
+    async def close() -> None:
+        closed.append(True)
+
+    inner = SimpleNamespace(_keep_alive_thread=None, close_async=close)
+    _close_without_keep_alive(inner)
+    await inner.close_async()
+    assert closed == [True]
+
+
+def test_without_the_keep_alive_attribute_closing_is_not_patched_and_a_warning_is_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(capabilities, "_warned", set())
+    _close_without_keep_alive(SimpleNamespace())
+    (warning,) = caplog.messages
+    assert warning.endswith("closing a link takes up to a second more")

@@ -1,0 +1,185 @@
+"""A single message is encoded once; without the private names the public API is used and a warning logged."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from datetime import timedelta
+from operator import attrgetter
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from azure.servicebus import ServiceBusMessage, __version__
+from azure.servicebus._pyamqp._encode import encode_payload
+from azure.servicebus._pyamqp.constants import SessionState
+
+from servicebus_pair.core.sdk._private import capabilities, sender_patches
+from servicebus_pair.core.sdk._private.batch_encoding import EncodedMessage
+from servicebus_pair.core.sdk._private.sender_patches import patch_sender
+from tests.core.support.local_pair import LocalPair, numbered
+from tests.core.support.queues import peek_all
+
+pytestmark = pytest.mark.simulated
+
+# More than a frame of the SDK, and than one of the emulator.
+TWO_FRAMES = 150_000
+RECEIVED_FIELDS = [
+    "message_id",
+    "session_id",
+    "subject",
+    "content_type",
+    "correlation_id",
+    "reply_to",
+    "to",
+    "time_to_live",
+    "application_properties",
+]
+
+
+@pytest.fixture(autouse=True)
+def forget_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capabilities, "_warned", set())
+
+
+@pytest.fixture(autouse=True)
+def encoded(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Ids of the messages that the SDK encodes itself; its own requests are not counted."""
+    seen: list[Any] = []
+
+    def encode(output: bytearray, message: Any) -> Any:
+        if message.data is not None:
+            seen.append(message.properties.message_id)
+        return encode_payload(output, message)
+
+    monkeypatch.setattr("azure.servicebus._pyamqp.aio._sender_async.encode_payload", encode)
+    return seen
+
+
+def message_with_all_properties() -> ServiceBusMessage:
+    return ServiceBusMessage(
+        "body é",
+        message_id="rich",
+        session_id="s",
+        subject="subject",
+        content_type="text/plain",
+        correlation_id="c",
+        reply_to="answers",
+        to="somewhere",
+        time_to_live=timedelta(hours=1),
+        application_properties={"text": "value", "number": 5, "yes": True},
+    )
+
+
+async def test_a_single_message_is_encoded_once_and_equals_one_sent_publicly(
+    local_pair: LocalPair, encoded: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with local_pair.pair.sender("flights") as sender:
+        await sender.send(message_with_all_properties())
+    assert encoded == []
+    monkeypatch.setattr(sender_patches, "first_missing_attribute", lambda _, names, **__: next(iter(names)))
+    sender._link._discard()
+    async with local_pair.pair.sender("flights") as sender:
+        await sender.send(message_with_all_properties())
+    assert encoded == ["rich"]
+    ours, theirs = await peek_all(local_pair.primary.connection_string, "flights")
+    fields: list[Callable[[Any], Any]] = [str, *map(attrgetter, RECEIVED_FIELDS)]
+    assert [field(ours) for field in fields] == [field(theirs) for field in fields]
+
+
+async def test_single_messages_beyond_the_link_credit_arrive_in_order(
+    local_pair: LocalPair, encoded: list[Any]
+) -> None:
+    async with local_pair.pair.sender("flights") as sender:
+        for message in numbered(450):
+            await sender.send(message)
+    assert encoded == []
+    assert await local_pair.primary_ids() == [f"m{n}" for n in range(450)]
+
+
+async def test_a_message_of_several_frames_is_sent_by_the_sdk(local_pair: LocalPair, encoded: list[Any]) -> None:
+    body = bytes(range(250)) * (TWO_FRAMES // 250)
+    async with local_pair.pair.sender("flights") as sender:
+        await sender.send(ServiceBusMessage(body, message_id="large"))
+    assert encoded == ["large"]
+    (arrived,) = await peek_all(local_pair.primary.connection_string, "flights")
+    assert b"".join(arrived.body) == body
+
+
+async def test_with_tracing_on_the_sdk_encodes_the_message(
+    local_pair: LocalPair, encoded: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sender_patches, "settings", SimpleNamespace(tracing_implementation=lambda: object))
+    async with local_pair.pair.sender("flights") as sender:
+        await sender.send(message_with_all_properties())
+    assert encoded == ["rich"]
+
+
+def sender_without(missing: str) -> Any:
+    """The private attributes of the SDK's sender that the patch uses."""
+
+    def only(names: tuple[str, ...], **more: Any) -> dict[str, Any]:
+        return {name: value for name, value in {**dict.fromkeys(names), **more}.items() if name != missing}
+
+    connection = SimpleNamespace(**only(sender_patches._OF_CONNECTION))
+    session = SimpleNamespace(**only(sender_patches._OF_SESSION, _connection=connection))
+    # Class attributes, as in the SDK: an instance attribute means that the link is patched already.
+    link = type("Link", (), only(sender_patches._OF_LINK, _session=session))()
+    return SimpleNamespace(**only(sender_patches._OF_SENDER, _handler=SimpleNamespace(**only((), _link=link))))
+
+
+@pytest.mark.parametrize(
+    "missing",
+    [
+        *sender_patches._OF_SENDER,
+        "_link",
+        *sender_patches._OF_LINK,
+        *sender_patches._OF_SESSION,
+        *sender_patches._OF_CONNECTION,
+    ],
+)
+def test_a_sender_without_the_private_names_works_unpatched_and_warns_once(
+    missing: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert patch_sender(sender_without("nothing"))
+    with caplog.at_level(logging.WARNING):
+        assert not patch_sender(sender_without(missing))
+        assert not patch_sender(sender_without(missing))
+    (warning,) = caplog.messages
+    assert __version__ in warning
+    assert f".{missing}," in warning
+
+
+@pytest.mark.parametrize(("module", "name"), [("performatives", "TransferFrame"), ("constants", "SessionState")])
+def test_without_the_transfer_frame_the_sender_is_not_patched(
+    module: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(f"azure.servicebus._pyamqp.{module}.{name}")
+    assert not patch_sender(sender_without("nothing"))
+
+
+async def test_a_transfer_counts_deliveries_and_uses_the_frame_limit_of_the_peer() -> None:
+    sender, frames, left_to_sdk = sender_without("nothing"), [], []
+    link = sender._handler._link
+    session = link._session
+
+    async def write(channel: int, frame: Any) -> None:
+        frames.append((channel, frame[1], frame[2], frame[11]))
+
+    async def transfer_of_the_sdk(delivery: Any) -> None:
+        left_to_sdk.append(delivery.message)
+
+    session._connection._process_outgoing_frame, session._connection._remote_max_frame_size = write, 300
+    session.channel, session.state, session.next_outgoing_id = 3, SessionState.MAPPED, 9
+    session.remote_incoming_window = session.outgoing_window = link.current_link_credit = 10
+    link.handle, link.delivery_count, type(link)._outgoing_transfer = 0, 4, staticmethod(transfer_of_the_sdk)
+    assert patch_sender(sender)
+    for size in (44, 44, 45):
+        message = EncodedMessage()
+        message.encoded = bytearray(size)
+        delivery = SimpleNamespace(message=message, settled=False)
+        await link._outgoing_transfer(delivery)
+    assert frames == [(3, 9, b"\0\0\0\5", bytes(44)), (3, 10, b"\0\0\0\6", bytes(44))]
+    assert [len(each.encoded) for each in left_to_sdk] == [45]
+    assert (link.delivery_count, link.current_link_credit, session.outgoing_window) == (6, 8, 8)
+    assert (session.next_outgoing_id, session.remote_incoming_window) == (11, 8)

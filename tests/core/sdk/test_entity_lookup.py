@@ -1,0 +1,141 @@
+"""A missing entity is distinguished from a refused token by a lookup (SPEC sections 4 and 6)."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from servicebus_emulator import Emulator, Fault, FaultKind, Operation
+from servicebus_emulator.engine.model.descriptions import QueueDescription, TopicDescription
+from servicebus_pair.core import HealthState, NamespacePair
+from servicebus_pair.core.model.errors import AuthenticationError, EntityNotFoundError, RefusedError, SendError
+from servicebus_pair.core.model.events import Pinged
+from servicebus_pair.core.syphon.drain import Syphon
+from tests.core.sdk.administration.test_arm import arm_of, through_arm
+from tests.core.support.local_pair import (
+    BACKLOG,
+    QUICK_OPTIONS,
+    LocalPair,
+    endpoint,
+    messages,
+    numbered,
+    open_local_pair,
+)
+
+TOKEN_NOT_FOUND = Fault(kind=FaultKind.AUTH_FAILURE, status=404)
+
+
+async def test_section_6_a_deleted_destination_is_dead_lettered_although_its_token_is_refused() -> None:
+    async with open_local_pair("flights") as both:
+        async with both.pair.sender("flights") as sender:
+            await sender.send(messages(0))
+        await both.put_into_backlog("gone", messages(1, 2))
+        await both.put_into_backlog("flights", messages(3))
+        both.primary.set_fault(TOKEN_NOT_FOUND)
+        report = await both.pair.syphon().drain()
+        assert (report.moved, report.dead_lettered) == ({"flights": 1}, {"EntityNotFound": 2})
+        assert await both.backlog_ids(BACKLOG, dead_letter=True) == ["m1", "m2"]
+
+
+async def test_section_6_an_existing_destination_backs_off_while_tokens_are_refused() -> None:
+    async with open_local_pair("flights") as both:
+        await both.put_into_backlog("flights", messages(1))
+        both.primary.set_fault(Fault(kind=FaultKind.AUTH_FAILURE, status=404, count=1))
+        report = await both.pair.syphon().drain()
+        assert (report.moved, report.dead_lettered) == ({"flights": 1}, {})
+
+
+async def test_section_6_a_failed_lookup_backs_off_and_is_reported() -> None:
+    async with open_local_pair("flights") as both:
+        await both.put_into_backlog("gone", messages(1))
+        both.primary.set_fault(TOKEN_NOT_FOUND)
+        both.primary.set_fault(Fault(kind=FaultKind.UNAUTHORIZED, on=(Operation.ADMINISTER,)))
+        syphon = both.pair.syphon()
+        report = await drained_for(syphon, seconds=1.5)
+        assert report.dead_lettered == {}
+        assert "cannot look up whether gone exists (AuthenticationError)" in report.failures["gone"]
+        assert await both.backlog_ids() == ["m1"]
+
+
+async def drained_for(syphon: Syphon, *, seconds: float):
+    draining = asyncio.create_task(syphon.drain())
+    await asyncio.sleep(seconds)
+    syphon.stop()
+    return await draining
+
+
+async def test_section_4_a_send_to_a_missing_entity_is_not_an_outage(local_pair: LocalPair) -> None:
+    async with local_pair.pair.sender("flights") as sender:
+        await sender.send(numbered(1))
+    local_pair.primary.set_fault(TOKEN_NOT_FOUND)
+    async with local_pair.pair.sender("gone") as sender:
+        with pytest.raises(SendError) as caught:
+            await sender.send(numbered(2))
+    assert isinstance(caught.value.cause, EntityNotFoundError)
+    assert len(caught.value.unsent) == 2
+    assert local_pair.pair.health("gone").state is HealthState.HEALTHY
+
+
+async def test_section_4_arm_is_used_for_the_lookup_without_data_plane_rights() -> None:
+    """A credential that may only send, and one for Resource Manager."""
+    async with Emulator(["contoso", "contoso-dr"]) as emulator:
+        primary = emulator["contoso"]
+        primary.namespace.create_queue(QueueDescription("flights"))
+        primary.set_fault(TOKEN_NOT_FOUND)
+        unmanaged = replace(through_arm(emulator, "contoso"), administration="127.0.0.1:9")
+        async with NamespacePair(unmanaged, endpoint(emulator["contoso-dr"]), QUICK_OPTIONS) as pair:
+            for entity, error in (("gone", EntityNotFoundError), ("flights", AuthenticationError)):
+                async with pair.sender(entity) as sender:
+                    with pytest.raises(SendError) as caught:
+                        await sender.send(numbered(1))
+                assert type(caught.value.cause) is error
+                assert "cannot look up" not in str(caught.value)
+
+
+async def test_section_4_arm_finds_queues_and_topics_and_rejects_a_wrong_namespace() -> None:
+    async with Emulator(["contoso"]) as emulator:
+        emulator["contoso"].namespace.create_queue(QueueDescription("flights/today"))
+        emulator["contoso"].namespace.create_topic(TopicDescription("gates"))
+        known = through_arm(emulator, "contoso")
+        async with arm_of(known) as right, arm_of(replace(known, namespace="fabrikam")) as wrong:
+            found = [await right.entity_exists(path) for path in ("flights/today", "gates", "gone")]
+            assert found == [True, True, False]
+            with pytest.raises(RefusedError, match="namespace fabrikam is not in resource group"):
+                await wrong.entity_exists("flights/today")
+
+
+@pytest.mark.parametrize("token_refused", [True, False], ids=["its token is refused", "its link is refused"])
+async def test_section_5_an_entity_deleted_while_failed_over_fails_back(
+    local_pair: LocalPair, token_refused: bool
+) -> None:
+    async with local_pair.pair.sender("flights") as sender:
+        local_pair.primary.set_fault(Fault(kind=FaultKind.INTERNAL_ERROR))
+        assert (await sender.send(numbered(1))).diverted == 1
+        local_pair.primary.namespace.delete_queue("flights")
+        local_pair.primary.clear_faults()
+        if token_refused:
+            local_pair.primary.set_fault(TOKEN_NOT_FOUND)
+        await asyncio.wait_for(local_pair.recorder.recovered.wait(), 10)
+        assert local_pair.pair.health("flights").reason == "the primary answered a ping that the entity does not exist"
+        with pytest.raises(SendError) as caught:
+            await sender.send(numbered(2, start=1))
+    assert isinstance(caught.value.cause, EntityNotFoundError)
+    assert len(caught.value.unsent) == 2
+    assert [(ping.succeeded, ping.error) for ping in local_pair.recorder.of(Pinged)][-1] == (
+        False,
+        "EntityNotFoundError",
+    )
+
+
+async def test_section_5_a_refused_token_for_an_existing_entity_keeps_it_failed_over(local_pair: LocalPair) -> None:
+    async with local_pair.pair.sender("flights") as sender:
+        await sender.send(numbered(1))
+    await local_pair.pair.fail_over("flights", reason="test")
+    local_pair.primary.set_fault(Fault(kind=FaultKind.RESET, count=1))
+    local_pair.primary.set_fault(TOKEN_NOT_FOUND)
+    assert not await local_pair.pair.ping("flights")
+    assert not await local_pair.pair.ping("flights")
+    assert local_pair.pair.health("flights").failed_over
+    assert "AuthenticationSuspectError" in {ping.error for ping in local_pair.recorder.of(Pinged)}

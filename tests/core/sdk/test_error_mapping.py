@@ -1,0 +1,123 @@
+"""Exceptions of the SDK map to our errors (SPEC section 4)."""
+
+from __future__ import annotations
+
+import inspect
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from azure.core import exceptions as azure
+from azure.servicebus import exceptions as sdk
+
+from servicebus_pair.core.model import errors
+from servicebus_pair.core.model.options import PairOptions
+from servicebus_pair.core.sdk.error_mapping import classify, triggers_failover
+
+WHERE = "send to flights on contoso"
+CLASSES: dict[type[Exception], type[errors.ServiceError]] = {
+    sdk.ServiceBusError: errors.ServiceFaultError,
+    sdk.ServiceBusConnectionError: errors.UnreachableError,
+    sdk.ServiceBusCommunicationError: errors.UnreachableError,
+    sdk.ServiceBusAuthenticationError: errors.AuthenticationError,
+    sdk.ServiceBusAuthorizationError: errors.AuthorizationError,
+    sdk.OperationTimeoutError: errors.TimedOutError,
+    sdk.MessageSizeExceededError: errors.MessageTooLargeError,
+    sdk.MessageAlreadySettled: errors.InvalidMessageError,
+    sdk.MessageLockLostError: errors.LockLostError,
+    sdk.SessionLockLostError: errors.LockLostError,
+    sdk.MessageNotFoundError: errors.ServiceFaultError,
+    sdk.MessagingEntityNotFoundError: errors.EntityNotFoundError,
+    sdk.MessagingEntityDisabledError: errors.EntityDisabledError,
+    sdk.MessagingEntityAlreadyExistsError: errors.ServiceFaultError,
+    sdk.ServiceBusQuotaExceededError: errors.QuotaExceededError,
+    sdk.ServiceBusServerBusyError: errors.ServerBusyError,
+    sdk.SessionCannotBeLockedError: errors.ServiceFaultError,
+    sdk.AutoLockRenewFailed: errors.ServiceFaultError,
+    sdk.AutoLockRenewTimeout: errors.ServiceFaultError,
+}
+OTHERS: list[tuple[BaseException, type[errors.ServiceError]]] = [
+    (azure.ClientAuthenticationError("no token"), errors.AuthenticationError),
+    (azure.ResourceNotFoundError("no queue"), errors.EntityNotFoundError),
+    (azure.ServiceRequestError("refused"), errors.UnreachableError),
+    (azure.ServiceResponseError("cut off"), errors.UnreachableError),
+    (azure.HttpResponseError("500"), errors.ServiceFaultError),
+    (TimeoutError("late"), errors.TimedOutError),
+    (TimeoutError(), errors.TimedOutError),
+    (ConnectionResetError("reset"), errors.UnreachableError),
+    (socket.gaierror(-2, "no such host"), errors.UnreachableError),
+    (ValueError("bad argument"), errors.InvalidMessageError),
+    (TypeError("bad type"), errors.InvalidMessageError),
+    # The SDK's wrapper of what a credential of azure-identity raised while a link was opened.
+    (sdk.ServiceBusError("Handler failed", error=azure.ClientAuthenticationError("x")), errors.AuthenticationError),
+    (sdk.ServiceBusError("Handler failed", error=azure.ServiceRequestError("x")), errors.UnreachableError),
+    (sdk.ServiceBusError("Handler failed", error=ValueError("a race")), errors.ServiceFaultError),
+    (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad byte"), errors.InvalidMessageError),
+    (AttributeError("'NoneType' object has no attribute 'get_state'"), errors.ServiceFaultError),
+    (RuntimeError("race"), errors.ServiceFaultError),
+]
+
+
+def new_exception(kind: Callable[..., Exception]) -> Exception:
+    """Construct an exception of the SDK, whose classes differ in their parameters."""
+    if kind is sdk.MessageAlreadySettled:
+        return kind()
+    positional = "message" in inspect.signature(kind).parameters
+    return kind("the text") if positional else kind(message="the text")
+
+
+def test_section_4_every_sdk_exception_is_mapped() -> None:
+    public = {
+        kind
+        for kind in vars(sdk).values()
+        if inspect.isclass(kind) and issubclass(kind, Exception) and kind.__module__ == sdk.__name__
+    }
+    assert public - set(CLASSES) == set()
+
+
+@pytest.mark.parametrize(
+    ("failure", "ours"),
+    [*((new_exception(theirs), ours) for theirs, ours in CLASSES.items()), *OTHERS],
+    ids=lambda value: type(value).__name__,
+)
+def test_section_4_each_exception_maps_to_its_error(failure: BaseException, ours: type[errors.ServiceError]) -> None:
+    assert type(classify(failure, where=WHERE, authenticated=False)) is ours
+
+
+@pytest.mark.parametrize(
+    "failure", [new_exception(sdk.ServiceBusAuthenticationError), azure.ClientAuthenticationError("x")]
+)
+def test_section_4_a_refused_credential_that_worked_before_triggers_failover(failure: Exception) -> None:
+    assert type(classify(failure, where=WHERE, authenticated=True)) is errors.AuthenticationSuspectError
+    assert type(classify(failure, where=WHERE, authenticated=False)) is errors.AuthenticationError
+
+
+def test_section_4_a_missing_right_never_triggers_failover() -> None:
+    failure = new_exception(sdk.ServiceBusAuthorizationError)
+    assert type(classify(failure, where=WHERE, authenticated=True)) is errors.AuthorizationError
+
+
+def test_the_error_names_operation_and_exception_on_one_bounded_line() -> None:
+    error = classify(new_exception(sdk.ServiceBusConnectionError), where=WHERE, authenticated=False)
+    assert str(error).startswith("send to flights on contoso: ServiceBusConnectionError: the text")
+    long = str(classify(RuntimeError("a\nb " * 1000), where=WHERE, authenticated=False))
+    assert "\n" not in long
+    assert len(long) < 400
+
+
+@pytest.mark.parametrize("condition", [b"amqp:not-allowed", "com.microsoft:argument-error", "amqp:precondition-failed"])
+def test_section_4_a_refused_request_is_not_an_outage(condition: Any) -> None:
+    failure = sdk.ServiceBusError("the session id is missing", condition=condition)
+    error = classify(failure, where=WHERE, authenticated=True)
+    assert type(error) is errors.RefusedError
+    unknown = sdk.ServiceBusError("", condition="amqp:internal-error")
+    assert type(classify(unknown, where=WHERE, authenticated=True)) is errors.ServiceFaultError
+
+
+@pytest.mark.parametrize("kind", [errors.QuotaExceededError, errors.EntityDisabledError])
+def test_section_4_options_decide_whether_a_full_or_disabled_entity_fails_over(kind: type[errors.ServiceError]) -> None:
+    assert not triggers_failover(kind("x"), PairOptions(on_quota_exceeded="raise", on_entity_disabled="raise"))
+    assert triggers_failover(kind("x"), PairOptions(on_quota_exceeded="fail_over", on_entity_disabled="fail_over"))
+    other = PairOptions(on_quota_exceeded="fail_over") if kind is errors.EntityDisabledError else None
+    assert not triggers_failover(kind("x"), other or PairOptions(on_entity_disabled="fail_over"))

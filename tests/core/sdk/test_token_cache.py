@@ -1,0 +1,107 @@
+"""Identities build their credential; the token cache decides when to request a token."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from azure.core.credentials import AccessTokenInfo
+from azure.core.exceptions import ClientAuthenticationError
+from azure.identity import aio
+
+from servicebus_pair.core.model.options import Secret
+from servicebus_pair.core.sdk.credentials import ClientSecret, DefaultIdentity, Identity, ManagedIdentity
+from servicebus_pair.core.sdk.token_cache import TokenCache
+
+PRINCIPAL = ClientSecret(tenant_id="t", client_id="c", client_secret=Secret("s"))
+
+
+@pytest.mark.parametrize(
+    ("identity", "built"),
+    [
+        (DefaultIdentity(client_id="c", tenant_id="t"), aio.DefaultAzureCredential),
+        (ManagedIdentity(client_id="c"), aio.ManagedIdentityCredential),
+        (PRINCIPAL, aio.ClientSecretCredential),
+        (ClientSecret(tenant_id="t", client_id="c", client_secret=Secret("s"), authority="https://own"), None),
+    ],
+    ids=["default", "managed", "secret", "secret at a private authority"],
+)
+async def test_each_identity_builds_the_credential_of_its_kind(identity: Identity, built: type | None) -> None:
+    async with identity.credential() as credential:
+        assert isinstance(credential, aio.ClientSecretCredential if built is None else built)
+
+
+class FakeTokenService:
+    """Issues tokens that are valid for an hour, through a cache with a manual clock, and counts requests."""
+
+    def __init__(self) -> None:
+        self.time = 1000.0
+        self.requests = 0
+        self.unavailable = False
+        self.refresh_on: int | None = None
+        self.cache = TokenCache(now=lambda: self.time)
+
+    async def request(self) -> AccessTokenInfo:
+        self.requests += 1
+        await asyncio.sleep(0)
+        if self.unavailable:
+            raise ClientAuthenticationError("unavailable")
+        return AccessTokenInfo(f"token {self.requests}", int(self.time) + 3600, refresh_on=self.refresh_on)
+
+    async def get(self, *, force_refresh: bool = False) -> str:
+        return (await self.cache.get("key", self.request, force_refresh=force_refresh)).token
+
+
+async def test_a_token_is_refreshed_after_half_of_its_lifetime() -> None:
+    service = FakeTokenService()
+    assert await service.get() == "token 1"
+    service.time += 1799
+    assert await service.get() == "token 1"
+    service.time += 2
+    assert await service.get() == "token 2"
+
+
+async def test_a_token_is_refreshed_at_its_refresh_on_time() -> None:
+    service = FakeTokenService()
+    service.refresh_on = 1100
+    await service.get()
+    service.time = 1101
+    assert await service.get() == "token 2"
+
+
+async def test_concurrent_callers_share_one_token_request() -> None:
+    service = FakeTokenService()
+    assert set(await asyncio.gather(*(service.get() for _ in range(20)))) == {"token 1"}
+    assert service.requests == 1
+
+
+async def test_a_forced_refresh_ignores_the_cached_token() -> None:
+    service = FakeTokenService()
+    await service.get()
+    assert await service.get(force_refresh=True) == "token 2"
+    assert await service.get() == "token 2"
+
+
+async def test_a_valid_token_is_used_when_its_refresh_fails(caplog: pytest.LogCaptureFixture) -> None:
+    service = FakeTokenService()
+    await service.get()
+    service.unavailable = True
+    service.time += 1900
+    assert await service.get() == "token 1"
+    assert "token refresh failed with ClientAuthenticationError; the old token is valid for 1700 s" in caplog.text
+    assert await service.get() == "token 1"
+    assert service.requests == 2  # the next attempt comes later
+    service.time += 1690.5
+    with pytest.raises(ClientAuthenticationError):
+        await service.get()
+
+
+def test_tokens_are_shared_by_event_loops() -> None:
+    service = FakeTokenService()
+    assert [asyncio.run(service.get()) for _ in range(2)] == ["token 1"] * 2
+
+
+def test_equal_identities_share_their_tokens() -> None:
+    again = ClientSecret(tenant_id="t", client_id="c", client_secret=Secret("s"))
+    assert (hash(again), again) == (hash(PRINCIPAL), PRINCIPAL)
+    assert ClientSecret(tenant_id="t", client_id="c", client_secret=Secret("other")) != PRINCIPAL

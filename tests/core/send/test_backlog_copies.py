@@ -1,0 +1,186 @@
+"""The size of backlog copies, and warnings for messages that would not fit (SPEC section 4)."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
+from azure.servicebus.amqp import AmqpAnnotatedMessage
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from servicebus_emulator import Emulator, Fault, FaultKind
+from servicebus_emulator.engine.model.descriptions import QueueDescription
+from servicebus_pair.core import NamespacePair
+from servicebus_pair.core.model.errors import MessageTooLargeError, SendError
+from servicebus_pair.core.model.events import BacklogCopyTooLarge
+from servicebus_pair.core.protocol.backlog_message import wrap
+from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch, encoded_size
+from servicebus_pair.core.send.backlog_copies import copy_overhead, needs_size_check
+from tests.core.support.encoding import encode
+from tests.core.support.local_pair import QUICK_OPTIONS, LocalPair, endpoint, numbered
+
+LIMIT = 262_144
+
+texts = st.text(max_size=20)
+values = st.one_of(
+    st.booleans(),
+    st.integers(-(2**31), 2**31 - 1),
+    st.floats(allow_nan=False),
+    texts,
+    texts.map(str.encode),
+    st.uuids(),
+    st.just(datetime(2013, 1, 1, 5, 15, tzinfo=UTC)),
+)
+
+
+properties: st.SearchStrategy[Any] = st.dictionaries(st.text(min_size=1, max_size=10), values, max_size=5)
+
+
+@st.composite
+def messages(draw: st.DrawFn) -> AmqpAnnotatedMessage:
+    made = ServiceBusMessage(
+        draw(st.binary(max_size=300)),
+        message_id=draw(st.text(min_size=1, max_size=20)),
+        session_id=draw(st.none() | texts),
+        subject=draw(st.none() | texts),
+        correlation_id=draw(st.none() | texts),
+        application_properties=draw(properties),
+    )
+    if draw(st.booleans()):
+        made.scheduled_enqueue_time_utc = datetime(2030, 1, 1, tzinfo=UTC)
+    if draw(st.booleans()):
+        made.time_to_live = timedelta(seconds=draw(st.integers(1, 10_000)))
+    return made.raw_amqp_message
+
+
+@settings(max_examples=150)
+@given(message=messages(), entity=st.text(min_size=1, max_size=60))
+def test_section_4_copy_overhead_is_exact(message: AmqpAnnotatedMessage, entity: str) -> None:
+    assert copy_overhead(message, entity=entity) == len(encode(wrap(message, entity=entity))) - len(encode(message))
+
+
+@settings(max_examples=150)
+@given(message=messages())
+def test_a_message_is_encoded_as_the_sdk_encodes_it(message: AmqpAnnotatedMessage) -> None:
+    ours, theirs = EncodedBatch(LIMIT), ServiceBusMessageBatch(LIMIT)
+    # The SDK writes the time of encoding into a message with a time to live: use one time for all three.
+    with patch("time.mktime", return_value=1_800_000_000.0):
+        theirs.add_message(message)
+        assert ours.try_add(message)
+        assert ours.try_add(message)
+    [one, two] = ours.sdk_batch._message[5]  # type: ignore[union-attr]
+    assert [bytes(one)] == [bytes(two)] == [bytes(each) for each in theirs._message[5]]
+    assert encoded_size(message) == len(one)
+
+
+def test_section_4_a_full_batch_is_full_for_the_sdk_too() -> None:
+    message = ServiceBusMessage(b"x" * 1000, message_id="m").raw_amqp_message
+    ours = EncodedBatch(10_000)
+    while ours.try_add(message):
+        pass
+    assert len(ours) == 9
+    assert len({ref.size_bytes for ref in ours.refs[1:]}) == 1
+
+
+def test_section_4_a_message_too_large_for_a_batch_is_sent_alone() -> None:
+    large = ServiceBusMessage(b"x" * 5_000, message_id="large").raw_amqp_message
+    batch = EncodedBatch(1_000, max_message_bytes=6_000)
+    assert batch.try_add(large)
+    assert not batch.try_add(ServiceBusMessage(b"x", message_id="small").raw_amqp_message)
+    assert batch.sdk_batch is large
+    assert [(ref.message_id, ref.size_bytes) for ref in batch.refs] == [("large", encoded_size(large))]
+    with pytest.raises(MessageTooLargeError, match=r"'large' takes 50\d\d bytes: the link takes 4000"):
+        EncodedBatch(1_000, max_message_bytes=4_000).try_add(large)
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [{}, {"n" * 10: 1}, {f"p{n:04}": b"x" for n in range(900)}, {f"é{n:03}": True for n in range(900)}],
+    ids=["none", "one", "many bytes", "many booleans"],
+)
+def test_section_4_every_copy_beyond_the_limit_is_measured(properties: Any) -> None:
+    message = ServiceBusMessage(b"", message_id="m", application_properties=properties).raw_amqp_message
+    size, more = encoded_size(message), copy_overhead(message, entity="e" * 260)
+    if size > 1000:
+        assert needs_size_check(size, limit=size + more - 1)
+
+
+def almost_full() -> ServiceBusMessage:
+    overhead = encoded_size(ServiceBusMessage(b"x" * 1000, message_id="almost full").raw_amqp_message) - 1000
+    return ServiceBusMessage(b"x" * (LIMIT - overhead - 10), message_id="almost full")
+
+
+async def test_section_4_a_message_too_large_for_the_backlog_causes_a_warning_while_healthy(
+    local_pair: LocalPair,
+) -> None:
+    async with local_pair.pair.sender("flights") as sender:
+        assert (await sender.send([*numbered(2), almost_full()])).primary == 3
+        await local_pair.recorder.wait_for(BacklogCopyTooLarge)
+    [warning] = local_pair.recorder.of(BacklogCopyTooLarge)
+    assert (warning.entity, warning.message_id, warning.limit_bytes) == ("flights", "almost full", LIMIT)
+    message = almost_full().raw_amqp_message
+    assert warning.size_bytes == encoded_size(message)
+    assert warning.growth_bytes == copy_overhead(message, entity="flights")
+    assert warning.size_bytes <= LIMIT < warning.size_bytes + warning.growth_bytes
+
+
+async def test_section_4_a_message_too_large_for_the_backlog_raises_while_failed_over(
+    local_pair: LocalPair,
+) -> None:
+    async with local_pair.pair.sender("flights") as sender:
+        await local_pair.pair.fail_over("flights", reason="test")
+        with pytest.raises(SendError, match=r"as a copy for the backlog, message 'almost full' takes") as caught:
+            await sender.send(almost_full())
+    assert isinstance(caught.value.cause, MessageTooLargeError)
+    assert len(caught.value.unsent) == 1
+    assert caught.value.in_doubt == ()
+
+
+async def test_section_4_few_size_checks_wait_for_an_unresponsive_backlog(
+    local_pair: LocalPair,
+) -> None:
+    local_pair.secondary.set_fault(Fault(kind=FaultKind.FREEZE))
+    async with local_pair.pair.sender("flights") as sender:
+        assert (await sender.send([almost_full() for _ in range(40)])).primary == 40
+        waiting = [task for task in asyncio.all_tasks() if task.get_name() == "check the backlog limit"]
+        assert 0 < len(waiting) <= 16
+        local_pair.secondary.clear_faults()
+        await local_pair.recorder.wait_for(BacklogCopyTooLarge)
+
+
+async def test_section_4_a_message_that_fits_both_causes_no_warning(local_pair: LocalPair) -> None:
+    async with local_pair.pair.sender("flights") as sender:
+        await sender.send(ServiceBusMessage(b"x" * 200_000, message_id="large"))
+        await sender.send(numbered(100))
+    assert local_pair.recorder.of(BacklogCopyTooLarge) == []
+
+
+async def test_section_4_limits_are_those_of_the_links(local_pair: LocalPair) -> None:
+    premium = QueueDescription("premium", max_message_size_in_kilobytes=102_400)
+    local_pair.primary.namespace.create_queue(premium)
+    message = ServiceBusMessage(b"x" * 5_000_000, message_id="of 5 MB")
+    async with local_pair.pair.sender("premium") as sender:
+        assert (await sender.send(message)).primary == 1
+        await local_pair.recorder.wait_for(BacklogCopyTooLarge)
+        assert local_pair.recorder.of(BacklogCopyTooLarge)[0].limit_bytes == LIMIT
+        await local_pair.pair.fail_over("premium", reason="test")
+        with pytest.raises(SendError, match=f"as a copy for the backlog.* the link takes {LIMIT}"):
+            await sender.send(message)
+
+
+async def test_section_4_large_messages_are_diverted_if_the_backlog_accepts_them() -> None:
+    async with Emulator(["contoso", "contoso-dr"], message_kilobytes=102_400) as emulator:
+        emulator["contoso"].namespace.create_queue(QueueDescription("premium"))
+        ends = endpoint(emulator["contoso"]), endpoint(emulator["contoso-dr"])
+        async with NamespacePair(*ends, QUICK_OPTIONS) as pair, pair.sender("premium") as sender:
+            await pair.provision()
+            await pair.fail_over("premium", reason="test")
+            sent = await sender.send(ServiceBusMessage(b"x" * 5_000_000, message_id="of 5 MB"))
+            assert sent.diverted == 1
+            await pair.mark_healthy("premium")
+            assert (await pair.syphon().drain()).moved == {"premium": 1}

@@ -1,0 +1,27 @@
+"""Encode and decode messages with the SDK."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from unittest.mock import patch
+
+from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch, ServiceBusReceivedMessage
+from azure.servicebus.amqp import AmqpAnnotatedMessage
+
+__all__ = ["decode", "encode"]
+
+_CLOCK = "azure.servicebus._transport._pyamqp_transport.time"
+_NOON = 1_357_041_600.0
+
+
+def encode(message: AmqpAnnotatedMessage | ServiceBusMessage) -> bytes:
+    """Return the bytes of a message in a batch, encoded at a fixed time."""
+    batch = ServiceBusMessageBatch()
+    with patch(_CLOCK, SimpleNamespace(mktime=lambda _: _NOON)):
+        batch.add_message(message)
+    return bytes(batch._message[5][0])
+
+
+def decode(wire: bytes) -> AmqpAnnotatedMessage:
+    """Return the message that a receiver gets for these bytes."""
+    return ServiceBusReceivedMessage.from_bytes(wire).raw_amqp_message

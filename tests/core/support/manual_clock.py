@@ -1,0 +1,26 @@
+"""A clock whose time passes only by sleeping."""
+
+from __future__ import annotations
+
+import asyncio
+
+__all__ = ["ManualClock"]
+
+
+class ManualClock:
+    """Starts at ``time`` seconds; a sleep advances it at once.
+
+    :ivar sleeps: the seconds of each sleep.
+    """
+
+    def __init__(self, time: float = 0.0) -> None:
+        self.time = time
+        self.sleeps: list[float] = []
+
+    def now(self) -> float:
+        return self.time
+
+    async def sleep(self, seconds: float) -> None:
+        self.time += seconds
+        self.sleeps.append(seconds)
+        await asyncio.sleep(0)

@@ -1,0 +1,92 @@
+"""Time to live, schedule and lock of a message that leaves the backlog (SPEC section 6)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from azure.servicebus import ServiceBusMessage
+from hypothesis import given
+from hypothesis import strategies as st
+
+from servicebus_pair.core.model.errors import UndeliverableError
+from servicebus_pair.core.protocol.backlog_message import wrap
+from servicebus_pair.core.syphon.backlog_entry import BacklogEntry, Selection, TimeToLive, read_entry
+from tests.core.support import encoding as wire
+
+EPOCH = 1_700_000_000.0
+
+
+def at(seconds: float) -> datetime:
+    return datetime.fromtimestamp(EPOCH + seconds, UTC)
+
+
+def read(*, policy: TimeToLive, now: float, lock: float = 60, **sent: Any) -> BacklogEntry:
+    """A message enqueued in the backlog at second 0, read at second ``now``."""
+    copied = wire.decode(
+        wire.encode(wrap(ServiceBusMessage("body", message_id="m", **sent).raw_amqp_message, entity="flights"))
+    )
+    received: Any = SimpleNamespace(
+        raw_amqp_message=copied,
+        enqueued_time_utc=at(0),
+        locked_until_utc=at(now + lock),
+        sequence_number=1,
+        message_id="m",
+    )
+    return read_entry(received, policy=policy, now=EPOCH + now)
+
+
+def time_to_live_of(entry: BacklogEntry) -> int | None:
+    header = entry.message.header
+    return None if header is None else header.time_to_live
+
+
+@given(st.integers(1, 10**9), st.floats(0, 10**6))
+def test_restart_keeps_the_whole_time_to_live(life: int, now: float):
+    sent = ServiceBusMessage("body", time_to_live=timedelta(milliseconds=life)).raw_amqp_message.header
+    entry = read(policy=TimeToLive.RESTART, now=now, time_to_live=timedelta(milliseconds=life))
+    assert sent is not None
+    assert time_to_live_of(entry) == sent.time_to_live
+
+
+@pytest.mark.parametrize(("now", "left"), [(0, 2000), (0.5, 1500), (1.999, 1), (-3600, 2000)])
+def test_elapse_subtracts_the_time_in_the_backlog(now: float, left: int):
+    assert time_to_live_of(read(policy=TimeToLive.ELAPSE, now=now, time_to_live=timedelta(seconds=2))) == left
+
+
+@pytest.mark.parametrize("now", [2.0, 2.001, 10**6])
+def test_elapse_raises_expired_at_the_end_of_the_time_to_live(now: float):
+    with pytest.raises(UndeliverableError) as caught:
+        read(policy=TimeToLive.ELAPSE, now=now, time_to_live=timedelta(seconds=2))
+    assert caught.value.reason == "Expired"
+
+
+def test_elapse_keeps_a_message_without_time_to_live():
+    assert time_to_live_of(read(policy=TimeToLive.ELAPSE, now=10**9)) is None
+
+
+@pytest.mark.parametrize(("now", "left"), [(5, 2000), (10, 2000), (11, 1000)])
+def test_elapse_counts_from_the_scheduled_time(now: float, left: int):
+    entry = read(
+        policy=TimeToLive.ELAPSE,
+        now=now,
+        time_to_live=timedelta(seconds=2),
+        scheduled_enqueue_time_utc=at(10),
+    )
+    assert time_to_live_of(entry) == left
+    assert bool(entry.message.annotations) == (now < 10)
+
+
+@given(st.floats(1, 300), st.floats(0, 10**6))
+def test_send_before_leaves_time_to_settle(lock: float, now: float):
+    entry = read(policy=TimeToLive.RESTART, now=now, lock=lock)
+    assert EPOCH + now < entry.send_before <= EPOCH + now + 0.61 * lock
+
+
+def test_a_selection_ignores_case_and_none_matches_all():
+    assert Selection.of(None).matches("anything")
+    assert Selection.of(["Flights"]).matches("fLIGHTS")
+    assert not Selection.of(["Flights"]).matches("delays")
+    assert not Selection.of([]).matches("flights")

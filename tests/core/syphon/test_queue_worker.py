@@ -1,0 +1,344 @@
+"""Batch sizes, waiting entries, permits and settlement of one link (SPEC section 6)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from servicebus_pair.core.model.errors import (
+    AuthorizationError,
+    EntityNotFoundError,
+    LockLostError,
+    ServerBusyError,
+    ServiceError,
+)
+from servicebus_pair.core.model.events import DeadLettered
+from servicebus_pair.core.sdk import receive_link as clients
+from servicebus_pair.core.sdk._private.receiver_patches import settle_range
+from servicebus_pair.core.syphon.backlog_entry import Selection
+from servicebus_pair.core.syphon.drain_context import DrainContext
+from servicebus_pair.core.syphon.queue_worker import QueueWorker
+from tests.core.support.fake_transport import EPOCH, FakeDestination, FakeQueue, drain_context
+from tests.core.support.local_pair import messages, open_local_pair
+from tests.core.support.manual_clock import ManualClock
+
+
+class Work:
+    """A worker of the queue ``q``, which holds messages for ``flights``."""
+
+    def __init__(self, count: int = 0, **more: Any) -> None:
+        context, transport, self.events = drain_context(**more)
+        self.context: DrainContext = context
+        self.clock: ManualClock = transport.clock
+        self.queue: FakeQueue = transport.queues["q"]
+        self.flights: FakeDestination = transport.entities["flights"]
+        self.worker = QueueWorker(context, "q")
+        self.put(count)
+
+    def put(self, count: int, entity: str = "flights", **more: Any) -> None:
+        start = self.queue._last
+        self.queue.put(entity, *(f"m{n}" for n in range(start, start + count)), **more)
+
+    async def steps(self, count: int = 1) -> list[int]:
+        return [await self.worker.step(wait=0.3) for _ in range(count)]
+
+    @property
+    def waiting(self) -> int:
+        return sum(map(len, self.worker.waiting_for_destination.values()))
+
+
+def busy(_: object) -> ServerBusyError:
+    return ServerBusyError("busy")
+
+
+@pytest.mark.parametrize(("limit", "sizes"), [(100, [16, 64, 100, 100]), (10, [10, 10, 10, 10])])
+async def test_section_6_full_batches_grow_up_to_the_limit(limit: int, sizes: list[int]) -> None:
+    work = Work(280, max_batch_messages=limit)
+    assert await work.steps(4) == sizes
+    assert work.flights.ids == [f"m{n}" for n in range(sum(sizes))]
+    assert (work.worker.counters.moved, work.worker.highest_sequence_number) == ({"flights": sum(sizes)}, sum(sizes))
+    assert (len(work.queue.messages), work.queue.called("complete")) == (280 - sum(sizes), [10.0] * 4)
+    assert work.worker.counters.duplicates_possible == 0
+
+
+@pytest.mark.parametrize(("count", "few"), [(7, True), (8, False), (16, False)])
+async def test_section_6_less_than_half_a_batch_suggests_that_the_queue_is_nearly_empty(count: int, few: bool) -> None:
+    work = Work(count)
+    assert not work.worker.received_few
+    await work.steps()
+    assert work.worker.received_few is few
+    assert work.worker.batch_size == (64 if count == 16 else 16)
+
+
+async def test_section_6_large_messages_reduce_the_batch_size_until_smaller_ones_come() -> None:
+    work = Work(max_batch_bytes=200_000)
+    work.put(16, body="x" * 50_000)
+    work.put(50)
+    assert await work.steps(4) == [16, 3, 5, 7]
+
+
+@pytest.mark.parametrize(("seconds", "size"), [(15.0, 64), (15.5, 8)])
+async def test_section_6_a_slow_batch_halves_the_next_one(seconds: float, size: int) -> None:
+    work = Work(100)
+
+    def slow(_: object) -> None:
+        work.clock.time += seconds
+
+    work.flights.refuse = slow
+    assert await work.steps(2) == [16, size]
+
+
+async def test_section_6_messages_whose_locks_expire_are_abandoned_and_the_batch_shrinks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    work = Work(20)
+
+    async def slow_open(**_: object) -> int:
+        work.clock.time += 36
+        return 262_144
+
+    monkeypatch.setattr(work.flights, "open", slow_open)
+    assert await work.steps() == [16]
+    assert work.queue.called("abandon") == [[f"m{n}" for n in range(16)]]
+    assert (work.worker.batch_size, work.flights.attempts, work.waiting) == (4, [], 0)
+    assert work.context.backoff.errors() == {}
+
+
+async def test_section_6_entries_of_a_failing_destination_wait_locked_until_it_is_due() -> None:
+    work = Work(3)
+    work.flights.refuse = busy
+    work.put(2, "delays")
+    assert await work.steps() == [5]
+    assert (work.waiting, work.worker.counters.moved, len(work.queue.locked)) == (3, {"delays": 2}, 5)
+    assert work.context.backoff.errors() == {"flights": "busy"}
+    assert work.context.backoff.next_retry() == EPOCH + 1
+    assert await work.steps() == [0]
+    assert (work.waiting, len(work.flights.attempts)) == (3, 1)
+    work.clock.time = EPOCH + 30
+    work.flights.refuse = lambda _: None
+    received = len(work.queue.called("receive"))
+    assert await work.steps() == [3]
+    assert (work.waiting, work.flights.ids, len(work.queue.called("receive"))) == (0, ["m0", "m1", "m2"], received)
+    assert (work.queue.messages, work.context.backoff.errors()) == ([], {})
+
+
+async def test_section_6_waiting_entries_whose_locks_end_are_abandoned() -> None:
+    work = Work(2)
+    work.flights.refuse = busy
+    await work.steps()
+    work.clock.time = EPOCH + 36
+    work.queue.errors["receive"] = ServerBusyError("busy")
+    with pytest.raises(ServerBusyError):
+        await work.steps()
+    assert (work.queue.called("abandon"), work.waiting, work.worker.waiting_for_destination) == ([["m0", "m1"]], 0, {})
+
+
+async def test_section_6_at_most_four_batches_wait_and_the_others_are_left_to_their_locks() -> None:
+    work = Work(60, max_batch_messages=10)
+    work.flights.refuse = busy
+    assert await work.steps(5) == [10] * 5
+    assert (work.waiting, len(work.queue.locked), len(work.flights.attempts)) == (40, 50, 1)
+    await work.worker.release()
+    assert (work.queue.called("abandon"), work.waiting) == ([[f"m{n}" for n in range(40)]], 0)
+    assert ("drain_credit", 2.0) in work.queue.calls
+
+
+async def test_section_6_release_without_locked_messages_calls_nothing_and_a_failed_one_is_no_error() -> None:
+    work = Work(1)
+    await work.steps()
+    work.queue.calls.clear()
+    await work.worker.detach()
+    assert work.queue.calls == [("detach", None)]
+    work.put(1)
+    work.flights.refuse = busy
+    await work.steps()
+    work.queue.errors["drain_credit"] = ServerBusyError("busy")
+    await work.worker.detach()
+    assert (work.queue.called("abandon"), work.queue.calls[-1]) == ([], ("detach", None))
+
+
+@pytest.mark.parametrize(
+    ("locked", "moved", "abandoned"), [({1}, [], ["m1", "m2", "m3"]), ({3}, ["m0", "m1"], ["m3"]), (set(), None, None)]
+)
+async def test_section_6_in_session_order_only_the_head_of_the_queue_is_sent(
+    locked: set[int], moved: list[str] | None, abandoned: list[str] | None
+) -> None:
+    work = Work(4, ordered=True)
+    work.queue.locked |= locked
+    await work.steps()
+    assert work.flights.ids == (["m0", "m1", "m2", "m3"] if moved is None else moved)
+    assert work.queue.called("abandon") == ([] if abandoned is None else [abandoned])
+
+
+async def test_section_6_in_session_order_nothing_waits_for_a_destination() -> None:
+    work = Work(2, ordered=True)
+    work.flights.refuse = busy
+    await work.steps()
+    assert (work.queue.called("abandon"), work.waiting, work.queue.locked) == ([["m0", "m1"]], 0, set())
+    work.queue.errors["peek"] = ServerBusyError("busy")
+    with pytest.raises(ServerBusyError):
+        await work.steps()
+    assert work.queue.called("abandon") == [["m0", "m1"]] * 2
+
+
+async def test_section_6_messages_to_a_missing_entity_are_dead_lettered() -> None:
+    work = Work(2)
+    work.queue.put(None, "lost sheep")
+    work.flights.open_error = EntityNotFoundError("gone")
+    assert await work.steps() == [3]
+    assert work.queue.dead == [("lost sheep", "NoPath"), ("m0", "EntityNotFound"), ("m1", "EntityNotFound")]
+    assert work.worker.counters.dead_lettered == {"NoPath": 1, "EntityNotFound": 2}
+    assert work.events == [DeadLettered("q", name, reason, EPOCH) for name, reason in work.queue.dead]
+    assert (work.worker._locked, work.context.backoff.errors()) == ({}, {})
+
+
+@pytest.mark.parametrize("reason", ["redrive", "failure"])
+async def test_section_6_messages_that_cannot_be_dead_lettered_stay(reason: str) -> None:
+    work = Work(1, redrive=reason == "redrive")
+    work.flights.open_error = EntityNotFoundError("gone")
+    work.queue.errors["dead_letter"] = LockLostError("lost")
+    await work.steps()
+    assert (work.queue.dead, work.worker.counters.dead_lettered, len(work.queue.messages)) == ([], {}, 1)
+    assert work.worker.skipped == ({1} if reason == "redrive" else set())
+    assert work.worker.counters.failures == ({} if reason == "redrive" else {"q": "lost"})
+    assert len(work.worker._locked) == 1
+
+
+@pytest.mark.parametrize(
+    ("continuous", "worked", "permanent"), [(False, False, True), (False, True, False), (True, False, False)]
+)
+async def test_section_6_a_destination_that_never_accepted_the_credential_is_abandoned(
+    continuous: bool, worked: bool, permanent: bool
+) -> None:
+    work = Work(1, continuous=continuous)
+    if worked:
+        await work.steps()
+        work.put(1)
+    work.flights.refuse = lambda _: AuthorizationError("no")
+    await work.steps()
+    assert "the right Send on flights is needed" in work.context.backoff.errors()["flights"]
+    assert work.context.backoff.is_abandoned("flights") is permanent
+    assert work.context.backoff.next_retry() == (None if permanent else EPOCH + 1)
+    assert set(work.context.permanent_failures.errors) == (set() if worked else {"flights"})
+
+
+@pytest.mark.parametrize(("paused", "timeout"), [(False, 10.0), (True, 2.0)])
+async def test_section_6_unconfirmed_completions_are_possible_duplicates(paused: bool, timeout: float) -> None:
+    work = Work(3, paused=paused)
+    work.queue.errors["complete"] = LockLostError("lost")
+    await work.steps()
+    assert (work.worker.counters.duplicates_possible, work.queue.called("complete")) == (3, [timeout])
+    assert (work.worker._locked, work.worker._sender.confirmed) == ({}, [])
+
+
+async def test_section_6_a_cancelled_completion_counts_possible_duplicates(monkeypatch: pytest.MonkeyPatch) -> None:
+    work = Work(3)
+    started = asyncio.Event()
+
+    async def hang(*_: object, **__: object) -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(work.queue, "complete", hang)
+    step = asyncio.create_task(work.worker.step(wait=1))
+    await started.wait()
+    step.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await step
+    assert work.worker.counters.duplicates_possible == 3
+
+
+async def test_section_6_unselected_messages_are_skipped_and_few_stay_locked() -> None:
+    work = Work(max_batch_messages=2, selection=Selection.of(["flights"]))
+    work.put(12, "delays")
+    work.put(1)
+    await work.steps(7)
+    assert (work.worker.skipped, work.flights.ids) == (set(range(1, 13)), ["m12"])
+    assert len(work.worker._locked) == 8
+    work.queue.locked.clear()
+    work.worker._locked.clear()
+    await work.steps()
+    assert (len(work.worker._locked), work.worker.clone().skipped is work.worker.skipped) == (2, True)
+
+
+async def test_section_6_without_a_permit_for_ten_seconds_all_locks_are_released() -> None:
+    work = Work(1, rate=0.05)
+    await work.steps()
+    assert (work.clock.time, [call[0] for call in work.queue.calls]) == (
+        pytest.approx(EPOCH + 20),
+        ["detach", "receive", "complete"],
+    )
+    assert work.queue.called("receive") == [1]
+
+
+async def test_section_6_waiting_entries_need_no_further_permit() -> None:
+    work = Work(2, rate=0.05)
+    work.flights.refuse = busy
+    await work.steps()
+    work.context.backoff.record_failure("flights", "busy", now=work.clock.time + 5, started=work.clock.time + 5)
+    started = work.clock.time
+    assert await work.steps() == [0]
+    assert (work.clock.time, len(work.queue.called("receive"))) == (pytest.approx(started + 1), 1)
+
+
+async def test_section_6_unused_permits_are_returned_and_a_full_batch_takes_more() -> None:
+    work = Work(rate=50, max_batch_messages=16)
+    work.clock.time += 1
+    await work.steps()
+    assert work.context.rate_limiter._tokens == pytest.approx(50)
+    work.put(40)
+    work.clock.time += 1
+    await work.steps(3)
+    assert work.queue.called("receive") == [1, 1, 16, 16]
+    assert work.context.rate_limiter._tokens == pytest.approx(50 - 33)
+
+
+async def test_a_clone_starts_with_the_batch_size_and_counters_of_its_worker() -> None:
+    work = Work(16)
+    await work.steps()
+    clone = work.worker.clone()
+    assert (clone.batch_size, clone.counters) == (64, work.worker.counters)
+    assert clone._sender.recent_max_bytes == work.worker._sender.recent_max_bytes > 1
+
+
+async def test_a_failure_of_the_queue_itself_is_raised() -> None:
+    work = Work(1)
+    work.flights.refuse = lambda _: RuntimeError("a bug")
+    with pytest.raises(RuntimeError):
+        await work.steps()
+    work.queue.errors |= {"receive": ServerBusyError("r"), "peek": ServerBusyError("p")}
+    with pytest.raises(ServiceError, match="r"):
+        await work.steps()
+    with pytest.raises(ServiceError, match="p"):
+        await work.worker.peek(7, max_messages=5)
+    assert work.queue.called("peek") == [(7, 5)]
+
+
+@pytest.mark.simulated
+async def test_section_6_contiguous_messages_are_settled_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+
+    async def recorded(receiver: Any, run: Sequence[Any], *, complete: bool, timeout: float) -> None:
+        sizes.append(len(run))
+        await settle_range(receiver, run, complete=complete, timeout=timeout)
+
+    monkeypatch.setattr(clients, "settle_range", recorded)
+    async with open_local_pair("flights", "delays") as local_pair:
+        await local_pair.put_into_backlog("flights", messages(*range(100)))
+        await local_pair.put_into_backlog("delays", messages(*range(100)))
+        assert (await local_pair.pair.syphon().drain()).moved == {"flights": 100, "delays": 100}
+    assert sum(sizes) == 200
+    assert len(sizes) < 20
+
+
+@pytest.mark.simulated
+async def test_section_6_an_sdk_without_range_settlement_settles_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients, "can_settle_ranges", lambda *_: False)
+    async with open_local_pair("flights") as local_pair:
+        await local_pair.put_into_backlog("flights", messages(*range(60)))
+        report = await local_pair.pair.syphon().drain()
+        assert (report.moved, report.duplicates_possible) == ({"flights": 60}, 0)
+        assert await local_pair.backlog_ids() == []

@@ -1,0 +1,89 @@
+"""What a survey counts in a backlog queue (SPEC section 6)."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from servicebus_emulator import Fault, FaultKind, Operation
+from servicebus_pair.core.model.errors import AuthorizationError, ServerBusyError, ServiceError
+from servicebus_pair.core.syphon.backlog_entry import Selection
+from servicebus_pair.core.syphon.survey import BacklogSurvey, DestinationSurvey, Surveyor
+from tests.core.support.fake_transport import EPOCH, drain_context
+from tests.core.support.local_pair import messages, open_local_pair
+
+
+@pytest.mark.parametrize("first_page", [False, True])
+async def test_section_6_a_survey_counts_messages_bytes_and_times_by_destination(first_page: bool) -> None:
+    context, transport, _ = drain_context(max_batch_messages=3, selection=Selection.of(["Flights", "delays"]))
+    queue = transport.queues["q"]
+    queue.put("flights", "m0", body="four")
+    transport.clock.time += 10
+    queue.put("flights", "m1", body="fifteen", application_properties={"ab": 123})
+    queue.put(None, "lost sheep")
+    queue.put("elsewhere", "e0")
+    queue.put("delays", "d0", body="x" * 9)
+    survey = await Surveyor(context).survey("q", first_page=first_page)
+    # A copy carries its entity as an application property too.
+    path = len("x-ms-path") + len("flights")
+    two = DestinationSurvey(2, 4 + 7 + len("ab123") + 2 * path, EPOCH, EPOCH + 10)
+    one = DestinationSurvey(1, 9 + path - 1, EPOCH + 10, EPOCH + 10)
+    assert survey.destinations == ({"flights": two} if first_page else {"flights": two, "delays": one})
+    assert (survey.undeliverable, survey.unreadable) == ({"NoPath": 1}, 0)
+    assert two.ages(EPOCH + 30) == (20, 30)
+    assert len(queue.called("peek")) == (1 if first_page else 3)
+    assert queue.calls[-1] == ("close", None)
+
+
+def test_section_6_surveys_of_several_queues_add_up() -> None:
+    early, late = DestinationSurvey(1, 10, 5.0, 6.0), DestinationSurvey(2, 20, 7.0, 9.0)
+    total = BacklogSurvey.total(
+        [
+            BacklogSurvey({"a": late}, {"NoPath": 1}, 4),
+            BacklogSurvey({"a": early, "b": DestinationSurvey()}, {"NoPath": 1, "Unreadable": 2}, 16),
+        ]
+    )
+    assert total.destinations == {"a": DestinationSurvey(3, 30, 5.0, 9.0), "b": DestinationSurvey()}
+    assert (total.undeliverable, total.unreadable, total.messages) == ({"NoPath": 2, "Unreadable": 2}, 20, 27)
+    assert DestinationSurvey().ages(100.0) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("entity", "redrive", "selected"),
+    [("flights", False, True), ("delays", False, False), (None, False, True), (None, True, False)],
+)
+def test_section_6_undeliverable_messages_are_selected_unless_redriven(
+    entity: str | None, redrive: bool, selected: bool
+) -> None:
+    context, transport, _ = drain_context(selection=Selection.of(["flights"]), redrive=redrive)
+    transport.queues["q"].put(entity, "m0")
+    [message] = transport.queues["q"].messages
+    surveyor = Surveyor(context)
+    assert surveyor.is_selected(message) is surveyor.is_workable(message, set()) is selected
+    assert not surveyor.is_workable(message, {1})
+    context.backoff.record_permanent_failure("flights", "no right", now=0)
+    assert surveyor.is_workable(message, set()) is (selected and entity is None)
+
+
+@pytest.mark.parametrize(
+    ("error", "text"), [(AuthorizationError("no"), "right Listen on q is needed"), (ServerBusyError("busy"), "busy")]
+)
+async def test_section_6_a_survey_explains_why_a_queue_cannot_be_read(error: ServiceError, text: str) -> None:
+    context, transport, _ = drain_context()
+    transport.queues["q"].errors["peek"] = error
+    with pytest.raises(type(error), match=text):
+        await Surveyor(context).survey("q")
+    assert transport.queues["q"].calls[-1] == ("close", None)
+
+
+@pytest.mark.simulated
+async def test_section_6_a_survey_of_a_failing_service_raises() -> None:
+    async with open_local_pair("flights") as local_pair:
+        await local_pair.put_into_backlog("flights", messages(1, 2, 3))
+        fault = local_pair.secondary.set_fault(Fault(kind=FaultKind.INTERNAL_ERROR, on=(Operation.MANAGE,)))
+        with pytest.raises(ServiceError, match="peek at"):
+            await asyncio.wait_for(local_pair.pair.syphon().survey(), 15)
+        [cleared] = local_pair.secondary.clear_faults(fault.id)
+        assert cleared.strikes == 3, "a page, a single message, and one where there is none"
+        assert (await local_pair.pair.syphon().survey()).destinations["flights"].messages == 3

@@ -1,0 +1,195 @@
+"""Who is let in over HTTP: the administration API and what is beside it."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aiohttp import ClientSession, web
+from azure.core.exceptions import ClientAuthenticationError
+from azure.servicebus.aio.management import ServiceBusAdministrationClient
+from azure.servicebus.management import AuthorizationRule
+
+from servicebus_emulator import Emulator, HostedNamespace
+from servicebus_emulator.admin.access_control import require_manage
+from servicebus_emulator.engine.model.descriptions import AccessRight, QueueDescription
+from servicebus_emulator.engine.namespace.namespace import Namespace
+from servicebus_emulator.namespace_server import connection_string
+from tests.emulator.support.authorizers import authorizer_for, signed_headers
+from tests.emulator.support.plain_http import PlainTransport
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+VERSION = "api-version=2021-05"
+
+
+@pytest.fixture
+async def contoso() -> AsyncIterator[HostedNamespace]:
+    async with Emulator(["contoso"]) as emulator:
+        emulator["contoso"].namespace.create_queue(QueueDescription("flights"))
+        yield emulator["contoso"]
+
+
+@pytest.fixture
+async def http(contoso: HostedNamespace) -> AsyncIterator[ClientSession]:
+    async with ClientSession(f"http://{contoso.host}:{contoso.admin_port}") as session:
+        yield session
+
+
+@pytest.mark.parametrize(
+    ("headers", "why"),
+    [
+        ({}, "MissingToken: The authorization header was not found"),
+        ({"Authorization": "Basic dXNlcjpwYXNz"}, "MalformedToken: The authorization header is unreadable"),
+        ({"Authorization": "SharedAccessSignature sr=a&sig=b&se=c"}, "MalformedToken: The token has skn missing"),
+        (
+            {"Authorization": "SharedAccessSignature sr=a&sig=b&se=c&skn=d"},
+            "has an expiry se that is not a time",
+        ),
+        ({"Authorization": "SharedAccessSignature sr=a&sr=a&sig=b&se=1&skn=d"}, "a field given twice"),
+        (
+            {"Authorization": "Bearer a.b.c"},
+            "The token has an invalid signature. It was not issued here",
+        ),
+        (signed_headers(key="canary"), "InvalidSignature: The token has an invalid signature. No key of rule 'Root"),
+        (
+            signed_headers(rule="canary"),
+            "The token has an invalid signature. Its resource has no rule of that name",
+        ),
+        (signed_headers(lifetime=-1), "ExpiredToken: The token is expired. Expiration time: '20"),
+        (
+            signed_headers(resource="https://contoso/other"),
+            "InvalidAudience: The authorization header contains a token with a wrong",
+        ),
+    ],
+)
+async def test_a_token_that_is_missing_or_not_good_is_answered_with_401_and_why(
+    http: ClientSession, headers: Mapping[str, str], why: str
+):
+    async with http.get(f"/flights?{VERSION}", headers=headers) as response:
+        error = ET.fromstring(await response.text())  # noqa: S314 - our own server's answer
+        assert (response.status, error.findtext("Code")) == (401, "401")
+        detail = error.findtext("Detail", "")
+        assert detail.startswith("SubCode=40100. ")
+        assert why in detail
+        assert "canary" not in detail
+
+
+@pytest.mark.parametrize(
+    "resource",
+    [
+        "https://contoso.servicebus.windows.net",
+        "https://contoso.servicebus.windows.net/flights",
+        "sb://ANOTHER:5672/FLIGHTS/",
+        "localhost/flights",
+        "http://127.0.0.1:1/",
+    ],
+)
+async def test_scheme_host_port_and_case_of_what_was_signed_do_not_count(http: ClientSession, resource: str):
+    async with http.get(f"/flights?{VERSION}", headers=signed_headers(resource=resource)) as response:
+        assert response.status == 200
+
+
+async def test_without_manage_the_official_client_is_refused(contoso: HostedNamespace):
+    rule = contoso.namespace.access_policies.put("app", rights=[AccessRight.SEND, AccessRight.LISTEN])
+    text = connection_string(contoso.host, port=contoso.admin_port, key=rule.primary_key)
+    text = text.replace("RootManageSharedAccessKey", rule.name)
+    async with ServiceBusAdministrationClient.from_connection_string(text, transport=PlainTransport()) as client:
+        with pytest.raises(ClientAuthenticationError) as refused:
+            await client.get_queue("flights")
+    assert refused.value.status_code == 401
+    assert "'Manage' claim(s) are required" in str(refused.value)
+
+
+async def test_a_rule_of_a_queue_manages_that_queue_and_nothing_else(contoso: HostedNamespace, http: ClientSession):
+    rule = contoso.namespace.access_policies.put("app", rights=[AccessRight.MANAGE], path="flights")
+    headers = signed_headers(resource="https://contoso/flights", rule="app", key=rule.primary_key)
+    async with http.get(f"/flights?{VERSION}", headers=headers) as response:
+        assert response.status == 200
+    for path in ("/other", "/flights/delayed", "/$Resources/queues", "/"):
+        async with http.get(f"{path}?{VERSION}", headers=headers) as response:
+            assert response.status == 401
+
+
+async def test_a_token_for_one_queue_is_not_widened_by_the_host_that_a_request_names(
+    contoso: HostedNamespace, http: ClientSession
+):
+    contoso.namespace.create_queue(QueueDescription("other"))
+    headers = {**signed_headers(resource="https://contoso/flights"), "Host": "x://y/flights"}
+    async with http.get(f"/other?{VERSION}", headers=headers) as response:
+        assert response.status in (400, 401)
+
+
+async def test_rules_that_the_official_client_gives_a_queue_are_checked_from_then_on(
+    contoso: HostedNamespace, http: ClientSession
+):
+    text = contoso.admin_connection_string
+    async with ServiceBusAdministrationClient.from_connection_string(text, transport=PlainTransport()) as client:
+        given = AuthorizationRule(
+            type="SharedAccessAuthorizationRule",
+            claim_type="SharedAccessKey",
+            claim_value="None",
+            key_name="app",
+            rights=["Manage", "Send", "Listen"],
+        )
+        created: Any = await client.create_queue("made", authorization_rules=[given])
+        [made] = created.authorization_rules
+        first = made.primary_key
+        assert (made.key_name, len(made.primary_key), len(made.secondary_key)) == ("app", 44, 44)
+        for key in (made.primary_key, made.secondary_key):
+            headers = signed_headers(resource="https://contoso/made", rule="app", key=key)
+            async with http.get(f"/made?{VERSION}", headers=headers) as response:
+                assert response.status == 200
+        made.primary_key = "replaced"
+        await client.update_queue(created)
+        updated: Any = await client.get_queue("made")
+        [kept] = updated.authorization_rules
+        assert (kept.primary_key, kept.secondary_key) == ("replaced", made.secondary_key)
+        assert kept.created_at_utc == made.created_at_utc
+    headers = signed_headers(resource="https://contoso/made", rule="app", key=first)
+    async with http.get(f"/made?{VERSION}", headers=headers) as response:
+        assert response.status == 401
+
+
+async def test_health_is_told_to_everybody_and_faults_to_this_machine(http: ClientSession):
+    for path in ("/health", "/$faults"):
+        async with http.get(path) as response:
+            assert response.status == 200
+
+
+@pytest.mark.parametrize(
+    ("remote", "headers", "status"),
+    [
+        ("127.0.0.1", {}, 200),
+        ("::1", {}, 200),
+        ("::ffff:127.0.0.1", {}, 200),
+        ("192.0.2.7", {}, 401),
+        ("192.0.2.7", signed_headers(), 200),
+        ("192.0.2.7", signed_headers(key="canary"), 401),
+        (None, {}, 401),
+    ],
+)
+async def test_from_elsewhere_faults_need_manage(remote: str | None, headers: Mapping[str, str], status: int):
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response()
+
+    class From:
+        """A request, as far as the guard looks at it."""
+
+    From.remote, From.headers = remote, headers  # type: ignore[attr-defined]
+    handler = require_manage(answer, authorizer=authorizer_for(Namespace("contoso")))
+    assert (await handler(From())).status == status  # type: ignore[arg-type]
+
+
+async def test_an_open_namespace_needs_no_token():
+    async with Emulator(["contoso"], open=True) as emulator:
+        hosted = emulator["contoso"]
+        hosted.namespace.create_queue(QueueDescription("flights"))
+        async with (
+            ClientSession(f"http://{hosted.host}:{hosted.admin_port}") as http,
+            http.get(f"/flights?{VERSION}") as response,
+        ):
+            assert response.status == 200

@@ -1,0 +1,241 @@
+"""EMULATOR 3: faults are set at the start by command line and file, over HTTP while running, and from Python."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import urllib.request
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession, ClientTimeout, ServerDisconnectedError
+from azure.servicebus import ServiceBusClient as SyncClient
+from azure.servicebus import ServiceBusMessage
+from azure.servicebus.aio import ServiceBusClient
+from azure.servicebus.exceptions import ServiceBusConnectionError, ServiceBusServerBusyError
+
+from servicebus_emulator import Emulator, EmulatorProcess, Fault, FaultKind, HostedNamespace, Operation
+from servicebus_emulator.engine.model.descriptions import QueueDescription
+from servicebus_emulator.faults import FaultError
+from tests.emulator.support.authorizers import signed_headers
+from tests.emulator.support.manual_clock import ManualClock
+
+pytestmark = pytest.mark.simulated
+
+pytestmark = pytest.mark.usefixtures("leaks_collected")
+
+VERSION = "api-version=2024-05"
+
+
+@pytest.fixture
+async def hosted() -> AsyncIterator[HostedNamespace]:
+    async with Emulator(["contoso"]) as emulator:
+        emulator["contoso"].namespace.create_queue(QueueDescription("flights"))
+        yield emulator["contoso"]
+
+
+@pytest.fixture
+async def http(hosted: HostedNamespace) -> AsyncIterator[ClientSession]:
+    async with ClientSession(f"http://{hosted.host}:{hosted.admin_port}", headers=signed_headers()) as session:
+        yield session
+
+
+async def test_a_fault_is_set_listed_with_its_strikes_and_cleared_over_http(
+    hosted: HostedNamespace, http: ClientSession
+):
+    body = {"kind": "server-busy", "entity": "flights", "count": 1}
+    async with http.post("/$faults", json=body) as response:
+        created = await response.json()
+        assert response.status == 201
+    assert created == {**body, "id": "1", "on": ["send"], "probability": 1.0, "strikes": 0, "until": None}
+    async with (
+        ServiceBusClient.from_connection_string(hosted.connection_string, retry_total=0) as client,
+        client.get_queue_sender("flights") as sender,
+    ):
+        with pytest.raises(ServiceBusServerBusyError):
+            await sender.send_messages(ServiceBusMessage("x"), timeout=5)
+        await sender.send_messages(ServiceBusMessage("x"), timeout=5)
+    async with http.get("/$faults") as response:
+        assert await response.json() == {"faults": [{**created, "strikes": 1}]}
+    async with http.delete("/$faults/1") as response:
+        assert await response.json() == {"faults": [{**created, "strikes": 1}]}
+    async with http.delete("/$faults/1") as response:
+        assert (response.status, await response.json()) == (
+            404,
+            {"error": "id is '1'; allowed: none is set", "field": "id", "allowed": "none is set"},
+        )
+    assert hosted.faults == ()
+
+
+async def test_deleting_all_faults_clears_each(hosted: HostedNamespace, http: ClientSession):
+    for kind in (FaultKind.RESET, FaultKind.REFUSE):
+        hosted.set_fault(Fault(kind=kind))
+    async with http.delete("/$faults") as response:
+        assert [each["kind"] for each in (await response.json())["faults"]] == ["reset", "refuse"]
+    assert hosted.faults == ()
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (b'{"kind": "rset"}', "kind"),
+        (b'{"kind": "reset", "count": 0}', "count"),
+        (b'{"kind": "reset", "namespace": "other"}', "namespace"),
+        (b'{"kind": "reset", "often": 1}', "the member"),
+        (b"[1]", "the fault"),
+        (b"{", "the body"),
+        (b"\xff", "the body"),
+        (b"[" * 200_000, "the body"),
+        (b'{"kind": "' + b"x" * 200_000 + b'"}', "kind"),
+    ],
+)
+async def test_a_bad_fault_over_http_is_refused_by_field_value_and_allowed_and_sets_nothing(
+    hosted: HostedNamespace, http: ClientSession, body: bytes, field: str
+):
+    async with http.post("/$faults", data=body, headers={"Content-Type": "application/json"}) as response:
+        answer = await response.json()
+    assert (response.status, answer["field"]) == (400, field)
+    assert answer["error"].startswith(f"{field} is ")
+    assert answer["allowed"] in answer["error"]
+    assert len(answer["error"]) < 600
+    assert hosted.faults == ()
+
+
+async def test_only_json_sets_a_fault_so_that_no_form_of_a_web_page_can(hosted: HostedNamespace, http: ClientSession):
+    async with http.post("/$faults", data=b'{"kind": "reset"}', headers={"Content-Type": "text/plain"}) as response:
+        assert (response.status, (await response.json())["field"]) == (400, "Content-Type")
+    assert hosted.faults == ()
+
+
+async def test_administration_is_refused_frozen_and_reset(hosted: HostedNamespace, http: ClientSession):
+    url = f"/flights?{VERSION}"
+    on = (Operation.ADMINISTER,)
+    hosted.set_fault(Fault(kind=FaultKind.SERVER_BUSY, on=on, entity="flights", count=1))
+    async with http.get(url) as response:
+        assert (response.status, "server-busy" in await response.text()) == (503, True)
+    hosted.set_fault(Fault(kind=FaultKind.RESET, on=on, count=1))
+    with pytest.raises(ServerDisconnectedError):
+        await http.post(url, data=b"")
+    frozen = hosted.set_fault(Fault(kind=FaultKind.FREEZE, on=on))
+    with pytest.raises(TimeoutError):
+        await http.get(url, timeout=ClientTimeout(total=0.3))
+    hosted.clear_faults(frozen.id)
+    hosted.set_fault(Fault(kind=FaultKind.FREEZE, on=on, duration=0.3))
+    began = asyncio.get_running_loop().time()
+    async with http.get(url, timeout=ClientTimeout(total=5)) as response:
+        assert response.status == 200
+    assert asyncio.get_running_loop().time() - began > 0.2
+
+
+async def test_packets_of_administration_are_lost_until_the_fault_is_over(hosted: HostedNamespace, http: ClientSession):
+    fault = hosted.set_fault(Fault(kind=FaultKind.DROP, on=(Operation.ADMINISTER,), entity="flights"))
+    asking = asyncio.ensure_future(http.get(f"/flights?{VERSION}"))
+    done, _ = await asyncio.wait([asking], timeout=1)
+    assert not done
+    async with ClientSession(f"http://{hosted.host}:{hosted.admin_port}") as other:
+        async with other.delete(f"/$faults/{fault.id}") as response:
+            assert response.status == 200
+        async with await asyncio.wait_for(asking, 5) as response:
+            assert response.status == 200
+
+
+async def test_faults_from_python_begin_with_the_namespace_that_they_name():
+    faults = [Fault(kind=FaultKind.RESET, namespace="contoso"), Fault(kind=FaultKind.FREEZE)]
+    async with Emulator(["contoso", "contoso-dr"], faults=faults, fault_seed=7) as emulator:
+        kinds = {each.name: [armed.fault.kind for armed in each.faults] for each in emulator.namespaces}
+        assert kinds == {"contoso": [FaultKind.RESET, FaultKind.FREEZE], "contoso-dr": [FaultKind.FREEZE]}
+        assert {armed.seed for armed in emulator["contoso"].faults} == {7}
+
+
+async def test_a_fault_ends_on_the_clock_of_the_namespace():
+    clock = ManualClock()
+    async with Emulator(["contoso"], clock=clock) as emulator:
+        contoso = emulator["contoso"]
+        contoso.set_fault(Fault(kind=FaultKind.RESET, duration=60))
+        clock.advance(59)
+        assert len(contoso.faults) == 1
+        clock.advance(1)
+        assert contoso.faults == ()
+
+
+async def test_a_frozen_namespace_stops_at_once(hosted: HostedNamespace, http: ClientSession):
+    for operation in (Operation.ANYTHING, Operation.ADMINISTER):
+        hosted.set_fault(Fault(kind=FaultKind.FREEZE, on=(operation,)))
+    with pytest.raises(TimeoutError):
+        await http.get(f"/flights?{VERSION}", timeout=ClientTimeout(total=0.2))
+    asking = asyncio.ensure_future(http.get(f"/flights?{VERSION}"))
+    await asyncio.sleep(0.1)
+    await asyncio.wait_for(hosted.stop(), 2)
+    await asyncio.gather(asking, return_exceptions=True)
+
+
+def test_a_fault_of_a_namespace_that_is_not_served_is_refused():
+    with pytest.raises(FaultError, match="namespace is 'fabrikam'; allowed: contoso, or none for all"):
+        Emulator(["contoso"], faults=[Fault(kind=FaultKind.RESET, namespace="fabrikam")])
+
+
+def config_of(tmp_path: Path) -> Path:
+    path = tmp_path / "config.json"
+    namespaces = [{"Name": "contoso", "Queues": [{"Name": "flights"}], "Topics": []}]
+    path.write_text(json.dumps({"UserConfig": {"Namespaces": namespaces}}))
+    return path
+
+
+def call(url: str, *, method: str = "GET", body: Mapping[str, object] | None = None) -> Any:
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data=data, method=method, headers={"Content-Type": "application/json"})  # noqa: S310 - a loopback address
+    with urllib.request.urlopen(request, timeout=5) as response:  # noqa: S310 - the same
+        return json.load(response)
+
+
+def test_faults_of_the_command_line_and_a_file_are_there_when_it_is_ready(tmp_path: Path):
+    file = tmp_path / "faults.json"
+    file.write_text('[{"kind": "reset", "on": ["settle"]}]')
+    arguments = ["--faults", str(file), "--fault", "server-busy,entity=flights,count=2", "--fault-seed", "3"]
+    command = [sys.executable, "-m", "servicebus_emulator", "--amqp-port", "0", "--admin-port", "0", *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        ready = dict(word.split("=", 1) for word in process.stdout.readline().split()[1:])
+        try:
+            listed = call(f"http://{ready['admin']}/$faults")["faults"]
+        finally:
+            process.terminate()
+    assert [(each["kind"], each["on"]) for each in listed] == [("reset", ["settle"]), ("server-busy", ["send"])]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--fault", "rset"], "kind is 'rset'; allowed: refuse, reset"),
+        (["--fault", "reset,count=0"], "count is 0; allowed"),
+        (["--fault", "reset,namespace=other"], "namespace is 'other'; allowed: sbemulatorns"),
+        (["--faults", "nowhere.json"], "the file of faults is"),
+    ],
+)
+def test_bad_faults_of_the_command_line_are_named(arguments: list[str], message: str):
+    command = [sys.executable, "-m", "servicebus_emulator", *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 2
+    assert message in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_kill_ends_the_process_mid_send_and_what_was_answered_before_is_kept(tmp_path: Path):
+    with EmulatorProcess(["contoso"], config=config_of(tmp_path), data=tmp_path / "data") as process:
+        served = process["contoso"]
+        client = SyncClient.from_connection_string(served.connection_string, retry_total=0)
+        with client, client.get_queue_sender("flights") as sender:
+            sender.send_messages(ServiceBusMessage("answered"))
+            call(f"http://{served.host}:{served.admin_port}/$faults", method="POST", body={"kind": "kill"})
+            with pytest.raises(ServiceBusConnectionError):
+                sender.send_messages(ServiceBusMessage("in flight"))
+            assert process._running().wait(5) == -9
+        process._reap()
+        process.start()
+        client = SyncClient.from_connection_string(served.connection_string)
+        with client, client.get_queue_receiver("flights") as receiver:
+            assert [str(message) for message in receiver.receive_messages(5, max_wait_time=2)] == ["answered"]

@@ -1,0 +1,85 @@
+"""Messages are sent as the client's credit permits (AMQP 1.0 part 2, section 2.6.7)."""
+
+from __future__ import annotations
+
+import pytest
+
+from servicebus_emulator import HostedNamespace
+from servicebus_emulator.amqp.codec.transfer_decoder import decode_message
+from servicebus_emulator.engine.model.descriptions import QueueDescription
+from tests.emulator.support.engine import queue_of
+from tests.emulator.support.proton_client import Peer, attach_links, connected, encoded_message, is_open, send_messages
+
+pytestmark = pytest.mark.simulated
+
+
+async def test_no_more_messages_are_sent_than_the_client_gave_credit_for(peer: Peer):
+    sender, receiver = await attach_links(peer)
+    await send_messages(peer, sender, count=20)
+    await peer.quiet()
+    assert len(peer.received) == 0
+    for credit, arrived in ((5, 5), (1, 6), (10, 16), (10, 20)):
+        receiver.flow(credit)
+        await peer.until(lambda arrived=arrived: len(peer.received) == arrived)
+        await peer.quiet()
+        assert len(peer.received) == arrived
+    assert receiver.credit == 6
+    # Unused credit applies to later messages.
+    await send_messages(peer, sender, count=10)
+    await peer.until(lambda: len(peer.received) == 26)
+    await peer.quiet()
+    assert (len(peer.received), receiver.credit) == (26, 0)
+
+
+async def test_a_drain_sends_the_waiting_messages_and_returns_unused_credit(peer: Peer):
+    sender, receiver = await attach_links(peer)
+    await send_messages(peer, sender, count=3)
+    receiver.drain(10)
+    await peer.until(lambda: not receiver.draining())
+    assert (len(peer.received), receiver.credit, receiver.drained()) == (3, 0, 7)
+    await send_messages(peer, sender)
+    await peer.quiet()
+    assert len(peer.received) == 3
+    receiver.drain(2)
+    await peer.until(lambda: not receiver.draining())
+    assert (len(peer.received), receiver.credit, receiver.drained()) == (4, 0, 1)
+    # A drain is answered even without messages.
+    receiver.drain(5)
+    await peer.until(lambda: not receiver.draining())
+    assert (len(peer.received), receiver.drained()) == (4, 5)
+
+
+async def test_a_drain_of_a_long_queue_uses_all_credit(peer: Peer):
+    sender, receiver = await attach_links(peer)
+    await send_messages(peer, sender, count=600)
+    receiver.drain(550)
+    await peer.until(lambda: not receiver.draining() and len(peer.received) >= 550)
+    await peer.quiet()
+    assert (len(peer.received), receiver.credit, receiver.drained()) == (550, 0, 0)
+
+
+async def test_credit_beyond_one_cycle_is_served_in_further_cycles(peer: Peer):
+    sender, receiver = await attach_links(peer)
+    await send_messages(peer, sender, count=900)
+    await send_messages(peer, sender, count=900)
+    receiver.flow(1800)
+    await peer.until(lambda: len(peer.received) == 1800)
+
+
+async def test_a_client_with_much_credit_does_not_starve_another(hosted: HostedNamespace, peer: Peer):
+    hosted.namespace.create_queue(QueueDescription("calm"))
+    stored = 20_000
+    content = decode_message(encoded_message(), new_id=lambda: "m")
+    queue_of(hosted.namespace, "flights").send([content] * stored)
+    queue_of(hosted.namespace, "calm").send([content])
+    flood = peer.receiver(peer.begin(), "flights")
+    async with connected(hosted) as other:
+        calm = other.receiver(other.begin(), "calm")
+        await peer.until(lambda: is_open(flood))
+        await other.until(lambda: is_open(calm))
+        flood.flow(stored)
+        peer.push()
+        calm.flow(1)
+        await other.until(lambda: len(other.received) == 1)
+    # The other client was served after some cycles, while many of the first client's messages still waited.
+    assert queue_of(hosted.namespace, "flights").main.ready_count() > stored // 4

@@ -1,0 +1,380 @@
+"""Queues, topics, subscriptions and rules by the unmodified azure-mgmt-servicebus."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceNotFoundError
+from azure.mgmt.servicebus.aio import ServiceBusManagementClient
+from azure.mgmt.servicebus.models import (
+    Action,
+    CorrelationFilter,
+    Rule,
+    Ruleproperties,
+    SBQueue,
+    SBQueueProperties,
+    SBSubscription,
+    SBSubscriptionProperties,
+    SBTopic,
+    SBTopicProperties,
+    SqlFilter,
+)
+from azure.servicebus import ServiceBusMessage
+
+from servicebus_emulator import Emulator, HostedNamespace
+from servicebus_emulator.engine.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
+from servicebus_emulator.engine.model.rule_descriptions import RuleDescription
+from servicebus_emulator.engine.model.rule_descriptions import SqlFilter as EngineSqlFilter
+from servicebus_emulator.engine.model.timespan import TimeSpan
+from tests.emulator.support.arm_client import GROUP, PREFIX, managed
+from tests.emulator.support.sdk_client import connect_sdk
+
+FOR_EVER = "P10675199DT2H48M5.4775807S"
+CONTOSO = (GROUP, "contoso")
+PROPERTIES: dict[type[Any], dict[str, Any]] = {
+    QueueDescription: {
+        "lockDuration": "PT30S",
+        "maxSizeInMegabytes": 2048,
+        "maxMessageSizeInKilobytes": 1024,
+        "requiresDuplicateDetection": True,
+        "requiresSession": False,
+        "defaultMessageTimeToLive": "P7DT0.0000001S",
+        "deadLetteringOnMessageExpiration": True,
+        "duplicateDetectionHistoryTimeWindow": "PT1H",
+        "maxDeliveryCount": 2_147_483_647,
+        "status": "ReceiveDisabled",
+        "enableBatchedOperations": False,
+        "autoDeleteOnIdle": FOR_EVER,
+        "enablePartitioning": True,
+        "enableExpress": True,
+        "forwardTo": "sink",
+        "forwardDeadLetteredMessagesTo": "sink",
+        "userMetadata": "späte Flüge",
+    },
+    TopicDescription: {
+        "defaultMessageTimeToLive": "PT1M",
+        "maxSizeInMegabytes": 5120,
+        "maxMessageSizeInKilobytes": 100,
+        "requiresDuplicateDetection": True,
+        "duplicateDetectionHistoryTimeWindow": "P1D",
+        "enableBatchedOperations": False,
+        "status": "SendDisabled",
+        "supportOrdering": False,
+        "autoDeleteOnIdle": "P90D",
+        "enablePartitioning": True,
+        "enableExpress": True,
+        "userMetadata": "x",
+    },
+    SubscriptionDescription: {
+        "lockDuration": "PT5M",
+        "requiresSession": True,
+        "defaultMessageTimeToLive": FOR_EVER,
+        "deadLetteringOnFilterEvaluationExceptions": False,
+        "deadLetteringOnMessageExpiration": True,
+        "maxDeliveryCount": 3,
+        "status": "Disabled",
+        "enableBatchedOperations": False,
+        "autoDeleteOnIdle": "PT6M",
+        "forwardDeadLetteredMessagesTo": "sink",
+        "userMetadata": "y",
+    },
+}
+
+
+@pytest.fixture
+async def emulator() -> AsyncIterator[Emulator]:
+    async with Emulator(["contoso", "fabrikam"]) as emulator:
+        yield emulator
+
+
+@pytest.fixture
+def contoso(emulator: Emulator) -> HostedNamespace:
+    return emulator["contoso"]
+
+
+@pytest.fixture
+async def arm(emulator: Emulator) -> AsyncIterator[ServiceBusManagementClient]:
+    async with managed(emulator) as client:
+        yield client
+
+
+async def put(arm: ServiceBusManagementClient, kind: type[Any], properties: dict[str, Any]) -> Any:
+    document: Any = {"properties": properties}
+    if kind is QueueDescription:
+        return await arm.queues.create_or_update(*CONTOSO, "q", document)
+    if kind is TopicDescription:
+        return await arm.topics.create_or_update(*CONTOSO, "t", document)
+    await arm.topics.create_or_update(*CONTOSO, "t", SBTopic())
+    return await arm.subscriptions.create_or_update(*CONTOSO, "t", "s", document)
+
+
+async def get(arm: ServiceBusManagementClient, kind: type[Any]) -> Any:
+    if kind is QueueDescription:
+        return await arm.queues.get(*CONTOSO, "q")
+    if kind is TopicDescription:
+        return await arm.topics.get(*CONTOSO, "t")
+    return await arm.subscriptions.get(*CONTOSO, "t", "s")
+
+
+@pytest.mark.parametrize("kind", PROPERTIES)
+async def test_every_property_is_kept_and_returned(
+    arm: ServiceBusManagementClient, contoso: HostedNamespace, kind: type[Any]
+):
+    contoso.namespace.create_queue(QueueDescription("sink"))
+    created = await put(arm, kind, PROPERTIES[kind])
+    assert created == await get(arm, kind)
+    assert {name: created["properties"][name] for name in PROPERTIES[kind]} == PROPERTIES[kind]
+
+
+async def test_a_queue_says_what_it_is_and_what_it_has_come_to(
+    arm: ServiceBusManagementClient, contoso: HostedNamespace
+):
+    await arm.queues.create_or_update(*CONTOSO, "flights~late", SBQueue())
+    async with connect_sdk(contoso) as sdk, sdk.queue("flights/late") as (sender, receiver):
+        await sender.send_messages([ServiceBusMessage(b"x" * 100) for _ in range(3)])
+        [message] = await receiver.receive_messages(1)
+        await receiver.dead_letter_message(message)
+    queue = await arm.queues.get(*CONTOSO, "Flights~Late")
+    assert (queue.id, queue.name, queue.type) == (
+        f"{PREFIX}/queues/flights~late",
+        "flights~late",
+        "Microsoft.ServiceBus/namespaces/queues",
+    )
+    shown = queue.properties
+    assert shown is not None
+    assert shown.message_count == 3
+    assert shown.count_details is not None
+    assert shown.count_details.active_message_count == 2
+    assert shown.count_details.dead_letter_message_count == 1
+    assert shown.size_in_bytes is not None
+    assert shown.size_in_bytes > 300
+    assert shown.created_at is not None
+    assert shown.accessed_at is not None
+    assert shown.created_at <= shown.accessed_at
+
+
+async def test_what_is_put_again_is_replaced_but_for_what_is_fixed(
+    arm: ServiceBusManagementClient, contoso: HostedNamespace
+):
+    first = SBQueueProperties(requires_session=True, max_delivery_count=3, user_metadata="old")
+    await arm.queues.create_or_update(*CONTOSO, "q", SBQueue(properties=first))
+    second = SBQueueProperties(lock_duration=timedelta(seconds=20))
+    await arm.queues.create_or_update(*CONTOSO, "Q", SBQueue(properties=second))
+    assert contoso.namespace.list_queues() == (
+        QueueDescription("q", requires_session=True, lock_duration=TimeSpan.parse("PT20S")),
+    )
+
+
+async def test_a_queue_that_was_read_can_be_put_as_it_is(arm: ServiceBusManagementClient, contoso: HostedNamespace):
+    decode_description = contoso.namespace.create_queue(QueueDescription("q", max_delivery_count=2_147_483_647))
+    read = await arm.queues.get(*CONTOSO, "q")
+    assert read.properties is not None
+    # The client's own type counts seconds in floating point, which loses the last digits of TimeSpan.MaxValue.
+    read.properties.auto_delete_on_idle = read.properties.auto_delete_on_idle
+    await arm.queues.create_or_update(*CONTOSO, "q", read)
+    assert contoso.namespace.get_queue("q") == decode_description
+
+
+async def test_rules_and_keys_stay_when_their_entity_is_put_again(
+    arm: ServiceBusManagementClient, contoso: HostedNamespace
+):
+    await put(arm, SubscriptionDescription, {})
+    late = Rule(properties=Ruleproperties(sql_filter=SqlFilter(sql_expression="delay > 15")))
+    await arm.rules.create_or_update(*CONTOSO, "t", "s", "late", late)
+    await put(arm, SubscriptionDescription, {"maxDeliveryCount": 5})
+    assert [rule.name for rule in contoso.namespace.get_subscription("t", "s").rules] == ["$Default", "late"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value", "allowed"),
+    [
+        (QueueDescription, "lockDuration", "PT6M", "PT0.0000001S .. PT5M"),
+        (QueueDescription, "lockDuration", "1 minute", "an ISO 8601 duration such as PT1M"),
+        (QueueDescription, "autoDeleteOnIdle", "P10675199DT2H48M5.478S", "at most P10675199DT2H48M5.4775807S"),
+        (QueueDescription, "maxDeliveryCount", 0, "1 .. 2147483647"),
+        (QueueDescription, "maxDeliveryCount", True, "a whole number"),
+        (QueueDescription, "status", "Renaming", "Active, Disabled, SendDisabled, ReceiveDisabled"),
+        (QueueDescription, "enableExpress", "yes", "true, false"),
+        (QueueDescription, "forwardTo", 7, "a string"),
+        (QueueDescription, "lockDurations", "PT1M", "only defaultMessageTimeToLive"),
+        (TopicDescription, "maxSizeInMegabytes", 0, "1 .. 81920"),
+        (SubscriptionDescription, "isClientAffine", True, "subscriptions of JMS clients are not supported"),
+        (SubscriptionDescription, "duplicateDetectionHistoryTimeWindow", "x", "an ISO 8601 duration"),
+    ],
+)
+async def test_what_is_not_allowed_is_named_with_its_value_and_what_is(
+    arm: ServiceBusManagementClient, kind: type[Any], name: str, value: object, allowed: str
+):
+    with pytest.raises(HttpResponseError, match=allowed) as refused:
+        await put(arm, kind, {name: value})
+    assert refused.value.status_code == 400
+    assert refused.value.error is not None
+    assert refused.value.error.code == "BadRequest"
+    assert f"properties.{name} is " in str(refused.value)
+
+
+async def test_what_is_fixed_at_creation_cannot_be_changed(arm: ServiceBusManagementClient):
+    await put(arm, QueueDescription, {"requiresSession": True})
+    with pytest.raises(HttpResponseError, match="requires_session is False; allowed: True") as refused:
+        await put(arm, QueueDescription, {"requiresSession": False})
+    assert refused.value.status_code == 400
+
+
+async def test_a_path_is_taken_once(arm: ServiceBusManagementClient):
+    await put(arm, QueueDescription, {})
+    with pytest.raises(ResourceExistsError, match="'q' exists already") as refused:
+        await arm.topics.create_or_update(*CONTOSO, "q", SBTopic())
+    assert refused.value.error is not None
+    assert refused.value.error.code == "Conflict"
+
+
+async def test_what_is_missing_is_not_found_and_deleting_it_succeeds(arm: ServiceBusManagementClient):
+    await arm.topics.create_or_update(*CONTOSO, "t", SBTopic())
+    await arm.subscriptions.create_or_update(*CONTOSO, "t", "s", SBSubscription())
+    for missing in (
+        arm.queues.get(*CONTOSO, "none"),
+        arm.queues.get(*CONTOSO, "t"),
+        arm.topics.get(*CONTOSO, "none"),
+        arm.subscriptions.get(*CONTOSO, "t", "none"),
+        arm.rules.get(*CONTOSO, "t", "s", "none"),
+    ):
+        with pytest.raises(ResourceNotFoundError) as refused:
+            await missing
+        assert refused.value.error is not None
+        assert refused.value.error.code == "NotFound"
+    await arm.queues.delete(*CONTOSO, "none")
+    await arm.topics.delete(*CONTOSO, "none")
+    await arm.subscriptions.delete(*CONTOSO, "t", "none")
+    await arm.rules.delete(*CONTOSO, "t", "s", "none")
+
+
+async def test_what_would_hold_it_is_missing(arm: ServiceBusManagementClient):
+    for missing in (
+        arm.queues.get(GROUP, "none", "q"),
+        arm.subscriptions.get(*CONTOSO, "none", "s"),
+        arm.rules.get(*CONTOSO, "none", "s", "r"),
+    ):
+        with pytest.raises(ResourceNotFoundError) as refused:
+            await missing
+        assert refused.value.error is not None
+        assert refused.value.error.code == "ParentResourceNotFound"
+
+
+async def test_a_tilde_stands_for_a_slash_in_every_name(arm: ServiceBusManagementClient, contoso: HostedNamespace):
+    await arm.queues.create_or_update(*CONTOSO, "a~b~c", SBQueue())
+    await arm.topics.create_or_update(*CONTOSO, "dir~t", SBTopic())
+    subscription = await arm.subscriptions.create_or_update(*CONTOSO, "dir~t", "s", SBSubscription())
+    rule = await arm.rules.get(*CONTOSO, "dir~t", "s", "$Default")
+    assert [each.path for each in contoso.namespace.list_queues()] == ["a/b/c"]
+    assert subscription.id == f"{PREFIX}/topics/dir~t/subscriptions/s"
+    assert rule.id == f"{PREFIX}/topics/dir~t/subscriptions/s/rules/$Default"
+    assert [each.name async for each in arm.queues.list_by_namespace(*CONTOSO)] == ["a~b~c"]
+    await arm.queues.delete(*CONTOSO, "a~b~c")
+    assert contoso.namespace.list_queues() == ()
+
+
+async def test_a_slash_in_a_name_ends_it_although_the_client_writes_it_encoded(
+    arm: ServiceBusManagementClient, contoso: HostedNamespace
+):
+    contoso.namespace.create_queue(QueueDescription("a/b"))
+    with pytest.raises(ResourceNotFoundError, match=r"queues/a%2Fb'; allowed: .* with '~' for each '/' of a name"):
+        await arm.queues.get(*CONTOSO, "a/b")
+    with pytest.raises(ResourceNotFoundError, match="with '~' for each '/'"):
+        await arm.queues.create_or_update(*CONTOSO, "c/d", SBQueue())
+    assert [each.path for each in contoso.namespace.list_queues()] == ["a/b"]
+
+
+async def test_lists_come_in_pages(arm: ServiceBusManagementClient, contoso: HostedNamespace):
+    names = [f"q{number:03}" for number in range(205)]
+    for name in names:
+        contoso.namespace.create_queue(QueueDescription(name))
+    assert [each.name async for each in arm.queues.list_by_namespace(*CONTOSO)] == names
+    pages = [[each.name async for each in page] async for page in arm.queues.list_by_namespace(*CONTOSO).by_page()]
+    assert [len(page) for page in pages] == [100, 100, 5]
+    assert [each.name async for each in arm.queues.list_by_namespace(*CONTOSO, skip=200, top=2)] == names[200:]
+
+
+async def test_topics_subscriptions_and_rules_are_listed_each_below_its_own(arm: ServiceBusManagementClient):
+    for topic in ("t1", "t2"):
+        await arm.topics.create_or_update(*CONTOSO, topic, SBTopic(properties=SBTopicProperties()))
+    for name in ("a", "b"):
+        await arm.subscriptions.create_or_update(
+            *CONTOSO, "t2", name, SBSubscription(properties=SBSubscriptionProperties())
+        )
+    await arm.rules.create_or_update(*CONTOSO, "t2", "a", "r", Rule())
+    topics = [each async for each in arm.topics.list_by_namespace(*CONTOSO)]
+    assert [(each.name, each.properties and each.properties.subscription_count) for each in topics] == [
+        ("t1", 0),
+        ("t2", 2),
+    ]
+    assert [each.name async for each in arm.subscriptions.list_by_topic(*CONTOSO, "t2", top=1)] == ["a", "b"]
+    assert [each.name async for each in arm.rules.list_by_subscriptions(*CONTOSO, "t2", "a")] == ["$Default", "r"]
+    assert [each.name async for each in arm.queues.list_by_namespace(GROUP, "fabrikam")] == []
+
+
+async def test_rules_filter_and_change_messages(arm: ServiceBusManagementClient, contoso: HostedNamespace):
+    await put(arm, SubscriptionDescription, {})
+    await arm.rules.delete(*CONTOSO, "t", "s", "$Default")
+    late = Ruleproperties(sql_filter=SqlFilter(sql_expression="delay > 15"), action=Action(sql_expression="SET l = 1"))
+    created = await arm.rules.create_or_update(*CONTOSO, "t", "s", "late", Rule(properties=late))
+    assert created.properties is not None
+    assert created.properties.filter_type == "SqlFilter"
+    assert created.properties.sql_filter is not None
+    assert created.properties.sql_filter.compatibility_level == 20
+    async with connect_sdk(contoso) as sdk:
+        sender = sdk.client.get_topic_sender("t")
+        receiver = sdk.client.get_subscription_receiver("t", "s", max_wait_time=2)
+        async with sdk.opened(sender, receiver):
+            await sender.send_messages(
+                [ServiceBusMessage(b"", application_properties={"delay": delay}) for delay in (5, 40)]
+            )
+            [message] = await receiver.receive_messages(2)
+    assert message.application_properties == {b"delay": 40, b"l": 1, b"RuleName": b"late"}
+    by_route = CorrelationFilter(correlation_id="c", label="LH400", properties={"from": "FRA"})
+    updated = await arm.rules.create_or_update(
+        *CONTOSO, "t", "s", "LATE", Rule(properties=Ruleproperties(correlation_filter=by_route))
+    )
+    assert updated.name == "late"
+    assert updated.properties is not None
+    assert updated.properties.correlation_filter is not None
+    assert updated.properties.correlation_filter.as_dict() == {
+        "correlationId": "c",
+        "label": "LH400",
+        "properties": {"from": "FRA"},
+    }
+    assert len(contoso.namespace.get_subscription("t", "s").rules) == 1
+
+
+async def test_a_rule_that_was_read_can_be_put_as_it_is(arm: ServiceBusManagementClient, contoso: HostedNamespace):
+    with_parameters = RuleDescription("r", filter=EngineSqlFilter(expression="a = @b", parameters=(("@b", 1),)))
+    contoso.namespace.create_topic(TopicDescription("t"))
+    contoso.namespace.create_subscription(SubscriptionDescription("t", "s", rules=(with_parameters,)))
+    await arm.rules.create_or_update(*CONTOSO, "t", "s", "r", await arm.rules.get(*CONTOSO, "t", "s", "r"))
+    assert contoso.namespace.get_subscription("t", "s").rules == (with_parameters,)
+
+
+@pytest.mark.parametrize(
+    ("properties", "named"),
+    [
+        ({"sqlFilter": {"sqlExpression": "delay >"}}, "properties.sqlFilter is 'delay >'; allowed: a valid expression"),
+        ({"action": {"sqlExpression": "DROP x"}}, "properties.action is 'DROP x'"),
+        ({"filterType": "TrueFilter"}, 'properties.filterType is "TrueFilter"; allowed: SqlFilter, CorrelationFilter'),
+        ({"filterType": "SqlFilter", "correlationFilter": {"to": "x"}}, "null, because filterType is SqlFilter"),
+        ({"filterType": "CorrelationFilter"}, "properties.correlationFilter is 'empty'; allowed: at least one"),
+        ({"correlationFilter": {"properties": {"a": []}}}, r"correlationFilter\.properties\.a is \[\]; allowed: a str"),
+        ({"sqlFilter": {"sqlExpression": "1=1", "compatibilityLevel": "20"}}, "compatibilityLevel is .*whole number"),
+    ],
+)
+async def test_a_rule_that_cannot_be_evaluated_is_refused(
+    arm: ServiceBusManagementClient, contoso: HostedNamespace, properties: dict[str, Any], named: str
+):
+    await put(arm, SubscriptionDescription, {})
+    document: Any = {"properties": properties}
+    with pytest.raises(HttpResponseError, match=named) as refused:
+        await arm.rules.create_or_update(*CONTOSO, "t", "s", "r", document)
+    assert refused.value.status_code == 400
+    [rule] = contoso.namespace.get_subscription("t", "s").rules
+    assert rule.filter == EngineSqlFilter(expression="1=1")

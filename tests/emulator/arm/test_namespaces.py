@@ -1,0 +1,303 @@
+"""Namespaces by the unmodified azure-mgmt-servicebus: found, made, described, deleted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
+from azure.identity.aio import ClientSecretCredential
+from azure.mgmt.servicebus import ServiceBusManagementClient as BlockingClient
+from azure.mgmt.servicebus.aio import ServiceBusManagementClient
+from azure.mgmt.servicebus.models import (
+    ArmDisasterRecovery,
+    ArmDisasterRecoveryProperties,
+    CheckNameAvailability,
+    NetworkRuleSet,
+    NetworkRuleSetProperties,
+    NWRuleSetIpRules,
+    SBNamespace,
+    SBNamespaceProperties,
+    SBNamespaceUpdateParameters,
+    SBQueue,
+    SBSku,
+)
+from azure.servicebus import ServiceBusMessage
+from azure.servicebus.aio import ServiceBusClient
+
+from servicebus_emulator import Emulator
+from servicebus_emulator.arm.addresses import Scope
+from servicebus_emulator.engine.runtime.journal import JournalError
+from servicebus_emulator.security.bearer import DEVELOPMENT_CLIENT
+from servicebus_emulator.testing.process import EmulatorProcess
+from tests.emulator.support.arm_client import GROUP, SCOPE, BlockingBearer, manage, managed
+
+ROOT = "RootManageSharedAccessKey"
+
+
+@pytest.fixture
+async def emulator() -> AsyncIterator[Emulator]:
+    async with Emulator(["contoso", "fabrikam"]) as emulator:
+        yield emulator
+
+
+@pytest.fixture
+async def arm(emulator: Emulator) -> AsyncIterator[ServiceBusManagementClient]:
+    async with managed(emulator) as client:
+        yield client
+
+
+async def make(arm: ServiceBusManagementClient, name: str, **members: Any) -> SBNamespace:
+    poller = await arm.namespaces.begin_create_or_update(GROUP, name, SBNamespace(location="westeurope", **members))
+    return await asyncio.wait_for(poller.result(), timeout=5)
+
+
+async def names(arm: ServiceBusManagementClient) -> list[str | None]:
+    return [each.name async for each in arm.namespaces.list()]
+
+
+async def test_one_endpoint_serves_all_namespaces_of_the_process(arm: ServiceBusManagementClient, emulator: Emulator):
+    assert await names(arm) == ["contoso", "fabrikam"]
+    assert [each.name async for each in arm.namespaces.list_by_resource_group(GROUP.upper())] == ["contoso", "fabrikam"]
+    fabrikam = await arm.namespaces.get(GROUP, "Fabrikam")
+    assert fabrikam.type == "Microsoft.ServiceBus/namespaces"
+    assert fabrikam.properties is not None
+    assert fabrikam.properties.service_bus_endpoint == f"https://127.0.0.1:{emulator['fabrikam'].amqp_port}/"
+    assert fabrikam.properties.provisioning_state == "Succeeded"
+
+
+async def test_only_the_configured_subscription_and_resource_group_exist():
+    scope = Scope(subscription="5f750a97-50d9-4e36-8081-c9ee4c0210d4", resource_group="airport")
+    async with Emulator(["contoso"], arm_scope=scope) as emulator:
+        async with manage(emulator.arm_url, ca_file=emulator.ca_file, subscription=scope.subscription) as arm:
+            [contoso] = [each async for each in arm.namespaces.list_by_resource_group("airport")]
+            assert (contoso.id or "").startswith(f"/subscriptions/{scope.subscription}/resourceGroups/airport/")
+            with pytest.raises(
+                ResourceNotFoundError, match=f"no resource group '{GROUP}'; allowed: airport"
+            ) as refused:
+                await arm.namespaces.get(GROUP, "contoso")
+            assert refused.value.error is not None
+            assert refused.value.error.code == "ResourceGroupNotFound"
+        async with managed(emulator) as arm:
+            with pytest.raises(ResourceNotFoundError, match="SubscriptionNotFound"):
+                await names(arm)
+
+
+async def test_a_namespace_that_is_not_there_is_not_found(arm: ServiceBusManagementClient):
+    with pytest.raises(ResourceNotFoundError, match=r"namespace 'none' .* existing: contoso, fabrikam") as refused:
+        await arm.namespaces.get(GROUP, "none")
+    assert refused.value.error is not None
+    assert refused.value.error.code == "ResourceNotFound"
+
+
+async def test_a_namespace_is_made_served_and_deleted(arm: ServiceBusManagementClient, emulator: Emulator):
+    made = await make(arm, "third", sku=SBSku(name="Premium", tier="Premium", capacity=1), tags={"for": "test"})
+    assert (made.name, made.location, made.tags) == ("third", "westeurope", {"for": "test"})
+    assert await names(arm) == ["contoso", "fabrikam", "third"]
+    await arm.queues.create_or_update(GROUP, "third", "q", SBQueue())
+    keys = await arm.namespaces.list_keys(GROUP, "third", ROOT)
+    assert keys.primary_connection_string is not None
+    client = ServiceBusClient.from_connection_string(keys.primary_connection_string)
+    async with client, client.get_queue_sender("q") as sender:
+        await sender.send_messages(ServiceBusMessage(b"LH400"))
+    assert emulator["third"].namespace.counts("q").active == 1
+    port = emulator["third"].amqp_port
+    await (await arm.namespaces.begin_delete(GROUP, "third")).result()
+    assert await names(arm) == ["contoso", "fabrikam"]
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", port)
+    await (await arm.namespaces.begin_delete(GROUP, "third")).result()
+
+
+async def test_what_azure_passes_over_outside_of_the_properties_is_passed_over(arm: ServiceBusManagementClient):
+    body = {"location": "westeurope", "sku": {"name": "Standard"}, "disableLocalAuth": True}
+    made = await (await arm.namespaces.begin_create_or_update(GROUP, "contoso", body)).result()
+    assert made.properties is not None
+    assert (made.name, made.properties.disable_local_auth) == ("contoso", False)
+
+
+async def test_one_of_many_that_make_the_same_namespace_makes_it(arm: ServiceBusManagementClient):
+    made = await asyncio.gather(*(make(arm, "third") for _ in range(5)))
+    assert len({each.properties and each.properties.service_bus_endpoint for each in made}) == 1
+    assert await names(arm) == ["contoso", "fabrikam", "third"]
+
+
+async def test_the_blocking_client_manages_as_well(emulator: Emulator):
+    def work() -> str:
+        client = BlockingClient(
+            BlockingBearer(), SCOPE.subscription, base_url=emulator.arm_url, connection_verify=str(emulator.ca_file)
+        )
+        with client:
+            made = client.namespaces.begin_create_or_update(GROUP, "third", SBNamespace(location="x")).result(5)
+            return f"{made.name} {client.queues.create_or_update(GROUP, 'third', 'q', SBQueue()).name}"
+
+    assert await asyncio.to_thread(work) == "third q"
+
+
+async def test_a_client_with_a_secret_manages_by_the_token_that_it_is_given(emulator: Emulator):
+    known, trusted = DEVELOPMENT_CLIENT, str(emulator.ca_file)
+    authority = f"https://127.0.0.1:{emulator['contoso'].admin_port}"
+    credential = ClientSecretCredential(
+        "tenant",
+        known.id,
+        known.secret,
+        authority=authority,
+        disable_instance_discovery=True,
+        connection_verify=trusted,
+    )
+    client = ServiceBusManagementClient(
+        credential, SCOPE.subscription, base_url=emulator.arm_url, connection_verify=trusted
+    )
+    async with credential, client:
+        assert await names(client) == ["contoso", "fabrikam"]
+
+
+async def test_an_update_changes_what_it_holds_and_leaves_the_rest(arm: ServiceBusManagementClient):
+    await make(arm, "contoso", tags={"a": "1"}, properties=SBNamespaceProperties(minimum_tls_version="1.3"))
+    await arm.namespaces.update(GROUP, "contoso", SBNamespaceUpdateParameters(tags={"b": "2"}))
+    contoso = await arm.namespaces.get(GROUP, "contoso")
+    assert contoso.tags == {"b": "2"}
+    assert contoso.location == "westeurope"
+    assert contoso.properties is not None
+    assert contoso.properties.minimum_tls_version == "1.3"
+    await make(arm, "contoso")
+    contoso = await arm.namespaces.get(GROUP, "contoso")
+    assert contoso.tags == {}
+    assert contoso.properties is not None
+    assert contoso.properties.minimum_tls_version == "1.2"
+
+
+@pytest.mark.parametrize(
+    ("members", "named"),
+    [
+        ({"sku": {"name": "Free"}}, 'sku.name is "Free"; allowed: Basic, Standard, Premium'),
+        ({"sku": {"name": "Basic", "tier": "Premium"}}, 'sku.tier is "Premium"; allowed: Basic, as sku.name'),
+        ({"tags": {"a": 1}}, "tags.a is 1; allowed: a string"),
+        ({"properties": {"minimumTlsVersion": "2"}}, "properties.minimumTlsVersion .* allowed: 1.0, 1.1, 1.2, 1.3"),
+        ({"properties": {"disableLocalAuth": 1}}, "properties.disableLocalAuth is 1; allowed: true, false"),
+        ({"colour": "red"}, 'colour is "red"; allowed: only id, name'),
+    ],
+)
+async def test_a_namespace_that_cannot_be_is_refused(arm: ServiceBusManagementClient, members: Any, named: str):
+    document: Any = {"location": "x", **members}
+    with pytest.raises(HttpResponseError, match=named) as refused:
+        await arm.namespaces.begin_create_or_update(GROUP, "third", document)
+    assert refused.value.status_code == 400
+    assert await names(arm) == ["contoso", "fabrikam"]
+
+
+async def test_a_namespace_needs_a_location_and_a_name(arm: ServiceBusManagementClient):
+    nowhere: Any = {}
+    with pytest.raises(HttpResponseError, match="LocationRequired"):
+        await arm.namespaces.begin_create_or_update(GROUP, "third", nowhere)
+    with pytest.raises(HttpResponseError, match="name is '3rd'; allowed: 1 to 50 letters"):
+        await arm.namespaces.begin_create_or_update(GROUP, "3rd", SBNamespace(location="x"))
+
+
+@pytest.mark.parametrize(
+    ("name", "reason", "message"),
+    [("third", "None", ""), ("CONTOSO", "NameInUse", "exists already"), ("a_b", "InvalidName", "1 to 50 letters")],
+)
+async def test_a_name_can_be_asked_for(arm: ServiceBusManagementClient, name: str, reason: str, message: str):
+    answer = await arm.namespaces.check_name_availability(CheckNameAvailability(name=name))
+    assert answer.name_available is (reason == "None")
+    assert answer.reason == reason
+    assert message in (answer.message or "")
+
+
+async def test_network_rules_let_everybody_in_and_nothing_else_can_be_asked(arm: ServiceBusManagementClient):
+    open_rules = await arm.namespaces.get_network_rule_set(GROUP, "contoso")
+    assert open_rules.properties is not None
+    assert open_rules.properties.default_action == "Allow"
+    await arm.namespaces.create_or_update_network_rule_set(GROUP, "contoso", open_rules)
+    assert [each.name async for each in arm.namespaces.list_network_rule_sets(GROUP, "contoso")] == ["default"]
+    for closed in (
+        NetworkRuleSetProperties(default_action="Deny"),
+        NetworkRuleSetProperties(ip_rules=[NWRuleSetIpRules(ip_mask="10.0.0.0/8")]),
+    ):
+        with pytest.raises(HttpResponseError, match="addresses are not checked"):
+            await arm.namespaces.create_or_update_network_rule_set(GROUP, "contoso", NetworkRuleSet(properties=closed))
+
+
+async def test_what_is_not_supported_is_never_there_and_cannot_be_made(arm: ServiceBusManagementClient):
+    assert [each async for each in arm.private_endpoint_connections.list(GROUP, "contoso")] == []
+    assert [each async for each in arm.disaster_recovery_configs.list(GROUP, "contoso")] == []
+    alias = ArmDisasterRecovery(properties=ArmDisasterRecoveryProperties(partner_namespace="fabrikam"))
+    with pytest.raises(HttpResponseError, match="disasterRecoveryConfigs are not supported") as refused:
+        await arm.disaster_recovery_configs.create_or_update(GROUP, "contoso", "alias", alias)
+    assert refused.value.status_code == 501
+
+
+async def test_the_operations_are_listed(arm: ServiceBusManagementClient):
+    listed = [each.name async for each in arm.operations.list()]
+    assert "Microsoft.ServiceBus/namespaces/queues/write" in listed
+
+
+async def test_a_namespace_that_was_made_is_served_again_after_kill_9(tmp_path: Path):
+    with EmulatorProcess(["contoso"], data=tmp_path) as process:
+        async with manage(process.arm_url, ca_file=process["contoso"].ca_file) as arm:
+            await make(arm, "kept", tags={"a": "b"})
+            await make(arm, "gone")
+            await arm.queues.create_or_update(GROUP, "kept", "q", SBQueue())
+            await (await arm.namespaces.begin_delete(GROUP, "gone")).result()
+            process.kill()
+            process.start()
+            assert await names(arm) == ["contoso", "kept"]
+            assert (await arm.namespaces.get(GROUP, "kept")).tags == {"a": "b"}
+            assert [each.name async for each in arm.queues.list_by_namespace(GROUP, "kept")] == ["q"]
+    files = {path.name: path.stat().st_mode & 0o077 for path in tmp_path.glob("*.*")}  # noqa: ASYNC240 - at its end
+    assert files == {"contoso.sqlite": 0, "kept.sqlite": 0, "contoso.namespaces.json": 0}
+
+
+async def test_a_deleted_namespace_comes_back_empty(tmp_path: Path):
+    async with Emulator(["contoso"], data=tmp_path) as emulator, managed(emulator) as arm:
+        await arm.queues.create_or_update(GROUP, "contoso", "q", SBQueue())
+        await (await arm.namespaces.begin_delete(GROUP, "contoso")).result()
+        await make(arm, "contoso")
+        assert [each async for each in arm.queues.list_by_namespace(GROUP, "contoso")] == []
+
+
+async def test_a_namespace_that_cannot_be_served_is_refused_in_words(tmp_path: Path):
+    async with Emulator(["contoso"], data=tmp_path) as emulator, Emulator(["third"], data=tmp_path):
+        await _refused_in_words(emulator)
+
+
+async def _refused_in_words(emulator: Emulator) -> None:
+    async with managed(emulator) as arm:
+        with pytest.raises(HttpResponseError, match=r"'third' cannot be served: .*is another process using"):
+            await make(arm, "third")
+        assert await names(arm) == ["contoso"]
+
+
+async def test_processes_that_share_a_folder_each_serve_what_they_made(tmp_path: Path):
+    async with Emulator(["contoso"], data=tmp_path) as contoso, Emulator(["fabrikam"], data=tmp_path) as fabrikam:
+        async with managed(contoso) as arm, managed(fabrikam) as other:
+            await make(arm, "third")
+            await make(other, "fourth")
+        await fabrikam.stop()
+        await fabrikam.start()
+        assert [each.name for each in fabrikam.namespaces] == ["fabrikam", "fourth"]
+
+
+async def test_a_change_that_cannot_be_kept_is_refused_and_ends_the_service(
+    emulator: Emulator, arm: ServiceBusManagementClient, monkeypatch: pytest.MonkeyPatch
+):
+    def fail() -> None:
+        raise JournalError("disk full")
+
+    monkeypatch.setattr(emulator["contoso"].namespace._context.journal, "commit", fail)
+    with pytest.raises(HttpResponseError, match="the change cannot be persisted: disk full") as refused:
+        await arm.queues.create_or_update(GROUP, "contoso", "q", SBQueue())
+    assert refused.value.status_code == 500
+    with pytest.raises(JournalError, match="disk full"):
+        await asyncio.wait_for(emulator.wait_for_failure(), timeout=1)
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"version": 2, "namespaces": []}', '{"version": 1}'])
+async def test_a_list_of_namespaces_that_cannot_be_read_is_refused(tmp_path: Path, content: str):
+    (tmp_path / "contoso.namespaces.json").write_text(content)
+    with pytest.raises(JournalError, match=r"namespaces.json"):
+        await Emulator(["contoso"], data=tmp_path).start()

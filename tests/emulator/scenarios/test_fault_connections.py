@@ -1,0 +1,105 @@
+"""Refused, reset and closed connections produce the measured SDK errors."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from azure.servicebus.exceptions import (
+    ServiceBusConnectionError,
+    ServiceBusError,
+)
+
+from servicebus_emulator import Fault, FaultKind, HostedNamespace, Operation
+from tests.emulator.support.impatient_client import TIMEOUT, client_of, held, receive, send
+
+pytestmark = pytest.mark.usefixtures("leaks_collected")
+
+
+async def test_refused_connections_are_immediate_connection_errors(broken: HostedNamespace):
+    port = broken.amqp_port
+    for _ in range(2):
+        fault = broken.set_fault(Fault(kind=FaultKind.REFUSE))
+        async with client_of(broken) as client:
+            began = asyncio.get_running_loop().time()
+            with pytest.raises(ServiceBusConnectionError):
+                await send(client.get_queue_sender("flights"))
+            assert asyncio.get_running_loop().time() - began < 2
+            broken.clear_faults(fault.id)
+            await send(client.get_queue_sender("flights"))
+    assert (broken.amqp_port, held(broken)) == (port, 2)
+
+
+async def test_a_refuse_fault_expires(broken: HostedNamespace):
+    broken.set_fault(Fault(kind=FaultKind.REFUSE, duration=0.2))
+    async with client_of(broken) as client:
+        with pytest.raises(ServiceBusConnectionError):
+            await send(client.get_queue_sender("flights"))
+        await asyncio.sleep(0.3)
+        await send(client.get_queue_sender("flights"))
+
+
+@pytest.mark.parametrize(
+    "operation", [Operation.CONNECT, Operation.AUTHENTICATE, Operation.OPEN_SENDER, Operation.SEND]
+)
+async def test_a_reset_is_a_connection_error_and_the_next_attempt_succeeds(
+    broken: HostedNamespace, operation: Operation
+):
+    broken.set_fault(Fault(kind=FaultKind.RESET, on=(operation,), count=1))
+    async with client_of(broken) as client:
+        with pytest.raises(ServiceBusConnectionError):
+            await send(client.get_queue_sender("flights"))
+        await send(client.get_queue_sender("flights"))
+    assert held(broken) == 1
+
+
+@pytest.mark.parametrize("kind", [FaultKind.CLOSE_LINK, FaultKind.CLOSE_CONNECTION])
+@pytest.mark.parametrize("retries", [0, 3])
+async def test_a_detached_receiver_reattaches_silently_if_it_may_retry(
+    broken: HostedNamespace, kind: FaultKind, retries: int
+):
+    async with client_of(broken) as other, client_of(broken, retries=retries) as client:
+        receiver = client.get_queue_receiver("flights")
+        assert await receive(receiver, wait=1) == []
+        broken.set_fault(Fault(kind=kind, on=(Operation.RECEIVE,), entity="flights", count=1))
+        await send(other.get_queue_sender("calm"))
+        await send(other.get_queue_sender("flights"))
+        if retries == 0:
+            with pytest.raises(ServiceBusConnectionError, match="forced"):
+                await receive(receiver)
+        # Long enough for the client to pause before it tries again.
+        found = [*await receive(receiver, wait=5), *await receive(receiver, wait=1)]
+        assert len(found) == 1
+        assert [armed.strikes for armed in broken.faults] == [1]
+
+
+async def test_a_reset_while_receiving_is_a_connection_error_and_the_message_stays(broken: HostedNamespace):
+    async with client_of(broken) as client:
+        await send(client.get_queue_sender("flights"))
+        broken.set_fault(Fault(kind=FaultKind.RESET, on=(Operation.RECEIVE,), count=1))
+        receiver = client.get_queue_receiver("flights")
+        with pytest.raises(ServiceBusConnectionError):
+            await receive(receiver)
+        assert len(await receive(receiver)) == 1
+
+
+async def test_a_reset_in_a_settlement_is_a_connection_error_and_the_message_stays(broken: HostedNamespace):
+    async with client_of(broken) as client:
+        await send(client.get_queue_sender("flights"))
+        receiver = client.get_queue_receiver("flights")
+        (message,) = await receive(receiver)
+        broken.set_fault(Fault(kind=FaultKind.RESET, on=(Operation.SETTLE,), count=1))
+        with pytest.raises(ServiceBusError):
+            await asyncio.wait_for(receiver.complete_message(message), TIMEOUT)
+    assert held(broken) == 1
+
+
+@pytest.mark.parametrize("kind", [FaultKind.CLOSE_LINK, FaultKind.CLOSE_CONNECTION])
+async def test_the_sdk_hides_the_condition_of_a_close(broken: HostedNamespace, kind: FaultKind):
+    broken.set_fault(Fault(kind=kind, condition="com.microsoft:server-busy", count=1))
+    async with client_of(broken) as client:
+        sender = client.get_queue_sender("flights")
+        with pytest.raises(ServiceBusConnectionError, match="amqp:unknown-error"):
+            await send(sender)
+        await send(sender)
+    assert held(broken) == 1

@@ -1,0 +1,167 @@
+"""Outcomes of the fault table that combine faults with an operation of the SDK."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+import pytest
+from azure.servicebus import ServiceBusClient as SyncClient
+from azure.servicebus import ServiceBusMessage
+from azure.servicebus.aio import ServiceBusClient
+from azure.servicebus.exceptions import (
+    ServiceBusConnectionError,
+    ServiceBusError,
+)
+
+from servicebus_emulator import EmulatorProcess, Fault, FaultKind, HostedNamespace, Operation
+from servicebus_emulator.engine.model.descriptions import QueueDescription
+from servicebus_emulator.engine.model.timespan import TimeSpan
+from tests.emulator.support.impatient_client import TIMEOUT, client_of, held, receive, send
+
+pytestmark = pytest.mark.usefixtures("leaks_collected")
+
+
+async def killed_send(client: ServiceBusClient, kill: Callable[[], None]) -> None:
+    sender = client.get_queue_sender("flights")
+    await send(sender)
+    kill()
+    await send(sender)
+
+
+async def killed_receive(client: ServiceBusClient, kill: Callable[[], None]) -> None:
+    receiver = client.get_queue_receiver("flights")
+    assert await receive(receiver, wait=1) == []
+    kill()
+    await receive(receiver)
+
+
+async def killed_settlement(client: ServiceBusClient, kill: Callable[[], None]) -> None:
+    await send(client.get_queue_sender("flights"))
+    receiver = client.get_queue_receiver("flights")
+    (message,) = await receive(receiver)
+    kill()
+    await asyncio.wait_for(receiver.complete_message(message), TIMEOUT)
+
+
+@pytest.mark.parametrize("work", [killed_send, killed_receive, killed_settlement])
+async def test_a_process_killed_under_a_live_link_is_a_connection_error_soon(
+    work: Callable[[ServiceBusClient, Callable[[], None]], Awaitable[None]],
+):
+    with EmulatorProcess(["contoso"]) as process:
+        served = process["contoso"]
+        served.create_queue("flights")
+        async with ServiceBusClient.from_connection_string(served.connection_string, retry_total=0) as client:
+            with pytest.raises(ServiceBusConnectionError):
+                await asyncio.wait_for(work(client, process.kill), TIMEOUT)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(kind=FaultKind.RESET, on=(Operation.CONNECT,), count=1),
+        Fault(kind=FaultKind.RESET, on=(Operation.SEND,), count=1),
+        Fault(kind=FaultKind.SERVER_BUSY, count=1),
+        Fault(kind=FaultKind.INTERNAL_ERROR, count=1),
+    ],
+    ids=lambda fault: fault.kind,
+)
+async def test_the_sdks_retries_hide_one_failed_send(broken: HostedNamespace, fault: Fault):
+    broken.set_fault(fault)
+    async with client_of(broken, retries=3) as client:
+        await send(client.get_queue_sender("flights"), timeout=7)
+    assert held(broken) == 1
+
+
+async def test_the_sdks_retries_hide_one_reset_of_a_waiting_receiver(broken: HostedNamespace):
+    async with client_of(broken, retries=3) as client, client_of(broken) as other:
+        receiver = client.get_queue_receiver("flights")
+        assert await receive(receiver, wait=1) == []
+        broken.set_fault(Fault(kind=FaultKind.RESET, on=(Operation.RECEIVE,), count=1))
+        await send(other.get_queue_sender("flights"))
+        # It comes with the first receive or with the next: no error either way.
+        found = [*await receive(receiver, wait=5), *await receive(receiver, wait=2)]
+    assert len(found) == 1
+
+
+async def test_the_sdks_retries_hide_one_reset_of_a_settlement(broken: HostedNamespace):
+    async with client_of(broken, retries=3) as client:
+        await send(client.get_queue_sender("flights"))
+        receiver = client.get_queue_receiver("flights")
+        (message,) = await receive(receiver)
+        broken.set_fault(Fault(kind=FaultKind.RESET, on=(Operation.SETTLE,), count=1))
+        await asyncio.wait_for(receiver.complete_message(message), 60)
+    assert held(broken) == 0
+
+
+def test_a_silent_peer_hangs_the_synchronous_client():
+    with EmulatorProcess(["contoso"]) as process:
+        served = process["contoso"]
+        served.create_queue("flights")
+        fault = served.set_fault(Fault(kind=FaultKind.FREEZE))
+        ended = threading.Event()
+
+        def work() -> None:
+            with (
+                SyncClient.from_connection_string(served.connection_string, retry_total=0) as client,
+                client.get_queue_sender("flights") as sender,
+            ):
+                sender.send_messages(ServiceBusMessage("x"), timeout=1)
+            ended.set()
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        assert not ended.wait(4)
+        served.clear_faults(fault)
+        assert ended.wait(TIMEOUT)
+        thread.join()
+
+
+async def test_a_settlement_hangs_while_the_peer_is_frozen_under_a_live_link(broken: HostedNamespace):
+    async with client_of(broken) as client:
+        await send(client.get_queue_sender("flights"))
+        receiver = client.get_queue_receiver("flights")
+        (message,) = await receive(receiver)
+        broken.set_fault(Fault(kind=FaultKind.FREEZE))
+        settling = asyncio.ensure_future(receiver.complete_message(message))
+        done, _ = await asyncio.wait([settling], timeout=3)
+        assert not done
+        broken.clear_faults()
+        await asyncio.wait_for(settling, TIMEOUT)
+    assert held(broken) == 0
+
+
+async def test_packets_lost_are_a_connection_error_to_a_receiver_that_asks_for_more(broken: HostedNamespace):
+    async with client_of(broken) as client:
+        await send(client.get_queue_sender("flights"))
+        receiver = client.get_queue_receiver("flights")
+        assert len(await receive(receiver)) == 1
+        broken.set_fault(Fault(kind=FaultKind.DROP))
+        with pytest.raises(ServiceBusConnectionError):
+            await receive(receiver, wait=5)
+
+
+@pytest.mark.slow
+async def test_an_unanswered_settlement_is_retried_through_management(broken: HostedNamespace):
+    started = time.monotonic()
+    async with client_of(broken) as client:
+        broken.namespace.create_queue(QueueDescription("patient", lock_duration=TimeSpan.of(timedelta(minutes=5))))
+        await send(client.get_queue_sender("patient"))
+        receiver = client.get_queue_receiver("patient")
+        (message,) = await receive(receiver)
+        broken.set_fault(Fault(kind=FaultKind.NO_DISPOSITION, on=(Operation.SETTLE,), count=1))
+        await asyncio.wait_for(receiver.complete_message(message), 90)
+    assert broken.namespace.counts("patient").active == 0
+    assert 50 < time.monotonic() - started < 80
+
+
+async def test_a_port_of_another_protocol_is_an_immediate_error(broken: HostedNamespace):
+    address = broken.connection_string.replace(str(broken.amqp_port), str(broken.admin_port))
+    async with ServiceBusClient.from_connection_string(address) as client:
+        started = time.monotonic()
+        with pytest.raises(ServiceBusError, match="Handler failed"):
+            await send(client.get_queue_sender("flights"))
+        assert time.monotonic() - started < 3

@@ -1,0 +1,63 @@
+"""SPEC 5 and issue 3: a ping is accepted and never delivered, unless `deliver_pings` says that it is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from azure.servicebus import ServiceBusClient as SyncClient
+from azure.servicebus import ServiceBusMessage
+
+from servicebus_emulator import Emulator, EmulatorProcess
+from servicebus_emulator.config import ConfigError, NamespaceConfig, parse_config
+from servicebus_emulator.engine.model.descriptions import QueueDescription
+from tests.emulator.support.sdk_client import bodies, connect_sdk
+
+pytestmark = pytest.mark.simulated
+
+PING = "application/vnd.ms-servicebus-ping"
+
+
+async def test_one_namespace_may_deliver_pings_and_the_other_not():
+    configs = [
+        NamespaceConfig(name="contoso", queues=(QueueDescription("flights"),), deliver_pings=True),
+        NamespaceConfig(name="contoso-dr", queues=(QueueDescription("flights"),)),
+    ]
+    async with Emulator(["contoso", "contoso-dr"], configs=configs) as emulator:
+        for name, expected in (("contoso", ["", "x"]), ("contoso-dr", ["x"])):
+            async with connect_sdk(emulator[name]) as sdk, sdk.queue("flights") as (sender, receiver):
+                await sender.send_messages(ServiceBusMessage(b"", content_type=PING))
+                await sender.send_messages(ServiceBusMessage(b"x"))
+                received: list[str] = []
+                while len(received) < len(expected):
+                    received += bodies(await receiver.receive_messages(max_message_count=2))
+                assert received == expected
+
+
+def test_the_configuration_file_says_which_namespace_delivers_pings():
+    namespaces = [{"Name": "contoso", "DeliverPings": True}, {"Name": "contoso-dr"}]
+    configs = parse_config(json.dumps({"UserConfig": {"Namespaces": namespaces}}))
+    assert [config.deliver_pings for config in configs] == [True, False]
+
+
+def test_a_switch_that_is_no_boolean_is_refused_by_name():
+    namespaces = [{"Name": "contoso", "DeliverPings": "yes"}]
+    with pytest.raises(ConfigError, match=r"Namespaces\[0\]\.DeliverPings is 'yes'; allowed: true, false"):
+        parse_config(json.dumps({"UserConfig": {"Namespaces": namespaces}}))
+
+
+def test_the_command_line_has_all_namespaces_deliver_pings(tmp_path: Path):
+    config = tmp_path / "config.json"
+    config.write_text(
+        json.dumps({"UserConfig": {"Namespaces": [{"Name": "contoso", "Queues": [{"Name": "flights"}]}]}})
+    )
+    with (
+        EmulatorProcess(["contoso"], config=config, deliver_pings=True) as process,
+        SyncClient.from_connection_string(process["contoso"].connection_string, retry_total=0) as client,
+        client.get_queue_sender("flights") as sender,
+        client.get_queue_receiver("flights", max_wait_time=5) as receiver,
+    ):
+        sender.send_messages(ServiceBusMessage(b"", content_type=PING))
+        (ping,) = receiver.receive_messages(max_message_count=1)
+        assert ping.content_type == PING

@@ -1,0 +1,292 @@
+"""The emulator as a process: start, stop, invalid arguments, and recovery after ``kill -9``."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from itertools import count
+from pathlib import Path
+
+import pytest
+from azure.servicebus import ServiceBusClient as SyncClient
+from azure.servicebus import ServiceBusMessage, ServiceBusReceiveMode
+from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
+from azure.servicebus.exceptions import ServiceBusError
+from azure.servicebus.management import ServiceBusAdministrationClient, SqlRuleFilter
+
+from servicebus_emulator import Emulator, EmulatorProcess
+from servicebus_emulator.engine.model.descriptions import QueueDescription
+from servicebus_emulator.engine.runtime.journal import JournalError
+from servicebus_emulator.store.sqlite import SqliteJournal
+from tests.emulator.support.plain_http import BlockingPlainTransport
+from tests.emulator.support.sdk_client import bodies, connect_sdk
+
+pytestmark = pytest.mark.usefixtures("leaks_collected")
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "config.json"
+    namespaces = [
+        {"Name": name, "Queues": [{"Name": "flights"}, {"Name": "done"}], "Topics": []}
+        for name in ("contoso", "contoso-dr")
+    ]
+    path.write_text(json.dumps({"UserConfig": {"Namespaces": namespaces}}))
+    return path
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "servicebus_emulator", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def test_start_is_cheap_and_stop_ends_in_good_order(config: Path, tmp_path: Path):
+    process = EmulatorProcess(["contoso", "contoso-dr"], config=config, data=tmp_path / "data")
+    process.start()
+    running = process._running()
+    try:
+        first, second = process["contoso"], process["contoso-dr"]
+        assert (second.amqp_port, second.admin_port) == (first.amqp_port + 1, first.admin_port + 1)
+        assert (tmp_path / "data" / "contoso-dr.sqlite").exists()
+        # CPU time rather than wall-clock time, because other tests run on the same machine.
+        *_, user, system = Path(f"/proc/{process.pid}/stat").read_text().split()[:15]
+        assert (int(user) + int(system)) / os.sysconf("SC_CLK_TCK") < 3
+    finally:
+        process.stop()
+    assert running.returncode == 0
+
+
+def test_sigint_ends_it_in_good_order_with_a_client_connected(config: Path):
+    with EmulatorProcess(["contoso"], config=config) as process:
+        client = SyncClient.from_connection_string(process["contoso"].connection_string)
+        with client, client.get_queue_sender("flights") as sender:
+            sender.send_messages(ServiceBusMessage("x"))
+            os.kill(process.pid, signal.SIGINT)
+            assert process._running().wait(5) == 0
+
+
+def test_the_synchronous_client_sends_receives_and_settles(config: Path):
+    with EmulatorProcess(["contoso"], config=config) as process:
+        client = SyncClient.from_connection_string(process["contoso"].connection_string)
+        sender, receiver = client.get_queue_sender("flights"), client.get_queue_receiver("flights")
+        with client, sender, receiver:
+            sender.send_messages([ServiceBusMessage("a"), ServiceBusMessage("b")])
+            assert bodies(receiver.peek_messages(5)) == ["a", "b"]
+            first, second = receiver.receive_messages(2, max_wait_time=5)
+            receiver.complete_message(first)
+            receiver.abandon_message(second)
+            (second,) = receiver.receive_messages(1, max_wait_time=5)
+            assert (str(second), second.delivery_count) == ("b", 1)
+
+
+def test_help_has_every_option_in_a_group_of_its_like_and_says_defaults():
+    shown = run("--help")
+    assert shown.returncode == 0
+    ungrouped = shown.stdout.partition("options:\n")[2].partition("\n\n")[0]
+    assert [line.split()[0] for line in ungrouped.splitlines()] == ["-h,", "--version"]
+    for heading in ("content:", "addresses:", "security:", "faults and time:", "TLS and sizes:", "log:"):
+        assert heading in shown.stdout
+    assert "(default: 5672)" in " ".join(shown.stdout.split())
+    assert run("--version").stdout.startswith("servicebus-emulator ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--namespace", "a/b"], "namespace is 'a/b'; allowed: 1 to 50 letters"),
+        (["--namespace", "a", "--namespace", "A"], "allowed: at least one, each once"),
+        (["--amqp-port", "70000"], "amqp_port is 70000"),
+        (["--amqp-port", "6000", "--admin-port", "6001", "--namespace", "a", "--namespace", "b"], "overlap"),
+        (["--config", "nowhere.json"], "--config cannot be read"),
+        (["--faults", "nowhere.json"], "--faults nowhere.json: the file of faults is 'No such file or directory'"),
+        (["--arm-port", "-1"], "arm_port is -1; allowed: 0 .. 65535"),
+        (["--arm-resource-group", "a/b"], "resource_group is 'a/b'; allowed: 1 to 90 letters"),
+        (["--amqp-port", "x"], "invalid int value"),
+    ],
+)
+def test_bad_arguments_are_named(arguments: Sequence[str], message: str):
+    ended = run(*arguments)
+    assert ended.returncode == 2
+    assert message in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"{", "line 1, column 2 is 'Expecting property name"),
+        (b"\xff\xfe", "the document is \"no text: 'utf-8' codec"),
+        (b"[]", "the document is []; allowed: an object"),
+    ],
+)
+def test_a_configuration_that_cannot_be_is_named_with_its_file(tmp_path: Path, content: bytes, message: str):
+    config = tmp_path / "config.json"
+    config.write_bytes(content)
+    ended = run("--config", str(config))
+    assert ended.returncode == 2
+    assert f"error: --config {config}: {message}" in ended.stderr
+
+
+def test_what_cannot_be_served_is_named(tmp_path: Path):
+    config, file = tmp_path / "config.json", tmp_path / "file"
+    queue = {"Name": "flights", "Properties": {"ForwardTo": "nowhere"}}
+    config.write_text(json.dumps({"UserConfig": {"Namespaces": [{"Name": "contoso", "Queues": [queue]}]}}))
+    file.touch()
+    for arguments, message in (
+        (["--config", str(config)], "the configuration's queue 'flights' cannot be: forward_to is 'nowhere'"),
+        (["--data", str(file)], "File exists"),
+        (["--host", "nowhere.invalid", "--open"], "host 'nowhere.invalid' has no address"),
+    ):
+        ended = run("--amqp-port", "0", "--admin-port", "0", *arguments)
+        assert ended.returncode == 1
+        assert message in ended.stderr
+        assert "another process" not in ended.stderr
+
+
+def test_a_port_or_folder_in_use_is_named(config: Path, tmp_path: Path):
+    with EmulatorProcess(["contoso"], config=config, data=tmp_path / "data") as process:
+        taken = process["contoso"]
+        ports = ["--amqp-port", str(taken.amqp_port), "--admin-port", "0", "--namespace", "other"]
+        assert re.search(r"error: .*address already in use", (ended := run(*ports)).stderr)
+        assert ended.returncode == 1
+        free = ["--amqp-port", "0", "--admin-port", "0", "--namespace", "contoso", "--data", str(tmp_path / "data")]
+        assert "is another process using the same --data folder?" in (ended := run(*free)).stderr
+        assert ended.returncode == 1
+
+
+class Answered:
+    """The ids of messages whose sending or completion was answered."""
+
+    def __init__(self, *, enough: int) -> None:
+        self.ids: list[str] = []
+        self.enough = asyncio.Event()
+        self._enough = enough
+
+    def note(self, *ids: str) -> None:
+        self.ids += ids
+        if len(self.ids) >= self._enough:
+            self.enough.set()
+
+
+async def send_until_killed(sender: ServiceBusSender, *, worker: int, answered: Answered) -> None:
+    """Send numbered messages, in batches and alone."""
+    with contextlib.suppress(ServiceBusError):
+        for number in count():
+            ids = [f"{worker}-{number}-{part}" for part in range(20 if number % 3 != 0 else 1)]
+            await sender.send_messages([ServiceBusMessage("x" * 100, message_id=each) for each in ids])
+            answered.note(*ids)
+
+
+async def complete_until_killed(client: ServiceBusClient, *, answered: Answered) -> None:
+    """Complete messages one by one."""
+    async with client.get_queue_receiver("done", prefetch_count=100) as receiver:
+        with contextlib.suppress(ServiceBusError):
+            while True:
+                for message in await receiver.receive_messages(50, max_wait_time=5):
+                    await receiver.complete_message(message)
+                    answered.note(message.message_id)
+
+
+async def ids_in(client: ServiceBusClient, path: str) -> list[str]:
+    receiver = client.get_queue_receiver(
+        path, receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE, prefetch_count=500
+    )
+    ids: list[str] = []
+    async with receiver:
+        while True:
+            received = await receiver.receive_messages(500, max_wait_time=1)
+            if len(received) == 0:
+                return ids
+            ids += [message.message_id for message in received]
+
+
+async def test_nothing_that_was_answered_is_lost_by_kill_9(config: Path, tmp_path: Path):
+    sent, completed = Answered(enough=1000), Answered(enough=20)
+    process = EmulatorProcess(["contoso"], config=config, data=tmp_path / "data")
+    process.start()
+    try:
+        async with ServiceBusClient.from_connection_string(
+            process["contoso"].connection_string, retry_total=0
+        ) as client:
+            senders = [client.get_queue_sender("flights") for _ in range(3)]
+            filler = client.get_queue_sender("done")
+            await asyncio.gather(*(sender.__aenter__() for sender in (*senders, filler)))
+            for start in range(0, 1000, 500):
+                await filler.send_messages([ServiceBusMessage("x", message_id=str(start + i)) for i in range(500)])
+            work = asyncio.gather(
+                *(send_until_killed(sender, worker=number, answered=sent) for number, sender in enumerate(senders)),
+                complete_until_killed(client, answered=completed),
+            )
+            await asyncio.gather(sent.enough.wait(), completed.enough.wait())
+            process.kill()
+            await work
+            await asyncio.gather(*(sender.close() for sender in (*senders, filler)))
+        process.start()
+        async with ServiceBusClient.from_connection_string(process["contoso"].connection_string) as client:
+            kept, left = await asyncio.gather(ids_in(client, "flights"), ids_in(client, "done"))
+    finally:
+        process.stop()
+    assert set(sent.ids) <= set(kept)
+    assert len(kept) == len(set(kept))
+    # One completion may have been carried out and not yet answered.
+    assert set(left) | set(completed.ids) >= {str(i) for i in range(1000)} - {str(len(completed.ids))}
+    assert set(left).isdisjoint(completed.ids)
+    assert 20 <= len(completed.ids) < 1000
+
+
+def rules_of(process: EmulatorProcess, *, change: Callable[[ServiceBusAdministrationClient], object]) -> list[str]:
+    """Change rules of the subscription "s", and return what its rules are then."""
+    with ServiceBusAdministrationClient.from_connection_string(
+        process["contoso"].admin_connection_string, transport=BlockingPlainTransport()
+    ) as client:
+        change(client)
+        return [f"{rule.name}: {rule.filter.sql_expression}" for rule in client.list_rules("t", "s")]
+
+
+def test_a_change_of_rules_that_was_answered_survives_kill_9(config: Path, tmp_path: Path):
+    def begin(client: ServiceBusAdministrationClient) -> None:
+        client.create_topic("t")
+        client.create_subscription("t", "s")
+        client.create_rule("t", "s", "late", filter=SqlRuleFilter("minutes > @n", parameters={"@n": 60}))
+        client.create_rule("t", "s", "gone", filter=SqlRuleFilter("1=0"))
+
+    def end(client: ServiceBusAdministrationClient) -> None:
+        client.delete_rule("t", "s", "$Default")
+        client.delete_rule("t", "s", "gone")
+
+    process = EmulatorProcess(["contoso"], config=config, data=tmp_path / "data")
+    try:
+        for change, expected in (
+            (begin, ["$Default: 1=1", "late: minutes > @n", "gone: 1=0"]),
+            (lambda _: None, ["$Default: 1=1", "late: minutes > @n", "gone: 1=0"]),
+            (end, ["late: minutes > @n"]),
+            (lambda _: None, ["late: minutes > @n"]),
+        ):
+            process.start()
+            assert rules_of(process, change=change) == expected
+            process.kill()
+    finally:
+        process.stop()
+
+
+async def test_a_namespace_that_cannot_store_answers_nothing_and_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def fail(_: SqliteJournal) -> None:
+        raise JournalError("disk full")
+
+    async with Emulator(["contoso"], data=tmp_path) as emulator:
+        hosted = emulator["contoso"]
+        hosted.namespace.create_queue(QueueDescription("q"))
+        async with connect_sdk(hosted) as sdk, sdk.opened(sdk.client.get_queue_sender("q")) as (sender,):
+            with monkeypatch.context() as patch:
+                patch.setattr(SqliteJournal, "commit", fail)
+                with pytest.raises(ServiceBusError):
+                    await sender.send_messages(ServiceBusMessage("x"), timeout=3)
+                with pytest.raises(JournalError, match="disk full"):
+                    await asyncio.wait_for(emulator.wait_for_failure(), timeout=1)

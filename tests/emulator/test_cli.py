@@ -1,0 +1,73 @@
+"""Issue 3, "Wire": the command line's options about TLS and patience."""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import ssl
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from servicebus_emulator.amqp.transport.timeouts import ClientTimeouts
+from servicebus_emulator.certificates import IssuedCertificate
+from servicebus_emulator.cli import add_wire_options, client_timeouts, given_certificate
+from servicebus_emulator.testing.process import EmulatorProcess
+
+
+def parsed(*arguments: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    add_wire_options(parser)
+    return parser.parse_args(arguments)
+
+
+def test_default_timeouts_are_those_of_the_service():
+    assert client_timeouts(parsed()) == ClientTimeouts()
+    assert given_certificate(parsed()) is None
+
+
+def test_each_timeout_is_an_option_and_zero_means_never():
+    given = client_timeouts(parsed("--greeting-seconds", "1", "--opening-seconds", "2", "--link-idle-seconds", "0"))
+    assert (given.greeting_seconds, given.opening_seconds, given.link_idle_seconds) == (1, 2, None)
+    given = client_timeouts(parsed("--unlinked-seconds", "0.5", "--silence-seconds", "0"))
+    assert (given.unlinked_seconds, given.silence_seconds) == (0.5, None)
+
+
+def test_a_certificate_needs_its_key(tmp_path: Path):
+    IssuedCertificate(tmp_path).context()
+    certificate, key = ["--certificate", str(tmp_path / "server.pem")], ["--key", str(tmp_path / "server.key")]
+    given = given_certificate(parsed(*certificate, *key))
+    assert given is not None
+    assert given.context().minimum_version is ssl.TLSVersion.TLSv1_2
+    for half in (certificate, key):
+        with pytest.raises(ValueError, match=r"allowed: both, or neither"):
+            given_certificate(parsed(*half))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--greeting-seconds", "0"], "greeting_seconds is 0.0; allowed: a number of seconds above 0"),
+        (
+            ["--link-idle-seconds", "-1"],
+            "--link-idle-seconds is -1; allowed: seconds above 0, or 0 for never",
+        ),
+        (["--certificate", "none.pem", "--key", "none.key"], "certificate is 'none.pem'"),
+    ],
+)
+def test_invalid_options_end_the_command_with_the_reason(arguments: list[str], message: str):
+    ended = subprocess.run(
+        [sys.executable, "-m", "servicebus_emulator", *arguments], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 2
+    assert message in ended.stderr
+
+
+def test_the_process_says_where_its_authority_is_and_opens_as_many_files_as_it_may(tmp_path: Path):
+    with EmulatorProcess(["contoso"], data=tmp_path) as process:
+        assert process["contoso"].ca_file == tmp_path / "tls" / "ca.pem"
+        assert process["contoso"].ca_file.is_file()
+        soft, hard = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+        assert soft == hard

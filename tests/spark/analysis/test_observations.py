@@ -1,0 +1,53 @@
+"""Spark and the core read a ledger by the same rules (SPEC section 9)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from servicebus_pair.core.ledger.reader import read_records
+from servicebus_pair.core.model.errors import ConfigurationError
+from servicebus_pair.spark.analysis.observations import count_ledger_records, read_ledger
+
+WHOLE = {"v": 1, "kind": "sent", "entity": "q", "route": "primary", "queue": None, "bytes": 9, "at": 1.5, "run": "r"}
+BROKEN = [
+    '{"v":1,"kind":"sent","id":"torn","ent',
+    "",
+    "[]",
+    *(json.dumps({"id": f"without {name}"} | {k: v for k, v in WHOLE.items() if k != name}) for name in WHOLE),
+    *(json.dumps(WHOLE | {"id": f"{name} is wrong", name: "x"}) for name in ("kind", "route", "bytes", "at")),
+    *(json.dumps(WHOLE | {"id": f"{name} is true", name: True}) for name in ("bytes", "at")),
+]
+
+
+def write(file: Path, *lines: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("\n".join(lines))
+
+
+def test_spark_and_core_read_the_same_records(spark: SparkSession, tmp_path: Path):
+    for folder in (".", "below", "below/deep", ".hidden", "_temporary"):
+        write(tmp_path / folder / "a.jsonl", json.dumps(WHOLE | {"id": f"good in {folder}"}), *BROKEN)
+        write(tmp_path / folder / "a.txt", json.dumps(WHOLE | {"id": "another file"}))
+    write(tmp_path / "_b.jsonl", json.dumps(WHOLE | {"id": "hidden"}))
+
+    by_core = list(read_records(tmp_path))
+    by_spark = read_ledger(spark, str(tmp_path))
+
+    ids = sorted(record.message_id for record in by_core if record is not None)
+    assert ids[:3] == ["good in .", "good in below", "good in below/deep"]
+    assert set(ids[3:]) == {"without queue", "without run"}
+    assert sorted(row["id"] for row in by_spark.where("kind is not null").select("id").collect()) == ids
+    figures = count_ledger_records(by_spark)
+    assert (figures.records, figures.torn) == (len(ids), by_core.count(None))
+
+
+def test_spark_and_core_reject_a_newer_version(spark: SparkSession, tmp_path: Path):
+    write(tmp_path / "a.jsonl", json.dumps(WHOLE | {"id": "m", "v": 2}))
+    with pytest.raises(ConfigurationError, match="records of version 2"):
+        list(read_records(tmp_path))
+    with pytest.raises(ConfigurationError, match="records of version 2"):
+        count_ledger_records(read_ledger(spark, str(tmp_path)))

@@ -1,0 +1,91 @@
+"""Preflight checks reject settings that cannot work, before any task starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from azure.servicebus.management import AccessRights, AuthorizationRule
+from pyspark.sql import DataFrame, SparkSession
+
+from servicebus_pair.core import PairSettings, read_pair_settings
+from servicebus_pair.core.errors import ConfigurationError
+from servicebus_pair.spark import publish
+from servicebus_pair.spark.base.preflight import check_access, select_queues
+from servicebus_pair.spark.base.redaction import Redaction
+from servicebus_pair.spark.transfer.draining import drain
+from tests.spark.conftest import CANARY, Pair
+from tests.spark.support.own_backlog import OwnBacklog, own_backlog
+
+LISTEN_KEY = "a2V5IHdpdGggdGhlIExpc3RlbiByaWdodCBvbmx5Lg=="
+LISTEN_RULE = AuthorizationRule(
+    type="SharedAccessAuthorizationRule",
+    rights=[AccessRights.LISTEN],
+    key_name="listener",
+    primary_key=LISTEN_KEY,
+    secondary_key=LISTEN_KEY,
+)
+
+
+@pytest.fixture
+def own(pair: Pair, tmp_path: Path) -> OwnBacklog:
+    """A pair with two messages in its backlog."""
+    own = own_backlog(pair, tmp_path)
+    own.divert(tmp_path / "ledger", own.fresh_queue(authorization_rules=[LISTEN_RULE]), 2)
+    return own
+
+
+def check(settings: PairSettings) -> dict[str, str]:
+    return check_access(settings, select_queues(settings, None), redaction=Redaction(), sends=True)
+
+
+def unreachable(connection_string: str) -> str:
+    return f"Endpoint=sb://127.0.0.1:1;{connection_string.partition(';')[2]}"
+
+
+def with_key(connection_string: str, name: str, key: str) -> str:
+    return connection_string.replace("RootManageSharedAccessKey", name).replace(CANARY, key)
+
+
+def test_reachable_destinations_pass(own: OwnBacklog):
+    assert check(read_pair_settings(own.settings)) == {}
+
+
+CHANGES: dict[str, tuple[str, Callable[[str], str]]] = {
+    "unreachable secondary": ("secondary", unreachable),
+    "unreachable primary": ("primary", unreachable),
+    # The SDK reports a wrong key and a missing permission alike.
+    "no permission to send": ("primary", lambda text: with_key(text, "listener", LISTEN_KEY)),
+    "unknown key": ("primary", lambda text: with_key(text, "unknown", "wrong")),
+}
+ERRORS = {
+    "unreachable secondary": r"the backlog cannot be read \(Unreachable",
+    "unreachable primary": "the primary does not respond: q-",
+    "no permission to send": "lack the Send permission on the primary: q-",
+    "unknown key": "lack the Send permission on the primary: q-",
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_unusable_namespace_is_rejected(change: str, own: OwnBacklog):
+    side, change_text = CHANGES[change]
+    name = f"{side}_connection_string"
+    settings: dict[str, Any] = own.settings | {name: change_text(own.settings[name])}
+    with pytest.raises(ConfigurationError, match=ERRORS[change]):
+        check(read_pair_settings(settings))
+
+
+def test_speculation_is_rejected_by_publish_and_drain(spark: SparkSession, pair: Pair, tmp_path: Path):
+    table: DataFrame = spark.createDataFrame([("flights", "x")], "entity string, body string")
+    ledger = str(tmp_path / "ledger")
+    configuration = spark.sparkContext._conf
+    configuration.set("spark.speculation", "true")
+    try:
+        with pytest.raises(ConfigurationError, match="would send twice"):
+            publish(table, pair_reference=pair.reference, ledger=ledger, run="r")
+        with pytest.raises(ConfigurationError, match="would send twice"):
+            drain(spark, pair_reference=pair.reference, ledger=ledger, run="r")
+    finally:
+        configuration.set("spark.speculation", "false")

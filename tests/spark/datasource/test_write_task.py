@@ -1,0 +1,86 @@
+"""A write task limits its batches in flight and reports what it sent."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from servicebus_emulator.faults import Fault, FaultKind, Operation
+from servicebus_pair.core.model.results import DrainReport
+from servicebus_pair.core.syphon.drain import Syphon
+from servicebus_pair.spark.base.redaction import SparkTaskError
+from servicebus_pair.spark.datasource.commit_messages import merge_commit_messages
+from servicebus_pair.spark.datasource.message_ids import MessageIdGenerator
+from servicebus_pair.spark.datasource.options import WriteOptions
+from servicebus_pair.spark.datasource.write_task import WriteTask, write_rows
+from tests.spark.conftest import Pair
+from tests.spark.support.own_backlog import own_backlog
+
+FAILOVER_INTERVAL = 2  # seconds
+
+
+def accepted_at(ledger: Path) -> list[float]:
+    return [json.loads(line)["at"] for file in ledger.glob("*.jsonl") for line in file.read_text().splitlines()]
+
+
+@pytest.mark.parametrize(("in_flight", "delayed"), [(2, True), (3, False)])
+def test_batches_in_flight_are_limited(in_flight: int, delayed: bool, pair: Pair, tmp_path: Path):
+    queues = [pair.fresh_queue() for _ in range(3)]
+    options = {
+        "failoverInterval": str(FAILOVER_INTERVAL),
+        "maxBatchesInFlight": str(in_flight),
+        "ledger": str(tmp_path),
+    }
+    task = WriteTask(WriteOptions.parse({"credential": pair.reference} | options), "r", MessageIdGenerator("r", 0))
+    rows = pa.RecordBatch.from_pylist([{"entity": queue, "body": b"x"} for queue in queues])
+    # The first two sends are stored but never settled; the third is settled at once.
+    for queue in queues[:2]:
+        pair.primary.served.set_fault(Fault(kind=FaultKind.NO_DISPOSITION, entity=queue, on=(Operation.SEND,)))
+    try:
+        commit_message = write_rows(task, [rows])
+    finally:
+        pair.primary.served.clear_faults()
+    assert (min(accepted_at(tmp_path)) - commit_message.started_at >= FAILOVER_INTERVAL) is delayed
+    manifest = merge_commit_messages([commit_message])
+    counts = [(manifest.entities[queue].primary, manifest.entities[queue].diverted) for queue in queues]
+    assert counts == [(0, 1), (0, 1), (1, 0)]
+    assert manifest.entities[queues[0]].health.failed_over
+    assert not manifest.entities[queues[2]].health.failed_over
+
+
+def test_write_task_does_not_start_a_syphon(pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    own = own_backlog(pair, tmp_path, enable_syphon=True)
+    started: list[Syphon] = []
+    run = Syphon.run
+
+    async def record(self: Syphon, **options: Any) -> DrainReport:
+        started.append(self)
+        return await run(self, **options)
+
+    monkeypatch.setattr(Syphon, "run", record)
+    task = WriteTask(WriteOptions.parse({"credential": own.reference}), "r", MessageIdGenerator("r", 0))
+    rows = pa.RecordBatch.from_pylist([{"entity": own.fresh_queue(), "body": b"x"}])
+    assert merge_commit_messages([write_rows(task, [rows])]).primary == 1
+    assert started == []
+
+
+def test_too_large_row_is_named_and_sent_messages_are_counted(pair: Pair, tmp_path: Path):
+    queue = pair.fresh_queue()
+    options = {"credential": pair.reference, "entity": queue, "ledger": str(tmp_path), "ratePerTask": "200"}
+    task = WriteTask(WriteOptions.parse(options), "r", MessageIdGenerator("monday", 5))
+    # At this rate a batch has 100 rows: the first is sent, the second contains the large row.
+    sizes = [10] * 150 + [300_000] + [10] * 20
+    rows = pa.RecordBatch.from_pylist([{"body": b"x" * size} for size in sizes])
+    with pytest.raises(SparkTaskError) as caught:
+        write_rows(task, [rows])
+    error = str(caught.value)
+    assert error.startswith(
+        "partition 5 failed with 100 messages accepted by the primary and 0 by the backlog: SendError"
+    )
+    assert "message 'monday-5-150-" in error
+    assert "the link takes 262144" in error
+    assert len(accepted_at(tmp_path)) == len(pair.peek(queue)) == 100

@@ -1,0 +1,77 @@
+"""The commands in docs/spark.md run in sequence."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shlex
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.spark.conftest import Pair
+from tests.spark.support.job_files import read_summary
+from tests.spark.support.own_backlog import own_backlog
+from tests.system.demo.layout import PROJECT
+
+PAGE = (PROJECT / "provider" / "docs" / "spark.md").read_text()
+# The values of these options are paths relative to the working directory.
+PATH_OPTIONS = {"--table", "--ledger", "--output", "--manifest", "--report", "--metered"}
+ROWS = "body,messageId\nshoes,o-1\nhats,o-2\n"
+
+
+def commands() -> list[list[str]]:
+    (block,) = re.findall(r"```console\n(JOBS=.*?)```", PAGE, flags=re.DOTALL)
+    return [shlex.split(line) for line in block.splitlines() if line.startswith("spark-submit")]
+
+
+def localized(words: list[str], folder: Path, **replacements: str) -> Iterator[str]:
+    for before, word in zip(["", *words], words, strict=False):
+        yield str(folder / word) if before in PATH_OPTIONS else replacements.get(word, word)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("spark")
+def test_documented_commands_run(pair: Pair, tmp_path: Path):
+    own, queue = own_backlog(pair, tmp_path), pair.fresh_queue()
+    (tmp_path / "orders.csv").write_text(ROWS)
+    own.divert(tmp_path / "ledger", queue, 20)
+    jobs = []
+    for _, program, *words in commands():
+        folder, _, name = program.partition("/")
+        assert folder == "$JOBS"
+        main: Callable[[list[str]], int] = importlib.import_module(
+            f"servicebus_pair.spark.jobs.{name.removesuffix('.py')}"
+        ).main
+        arguments = list(localized(words, tmp_path, **{"env:PAIR": own.reference, "orders": queue}))
+        assert main(arguments) == 0, name
+        jobs.append(name)
+    assert jobs == ["publish.py", "profile_backlog.py", "drain.py", "reconcile.py", "cost.py"]
+    assert set(own.arrived(queue)) == {"o-1", "o-2", *(f"{queue}-{number}" for number in range(20))}
+    profile, proof, cost = (read_summary(tmp_path / name) for name in ("profile", "proof", "cost"))
+    assert profile["messages"] == 20
+    assert (proof["totals"]["delivered"], proof["totals"]["lost"]) == (2, 0)
+    assert cost["operations"]["diverts"] == 20
+    for name in ("profile", "proof", "cost"):
+        assert (tmp_path / name / "report.html").exists()
+
+
+@pytest.mark.parametrize("name", ["publish", "drain", "cost"])
+def test_documented_arguments_match_the_parser(name: str, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit):
+        importlib.import_module(f"servicebus_pair.spark.jobs.{name}").main(["--help"])
+    accepted = set(re.findall(r"^  (--[a-z-]+)", capsys.readouterr().out, flags=re.MULTILINE))
+    section = PAGE.split(f"\n### `{name}`")[1].split("\n### ")[0]
+    listed = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `--")]
+    assert set(re.findall(r"--[a-z-]+", " ".join(listed))) == accepted
+
+
+def test_documented_task_matches_the_example_dag():
+    examples = re.findall(r"<!-- from (dags/\w+\.py): (\w+) -->\n```python\n(.*?)```", PAGE, flags=re.DOTALL)
+    assert [name for _, name, _ in examples] == ["drain"]
+    for file, name, text in examples:
+        marked = re.search(rf"# \[START {name}\]\n(.*?) *# \[END {name}\]", (PROJECT / file).read_text(), re.DOTALL)
+        assert marked is not None
+        assert textwrap.dedent(marked[1]) == text

@@ -1,0 +1,54 @@
+"""Reads ledger files while other processes write them."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+__all__ = ["recorded", "records", "syphoned", "wait_for_records", "wait_until"]
+
+SECONDS = 240.0  # generous: a cluster starts slowly under load
+
+
+def recorded(folder: Path) -> Counter[str]:
+    """Return how many messages were sent by each route, in complete lines."""
+    return Counter(record["route"] for record in records(folder))
+
+
+def syphoned(folder: Path) -> int:
+    """Return how many messages were moved out of the backlog, in complete lines."""
+    return sum(record["kind"] == "syphoned" for record in records(folder))
+
+
+def records(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield the records in complete lines."""
+    for file in folder.glob("*.jsonl"):
+        yield from map(json.loads, file.read_bytes().split(b"\n")[:-1])
+
+
+def wait_until(
+    done: Callable[[], bool], *, ended: Callable[[], bool], progress: Callable[[], str] = lambda: ""
+) -> None:
+    """Wait for other processes.
+
+    :param ended: returns whether they have ended.
+    :param progress: describes what has happened so far, for the error.
+    """
+    deadline = time.monotonic() + SECONDS
+    while not done():
+        assert not ended(), f"the process ended before {progress()}"
+        assert time.monotonic() < deadline, f"timeout after {SECONDS:.0f} s {progress()}"
+        time.sleep(0.1)
+
+
+def wait_for_records(folder: Path, count: int, route: str, *, ended: Callable[[], bool]) -> None:
+    """Wait until other processes have sent ``count`` messages by ``route``."""
+    wait_until(
+        lambda: recorded(folder)[route] >= count,
+        ended=ended,
+        progress=lambda: f"{recorded(folder)[route]} of {count} messages by {route}",
+    )

@@ -1,0 +1,37 @@
+"""A custom notifier, as a deployment may have one, that writes to a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airflow.sdk import BaseNotifier
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+__all__ = ["FileNotifier", "read_notices"]
+
+
+class FileNotifier(BaseNotifier):
+    """Append a line to a file.
+
+    :param text: the line; templated.
+    """
+
+    template_fields = ("text",)
+
+    def __init__(self, *, path: str, text: str) -> None:
+        super().__init__()
+        self.path = path
+        self.text = text
+
+    def notify(self, context: Context) -> None:  # noqa: ARG002  signature of the base class
+        """Append the line."""
+        with Path(self.path).open("a") as file:
+            file.write(self.text + "\n")
+
+
+def read_notices(path: Path) -> list[str]:
+    """Return the notices so far, oldest first."""
+    return path.read_text().splitlines() if path.exists() else []

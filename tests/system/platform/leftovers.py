@@ -1,0 +1,88 @@
+"""What a recovery could leave behind: connections, links, messages and processes."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.system.demo.airflow_process import SCHEDULER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import psutil
+
+    from tests.system.demo.namespaces import Namespace
+    from tests.system.demo.stack import Stack
+
+__all__ = ["Leftovers", "find_leftovers", "metric", "task_processes", "wait_until"]
+
+PREFIX: Final = "servicebus_emulator_"
+
+
+@dataclass(frozen=True, slots=True)
+class Leftovers:
+    """Resources of recoveries that still exist; all must disappear."""
+
+    connections: int
+    links: int
+    backlog: int  # messages, including locked ones
+    processes: tuple[str, ...]  # of tasks
+
+    def __bool__(self) -> bool:
+        """Return whether any resource remains."""
+        return bool(self.connections or self.links or self.backlog or self.processes)
+
+
+def metric(namespace: Namespace, name: str) -> float:
+    """Return a metric of an embedded namespace, summed over its labels."""
+    page = httpx.get(f"http://{namespace.administration}/metrics").raise_for_status().text
+    families = text_string_to_metric_families(page)
+    return sum(sample.value for family in families for sample in family.samples if sample.name == PREFIX + name)
+
+
+def find_leftovers(stack: Stack) -> Leftovers:
+    """Return the resources that exist now."""
+    both = (stack.primary, stack.secondary)
+    return Leftovers(
+        connections=int(sum(metric(each, "connections") for each in both)),
+        links=int(sum(metric(each, "links") for each in both)),
+        backlog=int(metric(stack.secondary, "messages")),
+        processes=tuple(" ".join(each.cmdline())[:120] for each in task_processes(stack)),
+    )
+
+
+def task_processes(stack: Stack) -> list[psutil.Process]:
+    """Return the processes that run tasks: each leads its own process group in the scheduler's session."""
+    leaders = [each for each in stack.processes.members(SCHEDULER) if is_group_leader(each)]
+    return [each for each in leaders if each.pid != os.getsid(each.pid)]
+
+
+def is_group_leader(process: psutil.Process) -> bool:
+    """Return whether a process is running and leads its group."""
+    try:
+        return os.getpgid(process.pid) == process.pid
+    except ProcessLookupError:
+        return False
+
+
+def wait_until(
+    condition: Callable[[], bool], *, seconds: float, what: str, detail: Callable[[], object] = Counter
+) -> None:
+    """Wait until a condition is true.
+
+    :param what: the condition in words, for the error message.
+    :param detail: its result is added to the error message.
+    :raises AssertionError: the condition is still false after ``seconds``.
+    """
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {seconds:.0f} s: {what} {detail() or ''}")
+        time.sleep(0.2)
