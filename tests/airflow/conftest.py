@@ -17,18 +17,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
+from airflow.models.dagrun import DagRun
+from airflow.sdk import DAG
 
-from servicebus_emulator import EmulatorProcess
-
-if TYPE_CHECKING:
-    from airflow.models.dagrun import DagRun
-    from airflow.sdk import DAG
-
-    from servicebus_emulator import RemoteNamespace
-    from servicebus_pair.core.model.health_state import EntityHealth
+from servicebus_emulator import EmulatorProcess, RemoteNamespace
+from servicebus_pair.core.model.health_state import EntityHealth
 
 RunDag: TypeAlias = "Callable[..., DagRun]"
 RestartSoon: TypeAlias = Callable[[EmulatorProcess], None]

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
@@ -8,9 +8,6 @@ from tests.system.demo.namespaces import PRIMARY, SECONDARY, Namespace
 from tests.system.demo.peek import peek_everything, queue_names
 from tests.system.demo.ports import PortReservation
 from tests.system.demo.processes import Processes
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def send(namespace: Namespace, entity: str, *, count: int) -> None:

@@ -4,16 +4,13 @@ import json
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
 
 from tests.system.demo.processes import Processes, StartError, stop_recorded
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 # Starts a child in another process group, as Airflow does with its tasks.
 PARENT = """

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from matplotlib import image
@@ -13,9 +13,6 @@ from tests.system.demo.kill_targets import KILL_TARGETS, is_due, restart_is_due
 from tests.system.demo.ledger import DIVERTED, PRIMARY, SYPHONED, Counts, LedgerReader, Record
 from tests.system.demo.reconcile_result import ReconcileResult, read_latest_result
 from tests.system.demo.summary import Summary, table
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 RECONCILED = ReconcileResult(delivered=36_000, lost=0, duplicates=3, duplicates_predicted=2, report="report.html")
 GOOD = Summary(

@@ -6,9 +6,9 @@ import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from selenium.webdriver.remote.webelement import WebElement
 
 from tests.system.demo.layout import PROJECT
 from tests.system.pages.accessibility import (
@@ -21,9 +21,6 @@ from tests.system.pages.accessibility import (
 from tests.system.pages.browser import WIDTHS, Browser, open_browser
 from tests.system.platform.leftovers import metric
 from tests.system.platform.platform import Platform, platform
-
-if TYPE_CHECKING:
-    from selenium.webdriver.remote.webelement import WebElement
 
 pytestmark = [pytest.mark.slow, pytest.mark.system, pytest.mark.timeout(420)]
 

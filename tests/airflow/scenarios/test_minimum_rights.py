@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from servicebus_emulator import EmulatorProcess
 from servicebus_pair.operators.failover import ServiceBusPairFailbackOperator
 from servicebus_pair.sensors.backlog import ServiceBusBacklogSensor
 from servicebus_pair.sensors.servicebus_pair import ServiceBusPrimaryHealthSensor
@@ -16,9 +17,6 @@ from servicebus_pair.triggers.backlog import BacklogTrigger
 from tests.airflow.conftest import CONN_ID, PROJECT, RunDag, run_task
 from tests.airflow.support import tasks
 from tests.airflow.support.shared_access_keys import connection_extra, connection_string_of, keyed_namespaces
-
-if TYPE_CHECKING:
-    from servicebus_emulator import EmulatorProcess
 
 ROWS = [
     [cell.strip() for cell in line.strip("|").split("|")]

@@ -6,10 +6,11 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 
+from servicebus_emulator import EmulatorProcess, RemoteNamespace
 from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
 from servicebus_pair.operators.send import ServiceBusPairSendOperator
 from servicebus_pair.sensors.backlog import ServiceBusBacklogSensor
@@ -17,9 +18,6 @@ from servicebus_pair.sensors.servicebus_pair import ServiceBusPrimaryHealthSenso
 from tests.airflow.conftest import CONN_ID, KEY, RunDag, results, states
 from tests.airflow.support import tasks
 from tests.airflow.support.shared_access_keys import SIDES, connection_extra, connection_string_of, keyed_namespaces
-
-if TYPE_CHECKING:
-    from servicebus_emulator import EmulatorProcess, RemoteNamespace
 
 NOWHERE = "Endpoint=sb://{}.invalid;SharedAccessKeyName=app;SharedAccessKey=key;UseDevelopmentEmulator=true;"
 

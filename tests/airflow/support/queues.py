@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from servicebus_emulator import RemoteNamespace
-    from servicebus_pair.core import Endpoint
-    from tests.airflow.conftest import Pair
+from servicebus_emulator import RemoteNamespace
+from servicebus_pair.core import Endpoint
+from tests.airflow.conftest import Pair
 
 __all__ = ["PeekedMessage", "contents", "divert", "queue_names"]
 

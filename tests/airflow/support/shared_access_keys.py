@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 from servicebus_emulator import EmulatorProcess
 from tests.airflow.conftest import KEY
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 __all__ = ["BACKLOG", "SIDES", "connection_extra", "connection_string_of", "keyed_namespaces"]
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
+
+import pytest
 
 from servicebus_pair.operators.cleanup import ServiceBusPairCleanupOperator
 from servicebus_pair.operators.cost import ServiceBusPairCostOperator
@@ -12,11 +15,6 @@ from servicebus_pair.operators.provision import ServiceBusPairProvisionOperator
 from servicebus_pair.operators.send import ServiceBusPairSendOperator
 from servicebus_pair.operators.syphon import ServiceBusPairSyphonOperator
 from tests.airflow.conftest import CONN_ID, RunDag, states
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import pytest
 
 __all__ = ["MESSAGES", "cleanup", "cost", "drain", "drill", "fail_over", "log_of_failed_task", "provision", "send"]
 

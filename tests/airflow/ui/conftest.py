@@ -1,17 +1,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from fastapi.testclient import TestClient
 
 from tests.airflow.conftest import CONN_ID
 from tests.airflow.ui.support.page_client import api_server_app, page_app, unreachable_connection
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from fastapi.testclient import TestClient
 
 
 @pytest.fixture(scope="session")

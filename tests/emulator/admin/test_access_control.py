@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
 
 import pytest
 from aiohttp import ClientSession, web
@@ -19,9 +19,6 @@ from servicebus_emulator.engine.namespace.namespace import Namespace
 from servicebus_emulator.namespace_server import connection_string
 from tests.emulator.support.authorizers import authorizer_for, signed_headers
 from tests.emulator.support.plain_http import PlainTransport
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 VERSION = "api-version=2021-05"
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from datetime import timedelta
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceNotFoundError
@@ -28,9 +29,6 @@ from servicebus_emulator.engine.namespace.entities import QueueEntity
 from servicebus_emulator.engine.namespace.namespace import Namespace
 from tests.emulator.support.authorizers import authorizer_for
 from tests.emulator.support.plain_http import BlockingPlainTransport, PlainTransport
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 BACKLOG = "contoso/x-servicebus-transfer/0"
 FAR = 4_000_000_000_000

@@ -7,7 +7,7 @@ import io
 import logging
 import re
 import xml.etree.ElementTree as ET
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator
 
 import pytest
 from aiohttp import ClientSession
@@ -24,9 +24,6 @@ from servicebus_emulator.engine.model.rule_descriptions import RuleDescription
 from servicebus_emulator.engine.model.timespan import TimeSpan
 from servicebus_emulator.engine.namespace.namespace import Namespace
 from tests.emulator.support.authorizers import authorizer_for
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 ATOM = "{http://www.w3.org/2005/Atom}"
 BUS = "{http://schemas.microsoft.com/netservices/2010/10/servicebus/connect}"

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from azure.core.pipeline.transport import AioHttpTransport, RequestsTransport
-
-if TYPE_CHECKING:
-    from azure.core.rest import HttpRequest
+from azure.core.rest import HttpRequest
 
 
 class PlainTransport(AioHttpTransport):  # type: ignore[misc] # azure-core names it when asked only

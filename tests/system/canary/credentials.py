@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import json
 import secrets
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import Any, Final
 from urllib.parse import quote
 
-from tests.system.demo.namespaces import KEY, PRIMARY, SECONDARY
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tests.system.demo.namespaces import Namespace
+from tests.system.demo.namespaces import KEY, PRIMARY, SECONDARY, Namespace
 
 __all__ = ["CANARIES", "connections", "official", "pair"]
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import base64
 import sys
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
 from urllib.parse import quote
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
 __all__ = ["DUMP_COMMAND", "find_secrets", "without_lines"]
 

@@ -10,7 +10,8 @@ import argparse
 import json
 import signal
 import sys
-from typing import TYPE_CHECKING, NoReturn
+from types import FrameType
+from typing import NoReturn
 
 import httpx
 
@@ -19,15 +20,10 @@ from tests.system.demo.kill_targets import KILL_TARGETS
 from tests.system.demo.layout import PROJECT, Home
 from tests.system.demo.processes import StartError, stop_recorded
 from tests.system.demo.report import report
-from tests.system.demo.scale import MONTH, YEAR
+from tests.system.demo.scale import MONTH, YEAR, Scale
 from tests.system.demo.scenario import Scenario, ScenarioError, start_pipeline
 from tests.system.demo.stack import Stack
 from tests.system.demo.terminal import Terminal
-
-if TYPE_CHECKING:
-    from types import FrameType
-
-    from tests.system.demo.scale import Scale
 
 EXIT_STATUS_BY_SIGNAL = {signal.SIGINT: 130, signal.SIGTERM: 143}
 

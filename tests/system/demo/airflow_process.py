@@ -8,22 +8,16 @@ import os
 import secrets
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from tests.system.demo.airflow_api import AirflowApi
-from tests.system.demo.layout import PROJECT
-from tests.system.demo.namespaces import PRIMARY, SECONDARY
+from tests.system.demo.layout import PROJECT, Home
+from tests.system.demo.namespaces import PRIMARY, SECONDARY, Namespace
 from tests.system.demo.ports import HOST
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from tests.system.demo.layout import Home
-    from tests.system.demo.namespaces import Namespace
-    from tests.system.demo.processes import Processes
+from tests.system.demo.processes import Processes
 
 __all__ = ["SCHEDULER", "TRIGGERER", "AirflowProcess", "pair_connection", "spark_connection"]
 

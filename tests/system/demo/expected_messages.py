@@ -12,17 +12,12 @@ import io
 import json
 import uuid
 import zipfile
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from tests.system.demo.comparison import Content
+from tests.system.demo.comparison import Content, Key
 from tests.system.demo.expected_statistics import carrier_days, expected_statistics, is_delayed
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from tests.system.demo.comparison import Key
 
 __all__ = ["Flight", "expected_messages", "message_count", "read_flights"]
 

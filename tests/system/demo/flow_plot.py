@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.typing import RcKeyType
 
-from tests.system.demo.ledger import DIVERTED, PRIMARY, SYPHONED
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from matplotlib.axes import Axes
-    from matplotlib.typing import RcKeyType
-
-    from tests.system.demo.ledger import Record
+from tests.system.demo.ledger import DIVERTED, PRIMARY, SYPHONED, Record
 
 __all__ = ["Outage", "plot_flow"]
 

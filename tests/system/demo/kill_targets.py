@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+import psutil
 
-    import psutil
-
-    from tests.system.demo.ledger import Counts
+from tests.system.demo.ledger import Counts
 
 __all__ = [
     "KILL_AT_FRACTION",

@@ -10,12 +10,9 @@ import json
 import sys
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.system.demo.comparison import Key
+from tests.system.demo.comparison import Key
 
 __all__ = ["DIVERTED", "PRIMARY", "SYPHONED", "Counts", "LedgerReader", "Record", "Tally"]
 

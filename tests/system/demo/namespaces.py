@@ -6,18 +6,13 @@ import json
 import os
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from servicebus_emulator import RemoteNamespace
 from servicebus_emulator.security.settings import KEY_VARIABLE
 from tests.system.demo.layout import PROJECT
-from tests.system.demo.ports import HOST
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.system.demo.ports import PortReservation
-    from tests.system.demo.processes import Processes
+from tests.system.demo.ports import HOST, PortReservation
+from tests.system.demo.processes import Processes
 
 __all__ = ["KEY", "PRIMARY", "SECONDARY", "Namespace", "configuration"]
 

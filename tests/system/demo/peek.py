@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import httpx
 from azure.servicebus import ServiceBusReceivedMessage, ServiceBusSubQueue
-from azure.servicebus.aio import ServiceBusClient
+from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
 
 from servicebus_emulator.engine.model.access_policy import ROOT_POLICY
 from servicebus_emulator.security.sas import sign
 from tests.system.demo.comparison import Content, Found
 from tests.system.demo.namespaces import KEY
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from azure.servicebus.aio import ServiceBusReceiver
 
 __all__ = ["peek_backlog_queues", "peek_everything", "queue_names"]
 

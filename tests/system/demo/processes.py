@@ -13,14 +13,11 @@ import signal
 import subprocess
 import time
 import uuid
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import psutil
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
 
 __all__ = ["Leader", "Processes", "StartError", "stop_recorded"]
 

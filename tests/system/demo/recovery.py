@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
+from tests.system.demo.airflow_api import AirflowApi, DagRun
 from tests.system.demo.kill_targets import RESTART_AT_FRACTION
-
-if TYPE_CHECKING:
-    from tests.system.demo.airflow_api import AirflowApi, DagRun
 
 __all__ = ["AT_SCALE_DAG", "RECOVERY_DAG", "AutomaticRecovery", "Recovery", "SparkRecovery"]
 

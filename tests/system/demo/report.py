@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
-from tests.system.demo.comparison import compare
-from tests.system.demo.flow_plot import plot_flow
+from tests.system.demo.comparison import Comparison, Content, Found, Key, compare
+from tests.system.demo.flow_plot import Outage, plot_flow
+from tests.system.demo.ledger import LedgerReader, Tally
 from tests.system.demo.peek import peek_backlog_queues, peek_everything, queue_names
 from tests.system.demo.reconcile_result import read_latest_result
+from tests.system.demo.scenario import ScenarioResult
+from tests.system.demo.stack import Stack
 from tests.system.demo.summary import findings, summarize, table, write
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from tests.system.demo.comparison import Comparison, Content, Found, Key
-    from tests.system.demo.flow_plot import Outage
-    from tests.system.demo.ledger import LedgerReader, Tally
-    from tests.system.demo.scenario import ScenarioResult
-    from tests.system.demo.stack import Stack
-    from tests.system.demo.terminal import Terminal
+from tests.system.demo.terminal import Terminal
 
 __all__ = ["DESTINATIONS", "report"]
 

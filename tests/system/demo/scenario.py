@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from tests.system.demo.airflow_api import AirflowApi, DagRun
 from tests.system.demo.flow_plot import Outage
 from tests.system.demo.kill_targets import (
     KILL_AT_FRACTION,
@@ -16,14 +16,10 @@ from tests.system.demo.kill_targets import (
     task_id_of,
 )
 from tests.system.demo.ledger import LedgerReader
-from tests.system.demo.recovery import RECOVERY_DAG, AutomaticRecovery, SparkRecovery
-
-if TYPE_CHECKING:
-    from tests.system.demo.airflow_api import AirflowApi, DagRun
-    from tests.system.demo.recovery import Recovery
-    from tests.system.demo.scale import Scale
-    from tests.system.demo.stack import Stack
-    from tests.system.demo.terminal import Terminal
+from tests.system.demo.recovery import RECOVERY_DAG, AutomaticRecovery, Recovery, SparkRecovery
+from tests.system.demo.scale import Scale
+from tests.system.demo.stack import Stack
+from tests.system.demo.terminal import Terminal
 
 __all__ = ["Scenario", "ScenarioError", "ScenarioResult", "start_pipeline"]
 

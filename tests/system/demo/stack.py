@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
+import psutil
+
+from tests.system.demo.airflow_api import AirflowApi
 from tests.system.demo.airflow_process import SCHEDULER, AirflowProcess, pair_connection, spark_connection
+from tests.system.demo.layout import Home
 from tests.system.demo.namespaces import PRIMARY, SECONDARY, Namespace
 from tests.system.demo.ports import PortReservation
 from tests.system.demo.processes import Processes, stop_recorded
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    import psutil
-
-    from tests.system.demo.airflow_api import AirflowApi
-    from tests.system.demo.layout import Home
 
 __all__ = ["Stack"]
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.system.demo.comparison import Comparison
-    from tests.system.demo.ledger import Counts
-    from tests.system.demo.reconcile_result import ReconcileResult
+from tests.system.demo.comparison import Comparison
+from tests.system.demo.ledger import Counts
+from tests.system.demo.reconcile_result import ReconcileResult
 
 __all__ = ["Summary", "findings", "summarize", "table", "write"]
 

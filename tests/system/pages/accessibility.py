@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from selenium.webdriver.common.keys import Keys
 
-if TYPE_CHECKING:
-    from tests.system.pages.browser import Browser
+from tests.system.pages.browser import Browser
 
 __all__ = ["contrast_problems", "keyboard_problems", "motion_problems", "naming_problems", "structure_problems"]
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 from azure.servicebus import ServiceBusMessage
 
 from servicebus_pair.core import Endpoint, NamespacePair
+from tests.system.demo.namespaces import Namespace
 from tests.system.demo.peek import peek_everything
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from tests.system.demo.namespaces import Namespace
 
 __all__ = ["RECEIVING_ENTITIES", "count_copies", "divert", "message_ids", "provision"]
 

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from airflow.sdk import BaseNotifier
-
-if TYPE_CHECKING:
-    from airflow.sdk import Context
+from airflow.sdk import BaseNotifier, Context
 
 __all__ = ["FileNotifier", "read_notices"]
 

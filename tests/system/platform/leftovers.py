@@ -5,21 +5,17 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import httpx
+import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.system.demo.airflow_process import SCHEDULER
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import psutil
-
-    from tests.system.demo.namespaces import Namespace
-    from tests.system.demo.stack import Stack
+from tests.system.demo.namespaces import Namespace
+from tests.system.demo.stack import Stack
 
 __all__ = ["Leftovers", "find_leftovers", "metric", "task_processes", "wait_until"]
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
+from tests.system.demo.airflow_api import AirflowApi, DagRun
 from tests.system.demo.airflow_process import SCHEDULER, TRIGGERER
 from tests.system.demo.layout import PROJECT, Home
 from tests.system.demo.stack import Stack
 from tests.system.platform import backlog_messages as backlog
 from tests.system.platform.leftovers import Leftovers, find_leftovers, metric, wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from tests.system.demo.airflow_api import AirflowApi, DagRun
 
 __all__ = ["DAGS", "OPTIONS", "Platform", "platform"]
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from servicebus_emulator import Fault, FaultKind
 from tests.system.platform.backlog_messages import RECEIVING_ENTITIES
 from tests.system.platform.leftovers import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.system.platform.platform import Platform
+from tests.system.platform.platform import Platform
 
 __all__ = ["SIMULTANEOUS_DAG", "RecoveryRun", "repeat_recovery"]
 

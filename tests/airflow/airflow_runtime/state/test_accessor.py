@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from airflow.models.dagrun import DagRun
 from airflow.sdk import Context
 
 from servicebus_pair.airflow_runtime.state.accessor import count_running_tasks
 from servicebus_pair.assets import pair_asset
 from servicebus_pair.operators._support.base import AsyncPairOperator
 from tests.airflow.conftest import CONN_ID, RunDag
-
-if TYPE_CHECKING:
-    from airflow.models.dagrun import DagRun
 
 
 class CountsRunningTasks(AsyncPairOperator):

@@ -7,20 +7,16 @@ import logging
 import time
 import urllib.request
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from servicebus_emulator import Fault, FaultKind
+from servicebus_emulator import Fault, FaultKind, RemoteNamespace
 from servicebus_pair.airflow_runtime.waiting.pair_cache import SharedPair, SingleFlightCache, shared_pair
 from servicebus_pair.core.model.errors import ConfigurationError
 from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
 from servicebus_pair.triggers.primary_health import PrimaryHealthTrigger
 from tests.airflow.conftest import CONN_ID, Pair
-
-if TYPE_CHECKING:
-    from servicebus_emulator import RemoteNamespace
 
 MANY = 40
 waiter: ContextVar[str] = ContextVar("waiter", default="nobody's")

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
+from fastapi.testclient import TestClient
 
 from tests.airflow.conftest import PROJECT, Pair, RunDag, run_task
 from tests.airflow.support.queues import contents, divert
 from tests.airflow.support.tasks import drain, provision
 from tests.airflow.ui.support.page_client import PAIR_URL, wait_for_pair
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from fastapi.testclient import TestClient
 
 
 @pytest.fixture

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from fastapi.testclient import TestClient
 
 from tests.airflow.conftest import CONN_ID, KEY
 from tests.airflow.ui.support.page_client import auth_header, unreachable_connection
-
-if TYPE_CHECKING:
-    from fastapi.testclient import TestClient
 
 PREFIX = "/servicebus-pairs"
 ACTION = f"{PREFIX}/api/pairs/{CONN_ID}/actions/pause_syphon"

@@ -7,9 +7,9 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from fastapi.testclient import TestClient
 
 from servicebus_pair.ui.cache import refresh_cache
 from servicebus_pair.ui.cache.leader_lock import LeaderLock
@@ -18,9 +18,6 @@ from servicebus_pair.ui.sources.collector import PairStatus
 from tests.airflow.conftest import CONN_ID, PROJECT, Pair
 from tests.airflow.support.queues import divert
 from tests.airflow.ui.support.page_client import wait_for_pair
-
-if TYPE_CHECKING:
-    from fastapi.testclient import TestClient
 
 # A second API-server process: prints the pair's JSON for each line on stdin.
 SERVER_PROCESS = """

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
+from fastapi.testclient import TestClient
 
 from tests.airflow.conftest import KEY, Pair, RunDag, run_task
 from tests.airflow.support.tasks import drain, provision, send
 from tests.airflow.ui.support.page_client import wait_for_pair
-
-if TYPE_CHECKING:
-    from fastapi.testclient import TestClient
 
 
 @pytest.mark.apart

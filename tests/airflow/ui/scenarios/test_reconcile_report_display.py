@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+from fastapi.testclient import TestClient
 
 from tests.airflow.conftest import CONN_ID, RunDag
 from tests.airflow.ui.support.page_client import PAIR_URL, wait_for_pair
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from fastapi.testclient import TestClient
 
 pytestmark = pytest.mark.usefixtures("unreachable_pair")
 

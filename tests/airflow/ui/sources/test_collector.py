@@ -3,11 +3,11 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
 from servicebus_pair.core import NamespacePair
+from servicebus_pair.core.pair.settings import PairSettings
 from servicebus_pair.core.protocol.backlog_queues import BACKLOG_QUEUE
 from servicebus_pair.core.sdk.administration.data_plane import ServiceBusAdministration
 from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
@@ -17,9 +17,6 @@ from servicebus_pair.ui.view.view_builder import build_pair_view
 from servicebus_pair.ui.views import PairView
 from tests.airflow.conftest import CONN_ID, KEY, Pair
 from tests.airflow.support.queues import divert
-
-if TYPE_CHECKING:
-    from servicebus_pair.core.pair.settings import PairSettings
 
 
 @pytest.fixture

@@ -6,12 +6,11 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+
+from fastapi.testclient import TestClient
 
 from tests.airflow.conftest import AIRFLOW_HOME, CONN_ID, KEY
-
-if TYPE_CHECKING:
-    from fastapi.testclient import TestClient
 
 __all__ = ["PAIR_URL", "USERS", "api_server_app", "auth_header", "page_app", "unreachable_connection", "wait_for_pair"]
 
