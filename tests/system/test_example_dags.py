@@ -172,7 +172,7 @@ def test_failed_recovery_notifies(deployed: Deployment):
     system.api.mark_failed(run, "wait_for_primary")
 
     assert system.wait_for_end(run) == "failed"
-    assert "is still in the backlog" in deployed.wait_for_notice(run, "failed")
+    assert "are still in the backlog" in deployed.wait_for_notice(run, "failed")
 
 
 @pytest.mark.parametrize(("option", "approved"), [("Reject", False), ("Approve", True)], ids=["no", "yes"])
