@@ -2,32 +2,5 @@
 
 from __future__ import annotations
 
-from servicebus_pair.core.model.events import (
-    SLOT_SECONDS,
-    BacklogCopyTooLarge,
-    DeadLettered,
-    Event,
-    HealthChanged,
-    MessageRef,
-    MessagesAccepted,
-    MessagesSyphoned,
-    Observer,
-    Pinged,
-    QueuePulled,
-    Route,
-)
-
-__all__ = [
-    "SLOT_SECONDS",
-    "BacklogCopyTooLarge",
-    "DeadLettered",
-    "Event",
-    "HealthChanged",
-    "MessageRef",
-    "MessagesAccepted",
-    "MessagesSyphoned",
-    "Observer",
-    "Pinged",
-    "QueuePulled",
-    "Route",
-]
+from servicebus_pair.core.model.events import *  # noqa: F403 - the same names
+from servicebus_pair.core.model.events import __all__  # noqa: F401

@@ -2,30 +2,5 @@
 
 from __future__ import annotations
 
-from servicebus_pair.core.model.pricing import (
-    BILLED_BYTES,
-    STANDARD_PRICES,
-    Bill,
-    Operations,
-    PriceList,
-    PriceTier,
-    backlog_operations,
-    bill,
-    idle_syphon_operations,
-    ping_operations,
-    read_prices,
-)
-
-__all__ = [
-    "BILLED_BYTES",
-    "STANDARD_PRICES",
-    "Bill",
-    "Operations",
-    "PriceList",
-    "PriceTier",
-    "backlog_operations",
-    "bill",
-    "idle_syphon_operations",
-    "ping_operations",
-    "read_prices",
-]
+from servicebus_pair.core.model.pricing import *  # noqa: F403 - the same names
+from servicebus_pair.core.model.pricing import __all__  # noqa: F401
