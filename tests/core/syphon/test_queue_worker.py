@@ -91,20 +91,24 @@ async def test_section_6_a_slow_batch_halves_the_next_one(seconds: float, size: 
     assert await work.steps(2) == [16, size]
 
 
+@pytest.mark.parametrize("lock", [60.0, 5.0])
 async def test_section_6_messages_whose_locks_expire_are_abandoned_and_the_batch_shrinks(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, lock: float
 ) -> None:
-    work = Work(20)
+    work = Work(40)
+    work.queue.lock_seconds = lock
 
     async def slow_open(**_: object) -> int:
-        work.clock.time += 36
+        work.clock.time += 0.6 * lock
         return 262_144
 
-    monkeypatch.setattr(work.flights, "open", slow_open)
-    assert await work.steps() == [16]
+    with monkeypatch.context() as slow:
+        slow.setattr(work.flights, "open", slow_open)
+        assert await work.steps() == [16]
     assert work.queue.called("abandon") == [[f"m{n}" for n in range(16)]]
-    assert (work.worker.batch_size, work.flights.attempts, work.waiting) == (4, [], 0)
+    assert (work.worker.batch_size, work.flights.attempts, work.waiting) == (8, [], 0)
     assert work.context.backoff.errors() == {}
+    assert await work.steps(2) == [8, 32]
 
 
 async def test_section_6_entries_of_a_failing_destination_wait_locked_until_it_is_due() -> None:

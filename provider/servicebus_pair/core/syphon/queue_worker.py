@@ -72,8 +72,14 @@ class QueueWorker:
         self._source = context.source(queue)
         self._batch_size = min(_INITIAL_BATCH_SIZE, context.max_batch_messages)
         self._locked: dict[int, ServiceBusReceivedMessage] = {}
-        self._sender = BatchSender(context, queue, counters=self.counters, dead_letter=self._dead_letter_entry)
+        self._sender = BatchSender(
+            context,
+            queue,
+            counters=self.counters,
+            dead_letter=lambda entry, error: self._dead_letter(entry.received, error),
+        )
         self._received_full_batch = False
+        self._locks_expired = False
 
     def clone(self) -> QueueWorker:
         """Return a worker with another link to the queue, starting with what this one has learned."""
@@ -239,9 +245,9 @@ class QueueWorker:
             except EntityNotFoundError as error:
                 backoff.record_success(entity)
                 for entry in pending.values():
-                    await self._dead_letter_entry(entry, UndeliverableError(dead_letter_reason(error), str(error)))
+                    await self._dead_letter(entry.received, UndeliverableError(dead_letter_reason(error), str(error)))
             except LocksExpiringError:
-                self._batch_size = max(1, self._batch_size // 2)
+                self._locks_expired = True
                 await self._abandon([entry.received for entry in pending.values()])
             except ServiceError as error:
                 self._record_failure(entity, error, started=started)
@@ -259,7 +265,7 @@ class QueueWorker:
                 _log.error("entity=%s is given up queue=%s: %s", entity, self.queue, error)
                 return
         delay = self._context.backoff.record_failure(entity, str(error), now=now, started=started)
-        _log.warning("entity=%s rests=%.0fs queue=%s: %s", entity, delay, self.queue, error)
+        _log.warning("entity=%s retry_in=%.0fs queue=%s: %s", entity, delay, self.queue, error)
 
     async def _complete(self) -> None:
         """Complete the messages that the primary confirmed."""
@@ -313,9 +319,6 @@ class QueueWorker:
         if failed:
             _log.warning("backlog queue=%s not released=%d: their locks end by themselves", self.queue, failed)
 
-    async def _dead_letter_entry(self, entry: BacklogEntry, error: UndeliverableError) -> None:
-        await self._dead_letter(entry.received, error)
-
     async def _dead_letter(self, received: ServiceBusReceivedMessage, error: UndeliverableError) -> None:
         if self._context.redrive:
             self._skip(received)
@@ -332,10 +335,11 @@ class QueueWorker:
         self._context.emit(DeadLettered(self.queue, str(received.message_id), error.reason, at))
 
     def _adjust_batch_size(self, count: int, seconds: float) -> None:
-        """Choose the next batch size: limited by bytes, and so that a batch takes less than half a lock."""
+        """Choose the next batch size: limited by bytes, and so that a batch is settled within its locks."""
         limit = min(self._context.max_batch_messages, self._context.max_batch_bytes // self._sender.recent_max_bytes)
-        if seconds > self._context.slow_batch_seconds:
+        if self._locks_expired or seconds > self._context.slow_batch_seconds:
             limit = min(limit, self._batch_size // 2)
+        self._locks_expired = False
         grown = self._batch_size * _BATCH_GROWTH if count >= self._batch_size else self._batch_size
         self._batch_size = max(1, min(limit, grown))
         self._sender.recent_max_bytes = max(1, self._sender.recent_max_bytes * 3 // 4)
