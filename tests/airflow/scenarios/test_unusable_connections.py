@@ -214,7 +214,7 @@ def test_permanent_drain_errors_are_reported_once_and_not_retried(
 
     assert log.count("AirflowFailException: ") == 1, "one error of one try"
     assert re.search(f"AirflowFailException: (AuthorizationError|EntityNotFoundError): .*{missing_right}", log)
-    assert "rests=" not in log
+    assert "retry_in=" not in log
 
 
 def test_the_connection_check_names_missing_rights(define: Define, key_of: ConnectionStringOf):

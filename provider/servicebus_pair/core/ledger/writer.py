@@ -17,7 +17,6 @@ import json
 import os
 import uuid
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from servicebus_pair.core.model.events import Event, MessagesAccepted, MessagesSyphoned, Route
@@ -49,12 +48,7 @@ class Ledger:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def observe(self, event: Event) -> None:

@@ -66,9 +66,9 @@ def duration(low: timedelta, high: timedelta = timedelta.max) -> Callable[[str, 
             parsed = None
         if parsed is None or not low <= parsed <= high:
             limit = "" if high == timedelta.max else f" to {high.total_seconds():g}"
-            shown = str(value) if isinstance(value, timedelta) else repr(value)
+            text = str(value) if isinstance(value, timedelta) else repr(value)
             raise ConfigurationError(
-                f"{name} is {shown}: it must be a timedelta or a number of seconds, "
+                f"{name} is {text}: it must be a timedelta or a number of seconds, "
                 f"from {low.total_seconds():g}{limit} s"
             )
         return parsed

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from azure.servicebus import ServiceBusMessage
 
@@ -25,9 +25,7 @@ from servicebus_pair.core.sdk.receive_link import ReceiveLink
 from servicebus_pair.core.send.pair_context import PairContext
 
 if TYPE_CHECKING:
-    from servicebus_pair.core.model.health_state import EntityHealth
-    from servicebus_pair.core.send.sender import PairSender
-    from servicebus_pair.core.syphon.drain import Syphon
+    from servicebus_pair.core.pair.namespace_pair import NamespacePair
 
 __all__ = ["DRILL_PROPERTY", "DrillReport", "drill", "drill_id", "is_ping"]
 
@@ -111,32 +109,8 @@ class _DrillObserver:
                 self.interrupted = True
 
 
-class DrillablePair(Protocol):
-    """The methods of ``NamespacePair`` that a drill uses."""
-
-    def health(self, entity: str) -> EntityHealth:
-        """Return the health of an entity."""
-        ...
-
-    async def fail_over(self, entity: str, *, reason: str, by: str, hold: timedelta) -> bool:
-        """Fail over an entity."""
-        ...
-
-    async def mark_healthy(self, entity: str, *, reason: str, by: str) -> bool:
-        """Fail back an entity."""
-        ...
-
-    def sender(self, entity: str) -> PairSender:
-        """Return a sender for an entity."""
-        ...
-
-    def syphon(self) -> Syphon:
-        """Return a syphon over all backlog queues."""
-        ...
-
-
 async def drill(
-    pair: DrillablePair,
+    pair: NamespacePair,
     shared: PairContext,
     entity: str,
     *,
@@ -157,7 +131,7 @@ async def drill(
 
 
 class _Drill:
-    def __init__(self, pair: DrillablePair, shared: PairContext, entity: str, by: str, limit: timedelta) -> None:
+    def __init__(self, pair: NamespacePair, shared: PairContext, entity: str, by: str, limit: timedelta) -> None:
         self._pair = pair
         self._shared = shared
         self._entity = entity

@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from random import Random, SystemRandom
-from types import TracebackType
 from typing import Final, Self
 
 from servicebus_pair.core.health.prober import Prober
@@ -124,12 +123,7 @@ class NamespacePair:
                 prober.start(entity)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:

@@ -1,8 +1,8 @@
-"""Tells a deleted entity from a refused credential.
+"""Distinguishes a deleted entity from a refused credential.
 
 Azure answers the token request for an entity that does not exist with 404 at ``$cbs``. The Python SDK (7.15) raises
 this, like every other status, as ``ServiceBusAuthenticationError`` without the code: a deleted entity looks like a
-wrong key, or like an outage of the token service. The administration API of the namespace can tell, if the credential
+wrong key, or like an outage of the token service. The administration API of the namespace knows, if the credential
 has the Manage right or the endpoint has Azure Resource Manager coordinates.
 """
 

@@ -21,13 +21,17 @@ from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch
 from servicebus_pair.core.sdk._private.sender_patches import patch_sender, send_preencoded
 from servicebus_pair.core.sdk.link import Link
 
-__all__ = ["SendLink", "SendSlot"]
+__all__ = ["SendLink", "SendSlot", "noop"]
 
 _log = logging.getLogger(__name__)
 # The timeout of a call whose time was used up by attaching.
 _MIN_TIMEOUT: Final = 0.1
 
 ResultT = TypeVar("ResultT")
+
+
+def noop() -> None:
+    """Do nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,7 @@ class SendSlot:
 
     attempt_timeout: Callable[[], float | None]
     still_wanted: Callable[[], bool] = lambda: True
-    on_start: Callable[[], None] = lambda: None
+    on_start: Callable[[], None] = noop
     wait_seconds: float = inf
 
 
@@ -57,7 +61,7 @@ class SendLink(Link):
 
     @property
     def max_batch_bytes(self) -> int:
-        """Maximum size of a batch, as the service stated when the link was last attached; 0 before."""
+        """Maximum size of a batch, as the service reported when the link was last attached; 0 before."""
         return self._max_batch_bytes
 
     @property

@@ -26,7 +26,7 @@ from servicebus_pair.core.model.results import SendResult
 from servicebus_pair.core.protocol.backlog_message import wrap
 from servicebus_pair.core.protocol.batching import BatchPacker, partition_key
 from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch, encoded_size
-from servicebus_pair.core.sdk.send_link import SendLink, SendSlot
+from servicebus_pair.core.sdk.send_link import SendLink, SendSlot, noop
 from servicebus_pair.core.send.backlog_copies import copy_overhead, needs_size_check
 from servicebus_pair.core.send.delivery_state import DeliveryState
 from servicebus_pair.core.send.pair_context import DEFAULT_BATCH_LIMIT, PairContext
@@ -37,10 +37,6 @@ __all__ = ["BacklogSender"]
 _log = logging.getLogger(__name__)
 _MAX_ORDERED_ATTEMPTS: Final = 3
 _MAX_BACKGROUND_TASKS: Final = 16
-
-
-def _noop() -> None:
-    """Do nothing."""
 
 
 class BacklogSender:
@@ -205,7 +201,7 @@ class BacklogSender:
         seconds = search_timeout(interval, unresponsive=self._context.queue_selector.unresponsive)
         return BacklogSearchBudget(self._context.clock, seconds=seconds, deadline=deadline)
 
-    def _slot(self, queue: str, budget: BacklogSearchBudget, *, on_start: Callable[[], None] = _noop) -> SendSlot:
+    def _slot(self, queue: str, budget: BacklogSearchBudget, *, on_start: Callable[[], None] = noop) -> SendSlot:
         """Return a slot that is given up when other sends found meanwhile that the queue does not answer."""
         selector = self._context.queue_selector
         removed, unresponsive = selector.is_removed(queue), selector.unresponsive

@@ -23,7 +23,7 @@ from servicebus_pair.core.model.results import SendResult
 from servicebus_pair.core.protocol.batching import BatchPacker, partition_key
 from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch
 from servicebus_pair.core.sdk.error_mapping import triggers_failover
-from servicebus_pair.core.sdk.send_link import SendLink, SendSlot
+from servicebus_pair.core.sdk.send_link import SendLink, SendSlot, noop
 from servicebus_pair.core.send.backlog_copies import UnencodedBatch
 from servicebus_pair.core.send.backlog_sender import BacklogSender
 from servicebus_pair.core.send.delivery_state import DeliveryState
@@ -45,10 +45,6 @@ _Batch: TypeAlias = EncodedBatch | UnencodedBatch
 
 SendOperation: TypeAlias = Callable[[EncodedBatch, SendSlot], Awaitable[bool]]
 """Sends or schedules a batch on the primary; returns False when the slot was given up. Raises ServiceError."""
-
-
-def _noop() -> None:
-    """Do nothing."""
 
 
 class Delivery:
@@ -87,7 +83,7 @@ class Delivery:
         """Deliver all of ``messages``.
 
         :raises SendError: with the messages that are accepted, unsent and in doubt.
-        :raises CancelledError: its cause carries the same, see ``account_of``.
+        :raises CancelledError: its cause carries the same, see ``find_send_error``.
         """
         try:
             await self._deliver_all(messages)
@@ -246,7 +242,7 @@ class Delivery:
         finally:
             attempts.end()
 
-    def _slot(self, attempts: _AttemptState, *, on_start: Callable[[], None] = _noop) -> SendSlot:
+    def _slot(self, attempts: _AttemptState, *, on_start: Callable[[], None] = noop) -> SendSlot:
         """Return a slot that is given up once the entity failed over, and that ends with the failover interval."""
 
         def seconds() -> float | None:
@@ -323,7 +319,7 @@ class _AttemptState:
         self._retried = False
 
     def start(self, now: float, *, attached: bool) -> None:
-        """Start an attempt at ``now``; ``attached`` tells whether the link had worked before."""
+        """Start an attempt at ``now``; ``attached`` says whether the link had worked before."""
         self.failing_since = now if self.failing_since is None else self.failing_since
         self._was_attached = attached
 

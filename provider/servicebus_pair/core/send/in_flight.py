@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from types import TracebackType
 
 from servicebus_pair.core.model.errors import PairClosedError
 
@@ -25,12 +24,7 @@ class InFlightSends:
         self._count += 1
         self._idle.clear()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._count -= 1
         if self._count == 0:
             self._idle.set()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from copy import copy
 from datetime import datetime
-from types import TracebackType
 from typing import Final, Self
 
 from azure.servicebus import ServiceBusMessage
@@ -46,12 +45,7 @@ class PairSender:
         await self._load_shared_health()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._context.registry.flush()
 
     async def send(self, messages: Messages, *, timeout: float | None = None) -> SendResult:
@@ -74,7 +68,7 @@ class PairSender:
         :raises SendTimeoutError: the timeout expired; like every ``SendError`` it carries the unsent messages.
         :raises SendError: not everything was accepted because of ``cause``: a failure of the service, of an
             observer, or of the caller's iterable.
-        :raises CancelledError: the send was cancelled; ``account_of`` returns the ``SendCancelledError`` behind it.
+        :raises CancelledError: the send was cancelled; ``find_send_error`` returns the ``SendCancelledError``.
         """
         return await self._deliver(InputMessages(messages), self._link.send_in_slot, timeout)
 

@@ -195,7 +195,7 @@ class Syphon:
         )
 
     async def _work(self, run: DrainRun) -> None:
-        """Drain all queues; a stop cancels that, which completes what was confirmed and abandons the rest."""
+        """Drain all queues; a stop cancels that, which completes what was confirmed and abandons the others."""
         drains = {queue: QueueDrain(self._context, run, queue, counters=each) for queue, each in self._counters.items()}
         tasks = [asyncio.create_task(drain.work(), name=f"syphon {queue}") for queue, drain in drains.items()]
         stopped = asyncio.create_task(self._stopped.wait())

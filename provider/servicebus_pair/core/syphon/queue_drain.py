@@ -198,7 +198,7 @@ class QueueDrain:
         try:
             workable = await self._find_workable()
         except ServiceError:
-            # A peek also fails for a message that cannot be decoded; the next step will tell.
+            # A peek also fails for a message that cannot be decoded; the next step reports a failing queue.
             return False
         return not workable or self._context.clock.now() - self._last_moved_at > _MAX_WAIT_FOR_LOCKS
 
@@ -234,7 +234,7 @@ class QueueDrain:
             return
         if self._queue_errors:
             delay = backoff_delay(self._queue_errors, initial_delay=self._run.initial_delay)
-            _log.warning("syphon queue=%s rests=%.0fs: %s", self._queue, delay, self._counters.failures)
+            _log.warning("syphon queue=%s retry_in=%.0fs: %s", self._queue, delay, self._counters.failures)
             await self._sleep(delay)
             return
         if not self._idle_steps or self._long_poll_expired:
@@ -276,7 +276,7 @@ class QueueDrain:
             newest = max(self._worker.highest_sequence_number, self._last_peeked)
             page = await self._worker.peek(newest + 1, max_messages=1)
         except ServiceError:
-            return True  # the next step will tell
+            return True  # the next step reports the failure
         if page:
             self._last_peeked = page[-1].sequence_number or 0
             self._all_received = False

@@ -7,7 +7,6 @@ convert it).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from azure.core import AzureClouds
@@ -57,12 +56,7 @@ class ArmAdministration:
         await self._client.__aenter__()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._client.close()
 
     async def list_queues(self) -> dict[str, QueueSettings]:

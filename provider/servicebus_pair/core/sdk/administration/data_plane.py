@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Final, Protocol, Self, TypeVar
 
 from azure.core.exceptions import HttpResponseError, ResourceExistsError
@@ -95,12 +94,7 @@ class ServiceBusAdministration:
         await self._client.__aenter__()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._client.close()
 
     async def list_queues(self) -> dict[str, QueueSettings]:
