@@ -13,10 +13,11 @@ import pytest
 from servicebus_emulator import Fault, FaultKind, Operation
 from servicebus_emulator.engine.model.descriptions import QueueDescription
 from servicebus_pair.core import EntityHealth, HealthState, NamespacePair, PairOptions
-from servicebus_pair.core.health.prober import Prober
+from servicebus_pair.core.health.prober import Prober, ping_message
 from servicebus_pair.core.model.events import HealthChanged, Pinged
 from servicebus_pair.core.model.interfaces import InMemoryHealthStore, SystemClock
 from tests.core.support.local_pair import EventRecorder, LocalPair, endpoint, numbered, open_quick_pair
+from tests.core.support.manual_clock import ManualClock
 
 pytestmark = pytest.mark.simulated
 
@@ -162,9 +163,45 @@ async def test_section_5_a_session_queue_accepts_a_ping(local_pair: LocalPair) -
 @pytest.mark.parametrize(("interval", "expected"), [(5, 0.5), (30, 1.0)])
 def test_section_5_the_jitter_is_a_tenth_of_the_interval_and_at_most_a_second(interval: int, expected: float) -> None:
     options = PairOptions(ping_primary_interval=timedelta(seconds=interval))
-    random: Any = SimpleNamespace(uniform=lambda _, high: high)
+    random: Any = SimpleNamespace(uniform=lambda low, high: (low, high))
     unused: Any = None
-    assert Prober(unused, unused, options, clock=SystemClock(), random=random)._jitter() == expected
+    assert Prober(unused, unused, options, clock=SystemClock(), random=random)._jitter() == (0, expected)
+
+
+@pytest.mark.parametrize(
+    ("since", "last_ping", "due"),
+    [
+        (1000, None, 1010.5),  # failed over now
+        (995, None, 1005.5),
+        (990, None, 1010.5),  # overdue: a whole interval, so that processes that start together do not all ping
+        (900, 998, 1008.5),
+        (999, 998, 1009.5),
+        (900, 1002, 1010.5),  # the clock of another process is ahead
+    ],
+)
+def test_section_5_the_first_ping_comes_an_interval_after_the_last_one_known(
+    since: float, last_ping: float | None, due: float
+) -> None:
+    registry: Any = SimpleNamespace(current=lambda _: EntityHealth(HealthState.FAILED_OVER, since, last_ping))
+    random: Any = SimpleNamespace(uniform=lambda _, high: high / 2)
+    options = PairOptions(ping_primary_interval=timedelta(seconds=10))
+    unused: Any = None
+    prober = Prober(unused, registry, options, clock=ManualClock(1000), random=random)
+    assert prober._first_due("flights") == due
+
+
+@pytest.mark.parametrize(("timeout", "interval", "used"), [(120, 60, 60), (2, 60, 2), (120, 1, 1)])
+def test_section_5_a_ping_ends_before_the_next_one(timeout: int, interval: int, used: float) -> None:
+    options = PairOptions(ping_timeout=timedelta(seconds=timeout), ping_primary_interval=timedelta(seconds=interval))
+    unused: Any = None
+    assert Prober(unused, unused, options, clock=ManualClock(), random=Random(0))._timeout == used  # noqa: S311 - unused
+
+
+def test_section_5_a_ping_is_empty_short_lived_and_has_its_own_session() -> None:
+    one, two = ping_message(), ping_message()
+    assert (b"".join(one.body), one.content_type) == (b"", "application/vnd.ms-servicebus-ping")
+    assert one.time_to_live == timedelta(seconds=1)
+    assert len({one.session_id, two.session_id, one.message_id, two.message_id}) == 4
 
 
 async def test_section_4_a_manual_failover_records_who_why_and_when(local_pair: LocalPair) -> None:

@@ -10,6 +10,9 @@ import pytest
 from servicebus_emulator import Fault, FaultKind
 from servicebus_pair.core import EntityHealth, HealthState, PairOptions
 from servicebus_pair.core.health.registry import HealthRegistry
+from servicebus_pair.core.model.errors import ObserverError
+from servicebus_pair.core.model.events import QueuePulled
+from servicebus_pair.core.model.health_state import FailOver
 from servicebus_pair.core.model.interfaces import InMemoryHealthStore, SystemClock
 from tests.core.support.local_pair import FAILOVER_INTERVAL, FAILOVER_MARGIN, PING_INTERVAL, numbered, open_quick_pair
 
@@ -119,3 +122,74 @@ async def test_section_5_a_suspect_entity_adopts_a_failover_for_two_ping_interva
 async def test_section_1_the_in_memory_store_is_case_insensitive() -> None:
     store = InMemoryHealthStore({"Flights": EntityHealth(HealthState.FAILED_OVER, since=5.0)})
     assert (await store.load("fLIGHTS")) == EntityHealth(HealthState.FAILED_OVER, since=5.0)
+
+
+async def test_section_4_a_store_that_hung_once_is_given_half_a_second_until_it_answers() -> None:
+    registry = HealthRegistry(PairOptions(), store=HangingStore(), observers=[], clock=SystemClock())
+    loop, took = asyncio.get_running_loop(), list[float]()
+    for timeout in (2.0, 5.0, 5.0, 0.2):
+        started = loop.time()
+        assert await registry.refresh("flights", timeout=timeout) == EntityHealth()
+        took.append(loop.time() - started)
+    assert took == pytest.approx([2.0, 5.0, 0.5, 0.2], abs=0.05)
+    registry._store = InMemoryHealthStore()
+    await registry.refresh("flights")
+    assert not registry._store_hangs
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+async def test_section_4_closing_waits_for_the_store_up_to_five_seconds(hangs: bool) -> None:
+    registry = HealthRegistry(PairOptions(), store=HangingStore(), observers=[], clock=SystemClock())
+    registry._store_hangs = hangs
+    loop = asyncio.get_running_loop()
+    registry.apply("flights", FailOver("test", "ann"))
+    started = loop.time()
+    await registry.close()
+    assert loop.time() - started == pytest.approx(0.5 if hangs else 5.0, abs=0.05)
+    assert await registry.saved("delays"), "this process wrote nothing"
+
+
+async def test_section_4_every_observer_gets_every_event_and_the_first_failure_is_reported() -> None:
+    class Observer:
+        def __init__(self, error: Exception | None = None) -> None:
+            self.events: list[object] = []
+            self.error = error
+
+        def observe(self, event: object) -> None:
+            self.events.append(event)
+            if self.error is not None:
+                raise self.error
+
+    observers = [Observer(OSError("full")), Observer(), Observer(ValueError("bad"))]
+    registry = HealthRegistry(PairOptions(), store=InMemoryHealthStore(), observers=observers, clock=SystemClock())
+    event, extra = QueuePulled("q", "lost", 1.0), Observer()
+    with registry.observing(extra), pytest.raises(ObserverError, match=r"2 of 4 .* QueuePulled, first OSError: full"):
+        registry.emit(event)
+    registry.emit_best_effort(event)
+    assert [len(each.events) for each in (*observers, extra)] == [2, 2, 2, 1]
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+async def test_section_6_a_shared_recovery_is_adopted_unless_sessions_keep_their_order(ordered: bool) -> None:
+    store = InMemoryHealthStore()
+    options = PairOptions(ordering="session" if ordered else "none")
+    registry = HealthRegistry(options, store=store, observers=[], clock=SystemClock())
+    started, stopped = list[str](), list[str]()
+    registry.on_failed_over, registry.on_recovered = started.append, stopped.append
+    now = SystemClock().now()
+    for since, state in ((now + 1, HealthState.FAILED_OVER), (now + 2, HealthState.HEALTHY)):
+        await store.save("flights", EntityHealth(state, since=since))
+        await registry.refresh("Flights")
+    assert registry.current("FLIGHTS").failed_over is ordered
+    assert (started, stopped, list(registry.entities())) == (["Flights"], [] if ordered else ["Flights"], ["flights"])
+
+
+@pytest.mark.parametrize(("changes", "seconds"), [(False, 3.0), (True, 1.0)])
+async def test_section_4_waiting_for_a_change_ends_with_it_or_in_time(changes: bool, seconds: float) -> None:
+    registry = HealthRegistry(PairOptions(), store=InMemoryHealthStore(), observers=[], clock=SystemClock())
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    loop.call_later(1, registry.apply, "FLIGHTS" if changes else "delays", FailOver("test", "ann"))
+    await registry.wait_for_change("flights", timeout=3)
+    assert loop.time() - started == pytest.approx(seconds, abs=0.05)
+    await registry.close()

@@ -28,9 +28,10 @@ from tests.core.support.local_pair import endpoint
 RIGHTS = ("reach", "authenticate", "send", "listen", "manage")
 LOST = errors.UnreachableError("lost")
 LATE = errors.TimedOutError("late")
-STRANGER = errors.AuthenticationError("who?")
+UNKNOWN = errors.AuthenticationError("unknown key")
+SUSPECT = errors.AuthenticationSuspectError("worked before")
 DENIED = errors.AuthorizationError("no")
-ABSENT = errors.EntityNotFoundError("no such queue")
+MISSING = errors.EntityNotFoundError("no such queue")
 Y, N, U = True, False, None
 
 
@@ -38,19 +39,25 @@ Y, N, U = True, False, None
     ("send", "listen", "manage", "queue", "works"),
     [
         (None, None, None, "q", (Y, Y, Y, Y, Y)),
-        (None, DENIED, STRANGER, "q", (Y, Y, Y, N, N)),
+        (None, DENIED, UNKNOWN, "q", (Y, Y, Y, N, N)),
         (DENIED, None, DENIED, "q", (Y, Y, N, Y, N)),
         (LOST, LATE, LOST, "q", (N, U, N, N, N)),
         (LATE, None, None, "q", (Y, Y, N, Y, Y)),
-        (STRANGER, STRANGER, STRANGER, "q", (Y, N, N, N, N)),
-        (ABSENT, ABSENT, None, None, (Y, Y, U, U, Y)),
-        (ABSENT, ABSENT, STRANGER, None, (Y, Y, U, U, N)),
+        (UNKNOWN, UNKNOWN, UNKNOWN, "q", (Y, N, N, N, N)),
+        (MISSING, MISSING, None, None, (Y, Y, U, U, Y)),
+        (MISSING, MISSING, UNKNOWN, None, (Y, Y, U, U, N)),
         # Azure refuses a token for what is not there: the administration knows better, if it may be asked.
-        (STRANGER, STRANGER, None, None, (Y, Y, U, U, Y)),
-        (STRANGER, STRANGER, STRANGER, None, (Y, U, U, U, N)),
+        (UNKNOWN, UNKNOWN, None, None, (Y, Y, U, U, Y)),
+        (UNKNOWN, UNKNOWN, UNKNOWN, None, (Y, U, U, U, N)),
         (None, errors.RefusedError("sessions only"), None, "q", (Y, Y, Y, U, Y)),
         (errors.QuotaExceededError("full"), None, None, "q", (Y, Y, U, Y, Y)),
         (None, None, LATE, "q", (Y, Y, Y, Y, N)),
+        (UNKNOWN, LOST, UNKNOWN, "q", (Y, N, N, N, N)),
+        (LOST, UNKNOWN, None, None, (Y, Y, N, U, Y)),
+        (UNKNOWN, None, UNKNOWN, "q", (Y, Y, N, Y, N)),
+        (SUSPECT, SUSPECT, DENIED, "q", (Y, N, N, N, N)),
+        (LOST, LOST, None, None, (N, U, N, N, Y)),
+        (errors.EntityDisabledError("disabled"), errors.ServerBusyError("busy"), None, "q", (Y, Y, U, N, Y)),
     ],
 )
 def test_attempts_are_evaluated_per_right(
@@ -66,7 +73,27 @@ def test_attempts_are_evaluated_per_right(
     assert found.usable(listen=True) is (works[0] is works[1] is Y and N not in works[2:4])
 
 
+@pytest.mark.parametrize(
+    ("manage", "links", "why"),
+    [
+        (DENIED, LOST, "the right Manage is missing"),
+        (UNKNOWN, None, "the right Manage is missing"),
+        (UNKNOWN, MISSING, "the right Manage is missing"),
+        (UNKNOWN, UNKNOWN, "unknown key"),
+        (UNKNOWN, LATE, "unknown key"),
+        (LATE, None, "late"),
+        (errors.ServiceFaultError("x" * 300), None, "x" * 200),
+    ],
+)
+def test_failed_listing_is_explained_by_what_the_links_show(
+    manage: ServiceError, links: ServiceError | None, why: str
+) -> None:
+    found = evaluate_attempts("contoso", Attempts(send=links, listen=links, manage=manage, queue="q")).manage
+    assert found == CheckResult(works=False, why=why)
+
+
 def test_result_as_text() -> None:
+    assert str(CheckResult(works=None)) == "not known"
     assert str(CheckResult(works=False, why="the right Send is missing")) == "no (the right Send is missing)"
     lost = evaluate_attempts("contoso", Attempts(send=LOST, listen=LOST, manage=LOST, queue=None))
     assert str(lost) == "contoso: reach no (lost)"
@@ -145,8 +172,8 @@ def test_first_candidate_that_is_listed_is_chosen(queues: list[str], listed: lis
 
 
 def test_failed_authentication_quotes_the_first_refusal() -> None:
-    attempts = Attempts(send=STRANGER, listen=errors.AuthenticationError("and you?"), manage=STRANGER, queue="q")
-    assert evaluate_attempts("contoso", attempts).authenticate.why == "who?"
+    attempts = Attempts(send=UNKNOWN, listen=errors.AuthenticationError("the same"), manage=UNKNOWN, queue="q")
+    assert evaluate_attempts("contoso", attempts).authenticate.why == "unknown key"
 
 
 async def test_wrong_key_is_distinguished_from_an_outage(emulator: Emulator) -> None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any, Self
 
 import pytest
+from azure.servicebus import ServiceBusMessage
 
 from servicebus_emulator import Fault, FaultKind
 from servicebus_emulator.engine.model.descriptions import QueueDescription, TopicDescription
-from servicebus_pair.core import HealthState
+from servicebus_pair.core import DrainReport, DrillReport, HealthState, SendResult
 from servicebus_pair.core.health.prober import ping_message
 from servicebus_pair.core.model.errors import DrillError
 from servicebus_pair.core.model.events import (
@@ -21,8 +26,9 @@ from servicebus_pair.core.model.events import (
     Route,
 )
 from servicebus_pair.core.model.interfaces import InMemoryHealthStore
-from servicebus_pair.core.pair.drill import _DrillObserver, drill_id, is_ping
+from servicebus_pair.core.pair.drill import _Drill, _DrillObserver, drill_id, is_ping
 from tests.core.support.local_pair import QUICK_OPTIONS, LocalPair, endpoint, numbered, open_quick_pair
+from tests.core.support.manual_clock import ManualClock
 from tests.core.support.queues import peek_all
 
 pytestmark = pytest.mark.simulated
@@ -73,11 +79,11 @@ async def test_live_messages_during_a_drill_arrive(
                 sent += 1
                 await asyncio.sleep(0.001)
 
-    living = asyncio.create_task(application())
+    sending = asyncio.create_task(application())
     await local_pair.recorder.wait_for(MessagesAccepted)
     report = await local_pair.pair.drill("flights", messages=200)
     done.set()
-    await living
+    await sending
     held = await local_pair.primary_ids()
     assert report.passed, report.findings
     assert set(held) >= {f"m{n}" for n in range(sent)}
@@ -187,5 +193,150 @@ def test_observer_ignores_events_of_other_entities(entity: str) -> None:
     for each in (entity, "FLIGHTS"):
         messages = (MessageRef("m", 1), MessageRef(f"drill-1-{each}", 1))
         observer.observe(MessagesAccepted(each, Route.BACKLOG, "q", messages, 1.0))
+        observer.observe(MessagesAccepted(each, Route.PRIMARY, None, messages, 1.0))
         observer.observe(MessagesSyphoned(each, "q", messages, 2.0))
     assert (observer.live, observer.arrived) == (1, {"drill-1-FLIGHTS"})
+
+
+@pytest.mark.parametrize(
+    ("properties", "expected"),
+    [
+        ({"a": 1, "x-servicebus-pair-drill": "d1"}, "d1"),
+        ({b"x-servicebus-pair-drill": b"d1"}, "d1"),
+        ({"x-servicebus-pair-drill": 5}, "5"),
+        ({"x-servicebus-pair": "d1"}, None),
+        (None, None),
+    ],
+)
+def test_drill_id_is_read_from_text_and_bytes(properties: Any, expected: str | None) -> None:
+    assert drill_id(properties) == expected
+
+
+class FakePair:
+    """A pair on a manual clock: sending takes 2 s, each attempt to fail back 3 s, the drain 5 s.
+
+    :ivar order: with session ordering, fails back at the second attempt.
+    """
+
+    def __init__(self, *, ordered: bool, drain: DrainReport, arrived: int, primary: int) -> None:
+        self.clock = ManualClock(1000.0)
+        self.calls: list[Any] = []
+        self.messages: list[ServiceBusMessage] = []
+        self.order = self if ordered else None
+        self.sender = self.syphon = lambda *_: self
+        self._drain, self._arrived, self._primary = drain, arrived, primary
+        self._attempts = 0
+        self._stopped = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        return None
+
+    @contextmanager
+    def observing(self, observer: _DrillObserver) -> Iterator[None]:
+        self.observer = observer
+        yield
+
+    async def fail_over(self, entity: str, *, reason: str, by: str, hold: timedelta) -> None:
+        self.calls.append(("fail over", entity, by, hold, reason.partition(": ")[2]))
+
+    async def mark_healthy(self, entity: str, *, reason: str, by: str) -> None:
+        self.calls.append(("mark healthy", entity, by, reason.partition(" ")[2]))
+
+    async def send(self, messages: list[ServiceBusMessage]) -> SendResult:
+        self.messages = messages
+        self.clock.time += 2
+        ids = tuple(str(message.message_id) for message in messages)
+        refs = tuple(MessageRef(name, 1) for name in ids[: self._arrived])
+        self.observer.observe(MessagesAccepted("flights", Route.BACKLOG, "q", (*refs, MessageRef("m", 1)), 0.0))
+        self.observer.observe(MessagesSyphoned("flights", "q", refs, 0.0))
+        return SendResult(self._primary, len(ids) - self._primary, ("q",), ids)
+
+    async def drain(self) -> DrainReport:
+        self.clock.time += 5
+        return self._drain
+
+    async def run(self) -> DrainReport:
+        await self._stopped.wait()
+        return self._drain
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    @asynccontextmanager
+    async def fail_back(self, entity: str, *, drain_timeout: float) -> AsyncIterator[bool]:
+        assert (entity, drain_timeout) == ("flights", 2.0)
+        self.clock.time += 3
+        self._attempts += 1
+        yield self._attempts == 2
+
+
+async def drilled(pair: FakePair, messages: int, monkeypatch: pytest.MonkeyPatch) -> DrillReport:
+    async def no_pings(_: object) -> None:
+        return None
+
+    monkeypatch.setattr(_Drill, "_pings_are_delivered", no_pings)
+    shared: Any = SimpleNamespace(clock=pair.clock, registry=pair, order=pair.order)
+    limit = timedelta(seconds=30)
+    made: Any = pair
+    return await _Drill(made, shared, "flights", "ann", limit).run(messages, timedelta(minutes=3))
+
+
+@pytest.mark.parametrize(("ordered", "failed_over", "draining"), [(False, 2.0, 5.0), (True, 8.0, 6.0)])
+async def test_drill_measures_failover_and_drain(
+    ordered: bool, failed_over: float, draining: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair = FakePair(ordered=ordered, drain=DrainReport(moved={"flights": 3}), arrived=3, primary=0)
+    report = await drilled(pair, 3, monkeypatch)
+    assert (report.failed_over_seconds, report.drain_seconds, report.findings) == (failed_over, draining, ())
+    assert (report.sent, report.arrived, report.live, report.drain.moved) == (3, 3, 1, {"flights": 3})
+    assert pair.calls == [
+        ("fail over", "flights", "ann", timedelta(seconds=30), "a drill, the primary is up"),
+        ("mark healthy", "flights", "ann", "is over"),
+    ]
+    assert [message.message_id for message in pair.messages] == [f"{report.drill}-{n}" for n in range(3)]
+    for message in pair.messages:
+        assert (message.session_id, message.time_to_live) == (report.drill, timedelta(minutes=3))
+        assert drill_id(message.application_properties) == report.drill
+
+
+async def test_drill_reports_each_deviation(monkeypatch: pytest.MonkeyPatch) -> None:
+    drain = DrainReport(dead_lettered={"Refused": 1}, left=2, failures={"q": "lost"})
+    report = await drilled(FakePair(ordered=False, drain=drain, arrived=3, primary=1), 7, monkeypatch)
+    assert not report.passed
+    assert report.findings == (
+        "1 marked messages went to the primary in spite of the failover",
+        "4 marked messages were not moved by this drain: another syphon may have moved them",
+        "the backlog is not empty: left=2 failures={'q': 'lost'}",
+        "dead-lettered in the backlog: {'Refused': 1}",
+    )
+
+
+@pytest.mark.parametrize(
+    ("pages", "seconds", "delivered"),
+    [
+        ([["a", "ping"]], 0.0, True),
+        ([["a", "b"], ["ping"]], 0.0, True),
+        ([["a"], []], 0.0, False),
+        ([["a"], ["b"], ["ping"]], 0.5, None),
+    ],
+)
+async def test_drill_searches_for_its_ping_during_its_lifetime(
+    pages: list[list[str]], seconds: float, delivered: bool | None
+) -> None:
+    clock, asked = ManualClock(), list[int]()
+
+    async def peek(*, max_messages: int, timeout: float, from_sequence_number: int) -> list[Any]:
+        assert (max_messages, timeout) == (250, 5.0)
+        asked.append(from_sequence_number)
+        clock.time += seconds
+        page = pages[len(asked) - 1]
+        return [SimpleNamespace(message_id=name, sequence_number=10 * len(asked) + n) for n, name in enumerate(page)]
+
+    shared: Any = SimpleNamespace(clock=clock)
+    unused: Any = None
+    receiver: Any = SimpleNamespace(peek=peek)
+    assert await _Drill(unused, shared, "flights", "ann", timedelta(0))._can_peek(receiver, "ping") is delivered
+    assert asked[:2] == [1, 10 + len(pages[0])][: len(asked)]

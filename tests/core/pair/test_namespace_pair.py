@@ -6,11 +6,14 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from servicebus_emulator import Fault, FaultKind
+from servicebus_pair.core import Endpoint, NamespacePair, Operations, PairOptions, TimeToLive
 from servicebus_pair.core.model.errors import ConfigurationError, PairClosedError
 from servicebus_pair.core.model.events import Pinged
 from tests.core.support.local_pair import LocalPair, numbered
@@ -113,9 +116,40 @@ async def test_cancelled_close_disconnects(local_pair: LocalPair) -> None:
         await asyncio.gather(sending, return_exceptions=True)
 
 
-@pytest.mark.parametrize("timeout", [-1, float("nan"), "5", True])
-async def test_invalid_send_timeout_is_rejected(local_pair: LocalPair, timeout: object) -> None:
-    async with local_pair.pair.sender("flights") as sender:
-        with pytest.raises(ConfigurationError, match=r"timeout is .* a number of seconds from 0 on, or None"):
-            await sender.send(numbered(1), timeout=timeout)  # type: ignore[arg-type]
-    assert await local_pair.primary_ids() == []
+def closed_pair(**options: Any) -> NamespacePair:
+    one, two = (
+        Endpoint.from_connection_string(f"Endpoint=sb://{name}.example/;SharedAccessKeyName=n;SharedAccessKey=k")
+        for name in ("contoso", "contoso-dr")
+    )
+    return NamespacePair(one, two, PairOptions(**options))
+
+
+def test_section_8_cost_plans_polls_pings_and_messages() -> None:
+    pair = closed_pair(backlog_queue_count=2, ping_primary_interval=timedelta(minutes=2))
+    assert pair.cost() == Operations(empty_receives=2 * 30 * 96)
+    planned = pair.cost(period=timedelta(hours=1), messages=3, size_bytes=65_537, outage=timedelta(minutes=10))
+    assert planned == Operations(
+        empty_receives=8, pings=5, diverts=3, receives=6, sends=3, settlements=6, further_increments=12
+    )
+    assert pair.cost(period=timedelta(0), messages=1) == Operations(diverts=1, receives=2, sends=1, settlements=2)
+
+
+async def test_a_pair_that_is_not_open_rejects_calls_and_can_be_closed() -> None:
+    pair = closed_pair()
+    for call in (lambda: pair.sender("flights"), pair.syphon):
+        with pytest.raises(PairClosedError, match="the pair is not open"):
+            call()
+    with pytest.raises(ConfigurationError, match="'orders' is not a backlog queue"):
+        pair.syphon(["Contoso/x-servicebus-transfer/0", "orders"])
+    await pair.close()
+
+
+async def test_a_syphon_has_the_options_of_its_pair(local_pair: LocalPair) -> None:
+    context = local_pair.pair.syphon(entities=["Flights"], rate=5, redrive=True)._context
+    assert (context.max_batch_messages, context.rate_limiter.rate, context.redrive) == (100, 5, True)
+    assert context.selection.matches("flights")
+    assert not context.selection.matches("delays")
+    assert (context.ordered, context.time_to_live) == (False, TimeToLive.RESTART)
+    default = local_pair.pair.syphon()
+    assert (default._context.redrive, default.rate, default._queues) == (False, None, local_pair.pair._queues)
+    assert (default._initial_delay, default._long_poll) == (1.0, 900.0)

@@ -39,15 +39,9 @@ def test_empty_values_count_as_absent(empty: Any) -> None:
     ("setting", "given", "read"),
     [
         ("failover_interval", "2.5", timedelta(seconds=2.5)),
-        ("failover_interval", 0, timedelta(0)),
-        ("failover_interval", "0", timedelta(0)),
         ("ping_primary_interval", 90, timedelta(seconds=90)),
         ("backlog_queue_count", "3", 3),
-        ("backlog_queue_count", 3.0, 3),
-        ("syphon_batch_size", "250", 250),
         ("enable_syphon", "True", True),
-        ("enable_syphon", "false", False),
-        ("enable_syphon", True, True),
     ],
 )
 def test_options_are_parsed_from_text_and_numbers(setting: str, given: Any, read: Any) -> None:
@@ -87,18 +81,9 @@ def test_namespace_and_administration_can_be_set_for_local_host() -> None:
         ({"secondary_connection_string": PRIMARY}, "primary and secondary are both 'contoso.servicebus.windows.net'"),
         ({"secondary_connection_string": KEY}, "setting secondary_connection_string: connection string: Endpoint is"),
         ({"failover_interval": "soon"}, f"setting failover_interval is 'soon': {SECONDS}"),
-        ({"failover_interval": "nan"}, f"setting failover_interval is 'nan': {SECONDS}"),
-        ({"failover_interval": "inf"}, f"setting failover_interval is 'inf': {SECONDS}"),
-        ({"failover_interval": 1e300}, f"setting failover_interval is 1e+300: {SECONDS}"),
-        ({"failover_interval": True}, f"setting failover_interval is True: {SECONDS}"),
-        ({"failover_interval": []}, f"setting failover_interval is []: {SECONDS}"),
         ({"failover_interval": 3601}, f"setting failover_interval is 3601: {SECONDS}, from 0 to 3600 s"),
-        ({"backlog_queue_count": "2.5"}, "setting backlog_queue_count is '2.5': it must be a whole number"),
-        ({"backlog_queue_count": "inf"}, "setting backlog_queue_count is 'inf': it must be a whole number"),
-        ({"backlog_queue_count": "nan"}, "setting backlog_queue_count is 'nan': it must be a whole number"),
         ({"backlog_queue_count": "0"}, "setting backlog_queue_count is '0': it must be a whole number from 1"),
         ({"enable_syphon": "yes"}, "setting enable_syphon is 'yes': allowed are true and false"),
-        ({"enable_syphon": 1}, "setting enable_syphon is 1: allowed are true and false"),
     ],
 )
 def test_invalid_setting_is_named_with_value_and_allowed_values(change: dict[str, Any], message: str) -> None:

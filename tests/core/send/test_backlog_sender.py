@@ -5,13 +5,36 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from datetime import timedelta
+from random import Random
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from azure.servicebus import ServiceBusMessage
 
 from servicebus_emulator import Fault, FaultKind
-from servicebus_pair.core.model.errors import NoBacklogQueueError
-from servicebus_pair.core.model.events import QueuePulled
+from servicebus_pair.core import EntityHealth, HealthState, PairOptions
+from servicebus_pair.core.model.errors import (
+    AuthorizationError,
+    InvalidMessageError,
+    MessageTooLargeError,
+    NoBacklogQueueError,
+    SendTimeoutError,
+    ServerBusyError,
+    ServiceError,
+    ServiceFaultError,
+    TimedOutError,
+    UnreachableError,
+)
+from servicebus_pair.core.model.events import BacklogCopyTooLarge, MessagesAccepted, QueuePulled, Route
+from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch
+from servicebus_pair.core.sdk.send_link import SendSlot
+from servicebus_pair.core.send.backlog_sender import BacklogSender
+from servicebus_pair.core.send.delivery_state import DeliveryState
+from servicebus_pair.core.send.queue_selector import QueueSelector
+from servicebus_pair.core.send.timeouts import Deadline
 from tests.core.support.local_pair import QUICK_OPTIONS, LocalPair, numbered, open_local_pair
+from tests.core.support.manual_clock import ManualClock
 
 pytestmark = pytest.mark.simulated
 
@@ -59,3 +82,277 @@ async def test_section_4_one_lost_connection_to_the_backlog_is_retried(local_pai
         local_pair.secondary.set_fault(Fault(kind=FaultKind.RESET, count=1))
         assert (await sender.send(numbered(1, start=1))).diverted == 1
     assert local_pair.recorder.of(QueuePulled) == []
+
+
+class FakeLink:
+    """A link to a backlog queue.
+
+    :ivar outcomes: of the next sends; afterwards they succeed.
+    :ivar seconds: how long a failing send takes, at most its timeout.
+    """
+
+    def __init__(self, clock: ManualClock) -> None:
+        self.attached, self.limit, self.max_message_bytes = True, 262_144, 0
+        self.outcomes: list[ServiceError | None] = []
+        self.seconds = 0.0
+        self.timeouts: list[float | None] = []
+        self.ids: list[str] = []
+        self.opened = 0
+        self._clock = clock
+
+    @property
+    def max_batch_bytes(self) -> int:
+        return self.limit
+
+    async def open(self, *, timeout: float) -> int:
+        assert timeout == 10.0
+        self.opened += 1
+        self.attached = True
+        return self.limit
+
+    async def open_in_slot(self, slot: SendSlot) -> int | None:
+        return None if slot.attempt_timeout() is None else self.limit
+
+    async def send_in_slot(self, batch: EncodedBatch, slot: SendSlot) -> bool:
+        timeout = slot.attempt_timeout()
+        self.timeouts.append(timeout)
+        if timeout is None:
+            return False
+        slot.on_start()
+        outcome = self.outcomes.pop(0) if self.outcomes else None
+        if outcome is not None:
+            self._clock.time += min(timeout, self.seconds)
+            raise outcome
+        self.ids += [ref.message_id for ref in batch.refs]
+        return True
+
+
+class Diverting:
+    """A backlog sender over three fake queues."""
+
+    def __init__(self, count: int = 2, *, order: Any = None, timeout: float | None = None, body: int = 1) -> None:
+        self.clock = ManualClock(1000.0)
+        self.links = {queue: FakeLink(self.clock) for queue in ("q0", "q1", "q2")}
+        self.events: list[Any] = []
+        self.selector = QueueSelector(tuple(self.links), random=Random(0))  # noqa: S311 - repeatable
+        health = EntityHealth(HealthState.FAILED_OVER, reason="an outage")
+        registry = SimpleNamespace(
+            current=lambda _: health, emit=self.events.append, emit_best_effort=self.events.append
+        )
+        context: Any = SimpleNamespace(
+            options=PairOptions(),
+            secondary=SimpleNamespace(send_link=self.links.__getitem__),
+            registry=registry,
+            queue_selector=self.selector,
+            clock=self.clock,
+            order=order,
+        )
+        self.sender = BacklogSender("flights", context)
+        self.deadline = Deadline(self.clock, timeout=timeout)
+        self.state = DeliveryState()
+        self.start(count, body=body)
+
+    def start(self, count: int, *, body: int = 1) -> None:
+        self.state.start_batch(
+            [ServiceBusMessage(b"x" * body, message_id=f"m{n}").raw_amqp_message for n in range(count)]
+        )
+
+    async def send(self, *, because: ServiceError | None = None) -> str:
+        """Send; return the queue that is used from then on."""
+        await self.sender.send(self.state, because=because, deadline=self.deadline)
+        return self.sender._queue or ""
+
+    def fail(self, *outcomes: ServiceError, queue: str | None = None) -> None:
+        for name in self.links if queue is None else [queue]:
+            self.links[name].outcomes = list(outcomes)
+
+    def of(self, kind: type[Any]) -> list[Any]:
+        return [event for event in self.events if isinstance(event, kind)]
+
+
+async def test_section_4_diverted_messages_are_accepted_and_the_queue_is_kept() -> None:
+    diverting = Diverting()
+    queue = await diverting.send()
+    assert diverting.links[queue].ids == ["m0", "m1"]
+    assert diverting.state.result().diverted_ids == ("m0", "m1")
+    [event] = diverting.events
+    assert isinstance(event, MessagesAccepted)
+    assert (event.entity, event.route, event.queue, event.at) == ("flights", Route.BACKLOG, queue, 1000.0)
+    diverting.start(1)
+    assert await diverting.send() == queue
+
+
+async def test_section_4_a_failing_queue_leaves_the_rotation_and_another_takes_the_messages() -> None:
+    diverting = Diverting()
+    first = diverting.selector.select(None)
+    assert first is not None
+    diverting.sender._queue = first
+    diverting.fail(ServiceFaultError("broken"), queue=first)
+    assert await diverting.send() != first
+    assert [(event.queue, event.reason, event.at) for event in diverting.of(QueuePulled)] == [(first, "broken", 1000.0)]
+    assert (diverting.selector.is_removed(first), diverting.state.result().diverted) == (True, 2)
+
+
+@pytest.mark.parametrize("because", [None, UnreachableError("lost")])
+async def test_section_4_if_every_queue_fails_the_error_names_both_failures(because: ServiceError | None) -> None:
+    diverting = Diverting()
+    diverting.fail(*[ServiceFaultError("broken")] * 9)
+    with pytest.raises(NoBacklogQueueError) as caught:
+        await diverting.send(because=because)
+    primary = "an outage" if because is None else "lost"
+    assert f"flights is failed over ({primary}) and no backlog queue took the 2 messages" in str(caught.value)
+    assert "(tried 3, the last one: broken)" in str(caught.value)
+    assert isinstance(caught.value.cause, ServiceFaultError)
+    assert sorted(event.queue for event in diverting.of(QueuePulled)) == ["q0", "q1", "q2"]
+    assert not diverting.selector.unresponsive
+
+
+@pytest.mark.parametrize(("attached", "attempts"), [(True, 2), (False, 1)])
+async def test_section_4_one_loss_of_a_working_connection_is_retried_on_the_same_queue(
+    attached: bool, attempts: int
+) -> None:
+    diverting = Diverting()
+    for link in diverting.links.values():
+        link.attached = attached
+    diverting.fail(*[UnreachableError("lost")] * 9)
+    with pytest.raises(NoBacklogQueueError):
+        await diverting.send()
+    assert [len(link.timeouts) for link in diverting.links.values()] == [attempts] * 3
+
+
+async def test_section_4_a_busy_queue_is_kept_after_its_delay_within_the_deadline() -> None:
+    diverting = Diverting(timeout=25)
+    diverting.fail(*[ServerBusyError("busy")] * 9)
+    with pytest.raises(SendTimeoutError, match=r"not finished within the 25 s given by the caller: busy"):
+        await diverting.send()
+    assert (diverting.clock.sleeps, diverting.events) == ([10.0, 10.0], [])
+    assert sorted(len(link.timeouts) for link in diverting.links.values()) == [0, 0, 3]
+
+
+@pytest.mark.parametrize(("error", "in_doubt"), [(ServiceFaultError("x"), 2), (AuthorizationError("x"), 0)])
+async def test_section_4_a_refused_attempt_leaves_nothing_in_doubt(error: ServiceError, in_doubt: int) -> None:
+    diverting = Diverting()
+    diverting.fail(*[error] * 9)
+    with pytest.raises(NoBacklogQueueError):
+        await diverting.send()
+    assert len(diverting.state.in_doubt) == in_doubt
+
+
+@pytest.mark.parametrize("error", [MessageTooLargeError("too large"), InvalidMessageError("no type")])
+@pytest.mark.parametrize("ordered", [False, True])
+async def test_section_4_a_message_that_no_queue_can_take_is_raised_at_once(error: ServiceError, ordered: bool) -> None:
+    diverting = Diverting(order=by_session() if ordered else None)
+    diverting.fail(*[error] * 9)
+    with pytest.raises(type(error), match=f"{error}$") as caught:
+        await diverting.send()
+    assert str(caught.value).startswith("as a copy for the backlog, ") is isinstance(error, MessageTooLargeError)
+    assert sum(len(link.timeouts) for link in diverting.links.values()) == 1
+
+
+async def test_section_4_copies_are_sent_in_batches_of_the_link_and_accepted_ones_only_once() -> None:
+    diverting = Diverting(5, body=1000)
+    for link in diverting.links.values():
+        link.limit = 2_600
+    queue = diverting.selector.select(None)
+    assert queue is not None
+    diverting.sender._queue = queue
+    link = diverting.links[queue]
+    outcomes: list[Any] = [None, UnreachableError("lost")]
+    link.outcomes = outcomes
+    await diverting.send()
+    assert link.ids == ["m0", "m1", "m2", "m3", "m4"]
+    assert [len(event.messages) for event in diverting.of(MessagesAccepted)] == [2, 2, 1]
+
+
+async def test_section_4_silent_queues_share_a_bounded_search() -> None:
+    diverting = Diverting()
+    for link in diverting.links.values():
+        link.seconds = 60.0
+    diverting.fail(*[TimedOutError("late")] * 9)
+    with pytest.raises(NoBacklogQueueError, match="tried 3"):
+        await diverting.send()
+    assert sorted(link.timeouts[0] or 0 for link in diverting.links.values()) == [2.5, 5.0, 10.0]
+    # The search ended because every queue was tried; with ever more queues, it would end after 20 seconds.
+    assert (diverting.clock.time, diverting.selector.unresponsive) == (1017.5, False)
+    diverting.links["q0"].seconds = 60.0
+    diverting.selector.unresponsive = True
+    diverting.start(1)
+    with pytest.raises(NoBacklogQueueError):
+        await diverting.send()
+    assert (diverting.clock.time, diverting.selector.unresponsive) == (1021.5, True)
+    diverting.fail()
+    await diverting.send()
+    assert not diverting.selector.unresponsive
+
+
+async def test_section_4_a_send_gives_up_a_queue_that_did_not_answer_others() -> None:
+    diverting = Diverting()
+    waiting = diverting.selector.select(None)
+    assert waiting is not None
+    diverting.sender._queue = waiting
+    send = diverting.links[waiting].send_in_slot
+
+    async def removed_meanwhile(batch: EncodedBatch, slot: SendSlot) -> bool:
+        diverting.selector.remove(waiting)
+        return await send(batch, slot)
+
+    diverting.links[waiting].send_in_slot = removed_meanwhile  # type: ignore[method-assign]
+    assert await diverting.send() != waiting
+    assert (diverting.links[waiting].timeouts, diverting.of(QueuePulled)) == ([None], [])
+
+
+def by_session() -> Any:
+    """An order that sends all messages to ``q1``."""
+    return SimpleNamespace(group_by_queue=lambda _entity, copies, _messages: {"q1": dict(copies)})
+
+
+async def test_section_6_in_session_order_only_the_queue_of_the_session_is_used() -> None:
+    diverting = Diverting(order=by_session())
+    diverting.fail(UnreachableError("lost"), ServerBusyError("busy"), UnreachableError("lost"), queue="q1")
+    await diverting.send()
+    assert (diverting.links["q1"].ids, diverting.clock.sleeps) == (["m0", "m1"], [10.0])
+    diverting.start(1)
+    diverting.fail(*[ServiceFaultError("broken")] * 9, queue="q1")
+    with pytest.raises(NoBacklogQueueError, match=r"took the 1 messages \(tried 1, the last one: broken\)"):
+        await diverting.send()
+    assert len(diverting.links["q1"].timeouts) == 4 + 3
+    assert [link.ids for name, link in diverting.links.items() if name != "q1"] == [[], []]
+    assert diverting.of(QueuePulled) == []
+
+
+async def test_section_6_in_session_order_a_silent_queue_ends_the_search() -> None:
+    diverting = Diverting(order=by_session())
+    diverting.selector.unresponsive = True
+    diverting.links["q1"].seconds = 60.0
+    diverting.fail(*[TimedOutError("late")] * 9, queue="q1")
+    with pytest.raises(NoBacklogQueueError):
+        await diverting.send()
+    assert diverting.links["q1"].timeouts == [2.0, 1.0, 1.0]
+    assert diverting.selector.unresponsive
+
+
+@pytest.mark.parametrize("attached", [False, True])
+async def test_section_4_the_link_to_the_backlog_is_prepared_unless_it_is_open(attached: bool) -> None:
+    diverting = Diverting()
+    for link in diverting.links.values():
+        link.attached = attached
+    diverting.sender.prepare()
+    await asyncio.gather(*diverting.sender._background)
+    assert sum(link.opened for link in diverting.links.values()) == (0 if attached else 1)
+
+
+@pytest.mark.parametrize(
+    ("size", "limit", "warned"), [(250_000, 262_144, False), (262_090, 262_144, True), (262_090, 300_000, False)]
+)
+async def test_section_4_a_copy_beyond_the_limit_of_its_link_is_reported(size: int, limit: int, warned: bool) -> None:
+    diverting = Diverting()
+    for link in diverting.links.values():
+        link.limit = limit
+    batch = EncodedBatch(262_144)
+    assert batch.try_add(ServiceBusMessage(b"x" * size, message_id="m", session_id="s").raw_amqp_message)
+    diverting.sender.check_sizes(batch)
+    await asyncio.gather(*diverting.sender._background)
+    assert len(diverting.of(BacklogCopyTooLarge)) == warned
+    for event in diverting.events:
+        assert (event.message_id, event.limit_bytes, event.at) == ("m", limit, 1000.0)
+        assert event.size_bytes == batch.refs[0].size_bytes <= limit < event.size_bytes + event.growth_bytes
