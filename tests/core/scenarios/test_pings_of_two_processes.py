@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from servicebus_emulator import Fault, FaultKind
@@ -18,6 +16,7 @@ from servicebus_pair.core.model.events import Pinged
 from servicebus_pair.core.model.interfaces import SystemClock
 from tests.core.support.local_pair import FAILOVER_MARGIN, PING_INTERVAL, LocalPair, open_quick_pair
 from tests.core.support.ping_process import FileStore
+from tests.core.support.processes import kill
 from tests.core.support.stopwatch import Stopwatch
 
 # Refused at once, so that a ping takes no time, and counted by the namespace.
@@ -51,11 +50,7 @@ async def pinging(local_pair: LocalPair, folder: Path) -> AsyncIterator[asyncio.
         await until(program, "ready failed_over")
         yield program
     finally:
-        # Process.kill() polls first: a child that is just ending is then reaped before asyncio's watcher thread waits
-        # for it, which logs "Unknown child process" and reports the return code 255 (Python 3.11).
-        with suppress(ProcessLookupError):
-            if program.returncode is None:
-                os.kill(program.pid, signal.SIGKILL)
+        kill(program)
         await program.wait()
 
 
@@ -86,12 +81,12 @@ async def test_section_5_two_processes_ping_as_often_as_one_and_survive_the_deat
         async with pinging(local_pair, tmp_path) as one, pinging(local_pair, tmp_path) as two:
             await until(one, "pinged False")
             before, began = refused(local_pair), loop.time()
-            while (asked := refused(local_pair) - before) < MANY:  # noqa: ASYNC110 - a fault tells nobody
+            while (asked := refused(local_pair) - before) < MANY:  # noqa: ASYNC110 - a fault has no event
                 await asyncio.sleep(0.1)
-            # One each second at most, and now and then both in the same moment; two that know nothing make sixteen.
+            # At most one each second, sometimes both at once; two independent processes would send sixteen.
             intervals = (loop.time() - began) / PING_INTERVAL
             assert asked <= intervals + 3, f"{asked} pings in {intervals:.1f} intervals"
-            one.kill()
+            kill(one)
             await one.wait()
             await until(two, "pinged False")
             await until(two, "pinged False")

@@ -15,6 +15,7 @@ from servicebus_pair.core.protocol.backlog_queues import BACKLOG_QUEUE, backlog_
 from servicebus_pair.core.sdk.administration.data_plane import ServiceBusAdministration
 from tests.core.conftest import TwoNamespaces
 from tests.core.support.local_pair import numbered
+from tests.core.support.processes import kill
 from tests.core.support.queues import peek_all
 
 COUNT = 3000
@@ -68,7 +69,7 @@ async def test_section_6_when_one_of_two_syphons_is_killed_the_other_moves_its_m
     await fill_a_backlog(namespaces)
     one, two = [await start_draining(namespaces, tmp_path / name) for name in ("one", "two")]
     assert await moved_at_least(one, 100) < COUNT
-    one.kill()
+    kill(one)
     await one.wait()
     await moved_at_least(two, COUNT + 1)
     assert await two.wait() == 0
@@ -82,7 +83,7 @@ async def test_section_6_a_killed_syphon_loses_nothing(namespaces: TwoNamespaces
     await fill_a_backlog(namespaces)
     program = await start_draining(namespaces, tmp_path / "ledger")
     moved = await moved_at_least(program, 300)
-    program.kill()
+    kill(program)
     await program.wait()
     assert moved < COUNT
 
@@ -108,7 +109,7 @@ async def test_section_9_messages_confirmed_to_a_killed_sender_are_in_its_ledger
     program = await asyncio.create_subprocess_exec(*command, str(tmp_path / "ledger"), stdout=asyncio.subprocess.PIPE)
     assert program.stdout is not None
     confirmed = [(await asyncio.wait_for(program.stdout.readline(), 30)).decode().strip() for _ in range(50)]
-    program.kill()
+    kill(program)
     confirmed += (await program.stdout.read()).decode().split()
     await program.wait()
     [ledger] = (tmp_path / "ledger").glob("*.jsonl")
