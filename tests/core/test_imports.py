@@ -33,7 +33,7 @@ LIGHT = [
     "servicebus_pair.core.send.queue_selector",
 ]
 
-TELL = """
+LOADED = """
 import importlib, json, sys
 for name in sys.argv[1:]:
     importlib.import_module(name)
@@ -57,8 +57,8 @@ print(json.dumps(first))
 """
 
 
-def told_by(program: str, *arguments: str) -> list[object]:
-    """What a fresh interpreter tells."""
+def output_of(program: str, *arguments: str) -> list[object]:
+    """Return what a new interpreter prints."""
     done = subprocess.run(
         [sys.executable, "-c", program, *arguments],
         check=True,
@@ -70,18 +70,18 @@ def told_by(program: str, *arguments: str) -> list[object]:
 
 
 def test_what_a_dag_file_reaches_loads_no_sdk() -> None:
-    assert set(told_by(TELL, *LIGHT)) & {"aiohttp", "airflow", "azure", "numpy", "pandas", "pyspark"} == set()
+    assert set(output_of(LOADED, *LIGHT)) & {"aiohttp", "airflow", "azure", "numpy", "pandas", "pyspark"} == set()
 
 
 def test_all_of_core_together_loads_neither_airflow_nor_spark_nor_a_sister() -> None:
-    loaded = set(told_by(TELL, *MODULES))
+    loaded = set(output_of(LOADED, *MODULES))
     assert "azure" in loaded
     assert loaded & {"airflow", "proton", "pyspark", "pyspark_servicebus", "servicebus_emulator"} == set()
 
 
 def test_a_public_name_loads_the_sdk_only_when_it_is_used() -> None:
-    assert told_by(LAZY) == [False, True]
+    assert output_of(LAZY) == [False, True]
 
 
 def test_each_module_of_core_can_be_imported_first() -> None:
-    assert told_by(EACH_FIRST, *MODULES) == MODULES
+    assert output_of(EACH_FIRST, *MODULES) == MODULES

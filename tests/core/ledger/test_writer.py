@@ -109,21 +109,20 @@ def test_accepted_message_is_recorded_before_observe_returns(tmp_path: Path) -> 
     ]
 
 
-def test_record_of_direct_message_has_no_queue(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("event", "fields"),
+    [
+        (MessagesAccepted("flights", Route.PRIMARY, None, TWO[:1], AT), ("sent", "primary", None)),
+        (MessagesSyphoned("flights", "contoso/q", TWO[:1], AT), ("syphoned", "primary", "contoso/q")),
+    ],
+)
+def test_record_names_kind_route_and_backlog_queue(
+    tmp_path: Path, event: Event, fields: tuple[str | None, ...]
+) -> None:
     with Ledger(tmp_path, run="r") as ledger:
-        ledger.observe(MessagesAccepted("flights", Route.PRIMARY, None, TWO, AT))
-    assert [(record["route"], record["queue"]) for record in records(tmp_path)] == [("primary", None)] * 2
-
-
-def test_record_of_syphoned_message_names_its_backlog_queue(tmp_path: Path) -> None:
-    with Ledger(tmp_path, run="r") as ledger:
-        ledger.observe(MessagesSyphoned("flights", "contoso/x-servicebus-transfer/3", TWO[:1], AT))
+        ledger.observe(event)
     [record] = records(tmp_path)
-    assert (record["kind"], record["route"], record["queue"]) == (
-        "syphoned",
-        "primary",
-        "contoso/x-servicebus-transfer/3",
-    )
+    assert (record["kind"], record["route"], record["queue"]) == fields
 
 
 @pytest.mark.parametrize(
@@ -192,7 +191,7 @@ def test_records_survive_sigkill(tmp_path: Path) -> None:
         process.send_signal(signal.SIGKILL)
         confirmed = max([confirmed, *(int(line) for line in process.stdout.read().splitlines())])
     assert process.returncode == -signal.SIGKILL
-    # The kill may tear the line that was being written, which was not confirmed yet.
+    # The kill may truncate the line that was being written, which was not confirmed yet.
     found = {record.message_id for record in read_records(tmp_path) if record is not None}
     assert {f"m-{number}-{part}" for number in range(confirmed + 1) for part in range(100)} <= found
 
@@ -206,14 +205,14 @@ def test_full_disk_raises_and_truncates_only_one_record(tmp_path: Path) -> None:
     )
     assert confirmed.stdout.splitlines() == [b"File too large"] * 2
     [ledger] = tmp_path.glob("*.jsonl")
-    whole, torn = [], []
+    complete, truncated = [], []
     for line in ledger.read_bytes().splitlines():
         try:
-            whole.append(json.loads(line)["id"])
+            complete.append(json.loads(line)["id"])
         except ValueError:
-            torn.append(line)
-    assert [name for name in whole if not name.startswith("full")] == [
+            truncated.append(line)
+    assert [name for name in complete if not name.startswith("full")] == [
         f"{name}-{part}" for name in ("before", "after") for part in range(10)
     ]
-    assert len(torn) == 1
-    assert torn[0].startswith(b'{"v":1,"kind":"sent","id":"ful')
+    assert len(truncated) == 1
+    assert truncated[0].startswith(b'{"v":1,"kind":"sent","id":"ful')

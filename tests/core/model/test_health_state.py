@@ -49,130 +49,46 @@ def healthy(reason: str, by: str, *, last_ping: float | None = 800.0) -> EntityH
 
 DRILL = FailOver("drill", "ann")
 BACK = MarkHealthy("drill over", "ann")
-BY_PING = ("a ping was answered", "ping")
-MISSING = ("the primary answered a ping that the entity does not exist", "ping")
 
+
+def suspect(since: float) -> EntityHealth:
+    return EntityHealth(HealthState.SUSPECT, since, 800.0, "connection lost", "send")
+
+
+def out(reason: str = "connection lost", by: str = "send", *, last_ping: float | None = 800.0) -> EntityHealth:
+    return EntityHealth(HealthState.FAILED_OVER, NOW, last_ping, reason, by)
+
+
+BY_PING = healthy("a ping was answered", "ping", last_ping=NOW)
+MISSING = healthy("the primary answered a ping that the entity does not exist", "ping", last_ping=NOW)
+HELD = replace(OUT, held_until=NOW + 1)
 TABLE: list[Any] = [
     pytest.param(WELL, SendSucceeded(), WELL, NOTHING, id="healthy: success"),
     pytest.param(
-        WELL,
-        failed(995.0),
-        EntityHealth(HealthState.SUSPECT, 995.0, 800.0, "connection lost", "send"),
-        NOTHING,
-        id="healthy: failure, suspect since the start of the call",
+        WELL, failed(995.0), suspect(995.0), NOTHING, id="healthy: failure, suspect from the start of the call"
     ),
-    pytest.param(
-        WELL,
-        failed(850.0),
-        EntityHealth(HealthState.FAILED_OVER, NOW, 800.0, "connection lost", "send"),
-        FAILS_OVER,
-        id="healthy: call failed for longer than the interval",
-    ),
-    pytest.param(
-        SUSPECT,
-        failed(999.0),
-        EntityHealth(HealthState.SUSPECT, 950.0, 800.0, "connection lost", "send"),
-        NOTHING,
-        id="suspect: failure within the interval",
-    ),
-    pytest.param(
-        OVERDUE,
-        failed(999.0),
-        EntityHealth(HealthState.FAILED_OVER, NOW, None, "connection lost", "send"),
-        FAILS_OVER,
-        id="suspect: failure after the interval",
-    ),
+    pytest.param(WELL, failed(850.0), out(), FAILS_OVER, id="healthy: call failed for longer than the interval"),
+    pytest.param(WELL, PingSucceeded(NOW), replace(WELL, last_ping=NOW), NOTHING, id="healthy: ping success"),
+    pytest.param(WELL, PingFailed(NOW), replace(WELL, last_ping=NOW), NOTHING, id="healthy: ping failure"),
+    pytest.param(WELL, EntityMissing(NOW), replace(WELL, last_ping=NOW), NOTHING, id="healthy: entity missing"),
+    pytest.param(WELL, DRILL, out("drill", "ann"), FAILS_OVER, id="healthy: manual failover"),
+    pytest.param(WELL, BACK, healthy("drill over", "ann"), RECOVERS, id="healthy: manual failback"),
+    pytest.param(SUSPECT, failed(999.0), suspect(950.0), NOTHING, id="suspect: failure within the interval"),
+    pytest.param(OVERDUE, failed(999.0), out(last_ping=None), FAILS_OVER, id="suspect: failure after the interval"),
     pytest.param(SUSPECT, SendSucceeded(), healthy("a send succeeded", "send"), NOTHING, id="suspect: success"),
-    pytest.param(
-        SUSPECT,
-        PingSucceeded(NOW),
-        healthy(*BY_PING, last_ping=NOW),
-        NOTHING,
-        id="suspect: ping success",
-    ),
+    pytest.param(SUSPECT, PingSucceeded(NOW), BY_PING, NOTHING, id="suspect: ping success"),
+    pytest.param(SUSPECT, PingFailed(NOW), replace(SUSPECT, last_ping=NOW), NOTHING, id="suspect: ping failure"),
+    pytest.param(SUSPECT, EntityMissing(NOW), MISSING, NOTHING, id="suspect: entity missing"),
+    pytest.param(SUSPECT, DRILL, out("drill", "ann"), FAILS_OVER, id="suspect: manual failover"),
+    pytest.param(SUSPECT, BACK, healthy("drill over", "ann"), RECOVERS, id="suspect: manual failback"),
     pytest.param(OUT, SendSucceeded(), OUT, NOTHING, id="failed over: late success"),
     pytest.param(OUT, failed(), OUT, NOTHING, id="failed over: late failure"),
-    pytest.param(
-        OUT,
-        PingSucceeded(NOW),
-        healthy(*BY_PING, last_ping=NOW),
-        RECOVERS,
-        id="failed over: ping success",
-    ),
-    pytest.param(
-        OUT,
-        PingFailed(NOW),
-        EntityHealth(HealthState.FAILED_OVER, 970.0, NOW, "no connection", "send"),
-        {Action.PUBLISH},
-        id="failed over: ping failure is published",
-    ),
-    pytest.param(
-        WELL,
-        PingSucceeded(NOW),
-        EntityHealth(HealthState.HEALTHY, 900.0, NOW, "a ping was answered", "ping"),
-        NOTHING,
-        id="healthy: ping success",
-    ),
-    pytest.param(
-        OUT,
-        EntityMissing(NOW),
-        healthy(*MISSING, last_ping=NOW),
-        RECOVERS,
-        id="failed over: entity missing",
-    ),
-    pytest.param(
-        replace(OUT, held_until=NOW + 1),
-        EntityMissing(NOW),
-        replace(OUT, held_until=NOW + 1, last_ping=NOW),
-        NOTHING,
-        id="failed over with hold: entity missing",
-    ),
-    pytest.param(
-        SUSPECT,
-        EntityMissing(NOW),
-        healthy(*MISSING, last_ping=NOW),
-        NOTHING,
-        id="suspect: entity missing",
-    ),
-    pytest.param(WELL, EntityMissing(NOW), replace(WELL, last_ping=NOW), NOTHING, id="healthy: entity missing"),
-    pytest.param(
-        WELL,
-        PingFailed(NOW),
-        EntityHealth(HealthState.HEALTHY, 900.0, NOW, "a ping was answered", "ping"),
-        NOTHING,
-        id="healthy: ping failure",
-    ),
-    pytest.param(
-        SUSPECT,
-        PingFailed(NOW),
-        EntityHealth(HealthState.SUSPECT, 950.0, NOW, "no connection", "send"),
-        NOTHING,
-        id="suspect: ping failure",
-    ),
-    pytest.param(
-        WELL,
-        DRILL,
-        EntityHealth(HealthState.FAILED_OVER, NOW, 800.0, "drill", "ann"),
-        FAILS_OVER,
-        id="healthy: manual failover",
-    ),
-    pytest.param(
-        SUSPECT,
-        DRILL,
-        EntityHealth(HealthState.FAILED_OVER, NOW, 800.0, "drill", "ann"),
-        FAILS_OVER,
-        id="suspect: manual failover",
-    ),
+    pytest.param(OUT, PingSucceeded(NOW), BY_PING, RECOVERS, id="failed over: ping success"),
+    pytest.param(OUT, PingFailed(NOW), replace(OUT, last_ping=NOW), {Action.PUBLISH}, id="failed over: ping failure"),
+    pytest.param(OUT, EntityMissing(NOW), MISSING, RECOVERS, id="failed over: entity missing"),
+    pytest.param(HELD, EntityMissing(NOW), replace(HELD, last_ping=NOW), NOTHING, id="held: entity missing"),
     pytest.param(OUT, DRILL, OUT, NOTHING, id="failed over: manual failover keeps the first cause"),
-    pytest.param(
-        OUT,
-        BACK,
-        healthy("drill over", "ann", last_ping=990.0),
-        RECOVERS,
-        id="failed over: manual failback",
-    ),
-    pytest.param(SUSPECT, BACK, healthy("drill over", "ann"), RECOVERS, id="suspect: manual failback"),
-    pytest.param(WELL, BACK, healthy("drill over", "ann"), RECOVERS, id="healthy: manual failback"),
+    pytest.param(OUT, BACK, healthy("drill over", "ann", last_ping=990.0), RECOVERS, id="failed over: manual failback"),
 ]
 
 

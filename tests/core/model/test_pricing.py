@@ -14,7 +14,6 @@ from servicebus_pair.core import NamespacePair
 from servicebus_pair.core.model.errors import ConfigurationError
 from servicebus_pair.core.model.options import Endpoint, PairOptions
 from servicebus_pair.core.model.pricing import (
-    STANDARD_PRICES,
     Operations,
     PriceList,
     PriceTier,
@@ -75,7 +74,7 @@ def test_bill_follows_the_tiers(operations: int, amount: str) -> None:
     result = bill(Operations(sends=operations))
     assert result.amount == Decimal(amount)
     assert result.billable == max(0, operations - 13 * MILLION)
-    assert result.prices.as_of == STANDARD_PRICES.as_of
+    assert (result.prices.as_of, result.prices.currency) == (date(2026, 11, 20), "USD")
 
 
 def test_earlier_operations_of_the_month_use_up_the_tiers() -> None:

@@ -7,15 +7,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
+from azure.servicebus import ServiceBusMessage
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from servicebus_pair.core.model.errors import MessageTooLargeError
-from servicebus_pair.core.protocol.batching import MAX_MESSAGES_PER_BATCH, BatchPacker, partition_key
+from servicebus_pair.core.protocol.batching import (
+    MAX_MESSAGES_PER_BATCH,
+    BatchPacker,
+    is_mixed,
+    partition_key,
+    session_key,
+    split_by_session,
+)
 from servicebus_pair.core.protocol.typed_values import amqp_typed
-from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch
 from tests.core.support.encoding import decode, encode
 
 LIMIT = 10
@@ -146,36 +152,6 @@ def test_message_of_exactly_the_limit_fits() -> None:
     assert [len(box) for box in fill(packer_of_boxes(), [Item(0, None, LIMIT), Item(1, None, LIMIT)])] == [1, 1]
 
 
-@settings(max_examples=30)
-@given(
-    bodies=st.lists(st.tuples(st.sampled_from([None, "a", "b"]), st.integers(0, 900)), max_size=40),
-    limit=st.integers(1200, 4000),
-)
-def test_encoded_batches_stay_within_the_link_limit(bodies: list[tuple[str | None, int]], limit: int) -> None:
-    messages = [
-        ServiceBusMessage(b"x" * size, message_id=str(number), partition_key=key).raw_amqp_message
-        for number, (key, size) in enumerate(bodies)
-    ]
-    batches: list[EncodedBatch] = fill(BatchPacker(lambda: EncodedBatch(limit), key=partition_key), messages)
-    for batch in batches:
-        assert len(batch) == len(batch.refs)
-        if isinstance(batch.sdk_batch, ServiceBusMessageBatch):
-            assert batch.sdk_batch.size_in_bytes <= limit
-            assert len(batch.sdk_batch) == len(batch)
-        assert len({partition_key(message) for message in batch.messages}) == 1
-    packed = [ref.message_id for batch in batches for ref in batch.refs]
-    assert sorted(packed, key=int) == [str(number) for number in range(len(messages))]
-    assert all(ref.size_bytes > 0 for batch in batches for ref in batch.refs)
-
-
-def test_message_too_large_for_link_is_named_with_limit() -> None:
-    batch = EncodedBatch(1000)
-    with pytest.raises(MessageTooLargeError, match=r"'big' takes 1031 bytes: the link takes 1000"):
-        batch.try_add(ServiceBusMessage(b"x" * 1000, message_id="big").raw_amqp_message)
-    assert len(batch) == 0
-    assert batch.try_add(ServiceBusMessage(b"x", message_id="small").raw_amqp_message)
-
-
 @pytest.mark.parametrize("name", ["x-opt-partition-key", b"x-opt-partition-key"])
 @pytest.mark.parametrize("value", ["k", b"k", amqp_typed("STRING", "k"), amqp_typed("SYMBOL", b"k")])
 def test_partition_key_is_read_from_any_representation(name: Any, value: Any) -> None:
@@ -186,3 +162,16 @@ def test_partition_key_is_the_same_after_receipt() -> None:
     message = ServiceBusMessage("x", partition_key="k")
     assert partition_key(decode(encode(message))) == partition_key(message.raw_amqp_message) == "k"
     assert partition_key(AmqpAnnotatedMessage(data_body=b"")) is None
+
+
+@settings(max_examples=100)
+@given(sessions=st.lists(st.sampled_from([None, "a", "b", "c"]), max_size=30))
+def test_a_refused_batch_is_split_by_session_in_order(sessions: list[str | None]) -> None:
+    messages = [ServiceBusMessage("x", session_id=each).raw_amqp_message for each in sessions]
+    parts = list(split_by_session(messages, range(len(messages))))
+    assert sorted(number for numbers, _ in parts for number in numbers) == list(range(len(messages)))
+    for numbers, part in parts:
+        assert numbers == sorted(numbers)
+        assert [messages[number] for number in numbers] == part
+        assert not is_mixed(part)
+    assert len(parts) == len({session_key(message) for message in messages})

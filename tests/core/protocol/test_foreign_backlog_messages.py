@@ -133,60 +133,38 @@ def test_unsupported_value_body_is_undeliverable(body: Any) -> None:
     assert caught.value.reason == "Unreadable"
 
 
+TICKS = (amqp_typed("SYMBOL", "com.microsoft:datetime-offset"), amqp_typed("LONG", 635_000_000_000_000_000))
+OTHER_NOTES = json.dumps({"properties": {"a": ["LIST", None]}})
+
+
 @pytest.mark.parametrize(
     ("properties", "reason", "named"),
     [
-        pytest.param({}, "NoPath", "x-ms-path", id="no path"),
-        pytest.param({"X-MS-PATH": "flights"}, "NoPath", "x-ms-path", id="path in another case"),
-        pytest.param({"x-ms-path": 5}, "BadAlias", "x-ms-path is int", id="path is a number"),
-        pytest.param({"x-ms-path": None}, "BadAlias", "x-ms-path is NoneType", id="path is null"),
-        pytest.param(
-            {"x-ms-path": amqp_typed("BINARY", b"\xff")}, "BadAlias", "x-ms-path is bytes", id="a binary path"
+        ({}, "NoPath", "x-ms-path"),
+        ({"X-MS-PATH": "flights"}, "NoPath", "x-ms-path"),
+        ({"x-ms-path": 5}, "BadAlias", "x-ms-path is int"),
+        ({"x-ms-path": None}, "BadAlias", "x-ms-path is NoneType"),
+        ({"x-ms-path": amqp_typed("BINARY", b"\xff")}, "BadAlias", "x-ms-path is bytes"),
+        ({"x-ms-path": ""}, "BadPath", "x-ms-path is empty"),
+        *(
+            ({"x-ms-path": "q", f"x-ms-{alias}": value}, "BadAlias", named)
+            for alias, value, named in (
+                ("sessionid", 7, "x-ms-sessionid is int"),
+                ("timetolive", "soon", "x-ms-timetolive is b'soon'"),
+                ("timetolive", True, "x-ms-timetolive is True"),
+                ("timetolive", 1.5, "x-ms-timetolive is 1.5"),
+                ("timetolive", None, "x-ms-timetolive is None"),
+                ("timetolive", -10_000, "must not be negative"),
+                ("timetolive", amqp_typed("BINARY", b"\xff"), "x-ms-timetolive"),
+                ("scheduledenqueuetimeutc", "noon", "must be a timestamp"),
+                ("scheduledenqueuetimeutc", TICKS, "must be a timestamp"),
+            )
         ),
-        pytest.param({"x-ms-path": ""}, "BadPath", "x-ms-path is empty", id="an empty path"),
-        pytest.param({"x-ms-path": "q", "x-ms-sessionid": 7}, "BadAlias", "x-ms-sessionid is int", id="session id"),
-        pytest.param(
-            {"x-ms-path": "q", "x-ms-timetolive": "soon"}, "BadAlias", "x-ms-timetolive is b'soon'", id="soon"
+        *(
+            ({"x-ms-path": "q", "x-servicebus-pair-types": notes}, "BadAlias", "cannot be read")
+            for notes in ("{", "[]")
         ),
-        pytest.param(
-            {"x-ms-path": "q", "x-ms-timetolive": True}, "BadAlias", "x-ms-timetolive is True", id="a boolean"
-        ),
-        pytest.param({"x-ms-path": "q", "x-ms-timetolive": 1.5}, "BadAlias", "x-ms-timetolive is 1.5", id="a float"),
-        pytest.param({"x-ms-path": "q", "x-ms-timetolive": None}, "BadAlias", "x-ms-timetolive is None", id="null"),
-        pytest.param({"x-ms-path": "q", "x-ms-timetolive": -10_000}, "BadAlias", "must not be negative", id="negative"),
-        pytest.param(
-            {"x-ms-path": "q", "x-ms-timetolive": amqp_typed("BINARY", b"\xff")},
-            "BadAlias",
-            "x-ms-timetolive",
-            id="bytes",
-        ),
-        pytest.param(
-            {"x-ms-path": "q", "x-ms-scheduledenqueuetimeutc": "noon"}, "BadAlias", "must be a timestamp", id="noon"
-        ),
-        pytest.param(
-            {
-                "x-ms-path": "q",
-                "x-ms-scheduledenqueuetimeutc": (
-                    amqp_typed("SYMBOL", "com.microsoft:datetime-offset"),
-                    amqp_typed("LONG", 635_000_000_000_000_000),
-                ),
-            },
-            "BadAlias",
-            "must be a timestamp",
-            id="ticks of a DateTimeOffset are no milliseconds",
-        ),
-        pytest.param(
-            {"x-ms-path": "q", "x-servicebus-pair-types": "{"}, "BadAlias", "cannot be read", id="truncated type notes"
-        ),
-        pytest.param(
-            {"x-ms-path": "q", "x-servicebus-pair-types": "[]"}, "BadAlias", "cannot be read", id="invalid type notes"
-        ),
-        pytest.param(
-            {"x-ms-path": "q", "a": 5, "x-servicebus-pair-types": json.dumps({"properties": {"a": ["LIST", None]}})},
-            "Unreadable",
-            "does not match",
-            id="type notes of another message",
-        ),
+        ({"x-ms-path": "q", "a": 5, "x-servicebus-pair-types": OTHER_NOTES}, "Unreadable", "does not match"),
     ],
 )
 def test_missing_path_or_invalid_alias_is_undeliverable(properties: dict[str, Any], reason: str, named: str) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import fields, replace
 
 import pytest
@@ -14,13 +12,13 @@ from servicebus_emulator.engine.model.descriptions import EntityStatus, QueueDes
 from servicebus_emulator.engine.model.timespan import TimeSpan
 from servicebus_pair.core import Endpoint, NamespacePair, PairOptions
 from servicebus_pair.core.model.errors import ProvisionError
-from servicebus_pair.core.model.interfaces import SystemClock
 from servicebus_pair.core.protocol.backlog_queues import BACKLOG_QUEUE, BacklogPlan, QueueSettings, backlog_queue
 from servicebus_pair.core.provision.provisioning import Provisioner
 from servicebus_pair.core.sdk.administration import administration_for
 from servicebus_pair.core.sdk.administration.data_plane import Administration, ServiceBusAdministration
 from tests.core.sdk.administration.test_arm import through_arm
 from tests.core.support.local_pair import endpoint
+from tests.core.support.manual_clock import ManualClock
 
 QUEUES = tuple(backlog_queue("contoso", index) for index in range(3))
 EXTRA = backlog_queue("contoso", 7)
@@ -35,24 +33,8 @@ ODD = QueueDescription(
     enable_batched_operations=False,
     status=EntityStatus.SEND_DISABLED,
 )
+NAMESPACES = ["contoso", "contoso-dr"]
 WAYS = pytest.mark.parametrize("way", ["data plane", "arm"])
-
-
-class NoSleepClock(SystemClock):
-    """Records pauses instead of sleeping."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.pauses: list[float] = []
-
-    async def sleep(self, seconds: float) -> None:
-        self.pauses.append(seconds)
-
-
-@asynccontextmanager
-async def secondary() -> AsyncIterator[Emulator]:
-    async with Emulator(["contoso", "contoso-dr"]) as emulator:
-        yield emulator
 
 
 def managed(emulator: Emulator, way: str) -> Endpoint:
@@ -63,13 +45,13 @@ def pair_over(emulator: Emulator, way: str) -> NamespacePair:
     return NamespacePair(endpoint(emulator["contoso"]), managed(emulator, way), PairOptions(backlog_queue_count=3))
 
 
-def provisioner(administration: Administration, *, clock: NoSleepClock | None = None) -> Provisioner:
-    return Provisioner(administration, namespace="contoso", count=3, clock=NoSleepClock() if clock is None else clock)
+def provisioner(administration: Administration, *, clock: ManualClock | None = None) -> Provisioner:
+    return Provisioner(administration, namespace="contoso", count=3, clock=ManualClock() if clock is None else clock)
 
 
 @WAYS
 async def test_provision_does_what_was_planned_and_nothing_else(way: str) -> None:
-    async with secondary() as emulator:
+    async with Emulator(NAMESPACES) as emulator:
         engine = emulator["contoso-dr"].namespace
         for path in (QUEUES[1], EXTRA, "orders", "contoso/x-servicebus-transfer/07"):
             engine.create_queue(QueueDescription(path))
@@ -90,7 +72,7 @@ async def test_provision_does_what_was_planned_and_nothing_else(way: str) -> Non
 
 @WAYS
 async def test_drift_is_reported_per_field_and_not_corrected(way: str) -> None:
-    async with secondary() as emulator:
+    async with Emulator(NAMESPACES) as emulator:
         emulator["contoso-dr"].namespace.create_queue(ODD)
         async with pair_over(emulator, way) as pair:
             report = await pair.provision()
@@ -108,7 +90,7 @@ async def test_drift_is_reported_per_field_and_not_corrected(way: str) -> None:
 
 @WAYS
 async def test_concurrent_runs_do_not_conflict(way: str) -> None:
-    async with secondary() as emulator:
+    async with Emulator(NAMESPACES) as emulator:
         async with pair_over(emulator, way) as one, pair_over(emulator, way) as two, pair_over(emulator, way) as three:
             reports = await asyncio.gather(one.provision(), two.provision(), three.provision())
         for report in reports:
@@ -128,20 +110,20 @@ async def test_queue_created_concurrently_counts_as_created() -> None:
                 await provisioner(other).provision()
             return seen
 
-    async with secondary() as emulator, Late(endpoint(emulator["contoso-dr"])) as administration:
+    async with Emulator(NAMESPACES) as emulator, Late(endpoint(emulator["contoso-dr"])) as administration:
         first = await provisioner(administration).provision()
         assert (first.found, first.created, first.failed) == ((), QUEUES, {})
 
 
 async def test_queue_is_reported_after_three_failed_attempts() -> None:
-    async with secondary() as emulator:
+    async with Emulator(NAMESPACES) as emulator:
         shaken, broken = (
             emulator["contoso-dr"].set_fault(
                 Fault(kind=FaultKind.INTERNAL_ERROR, on=(Operation.ADMINISTER,), entity=path, count=count)
             )
             for path, count in ((QUEUES[0], 2), (QUEUES[1], 99))
         )
-        clock = NoSleepClock()
+        clock = ManualClock()
         async with ServiceBusAdministration(endpoint(emulator["contoso-dr"])) as administration:
             report = await provisioner(administration, clock=clock).provision()
         assert report.created == (QUEUES[0], QUEUES[2])
@@ -149,11 +131,11 @@ async def test_queue_is_reported_after_three_failed_attempts() -> None:
         assert QUEUES[1] in report.failed[QUEUES[1]]
         strikes = {armed.id: armed.strikes for armed in emulator["contoso-dr"].clear_faults()}
         assert (strikes[shaken.id], strikes[broken.id]) == (2, 3)
-        assert len(clock.pauses) == 4, "two before each further try"
+        assert clock.sleeps == [1, 2, 1, 2], "before each further attempt"
 
 
 async def test_no_usable_queue_raises_with_every_failure() -> None:
-    async with secondary() as emulator:
+    async with Emulator(NAMESPACES) as emulator:
         emulator["contoso-dr"].set_fault(
             Fault(kind=FaultKind.INTERNAL_ERROR, on=(Operation.ADMINISTER,), entity="contoso/*")
         )
@@ -164,20 +146,20 @@ async def test_no_usable_queue_raises_with_every_failure() -> None:
 
 
 async def test_authorization_error_is_not_retried() -> None:
-    async with secondary() as emulator:
+    async with Emulator(NAMESPACES) as emulator:
         emulator["contoso-dr"].set_fault(
             Fault(kind=FaultKind.UNAUTHORIZED, on=(Operation.ADMINISTER,), entity="contoso/*")
         )
-        clock = NoSleepClock()
+        clock = ManualClock()
         async with ServiceBusAdministration(endpoint(emulator["contoso-dr"])) as administration:
             with pytest.raises(ProvisionError, match=f"creating {QUEUES[0]} is not allowed"):
                 await provisioner(administration, clock=clock).provision()
-        assert clock.pauses == []
+        assert clock.sleeps == []
         assert [armed.strikes for armed in emulator["contoso-dr"].clear_faults()] == [1]
 
 
 async def test_wrong_key_is_not_retried_or_disclosed() -> None:
-    async with secondary() as emulator:
+    async with Emulator(NAMESPACES) as emulator:
         right = emulator["contoso-dr"]
         text = right.connection_string.replace("SharedAccessKey=", "SharedAccessKey=c2VjcmV0")
         wrong = Endpoint.from_connection_string(

@@ -120,7 +120,7 @@ def stored(namespace: HostedNamespace, queue: str) -> list[tuple[bytes, bytes, b
     assert isinstance(entity, QueueEntity)
     contents: list[Content] = [each.content for each in entity.sub_queue(SubQueue.MAIN).peek(1, limit=1000)]
     return [
-        # A header of nulls says as little as none.
+        # A header of nulls is equivalent to none.
         (
             each.header.strip(b"@") and each.header,
             each.annotations,
@@ -177,8 +177,7 @@ async def test_section_4_a_received_message_that_is_sent_on_is_diverted_as_it_wo
         assert stored(here.primary, "diverted") == stored(here.primary, "direct")
 
 
-async def test_section_4_what_came_out_of_a_backlog_may_be_an_entitys_message_again() -> None:
-    """Two pairs in a row: the primary of the one is the secondary of nobody, but its copies may look like ours."""
+async def test_section_4_a_message_that_looks_like_a_backlog_copy_is_diverted_unchanged() -> None:
     async with open_local_pair("direct", "diverted") as here:
         nested = wrap(ServiceBusMessage("in", message_id="in", session_id="s").raw_amqp_message, entity="elsewhere")
         async with here.pair.sender("direct") as direct:

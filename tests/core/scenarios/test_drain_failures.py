@@ -193,24 +193,24 @@ async def test_section_6_a_selective_drain_finds_its_messages_in_a_large_backlog
 
 @pytest.mark.real_time
 async def test_section_6_foreign_messages_are_dead_lettered_with_a_reason() -> None:
-    strange = {
+    foreign = {
         "none": {},
         "number": {"x-ms-path": 7},
         "life": {"x-ms-path": "flights", "x-ms-timetolive": "soon"},
         "time": {"x-ms-path": "flights", "x-ms-scheduledenqueuetimeutc": "later"},
     }
     async with open_local_pair("flights", unchecked=True) as local_pair:
-        for n, (name, properties) in enumerate(strange.items()):
+        for n, (name, properties) in enumerate(foreign.items()):
             await local_pair.put_into_backlog("flights", messages(n))
             bad = proton.Message(id=name, body="x", properties=properties)
             await asyncio.to_thread(send_raw, local_pair.secondary, BACKLOG, bad)
-        await local_pair.put_into_backlog("flights", messages(len(strange)))
+        await local_pair.put_into_backlog("flights", messages(len(foreign)))
         report = await local_pair.pair.syphon().drain()
         assert (report.moved, report.empty) == ({"flights": 5}, True)
-        assert sum(report.dead_lettered.values()) == len(strange)
+        assert sum(report.dead_lettered.values()) == len(foreign)
         assert await local_pair.primary_ids("flights") == [f"m{n}" for n in range(5)]
         assert Counter((await reasons(local_pair)).values()) == Counter(report.dead_lettered)
-        assert set(await reasons(local_pair)) == set(strange)
+        assert set(await reasons(local_pair)) == set(foreign)
 
 
 async def test_section_6_a_survey_of_a_large_backlog_keeps_at_most_two_pages_in_memory(

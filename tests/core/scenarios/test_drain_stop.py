@@ -77,11 +77,11 @@ async def test_section_6_messages_in_transit_to_a_stopped_syphon_are_released_at
         local_pair.secondary.clear_faults()
         report = syphon.report()
         async with asyncio.timeout(10):  # locks last a minute
-            rest = await local_pair.pair.syphon().drain()
+            second = await local_pair.pair.syphon().drain()
         held = await local_pair.primary_ids("flights")
         assert set(held) == {f"m{n}" for n in range(30)}
         assert len(held) - 30 <= report.duplicates_possible
-        assert report.moved_total + rest.moved_total == len(held)
+        assert report.moved_total + second.moved_total == len(held)
 
 
 async def test_section_6_messages_released_unseen_keep_their_delivery_count() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
 
 import proton
 import pytest
@@ -32,23 +31,6 @@ async def test_section_6_undecodable_messages_are_dead_lettered_and_block_nothin
         assert (report.moved, report.dead_lettered, report.empty) == ({"flights": 3}, {"Unreadable": 1}, True)
         assert await local_pair.primary_ids("flights") == ["m1", "m2", "m3"]
         assert local_pair.secondary.namespace.counts(BACKLOG).dead_lettered == 1
-
-
-async def test_section_6_a_survey_returns_counts_ages_and_sizes_by_destination() -> None:
-    async with open_local_pair("flights", "delays", unchecked=True) as local_pair:
-        await local_pair.put_into_backlog("flights", messages(*range(250), body="x" * 100))
-        await local_pair.put_into_backlog("delays", messages(*range(5)))
-        await asyncio.to_thread(send_raw, local_pair.secondary, BACKLOG, proton.Message(id="lost sheep", body="x"))
-        survey = await local_pair.pair.syphon().survey()
-        now = datetime.now(UTC).timestamp()
-        assert {entity: each.messages for entity, each in survey.destinations.items()} == {"flights": 250, "delays": 5}
-        assert survey.undeliverable == {"NoPath": 1}
-        assert survey.messages == 256
-        flights = survey.destinations["flights"]
-        assert 250 * 100 <= flights.bytes <= 250 * 300
-        newest, oldest = flights.ages(now)
-        assert 0 <= newest <= oldest < 30
-        assert len(await local_pair.backlog_ids()) == 256
 
 
 async def test_section_6_redrive_moves_dead_letters_once_their_cause_is_fixed() -> None:

@@ -33,18 +33,3 @@ async def test_section_6_a_failing_destination_does_not_delay_the_others(kind: F
         assert report.moved == {"full": 300, "flights": 50}
         assert report.empty
         assert Counter(await local_pair.primary_ids("full")) == Counter(f"f{n}" for n in range(300))
-
-
-async def test_section_6_stop_releases_unsent_messages_at_once() -> None:
-    async with open_local_pair("flights") as local_pair:
-        await local_pair.put_into_backlog("flights", messages(*range(30)))
-        local_pair.primary.set_fault(Fault(kind=FaultKind.SERVER_BUSY, entity="flights", on=(Operation.SEND,)))
-        syphon = local_pair.pair.syphon()
-        watch = ProgressWaiter()
-        draining = asyncio.create_task(syphon.drain(progress=watch))
-        await watch.until(lambda report: report.failures)
-        syphon.stop()
-        await draining
-        local_pair.primary.clear_faults()
-        async with asyncio.timeout(10):
-            assert (await local_pair.pair.syphon().drain()).moved == {"flights": 30}

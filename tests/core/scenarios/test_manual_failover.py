@@ -89,13 +89,13 @@ async def test_section_4_conflicting_manual_changes_during_sends_lose_nothing_an
     accepted: set[str] = set()
 
     async def send(which: int) -> None:
-        for turn in range(8):
-            number = which * 100 + turn
+        for step in range(8):
+            number = which * 100 + step
             accepted.update((await senders[which].send(numbered(2, start=number * 2))).message_ids)
 
     async def disagree() -> None:
-        for turn in range(40):
-            if turn % 2:
+        for step in range(40):
+            if step % 2:
                 await local_pair.pair.mark_healthy("flights", reason="no", by="bob")
             else:
                 await local_pair.pair.fail_over("flights", reason="yes", by="ann")

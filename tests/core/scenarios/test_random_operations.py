@@ -1,9 +1,9 @@
 """Random operations and faults in random order lose no accepted message (SPEC section 1).
 
-Random sequences of sends by several processes that share a health store, faults, pings, failovers by
-hand, syphons that are stopped, cancelled, frozen and killed in the middle, and clocks that jump, over
+Random sequences of sends by several processes that share a health store, faults, pings, manual
+failovers, syphons that are stopped, cancelled, frozen and killed in the middle, and clocks that jump, over
 two embedded namespaces and the real SDK, in simulated time (``simulated``). What must hold all the time
-is watched in the engines of the namespaces (``support.simulation``). A longer run by hand:
+is watched in the engines of the namespaces (``support.simulation``). A longer run:
 ``PAIR_MODEL_EXAMPLES=1000 pytest tests/core/scenarios/test_random_operations.py -m slow --timeout 0``.
 """
 

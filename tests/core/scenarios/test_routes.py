@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from azure.servicebus import ServiceBusMessage
 
-from servicebus_pair.core import EntityHealth, HealthState, Ledger
+from servicebus_pair.core import Ledger
 from servicebus_pair.core.model.errors import InvalidMessageError, SendError
-from servicebus_pair.core.model.interfaces import InMemoryHealthStore
 from servicebus_pair.core.protocol.backlog_queues import backlog_queue
 from servicebus_pair.core.sdk.send_link import SendLink
 from tests.core.support.fast_clock import FastClock
@@ -37,14 +36,6 @@ async def test_section_4_a_message_that_cannot_be_encoded_raises_and_is_unsent(
     unsent = [message.properties.message_id for message in caught.value.unsent]
     assert isinstance(caught.value.cause, InvalidMessageError)
     assert sorted(unsent) == ["bad", "m0", "m1", "m2", "m3"]
-
-
-async def test_section_5_an_old_failover_from_the_store_is_verified_by_a_ping() -> None:
-    health = EntityHealth(HealthState.FAILED_OVER, since=1.0, reason="yesterday", by="send")
-    store = InMemoryHealthStore({"flights": health})
-    async with open_quick_pair(store=store) as local_pair, local_pair.pair.sender("flights") as sender:
-        assert (await sender.send(numbered(1))).primary == 1
-    assert store.known["flights"].state is HealthState.HEALTHY
 
 
 async def test_section_6_a_transiently_refused_batch_is_not_dead_lettered(

@@ -61,8 +61,8 @@ async def test_a_session_uses_one_backlog_queue_and_sessions_use_all() -> None:
 async def test_a_session_whose_backlog_queue_is_down_raises_instead_of_using_another() -> None:
     async with open_local_pair("flights", options=OPTIONS) as both, both.pair.sender("flights") as sender:
         await both.pair.fail_over("flights", reason="test")
-        home = both.pair._open().order.queue_for("flights", "a")  # type: ignore[union-attr]
-        both.secondary.set_fault(Fault(kind=FaultKind.INTERNAL_ERROR, entity=home, on=(Operation.SEND,)))
+        queue = both.pair._open().order.queue_for("flights", "a")  # type: ignore[union-attr]
+        both.secondary.set_fault(Fault(kind=FaultKind.INTERNAL_ERROR, entity=queue, on=(Operation.SEND,)))
         with pytest.raises(NoBacklogQueueError) as caught:
             await sender.send(numbered("a", 1, 2, 3), timeout=20)
         assert len(caught.value.unsent) == 3
@@ -200,13 +200,13 @@ async def test_a_drill_drains_before_failback_and_keeps_session_order() -> None:
                 await asyncio.sleep(0.002)
 
     async with open_local_pair("flights", options=OPTIONS) as both:
-        living = asyncio.create_task(live(both.pair))
+        sending_live = asyncio.create_task(live(both.pair))
         await asyncio.sleep(0.1)
         report = await both.pair.drill("flights", messages=100, limit=timedelta(seconds=30))
         before = sent
         await asyncio.sleep(0.3)
         ended.set()
-        await living
+        await sending_live
         assert report.passed, report.findings
         assert report.live > 0
         assert sent > before
@@ -247,13 +247,13 @@ async def test_random_outages_and_drains_keep_the_order_of_each_session() -> Non
         async with pair.sender("flights") as sender:
             while not ended.is_set():
                 session, size = random.choice(sessions), random.randint(1, 20)
-                rest = numbered(session, *range(sent[session], sent[session] + size))
-                while rest:
+                unsent = numbered(session, *range(sent[session], sent[session] + size))
+                while unsent:
                     try:
-                        await sender.send(rest)
-                        rest = []
+                        await sender.send(unsent)
+                        unsent = []
                     except SendError as error:
-                        rest = list(error.unsent)
+                        unsent = list(error.unsent)
                 sent[session] += size
                 await asyncio.sleep(random.uniform(0, 0.03))
         return sent

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime, timedelta
 from typing import Any
-from unittest.mock import patch
 
 import pytest
-from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
+from azure.servicebus import ServiceBusMessage
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,83 +17,19 @@ from servicebus_pair.core import NamespacePair
 from servicebus_pair.core.model.errors import MessageTooLargeError, SendError
 from servicebus_pair.core.model.events import BacklogCopyTooLarge
 from servicebus_pair.core.protocol.backlog_message import wrap
-from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch, encoded_size
-from servicebus_pair.core.send.backlog_copies import copy_overhead, needs_size_check
+from servicebus_pair.core.sdk._private.batch_encoding import encoded_size
+from servicebus_pair.core.send.backlog_copies import UnencodedBatch, copy_overhead, needs_size_check
 from tests.core.support.encoding import encode
 from tests.core.support.local_pair import QUICK_OPTIONS, LocalPair, endpoint, numbered
+from tests.core.support.message_strategies import messages
 
 LIMIT = 262_144
-
-texts = st.text(max_size=20)
-values = st.one_of(
-    st.booleans(),
-    st.integers(-(2**31), 2**31 - 1),
-    st.floats(allow_nan=False),
-    texts,
-    texts.map(str.encode),
-    st.uuids(),
-    st.just(datetime(2013, 1, 1, 5, 15, tzinfo=UTC)),
-)
-
-
-properties: st.SearchStrategy[Any] = st.dictionaries(st.text(min_size=1, max_size=10), values, max_size=5)
-
-
-@st.composite
-def messages(draw: st.DrawFn) -> AmqpAnnotatedMessage:
-    made = ServiceBusMessage(
-        draw(st.binary(max_size=300)),
-        message_id=draw(st.text(min_size=1, max_size=20)),
-        session_id=draw(st.none() | texts),
-        subject=draw(st.none() | texts),
-        correlation_id=draw(st.none() | texts),
-        application_properties=draw(properties),
-    )
-    if draw(st.booleans()):
-        made.scheduled_enqueue_time_utc = datetime(2030, 1, 1, tzinfo=UTC)
-    if draw(st.booleans()):
-        made.time_to_live = timedelta(seconds=draw(st.integers(1, 10_000)))
-    return made.raw_amqp_message
 
 
 @settings(max_examples=150)
 @given(message=messages(), entity=st.text(min_size=1, max_size=60))
 def test_section_4_copy_overhead_is_exact(message: AmqpAnnotatedMessage, entity: str) -> None:
     assert copy_overhead(message, entity=entity) == len(encode(wrap(message, entity=entity))) - len(encode(message))
-
-
-@settings(max_examples=150)
-@given(message=messages())
-def test_a_message_is_encoded_as_the_sdk_encodes_it(message: AmqpAnnotatedMessage) -> None:
-    ours, theirs = EncodedBatch(LIMIT), ServiceBusMessageBatch(LIMIT)
-    # The SDK writes the time of encoding into a message with a time to live: use one time for all three.
-    with patch("time.mktime", return_value=1_800_000_000.0):
-        theirs.add_message(message)
-        assert ours.try_add(message)
-        assert ours.try_add(message)
-    [one, two] = ours.sdk_batch._message[5]  # type: ignore[union-attr]
-    assert [bytes(one)] == [bytes(two)] == [bytes(each) for each in theirs._message[5]]
-    assert encoded_size(message) == len(one)
-
-
-def test_section_4_a_full_batch_is_full_for_the_sdk_too() -> None:
-    message = ServiceBusMessage(b"x" * 1000, message_id="m").raw_amqp_message
-    ours = EncodedBatch(10_000)
-    while ours.try_add(message):
-        pass
-    assert len(ours) == 9
-    assert len({ref.size_bytes for ref in ours.refs[1:]}) == 1
-
-
-def test_section_4_a_message_too_large_for_a_batch_is_sent_alone() -> None:
-    large = ServiceBusMessage(b"x" * 5_000, message_id="large").raw_amqp_message
-    batch = EncodedBatch(1_000, max_message_bytes=6_000)
-    assert batch.try_add(large)
-    assert not batch.try_add(ServiceBusMessage(b"x", message_id="small").raw_amqp_message)
-    assert batch.sdk_batch is large
-    assert [(ref.message_id, ref.size_bytes) for ref in batch.refs] == [("large", encoded_size(large))]
-    with pytest.raises(MessageTooLargeError, match=r"'large' takes 50\d\d bytes: the link takes 4000"):
-        EncodedBatch(1_000, max_message_bytes=4_000).try_add(large)
 
 
 @pytest.mark.parametrize(
@@ -108,6 +42,44 @@ def test_section_4_every_copy_beyond_the_limit_is_measured(properties: Any) -> N
     size, more = encoded_size(message), copy_overhead(message, entity="e" * 260)
     if size > 1000:
         assert needs_size_check(size, limit=size + more - 1)
+
+
+@pytest.mark.parametrize(("size", "limit", "needed"), [(10, 100, False), (11, 100, True), (0, 0, False)])
+def test_section_4_only_copies_that_could_exceed_the_limit_are_measured(size: int, limit: int, needed: bool) -> None:
+    assert needs_size_check(size, limit=limit) is needed
+
+
+HALF = 1_048_576 // 2 - 300
+
+
+@pytest.mark.parametrize(
+    ("bodies", "fits"),
+    [
+        ([[b"x" * HALF], [b"x" * HALF]], True),
+        ([[b"x" * HALF], [b"x" * (HALF + 1)]], False),
+        ([[b"x" * HALF], [b"", b"x" * HALF, b"x"]], False),
+        ([[b"x" * 2 * HALF], [b""]], True),
+        ([[b"x" * 2 * HALF], [b"x"]], False),
+        ([[b"x" * 5 * HALF]], True),
+    ],
+    ids=["exactly full", "a byte more", "several sections", "small message", "small message too many", "one large"],
+)
+def test_section_4_unencoded_messages_are_collected_up_to_a_megabyte(bodies: list[list[bytes]], fits: bool) -> None:
+    batch = UnencodedBatch()
+    *first, last = [AmqpAnnotatedMessage(data_body=body) for body in bodies]
+    assert all(batch.try_add(each) for each in first)
+    assert batch.try_add(last) is fits
+    assert batch.messages == [*first, *([last] if fits else [])]
+    assert len(batch) == len(batch.messages)
+
+
+def test_section_4_bodies_of_values_are_not_measured() -> None:
+    batch = UnencodedBatch()
+    for message in (
+        AmqpAnnotatedMessage(value_body="x" * 3 * HALF),
+        AmqpAnnotatedMessage(sequence_body=[["x" * HALF]]),
+    ):
+        assert all(batch.try_add(message) for _ in range(3))
 
 
 def almost_full() -> ServiceBusMessage:

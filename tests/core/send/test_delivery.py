@@ -53,7 +53,7 @@ class FullDisk:
                 raise OSError(28, "No space left on device")
 
 
-class Grumbler:
+class FailingHealthObserver:
     """An observer that fails on every health change."""
 
     def observe(self, event: Event) -> None:
@@ -152,7 +152,7 @@ async def test_section_4_invalid_messages_raise(local_pair: LocalPair) -> None:
 
 
 async def test_section_9_a_failing_observer_ends_the_send_with_the_accepted_messages() -> None:
-    later = Grumbler(), FullDisk()
+    later = FailingHealthObserver(), FullDisk()
     async with open_quick_pair(observers=later) as local_pair, local_pair.pair.sender("flights") as sender:
         with pytest.raises(SendError, match="No space left") as caught:
             await sender.send(big(6))
@@ -167,7 +167,10 @@ async def test_section_9_a_failing_observer_ends_the_send_with_the_accepted_mess
 
 
 async def test_section_4_an_observer_that_fails_on_a_health_change_does_not_stop_the_failover() -> None:
-    async with open_quick_pair(observers=(Grumbler(),)) as local_pair, local_pair.pair.sender("flights") as sender:
+    async with (
+        open_quick_pair(observers=(FailingHealthObserver(),)) as local_pair,
+        local_pair.pair.sender("flights") as sender,
+    ):
         local_pair.primary.set_fault(Fault(kind=FaultKind.INTERNAL_ERROR, entity="flights"))
         assert (await sender.send(numbered(3))).diverted == 3
         local_pair.primary.clear_faults()

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 from azure.servicebus import ServiceBusMessage
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from servicebus_pair.core.model.errors import RefusedError, SendError
 from servicebus_pair.core.model.events import MessagesAccepted
-from servicebus_pair.core.protocol.batching import is_mixed, session_key, split_by_session
+from servicebus_pair.core.protocol.batching import is_mixed
 from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch
 from servicebus_pair.core.sdk.send_link import SendLink, SendSlot
 from tests.core.support.local_pair import LocalPair, numbered
@@ -19,33 +17,20 @@ def seated(count: int, sessions: int) -> list[ServiceBusMessage]:
     return [ServiceBusMessage("x", message_id=f"m{n}", session_id=f"s{n % sessions}") for n in range(count)]
 
 
-@settings(max_examples=100)
-@given(sessions=st.lists(st.sampled_from([None, "a", "b", "c"]), max_size=30))
-def test_a_refused_batch_is_split_by_session_in_order(sessions: list[str | None]) -> None:
-    messages = [ServiceBusMessage("x", session_id=each).raw_amqp_message for each in sessions]
-    parts = list(split_by_session(messages, range(len(messages))))
-    assert sorted(number for numbers, _ in parts for number in numbers) == list(range(len(messages)))
-    for numbers, part in parts:
-        assert numbers == sorted(numbers)
-        assert [messages[number] for number in numbers] == part
-        assert not is_mixed(part)
-    assert len(parts) == len({session_key(message) for message in messages})
-
-
 @pytest.fixture
-def strict(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_mixed_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Simulate a partitioned entity, which the embedded Service Bus does not support."""
     send = SendLink.send_in_slot
 
-    async def refuse_mixtures(self: SendLink, batch: EncodedBatch, turn: SendSlot) -> bool:
+    async def refuse_mixtures(self: SendLink, batch: EncodedBatch, slot: SendSlot) -> bool:
         if self.path == "flights" and is_mixed(batch.messages):
             raise RefusedError("Batching brokered messages with distinct SessionId or PartitionKey is not supported")
-        return await send(self, batch, turn)
+        return await send(self, batch, slot)
 
     monkeypatch.setattr(SendLink, "send_in_slot", refuse_mixtures)
 
 
-@pytest.mark.usefixtures("strict")
+@pytest.mark.usefixtures("no_mixed_sessions")
 async def test_section_4_an_entity_that_refuses_mixed_sessions_gets_single_sessions(local_pair: LocalPair) -> None:
     async with local_pair.pair.sender("flights") as sender:
         first = await sender.send(seated(9, 3))
@@ -61,7 +46,7 @@ async def test_section_4_an_entity_that_refuses_mixed_sessions_gets_single_sessi
     assert local_pair.recorder.states == []
 
 
-@pytest.mark.usefixtures("strict")
+@pytest.mark.usefixtures("no_mixed_sessions")
 async def test_section_4_the_backlog_accepts_batches_of_mixed_sessions(local_pair: LocalPair) -> None:
     async with local_pair.pair.sender("flights") as sender:
         await local_pair.pair.fail_over("flights", reason="test")
@@ -77,8 +62,8 @@ async def test_section_4_an_entity_that_accepts_mixed_sessions_gets_full_batches
 async def test_section_4_a_refusal_of_a_single_session_is_raised(
     local_pair: LocalPair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def refuse(self: SendLink, batch: EncodedBatch, turn: SendSlot) -> bool:
-        raise RefusedError(f"{self.path} takes none of {len(batch)} within {turn.wait_seconds}")
+    async def refuse(self: SendLink, batch: EncodedBatch, slot: SendSlot) -> bool:
+        raise RefusedError(f"{self.path} takes none of {len(batch)} within {slot.wait_seconds}")
 
     monkeypatch.setattr(SendLink, "send_in_slot", refuse)
     async with local_pair.pair.sender("flights") as sender:
@@ -89,7 +74,7 @@ async def test_section_4_a_refusal_of_a_single_session_is_raised(
             assert len(caught.value.unsent) == len(messages)
 
 
-@pytest.mark.usefixtures("strict")
+@pytest.mark.usefixtures("no_mixed_sessions")
 async def test_section_6_a_drain_splits_batches_that_the_destination_refuses(local_pair: LocalPair) -> None:
     await local_pair.pair.fail_over("flights", reason="test")
     async with local_pair.pair.sender("flights") as sender:

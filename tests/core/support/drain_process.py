@@ -13,10 +13,10 @@ async def drain(settings: dict[str, str], ledger: str) -> None:
     pair = read_pair_settings(settings)
     with Ledger(ledger, run="drain") as observer:
         async with NamespacePair(pair.primary, pair.secondary, pair.options, observers=[observer]) as open_pair:
-            await open_pair.syphon().drain(progress=_tell)
+            await open_pair.syphon().drain(progress=_print_progress)
 
 
-def _tell(report: DrainReport) -> None:
+def _print_progress(report: DrainReport) -> None:
     sys.stdout.write(f"moved {report.moved_total}\n")
     sys.stdout.flush()
 

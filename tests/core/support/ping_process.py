@@ -36,7 +36,7 @@ class FileStore:
         return self._folder / f"{entity.casefold()}.json"
 
 
-class Speaker:
+class PingPrinter:
     """Prints each ping."""
 
     def __init__(self) -> None:
@@ -53,11 +53,11 @@ async def main() -> None:
     settings, folder = json.loads(sys.argv[1]), Path(sys.argv[2])
     read = read_pair_settings(settings)
     options = PairOptions(ping_primary_interval=timedelta(seconds=1), backlog_queue_count=1)
-    store, speaker = FileStore(folder), Speaker()
-    made = NamespacePair(read.primary, read.secondary, options, store=store, observers=[speaker])
+    store, printer = FileStore(folder), PingPrinter()
+    made = NamespacePair(read.primary, read.secondary, options, store=store, observers=[printer])
     async with made as pair, pair.sender("flights"):
         print("ready", pair.health("flights").state.value, flush=True)  # noqa: T201 - the same
-        await speaker.healthy.wait()
+        await printer.healthy.wait()
     print("healthy", flush=True)  # noqa: T201 - the same
 
 

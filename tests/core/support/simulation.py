@@ -57,8 +57,8 @@ class MessageJournal(Journal):
     def __init__(self) -> None:
         self.stored: Counter[str] = Counter()
         self.gone: Counter[str] = Counter()
-        self.on_stored: Callable[[str], None] = _nothing
-        self.on_gone: Callable[[str], None] = _nothing
+        self.on_stored: Callable[[str], None] = _noop
+        self.on_gone: Callable[[str], None] = _noop
 
     def add(self, queue: int, message: Any) -> None:
         self.add_all(queue, [message])
@@ -197,15 +197,15 @@ class Simulation:
             worker.resume()
             for _ in tuple(worker.syphons):
                 worker.end_syphon(politely=True)
-        living = [worker for worker in self.workers if not worker.process.dead]
-        self._wait_until_all_is_sent(living)
+        running = [worker for worker in self.workers if not worker.process.dead]
+        self._wait_until_all_is_sent(running)
         self.locks_end(61)
         last = self.add_worker("last")
         report = self.run(last.drain())
         self.check()
         assert report.empty, f"the drain left {report.left}, failures {dict(report.failures)}"
         assert not report.dead_lettered
-        self._wait_until_all_is_healthy(living)
+        self._wait_until_all_is_healthy(running)
         for entity in ENTITIES:
             check_contents(self, entity)
             if self.ordered:
@@ -364,7 +364,7 @@ class Worker:
         if reported != sorted(message.message_id for message in given):
             self.world.violations.append(f"of {len(given)} messages a send accounts for {len(reported)}")
         self.world.violations += [
-            f"{name} is said to be accepted" for name in accepted if name not in self.world.accepted
+            f"{name} is reported as accepted" for name in accepted if name not in self.world.accepted
         ]
 
     def cancel_send(self, entity: str) -> None:
@@ -426,7 +426,7 @@ class Worker:
         return successor
 
 
-def _nothing(name: str) -> None:
+def _noop(name: str) -> None:
     """Do nothing."""
 
 

@@ -16,9 +16,8 @@ _USUAL = 0.005
 class Stopwatch:
     """Measures on the clock of the event loop, as an asynchronous context manager.
 
-    A bound is what a program may wait for. Where the tests take turns on a busy machine, each turn that another takes
-    would count against it; that time is told by a timer of this loop that is late, and taken off. A program
-    that waits too long lets timers run, so that is never taken off.
+    On a busy machine, time in which other processes run would count as well. A late timer of this loop shows it, and
+    it is subtracted. A program that waits too long lets timers run, so that is never subtracted.
     """
 
     def __init__(self) -> None:

@@ -1,16 +1,113 @@
-"""A batch leaves room for its envelope and splits into halves, in order."""
+"""A batch encodes like the SDK's, stays within the link's limits with its envelope, and splits in order (SPEC 4)."""
 
 from __future__ import annotations
 
+from typing import Any
+from unittest.mock import patch
+
 import pytest
-from azure.servicebus import ServiceBusMessage
+from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 from azure.servicebus.amqp import AmqpAnnotatedMessage
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch
+from servicebus_pair.core.model.errors import InvalidMessageError, MessageTooLargeError
+from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch, encoded_size
+from tests.core.support.message_strategies import messages
 
 
-def new_message(number: int) -> AmqpAnnotatedMessage:
-    return ServiceBusMessage(bytes(100), message_id=f"m{number}", session_id="s" * 50).raw_amqp_message
+def new_message(
+    number: int = 0, *, size: int = 100, session: str | None = "s" * 50, **more: Any
+) -> AmqpAnnotatedMessage:
+    return ServiceBusMessage(bytes(size), message_id=f"m{number}", session_id=session, **more).raw_amqp_message
+
+
+@settings(max_examples=150)
+@given(message=messages())
+def test_a_message_is_encoded_as_the_sdk_encodes_it(message: AmqpAnnotatedMessage) -> None:
+    ours, theirs = EncodedBatch(262_144), ServiceBusMessageBatch(262_144)
+    # The SDK writes the time of encoding into a message with a time to live: use one time for all three.
+    with patch("time.mktime", return_value=1_800_000_000.0):
+        theirs.add_message(message)
+        assert ours.try_add(message)
+        assert ours.try_add(message)
+    [one, two] = ours.sdk_batch._message[5]  # type: ignore[union-attr]
+    assert [bytes(one)] == [bytes(two)] == [bytes(each) for each in theirs._message[5]]
+    assert encoded_size(message) == len(one)
+
+
+@settings(max_examples=50)
+@given(
+    first=st.tuples(st.integers(0, 300), st.sampled_from([None, "s", "s" * 120]), st.sampled_from([None, "k" * 100])),
+    sizes=st.lists(st.integers(0, 900), max_size=30),
+    limit=st.integers(1500, 4000),
+)
+def test_a_batch_is_not_larger_than_the_limit_with_its_envelope_and_nearly_full(
+    first: tuple[int, str | None, str | None], sizes: list[int], limit: int
+) -> None:
+    size, session, key = first
+    batch = EncodedBatch(limit)
+    if key is not None:
+        session = None
+    given_messages = [new_message(size=size, session=session, partition_key=key), *(new_message(size=n) for n in sizes)]
+    packed = [message for message in given_messages if batch.try_add(message)]
+    assert (batch.messages, len(batch), len(batch.refs)) == (packed, len(packed), len(packed))
+    payload = sum(ref.size_bytes for ref in batch.refs)
+    # The envelope repeats id, session id and partition key of the first message.
+    envelope = len(f"m0{session or ''}{key or ''}")
+    if len(packed) > 1:
+        assert batch.sdk_batch.size_in_bytes <= limit  # type: ignore[union-attr]
+        assert payload + envelope <= limit
+    for message in given_messages:
+        if message not in packed:
+            assert payload + encoded_size(message) + 2 * envelope + 200 + 10 * len(packed) > limit
+
+
+def test_a_full_batch_leaves_out_only_its_envelope() -> None:
+    batch = EncodedBatch(10_000)
+    while batch.try_add(ServiceBusMessage(b"x" * 1000, message_id="m").raw_amqp_message):
+        pass
+    assert (len(batch), len({ref.size_bytes for ref in batch.refs})) == (9, 1)
+
+
+def test_a_message_too_large_for_a_batch_is_sent_alone() -> None:
+    large = ServiceBusMessage(b"x" * 5_000, message_id="large").raw_amqp_message
+    size = encoded_size(large)
+    batch = EncodedBatch(1_000, max_message_bytes=size)
+    assert batch.try_add(large)
+    assert not batch.try_add(new_message())
+    assert (batch.sdk_batch, [(ref.message_id, ref.size_bytes) for ref in batch.refs]) == (large, [("large", size)])
+    for limits in ((size - 1, 0), (1_000, size - 1), (size - 1, 5)):
+        refused = EncodedBatch(limits[0], max_message_bytes=limits[1])
+        with pytest.raises(MessageTooLargeError, match=rf"'large' takes {size} bytes: the link takes {size - 1}"):
+            refused.try_add(large)
+        assert len(refused) == 0
+        assert refused.try_add(new_message())
+    assert EncodedBatch(size).try_add(large)
+
+
+def test_only_a_single_message_is_sent_encoded_and_its_id_may_be_bytes() -> None:
+    batch = EncodedBatch(10_000)
+    assert batch.single_message is None
+    binary = AmqpAnnotatedMessage(data_body=b"x", properties={"message_id": b"\xff1"})
+    assert batch.try_add(binary)
+    assert batch.single_message is not None
+    assert (len(batch.single_message.encoded), batch.refs[0].message_id) == (encoded_size(binary), "\\xff1")
+    assert batch.try_add(AmqpAnnotatedMessage(data_body=b"x"))
+    assert (batch.single_message, batch.refs[1].message_id) == (None, "None")
+    assert len(batch.sdk_batch) == 2  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("position", [0, 1, 2])
+def test_a_value_without_an_encoding_is_refused_and_the_batch_is_unchanged(position: int) -> None:
+    bad = new_message(9, application_properties={"count": 2**40})
+    batch = EncodedBatch(10_000)
+    for number in range(position):
+        assert batch.try_add(new_message(number))
+    for refuse in (batch.try_add, encoded_size):
+        with pytest.raises(InvalidMessageError, match="message 'm9' cannot be encoded, "):
+            refuse(bad)
+    assert len(batch) == len(batch.refs) == position
 
 
 @pytest.mark.parametrize(("count", "halves"), [(2, [1, 1]), (5, [3, 2]), (6, [3, 3])])
@@ -22,10 +119,12 @@ def test_a_batch_splits_into_halves_in_order(count: int, halves: list[int]) -> N
     assert [ref.message_id for part in parts for ref in part.refs] == [f"m{number}" for number in range(count)]
 
 
-def test_a_full_batch_is_not_larger_than_the_limit_with_its_envelope() -> None:
-    batch, count = EncodedBatch(3000), 0
-    while batch.try_add(new_message(count)):
-        count += 1
-    payload = sum(ref.size_bytes for ref in batch.refs)
-    # The envelope repeats the session id as group id and as partition key.
-    assert 3000 - 100 - 400 < payload <= 3000 - 2 * 50
+def test_a_repacked_batch_keeps_its_limits_and_grows_if_its_envelope_does() -> None:
+    batch = EncodedBatch(3_000, max_message_bytes=5_000)
+    many = [new_message(number, session="s" * 120 if number == 7 else None) for number in range(40)]
+    packed = [message for message in many if batch.try_add(message)]
+    assert [len(part) for part in batch.repack(packed)] == [len(packed)]
+    again = batch.repack([packed[7], *packed[:7], *packed[8:]])
+    assert len(again) == 2
+    assert sum(len(part) for part in again) == len(packed)
+    assert again[0]._empty().try_add(new_message(size=4_000))
