@@ -24,7 +24,7 @@ def test_tasks_are_merged_by_entity_route_and_slot():
     second.observe(MessagesAccepted("flights", Route.BACKLOG, QUEUE, refs, AT + 1))
     assert first.summary() == "2 messages accepted by the primary and 1 by the backlog"
     tasks = [
-        TaskCommitMessage("r", each.entities_json({"flights": HEALTHY}), each.bytes, started_at, started_at + 3)
+        TaskCommitMessage("r", each.manifests({"flights": HEALTHY}), each.bytes, started_at, started_at + 3)
         for each, started_at in ((first, AT), (second, AT + 2))
     ]
     merged = merge_commit_messages(tasks)

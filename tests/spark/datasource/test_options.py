@@ -184,7 +184,7 @@ def documented(heading: str) -> dict[str, tuple[str, ...]]:
     """Return the cells of the table below a heading of the documentation, by the first one."""
     section = DOCS.read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
     rows = [line.strip("| ").split("|") for line in section.splitlines() if line.startswith("| `")]
-    return {name.strip(" `"): tuple(cell.strip(" `") for cell in rest) for name, *rest in rows}
+    return {name.strip(" `"): tuple(cell.strip(" `") for cell in cells) for name, *cells in rows}
 
 
 def test_documentation_lists_all_options_in_order():
@@ -196,4 +196,4 @@ def test_documentation_lists_all_options_in_order():
 def test_documentation_lists_all_columns():
     assert list(documented("Writing")) == list(COLUMN_TYPES)
     read = {name: kind for name, (kind, *_) in documented("Reading").items()}
-    assert list(read.items()) == [(field.name, field.dataType.simpleString()) for field in SCHEMA]
+    assert list(read.items()) == list(SCHEMA.columns.items())

@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from azure.servicebus import ServiceBusClient, ServiceBusMessage
+from azure.servicebus import ServiceBusMessage
 
 from servicebus_pair.core.ledger.writer import Ledger
 from servicebus_pair.spark.jobs import reconcile as job
 from tests.spark.conftest import Pair
 from tests.spark.support.job_files import arguments, read_summary
+from tests.spark.support.messages import receiver_of
 
 
 @pytest.mark.slow
@@ -21,10 +22,7 @@ async def test_lost_messages_set_exit_status_1(pair: Pair, tmp_path: Path, capsy
     for run, numbers in {"one": range(4), "two": range(2)}.items():
         with Ledger(tmp_path / "ledger" / run, run=run) as ledger:
             await send(pair, ledger, queue, numbers)
-    with (
-        ServiceBusClient.from_connection_string(pair.primary.connection_string) as client,
-        client.get_queue_receiver(queue, prefetch_count=0) as receiver,
-    ):
+    with receiver_of(pair, queue) as receiver:
         for received in receiver.receive_messages(max_message_count=10, max_wait_time=2):
             settle = receiver.complete_message if received.message_id in ("m-2", "m-3") else receiver.abandon_message
             settle(received)

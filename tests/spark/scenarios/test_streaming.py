@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from azure.servicebus import ServiceBusClient
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from servicebus_pair.core.ledger.manifest import PublishManifest
 from tests.spark.conftest import CANARY, Pair, Session
-from tests.spark.support.messages import numbered, send
+from tests.spark.support.messages import numbered, receiver_of, send
 
 SECONDS = 90
 
@@ -104,10 +103,7 @@ def test_dead_letter_keeps_its_sequence_number(spark: SparkSession, pair: Pair):
     reader = spark.read.format("servicebus").option("credential", pair.reference).option("entity", source)
     numbers = {row.messageId: row.sequenceNumber for row in reader.load().collect()}
     dead = reader.option("subQueue", "deadLetter").load()
-    with (
-        ServiceBusClient.from_connection_string(pair.primary.connection_string) as client,
-        client.get_queue_receiver(source) as receiver,
-    ):
+    with receiver_of(pair, source) as receiver:
         received = {each.message_id: each for each in receiver.receive_messages(max_message_count=2, max_wait_time=5)}
         receiver.dead_letter_message(received["m-1"])
         (last,) = dead.collect()

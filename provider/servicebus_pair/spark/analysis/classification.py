@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own documentation uses
 
@@ -30,9 +31,6 @@ from servicebus_pair.core.ledger import (
 )
 from servicebus_pair.spark.analysis.observations import FOUND
 from servicebus_pair.spark.base.arrow_schema import RowSchema
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 __all__ = ["VERDICT_SCHEMA", "classify_messages", "find_ledger_incidents", "sum_by_incident"]
 

@@ -1,15 +1,4 @@
-"""``cost``: bills the operations of a ledger and meters by month, and compares them with the cost of quiet days.
-
-The job owns the output folder:
-
-===================  ==========================================================================
-``operations/``      Parquet, a row per day, run, source and operation: count
-``bills/``           Parquet, a row per month and kind (``measured``, ``quiet``): operations, billable, amount
-``report.html``      a self-contained report
-``summary.json``     the results for programs; deleted first and written last, so that its
-                     presence means that all tables are complete
-===================  ==========================================================================
-"""
+"""``cost``: bills the operations of a ledger and meters by month, and compares them with the cost of quiet days."""
 
 from __future__ import annotations
 
@@ -18,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime, timedelta
-from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -29,12 +17,11 @@ from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.ledger import operations_for_record
 from servicebus_pair.core.pricing import BILLED_BYTES, STANDARD_PRICES, Bill
 from servicebus_pair.spark.analysis.observations import count_ledger_records, read_ledger
+from servicebus_pair.spark.analysis.output_folder import OutputFolder
 from servicebus_pair.spark.analysis.usage_reports import LEDGER, DailyOperations, UsageReport, merge_usage
 from servicebus_pair.spark.base.arrow_schema import RowSchema
 from servicebus_pair.spark.base.credential_reference import PairReference
 from servicebus_pair.spark.base.redaction import Redaction
-from servicebus_pair.spark.base.report_files import write_json
-from servicebus_pair.spark.base.shared_paths import shared_path, spark_path
 from servicebus_pair.spark.report.cost_report import render
 from servicebus_pair.spark.report.reconcile_result import LedgerCounts
 
@@ -153,12 +140,11 @@ def cost(
     """
     if since is not None and until is not None and since > until:
         raise ConfigurationError(f"since is {since}: it must not be after until, which is {until}")
-    folder = Path(shared_path(output, what="output"))
+    folder = OutputFolder(output)
     bill(Operations(), prices, before=before)  # raises for an invalid argument, before anything is deleted
     quiet_day = _quiet_day(pair_reference)
     records = read_ledger(spark, ledger)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "summary.json").unlink(missing_ok=True)
+    folder.begin()
     ledger_counts = count_ledger_records(records)
     merged = merge_usage(operations_by_day(records), usage_reports)
     counts = [each for each in merged if (since is None or each.day >= since) and (until is None or each.day <= until)]
@@ -174,10 +160,9 @@ def cost(
         ledger=ledger_counts,
         prices=prices,
     )
-    _write(spark, _OPERATIONS_SCHEMA, _operation_rows(result), folder / "operations")
-    _write(spark, _BILLS_SCHEMA, _bill_rows(result), folder / "bills")
-    (folder / "report.html").write_text(render(result.to_json()), encoding="utf-8")
-    write_json(folder / "summary.json", result.to_json())
+    folder.write_rows(spark, _OPERATIONS_SCHEMA, _operation_rows(result), "operations")
+    folder.write_rows(spark, _BILLS_SCHEMA, _bill_rows(result), "bills")
+    folder.finish(result.to_json(), render(result.to_json()))
     _log.info("cost operations=%d days=%d", result.operations.total, sum(each.days for each in result.months))
     return result
 
@@ -272,10 +257,6 @@ def _bill_rows(result: CostResult) -> Iterable[Mapping[str, Any]]:
                 "currency": month_bill.prices.currency,
                 "prices_as_of": month_bill.prices.as_of.isoformat(),
             }
-
-
-def _write(spark: SparkSession, schema: RowSchema, rows: Iterable[Mapping[str, Any]], path: Path) -> None:
-    spark.createDataFrame(schema.table(rows)).coalesce(1).write.mode("overwrite").parquet(spark_path(path))
 
 
 def _nonzero(operations: Operations) -> dict[str, int]:

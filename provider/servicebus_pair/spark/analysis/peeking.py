@@ -23,7 +23,7 @@ from servicebus_pair.spark.base.arrow_schema import RowSchema
 from servicebus_pair.spark.base.credential_reference import PairReference
 from servicebus_pair.spark.base.offsets import DEAD_LETTER, MAIN, PeekTarget
 from servicebus_pair.spark.base.redaction import Redaction, redact_errors
-from servicebus_pair.spark.datasource.peek_client import PeekClient, PeekCursor
+from servicebus_pair.spark.datasource.peek_client import PeekClient, PeekCursor, iterate
 
 __all__ = ["ABSENT", "PEEKED_SCHEMA", "PING", "UNREADABLE", "peek_task"]
 
@@ -78,13 +78,8 @@ def peek_task(
         else:
             endpoint, queues = settings.primary, _with_dead_letters((each.path, each.entity) for each in entities)
         with SyncBridge() as bridge:
-            pages = _pages(endpoint, queues[index::tasks])
-            while (page := bridge.run(_next(pages))) is not None:
+            for page in iterate(bridge, _pages(endpoint, queues[index::tasks])):
                 yield PEEKED_SCHEMA.batch(page)
-
-
-async def _next(pages: AsyncIterator[list[dict[str, Any]]]) -> list[dict[str, Any]] | None:
-    return await anext(pages, None)
 
 
 def _backlog_queues(settings: PairSettings) -> list[_Queue]:

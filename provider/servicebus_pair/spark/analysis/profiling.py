@@ -1,39 +1,22 @@
-"""``profile``: peeks the backlog and writes tables, a summary and an HTML report.
-
-The job owns the output folder:
-
-===================  ==========================================================================
-``messages/``        Parquet, a row per message: queue, sub-queue, destination, id, age, size, dead-letter reason;
-                     no body
-``destinations/``    Parquet, a row per destination and sub-queue: counts, bytes, ages
-``ages/``            Parquet, a row per sub-queue and age bin
-``sizes/``           Parquet, a row per sub-queue and size bin
-``reasons/``         Parquet, a row per destination and dead-letter reason
-``report.html``      a self-contained report
-``summary.json``     the results for programs; deleted first and written last, so that its
-                     presence means that all tables are complete
-===================  ==========================================================================
-"""
+"""``profile``: peeks the backlog and writes tables, a summary and an HTML report."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own documentation uses
 
-from servicebus_pair.core.model import Clock, SystemClock
+from servicebus_pair.core.model import SystemClock
 from servicebus_pair.core.protocol import PATH
+from servicebus_pair.spark.analysis.output_folder import OutputFolder
 from servicebus_pair.spark.base.credential_reference import PairReference
 from servicebus_pair.spark.base.offsets import DEAD_LETTER, MAIN
 from servicebus_pair.spark.base.preflight import check_access, select_queues
 from servicebus_pair.spark.base.redaction import Redaction
-from servicebus_pair.spark.base.report_files import write_json
-from servicebus_pair.spark.base.shared_paths import shared_path, spark_path
 from servicebus_pair.spark.datasource.registration import register
 from servicebus_pair.spark.report.histogram_bins import bin_index, bin_labels
 from servicebus_pair.spark.report.profile_report import render
@@ -92,7 +75,6 @@ def profile(
     pair_reference: str,
     output: str,
     queues: Sequence[str] | None = None,
-    clock: Clock | None = None,
 ) -> Profile:
     """Peek every message of the backlog and write the output folder. Idempotent; nothing is received.
 
@@ -102,28 +84,29 @@ def profile(
     :raises ConfigurationError: an argument is invalid, or the backlog cannot be read; no task was started.
     :raises pyspark.errors.PySparkException: a queue cannot be read; the message contains no secrets.
     """
-    timer = SystemClock() if clock is None else clock
-    at, redaction = timer.now(), Redaction()
-    folder = Path(shared_path(output, what="output"))
+    clock, redaction = SystemClock(), Redaction()
+    at = clock.now()
+    folder = OutputFolder(output)
     settings = PairReference.parse(pair_reference).resolve(redaction)
     selected = select_queues(settings, queues)
     check_access(settings, selected, redaction=redaction, sends=False)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "summary.json").unlink(missing_ok=True)
+    folder.begin()
     # Written first: every further Spark action on the queues would peek again, and queues change.
-    _write(_read_messages(spark, pair_reference, selected, at=at), folder / "messages")
-    messages = spark.read.parquet(spark_path(folder / "messages"))
+    messages = folder.write_and_read(_read_messages(spark, pair_reference, selected, at=at), "messages")
+
+    def rows(table: DataFrame, name: str) -> list[dict[str, Any]]:
+        return [row.asDict() for row in folder.write_and_read(table.coalesce(1), name).collect()]
+
     result = Profile(
         at=at,
         queues=selected,
-        destinations=_write_and_collect(_destinations(messages), folder / "destinations"),
-        ages=_write_and_collect(_histogram(messages, "age_seconds", AGE_BINS), folder / "ages"),
-        sizes=_write_and_collect(_histogram(messages, "bytes", SIZE_BINS), folder / "sizes"),
-        reasons=_write_and_collect(_reasons(messages), folder / "reasons"),
-        seconds=round(timer.now() - at, 3),
+        destinations=rows(_destinations(messages), "destinations"),
+        ages=rows(_histogram(messages, "age_seconds", AGE_BINS), "ages"),
+        sizes=rows(_histogram(messages, "bytes", SIZE_BINS), "sizes"),
+        reasons=rows(_reasons(messages), "reasons"),
+        seconds=round(clock.now() - at, 3),
     )
-    (folder / "report.html").write_text(render(result.to_json(), _arrivals(messages)), encoding="utf-8")
-    write_json(folder / "summary.json", result.to_json())
+    folder.finish(result.to_json(), render(result.to_json(), _arrivals(messages)))
     _log.info("profile messages=%d dead_letters=%d", result.messages(MAIN), result.messages(DEAD_LETTER))
     return result
 
@@ -198,12 +181,3 @@ def _arrivals(messages: DataFrame) -> TimeSeries:
     """Count messages over their enqueue time, by destination."""
     at = F.col("enqueuedTime").cast("double")
     return count_over_time(messages.select(F.col("destination").alias("series"), at.alias("at")))
-
-
-def _write_and_collect(rows: DataFrame, path: Path) -> list[dict[str, Any]]:
-    _write(rows.coalesce(1), path)
-    return [row.asDict() for row in rows.collect()]
-
-
-def _write(rows: DataFrame, path: Path) -> None:
-    rows.write.mode("overwrite").parquet(spark_path(path))

@@ -1,27 +1,12 @@
-"""``reconcile``: compares the ledger with the queues and writes tables, a summary and an HTML report.
-
-The job owns the output folder:
-
-===================  ==========================================================================
-``verdicts/``        Parquet, a row per message: outcome, route, copies, duplicates, wait, incident
-``summary/``         Parquet, a row per entity: totals, wait percentiles, session order
-``incidents/``       Parquet, a row per incident: times, totals, wait percentiles, messages out of order
-``sessions/``        Parquet, a row per session and receiving entity: messages, and how many out of order
-``overtaken/``       Parquet, a row per session message that a later one overtook, with that message's id
-``flow/``            Parquet, a row per time step and route: messages
-``report.html``      a self-contained report
-``summary.json``     the results for programs; deleted first and written last, so that its
-                     presence means that all tables are complete
-===================  ==========================================================================
-"""
+"""``reconcile``: compares the ledger with the queues and writes tables, a summary and an HTML report."""
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
-from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession, Window
@@ -29,7 +14,6 @@ from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own 
 
 from servicebus_pair.core import Operations, bill
 from servicebus_pair.core.ledger import Incident, Outcome, Totals
-from servicebus_pair.core.model import Clock, SystemClock
 from servicebus_pair.core.pricing import STANDARD_PRICES
 from servicebus_pair.spark.analysis.classification import (
     classify_messages,
@@ -43,13 +27,12 @@ from servicebus_pair.spark.analysis.observations import (
     peek_messages,
     read_ledger,
 )
+from servicebus_pair.spark.analysis.output_folder import OutputFolder
 from servicebus_pair.spark.analysis.peeking import ABSENT, PING, UNREADABLE
 from servicebus_pair.spark.analysis.receiving_entities import ReceivingEntity, paths_by_entity
 from servicebus_pair.spark.analysis.session_order import check_session_order, count_by_session
 from servicebus_pair.spark.base.arrow_schema import RowSchema
 from servicebus_pair.spark.base.credential_reference import PairReference
-from servicebus_pair.spark.base.report_files import write_json
-from servicebus_pair.spark.base.shared_paths import shared_path, spark_path
 from servicebus_pair.spark.report.reconcile_report import render
 from servicebus_pair.spark.report.reconcile_result import (
     IncidentResult,
@@ -80,7 +63,6 @@ def reconcile(
     receiving_entities: Sequence[ReceivingEntity],
     output: str,
     run: str | None = None,
-    clock: Clock | None = None,
 ) -> Reconciliation:
     """Classify every message and write the output folder. Idempotent; reads queues by peek only.
 
@@ -96,15 +78,13 @@ def reconcile(
     :raises ConfigurationError: an argument or the ledger is invalid.
     :raises pyspark.errors.PySparkException: a queue cannot be read; the message contains no secrets.
     """
-    timer = SystemClock() if clock is None else clock
-    started_at = timer.now()
-    folder = Path(shared_path(output, what="output"))
+    started_at = time.monotonic()
+    folder = OutputFolder(output)
     records = read_ledger(spark, ledger)
     reference = PairReference.parse(pair_reference)
     backlog = peek_messages(spark, reference, None)
     arrived = peek_messages(spark, reference, receiving_entities)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "summary.json").unlink(missing_ok=True)
+    folder.begin()
     persisted = [table.persist() for table in (records, backlog, arrived)]
     try:
         # These two actions fix the order of reading: ledger, backlog, receiving entities.
@@ -114,7 +94,7 @@ def reconcile(
         observations, paths = combine_observations(records, found), paths_by_entity(receiving_entities)
         incidents = find_ledger_incidents(records)
         classified = classify_messages(observations, paths=paths, incidents=incidents, run=run)
-        verdicts = _write_and_read(classified, folder / "verdicts")
+        verdicts = folder.write_and_read(classified, "verdicts")
         overtaken, order = _check_order(records, arrived, folder, run=run)
         totals = sum_by_incident(verdicts)
         markers = (
@@ -125,7 +105,10 @@ def reconcile(
         waits = _wait_percentiles(verdicts, "entity")
         result = Reconciliation(
             run=run,
-            entities={entity: _entity_totals(totals, entity) for entity in paths},
+            entities={
+                entity: sum((part for (name, _), part in totals.items() if name == entity), Totals())
+                for entity in paths
+            },
             waits={entity: waits.get((entity,), WaitPercentiles()) for entity in paths},
             order={entity: order.get(entity, SessionOrder()) for entity in paths},
             incidents=_incident_results(verdicts, overtaken, incidents, totals),
@@ -137,35 +120,27 @@ def reconcile(
             unaddressed=unexamined.pop("", 0),
             unexamined=unexamined,
             examples=_examples(verdicts, overtaken),
-            seconds=round(timer.now() - started_at, 3),
+            seconds=round(time.monotonic() - started_at, 3),
         )
         flow = message_flow(verdicts)
         _write_tables(spark, result, flow, folder)
-        page = render(result.to_json(), flow, wait_histogram(verdicts))
-        (folder / "report.html").write_text(page, encoding="utf-8")
+        folder.finish(result.to_json(), render(result.to_json(), flow, wait_histogram(verdicts)))
     finally:
         for table in persisted:
             table.unpersist()
-    write_json(folder / "summary.json", result.to_json())
     summary = result.totals
     _log.info("reconciled messages=%d lost=%d duplicates=%d", summary.messages, summary.lost, summary.duplicates)
     return result
 
 
-def _write_and_read(table: DataFrame, path: Path) -> DataFrame:
-    """Write a table and return what was written, so that it is computed only once."""
-    table.write.mode("overwrite").parquet(spark_path(path))
-    return table.sparkSession.read.parquet(spark_path(path))
-
-
 def _check_order(
-    records: DataFrame, arrived: DataFrame, folder: Path, *, run: str | None
+    records: DataFrame, arrived: DataFrame, folder: OutputFolder, *, run: str | None
 ) -> tuple[DataFrame, dict[str, SessionOrder]]:
     """Write the session tables; return the overtaken messages, and the counts of each entity."""
     messages = check_session_order(records, arrived, run=run).persist()
     try:
-        sessions = _write_and_read(count_by_session(messages), folder / "sessions")
-        overtaken = _write_and_read(messages.where(F.col("overtaken_by").isNotNull()), folder / "overtaken")
+        sessions = folder.write_and_read(count_by_session(messages), "sessions")
+        overtaken = folder.write_and_read(messages.where(F.col("overtaken_by").isNotNull()), "overtaken")
     finally:
         messages.unpersist()
     rows = sessions.groupBy("entity").agg(
@@ -175,10 +150,6 @@ def _check_order(
         F.sum("out_of_order").alias("out_of_order"),
     )
     return overtaken, {row["entity"]: SessionOrder(*row[1:]) for row in rows.collect()}
-
-
-def _entity_totals(totals: Mapping[tuple[str, int | None], Totals], entity: str) -> Totals:
-    return sum((part for (name, _), part in totals.items() if name == entity), Totals())
 
 
 def _wait_percentiles(verdicts: DataFrame, *keys: str) -> dict[tuple[Any, ...], WaitPercentiles]:
@@ -252,25 +223,20 @@ def _examples(verdicts: DataFrame, overtaken: DataFrame) -> dict[str, tuple[str,
     }
 
 
-def _write_tables(spark: SparkSession, result: Reconciliation, flow: TimeSeries, folder: Path) -> None:
+def _write_tables(spark: SparkSession, result: Reconciliation, flow: TimeSeries, folder: OutputFolder) -> None:
     by_entity = [{"entity": entity, **values} for entity, values in result.by_entity().items()]
-    _write_rows(spark, _figure_schema(by_entity[0]), by_entity, folder / "summary")
-    _write_rows(
-        spark, _figure_schema(_INCIDENT_COLUMNS), (each.to_json() for each in result.incidents), folder / "incidents"
-    )
+    folder.write_rows(spark, _figure_schema(by_entity[0]), by_entity, "summary")
+    incidents = (each.to_json() for each in result.incidents)
+    folder.write_rows(spark, _figure_schema(_INCIDENT_COLUMNS), incidents, "incidents")
     steps = (
         {"at": flow.start + slot * flow.step, "seconds": flow.step, "way": route, "messages": count}
         for route, slots in flow.counts.items()
         for slot, count in slots.items()
     )
-    _write_rows(spark, _FLOW_SCHEMA, steps, folder / "flow")
+    folder.write_rows(spark, _FLOW_SCHEMA, steps, "flow")
 
 
 def _figure_schema(names: Iterable[str]) -> RowSchema:
     """Return a schema whose column types follow from the suffixes of the names."""
     types = {name: "double" if name.endswith(("seconds", "_at", "began", "ended")) else "bigint" for name in names}
     return RowSchema(types | {"entity": "string"})
-
-
-def _write_rows(spark: SparkSession, schema: RowSchema, rows: Iterable[Mapping[str, Any]], path: Path) -> None:
-    spark.createDataFrame(schema.table(rows)).coalesce(1).write.mode("overwrite").parquet(spark_path(path))

@@ -8,16 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, groupby, islice, tee
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own documentation uses
 
 from servicebus_pair.core.ledger import Arrival, Location, check_order
 from servicebus_pair.spark.base.arrow_schema import RowSchema
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 __all__ = ["check_session_order", "count_by_session"]
 

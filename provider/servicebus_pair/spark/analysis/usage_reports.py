@@ -6,15 +6,14 @@ every operation but is lost if its process is killed. So the greater count is us
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, date, datetime
-from pathlib import Path
 from typing import Any, Final
 
 from servicebus_pair.core import Operations
 from servicebus_pair.core.errors import ConfigurationError
+from servicebus_pair.spark.base.report_files import read_json
 
 __all__ = ["LEDGER", "METER", "DailyOperations", "UsageReport", "merge_usage", "read_usage_report"]
 
@@ -53,10 +52,7 @@ def read_usage_report(path: str) -> UsageReport:
 
     :raises ConfigurationError: naming the file, the field, its value and what is allowed.
     """
-    try:
-        value = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(f"report {path!r} cannot be read as JSON: {error}") from None
+    value = read_json(path, what="report")
     report = value if isinstance(value, Mapping) else {}
     run, began = report.get("run"), report.get("began")
     if not isinstance(run, str) or isinstance(began, bool) or not isinstance(began, int | float):

@@ -10,19 +10,27 @@ import pyarrow as pa
 
 __all__ = ["RowSchema"]
 
-_ARROW_TYPES: Final = {"string": pa.string(), "bigint": pa.int64(), "double": pa.float64(), "boolean": pa.bool_()}
+_ARROW_TYPES: Final = {
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "double": pa.float64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class RowSchema:
-    """Column types by name: ``string``, ``bigint``, ``double`` or ``boolean``."""
+    """Spark's names of the column types, by column."""
 
     columns: Mapping[str, str]
 
     @property
     def ddl(self) -> str:
         """The schema as a Spark DDL string."""
-        return ", ".join(f"{name} {kind}" for name, kind in self.columns.items())
+        return ", ".join(f"`{name}` {kind}" for name, kind in self.columns.items())
 
     def batch(self, rows: Iterable[Mapping[str, Any]]) -> pa.RecordBatch:
         """Return the rows as one Arrow record batch."""

@@ -1,4 +1,4 @@
-"""Checks on the driver before any task starts: speculation, queue names, connectivity and permissions.
+"""Checks on the driver before any task starts: arguments, queue names, connectivity and permissions.
 
 Nothing is received, locked or sent.
 """
@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from math import inf
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -26,7 +27,7 @@ from servicebus_pair.core.events import Event, Pinged
 from servicebus_pair.core.protocol import backlog_prefix, backlog_queue_paths
 from servicebus_pair.spark.base.redaction import Redaction
 
-__all__ = ["check_access", "check_no_speculation", "select_queues"]
+__all__ = ["check_access", "check_job", "select_queues"]
 
 _PERMISSION_ERRORS: Final = frozenset(
     kind.__name__ for kind in (AuthenticationError, AuthenticationSuspectError, AuthorizationError)
@@ -37,8 +38,16 @@ _MIN_PING_INTERVAL: Final = timedelta(seconds=20)
 _MAX_PROBED_ENTITIES: Final = 32
 
 
-def check_no_speculation(spark: SparkSession) -> None:
-    """Check that speculative execution is off. :raises ConfigurationError: it is on."""
+def check_job(spark: SparkSession, *, rate: float | None, **counts: int | None) -> None:
+    """Check the arguments of a job that sends, and that speculative execution is off.
+
+    :raises ConfigurationError: an argument is too small, or speculation is on.
+    """
+    if rate is not None and not 0 < rate < inf:
+        raise ConfigurationError(f"rate is {rate}: it must be more than 0 messages per second")
+    for name, count in counts.items():
+        if count is not None and count < 1:
+            raise ConfigurationError(f"{name} is {count}: it must be at least 1")
     if spark.sparkContext.getConf().get("spark.speculation", "false").lower() == "true":
         raise ConfigurationError("spark.speculation is true: set it to false, a speculative task would send twice")
 

@@ -1,4 +1,4 @@
-"""Files that the driver writes for other programs, each replaced atomically."""
+"""JSON files by which the driver and other programs exchange results; each is replaced atomically."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from servicebus_pair.core.errors import ConfigurationError
 
-__all__ = ["check_writable", "write_json"]
+__all__ = ["check_writable", "read_json", "write_json"]
 
 
 def check_writable(path: str | os.PathLike[str], *, what: str) -> None:
@@ -34,3 +34,11 @@ def write_json(path: str | os.PathLike[str], value: Mapping[str, Any]) -> None:
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
     temporary.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
     temporary.replace(target)
+
+
+def read_json(path: str, *, what: str) -> Any:
+    """Read a JSON file. :raises ConfigurationError: it cannot be read; the error calls the file ``what``."""
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{what} {path!r} cannot be read as JSON: {error}") from None

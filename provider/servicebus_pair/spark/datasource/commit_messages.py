@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +21,6 @@ class TaskCommitMessage(WriterCommitMessage):
     """The commit message of a task: every counted message was accepted by its entity or a backlog queue.
 
     :param run: name of the write in the ledger and manifest.
-    :param entities: ``EntityManifest`` by entity, as JSON.
     :param bytes: encoded size of all accepted messages.
     :param started_at: seconds since the Unix epoch.
     :param ended_at: seconds since the Unix epoch.
@@ -30,7 +28,7 @@ class TaskCommitMessage(WriterCommitMessage):
     """
 
     run: str
-    entities: str
+    entities: Mapping[str, EntityManifest]
     bytes: int
     started_at: float
     ended_at: float
@@ -63,9 +61,9 @@ class AcceptanceCounter:
         )
         return f"{primary} messages accepted by the primary and {diverted} by the backlog"
 
-    def entities_json(self, health: Mapping[str, EntityHealth]) -> str:
-        """Return the counts and the health of each entity, for a :class:`TaskCommitMessage`."""
-        return json.dumps({entity: self._manifest(entity, each).to_json() for entity, each in health.items()})
+    def manifests(self, health: Mapping[str, EntityHealth]) -> dict[str, EntityManifest]:
+        """Return the counts and the health of each entity."""
+        return {entity: self._manifest(entity, each) for entity, each in health.items()}
 
     def _manifest(self, entity: str, health: EntityHealth) -> EntityManifest:
         slots = {slot for name, slot, _ in self._slots if name == entity}
@@ -83,13 +81,8 @@ class AcceptanceCounter:
 
 def merge_commit_messages(messages: Sequence[TaskCommitMessage]) -> PublishManifest:
     """Merge the commit messages of a write, of which there must be at least one."""
-    parts = (
-        (entity, EntityManifest.from_json(part))
-        for message in messages
-        for entity, part in json.loads(message.entities).items()
-    )
     return PublishManifest.merge(
-        parts,
+        (part for message in messages for part in message.entities.items()),
         run=messages[0].run,
         size_bytes=sum(message.bytes for message in messages),
         seconds=max(message.ended_at for message in messages) - min(message.started_at for message in messages),

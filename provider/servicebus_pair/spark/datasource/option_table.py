@@ -22,6 +22,7 @@ __all__ = [
     "EARLIEST",
     "LATEST",
     "OPTIONS",
+    "PAIR_OPTIONS",
     "Direction",
     "Option",
     "parse_options",
@@ -97,6 +98,19 @@ def _offsets(_name: str, text: str) -> str | dict[str, int]:
 
 _WRITE, _READ, _BOTH = Direction.WRITE, Direction.READ, Direction.BOTH
 _OFFSETS: Final = 'and {"entity path": sequence number from 1, ...}'
+# Overrides of the pair's settings: field of ``PairOptions``, and allowed values, by option.
+PAIR_OPTIONS: Final = {
+    "backlogQueueCount": ("backlog_queue_count", "a whole number from 1"),
+    "failoverInterval": ("failover_interval", "seconds, 0 to 3600"),
+    "pingPrimaryInterval": ("ping_primary_interval", "seconds, 1 to 1800"),
+    "pingTimeout": ("ping_timeout", "seconds above 0"),
+    "closeGrace": ("close_grace", "seconds from 0"),
+    "serverBusyDelay": ("server_busy_delay", "seconds from 0"),
+    "onQuotaExceeded": ("on_quota_exceeded", "raise and fail_over"),
+    "onEntityDisabled": ("on_entity_disabled", "raise and fail_over"),
+    "probe": ("probe", "ping and link"),
+    "ordering": ("ordering", "none and session"),
+}
 _TABLE: Final = (
     Option("credential", _BOTH, REFERENCES, non_empty_text, secret=True),
     Option("primaryNamespace", _BOTH, "host of the primary, with an identity as credential", non_empty_text),
@@ -109,28 +123,13 @@ _TABLE: Final = (
     Option("ratePerTask", _WRITE, "a number of messages per second above 0", message_rate),
     Option("maxBatchesInFlight", _WRITE, "a whole number from 1", integer(1), str(DEFAULT_IN_FLIGHT)),
     Option("namespace", _READ, "primary and secondary", choice(*SIDES), SIDES[0]),
-    Option(
-        "subQueue",
-        _READ,
-        "main, deadLetter and transferDeadLetter",
-        _sub_queues,
-        MAIN,
-    ),
+    Option("subQueue", _READ, "main, deadLetter and transferDeadLetter", _sub_queues, MAIN),
     Option("sessionId", _READ, "ids of sessions", _list),
     Option("startingOffsets", _READ, f"earliest, latest (streaming) {_OFFSETS}", _offsets, EARLIEST),
     Option("endingOffsets", _READ, f"latest {_OFFSETS}", _offsets, LATEST),
     Option("maxMessagesPerTrigger", _READ, "a whole number from 1", integer(1)),
     Option("failOnDataLoss", _READ, "true and false", boolean, "true"),
-    Option("backlogQueueCount", _WRITE, "a whole number from 1", OPTION_CHECKS["backlog_queue_count"]),
-    Option("failoverInterval", _WRITE, "seconds, 0 to 3600", OPTION_CHECKS["failover_interval"]),
-    Option("pingPrimaryInterval", _WRITE, "seconds, 1 to 1800", OPTION_CHECKS["ping_primary_interval"]),
-    Option("pingTimeout", _WRITE, "seconds above 0", OPTION_CHECKS["ping_timeout"]),
-    Option("closeGrace", _WRITE, "seconds from 0", OPTION_CHECKS["close_grace"]),
-    Option("serverBusyDelay", _WRITE, "seconds from 0", OPTION_CHECKS["server_busy_delay"]),
-    Option("onQuotaExceeded", _WRITE, "raise and fail_over", OPTION_CHECKS["on_quota_exceeded"]),
-    Option("onEntityDisabled", _WRITE, "raise and fail_over", OPTION_CHECKS["on_entity_disabled"]),
-    Option("probe", _WRITE, "ping and link", OPTION_CHECKS["probe"]),
-    Option("ordering", _WRITE, "none and session", OPTION_CHECKS["ordering"]),
+    *(Option(name, _WRITE, allowed, OPTION_CHECKS[field]) for name, (field, allowed) in PAIR_OPTIONS.items()),
 )
 OPTIONS: Final[Mapping[str, Option]] = {option.name: option for option in _TABLE}
 # Names that Spark's load and save use, and that users of other data sources and of the SDK try.

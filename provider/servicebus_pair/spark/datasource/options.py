@@ -17,24 +17,13 @@ from servicebus_pair.spark.datasource.option_table import (
     EARLIEST,
     LATEST,
     OPTIONS,
+    PAIR_OPTIONS,
     Direction,
     parse_options,
 )
 
 __all__ = ["PairAccess", "ReadOptions", "WriteOptions", "check_credential"]
 
-_PAIR_OPTIONS: Final = {
-    "backlogQueueCount": "backlog_queue_count",
-    "failoverInterval": "failover_interval",
-    "pingPrimaryInterval": "ping_primary_interval",
-    "pingTimeout": "ping_timeout",
-    "closeGrace": "close_grace",
-    "serverBusyDelay": "server_busy_delay",
-    "onQuotaExceeded": "on_quota_exceeded",
-    "onEntityDisabled": "on_entity_disabled",
-    "probe": "probe",
-    "ordering": "ordering",
-}
 _HOSTS: Final = dict(zip(SIDES, ("primaryNamespace", "secondaryNamespace"), strict=True))
 
 
@@ -67,8 +56,7 @@ class PairAccess:
             reference = PairReference.parse(values["credential"], hosts=hosts)
         except ConfigurationError as error:
             raise ConfigurationError(f"options credential, {', '.join(_HOSTS.values())}: {error}") from None
-        overrides = {name: value for name, value in values.items() if name in _PAIR_OPTIONS}
-        return cls(reference, tuple((_PAIR_OPTIONS[name], value) for name, value in overrides.items()))
+        return cls(reference, tuple((PAIR_OPTIONS[name][0], values[name]) for name in PAIR_OPTIONS if name in values))
 
     def resolve(self, redaction: Redaction) -> PairSettings:
         """Read the settings in this process. :raises ConfigurationError: see :meth:`PairReference.resolve`."""

@@ -5,17 +5,19 @@ Sessions are the exception: a session can only be peeked while its lock is held.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Generator
-from typing import Final
+from collections.abc import AsyncIterator, Generator, Iterator
+from typing import Final, TypeVar
 
 from azure.servicebus import ServiceBusReceivedMessage
 
-from servicebus_pair.core import Endpoint
+from servicebus_pair.core import Endpoint, SyncBridge
 from servicebus_pair.core.errors import RefusedError
 from servicebus_pair.core.sdk import MessageBrowser, NamespaceClient, ReceiveLink
 from servicebus_pair.spark.base.offsets import FIRST_SEQUENCE_NUMBER, MAIN, OffsetRange, PeekTarget, find_end
 
-__all__ = ["PeekClient", "PeekCursor"]
+__all__ = ["PeekClient", "PeekCursor", "iterate"]
+
+PageT = TypeVar("PageT")
 
 _PAGE_SIZE: Final = 500
 _CALL_SECONDS: Final = 30.0
@@ -104,3 +106,13 @@ class PeekCursor(MessageBrowser):
 
 def _sequence_number(message: ServiceBusReceivedMessage) -> int:
     return message.sequence_number or 0
+
+
+def iterate(bridge: SyncBridge, pages: AsyncIterator[PageT]) -> Iterator[PageT]:
+    """Yield the pages of an asynchronous iterator in synchronous code."""
+
+    async def next_page() -> PageT | None:
+        return await anext(pages, None)
+
+    while (page := bridge.run(next_page())) is not None:
+        yield page

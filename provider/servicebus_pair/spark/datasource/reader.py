@@ -11,8 +11,9 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -37,11 +38,8 @@ from servicebus_pair.spark.base.offsets import (
 from servicebus_pair.spark.base.redaction import Redaction, redact_errors
 from servicebus_pair.spark.datasource.option_table import LATEST
 from servicebus_pair.spark.datasource.options import ReadOptions
-from servicebus_pair.spark.datasource.peek_client import PeekClient, PeekCursor
+from servicebus_pair.spark.datasource.peek_client import PeekClient, PeekCursor, iterate
 from servicebus_pair.spark.datasource.read_schema import to_record_batch
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 __all__ = ["PeekRange", "ServiceBusReader", "ServiceBusStreamReader"]
 
@@ -204,14 +202,10 @@ def _read(options: ReadOptions, partition: InputPartition) -> Iterator[pa.Record
                 cursor = client.cursor(partition.target)
                 end = bridge.run(cursor.end(partition.start)) if partition.end is None else partition.end
                 pages = cursor.pages(partition.start, end=end)
-                while (page := bridge.run(_next(pages))) is not None:
+                for page in iterate(bridge, pages):
                     yield to_record_batch(page, namespace=client.namespace, target=partition.target)
             finally:
                 bridge.run(client.close())
-
-
-async def _next(pages: Any) -> Any:
-    return await anext(pages, None)
 
 
 def _connect(options: ReadOptions, redaction: Redaction) -> PeekClient:

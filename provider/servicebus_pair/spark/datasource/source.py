@@ -39,13 +39,13 @@ class ServiceBusDataSource(DataSource):
         """The name for ``spark.read.format`` and ``df.write.format``."""
         return "servicebus"
 
-    def schema(self) -> StructType:
-        """Return the columns of a read. :raises ConfigurationError: an option is not valid for reading."""
+    def schema(self) -> str:
+        """Return the columns of a read, as DDL. :raises ConfigurationError: an option is not valid for reading."""
         from servicebus_pair.spark.datasource.option_table import Direction, parse_options
         from servicebus_pair.spark.datasource.read_schema import SCHEMA
 
         parse_options(self.options, direction=Direction.READ)
-        return SCHEMA
+        return SCHEMA.ddl
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the batch reader. :raises ConfigurationError: the schema or an option is invalid."""

@@ -1,35 +1,8 @@
-"""The columns of a write, and the checks that run before anything is sent.
-
-=========================  ===============================  =============================================
-column                     type                             meaning
-=========================  ===============================  =============================================
-``body``                   binary or string, required       a string is sent as UTF-8
-``entity``                 string                           queue or topic path on the primary; required
-                                                            where the option ``entity`` is not given
-``messageId``              string                           at most 128 characters; if null, one is generated
-                                                            from run, position and content
-``sessionId``              string                           at most 128 characters
-``subject``                string
-``correlationId``          string
-``contentType``            string
-``replyTo``                string
-``to``                     string
-``partitionKey``           string                           at most 128 characters; equals the session id if
-                                                            there is one
-``timeToLive``             number                           whole seconds from 1 (the SDK's minimum) to
-                                                            4294967, AMQP's maximum: 49 days
-``scheduledEnqueueTime``   timestamp                        to the millisecond
-``applicationProperties``  map with string keys, struct, or  values are string, whole number (long), float,
-                           string                           double or boolean; a string is a JSON object of
-                                                            these; null omits the property
-=========================  ===============================  =============================================
-
-A null is a missing value.
-"""
+"""The columns of a write (``docs/spark.md`` explains them), and the checks that run before anything is sent."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
 from pyspark.sql import Column, DataFrame
@@ -97,7 +70,10 @@ def check_columns(schema: StructType, *, entity: str | None) -> None:
     :raises ConfigurationError: naming the column, its type and what is allowed.
     """
     if "body" not in schema.names:
-        raise ConfigurationError(_no_body(schema.names))
+        raise ConfigurationError(
+            f"column body is missing: it is required; the columns are {', '.join(schema.names)}: derive it from these, "
+            'for example with df.selectExpr("to_json(struct(*)) AS body")'
+        )
     if entity is None and "entity" not in schema.names:
         raise ConfigurationError("column entity and option entity are both missing: one of them is required")
     for field in schema:
@@ -111,13 +87,6 @@ def check_columns(schema: StructType, *, entity: str | None) -> None:
     for name in COLUMN_TYPES:
         if schema.names.count(name) > 1:
             raise ConfigurationError(f"column {name} occurs {schema.names.count(name)} times: allowed is once")
-
-
-def _no_body(names: Sequence[str]) -> str:
-    return (
-        f"column body is missing: it is required; the columns are {', '.join(names)}: derive it from these, for "
-        'example with df.selectExpr("to_json(struct(*)) AS body")'
-    )
 
 
 def _fits(name: str, kind: DataType) -> bool:
@@ -147,8 +116,10 @@ def check_rows(df: DataFrame, *, entity: str | None) -> None:
 def _checks(df: DataFrame, entity: str | None) -> Iterator[tuple[str, str, Column]]:
     """Yield column name, what is allowed, and a condition that is true for invalid rows."""
     yield "body", "it must not be null", F.col("body").isNull()
-    rules = (_invalid_entity(entity), *_INVALID_TEXTS, *_INVALID_TIMES)
-    yield from ((name, allowed, invalid()) for name, allowed, invalid in rules if name in df.columns)
+    if "entity" in df.columns:
+        destination = F.coalesce(F.trim("entity"), F.lit("" if entity is None else entity))
+        yield "entity", "it must name a queue or topic", destination == ""
+    yield from ((name, allowed, invalid()) for name, allowed, invalid in _RULES if name in df.columns)
     if {"sessionId", "partitionKey"} <= set(df.columns):
         yield "partitionKey", "it must equal sessionId", F.col("partitionKey") != F.col("sessionId")
     if "applicationProperties" in df.columns and isinstance(df.schema["applicationProperties"].dataType, StringType):
@@ -159,24 +130,15 @@ def _checks(df: DataFrame, entity: str | None) -> Iterator[tuple[str, str, Colum
 _Rule: TypeAlias = tuple[str, str, Callable[[], Column]]
 
 
-def _invalid_entity(entity: str | None) -> _Rule:
-    def invalid() -> Column:
-        return F.coalesce(F.trim("entity"), F.lit("" if entity is None else entity)) == ""
-
-    return "entity", "it must name a queue or topic", invalid
-
-
 def _too_long(name: str) -> _Rule:
     return name, f"it must have at most {MAX_ID_LENGTH} characters", lambda: F.length(name) > MAX_ID_LENGTH
 
 
-_INVALID_TEXTS: Final[tuple[_Rule, ...]] = (
+_RULES: Final[tuple[_Rule, ...]] = (
     ("messageId", "it must not be empty", lambda: F.col("messageId") == ""),
     _too_long("messageId"),
     _too_long("sessionId"),
     _too_long("partitionKey"),
-)
-_INVALID_TIMES: Final[tuple[_Rule, ...]] = (
     (
         "timeToLive",
         f"it must be whole seconds from 1 to {MAX_TIME_TO_LIVE}",

@@ -62,15 +62,13 @@ class WriteTask:
     query_id: str | None = None
 
 
-def write_rows(
-    task: WriteTask, record_batches: Iterable[pa.RecordBatch], *, clock: Clock | None = None
-) -> TaskCommitMessage:
+def write_rows(task: WriteTask, record_batches: Iterable[pa.RecordBatch]) -> TaskCommitMessage:
     """Send all rows of ``record_batches``; returns when all are accepted.
 
     :raises SparkTaskError: what stopped the task, without secrets.
     """
-    timer = SystemClock() if clock is None else clock
-    started_at, redaction = timer.now(), Redaction()
+    clock, redaction = SystemClock(), Redaction()
+    started_at = clock.now()
     with redact_errors(redaction):
         settings, counter = task.options.access.resolve(redaction), AcceptanceCounter()
         with ExitStack() as stack:
@@ -78,7 +76,7 @@ def write_rows(
             if task.options.ledger is not None:
                 observers.insert(0, stack.enter_context(Ledger(task.options.ledger, run=task.run)))
             bridge = stack.enter_context(SyncBridge())
-            sender = _RowSender(task, settings, observers=observers, clock=timer)
+            sender = _RowSender(task, settings, observers=observers, clock=clock)
             bridge.run(sender.open())
             try:
                 for record_batch in record_batches:
@@ -92,10 +90,10 @@ def write_rows(
                 bridge.run(sender.close())
         return TaskCommitMessage(
             run=task.run,
-            entities=counter.entities_json(sender.health()),
+            entities=counter.manifests(sender.health()),
             bytes=counter.bytes,
             started_at=started_at,
-            ended_at=timer.now(),
+            ended_at=clock.now(),
             query_id=task.query_id,
         )
 
@@ -118,7 +116,7 @@ class _RowSender:
         self._pair = NamespacePair(
             settings.primary,
             settings.secondary,
-            # This job only sends: a syphon would slow it down and move messages that nobody asked it to move.
+            # This job only sends: a syphon would slow it down, and moving the backlog is a separate decision.
             replace(settings.options, enable_syphon=False),
             store=_health_store(task.options),
             observers=observers,

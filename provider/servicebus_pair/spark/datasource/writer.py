@@ -7,7 +7,6 @@ repeats its message ids.
 
 from __future__ import annotations
 
-import json
 import logging
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -118,7 +117,7 @@ class ServiceBusStreamWriter(DataSourceStreamArrowWriter):
         run = query_id if self._options.run is None else self._options.run
         if self._is_committed(query_id, batch_id):
             _log.info("query=%s batch=%d is already committed: nothing is sent again", query_id, batch_id)
-            return TaskCommitMessage(run, json.dumps({}), 0, 0.0, 0.0, query_id)
+            return TaskCommitMessage(run, {}, 0, 0.0, 0.0, query_id)
         message_ids = MessageIdGenerator(f"{query_id}-{batch_id}", context.partitionId())
         return write_rows(WriteTask(self._options, run, message_ids, query_id), iterator)
 

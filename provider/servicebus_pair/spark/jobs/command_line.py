@@ -1,9 +1,11 @@
-"""What the command-line programs share: arguments, and the Spark session."""
+"""Shared by the command-line programs: arguments, errors, and the Spark session."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,9 +17,7 @@ from servicebus_pair.core.ledger import PublishManifest
 from servicebus_pair.spark.base.report_files import check_writable
 from servicebus_pair.spark.transfer.publishing import publish
 
-__all__ = ["REFERENCE_FORMS", "PublishArguments", "comma_separated", "create_session"]
-
-REFERENCE_FORMS: Final = "env:NAME, file:PATH or airflow:CONN_ID"
+__all__ = ["PublishArguments", "add_arguments", "comma_separated", "create_session", "fail"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +39,7 @@ class PublishArguments:
     @staticmethod
     def add_to(parser: argparse.ArgumentParser) -> None:
         """Declare the arguments."""
-        parser.add_argument("--pair", required=True, help=f"where the pair's settings are: {REFERENCE_FORMS}")
-        parser.add_argument("--ledger", required=True, help="folder of the ledger")
-        parser.add_argument("--run", required=True, help="name of this run in the ledger")
-        parser.add_argument("--rate", type=float, help="messages per second over all tasks; default: no limit")
+        add_arguments(parser, "--pair", "--ledger", "--run", "--rate")
         parser.add_argument("--manifest", help="file to which the manifest is written, as JSON")
         parser.add_argument("--health", default="{}", help="JSON: health records by entity")
 
@@ -87,6 +84,28 @@ def comma_separated(text: str) -> list[str]:
     if not all(parts):
         raise argparse.ArgumentTypeError(f"{text!r} contains an empty name: allowed are comma-separated names")
     return parts
+
+
+_SHARED_ARGUMENTS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "--pair": {"required": True, "help": "where the pair's settings are: env:NAME, file:PATH or airflow:CONN_ID"},
+    "--ledger": {"required": True, "help": "folder of the ledger"},
+    "--run": {"required": True, "help": "name of this run in the ledger"},
+    "--output": {"required": True, "help": "folder of the result"},
+    "--rate": {"type": float, "help": "messages per second over all tasks; default: no limit"},
+    "--queues": {"type": comma_separated, "help": "paths of backlog queues, comma-separated; default: all"},
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser, *names: str) -> None:
+    """Declare arguments that several programs have."""
+    for name in names:
+        parser.add_argument(name, **_SHARED_ARGUMENTS[name])
+
+
+def fail(program: str, error: object, *, status: int = 2) -> int:
+    """Print what stopped the program, and return its exit status."""
+    print(f"{program}: {error}", file=sys.stderr)  # noqa: T201  command-line output
+    return status
 
 
 def create_session(name: str) -> SparkSession:

@@ -6,25 +6,22 @@ r"""Bills the operations of a ledger and meters, and compares them with the cost
         [--since 2026-01-01] [--until 2026-01-31] [--prices prices.json] [--before 5000000]
 
 Connects to no namespace. Exit status 2: an argument is invalid. The prices are a JSON object as
-described in ``servicebus_pair.core.pricing``. The output folder is described in
-``servicebus_pair.spark.analysis.costing``; another run replaces it.
+described in ``servicebus_pair.core.pricing``. Another run replaces the output folder.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from datetime import date
-from pathlib import Path
 
-from servicebus_pair.core import PriceList
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.pricing import STANDARD_PRICES, read_prices
 from servicebus_pair.spark.analysis.costing import CostResult, cost
 from servicebus_pair.spark.analysis.usage_reports import read_usage_report
-from servicebus_pair.spark.jobs.command_line import REFERENCE_FORMS, create_session
+from servicebus_pair.spark.base.report_files import read_json
+from servicebus_pair.spark.jobs.command_line import add_arguments, create_session, fail
 
 __all__ = ["main"]
 
@@ -32,9 +29,7 @@ __all__ = ["main"]
 def main(arguments: Sequence[str]) -> int:
     """Run the program and return its exit status."""
     parser = argparse.ArgumentParser(prog="cost", description="bill the operations of a ledger and meters")
-    parser.add_argument("--pair", required=True, help=f"where the pair's settings are: {REFERENCE_FORMS}")
-    parser.add_argument("--ledger", required=True, help="folder of the ledger")
-    parser.add_argument("--output", required=True, help="folder of the result")
+    add_arguments(parser, "--pair", "--ledger", "--output")
     parser.add_argument("--metered", nargs="*", default=[], help="drain reports, which contain metered operations")
     parser.add_argument("--since", type=_day, help="first day, in UTC, such as 2026-01-01; default: of the ledger")
     parser.add_argument("--until", type=_day, help="last day; default: of the ledger")
@@ -42,7 +37,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--before", type=int, default=0, help="operations by others in each month")
     parsed = parser.parse_args(arguments)
     try:
-        prices = STANDARD_PRICES if parsed.prices is None else _read_prices(parsed.prices)
+        prices = STANDARD_PRICES if parsed.prices is None else read_prices(read_json(parsed.prices, what="prices"))
         result = cost(
             create_session("cost"),
             pair_reference=parsed.pair,
@@ -55,8 +50,7 @@ def main(arguments: Sequence[str]) -> int:
             before=parsed.before,
         )
     except ConfigurationError as error:
-        print(f"cost: {error}", file=sys.stderr)  # noqa: T201  command-line output
-        return 2
+        return fail("cost", error)
     print(_summary(result))  # noqa: T201  command-line output
     return 0
 
@@ -66,14 +60,6 @@ def _day(text: str) -> date:
         return date.fromisoformat(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a day: allowed is a date such as 2026-01-31") from None
-
-
-def _read_prices(path: str) -> PriceList:
-    try:
-        value = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(f"prices {path!r} cannot be read as JSON: {error}") from None
-    return read_prices(value)
 
 
 def _summary(result: CostResult) -> str:

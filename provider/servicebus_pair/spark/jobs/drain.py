@@ -24,7 +24,7 @@ from servicebus_pair.core import TimeToLive
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.spark.base.redaction import task_error_message
 from servicebus_pair.spark.base.report_files import write_json
-from servicebus_pair.spark.jobs.command_line import REFERENCE_FORMS, comma_separated, create_session
+from servicebus_pair.spark.jobs.command_line import add_arguments, comma_separated, create_session, fail
 from servicebus_pair.spark.transfer.draining import DrainResult, drain
 
 __all__ = ["main"]
@@ -38,15 +38,11 @@ def main(arguments: Sequence[str]) -> int:
         epilog="exit status: 0, no selected message remains; 1, some remain, or a task failed, and moved messages stay "
         "moved; 2, nothing was started: an argument is invalid, a permission is missing, or a namespace is unavailable",
     )
-    parser.add_argument("--pair", required=True, help=f"where the pair's settings are: {REFERENCE_FORMS}")
-    parser.add_argument("--ledger", required=True, help="folder of the ledger")
-    parser.add_argument("--run", required=True, help="name of this run in the ledger")
+    add_arguments(parser, "--pair", "--ledger", "--run", "--rate", "--queues")
     parser.add_argument("--report", required=True, help="file to which the report is written, as JSON")
     parser.add_argument(
         "--entities", type=comma_separated, help="move only messages for these entities, comma-separated; default: all"
     )
-    parser.add_argument("--queues", type=comma_separated, help="paths of backlog queues, comma-separated; default: all")
-    parser.add_argument("--rate", type=float, help="messages per second over all tasks; default: no limit")
     parser.add_argument(
         "--time-to-live",
         choices=[each.value for each in TimeToLive],
@@ -71,16 +67,13 @@ def main(arguments: Sequence[str]) -> int:
             tasks=parsed.tasks,
         )
     except ConfigurationError as error:
-        print(f"drain: {error}", file=sys.stderr)  # noqa: T201  command-line output
-        return 2
+        return fail("drain", error)
     except PySparkException as error:
-        print(f"drain: {task_error_message(error)}; moved messages stay moved", file=sys.stderr)  # noqa: T201  command-line output
-        return 1
+        return fail("drain", f"{task_error_message(error)}; moved messages stay moved", status=1)
     write_json(parsed.report, result.to_json())
     print(_summary(result))  # noqa: T201  command-line output
     if not result.empty:
-        print(f"drain: {result.left} messages remain: {dict(result.failures)}", file=sys.stderr)  # noqa: T201  command-line output
-        return 1
+        return fail("drain", f"{result.left} messages remain: {dict(result.failures)}", status=1)
     return 0
 
 

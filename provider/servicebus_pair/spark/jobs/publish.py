@@ -7,7 +7,7 @@ r"""Publishes a table to an entity through failover-aware senders.
         [--select "to_json(struct(*)) AS body" --select "order_id AS messageId"] \
         [--rate 500] [--manifest m.json] [--health JSON]
 
-The table has the columns of ``servicebus_pair.spark.datasource.write_schema``, or ``--select`` derives them; rows
+The table has the columns of a write (``docs/spark.md``), or ``--select`` derives them; rows
 without an ``entity`` go to that of ``--entity``. Columns of a CSV or JSON-lines file are cast to the required types (a
 timestamp in ISO 8601); a nested JSON object of application properties keeps its types. At least once: another run
 repeats the message ids. Rows with the same session or partition key are sent in the table's order.
@@ -28,7 +28,7 @@ from pyspark.sql.types import BinaryType, MapType, StructField, StructType
 
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.spark.base.redaction import task_error_message
-from servicebus_pair.spark.jobs.command_line import PublishArguments, create_session
+from servicebus_pair.spark.jobs.command_line import PublishArguments, create_session, fail
 
 __all__ = ["main"]
 
@@ -48,11 +48,9 @@ def main(arguments: Sequence[str]) -> int:
             _table(create_session("publish"), parsed.table, kind, parsed.select), entity=parsed.entity
         )
     except ConfigurationError as error:
-        print(f"publish: {error}", file=sys.stderr)  # noqa: T201  command-line output
-        return 2
+        return fail("publish", error)
     except PySparkException as error:
-        print(f"publish: {task_error_message(error)}; sent messages stay sent", file=sys.stderr)  # noqa: T201  command-line output
-        return 1
+        return fail("publish", f"{task_error_message(error)}; sent messages stay sent", status=1)
     print(f"published {manifest.primary} to the primary, {manifest.diverted} diverted")  # noqa: T201  command-line output
     return 0
 

@@ -6,8 +6,8 @@ r"""Compares the ledger with the queues, to prove that no message was lost.
         --entities flights,delays/Subscriptions/all [--run 2026-01-01]
 
 Peeks only; nothing is received. Name every subscription that should hold a topic's messages. Exit status 1: a
-message is lost; 2: nothing was classified, because an argument is invalid or a queue cannot be read. The output folder
-is described in ``servicebus_pair.spark.analysis.reconciling``; another run replaces it.
+message is lost; 2: nothing was classified, because an argument is invalid or a queue cannot be read. Another run
+replaces the output folder.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.spark.analysis.receiving_entities import parse_receiving_entities
 from servicebus_pair.spark.analysis.reconciling import reconcile
 from servicebus_pair.spark.base.redaction import task_error_message
-from servicebus_pair.spark.jobs.command_line import REFERENCE_FORMS, create_session
+from servicebus_pair.spark.jobs.command_line import add_arguments, create_session, fail
 from servicebus_pair.spark.report.reconcile_result import Reconciliation
 
 __all__ = ["main"]
@@ -31,12 +31,10 @@ __all__ = ["main"]
 def main(arguments: Sequence[str]) -> int:
     """Run the program and return its exit status."""
     parser = argparse.ArgumentParser(prog="reconcile", description="prove that no message was lost")
-    parser.add_argument("--pair", required=True, help=f"where the pair's settings are: {REFERENCE_FORMS}")
-    parser.add_argument("--ledger", required=True, help="folder of the ledger")
+    add_arguments(parser, "--pair", "--ledger", "--output")
     parser.add_argument(
         "--entities", required=True, help="comma-separated: queue, topic/Subscriptions/name or path=entity"
     )
-    parser.add_argument("--output", required=True, help="folder of the result")
     parser.add_argument("--run", help="classify only messages of this run")
     parsed = parser.parse_args(arguments)
     try:
@@ -49,16 +47,13 @@ def main(arguments: Sequence[str]) -> int:
             run=parsed.run,
         )
     except ConfigurationError as error:
-        print(f"reconcile: {error}", file=sys.stderr)  # noqa: T201  command-line output
-        return 2
+        return fail("reconcile", error)
     except PySparkException as error:
-        print(f"reconcile: {task_error_message(error)}; nothing was classified", file=sys.stderr)  # noqa: T201  command-line output
-        return 2
+        return fail("reconcile", f"{task_error_message(error)}; nothing was classified")
     print(_summary(result))  # noqa: T201  command-line output
     if result.totals.lost:
         examples = ", ".join(result.examples["lost"])
-        print(f"reconcile: {result.totals.lost} messages are lost, such as: {examples}", file=sys.stderr)  # noqa: T201
-        return 1
+        return fail("reconcile", f"{result.totals.lost} messages are lost, such as: {examples}", status=1)
     return 0
 
 

@@ -152,10 +152,8 @@ def format_cell(value: Any) -> str:
     match value:
         case None:
             return ""
-        case bool() | str():
-            return escape(str(value))
         case float():
             return f"{value:,.1f}"
-        case int():
+        case int() if not isinstance(value, bool):
             return f"{value:,}"
     return escape(str(value))

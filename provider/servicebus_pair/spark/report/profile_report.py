@@ -22,12 +22,7 @@ _DESTINATION_COLUMNS: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
     "median_seconds": ("median age", format_duration),
     "newest_seconds": ("newest", format_duration),
 }
-_REASON_COLUMNS: Final = {
-    "destination": "destination",
-    "reason": "reason",
-    "messages": "messages",
-    "example": "example",
-}
+_REASON_COLUMNS: Final = ("destination", "reason", "messages", "example")
 _MAX_AREAS: Final = 7
 
 
@@ -84,7 +79,7 @@ def _sub_queue(summary: Mapping[str, Any], sub_queue: str, title: str) -> list[s
     parts += ["<h3>By size</h3>", bar_chart({row["class"]: row["messages"] for row in of("sizes")})]
     if sub_queue == DEAD_LETTER:
         rows = ([row[name] for name in _REASON_COLUMNS] for row in summary["reasons"])
-        parts += ["<h3>By reason</h3>", table(list(_REASON_COLUMNS.values()), rows, text_columns=(0, 1, 3))]
+        parts += ["<h3>By reason</h3>", table(_REASON_COLUMNS, rows, text_columns=(0, 1, 3))]
     return parts
 
 

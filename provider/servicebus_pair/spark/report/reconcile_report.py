@@ -28,6 +28,7 @@ _COUNTS: Final = {
     "duplicates_predicted": "predicted",
     "out_of_order": "out of order",
 }
+_FIGURES: Final = ("sent", "delivered", "lost", "diverted", "waiting", "dead_lettered", "duplicates", "out_of_order")
 _INCIDENT_COUNTS: Final = tuple(name for name in _COUNTS if name not in ("sent", "primary", "unrecorded"))
 _WAIT_COLUMNS: Final = {
     "wait_median_seconds": "median wait",
@@ -80,17 +81,8 @@ def _verdict(totals: Mapping[str, Any]) -> str:
 
 
 def _figures(totals: Mapping[str, Any]) -> str:
-    figures = {
-        "sent": totals["sent"],
-        "delivered": totals["delivered"],
-        "lost": totals["lost"],
-        "diverted": totals["diverted"],
-        "waiting": totals["waiting"],
-        "dead letters": totals["dead_lettered"],
-        "duplicates": totals["duplicates"],
-        "out of order": totals["out_of_order"],
-        "longest wait": format_duration(totals["longest_wait_seconds"]) if totals["waited"] else "none",
-    }
+    longest = format_duration(totals["longest_wait_seconds"]) if totals["waited"] else "none"
+    figures = {_COUNTS[name]: totals[name] for name in _FIGURES} | {"longest wait": longest}
     return tiles(figures, bad=["lost"] if totals["lost"] else [])
 
 

@@ -21,6 +21,8 @@ __all__ = ["Highlight", "timeline"]
 
 _WIDTH: Final = 1000
 _HEIGHT: Final = 240
+_GRID_STYLE: Final = 'stroke="var(--rule)"'
+_REFERENCE_STYLE: Final = 'stroke="var(--bad)" stroke-width="2" stroke-dasharray="6 4"'
 _HEADROOM: Final = 1.08
 _Y_TICKS: Final = 4
 _X_TICKS: Final = 7
@@ -75,7 +77,7 @@ def timeline(
     ticks = _ticks(highest)
     top = max(highest * _HEADROOM, ticks[-1])
     picture = [
-        *(_grid(value, top) for value in ticks[1:]),
+        *(_horizontal_line(value, top, _GRID_STYLE) for value in ticks[1:]),
         *(_highlight(each, start, steps * step) for each in _merge_highlights(highlights, start, steps * step, step)),
         *(
             _area(
@@ -86,7 +88,7 @@ def timeline(
             )
             for number, (lower, upper) in enumerate(pairwise(stacked))
         ),
-        *([] if reference_line is None else [_reference_line(reference_line[1] * scale, top)]),
+        *([] if reference_line is None else [_horizontal_line(reference_line[1] * scale, top, _REFERENCE_STYLE)]),
     ]
     title = f"{escape(unit)} per {time_unit}"
     days = _axis_title(start, start + steps * step)
@@ -125,20 +127,9 @@ def _y(value: float, top: float) -> float:
     return _HEIGHT * (1 - value / top)
 
 
-def _grid(value: float, top: float) -> str:
+def _horizontal_line(value: float, top: float, style: str) -> str:
     at = _y(value, top)
-    return (
-        f'<line x1="0" x2="{_WIDTH}" y1="{at:.1f}" y2="{at:.1f}" stroke="var(--rule)" '
-        'vector-effect="non-scaling-stroke"/>'
-    )
-
-
-def _reference_line(value: float, top: float) -> str:
-    at = _y(value, top)
-    return (
-        f'<line x1="0" x2="{_WIDTH}" y1="{at:.1f}" y2="{at:.1f}" stroke="var(--bad)" stroke-width="2" '
-        'stroke-dasharray="6 4" vector-effect="non-scaling-stroke"/>'
-    )
+    return f'<line x1="0" x2="{_WIDTH}" y1="{at:.1f}" y2="{at:.1f}" {style} vector-effect="non-scaling-stroke"/>'
 
 
 def _merge_highlights(highlights: Sequence[Highlight], start: float, seconds: float, step: float) -> list[Highlight]:

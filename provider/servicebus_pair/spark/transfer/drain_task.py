@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from servicebus_pair.core import DrainReport, Ledger, NamespacePair, Operations, PairSettings, SyncBridge, TimeToLive
-from servicebus_pair.core.model import Clock, SystemClock
+from servicebus_pair.core import DrainReport, Ledger, NamespacePair, Operations, SyncBridge, TimeToLive
 from servicebus_pair.spark.base.arrow_schema import RowSchema
 from servicebus_pair.spark.base.credential_reference import PairReference
 from servicebus_pair.spark.base.redaction import Redaction, redact_errors
@@ -34,7 +34,6 @@ class DrainPlan:
     :param run: name of the drain in the ledger.
     :param entities: move only messages for these entities; ``None`` moves everything.
     :param rate: messages per second of one task; ``None`` is unlimited.
-    :param time_to_live: ``restart`` or ``elapse``.
     :param redrive: move the dead letters of the backlog queues instead.
     """
 
@@ -44,7 +43,7 @@ class DrainPlan:
     run: str
     entities: tuple[str, ...] | None = None
     rate: float | None = None
-    time_to_live: str = TimeToLive.RESTART.value
+    time_to_live: TimeToLive = TimeToLive.RESTART
     redrive: bool = False
 
 
@@ -72,29 +71,25 @@ class DrainTaskReport:
         return cls(value["task"], value["attempt"], report, operations)
 
 
-def run_drain_task(plan: DrainPlan, index: int, *, attempt: int, clock: Clock | None = None) -> DrainTaskReport:
+def run_drain_task(plan: DrainPlan, index: int, *, attempt: int) -> DrainTaskReport:
     """Drain the queues of one task; returns when they are empty, or the rest cannot be moved now.
 
     :raises SparkTaskError: what stopped the task, without secrets.
     """
     _configure_logging()
-    timer, redaction = SystemClock() if clock is None else clock, Redaction()
+    redaction = Redaction()
     with redact_errors(redaction), ExitStack() as stack:
         settings = plan.reference.resolve(redaction)
         ledger = stack.enter_context(Ledger(plan.ledger, run=plan.run))
-        pair = _create_pair(settings, ledger, timer)
+        # The pair's own background syphon would compete with the one whose work is reported.
+        options = replace(settings.options, enable_syphon=False)
+        pair = NamespacePair(settings.primary, settings.secondary, options, observers=[ledger])
         bridge = stack.enter_context(SyncBridge())
         queues = plan.queue_groups[index]
         _log.info("drain task=%d attempt=%d begins queues=%s", index, attempt, ",".join(queues))
-        report = bridge.run(_drain(pair, plan, queues, progress=_ProgressLog(index, timer)))
+        report = bridge.run(_drain(pair, plan, queues, progress=_ProgressLog(index)))
         failures = {place: redaction.clean(failure) for place, failure in report.failures.items()}
         return DrainTaskReport(index, attempt, replace(report, failures=failures), pair.meter.read())
-
-
-def _create_pair(settings: PairSettings, ledger: Ledger, clock: Clock) -> NamespacePair:
-    # The pair's own background syphon would compete with the one whose work is reported.
-    options = replace(settings.options, enable_syphon=False)
-    return NamespacePair(settings.primary, settings.secondary, options, observers=[ledger], clock=clock)
 
 
 async def _drain(
@@ -105,7 +100,7 @@ async def _drain(
             queues,
             entities=plan.entities,
             rate=plan.rate,
-            time_to_live=TimeToLive(plan.time_to_live),
+            time_to_live=plan.time_to_live,
             redrive=plan.redrive,
         )
         return await syphon.drain(progress=progress)
@@ -114,13 +109,12 @@ async def _drain(
 class _ProgressLog:
     """Logs the progress of a task every ten seconds."""
 
-    def __init__(self, index: int, clock: Clock) -> None:
+    def __init__(self, index: int) -> None:
         self._index = index
-        self._clock = clock
-        self._started_at = self._logged_at = clock.now()
+        self._started_at = self._logged_at = time.monotonic()
 
     def __call__(self, report: DrainReport) -> None:
-        now = self._clock.now()
+        now = time.monotonic()
         if now - self._logged_at < _LOG_INTERVAL_SECONDS:
             return
         self._logged_at = now

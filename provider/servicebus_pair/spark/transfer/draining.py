@@ -6,25 +6,23 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own documentation uses
 
 from servicebus_pair.core import DrainReport, Operations, TimeToLive
 from servicebus_pair.core.errors import ConfigurationError
-from servicebus_pair.core.model import Clock, SystemClock
+from servicebus_pair.core.model import SystemClock
 from servicebus_pair.core.syphon import MAX_WAITING_BATCHES, max_links
 from servicebus_pair.spark.analysis.observations import read_ledger
 from servicebus_pair.spark.base.credential_reference import PairReference
-from servicebus_pair.spark.base.preflight import check_access, check_no_speculation, select_queues
+from servicebus_pair.spark.base.preflight import check_access, check_job, select_queues
 from servicebus_pair.spark.base.redaction import Redaction
 from servicebus_pair.spark.base.shared_paths import shared_path
 from servicebus_pair.spark.transfer.drain_task import REPORT_SCHEMA, DrainPlan, DrainTaskReport, run_drain_task
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 __all__ = ["DrainResult", "drain"]
 
@@ -83,7 +81,6 @@ def drain(
     time_to_live: TimeToLive = TimeToLive.RESTART,
     redrive: bool = False,
     tasks: int | None = None,
-    clock: Clock | None = None,
 ) -> DrainResult:
     """Move what the backlog queues hold to their entities on the primary (SPEC section 6).
 
@@ -104,9 +101,9 @@ def drain(
     :raises pyspark.errors.PySparkException: a task failed after all retries; the message contains no secrets, and
         moved messages stay moved.
     """
-    timer = SystemClock() if clock is None else clock
-    started_at, redaction = timer.now(), Redaction()
-    _check(spark, rate=rate, tasks=tasks)
+    clock, redaction = SystemClock(), Redaction()
+    started_at = clock.now()
+    check_job(spark, rate=rate, tasks=tasks)
     reference = PairReference.parse(pair_reference)
     settings = reference.resolve(redaction)
     selected = select_queues(settings, queues)
@@ -122,7 +119,7 @@ def drain(
         run=run,
         entities=None if entities is None else tuple(entities),
         rate=None if rate is None else rate / concurrent_tasks,
-        time_to_live=time_to_live.value,
+        time_to_live=time_to_live,
         redrive=redrive,
     )
     reports = _run_tasks(spark, plan)
@@ -133,7 +130,7 @@ def drain(
         recorded,
         batch_size=settings.options.syphon_batch_size,
         started_at=started_at,
-        ended_at=timer.now(),
+        ended_at=clock.now(),
     )
     _log.info(
         "drain run=%s moved=%d left=%d lost_attempts=%d duplicates_possible=%d seconds=%.1f",
@@ -153,14 +150,6 @@ class _RecordedMoves:
 
     records: int
     messages: int
-
-
-def _check(spark: SparkSession, *, rate: float | None, tasks: int | None) -> None:
-    if rate is not None and not 0 < rate < float("inf"):
-        raise ConfigurationError(f"rate is {rate}: it must be more than 0 messages per second")
-    if tasks is not None and tasks < 1:
-        raise ConfigurationError(f"tasks is {tasks}: it must be at least 1")
-    check_no_speculation(spark)
 
 
 def _create_folder(ledger: str) -> str:

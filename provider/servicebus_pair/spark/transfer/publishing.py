@@ -13,9 +13,8 @@ from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own 
 from pyspark.sql.types import MapType
 
 from servicebus_pair.core import EntityHealth
-from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.ledger import PublishManifest
-from servicebus_pair.spark.base.preflight import check_no_speculation
+from servicebus_pair.spark.base.preflight import check_job
 from servicebus_pair.spark.datasource.message_ids import id_prefix
 from servicebus_pair.spark.datasource.options import WriteOptions
 from servicebus_pair.spark.datasource.registration import register
@@ -60,7 +59,7 @@ def publish(
     :raises ConfigurationError: the table or an argument is invalid; nothing was sent.
     :raises pyspark.errors.PySparkException: a task failed; the message contains no secrets.
     """
-    _check(df, rate=rate, partitions=partitions)
+    check_job(df.sparkSession, rate=rate, partitions=partitions)
     options = {
         "credential": pair_reference,
         "ledger": ledger,
@@ -102,11 +101,3 @@ def _repartition(df: DataFrame, *, partitions: int) -> DataFrame:
         return df.drop(_POSITION).repartition(partitions)
     key = F.coalesce(*keys, F.col(_POSITION).cast("string"))
     return df.repartition(partitions, key).sortWithinPartitions(_POSITION).drop(_POSITION)
-
-
-def _check(df: DataFrame, *, rate: float | None, partitions: int) -> None:
-    if rate is not None and not rate > 0:
-        raise ConfigurationError(f"rate is {rate}: it must be more than 0 messages per second")
-    if partitions < 1:
-        raise ConfigurationError(f"partitions is {partitions}: it must be at least 1")
-    check_no_speculation(df.sparkSession)
