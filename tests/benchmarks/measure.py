@@ -40,5 +40,4 @@ class Measure:
         return low_enough and (self.at_least is None or self.value >= self.at_least)
 
     def as_json(self) -> dict[str, str | float | bool | None]:
-        """Return the measure as written to a file."""
         return {"measure": self.name, "value": self.value, "unit": self.unit, "goal": self.goal, "holds": self.holds}

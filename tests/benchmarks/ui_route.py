@@ -84,7 +84,6 @@ def fill() -> None:
 
 
 def extra() -> dict[str, Any]:
-    """Return settings of two unreachable namespaces."""
     return {
         f"{side}_{name}": value
         for side, port in (("primary", 1), ("secondary", 2))

@@ -11,6 +11,5 @@ __all__ = ["measures"]
 
 
 def measures() -> Iterator[Measure]:
-    """Measure import time, then sensors."""
     yield from import_time.measures()
     yield from deferred_sensors.measures()

@@ -108,12 +108,7 @@ def _start(system: Platform, dag_id: str, *, sensors: int) -> DagRun:
         what=f"{sensors} triggers start",
         detail=lambda: system.api.states(run),
     )
-    pinged = metric(system.stack.primary, "faults_struck_total")
-    wait_until(
-        lambda: metric(system.stack.primary, "faults_struck_total") > pinged,
-        seconds=_START_TIMEOUT,
-        what="the triggers ping",
-    )
+    _next_ping(system)
     return run
 
 
@@ -145,7 +140,9 @@ def _next_ping(system: Platform) -> tuple[float, float]:
     """Wait for the next ping; return the number of pings so far and its time."""
     primary = system.stack.primary
     before = metric(primary, "faults_struck_total")
-    wait_until(lambda: metric(primary, "faults_struck_total") > before, seconds=60, what="the triggers ping")
+    wait_until(
+        lambda: metric(primary, "faults_struck_total") > before, seconds=_START_TIMEOUT, what="the triggers ping"
+    )
     return metric(primary, "faults_struck_total"), time.monotonic()
 
 

@@ -11,6 +11,5 @@ __all__ = ["measures"]
 
 
 def measures() -> Iterator[Measure]:
-    """Measure sends and drains."""
     yield from send.measures()
     yield from drain.measures()

@@ -29,7 +29,6 @@ def endpoint(served: RemoteNamespace, connection_string: str = "") -> Endpoint:
 
 
 async def send_batches(sender: ServiceBusSender, messages: Iterable[ServiceBusMessage]) -> None:
-    """Send messages in batches of the maximum size."""
     batch = await sender.create_message_batch()
     for message in messages:
         try:

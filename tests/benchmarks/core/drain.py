@@ -148,7 +148,6 @@ def _client(namespace: Endpoint) -> ServiceBusClient:
 
 
 async def _fill(secondary: Endpoint, count: int, *, body_bytes: int = 200, queues: int = _QUEUES) -> None:
-    """Put diverted messages into the backlog queues, evenly."""
     async with _client(secondary) as client:
         for number, queue in enumerate(backlog_queue_paths("contoso", queues)):
             async with client.get_queue_sender(queue) as sender:

@@ -26,6 +26,7 @@ from servicebus_pair.core import Ledger, NamespacePair, PairOptions
 from servicebus_pair.core.send.sender import PairSender
 from tests.benchmarks.core.baseline import QUEUE, endpoint, send_batches
 from tests.benchmarks.measure import Measure
+from tests.benchmarks.timings import Timings, rotated
 
 __all__ = ["measures"]
 
@@ -39,26 +40,8 @@ _SINGLE_SENDS = {0.0: 50, 0.001: 40, 0.005: 20, 0.020: 10}
 
 @dataclass(frozen=True, slots=True)
 class _Contender:
-    """A way to send a number of messages."""
-
     name: str
     send: Callable[[int], Awaitable[None]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Timings:
-    """Elapsed time and CPU time of this process in each round, in seconds per message."""
-
-    elapsed: list[float]
-    cpu: list[float]
-
-    @property
-    def rate(self) -> float:
-        return 1 / median(self.elapsed)
-
-    def relative_to(self, other: _Timings) -> float:
-        """Return the rate divided by another one: the median over the rounds."""
-        return median(theirs / ours for ours, theirs in zip(self.elapsed, other.elapsed, strict=True))
 
 
 def measures() -> Iterator[Measure]:
@@ -80,7 +63,7 @@ def measures() -> Iterator[Measure]:
             yield Measure(name=f"{where}: {name}, CPU time", value=median(each.cpu) * 1e6, unit="us per message")
 
 
-async def _at(round_trip: float) -> dict[str, _Timings]:
+async def _at(round_trip: float) -> dict[str, Timings]:
     with (
         EmulatorProcess(["contoso", "contoso-dr"]) as process,
         TemporaryDirectory() as folder,
@@ -96,7 +79,7 @@ async def _at(round_trip: float) -> dict[str, _Timings]:
 
 async def _time_all(
     primary: RemoteNamespace, secondary: RemoteNamespace, ledger: Ledger, *, single_sends: int
-) -> dict[str, _Timings]:
+) -> dict[str, Timings]:
     endpoints = endpoint(primary), endpoint(secondary)
     options = PairOptions(backlog_queue_count=1)
     async with (
@@ -125,13 +108,12 @@ async def _time_all(
         return await _rounds(batched, count=_BATCHED_MESSAGES) | await _rounds(single, count=single_sends)
 
 
-async def _rounds(contenders: Sequence[_Contender], *, count: int) -> dict[str, _Timings]:
-    timings = {each.name: _Timings([], []) for each in contenders}
+async def _rounds(contenders: Sequence[_Contender], *, count: int) -> dict[str, Timings]:
+    timings = {each.name: Timings() for each in contenders}
     for each in contenders:
         await each.send(10)  # warm-up
     for number in range(_ROUNDS):
-        first = number % len(contenders)
-        for each in (*contenders[first:], *contenders[:first]):
+        for each in rotated(contenders, number):
             started, cpu = perf_counter(), process_time()
             await each.send(count)
             timings[each.name].elapsed.append((perf_counter() - started) / count)

@@ -12,7 +12,6 @@ __all__ = ["measures"]
 
 
 def measures() -> Iterator[Measure]:
-    """Measure starting and stopping, the cost of messages, and capacity."""
     yield from start_and_stop.measures()
     yield from asyncio.run(message_cost.measures())
     yield from asyncio.run(capacity.measures())

@@ -36,8 +36,6 @@ def bare_receive_cost(body: bytes, *, batch_size: int, batches: int) -> float:
 
 
 class _Endpoint:
-    """One end of a connection."""
-
     def __init__(self, mode: int) -> None:
         self.connection = Connection()
         self._collector = Collector()

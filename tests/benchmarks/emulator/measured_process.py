@@ -21,8 +21,6 @@ QUEUES: Final = ("plain", "spare")
 
 
 class MeasuredProcess:
-    """A namespace and the usage of its process."""
-
     def __init__(self, process: EmulatorProcess) -> None:
         self.namespace: RemoteNamespace = process[NAMESPACE]
         self._process = psutil.Process(process.pid)
@@ -49,7 +47,6 @@ def serve(*, durable: bool = False) -> Iterator[MeasuredProcess]:
 
 
 def configuration(folder: Path) -> Path:
-    """Write the configuration file of the namespace."""
     queues = [{"Name": name, "Properties": {"MaxSizeInMegabytes": 5120}} for name in QUEUES]
     file = folder / "config.json"
     file.write_text(json.dumps({"UserConfig": {"Namespaces": [{"Name": NAMESPACE, "Queues": queues}]}}))

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from tests.benchmarks.measure import Measure
-from tests.benchmarks.spark import million, publishing
+from tests.benchmarks.spark import growth, publishing
 
 __all__ = ["measures"]
 
@@ -23,4 +23,4 @@ def measures(messages: int = _DEFAULT) -> Iterator[Measure]:
     :param messages: number of messages in the outage; a tenth of them is measured first, for the growth.
     """
     yield from publishing.measures(min(messages, _PUBLISHED))
-    yield from million.measures(messages)
+    yield from growth.measures(messages)

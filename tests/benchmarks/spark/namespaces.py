@@ -1,4 +1,4 @@
-"""The two namespaces of a benchmark, a process each, and the file in which executors find the pair's settings."""
+"""The two namespaces of a benchmark, each in its own process, and the file with the settings of the pair."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ _BACKLOG_QUEUES: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Namespaces:
-    """A pair that is provisioned, with a queue on its primary.
+    """A provisioned pair, with a queue on its primary.
 
-    :param home: a folder for what is written.
+    :param home: a folder for output.
     :param file: the pair's settings.
     """
 
@@ -40,16 +40,14 @@ class Namespaces:
 
     @property
     def reference(self) -> str:
-        """What executors are told."""
         return f"file:{self.file}"
 
     @property
     def primary(self) -> RemoteNamespace:
-        """Where the primary is reached."""
         return self.primary_process[PRIMARY]
 
     def processes(self) -> list[psutil.Process]:
-        """Answer the processes that run; the primary's is not among them while it is dead."""
+        """Return the running processes, without the primary's while it is down."""
         found = []
         for each in (self.primary_process, self.secondary_process):
             with suppress(RuntimeError, psutil.Error):
@@ -59,10 +57,10 @@ class Namespaces:
 
 @contextmanager
 def namespaces() -> Iterator[Namespaces]:
-    """Run both until the end."""
+    """Start both namespaces, and stop them at the end."""
     with TemporaryDirectory(prefix="bench-spark-") as folder:
         home = Path(folder)
-        # As often as the primary is started, it has its queue again.
+        # The primary has its queue again after every start.
         config = home / "config.json"
         queues = [{"Name": QUEUE, "Properties": {"MaxSizeInMegabytes": _MEGABYTES}}]
         config.write_text(json.dumps({"UserConfig": {"Namespaces": [{"Name": PRIMARY, "Queues": queues}]}}))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import psutil
 
 __all__ = ["Processes", "peak_bytes", "seconds"]
 
+ResultT = TypeVar("ResultT")
 _KILOBYTE: Final = 1024
 _DAEMON: Final = "pyspark.daemon"
 
@@ -27,21 +29,26 @@ class Processes:
 
     @classmethod
     def now(cls) -> Processes:
-        """Return the current processes."""
         started = psutil.Process().children(recursive=True)
-        jvm = tuple(each for each in started if _is(each, "java"))
+        jvm = tuple(each for each in started if _while_alive(each.name, "") == "java")
         # Forks have the command line of the daemon.
-        daemons = [each for java in jvm for each in _children(java) if _DAEMON in _words(each)]
-        forked = [child for daemon in daemons for child in _children(daemon)]
+        daemons = [
+            each
+            for java in jvm
+            for each in _while_alive(java.children, [])
+            if _DAEMON in _while_alive(each.cmdline, [])
+        ]
+        forked = [child for daemon in daemons for child in _while_alive(daemon.children, [])]
         return cls(jvm, (*daemons, *forked))
 
     def workers_bytes(self) -> int:
         """The resident memory of all Python workers; shared pages count for each."""
-        return sum(_resident(each) for each in self.workers)
+        memory = (_while_alive(each.memory_info, None) for each in self.workers)
+        return sum(int(each.rss) for each in memory if each is not None)
 
     def workers_seconds(self) -> float:
         """The CPU time so far of the running Python workers."""
-        return sum(seconds(each) for each in self.workers)
+        return sum(map(seconds, self.workers))
 
 
 def peak_bytes(pid: int) -> int:
@@ -50,41 +57,17 @@ def peak_bytes(pid: int) -> int:
         name, _, value = line.partition(":")
         if name == "VmHWM":
             return int(value.split()[0]) * _KILOBYTE
-    raise LookupError(f"the system does not tell the peak memory of process {pid}")
-
-
-def _is(process: psutil.Process, name: str) -> bool:
-    try:
-        return process.name() == name
-    except psutil.Error:
-        return False
-
-
-def _words(process: psutil.Process) -> list[str]:
-    try:
-        return process.cmdline()
-    except psutil.Error:
-        return []
-
-
-def _children(process: psutil.Process) -> list[psutil.Process]:
-    try:
-        return process.children()
-    except psutil.Error:
-        return []
-
-
-def _resident(process: psutil.Process) -> int:
-    try:
-        return int(process.memory_info().rss)
-    except psutil.Error:
-        return 0
+    raise LookupError(f"/proc/{pid}/status does not contain the peak memory")
 
 
 def seconds(process: psutil.Process) -> float:
     """Return the CPU time of a process so far; 0 once it has ended."""
+    times = _while_alive(process.cpu_times, None)
+    return 0.0 if times is None else float(times.user + times.system)
+
+
+def _while_alive(read: Callable[[], ResultT], otherwise: ResultT) -> ResultT:
     try:
-        times = process.cpu_times()
+        return read()
     except psutil.Error:
-        return 0.0
-    return float(times.user + times.system)
+        return otherwise

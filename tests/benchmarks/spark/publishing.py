@@ -3,7 +3,7 @@
 All send the same messages to the same queue in alternating rounds; a ratio is the median of the ratios per round, so
 that other load affects all alike. Ours is ``publish``: it checks the table, distributes it to tasks, and sends with
 failover and a ledger. The ceiling is one process that creates messages, adds them to batches of the SDK and sends these
-one after another. The naive way is a ``foreachPartition`` that keeps its sender open.
+one after another. The third contender is a ``foreachPartition`` that keeps its sender open and sends row by row.
 
 On ``local[1]`` Spark uses one core and the namespace another, as in the loop, so the rates are per core.
 CPU time is that of the Python worker, compared with that of the loop; it does not depend on other load.
@@ -15,7 +15,6 @@ of a millisecond, which is still less than that of a data center.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from functools import partial
 from statistics import median
 from time import perf_counter, process_time
@@ -32,84 +31,66 @@ from tests.benchmarks.spark.namespaces import QUEUE, Namespaces, namespaces
 from tests.benchmarks.spark.processes import Processes
 from tests.benchmarks.spark.session import session
 from tests.benchmarks.spark.table import messages, table
+from tests.benchmarks.timings import Timings, rotated
 
 __all__ = ["measures"]
 
-_TURNS: Final = 5
-_NAIVELY: Final = 3_000
+_ROUNDS: Final = 5
+_BY_ROW_MESSAGES: Final = 3_000
 # The SDK ignores the batch envelope: a batch filled up to the link's limit is rejected.
 _ENVELOPE_BYTES: Final = 1024
 _UNIT: Final = "msg/s"
 
 
-@dataclass(slots=True)
-class _Timings:
-    """Seconds and CPU seconds per message, per round."""
-
-    seconds: list[float] = field(default_factory=list)
-    processor: list[float] = field(default_factory=list)
-
-    @property
-    def rate(self) -> float:
-        return 1 / median(self.seconds)
-
-    def ratio_to(self, other: _Timings) -> float:
-        return median(theirs / ours for ours, theirs in zip(self.seconds, other.seconds, strict=True))
-
-    def processor_beside(self, other: _Timings) -> float:
-        return median(theirs / ours for ours, theirs in zip(self.processor, other.processor, strict=True))
-
-
 def measures(count: int) -> Iterator[Measure]:
-    """Measure the three ways, with a namespace on the same machine and with one a millisecond away.
+    """Measure the three contenders, with a namespace on the same machine and with one a millisecond away.
 
     :param count: number of messages per publish.
     """
     with namespaces() as pair, session(cores=1) as spark:
-        yield from _near(spark, pair, count)
+        yield from _on_loopback(spark, pair, count)
         pair.primary.set_fault(Fault(kind=FaultKind.LATENCY, delay=0.001))
-        yield from _beside_naive(_turns(spark, pair, count, bare=False), "at 1 ms")
+        yield from _compare_by_row(_rounds(spark, pair, count, bare=False), "at 1 ms")
 
 
-def _near(spark: SparkSession, pair: Namespaces, count: int) -> Iterator[Measure]:
-    timings = _turns(spark, pair, count, bare=True)
+def _on_loopback(spark: SparkSession, pair: Namespaces, count: int) -> Iterator[Measure]:
+    timings = _rounds(spark, pair, count, bare=True)
     ours, bare = timings["ours"], timings["bare"]
     yield Measure(name=f"publish of {count} on local[1], ours", value=ours.rate, unit=_UNIT)
     yield Measure(name=f"publish of {count}, bare SDK in a loop", value=bare.rate, unit=_UNIT)
-    yield Measure(name="publish, ours / bare SDK", value=ours.ratio_to(bare), unit="ratio", at_least=0.85)
+    yield Measure(name="publish, ours / bare SDK", value=ours.relative_to(bare), unit="ratio", at_least=0.85)
     for name, each in (("Python worker", ours), ("bare SDK", bare)):
-        value = median(each.processor) * 1e6
-        yield Measure(name=f"publish, processor time, {name}", value=value, unit="us per message")
-    value = ours.processor_beside(bare)
-    yield Measure(name="publish, processor time, bare SDK / Python worker", value=value, unit="ratio", at_least=0.85)
-    yield from _beside_naive(timings, "on loopback")
+        value = median(each.cpu) * 1e6
+        yield Measure(name=f"publish, CPU time, {name}", value=value, unit="us per message")
+    value = ours.cpu_relative_to(bare)
+    yield Measure(name="publish, CPU time, bare SDK / Python worker", value=value, unit="ratio", at_least=0.85)
+    yield from _compare_by_row(timings, "on loopback")
 
 
-def _beside_naive(timings: dict[str, _Timings], where: str) -> Iterator[Measure]:
-    ours, naive = timings["ours"], timings["naive"]
-    yield Measure(name=f"one send per row in foreachPartition, {where}", value=naive.rate, unit=_UNIT)
-    value = ours.ratio_to(naive)
+def _compare_by_row(timings: dict[str, Timings], where: str) -> Iterator[Measure]:
+    ours, by_row = timings["ours"], timings["by row"]
+    yield Measure(name=f"one send per row in foreachPartition, {where}", value=by_row.rate, unit=_UNIT)
+    value = ours.relative_to(by_row)
     yield Measure(name=f"publish, ours / one send per row, {where}", value=value, unit="ratio", at_least=10)
 
 
-def _turns(spark: SparkSession, pair: Namespaces, count: int, *, bare: bool) -> dict[str, _Timings]:
+def _rounds(spark: SparkSession, pair: Namespaces, count: int, *, bare: bool) -> dict[str, Timings]:
     ways: dict[str, tuple[Callable[[int], None], Callable[[], float], int]] = {
-        "ours": (partial(_ours, spark, pair), _workers_seconds, count),
-        "naive": (partial(_naively, spark, pair), _workers_seconds, min(count, _NAIVELY)),
+        "ours": (partial(_publish, spark, pair), _workers_seconds, count),
+        "by row": (partial(_send_by_row, spark, pair), _workers_seconds, min(count, _BY_ROW_MESSAGES)),
     }
     if bare:
-        ways["bare"] = (partial(_bare, pair), process_time, count)
-    timings = {name: _Timings() for name in ways}
+        ways["bare"] = (partial(_send_bare, pair), process_time, count)
+    timings = {name: Timings() for name in ways}
     for send, _, _ in ways.values():
         send(100)
-    for turn in range(_TURNS):
-        names = list(ways)
-        for name in (*names[turn % len(names) :], *names[: turn % len(names)]):
-            send, processor, many = ways[name]
-            began, used = perf_counter(), processor()
+    for number in range(_ROUNDS):
+        for name in rotated(list(ways), number):
+            send, cpu, many = ways[name]
+            started, used = perf_counter(), cpu()
             send(many)
-            timings[name].seconds.append((perf_counter() - began) / many)
-            timings[name].processor.append((processor() - used) / many)
+            timings[name].elapsed.append((perf_counter() - started) / many)
+            timings[name].cpu.append((cpu() - used) / many)
     return timings
 
 
@@ -117,14 +98,14 @@ def _workers_seconds() -> float:
     return Processes.now().workers_seconds()
 
 
-def _ours(spark: SparkSession, pair: Namespaces, count: int) -> None:
+def _publish(spark: SparkSession, pair: Namespaces, count: int) -> None:
     ledger = str(pair.home / "ledger")
     sent = publish(table(spark, count), pair_reference=pair.reference, ledger=ledger, run="bench", entity=QUEUE)
     if sent.primary != count:
-        raise RuntimeError(f"{sent.primary} of {count} messages came to the primary")
+        raise RuntimeError(f"{sent.primary} of {count} messages arrived at the primary")
 
 
-def _bare(pair: Namespaces, count: int) -> None:
+def _send_bare(pair: Namespaces, count: int) -> None:
     with (
         ServiceBusClient.from_connection_string(pair.primary.connection_string) as client,
         client.get_queue_sender(QUEUE) as sender,
@@ -141,7 +122,7 @@ def _bare(pair: Namespaces, count: int) -> None:
         sender.send_messages(batch)
 
 
-def _naively(spark: SparkSession, pair: Namespaces, count: int) -> None:
+def _send_by_row(spark: SparkSession, pair: Namespaces, count: int) -> None:
     connection = pair.primary.connection_string
 
     def send(rows: Iterable[Row]) -> None:

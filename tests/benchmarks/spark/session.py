@@ -10,12 +10,14 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-__all__ = ["session"]
+__all__ = ["LOOPBACK_CONF", "session"]
 
-_CONF: Final = {
+LOOPBACK_CONF: Final = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
+}
+_CONF: Final = LOOPBACK_CONF | {
     "spark.speculation": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.log.level": "ERROR",

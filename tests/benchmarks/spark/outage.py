@@ -2,7 +2,7 @@
 
 ::
 
-    python -m tests.benchmarks.spark.through 100000
+    python -m tests.benchmarks.spark.outage 100000
 
 The primary is killed before the publish and restarted after it. Progress goes to standard error; the last line of
 standard output is JSON.
@@ -29,7 +29,7 @@ from tests.benchmarks.spark.processes import Processes, peak_bytes, seconds
 from tests.benchmarks.spark.session import session
 from tests.benchmarks.spark.table import table
 
-__all__ = ["Passage", "Watch", "go_through"]
+__all__ = ["OutageRun", "ProgressMonitor", "run_through_outage"]
 
 _CORES: Final = 2
 _WARM_UP: Final = 2_000
@@ -39,11 +39,11 @@ ResultT = TypeVar("ResultT")
 
 
 @dataclass(slots=True)
-class Passage:
-    """Times and memory of one passage.
+class OutageRun:
+    """Times and memory of one run.
 
     :param seconds: by phase.
-    :param processor: CPU seconds by phase, of Spark and of both namespaces.
+    :param cpu: CPU seconds by phase, of Spark and of both namespaces.
     :param driver_peak: sum of the peaks of the JVM and the Python driver, bytes.
     :param workers_peak: peak of all Python workers together, bytes.
     :param namespaces_peak: sum of the peaks of both namespaces, bytes.
@@ -51,7 +51,7 @@ class Passage:
 
     messages: int
     seconds: dict[str, float] = field(default_factory=dict)
-    processor: dict[str, float] = field(default_factory=dict)
+    cpu: dict[str, float] = field(default_factory=dict)
     diverted: int = 0
     moved: int = 0
     delivered: int = 0
@@ -62,63 +62,63 @@ class Passage:
     namespaces_peak: int = 0
 
 
-class Watch:
-    """Logs the progress of a passage, and records the peak memory of its workers."""
+class ProgressMonitor:
+    """Logs the progress of a run, and records the peak memory of its workers."""
 
     def __init__(self, pair: Namespaces) -> None:
         self._pair = pair
         self._ledger = pair.home / "ledger"
-        self._over = threading.Event()
+        self._stopped = threading.Event()
         self._phase = "warm up"
-        self._began = perf_counter()
+        self._started_at = perf_counter()
         # Idle Python workers end after a minute, so their CPU time is recorded before.
-        self._spent: dict[psutil.Process, float] = {}
+        self._cpu: dict[psutil.Process, float] = {}
         self.workers_peak = 0
 
     @contextmanager
-    def watching(self) -> Iterator[None]:
+    def sampling(self) -> Iterator[None]:
         """Sample twice a second."""
-        thread = threading.Thread(target=self._watch, daemon=True)
+        thread = threading.Thread(target=self._run, daemon=True)
         thread.start()
         try:
             yield
         finally:
-            self._over.set()
+            self._stopped.set()
             thread.join()
 
-    def timed(self, passage: Passage, phase: str, act: Callable[[], ResultT]) -> ResultT:
-        """Run one phase of ``passage``, and record its times there."""
-        self._phase, self._began = phase, perf_counter()
-        used = self._processor()
-        result = act()
-        passage.seconds[phase] = perf_counter() - self._began
-        passage.processor[phase] = self._processor() - used
-        self._tell()
+    def timed(self, outcome: OutageRun, phase: str, action: Callable[[], ResultT]) -> ResultT:
+        """Run one phase, and record its times in ``outcome``."""
+        self._phase, self._started_at = phase, perf_counter()
+        used = self._cpu_seconds()
+        result = action()
+        outcome.seconds[phase] = perf_counter() - self._started_at
+        outcome.cpu[phase] = self._cpu_seconds() - used
+        self._log_progress()
         return result
 
-    def _processor(self) -> float:
-        self._look()
-        return process_time() + sum(list(self._spent.values()))
+    def _cpu_seconds(self) -> float:
+        self._sample()
+        return process_time() + sum(list(self._cpu.values()))
 
-    def _look(self) -> None:
+    def _sample(self) -> None:
         spark = Processes.now()
         self.workers_peak = max(self.workers_peak, spark.workers_bytes())
         served = self._pair.processes()
         for each in (*spark.jvm, *spark.workers, *served):
-            self._spent[each] = max(self._spent.get(each, 0.0), seconds(each))
+            self._cpu[each] = max(self._cpu.get(each, 0.0), seconds(each))
 
-    def _watch(self) -> None:
+    def _run(self) -> None:
         logged_at = perf_counter()
-        while not self._over.wait(_SAMPLE_SECONDS):
-            self._look()
+        while not self._stopped.wait(_SAMPLE_SECONDS):
+            self._sample()
             if perf_counter() - logged_at >= _LOG_SECONDS:
                 logged_at = perf_counter()
-                self._tell()
+                self._log_progress()
 
-    def _tell(self) -> None:
+    def _log_progress(self) -> None:
         written = sum(file.stat().st_size for file in self._ledger.glob("*.jsonl"))
-        print(  # noqa: T201 - progress is for who waits
-            f"    {self._phase}: {perf_counter() - self._began:.1f} s, ledger {written / 1e6:.0f} MB, "
+        print(  # noqa: T201 - progress of a run of minutes
+            f"    {self._phase}: {perf_counter() - self._started_at:.1f} s, ledger {written / 1e6:.0f} MB, "
             f"workers at most {self.workers_peak / 1e6:.0f} MB",
             file=sys.stderr,
             flush=True,
@@ -126,39 +126,41 @@ class Watch:
 
 
 def main(count: int) -> None:
-    """Run the passage of ``count`` messages, after a short one to warm up."""
+    """Send ``count`` messages through an outage, after a short run to warm up."""
     with namespaces() as pair, session(cores=_CORES) as spark:
-        watch = Watch(pair)
-        with watch.watching():
-            go_through(spark, pair, watch, _WARM_UP, run="warm-up")
+        monitor = ProgressMonitor(pair)
+        with monitor.sampling():
+            run_through_outage(spark, pair, monitor, _WARM_UP, run="warm-up")
             pair.primary_process.kill()
             pair.primary_process.start()
-            passage = go_through(spark, pair, watch, count, run="bench")
+            outcome = run_through_outage(spark, pair, monitor, count, run="bench")
         [jvm] = Processes.now().jvm
-        passage.driver_peak = peak_bytes(jvm.pid) + peak_bytes(psutil.Process().pid)
-        passage.workers_peak = watch.workers_peak
-        passage.namespaces_peak = peak_bytes(pair.primary_process.pid) + peak_bytes(pair.secondary_process.pid)
-    print(json.dumps(asdict(passage)))  # noqa: T201 - the result
+        outcome.driver_peak = peak_bytes(jvm.pid) + peak_bytes(psutil.Process().pid)
+        outcome.workers_peak = monitor.workers_peak
+        outcome.namespaces_peak = peak_bytes(pair.primary_process.pid) + peak_bytes(pair.secondary_process.pid)
+    print(json.dumps(asdict(outcome)))  # noqa: T201 - the result
 
 
-def go_through(spark: SparkSession, pair: Namespaces, watch: Watch, count: int, *, run: str) -> Passage:
+def run_through_outage(
+    spark: SparkSession, pair: Namespaces, monitor: ProgressMonitor, count: int, *, run: str
+) -> OutageRun:
     """Publish to a primary that is killed first, start it again, drain and reconcile."""
-    passage, ledger = Passage(count), str(pair.home / "ledger")
+    outcome, ledger = OutageRun(count), str(pair.home / "ledger")
     pair.primary_process.kill()
     rows = table(spark, count)
-    published = watch.timed(
-        passage,
+    published = monitor.timed(
+        outcome,
         "publish",
         lambda: publish(rows, pair_reference=pair.reference, ledger=ledger, run=run, entity=QUEUE),
     )
-    passage.diverted = published.diverted
+    outcome.diverted = published.diverted
     pair.primary_process.start()
-    drained = watch.timed(
-        passage, "drain", lambda: drain(spark, pair_reference=pair.reference, ledger=ledger, run=f"{run}-drain")
+    drained = monitor.timed(
+        outcome, "drain", lambda: drain(spark, pair_reference=pair.reference, ledger=ledger, run=f"{run}-drain")
     )
-    passage.moved = sum(drained.moved.values())
-    proof = watch.timed(
-        passage,
+    outcome.moved = sum(drained.moved.values())
+    proof = monitor.timed(
+        outcome,
         "reconcile",
         lambda: reconcile(
             spark,
@@ -169,9 +171,9 @@ def go_through(spark: SparkSession, pair: Namespaces, watch: Watch, count: int, 
             run=run,
         ),
     )
-    passage.delivered, passage.lost = proof.totals.delivered, proof.totals.lost
-    passage.duplicates = proof.totals.duplicates
-    return passage
+    outcome.delivered, outcome.lost = proof.totals.delivered, proof.totals.lost
+    outcome.duplicates = proof.totals.duplicates
+    return outcome
 
 
 if __name__ == "__main__":
