@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from tests.conformance.sdk_source import CACHE, fetch_source, installed_version
 from tests.conformance.sdk_tests import ADMINISTRATION, MESSAGING, run
-from tests.conformance.verdict import judge, load_expected
+from tests.conformance.verdict import load_expected, verdict_on
 
 _SUMMARY: Final = "The Azure SDK's own live tests against the embedded Service Bus."
 
@@ -35,7 +35,7 @@ def main() -> int:
         outcomes |= run(source, paths=paths, only=options.only, workers=options.workers, list_only=options.list)
     if options.list:
         return 0
-    verdict = judge(outcomes, expected=load_expected())
+    verdict = verdict_on(outcomes, expected=load_expected())
     seconds = round(time.monotonic() - started)
     report = {
         "distribution": f"azure-servicebus {installed_version()}",

@@ -56,7 +56,6 @@ def make_identity(folder: Path) -> Identity:
 
 
 def identity_files(folder: Path) -> Identity:
-    """Return the paths of the files in a folder."""
     return Identity(
         certificate=folder / "certificate.pem", key=folder / "key.pem", authorities=folder / "authorities.pem"
     )

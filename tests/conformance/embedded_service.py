@@ -26,7 +26,6 @@ _services: list[EmbeddedService] = []
 
 
 def current_service() -> EmbeddedService:
-    """Return the embedded Service Bus of this process."""
     return _services[0]
 
 
@@ -54,28 +53,23 @@ class EmbeddedService:
         _services.append(self)
 
     def close(self) -> None:
-        """Stop the embedded Service Bus."""
         self._process.stop()
 
     @property
     def host(self) -> str:
-        """Host name of the namespace."""
         return NAMESPACE + SUFFIX
 
     @property
     def key(self) -> str:
-        """Key of the namespace."""
         return "a key of the conformance run"
 
     def connection_string(self, policy: str = _POLICY, *, key: str | None = None, entity: str | None = None) -> str:
-        """Return a connection string of a policy."""
         path = "" if entity is None else f";EntityPath={entity}"
         chosen = self.key if key is None else key
         return f"Endpoint=sb://{self.host}/;SharedAccessKeyName={policy};SharedAccessKey={chosen}{path}"
 
     @property
     def settings(self) -> Mapping[str, str]:
-        """Environment variables of the tests."""
         return {
             "AZURE_TEST_RUN_LIVE": "true",
             "SERVICEBUS_ENDPOINT_SUFFIX": SUFFIX,

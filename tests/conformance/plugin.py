@@ -23,8 +23,6 @@ _service_key: Final = pytest.StashKey[EmbeddedService]()
 
 @dataclass(slots=True)
 class Outcome:
-    """Outcome of a test and its duration."""
-
     outcome: str = "passed"
     seconds: float = 0.0
     reason: str = ""
@@ -57,7 +55,6 @@ class Record:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options of this plugin."""
     parser.addoption("--record", type=Path, required=True, help="file for the outcomes")
     parser.addoption("--identity", type=Path, required=True, help="folder of the certificate")
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["Verdict", "judge", "load_expected"]
+__all__ = ["Verdict", "load_expected", "verdict_on"]
 
 _EXPECTED: Final = Path(__file__).parent / "expected.toml"
 NEEDS_AZURE: Final = "needs Azure"
@@ -31,12 +31,10 @@ class Verdict:
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Number of tests by verdict."""
         return dict(Counter(test["verdict"] for test in self.tests.values()))
 
     @property
     def is_as_expected(self) -> bool:
-        """Whether every outcome is as expected."""
         return len(self.surprises) == 0
 
     def table(self, *, seconds: int) -> str:
@@ -64,7 +62,7 @@ def load_expected() -> Mapping[str, Mapping[str, str]]:
     return tomllib.loads(_EXPECTED.read_text(encoding="utf-8"))
 
 
-def judge(outcomes: Mapping[str, Mapping[str, Any]], *, expected: Mapping[str, Mapping[str, str]]) -> Verdict:
+def verdict_on(outcomes: Mapping[str, Mapping[str, Any]], *, expected: Mapping[str, Mapping[str, str]]) -> Verdict:
     """Compare outcomes with the expected ones.
 
     :param outcomes: outcome, seconds and reason of each test.

@@ -10,7 +10,8 @@ import functools
 import inspect
 import itertools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -81,12 +82,10 @@ class AzureMgmtRecordedTestCase(AzureRecordedTestCase):
 
 
 def get_credential(*, is_async: bool = False, **_: Any) -> Any:
-    """Return the credential of the test run."""
     return current_service().credential(is_async=is_async)
 
 
 def get_region_override(default: str) -> str:
-    """Return the default region."""
     return default
 
 
@@ -100,6 +99,26 @@ def add_general_regex_sanitizer(**_: Any) -> None:
 
 
 set_bodiless_matcher = set_custom_default_matcher = add_general_regex_sanitizer
+
+
+def _with_arguments(
+    test: TestFunction, arguments: Callable[[Mapping[str, Any]], AbstractContextManager[Mapping[str, Any]]]
+) -> TestFunction:
+    """Decorate a test or coroutine function, so that it gets further arguments, which depend on those given."""
+    if inspect.iscoroutinefunction(test):
+
+        @functools.wraps(test)
+        async def wrapper(case: Any, **given: Any) -> None:
+            with arguments(given) as more:
+                await test(case, **given, **more)
+    else:
+
+        @functools.wraps(test)
+        def wrapper(case: Any, **given: Any) -> None:
+            with arguments(given) as more:
+                test(case, **given, **more)
+
+    return wrapper
 
 
 class AzureMgmtPreparer:
@@ -140,7 +159,6 @@ class AzureMgmtPreparer:
         self._cache_key = (type(self).__name__, *map(repr, key)) if enabled else None
 
     def create_mgmt_client(self, client_class: Any, **_: Any) -> Any:
-        """Return a client of the ARM interface."""
         return current_service().resource_manager(client_class)
 
     def create_resource(self, name: str, **resources: Any) -> dict[str, Any]:
@@ -151,27 +169,16 @@ class AzureMgmtPreparer:
         """Remove the resource; implemented by subclasses."""
 
     def __call__(self, test: TestFunction) -> TestFunction:
-        """Decorate a test."""
-        if inspect.iscoroutinefunction(test):
+        return _with_arguments(test, self._prepared)
 
-            @functools.wraps(test)
-            async def wrapper(case: Any, **given: Any) -> None:
-                name, resources = self._prepare(given)
-                try:
-                    await test(case, **given, **resources)
-                finally:
-                    self._clean_up(name, given)
-        else:
-
-            @functools.wraps(test)
-            def wrapper(case: Any, **given: Any) -> None:
-                name, resources = self._prepare(given)
-                try:
-                    test(case, **given, **resources)
-                finally:
-                    self._clean_up(name, given)
-
-        return wrapper
+    @contextmanager
+    def _prepared(self, given: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+        name, resources = self._prepare(given)
+        try:
+            yield resources
+        finally:
+            if self._cache_key is None:
+                self.remove_resource(name, **given)
 
     def _prepare(self, given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         if self._cache_key is None:
@@ -182,10 +189,6 @@ class AzureMgmtPreparer:
             self._cached[self._cache_key] = {"name": name, "resources": self.create_resource(name, **given)}
         found = self._cached[self._cache_key]
         return found["name"], found["resources"]
-
-    def _clean_up(self, name: str, given: Mapping[str, Any]) -> None:
-        if self._cache_key is None:
-            self.remove_resource(name, **given)
 
     def _new_name(self) -> str:
         if type(self).__name__ == _NAMESPACE_PREPARER:
@@ -202,7 +205,6 @@ class ResourceGroupPreparer(AzureMgmtPreparer):
     """Names a resource group; the embedded Service Bus has none."""
 
     def create_resource(self, name: str, **_: Any) -> dict[str, Any]:
-        """Return the name only."""
         return {"resource_group": FakeResource(name=name, id=name), "location": "local"}
 
 
@@ -221,25 +223,13 @@ class PowerShellPreparer:
         self._directory = directory
 
     def __call__(self, test: TestFunction) -> TestFunction:
-        """Decorate a test."""
         signature = inspect.signature(test)
         free = any(each.kind is each.VAR_KEYWORD for each in signature.parameters.values())
-        wanted = [name for name in self._examples if free or name in signature.parameters]
 
-        def settings() -> dict[str, str]:
-            return {name: os.environ.get(name.upper(), self._examples[name]) for name in wanted}
-
-        if inspect.iscoroutinefunction(test):
-
-            @functools.wraps(test)
-            async def wrapper(case: Any, **given: Any) -> None:
-                await test(case, **given, **settings())
-        else:
-
-            @functools.wraps(test)
-            def wrapper(case: Any, **given: Any) -> None:
-                test(case, **given, **settings())
-
+        examples = {name: self._examples[name] for name in self._examples if free or name in signature.parameters}
+        wrapper = _with_arguments(
+            test, lambda _: nullcontext({name: os.environ.get(name.upper(), each) for name, each in examples.items()})
+        )
         # Hide these parameters from pytest, which would look for fixtures.
         kept = [each for name, each in signature.parameters.items() if name not in self._examples]
         wrapper.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]

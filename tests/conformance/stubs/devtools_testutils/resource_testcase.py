@@ -1,4 +1,4 @@
-"""Names of what preparers hand over."""
+"""Names of the arguments that preparers pass to tests."""
 
 from __future__ import annotations
 
