@@ -41,8 +41,6 @@ _TIMEOUT_SECONDS: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One changed line of a module."""
-
     module: Path
     operator: str
     source: str

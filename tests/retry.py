@@ -31,7 +31,6 @@ def verdict(failed: set[str], failed_again: set[str]) -> tuple[list[str], int]:
 
 
 def run(parallel: Sequence[str], arguments: Sequence[str]) -> int:
-    """Run pytest, once more for what failed, and return the exit status."""
     # The cache may name failures of an earlier run with other arguments.
     status = _pytest([*parallel, "--cache-clear", *arguments])
     if status != _TESTS_FAILED:

@@ -135,7 +135,7 @@ class _Selector(selectors.DefaultSelector):
         return []
 
     def _delivered(self) -> list[tuple[selectors.SelectorKey, int]]:
-        """Wait briefly for the kernel to deliver written data: on a busy machine that takes a moment."""
+        """Wait briefly for the kernel to deliver written data: on a busy machine that takes a while."""
         for _ in range(_POLLS):
             ready = super().select(0)
             if ready:

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,16 +16,18 @@ import pytest
 from pyspark.sql import SparkSession
 
 from servicebus_pair.core import NamespacePair, SyncBridge, read_pair_settings
-from servicebus_pair.core.protocol.backlog_queues import backlog_queue_paths
 from servicebus_pair.core.sdk.administration.data_plane import ServiceBusAdministration
+from tests.benchmarks.spark.session import LOOPBACK_CONF
 from tests.system.demo.comparison import Found
 from tests.system.demo.namespaces import KEY, PRIMARY, SECONDARY, Namespace
-from tests.system.demo.peek import peek_backlog_queues, peek_everything
+from tests.system.demo.peek import peek_everything
 from tests.system.demo.ports import PortReservation
 from tests.system.demo.processes import Processes
 
 CANARY = KEY  # the key of both namespaces, which no output may contain
 BACKLOG_QUEUES = 2
+# Short programs on few cores would spend most of their time in the optimizing compiler.
+CONF = LOOPBACK_CONF | {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -65,22 +67,22 @@ class Pair:
     def fresh_queue(self, **properties: Any) -> str:
         """Create a queue of the primary that no other test uses, with properties of the SDK's ``create_queue``."""
         name = f"q-{uuid.uuid4().hex[:8]}"
+        self.administer("primary", lambda administration: administration._client.create_queue(name, **properties))
+        return name
 
-        async def create() -> None:
-            async with ServiceBusAdministration(read_pair_settings(self.settings).primary) as administration:
-                await administration._client.create_queue(name, **properties)
+    def administer(self, side: str, change: Callable[[ServiceBusAdministration], Awaitable[Any]]) -> None:
+        """Change entities of the primary or the secondary."""
+
+        async def run() -> None:
+            async with ServiceBusAdministration(getattr(read_pair_settings(self.settings), side)) as administration:
+                await change(administration)
 
         with SyncBridge() as bridge:
-            bridge.run(create())
-        return name
+            bridge.run(run())
 
     def peek(self, *paths: str) -> list[Found]:
         """Return all messages of queues and subscriptions of the primary, dead letters too."""
         return list(peek_everything(self.primary.connection_string, paths))
-
-    def peek_backlog(self) -> list[Found]:
-        """Return all messages of the backlog queues, dead letters too."""
-        return list(peek_backlog_queues(self.secondary.connection_string, backlog_queue_paths(PRIMARY, BACKLOG_QUEUES)))
 
 
 @pytest.fixture(scope="session")
@@ -121,13 +123,10 @@ async def provision(both: Pair) -> None:
 
 @dataclass(frozen=True)
 class Session:
-    """A Spark session with an event log."""
-
     spark: SparkSession
     events: Path
 
     def event_log(self) -> str:
-        """Return the event log so far."""
         return "".join(file.read_text() for file in self.events.rglob("*") if file.is_file() and file.suffix != ".crc")
 
 
@@ -136,24 +135,18 @@ def session(tmp_path_factory: pytest.TempPathFactory, pair: Pair) -> Iterator[Se
     events = tmp_path_factory.mktemp("events")
     os.environ["PAIR"] = pair.file.read_text()  # inherited by all Spark processes
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    spark = (
-        # Two attempts per task.
-        SparkSession.builder.master("local[2,2]")
-        .appName("tests")
-        .config("spark.driver.memory", "1g")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.ui.enabled", "false")
-        # Short programs on few cores would spend most of their time in the optimizing compiler.
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
-        .config("spark.sql.shuffle.partitions", "4")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.eventLog.enabled", "true")
-        .config("spark.eventLog.dir", events.as_uri())
-        .config("spark.eventLog.compress", "false")
-        .config("spark.eventLog.rolling.enabled", "false")
-        .getOrCreate()
-    )
+    builder = SparkSession.builder.master("local[2,2]").appName("tests")  # two attempts per task
+    conf = {
+        "spark.driver.memory": "1g",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": events.as_uri(),
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.rolling.enabled": "false",
+    }
+    for name, value in (CONF | {"spark.sql.shuffle.partitions": "4"} | conf).items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
     yield Session(spark, events)
     spark.stop()
 

@@ -29,7 +29,6 @@ class CommandPorts:
     admin_port: int
 
     def substitute(self, text: str) -> str:
-        """Replace the documented ports in a text."""
         return text.replace(AMQP_PORT, str(self.amqp_port)).replace(ADMIN_PORT, str(self.admin_port))
 
 

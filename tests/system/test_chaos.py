@@ -16,7 +16,7 @@ from servicebus_pair.core.ledger.writer import Ledger
 from tests.core.support.local_pair import LocalPair, open_local_pair
 from tests.system.chaos.__main__ import run
 from tests.system.chaos.messages import DEDUPLICATED, ENTITIES, Journal, make_message
-from tests.system.chaos.verdict import Verdict, judge, peek_queues
+from tests.system.chaos.verdict import Verdict, peek_queues, verdict_on
 from tests.system.chaos.worker import LEDGERS, QUEUES
 
 MESSAGES = 5
@@ -50,9 +50,9 @@ async def run_without_faults(tmp_path: Path) -> AsyncIterator[LocalPair]:
             yield both
 
 
-async def verdict_on(both: LocalPair, folder: Path) -> Verdict:
+async def current_verdict(both: LocalPair, folder: Path) -> Verdict:
     contents = await peek_queues(both.primary.connection_string, both.secondary.connection_string)
-    return judge(contents, folder, actions=Counter(), seconds=0, seed=0)
+    return verdict_on(contents, folder, actions=Counter(), seconds=0, seed=0)
 
 
 async def remove_message(both: LocalPair, folder: Path) -> None:  # noqa: ARG001 - one signature for all
@@ -118,7 +118,7 @@ Defect: TypeAlias = Callable[[LocalPair, Path], Coroutine[Any, Any, None]]
 
 
 async def test_a_run_without_faults_holds(run_without_faults: LocalPair, tmp_path: Path) -> None:
-    verdict = await verdict_on(run_without_faults, tmp_path)
+    verdict = await current_verdict(run_without_faults, tmp_path)
     assert verdict.holds, verdict
     assert (verdict.sent, verdict.ledger.delivered, verdict.ledger.syphoned) == (30, 30, 15)
 
@@ -140,7 +140,7 @@ async def test_each_planted_defect_is_the_only_finding(
     run_without_faults: LocalPair, tmp_path: Path, plant: Defect, findings: dict[str, int]
 ) -> None:
     await plant(run_without_faults, tmp_path)
-    verdict = await verdict_on(run_without_faults, tmp_path)
+    verdict = await current_verdict(run_without_faults, tmp_path)
     counted = ("lost", "damaged", "stuck", "duplicates", "duplicates_after_detection", "missing_in_ledger")
     assert {name: getattr(verdict, name) for name in counted if getattr(verdict, name)} == findings
     # At-least-once delivery allows duplicates where the entity does not detect them.

@@ -26,7 +26,6 @@ EXPECTED = dict.fromkeys(KEYS, CONTENT)
 
 
 def all_arrived() -> list[Found]:
-    """Return every expected message at its destination."""
     return [Found(DESTINATIONS[key[0]], key, CONTENT) for key in KEYS]
 
 

@@ -11,7 +11,6 @@ from tests.system.demo.processes import Processes
 
 
 def send(namespace: Namespace, entity: str, *, count: int) -> None:
-    """Send messages to a queue or topic with the Azure SDK."""
     with ServiceBusClient.from_connection_string(namespace.connection_string) as client:
         sender = client.get_queue_sender(entity) if entity == "flights" else client.get_topic_sender(entity)
         with sender:

@@ -40,7 +40,6 @@ def start(processes: Processes, name: str, code: str, cwd: Path) -> str:
 
 
 def recorded(tmp_path: Path) -> list[dict[str, object]]:
-    """Return the record of the started processes."""
     items: list[dict[str, object]] = json.loads((tmp_path / "processes.json").read_text())
     return items
 

@@ -42,7 +42,6 @@ def folder(tmp_path: Path) -> Path:
 
 
 def python(*arguments: str, cwd: Path, **environment: str) -> str:
-    """Run Python and return its output."""
     done = subprocess.run(
         [sys.executable, *arguments],
         cwd=cwd,

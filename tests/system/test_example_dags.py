@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from servicebus_emulator import Fault, FaultKind
 from servicebus_pair.core import drill_id
 from tests.system.demo.airflow_api import DagRun
 from tests.system.demo.comparison import Found
@@ -20,9 +19,9 @@ from tests.system.demo.layout import PROJECT
 from tests.system.demo.namespaces import KEY
 from tests.system.demo.peek import peek_everything, queue_names
 from tests.system.demo.stack import PING_SECONDS
-from tests.system.platform.backlog_messages import RECEIVING_ENTITIES
+from tests.system.platform.backlog_messages import PING_CONTENT_TYPE, RECEIVING_ENTITIES
 from tests.system.platform.file_notifier import read_notices
-from tests.system.platform.leftovers import Leftovers, metric, wait_until
+from tests.system.platform.leftovers import NO_LEFTOVERS, metric, wait_until
 from tests.system.platform.platform import Platform, platform
 
 pytestmark = [pytest.mark.slow, pytest.mark.system, pytest.mark.spark, pytest.mark.timeout(900)]
@@ -41,8 +40,6 @@ DAG_IDS = (RECOVERY, CLEANUP, PROVISION, DRILL, BY_HAND, SENDS, REDRIVE, AT_SCAL
 PAIR = "servicebus_pair.contoso_pair"
 ACTIVE_STATES = {"queued", "running", "deferred"}
 COUNT = 100
-PING_CONTENT_TYPE = "application/vnd.ms-servicebus-ping"
-NO_LEFTOVERS = Leftovers(connections=0, links=0, backlog=0, processes=())
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +61,12 @@ class Deployment:
         )
         return self.notice(run, words) or ""
 
-    def wait_for_run(self, prefix: str, *, besides: Collection[str] = ()) -> DagRun:
+    def wait_for_run(self, prefix: str, *, excluding: Collection[str] = ()) -> DagRun:
         """Return the first run whose id starts with this prefix."""
 
         def found() -> list[DagRun]:
             runs = self.system.api.runs(RECOVERY)
-            return [run for run in runs if run.run_id not in besides and run.run_id.startswith(prefix)]
+            return [run for run in runs if run.run_id not in excluding and run.run_id.startswith(prefix)]
 
         wait_until(lambda: bool(found()), seconds=90, what=f"a run {prefix} starts")
         return found()[-1]
@@ -96,7 +93,6 @@ class Deployment:
         wait_until(is_idle, seconds=120, what="no recovery runs")
 
     def run_ids(self) -> set[str]:
-        """Return the ids of all recovery runs."""
         return {run.run_id for run in self.system.api.runs(RECOVERY)}
 
     def _notices(self) -> list[str]:
@@ -123,10 +119,8 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
 
 @pytest.fixture
 def outage(deployed: Deployment) -> Iterator[str]:
-    """The primary rejects all sends to ``flights`` until the fault with this id is cleared."""
-    served = deployed.system.stack.primary.served
-    yield served.set_fault(Fault(kind=FaultKind.INTERNAL_ERROR, entity="flights"))
-    served.clear_faults()
+    with deployed.system.outage(entity="flights") as fault:
+        yield fault
 
 
 def test_scheduled_recovery_without_backlog_skips_its_tasks(deployed: Deployment):
@@ -158,7 +152,7 @@ def test_backlog_triggers_a_recovery_that_drains_and_notifies(deployed: Deployme
     notice = deployed.wait_for_notice(run, "drained the backlog")
     assert json.dumps(report["moved"]) in notice
     assert RECOVERY in late
-    assert deployed.wait_for_run("asset_triggered__", besides=before).run_id not in before
+    assert deployed.wait_for_run("asset_triggered__", excluding=before).run_id not in before
     assert system.wait_for_no_leftovers() == NO_LEFTOVERS
 
 
@@ -197,7 +191,6 @@ def test_cleanup_deletes_only_after_approval(deployed: Deployment, option: str, 
 
 
 def queues(system: Platform) -> list[str]:
-    """Return the backlog queues."""
     return sorted(queue_names(system.stack.secondary.administration))
 
 

@@ -14,7 +14,6 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from servicebus_emulator import Fault, FaultKind
 from tests.system.canary.credentials import CANARIES, connections, official, pair
 from tests.system.canary.secret_search import DUMP_COMMAND, find_secrets, without_lines
 from tests.system.demo.airflow_api import DagRun
@@ -42,17 +41,15 @@ def test_search_finds_encoded_secrets(tmp_path: Path):
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """A complete Airflow and a signed-in client."""
+    """A complete Airflow, and what its API responds."""
 
     system: Platform
-    http: httpx.Client
 
     def responses(self, run: DagRun) -> Iterator[str]:
         """Yield all API responses about a run: states, rendered templates, logs, XComs, links."""
-        base = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}"
-        yield self.text(base)
-        for task in json.loads(self.text(f"{base}/taskInstances"))["task_instances"]:
-            of_task = f"{base}/taskInstances/{task['task_id']}"
+        yield self.text(run.path)
+        for task in json.loads(self.text(f"{run.path}/taskInstances"))["task_instances"]:
+            of_task = f"{run.path}/taskInstances/{task['task_id']}"
             for path in (
                 "",
                 f"/logs/{max(1, task['try_number'])}?full_content=true",
@@ -63,14 +60,14 @@ class Deployment:
                 yield self.text(of_task + path)
 
     def text(self, path: str) -> str:
-        response = self.http.get(path)
+        response = self.system.api.http.get(path)
         assert response.status_code == httpx.codes.OK, f"{path}: {response.text}"
         return response.text
 
     def test_connection(self, extra: dict[str, Any]) -> tuple[bool, str]:
         """Test an unsaved connection, like the *Test* button."""
         body = {"connection_id": "unsaved", "conn_type": "servicebus_pair", "extra": json.dumps(extra)}
-        response = self.http.post("/api/v2/connections/test", json=body)
+        response = self.system.api.http.post("/api/v2/connections/test", json=body)
         assert response.status_code == httpx.codes.OK, response.text
         return response.json()["status"], response.json()["message"]
 
@@ -103,13 +100,11 @@ def deployment(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         events.mkdir(parents=True)
         try:
             system = Platform(stack, stack.start())
-            with httpx.Client(base_url=stack.airflow.url, timeout=60) as http:
-                sign_in(http, stack)
-                for each in connections(stack.primary, stack.secondary):
-                    http.post("/api/v2/connections", json=each).raise_for_status()
-                for dag_id in DAGS:
-                    system.api.wait_for_dag(dag_id, seconds=60)
-                yield Deployment(system, http)
+            for each in connections(stack.primary, stack.secondary):
+                system.api.http.post("/api/v2/connections", json=each).raise_for_status()
+            for dag_id in DAGS:
+                system.api.wait_for_dag(dag_id, seconds=60)
+            yield Deployment(system)
         finally:
             stack.processes.stop()
 
@@ -124,12 +119,6 @@ def dags_in(folder: Path) -> Path:
         (folder / source.name).symlink_to(source)
     (folder / "jobs").symlink_to(PROJECT / "dags" / "jobs")
     return folder
-
-
-def sign_in(http: httpx.Client, stack: Stack) -> None:
-    credentials = {"username": "admin", "password": stack.airflow.password}
-    response = http.post("/auth/token", json=credentials).raise_for_status()
-    http.headers["Authorization"] = f"Bearer {response.json()['access_token']}"
 
 
 @pytest.mark.slow
@@ -197,16 +186,13 @@ def test_no_credential_in_files_logs_and_responses(deployment: Deployment, root:
 
 def run_deferred_drain(system: Platform) -> DagRun:
     """Trigger a run whose drain is deferred during an outage."""
-    served = system.stack.primary.served
-    fault = served.set_fault(Fault(kind=FaultKind.INTERNAL_ERROR, entity="flights"))
-    run = system.api.trigger("canary_good", conf={})
-    system.wait_for_state(run, "drain", "deferred")
-    served.clear_faults(fault)
+    with system.outage(entity="flights"):
+        run = system.api.trigger("canary_good", conf={})
+        system.wait_for_state(run, "drain", "deferred")
     return run
 
 
 def task_states(responses: list[str]) -> dict[str, str]:
-    """Return the state of each task in the responses."""
     bodies = [json.loads(text) for text in responses if text.startswith("{")]
     return {each["task_id"]: each["state"] for each in bodies if "task_id" in each and "state" in each}
 

@@ -42,7 +42,6 @@ MOVED = f"{SYPHON} .figures div:first-child dd"
 
 @pytest.fixture(scope="module")
 def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
-    """A complete Airflow with two namespaces."""
     root = tmp_path_factory.mktemp("page")
     dags = root / "dags"
     dags.mkdir()
@@ -75,12 +74,10 @@ def backlog_messages(system: Platform) -> int:
 
 
 def row_text(browser: Browser, entity: str) -> str:
-    """Return the text of an entity's row."""
     return browser.text(f"{PAIR} tr[data-key={entity}]")
 
 
 def announcements(browser: Browser) -> str:
-    """Return the text of the live region."""
     return str(browser.find("#announcements").get_attribute("textContent"))
 
 

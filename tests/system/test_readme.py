@@ -74,7 +74,7 @@ def test_emulator_commands_work(processes: Processes, lines: list[str], tmp_path
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_quick_start_reaches_a_send_that_survives_an_outage(processes: Processes, tmp_path: Path) -> None:
-    """Step by step as the section says, but for the installation, which tests of the distribution see to."""
+    """Step by step as the section says, except the installation, which test_distribution tests."""
     section = README.partition("## From nothing to a send that survives")[2].partition("\n## ")[0]
     (tmp_path / "namespaces.json").write_text(NAMESPACES)
     install, serve, *steps = re.findall(r"```console\n(.*?)```", section, flags=re.DOTALL)

@@ -11,17 +11,15 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from servicebus_emulator import Fault, FaultKind
 from tests.system.demo.airflow_api import DagRun
 from tests.system.demo.airflow_process import TRIGGERER
 from tests.system.demo.kill_targets import find_process_to_kill
-from tests.system.platform.leftovers import Leftovers, metric, task_processes, wait_until
+from tests.system.platform.backlog_messages import RECEIVING_ENTITIES
+from tests.system.platform.leftovers import NO_LEFTOVERS, metric, task_processes, wait_until
 from tests.system.platform.platform import Platform, platform
-from tests.system.platform.repeated_recoveries import repeat_recovery
 
 pytestmark = [pytest.mark.slow, pytest.mark.system, pytest.mark.timeout(420)]
 
-NO_LEFTOVERS = Leftovers(connections=0, links=0, backlog=0, processes=())
 COUNT = 200
 ORPHAN_EXIT_SECONDS = 10
 
@@ -36,14 +34,11 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
 
 @pytest.fixture
 def outage(system: Platform) -> Iterator[str]:
-    """The primary rejects all sends to ``flights`` until the fault with this id is cleared."""
-    served = system.stack.primary.served
-    yield served.set_fault(Fault(kind=FaultKind.INTERNAL_ERROR, entity="flights"))
-    served.clear_faults()
+    with system.outage(entity="flights") as fault:
+        yield fault
 
 
 def trigger_deferred(system: Platform, dag_id: str, task_id: str) -> DagRun:
-    """Trigger a run and wait until the task is deferred."""
     run = system.api.trigger(dag_id, conf={})
     system.wait_for_state(run, task_id, "deferred")
     return run
@@ -54,7 +49,7 @@ def end_outage(system: Platform, fault: str) -> None:
 
 
 def test_recovery_waits_for_the_primary_and_drains(system: Platform, outage: str):
-    ids = system.divert("rest", count=COUNT)
+    ids = system.divert("waiting", count=COUNT)
     run = trigger_deferred(system, "recovery_with_sensor", "wait_for_primary")
 
     end_outage(system, outage)
@@ -109,7 +104,6 @@ def test_killed_drain_is_completed_by_its_retry(system: Platform, killed_process
 
 
 def copies_of(system: Platform, ids: dict[str, list[str]]) -> list[int]:
-    """Return the number of copies of each message on the primary."""
     return system.copies(ids)["flights"]
 
 
@@ -147,8 +141,12 @@ def test_paused_dag_continues_its_recovery_when_unpaused(system: Platform, outag
 
 
 def test_tasks_that_resume_simultaneously_need_no_retry(system: Platform):
-    done = list(repeat_recovery(system, count=3))
+    for number in range(3):
+        ids = system.divert(f"simultaneous-{number}", count=10, entities=tuple(RECEIVING_ENTITIES))
+        with system.outage():
+            run = trigger_deferred(system, "recovery_simultaneous", "wait_for_primary")
 
-    assert [each for each in done if not each.succeeded] == []
-    assert len(done) == 3
+        assert system.wait_for_end(run) == "success"
+        assert set(system.api.tries(run).values()) == {1}
+        assert system.copies(ids) == {entity: [1] * 10 for entity in ids}
     assert system.wait_for_no_leftovers() == NO_LEFTOVERS

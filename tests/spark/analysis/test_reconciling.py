@@ -21,7 +21,6 @@ import pytest
 from azure.servicebus import ServiceBusMessage
 from pyspark.sql import SparkSession
 
-from servicebus_pair.core import SyncBridge, read_pair_settings
 from servicebus_pair.core.health.prober import PING_CONTENT_TYPE
 from servicebus_pair.core.ledger.reconcile import History as Known
 from servicebus_pair.core.ledger.reconcile import Outcome, Totals, Verdict, classify
@@ -32,7 +31,7 @@ from servicebus_pair.core.sdk.administration.data_plane import ServiceBusAdminis
 from servicebus_pair.spark.jobs import reconcile as job
 from tests.spark.conftest import BACKLOG_QUEUES, Pair
 from tests.spark.support.job_files import arguments, read_summary
-from tests.spark.support.own_backlog import OwnBacklog, own_backlog
+from tests.spark.support.own_backlog import own_backlog
 from tests.spark.support.planted_queues import BYTES, found, places_of, plant, subscriptions, write_ledger
 from tests.spark.support.random_history import Fate, History, history
 from tests.system.demo.layout import PROJECT
@@ -44,8 +43,6 @@ TORN = '{"v":1,"kind":"sent","id":"m-0","ent'
 
 @dataclass(frozen=True)
 class Proof:
-    """The planted histories and the output of the job."""
-
     histories: Sequence[History]
     status: int
     folder: Path
@@ -64,8 +61,7 @@ def proof(spark: SparkSession, pair: Pair, tmp_path_factory: pytest.TempPathFact
         history(seed, f"planted-{uuid.uuid4().hex[:6]}-{seed}", is_topic=seed % 2 == 1, queues=own.queues)
         for seed in SEEDS
     ]
-    with SyncBridge() as bridge:
-        bridge.run(make_entities(own, histories))
+    own.administer("primary", lambda administration: make_entities(administration, histories))
     strays = [
         ServiceBusMessage(b"x", message_id="no path"),
         ServiceBusMessage(b"x", message_id="no text", application_properties={"x-ms-path": 5}),
@@ -85,20 +81,18 @@ def proof(spark: SparkSession, pair: Pair, tmp_path_factory: pytest.TempPathFact
     return Proof(histories, status, output, read_summary(output), tables)
 
 
-async def make_entities(own: OwnBacklog, histories: Iterable[History]) -> None:
-    async with ServiceBusAdministration(read_pair_settings(own.settings).primary) as administration:
-        client = administration._client
-        for each in histories:
-            if each.is_topic:
-                await client.create_topic(each.entity)
-            else:
-                await client.create_queue(each.entity, dead_lettering_on_message_expiration=True)
-            for name in subscriptions(each):
-                await client.create_subscription(each.entity, name, dead_lettering_on_message_expiration=True)
+async def make_entities(administration: ServiceBusAdministration, histories: Iterable[History]) -> None:
+    client = administration._client
+    for each in histories:
+        if each.is_topic:
+            await client.create_topic(each.entity)
+        else:
+            await client.create_queue(each.entity, dead_lettering_on_message_expiration=True)
+        for name in subscriptions(each):
+            await client.create_subscription(each.entity, name, dead_lettering_on_message_expiration=True)
 
 
 def expected_verdicts(planted: History) -> dict[str, Verdict]:
-    """Return the verdicts of the pure rules."""
     return {
         each.message_id: classify(
             Known(each.message_id, planted.entity, each.sent, each.syphoned, found(planted, each)),

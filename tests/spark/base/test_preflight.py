@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from azure.servicebus.management import AccessRights, AuthorizationRule
@@ -20,6 +19,7 @@ from tests.spark.conftest import CANARY, Pair
 from tests.spark.support.own_backlog import OwnBacklog, own_backlog
 
 LISTEN_KEY = "a2V5IHdpdGggdGhlIExpc3RlbiByaWdodCBvbmx5Lg=="
+NO_PERMISSION = "lack the Send permission on the primary: q-"
 LISTEN_RULE = AuthorizationRule(
     type="SharedAccessAuthorizationRule",
     rights=[AccessRights.LISTEN],
@@ -53,28 +53,21 @@ def test_reachable_destinations_pass(own: OwnBacklog):
     assert check(read_pair_settings(own.settings)) == {}
 
 
-CHANGES: dict[str, tuple[str, Callable[[str], str]]] = {
-    "unreachable secondary": ("secondary", unreachable),
-    "unreachable primary": ("primary", unreachable),
+# Side, change of its connection string, error.
+UNUSABLE: dict[str, tuple[str, Callable[[str], str], str]] = {
+    "unreachable secondary": ("secondary", unreachable, r"the backlog cannot be read \(Unreachable"),
+    "unreachable primary": ("primary", unreachable, "the primary does not respond: q-"),
     # The SDK reports a wrong key and a missing permission alike.
-    "no permission to send": ("primary", lambda text: with_key(text, "listener", LISTEN_KEY)),
-    "unknown key": ("primary", lambda text: with_key(text, "unknown", "wrong")),
-}
-ERRORS = {
-    "unreachable secondary": r"the backlog cannot be read \(Unreachable",
-    "unreachable primary": "the primary does not respond: q-",
-    "no permission to send": "lack the Send permission on the primary: q-",
-    "unknown key": "lack the Send permission on the primary: q-",
+    "no permission to send": ("primary", lambda text: with_key(text, "listener", LISTEN_KEY), NO_PERMISSION),
+    "unknown key": ("primary", lambda text: with_key(text, "unknown", "wrong"), NO_PERMISSION),
 }
 
 
-@pytest.mark.parametrize("change", CHANGES)
-def test_unusable_namespace_is_rejected(change: str, own: OwnBacklog):
-    side, change_text = CHANGES[change]
+@pytest.mark.parametrize(("side", "change", "error"), UNUSABLE.values(), ids=UNUSABLE)
+def test_unusable_namespace_is_rejected(side: str, change: Callable[[str], str], error: str, own: OwnBacklog):
     name = f"{side}_connection_string"
-    settings: dict[str, Any] = own.settings | {name: change_text(own.settings[name])}
-    with pytest.raises(ConfigurationError, match=ERRORS[change]):
-        check(read_pair_settings(settings))
+    with pytest.raises(ConfigurationError, match=error):
+        check(read_pair_settings(own.settings | {name: change(own.settings[name])}))
 
 
 def test_speculation_is_rejected_by_publish_and_drain(spark: SparkSession, pair: Pair, tmp_path: Path):

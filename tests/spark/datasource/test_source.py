@@ -8,8 +8,8 @@ import sys
 import pyspark_servicebus
 from servicebus_pair.spark import ServiceBusDataSource
 
-# What Spark does in every session that looks for a data source, with what that has loaded.
-LOOK = """
+# Runs in every session that looks up a data source; prints the packages that this has loaded.
+LOOKUP = """
 import sys
 from pyspark.sql.datasource import DataSource
 before = set(sys.modules)
@@ -25,5 +25,5 @@ def test_pyspark_package_exports_the_default_source():
 
 
 def test_lookup_of_other_data_sources_does_not_import_the_sdk():
-    done = subprocess.run([sys.executable, "-c", LOOK], check=True, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", LOOKUP], check=True, capture_output=True, text=True)
     assert done.stdout.split() == ["pyspark_servicebus", "servicebus_pair"]

@@ -45,14 +45,6 @@ def test_csv_and_json_columns_are_cast(suffix: str, text: str, pair: Pair, tmp_p
     assert read_json(tmp_path / "manifest.json")["entities"][queue]["primary"] == 2
 
 
-def test_parquet_table_with_entity_column(spark: SparkSession, pair: Pair, tmp_path: Path):
-    queue = pair.fresh_queue()
-    rows = spark.createDataFrame([(queue, "m-1", b"hello")], "entity string, messageId string, body binary")
-    rows.write.parquet(str(tmp_path / "table.parquet"))
-    assert run(pair, tmp_path, tmp_path / "table.parquet") == 0
-    assert [found.content.body for found in pair.peek(queue)] == [b"hello"]
-
-
 @pytest.mark.usefixtures("spark")
 def test_select_expressions_create_messages(pair: Pair, tmp_path: Path):
     table, queue = tmp_path / "orders.csv", pair.fresh_queue()
@@ -72,14 +64,17 @@ def test_select_expressions_create_messages(pair: Pair, tmp_path: Path):
     assert (found["o-1"].properties, found["o-2"].properties) == ({"far": 5}, {})
 
 
-@pytest.mark.parametrize("kind", ["orc", "table"])
-def test_table_is_read_by_format_or_catalog_name(kind: str, spark: SparkSession, pair: Pair, tmp_path: Path):
-    queue, path = pair.fresh_queue(), tmp_path / "table.orc"
-    rows = spark.createDataFrame([("m-1", b"hello")], "messageId string, body binary")
-    rows.write.orc(str(path))
-    rows.createOrReplaceTempView("to_be_published")
-    given = Path("to_be_published") if kind == "table" else path
-    assert run(pair, tmp_path, given, "--entity", queue, "--format", kind) == 0
+@pytest.mark.parametrize(
+    ("name", "more"), [("table.parquet", ()), ("table", ("--format", "orc")), ("view", ("--format", "table"))]
+)
+def test_table_with_entities_is_read_by_suffix_format_or_catalog_name(
+    name: str, more: tuple[str, ...], spark: SparkSession, pair: Pair, tmp_path: Path
+):
+    queue, path = pair.fresh_queue(), tmp_path / name
+    rows = spark.createDataFrame([(queue, "m-1", b"hello")], "entity string, messageId string, body binary")
+    rows.write.format("orc" if name == "table" else "parquet").save(str(path))
+    rows.createOrReplaceTempView("view")
+    assert run(pair, tmp_path, Path(name) if name == "view" else path, *more) == 0
     assert [found.content.body for found in pair.peek(queue)] == [b"hello"]
 
 

@@ -54,7 +54,6 @@ def expected_from(file: Path) -> dict[Key, Content]:
 
 
 def submitted(pair: Pair, folder: Path, *more: str) -> AbstractContextManager[subprocess.Popen[bytes]]:
-    """Start the program."""
     given = {
         "--pair": REFERENCE,
         "--month": "1",

@@ -11,29 +11,27 @@ import re
 import shutil
 import subprocess
 import sys
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
-from servicebus_pair.core.ledger.reconcile import Found, History, Location, Sent, Syphoned, Totals, Verdict, classify
-from servicebus_pair.core.model.events import Route
+from servicebus_pair.core.ledger.reconcile import Found, History, Location, Totals, Verdict, classify
 from servicebus_pair.core.syphon.link_pool import max_links
 from servicebus_pair.spark import jobs
 from servicebus_pair.spark.datasource.write_task import PACED_BATCH_SECONDS
 from tests.spark.conftest import CANARY, Pair
 from tests.spark.support.job_files import read_json, read_summary
-from tests.spark.support.ledger_files import records
 from tests.spark.support.own_backlog import own_backlog
 from tests.spark.support.process_kill import executor_of, suspended_workers
-from tests.spark.support.spark_submit import INSTALLED, QUIET
+from tests.spark.support.spark_submit import CONF, INSTALLED
 from tests.spark.support.standalone_cluster import SETTINGS, Cluster, standalone
+from tests.system.chaos.verdict import LedgerRecords, read_ledger
 from tests.system.demo.layout import PROJECT
 
 PAGE = PROJECT / "provider" / "docs" / "clusters.md"
@@ -64,7 +62,6 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def documented(mark: str) -> str:
-    """Return the documented commands after a mark."""
     found = re.search(rf"<!-- run: {mark} -->\n```console\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
     assert found is not None
     return found[1]
@@ -74,7 +71,7 @@ def bash(commands: str, *, cwd: Path, **variables: str) -> subprocess.CompletedP
     """Run commands with the Python and Spark of the tests first in the path."""
     conf = cwd / "conf"
     conf.mkdir(exist_ok=True)
-    (conf / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in QUIET.items()))
+    (conf / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in CONF.items()))
     path = os.pathsep.join([str(Path(sys.executable).parent), str(INSTALLED / "bin"), os.environ["PATH"]])
     environment = {**os.environ, "PATH": path, "SPARK_HOME": str(INSTALLED), "SPARK_CONF_DIR": str(conf), **variables}
     command = ["/bin/bash", "-e", "-c", commands]
@@ -242,19 +239,13 @@ class Classified:
 
 def classified(ledger: Path, pair: Pair, queue: str) -> Classified:
     """Apply the rules of the core; each copy should have a record."""
-    kinds: dict[str, list[dict[str, Any]]] = {"sent": [], "syphoned": []}
-    for record in records(ledger):
-        kinds[record["kind"]].append(record)
+    known = {message_id: each for (_, message_id), each in read_ledger(ledger).items()}
+    drained = any(each.syphoned for each in known.values())
     copies = Counter(found.key[1] for found in pair.peek(queue))
-    recorded = Counter(record["id"] for record in kinds["syphoned"] or kinds["sent"])
-    sent, syphoned = defaultdict(list), defaultdict(list)
-    for record in kinds["sent"]:
-        sent[record["id"]].append(Sent(Route(record["route"]), record["at"], record["queue"], record["run"]))
-    for record in kinds["syphoned"]:
-        syphoned[record["id"]].append(Syphoned(record["at"], record["queue"]))
-    histories = (
-        History(each, queue, tuple(sent[each]), tuple(syphoned[each]), (Found(queue, Location.ACTIVE, copies[each]),))
-        for each in copies | recorded
-    )
-    verdicts = {history.message_id: classify(history, receiving_entities=[queue]) for history in histories}
-    return Classified(verdicts, {each: copies[each] - recorded[each] for each in verdicts})
+    recorded = Counter({name: len(each.syphoned if drained else each.sent) for name, each in known.items()})
+    verdicts = {}
+    for name in copies | recorded:
+        of_message, found = known.get(name, LedgerRecords()), (Found(queue, Location.ACTIVE, copies[name]),)
+        history = History(name, queue, tuple(of_message.sent), tuple(of_message.syphoned), found)
+        verdicts[name] = classify(history, receiving_entities=[queue])
+    return Classified(verdicts, {name: copies[name] - recorded[name] for name in verdicts})

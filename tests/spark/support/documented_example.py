@@ -1,4 +1,4 @@
-"""What README and the page of the data source show, as a program."""
+"""The examples of README and docs/spark.md, as a program."""
 
 from __future__ import annotations
 

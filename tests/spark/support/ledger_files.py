@@ -46,7 +46,6 @@ def wait_until(
 
 
 def wait_for_records(folder: Path, count: int, route: str, *, ended: Callable[[], bool]) -> None:
-    """Wait until other processes have sent ``count`` messages by ``route``."""
     wait_until(
         lambda: recorded(folder)[route] >= count,
         ended=ended,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from azure.servicebus import ServiceBusMessage
 
-from servicebus_pair.core import SyncBridge, read_pair_settings
+from servicebus_pair.core import SyncBridge
 from servicebus_pair.core.ledger.writer import Ledger
 from servicebus_pair.core.pair.namespace_pair import NamespacePair
 from servicebus_pair.core.protocol.backlog_queues import backlog_queue_paths
@@ -34,7 +34,6 @@ class OwnBacklog(Pair):
         return backlog_queue_paths(self.name, BACKLOG_QUEUES)
 
     def peek_backlog(self) -> list[Found]:
-        """Return all messages of the backlog queues, dead letters too."""
         return list(peek_backlog_queues(self.secondary.connection_string, self.queues))
 
     def divert(self, ledger: Path, entity: str, count: int, *, body: bytes = b"x") -> set[str]:
@@ -56,27 +55,16 @@ class OwnBacklog(Pair):
         return set(ids)
 
     def allow_sending(self, queue: str, *, allowed: bool) -> None:
-        """Enable or disable sending to a queue of the primary."""
-
-        async def set_status() -> None:
-            async with ServiceBusAdministration(read_pair_settings(self.settings).primary) as administration:
-                await administration.set_sending(queue, enabled=allowed)
-
-        with SyncBridge() as bridge:
-            bridge.run(set_status())
+        self.administer("primary", lambda administration: administration.set_sending(queue, enabled=allowed))
 
     def set_lock_duration(self, duration: timedelta) -> None:
-        """Change the lock duration of the backlog queues."""
+        async def change(administration: ServiceBusAdministration) -> None:
+            for path in self.queues:
+                queue = await administration._client.get_queue(path)
+                queue.lock_duration = duration
+                await administration._client.update_queue(queue)
 
-        async def change() -> None:
-            async with ServiceBusAdministration(read_pair_settings(self.settings).secondary) as administration:
-                for path in self.queues:
-                    queue = await administration._client.get_queue(path)
-                    queue.lock_duration = duration
-                    await administration._client.update_queue(queue)
-
-        with SyncBridge() as bridge:
-            bridge.run(change())
+        self.administer("secondary", change)
 
     def arrived(self, queue: str) -> Counter[str]:
         """Return how many copies of each message id a queue of the primary holds."""

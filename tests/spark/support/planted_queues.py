@@ -35,7 +35,6 @@ def places_of(history: History) -> tuple[str, ...]:
 
 
 def found(history: History, message: Planted) -> tuple[Found, ...]:
-    """Return the copies of a message."""
     queue = message.backlog_queue
     in_backlog = {Fate.DEAD_IN_BACKLOG: Location.BACKLOG_DEAD_LETTER}.get(message.fate, Location.BACKLOG)
     copies = [Found(queue, in_backlog)] if message.fate in IN_BACKLOG else []
@@ -171,7 +170,6 @@ async def take(
 
 
 async def wait_for_count(receiver: ServiceBusReceiver, count: int) -> None:
-    """Wait until a queue contains ``count`` messages."""
     async with asyncio.timeout(SECONDS):
         while len(await receiver.peek_messages(max_message_count=100, sequence_number=1)) < count:  # noqa: ASYNC110  the queue is in another process
             await asyncio.sleep(0.1)

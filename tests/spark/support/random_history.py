@@ -23,8 +23,6 @@ ODD_NAMES = ('m "quoted"', "m\\back", "m <b>&amp;", "m é\u2028x", "m'")
 
 
 class Fate(StrEnum):
-    """What happens to a message."""
-
     DIRECT = "sent to the primary"
     MOVED = "diverted and moved"
     WAITING = "waits in the backlog"
@@ -60,6 +58,8 @@ EXPECTED = {
 }
 DIVERTED = frozenset({Fate.WAITING, Fate.LOST_DIVERTED, Fate.DEAD_IN_BACKLOG}) | MOVES.keys()
 UNKNOWN = frozenset({Fate.STRANGER, Fate.STRANGER_WAITING})
+# Scheduled messages have not arrived yet, and the send time of strangers is unknown.
+FOLLOWED = frozenset(Fate) - UNKNOWN - {Fate.SCHEDULED}
 # Sent before the others, without session.
 ASIDE = frozenset({Fate.LOST_IN_ONE, Fate.DEAD, Fate.DEAD_MOVED, Fate.EXPIRED, Fate.DEFERRED})
 IN_BACKLOG = frozenset({Fate.WAITING, Fate.DEAD_IN_BACKLOG, Fate.HERE_AND_WAITING, Fate.STRANGER_WAITING})
@@ -266,7 +266,7 @@ class _Generator:
         for session in self.random.sample(SESSIONS, 2):
             first = {each: index for index, each in reversed(list(enumerate(order)))}
             line = sorted(
-                (each for each in first if drafts[each].session == session and drafts[each].fate in self.followed()),
+                (each for each in first if drafts[each].session == session and drafts[each].fate in FOLLOWED),
                 key=first.__getitem__,
             )
             block, others = self.random.randint(1, 3), self.random.randint(1, 3)
@@ -279,7 +279,3 @@ class _Generator:
                 order[spot] = each
             overtaken |= {(each, early[-1]) for each in late}
         return order, overtaken
-
-    def followed(self) -> frozenset[Fate]:
-        # Scheduled messages have not arrived yet, and the send time of strangers is unknown.
-        return frozenset(Fate) - UNKNOWN - {Fate.SCHEDULED}

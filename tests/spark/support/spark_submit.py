@@ -12,20 +12,16 @@ from pathlib import Path
 
 import pyspark
 
+from tests.spark import conftest
 from tests.spark.conftest import Pair
 from tests.spark.support.job_files import arguments
 
-__all__ = ["INSTALLED", "QUIET", "REFERENCE", "configured", "running", "submitted"]
+__all__ = ["CONF", "INSTALLED", "REFERENCE", "configured", "running", "submitted"]
 
 REFERENCE = "env:PAIR_OF_THE_TEST"
 INSTALLED = Path(pyspark.__file__).parent
-QUIET = {
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.ui.enabled": "false",
-    # Short programs on few cores would spend most of their time in the optimizing compiler.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+CONF = conftest.CONF | {
+    "spark.executor.extraJavaOptions": conftest.CONF["spark.driver.extraJavaOptions"],
     "spark.sql.shuffle.partitions": "2",
 }
 
@@ -37,14 +33,12 @@ def submitted(
     options: Mapping[str, str],
     *more: str,
     log: Path,
-    master: str = "local[2]",
-    conf: Mapping[str, str] | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Submit a program, and kill what is left of it at the end.
 
     :param options: its arguments, followed by ``more``.
     """
-    command = [str(INSTALLED / "bin" / "spark-submit"), "--master", master, *configured({**QUIET, **(conf or {})})]
+    command = [str(INSTALLED / "bin" / "spark-submit"), "--master", "local[2]", *configured(CONF)]
     command += [str(program), *arguments(options), *more]
     environment = {
         **os.environ,

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tests.spark.conftest import Pair
 from tests.spark.support.job_files import arguments
-from tests.spark.support.spark_submit import INSTALLED, QUIET, configured, running
+from tests.spark.support.spark_submit import CONF, INSTALLED, configured, running
 from tests.system.demo.ports import HOST, PortReservation
 from tests.system.demo.processes import Processes
 
@@ -57,7 +57,6 @@ class Cluster:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The environment of drivers and executors."""
         return environment(self.python)
 
     def submitted(
@@ -68,7 +67,7 @@ class Cluster:
         :param cwd: working directory of the driver, to which the settings are written.
         """
         (cwd / SETTINGS).write_text(pair.file.read_text())
-        conf = QUIET | CLUSTER_CONF | {"spark.executor.memory": "512m"}
+        conf = CONF | CLUSTER_CONF | {"spark.executor.memory": "512m"}
         command = [str(INSTALLED / "bin" / "spark-submit"), "--master", self.master, *configured(conf)]
         command += ["--py-files", str(package), "--files", SETTINGS, str(program)]
         command += arguments(given)
@@ -102,7 +101,7 @@ def standalone(folder: Path) -> Iterator[Cluster]:
     master = f"spark://{HOST}:{port}"
     daemons = {
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": QUIET["spark.driver.extraJavaOptions"],
+        "SPARK_DAEMON_JAVA_OPTS": CONF["spark.driver.extraJavaOptions"],
         # Replace killed executors without limit.
         "SPARK_MASTER_OPTS": "-Dspark.deploy.maxExecutorRetries=-1",
     }

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
-from tests.system.demo.namespaces import KEY, PRIMARY, SECONDARY, Namespace
+from tests.system.demo.namespaces import KEY, Namespace
 
 __all__ = ["CANARIES", "connections", "official", "pair"]
 
@@ -80,12 +80,10 @@ def pair(primary: Namespace, secondary: Namespace, **settings: Any) -> dict[str,
 
 
 def body(conn_id: str, conn_type: str, *, extra: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
-    """Return a connection in the format of Airflow's REST API."""
     return {"connection_id": conn_id, "conn_type": conn_type, "extra": json.dumps(extra or {}), **fields}
 
 
 def place(namespace: Namespace) -> dict[str, str]:
-    """Return name and administration address of a namespace."""
     return {"namespace": namespace.name, "administration": namespace.administration}
 
 
@@ -104,7 +102,7 @@ def swapped(extra: dict[str, Any]) -> dict[str, Any]:
     """Swap primary and secondary, so that the secondary rejects the credential."""
     sides = {"primary": "secondary", "secondary": "primary"}
     named = {name.partition("_"): value for name, value in extra.items()}
-    return quick({f"{sides[side]}_{rest}": value for (side, _, rest), value in named.items()})
+    return quick({f"{sides[side]}_{field}": value for (side, _, field), value in named.items()})
 
 
 def with_wrong_key(namespace: Namespace, name: str) -> str:
@@ -118,7 +116,3 @@ def with_wrong_signature(namespace: Namespace) -> str:
     signature = f"SharedAccessSignature sr={audience}&sig={CANARIES['signature']}%2bsig%3d&se={EXPIRY}&skn=Root"
     at = f"Endpoint=sb://{namespace.served.host}:{namespace.amqp_port}"
     return f"{at};SharedAccessSignature={signature};UseDevelopmentEmulator=true;"
-
-
-if {PRIMARY, SECONDARY} & set(CANARIES):
-    raise AssertionError("a canary must not be a word that occurs for other reasons")

@@ -36,7 +36,6 @@ def find_secrets(folder: Path, secrets: Mapping[str, str]) -> list[str]:
 
 
 def without_lines(content: bytes, text: bytes) -> bytes:
-    """Remove the lines that contain a text."""
     return b"\n".join(line for line in content.split(b"\n") if text not in line)
 
 

@@ -26,7 +26,7 @@ from servicebus_pair.core.sdk.administration.data_plane import ServiceBusAdminis
 from tests.system.chaos.fault_injector import FaultInjector
 from tests.system.chaos.messages import DEDUPLICATED, ENTITIES, read_journals
 from tests.system.chaos.processes import Processes
-from tests.system.chaos.verdict import Verdict, judge, peek_queues
+from tests.system.chaos.verdict import Verdict, peek_queues, verdict_on
 from tests.system.chaos.worker import QUEUES, open_pair
 from tests.system.platform.leftovers import wait_until
 
@@ -58,7 +58,7 @@ async def run(
         await processes.stop_workers("syphon")
         await _drain(processes.settings)
         contents = await peek_queues(*(each.served.connection_string for each in processes.namespaces))
-        return judge(contents, folder, actions=processes.actions, seconds=seconds, seed=seed)
+        return verdict_on(contents, folder, actions=processes.actions, seconds=seconds, seed=seed)
     finally:
         processes.stop()
 

@@ -21,7 +21,6 @@ _MAX_INT32 = 2**31  # the SDK encodes larger numbers as long
 
 
 def make_message(message_id: str) -> ServiceBusMessage:
-    """Return the message of this id."""
     checksum = zlib.crc32(message_id.encode())
     random = Random(checksum)  # noqa: S311 - content, not a secret
     number = checksum % _MAX_INT32

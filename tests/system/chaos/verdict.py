@@ -20,7 +20,7 @@ from tests.core.support.queues import peek_all
 from tests.system.chaos.messages import DEDUPLICATED, ENTITIES, is_unchanged, read_journals
 from tests.system.chaos.worker import LEDGERS, QUEUES
 
-__all__ = ["QueueContents", "Verdict", "judge", "peek_queues"]
+__all__ = ["LedgerRecords", "QueueContents", "Verdict", "peek_queues", "read_ledger", "verdict_on"]
 
 _DEAD_LETTER = frozenset({Location.DEAD_LETTER, Location.BACKLOG_DEAD_LETTER})
 Key: TypeAlias = tuple[str, str]
@@ -40,7 +40,6 @@ class QueueContents:
 
     @property
     def stuck(self) -> int:
-        """Number of copies outside the entities' own queues."""
         return sum(each.location is not Location.ACTIVE for copies in self.found.values() for each in copies)
 
 
@@ -116,10 +115,10 @@ async def peek_queues(primary: str, secondary: str) -> QueueContents:
     return QueueContents(found, damaged)
 
 
-def judge(contents: QueueContents, folder: Path, *, actions: Counter[str], seconds: float, seed: int) -> Verdict:
+def verdict_on(contents: QueueContents, folder: Path, *, actions: Counter[str], seconds: float, seed: int) -> Verdict:
     """Compare the queues with the journals and the ledger in ``folder``."""
     sent = set(read_journals(folder))
-    ledger = _read_ledger(folder / LEDGERS)
+    ledger = read_ledger(folder / LEDGERS)
     extra: Counter[str] = Counter()
     for (entity, _), copies in contents.found.items():
         extra[entity] += len(copies) - 1
@@ -143,13 +142,13 @@ def judge(contents: QueueContents, folder: Path, *, actions: Counter[str], secon
 
 
 @dataclass(slots=True)
-class _Records:
+class LedgerRecords:
     sent: list[Sent] = field(default_factory=list)
     syphoned: list[Syphoned] = field(default_factory=list)
 
 
-def _read_ledger(folder: Path) -> dict[Key, _Records]:
-    records: defaultdict[Key, _Records] = defaultdict(_Records)
+def read_ledger(folder: Path) -> dict[Key, LedgerRecords]:
+    records: defaultdict[Key, LedgerRecords] = defaultdict(LedgerRecords)
     for record in read_records(folder):
         if record is None:
             continue  # truncated when its writer was killed
@@ -161,8 +160,8 @@ def _read_ledger(folder: Path) -> dict[Key, _Records]:
     return dict(records)
 
 
-def _reconcile(contents: QueueContents, ledger: Mapping[Key, _Records]) -> Totals:
-    empty = _Records()
+def _reconcile(contents: QueueContents, ledger: Mapping[Key, LedgerRecords]) -> Totals:
+    empty = LedgerRecords()
     histories = (
         History(
             message_id,

@@ -16,15 +16,16 @@ FINISHED = frozenset({"success", "failed"})
 
 @dataclass(frozen=True, slots=True)
 class DagRun:
-    """One run of a DAG."""
-
     dag_id: str
     run_id: str
     state: str
 
     @property
+    def path(self) -> str:
+        return f"/api/v2/dags/{self.dag_id}/dagRuns/{self.run_id}"
+
+    @property
     def finished(self) -> bool:
-        """Whether the run has succeeded or failed."""
         return self.state in FINISHED
 
 
@@ -32,25 +33,21 @@ class AirflowApi:
     """A signed-in client of the stable REST API (v2) of one Airflow."""
 
     def __init__(self, base_url: str, *, user: str, password: str) -> None:
-        self._http = httpx.Client(base_url=base_url, timeout=60)
+        self.http = httpx.Client(base_url=base_url, timeout=60)
         self._user = user
         self._password = password
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._http.close()
 
     def sign_in(self) -> None:
         """Get a token for all later requests."""
         credentials = {"username": self._user, "password": self._password}
-        response = self._http.post("/auth/token", json=credentials).raise_for_status()
-        self._http.headers["Authorization"] = f"Bearer {response.json()['access_token']}"
+        response = self.http.post("/auth/token", json=credentials).raise_for_status()
+        self.http.headers["Authorization"] = f"Bearer {response.json()['access_token']}"
 
     def unhealthy_components(self) -> list[str]:
         """Return the unhealthy components; all of them while the API server does not respond."""
         components = ["metadatabase", "scheduler", "triggerer", "dag_processor"]
         try:
-            response = self._http.get("/api/v2/monitor/health")
+            response = self.http.get("/api/v2/monitor/health")
         except httpx.TransportError:
             return ["api_server", *components]
         if response.status_code != httpx.codes.OK:
@@ -60,7 +57,7 @@ class AirflowApi:
 
     def has_dag(self, dag_id: str) -> bool:
         """Return whether the DAG has been parsed. :raises RuntimeError: a DAG file has import errors."""
-        response = self._http.get(f"/api/v2/dags/{dag_id}")
+        response = self.http.get(f"/api/v2/dags/{dag_id}")
         if response.status_code == httpx.codes.OK:
             return True
         errors = self._get("/api/v2/importErrors")["import_errors"]
@@ -69,7 +66,6 @@ class AirflowApi:
         return False
 
     def wait_for_dag(self, dag_id: str, *, seconds: float) -> None:
-        """Wait until the DAG has been parsed."""
         deadline = time.monotonic() + seconds
         while not self.has_dag(dag_id):
             if time.monotonic() > deadline:
@@ -77,14 +73,12 @@ class AirflowApi:
             time.sleep(0.5)
 
     def trigger(self, dag_id: str, *, conf: dict[str, Any]) -> DagRun:
-        """Trigger a DAG run."""
         body = {"logical_date": None, "conf": conf}
-        response = self._http.post(f"/api/v2/dags/{dag_id}/dagRuns", json=body).raise_for_status()
+        response = self.http.post(f"/api/v2/dags/{dag_id}/dagRuns", json=body).raise_for_status()
         return run_of(response.json())
 
     def run(self, run: DagRun) -> DagRun:
-        """Return the current state of a run."""
-        return run_of(self._get(f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}"))
+        return run_of(self._get(run.path))
 
     def runs(self, dag_id: str) -> list[DagRun]:
         """Return all runs of a DAG, newest first."""
@@ -96,16 +90,14 @@ class AirflowApi:
 
         A mapped task is ``running`` if any of its instances is.
         """
-        response = self._get(f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances")
         # Running instances come last, so that they override the others of their task.
-        items = sorted(response["task_instances"], key=lambda item: item["state"] == "running")
+        items = sorted(self._instances(run), key=lambda item: item["state"] == "running")
         return {item["task_id"]: item["state"] or "waiting" for item in items}
 
     def states(self, run: DagRun) -> Counter[str]:
-        """Return the number of task instances in each state."""
         found: Counter[str] = Counter()
         while True:
-            path = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances"
+            path = f"{run.path}/taskInstances"
             response = self._get(path, limit="100", offset=str(found.total()))
             found.update(item["state"] or "waiting" for item in response["task_instances"])
             if not response["task_instances"] or found.total() >= response["total_entries"]:
@@ -113,23 +105,19 @@ class AirflowApi:
 
     def instance(self, run: DagRun, task_id: str) -> str:
         """Return the id of a task instance; of a mapped task, of a running one."""
-        response = self._get(f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances")
-        instances = [item for item in response["task_instances"] if item["task_id"] == task_id]
+        instances = [item for item in self._instances(run) if item["task_id"] == task_id]
         running = [item for item in instances if item["state"] == "running"]
         return str((running or instances)[0]["id"])
 
     def tries(self, run: DagRun) -> dict[tuple[str, int], int]:
         """Return the try number of each task instance, by task id and map index."""
-        response = self._get(f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances")
-        return {(item["task_id"], item["map_index"]): item["try_number"] for item in response["task_instances"]}
+        return {(item["task_id"], item["map_index"]): item["try_number"] for item in self._instances(run)}
 
     def result(self, run: DagRun, task_id: str, *, map_index: int = -1) -> Any:
-        """Return the result of a task."""
-        path = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances/{task_id}/xcomEntries/return_value"
+        path = f"{run.path}/taskInstances/{task_id}/xcomEntries/return_value"
         return self._get(path, map_index=str(map_index))["value"]
 
     def asset_state(self, name: str) -> dict[str, Any]:
-        """Return the state of an asset, by key."""
         [asset] = [item for item in self._get("/api/v2/assets", name_pattern=name)["assets"] if item["name"] == name]
         response = self._get(f"/api/v2/assets/{asset['id']}/state-store", limit="100")
         return {item["key"]: item["value"] for item in response["asset_state_store"]}
@@ -141,13 +129,12 @@ class AirflowApi:
 
     def respond(self, run: DagRun, task_id: str, option: str) -> None:
         """Respond to a human-in-the-loop task."""
-        path = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances/{task_id}/-1/hitlDetails"
-        self._http.patch(path, json={"chosen_options": [option], "params_input": {}}).raise_for_status()
+        path = f"{run.path}/taskInstances/{task_id}/-1/hitlDetails"
+        self.http.patch(path, json={"chosen_options": [option], "params_input": {}}).raise_for_status()
 
     def mark_failed(self, run: DagRun, task_id: str) -> None:
-        """Mark a task as failed."""
-        path = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances/{task_id}"
-        self._http.patch(path, json={"new_state": "failed"}).raise_for_status()
+        path = f"{run.path}/taskInstances/{task_id}"
+        self.http.patch(path, json={"new_state": "failed"}).raise_for_status()
 
     def clear(self, run: DagRun, task_id: str) -> None:
         """Clear a task and its downstream tasks."""
@@ -158,16 +145,18 @@ class AirflowApi:
             "only_failed": False,
             "include_downstream": True,
         }
-        self._http.post(f"/api/v2/dags/{run.dag_id}/clearTaskInstances", json=body).raise_for_status()
+        self.http.post(f"/api/v2/dags/{run.dag_id}/clearTaskInstances", json=body).raise_for_status()
 
     def pause(self, dag_id: str, *, paused: bool) -> None:
-        """Pause or unpause a DAG."""
-        self._http.patch(f"/api/v2/dags/{dag_id}", json={"is_paused": paused}).raise_for_status()
+        self.http.patch(f"/api/v2/dags/{dag_id}", json={"is_paused": paused}).raise_for_status()
+
+    def _instances(self, run: DagRun) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self._get(f"{run.path}/taskInstances")["task_instances"]
+        return found
 
     def _get(self, path: str, **parameters: str) -> Any:
-        return self._http.get(path, params=parameters).raise_for_status().json()
+        return self.http.get(path, params=parameters).raise_for_status().json()
 
 
 def run_of(item: dict[str, Any]) -> DagRun:
-    """Parse a DAG run of the API."""
     return DagRun(item["dag_id"], item["dag_run_id"], item["state"])

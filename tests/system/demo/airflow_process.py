@@ -35,12 +35,10 @@ USER = "admin"
 
 
 def new_password() -> str:
-    """Return a short random password."""
     return secrets.token_hex(4)
 
 
 def new_fernet_key() -> str:
-    """Return a random Fernet key."""
     return base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
 
 
@@ -62,11 +60,9 @@ class AirflowProcess:
 
     @property
     def url(self) -> str:
-        """Base URL of the UI and the API."""
         return f"http://{HOST}:{self.port}"
 
     def environment(self) -> dict[str, str]:
-        """Return the environment of all components and tasks."""
         home = self.home.airflow
         options = {
             "API__BASE_URL": self.url,

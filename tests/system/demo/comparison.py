@@ -52,8 +52,6 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Result of the comparison of one run."""
-
     expected: int
     delivered: int  # expected messages found at their entity
     duplicates: Mapping[Key, int]  # number of extra copies at the entity
@@ -101,7 +99,6 @@ def compare(expected: Mapping[Key, Content], found: Iterable[Found], *, destinat
 
 
 def differences(key: Key, expected: Content, actual: Content) -> list[Difference]:
-    """Return every field that differs in value or type."""
     pairs = [(field.name, getattr(expected, field.name), getattr(actual, field.name)) for field in fields(Content)]
     return [
         Difference(key, name, sent, arrived)

@@ -50,7 +50,6 @@ def flight_of(row: Mapping[str, str]) -> Flight:
 
 
 def message_count(flights: Sequence[Flight]) -> int:
-    """Return the number of messages that the pipeline sends for these flights."""
     return len(flights) + sum(map(is_delayed, flights)) + len(carrier_days(flights)) + BRIEFINGS
 
 
@@ -109,7 +108,6 @@ def flight_content(flight: Flight, *, number: int, scheduled_for: datetime | Non
 
 
 def briefings(*, month: int | None, run_id: str) -> dict[Key, Content]:
-    """Return the messages of the task ``send_briefing``."""
     return {
         ("briefings", briefing_id(number, run_id=run_id)): Content(
             body=json.dumps({"briefing": number, "month": str(month or "all")}).encode(),

@@ -35,13 +35,11 @@ def delay_of(flight: Flight) -> int | None:
 
 
 def is_delayed(flight: Flight) -> bool:
-    """Return whether a flight departed more than 15 minutes late."""
     delay = delay_of(flight)
     return delay is not None and delay > DELAYED_MINUTES
 
 
 def carrier_days(flights: Iterable[Flight]) -> dict[tuple[str, str], list[Flight]]:
-    """Group the flights by carrier and day."""
     days: dict[tuple[str, str], list[Flight]] = defaultdict(list)
     for flight in flights:
         days[str(flight["carrier"]), f"{flight['year']:04d}-{flight['month']:02d}-{flight['day']:02d}"].append(flight)
@@ -49,7 +47,6 @@ def carrier_days(flights: Iterable[Flight]) -> dict[tuple[str, str], list[Flight
 
 
 def expected_statistics(flights: Iterable[Flight]) -> dict[Key, Content]:
-    """Return one message per carrier and day."""
     return {
         (QUEUE, f"statistics-{day}-{carrier}"): Content(
             body=json.dumps(figures(carrier, day, group), separators=(",", ":")).encode(),
@@ -69,7 +66,6 @@ def expected_statistics(flights: Iterable[Flight]) -> dict[Key, Content]:
 
 
 def figures(carrier: str, day: str, flights: Sequence[Flight]) -> dict[str, str | int | float | None]:
-    """Return the statistics of one carrier and day."""
     delays = sorted(delay for flight in flights if (delay := delay_of(flight)) is not None)
     return {
         "carrier": carrier,

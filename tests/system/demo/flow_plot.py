@@ -81,12 +81,10 @@ def first_second(records: Sequence[Record]) -> int:
 
 
 def per_second(records: Sequence[Record], route: str, *, start: int) -> Counter[int]:
-    """Return the number of messages on a route in each second since the start."""
     return Counter(int(record.at) - start for record in records if record.route == route)
 
 
 def shade(axes: Axes, started: float, ended: float, *, top: float) -> None:
-    """Shade and label the outage."""
     axes.axvspan(started, ended, color=SHADE, linewidth=0, zorder=1)
     for at in (started, ended):
         axes.axvline(at, color=DANGER, linewidth=1, zorder=4)
@@ -103,7 +101,6 @@ def shade(axes: Axes, started: float, ended: float, *, top: float) -> None:
 
 
 def format_axes(axes: Axes, *, seconds: int, highest: float) -> None:
-    """Set limits, labels and grid."""
     axes.set_xlim(0, seconds)
     axes.set_ylim(0, highest * 1.24)
     axes.set_xlabel("seconds")
@@ -117,7 +114,6 @@ def format_axes(axes: Axes, *, seconds: int, highest: float) -> None:
 
 
 def write_legend(figure: Figure, totals: dict[str, int]) -> None:
-    """Write the legend with totals above the plot."""
     left = 0.075
     for route, total in totals.items():
         label = f"{LABELS[route]}  {total:,}"

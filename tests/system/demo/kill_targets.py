@@ -13,10 +13,11 @@ __all__ = [
     "KILL_AT_FRACTION",
     "KILL_TARGETS",
     "RESTART_AT_FRACTION",
+    "TASKS",
     "find_process_to_kill",
     "is_due",
+    "is_group_leader",
     "restart_is_due",
-    "task_id_of",
 ]
 
 KILL_AT_FRACTION = 1 / 3
@@ -32,6 +33,7 @@ KILL_TARGETS = {
     "task": "the Airflow task that runs the Spark driver; the driver keeps running while the task is retried",
     "syphon": "the Airflow task that drains the backlog",
 }
+# The Airflow task that is killed, or whose driver is.
 TASKS = {"driver": "publish_flights", "task": "publish_flights", "syphon": "drain"}
 KILL_AFTER_MESSAGES = 1_000
 
@@ -44,11 +46,6 @@ def restart_is_due(*, elapsed: float, minimum: float, condition_met: bool) -> bo
     :param condition_met: whether the recovery is ready for the restart.
     """
     return elapsed >= MAX_OUTAGE_SECONDS or (elapsed >= minimum and condition_met)
-
-
-def task_id_of(target: str) -> str:
-    """Return the id of the Airflow task that is killed or whose driver is."""
-    return TASKS[target]
 
 
 def is_due(target: str, counts: Counts) -> bool:
@@ -73,5 +70,8 @@ def find_process_to_kill(target: str, instance: str, processes: Iterable[psutil.
 
 
 def is_group_leader(process: psutil.Process) -> bool:
-    """Return whether a process leads its group, as the process of a task does and its supervisor does not."""
-    return os.getpgid(process.pid) == process.pid
+    """Return whether a process runs and leads its group, as the process of a task does and its supervisor does not."""
+    try:
+        return os.getpgid(process.pid) == process.pid
+    except ProcessLookupError:
+        return False

@@ -48,10 +48,8 @@ class Home:
 
     @property
     def summary(self) -> Path:
-        """Summary of the run."""
         return self.root / "summary.json"
 
     def make(self) -> None:
-        """Create the folders."""
         for folder in (self.airflow, self.ledger, self.logs, self.output):
             folder.mkdir(parents=True)

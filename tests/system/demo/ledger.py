@@ -23,8 +23,6 @@ SYPHONED = "syphoned"
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One accepted or syphoned message."""
-
     route: str  # PRIMARY, DIVERTED or SYPHONED
     entity: str
     message_id: str
@@ -57,7 +55,6 @@ class Tally:
         self._longest_wait = 0.0
 
     def add(self, record: Record) -> None:
-        """Add a record."""
         key = record.entity, record.message_id
         self._times[record.route].setdefault(key, record.at)
         if record.route != SYPHONED:
@@ -70,12 +67,10 @@ class Tally:
             self._longest_wait = max(self._longest_wait, arrived - accepted)
 
     def was_diverted(self, key: Key) -> bool:
-        """Return whether a message was diverted to the backlog."""
         return key in self._times[DIVERTED]
 
     @property
     def counts(self) -> Counts:
-        """Counts so far."""
         return Counts(
             sent=len(self._sent),
             primary=len(self._times[PRIMARY]),
@@ -112,7 +107,6 @@ class LedgerReader:
 
 
 def record_of(line: bytes) -> Record:
-    """Parse a line of the ledger."""
     item = json.loads(line)
     route = SYPHONED if item["kind"] == "syphoned" else DIVERTED if item["route"] == "backlog" else PRIMARY
     return Record(route, sys.intern(item["entity"].lower()), item["id"], item["at"])

@@ -26,8 +26,6 @@ READY_TIMEOUT = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Namespace:
-    """An embedded namespace and its ports."""
-
     name: str
     home: Path
     amqp_port: int
@@ -63,7 +61,6 @@ class Namespace:
 
     @property
     def process(self) -> str:
-        """Name of its process."""
         return f"servicebus-{self.name}"
 
     def start(self, processes: Processes) -> None:
@@ -88,21 +85,7 @@ class Namespace:
 
 def configuration() -> dict[str, object]:
     """Return both namespaces in the configuration format of Microsoft's emulator."""
-    return {
-        "UserConfig": {
-            "Namespaces": [
-                {
-                    "Name": PRIMARY,
-                    "Queues": [
-                        {"Name": "flights", "Properties": {}},
-                        {"Name": "statistics", "Properties": {}},
-                        {"Name": "briefings", "Properties": {}},
-                    ],
-                    "Topics": [
-                        {"Name": "delays", "Properties": {}, "Subscriptions": [{"Name": "all", "Properties": {}}]},
-                    ],
-                },
-                {"Name": SECONDARY, "Queues": [], "Topics": []},
-            ],
-        },
-    }
+    queues = [{"Name": name, "Properties": {}} for name in ("flights", "statistics", "briefings")]
+    topic = {"Name": "delays", "Properties": {}, "Subscriptions": [{"Name": "all", "Properties": {}}]}
+    primary = {"Name": PRIMARY, "Queues": queues, "Topics": [topic]}
+    return {"UserConfig": {"Namespaces": [primary, {"Name": SECONDARY, "Queues": [], "Topics": []}]}}

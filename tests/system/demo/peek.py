@@ -57,12 +57,10 @@ def peek_backlog_queues(connection_string: str, queues: Sequence[str]) -> list[F
 
 
 def destination(item: Found) -> str:
-    """Return the destination of a backlog message."""
     return str(item.content.properties.get(DESTINATION, item.key[0])).lower()
 
 
 async def peek(client: ServiceBusClient, path: str, sub_queue: ServiceBusSubQueue | None) -> list[Found]:
-    """Return all messages of one queue, page by page."""
     entity = path.split("/Subscriptions/", maxsplit=1)[0].lower()
     place = path if sub_queue is None else f"{path}/$DeadLetterQueue"
     found: list[Found] = []
@@ -75,14 +73,12 @@ async def peek(client: ServiceBusClient, path: str, sub_queue: ServiceBusSubQueu
 
 
 def found_in(place: str, entity: str, message: ServiceBusReceivedMessage) -> Found:
-    """Convert a peeked message."""
     enqueued = message.enqueued_time_utc
     stored = 0.0 if enqueued is None else enqueued.timestamp()
     return Found(place, (entity, str(message.message_id)), content_of(message), stored)
 
 
 def receiver_for(client: ServiceBusClient, path: str, *, sub_queue: ServiceBusSubQueue | None) -> ServiceBusReceiver:
-    """Return a receiver without prefetch."""
     topic, _, subscription = path.partition("/Subscriptions/")
     if subscription:
         return client.get_subscription_receiver(topic, subscription, sub_queue=sub_queue)
@@ -90,7 +86,6 @@ def receiver_for(client: ServiceBusClient, path: str, *, sub_queue: ServiceBusSu
 
 
 def content_of(message: ServiceBusReceivedMessage) -> Content:
-    """Return the fields that the sender set."""
     return Content(
         body=b"".join(message.body),
         content_type=message.content_type,

@@ -25,7 +25,6 @@ class PortReservation:
         self._locks: dict[int, int] = {}  # file descriptors, closed when the process exits
 
     def next_free(self, first: int) -> int:
-        """Return the first free and unreserved port from ``first`` on."""
         for port in range(first, first + MAX_PORTS):
             if port not in self._locks and is_free(port) and self._lock(port):
                 return port
@@ -47,7 +46,6 @@ class PortReservation:
 
 
 def is_free(port: int) -> bool:
-    """Return whether no program listens on a port."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -47,7 +47,6 @@ class Leader:
             return False
 
     def session(self) -> list[psutil.Process]:
-        """Return the running processes of the session."""
         if not self.is_alive() and psutil.pid_exists(self.pid) and not is_zombie(self.pid):
             return []  # the id was reused, which the kernel does only after the session has ended
         return [process for process in psutil.process_iter() if session_of(process) == self.pid]
@@ -82,7 +81,6 @@ class Processes:
         return log
 
     def log(self, name: str) -> Path:
-        """Return the log file of a process."""
         return self._logs / f"{name}.log"
 
     def check(self, name: str) -> None:
@@ -128,7 +126,6 @@ class Processes:
         self._children[name].send_signal(number)
 
     def members(self, name: str) -> list[psutil.Process]:
-        """Return the running processes of a session."""
         return [member for leader in self._leaders if leader.name == name for member in leader.session()]
 
     def stop(self) -> None:
@@ -139,7 +136,6 @@ class Processes:
         self._record.unlink(missing_ok=True)
 
     def _unrecorded(self) -> list[Leader]:
-        """Return started processes missing from the record."""
         known = {leader.pid for leader in self._leaders}
         found = []
         for child in psutil.Process().children():
@@ -180,7 +176,6 @@ def session_of(process: psutil.Process) -> int | None:
 
 
 def is_zombie(pid: int) -> bool:
-    """Return whether a process is a zombie."""
     try:
         return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
@@ -188,5 +183,4 @@ def is_zombie(pid: int) -> bool:
 
 
 def tail(log: Path, *, lines: int = 20) -> str:
-    """Return the last lines of a log file."""
     return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])

@@ -12,7 +12,7 @@ from tests.system.demo.peek import peek_backlog_queues, peek_everything, queue_n
 from tests.system.demo.reconcile_result import read_latest_result
 from tests.system.demo.scenario import ScenarioResult
 from tests.system.demo.stack import Stack
-from tests.system.demo.summary import findings, summarize, table, write
+from tests.system.demo.summary import Summary, findings, table, write
 from tests.system.demo.terminal import Terminal
 
 __all__ = ["DESTINATIONS", "report"]
@@ -43,14 +43,26 @@ def report(
     found = read(stack)
     terminal.say(f"found {len(found):,} messages; comparing each field with the {len(expected):,} expected messages")
     comparison = compare(expected, found, destinations=DESTINATIONS)
-    summary = summarize(
-        ledger.tally.counts,
-        comparison,
-        seconds=terminal.seconds,
-        outage_seconds=result.outage.ended_at - result.outage.started_at,
-        published_at_restart=result.published_at_restart,
-        delivered_by_entity=dict(Counter(item.place for item in found)),
+    counts = ledger.tally.counts
+    summary = Summary(
+        sent=counts.sent,
+        primary=counts.primary,
+        diverted=counts.diverted,
+        syphoned=counts.syphoned,
+        delivered=comparison.delivered,
+        duplicates=sum(comparison.duplicates.values()),
+        duplicates_predicted=counts.repeated,
         duplicates_in_doubt=count_duplicates_in_doubt(found, comparison, ledger.tally, result.outage),
+        lost=len(comparison.lost),
+        seconds=round(terminal.seconds, 1),
+        expected=comparison.expected,
+        differing_fields=len(comparison.differences),
+        stranded=len(comparison.stranded),
+        unexpected=len(comparison.unexpected),
+        longest_wait=round(counts.longest_wait, 1),
+        outage_seconds=round(result.outage.ended_at - result.outage.started_at, 1),
+        published_at_restart=round(result.published_at_restart, 2),
+        delivered_by_entity=dict(Counter(item.place for item in found)),
         reconciled=read_latest_result(stack.home.output),
         reconciled_after_recovery=after_recovery,
     )
@@ -85,7 +97,6 @@ def count_duplicates_in_doubt(found: Iterable[Found], comparison: Comparison, ta
 
 
 def read(stack: Stack) -> list[Found]:
-    """Return all messages of the primary's entities and the secondary's backlog queues."""
     found = peek_everything(stack.primary.connection_string, list(DESTINATIONS.values()))
     queues = queue_names(stack.secondary.administration)
     return found + peek_backlog_queues(stack.secondary.connection_string, queues)

@@ -33,12 +33,10 @@ class Scale:
 
     @property
     def pace(self) -> str:
-        """The publishing rate as text."""
         return "as fast as possible" if self.rate >= UNLIMITED_RATE else f"at {self.rate} a second"
 
     @property
     def conf(self) -> dict[str, Any]:
-        """Configuration of the pipeline's DAG run."""
         return {"month": self.month, "rate": self.rate}
 
 

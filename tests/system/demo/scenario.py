@@ -10,13 +10,13 @@ from tests.system.demo.flow_plot import Outage
 from tests.system.demo.kill_targets import (
     KILL_AT_FRACTION,
     KILL_TARGETS,
+    TASKS,
     find_process_to_kill,
     is_due,
     restart_is_due,
-    task_id_of,
 )
 from tests.system.demo.ledger import LedgerReader
-from tests.system.demo.recovery import RECOVERY_DAG, AutomaticRecovery, Recovery, SparkRecovery
+from tests.system.demo.recovery import RECOVERY_DAG, Recovery, SparkRecovery
 from tests.system.demo.scale import Scale
 from tests.system.demo.stack import Stack
 from tests.system.demo.terminal import Terminal
@@ -39,15 +39,13 @@ def start_pipeline(api: AirflowApi, scale: Scale) -> tuple[Recovery, DagRun]:
     """Wait until Airflow has parsed the DAGs, prepare the recovery, and trigger the pipeline."""
     for dag_id in (RECOVERY_DAG, PIPELINE):
         api.wait_for_dag(dag_id, seconds=DAG_PARSE_TIMEOUT)
-    recovery = SparkRecovery(api) if scale.in_spark else AutomaticRecovery(api)
+    recovery = SparkRecovery(api) if scale.in_spark else Recovery(api)
     recovery.prepare()
     return recovery, api.trigger(PIPELINE, conf=scale.conf)
 
 
 @dataclass(frozen=True, slots=True)
 class ScenarioResult:
-    """Outcome of the scenario, for the report."""
-
     outage: Outage
     published_at_restart: float  # fraction of the messages accepted by then
 
@@ -142,10 +140,9 @@ class Scenario:
         time.sleep(POLL_SECONDS)
 
     def _kill_if_due(self, pipeline: DagRun) -> None:
-        """Kill the target if it is due and running."""
         if self._kill_target is None or not is_due(self._kill_target, self.ledger.tally.counts):
             return
-        task = task_id_of(self._kill_target)
+        task = TASKS[self._kill_target]
         for run in (pipeline, *self._recovery.runs()):
             if self._api.tasks(run).get(task) != "running":
                 continue

@@ -26,8 +26,6 @@ PING_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """Two namespaces and Airflow."""
-
     home: Home
     ports: PortReservation
     processes: Processes
@@ -70,5 +68,4 @@ class Stack:
         self.processes.check(self.secondary.process)
 
     def task_processes(self) -> list[psutil.Process]:
-        """Return the scheduler's process, its tasks and their descendants."""
         return self.processes.members(SCHEDULER)

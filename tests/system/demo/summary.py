@@ -8,10 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tests.system.demo.comparison import Comparison
-from tests.system.demo.ledger import Counts
 from tests.system.demo.reconcile_result import ReconcileResult
 
-__all__ = ["Summary", "findings", "summarize", "table", "write"]
+__all__ = ["Summary", "findings", "table", "write"]
 
 MAX_EXAMPLES = 5
 
@@ -48,7 +47,6 @@ class Summary:
 
     @property
     def failures(self) -> list[str]:
-        """Reasons why the run failed; empty if it succeeded."""
         reasons = {
             f"{self.lost:,} messages were lost": self.lost > 0,
             f"{self.stranded:,} messages did not arrive (dead-lettered or left in the backlog)": self.stranded > 0,
@@ -65,45 +63,7 @@ class Summary:
         return [text for text, applies in reasons.items() if applies]
 
 
-def summarize(
-    counts: Counts,
-    comparison: Comparison,
-    *,
-    seconds: float,
-    outage_seconds: float,
-    published_at_restart: float,
-    delivered_by_entity: dict[str, int],
-    duplicates_in_doubt: int,
-    reconciled: ReconcileResult,
-    reconciled_after_recovery: bool,
-) -> Summary:
-    """Combine the counts of the ledger with the comparison of the queues."""
-    return Summary(
-        sent=counts.sent,
-        primary=counts.primary,
-        diverted=counts.diverted,
-        syphoned=counts.syphoned,
-        delivered=comparison.delivered,
-        duplicates=sum(comparison.duplicates.values()),
-        duplicates_predicted=counts.repeated,
-        duplicates_in_doubt=duplicates_in_doubt,
-        lost=len(comparison.lost),
-        seconds=round(seconds, 1),
-        expected=comparison.expected,
-        differing_fields=len(comparison.differences),
-        stranded=len(comparison.stranded),
-        unexpected=len(comparison.unexpected),
-        longest_wait=round(counts.longest_wait, 1),
-        outage_seconds=round(outage_seconds, 1),
-        published_at_restart=round(published_at_restart, 2),
-        delivered_by_entity=delivered_by_entity,
-        reconciled=reconciled,
-        reconciled_after_recovery=reconciled_after_recovery,
-    )
-
-
 def table(summary: Summary) -> str:
-    """Return the main counts as a table."""
     rows = [
         ("sent", f"{summary.sent:,}"),
         ("sent to the primary", f"{summary.primary:,}"),
@@ -123,7 +83,6 @@ def table(summary: Summary) -> str:
 
 
 def findings(comparison: Comparison) -> list[str]:
-    """Return examples of each kind of problem."""
     lines = [f"lost: {entity} {identity}" for entity, identity in comparison.lost[:MAX_EXAMPLES]]
     lines += [f"in {place}: {key[0]} {key[1]}" for key, place in list(comparison.stranded.items())[:MAX_EXAMPLES]]
     lines += [f"unexpected: {entity} {identity}" for entity, identity in comparison.unexpected[:MAX_EXAMPLES]]
@@ -139,5 +98,4 @@ def findings(comparison: Comparison) -> list[str]:
 
 
 def write(summary: Summary, path: Path) -> None:
-    """Write the summary as JSON."""
     path.write_text(json.dumps(asdict(summary), indent=2) + "\n")

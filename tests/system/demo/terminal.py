@@ -18,15 +18,12 @@ class Terminal:
 
     @property
     def seconds(self) -> float:
-        """Seconds since the start of the demo."""
         return time.monotonic() - self._start
 
     def say(self, text: str) -> None:
-        """Print a message."""
         print(f"{self.seconds:6.1f} s  {text}", flush=True)
 
     def progress(self, text: str) -> None:
-        """Print the progress, unless it was printed less than five seconds ago."""
         now = time.monotonic()
         if now - self._last_progress >= PROGRESS_INTERVAL:
             self._last_progress = now

@@ -42,7 +42,6 @@ class Browser:
     screenshots: Path
 
     def open(self, url: str) -> None:
-        """Load a URL."""
         self.driver.get(url)
 
     def find(self, selector: str, *, seconds: float = 20) -> WebElement:
@@ -57,11 +56,9 @@ class Browser:
         return elements[0].text if elements else ""
 
     def click(self, selector: str) -> None:
-        """Click an element."""
         self.find(selector).click()
 
     def type(self, selector: str, text: str) -> None:
-        """Type into a field."""
         self.find(selector).send_keys(text)
 
     def press(self, key: str) -> None:
@@ -74,11 +71,9 @@ class Browser:
         return wait.until(lambda _: condition(), message=f"not within {seconds:.0f} s: {what}")
 
     def enter_frame(self, selector: str) -> None:
-        """Switch to a frame."""
         self.driver.switch_to.frame(self.find(selector))
 
     def leave_frame(self) -> None:
-        """Switch back to the top-level document."""
         self.driver.switch_to.default_content()
 
     def console_messages(self) -> list[str]:
@@ -104,7 +99,6 @@ class Browser:
         self.emulate(width=WIDTHS["desktop"], dark=False)
 
     def overflows(self) -> bool:
-        """Return whether the page is wider than the viewport."""
         return bool(self.driver.execute_script("return document.documentElement.scrollWidth > innerWidth"))
 
     def command(self, name: str, **arguments: Any) -> Any:

@@ -13,7 +13,7 @@ from servicebus_pair.core import Endpoint, NamespacePair
 from tests.system.demo.namespaces import Namespace
 from tests.system.demo.peek import peek_everything
 
-__all__ = ["RECEIVING_ENTITIES", "count_copies", "divert", "message_ids", "provision"]
+__all__ = ["PING_CONTENT_TYPE", "RECEIVING_ENTITIES", "count_copies", "divert", "message_ids", "provision"]
 
 RECEIVING_ENTITIES: Final = {"flights": "flights", "briefings": "briefings", "delays": "delays/Subscriptions/all"}
 """For each entity, the queue or subscription where its messages arrive."""
@@ -22,13 +22,10 @@ PING_CONTENT_TYPE = "application/vnd.ms-servicebus-ping"
 
 
 def message_ids(entity: str, *, label: str, count: int) -> list[str]:
-    """Return the ids of messages for an entity."""
     return [f"{entity}-{label}-{number}" for number in range(count)]
 
 
 def provision(primary: Namespace, secondary: Namespace) -> None:
-    """Create the backlog queues."""
-
     async def run() -> None:
         async with opened(primary, secondary) as pair:
             await pair.provision()
@@ -71,7 +68,6 @@ def opened(primary: Namespace, secondary: Namespace) -> NamespacePair:
 
 
 def endpoint(namespace: Namespace) -> Endpoint:
-    """Return the endpoint of a namespace."""
     return Endpoint.from_connection_string(
         namespace.connection_string, namespace=namespace.name, administration=namespace.administration
     )

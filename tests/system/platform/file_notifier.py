@@ -23,7 +23,6 @@ class FileNotifier(BaseNotifier):
         self.text = text
 
     def notify(self, context: Context) -> None:  # noqa: ARG002  signature of the base class
-        """Append the line."""
         with Path(self.path).open("a") as file:
             file.write(self.text + "\n")
 

@@ -1,4 +1,4 @@
-"""What a recovery could leave behind: connections, links, messages and processes."""
+"""Connections, links, messages and processes that a recovery could leave behind."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.system.demo.airflow_process import SCHEDULER
+from tests.system.demo.kill_targets import is_group_leader
 from tests.system.demo.namespaces import Namespace
 from tests.system.demo.stack import Stack
 
-__all__ = ["Leftovers", "find_leftovers", "metric", "task_processes", "wait_until"]
+__all__ = ["NO_LEFTOVERS", "Leftovers", "find_leftovers", "metric", "task_processes", "wait_until"]
 
 PREFIX: Final = "servicebus_emulator_"
 
@@ -32,8 +33,10 @@ class Leftovers:
     processes: tuple[str, ...]  # of tasks
 
     def __bool__(self) -> bool:
-        """Return whether any resource remains."""
         return bool(self.connections or self.links or self.backlog or self.processes)
+
+
+NO_LEFTOVERS: Final = Leftovers(connections=0, links=0, backlog=0, processes=())
 
 
 def metric(namespace: Namespace, name: str) -> float:
@@ -44,7 +47,6 @@ def metric(namespace: Namespace, name: str) -> float:
 
 
 def find_leftovers(stack: Stack) -> Leftovers:
-    """Return the resources that exist now."""
     both = (stack.primary, stack.secondary)
     return Leftovers(
         connections=int(sum(metric(each, "connections") for each in both)),
@@ -58,14 +60,6 @@ def task_processes(stack: Stack) -> list[psutil.Process]:
     """Return the processes that run tasks: each leads its own process group in the scheduler's session."""
     leaders = [each for each in stack.processes.members(SCHEDULER) if is_group_leader(each)]
     return [each for each in leaders if each.pid != os.getsid(each.pid)]
-
-
-def is_group_leader(process: psutil.Process) -> bool:
-    """Return whether a process is running and leads its group."""
-    try:
-        return os.getpgid(process.pid) == process.pid
-    except ProcessLookupError:
-        return False
 
 
 def wait_until(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from servicebus_emulator import Fault, FaultKind
 from tests.system.demo.airflow_api import AirflowApi, DagRun
 from tests.system.demo.airflow_process import SCHEDULER, TRIGGERER
 from tests.system.demo.layout import PROJECT, Home
@@ -53,7 +55,6 @@ class Platform:
         return {entity: [found[entity][name] for name in names] for entity, names in ids.items()}
 
     def wait_for_state(self, run: DagRun, task_id: str, state: str, *, seconds: float = RUN_TIMEOUT) -> None:
-        """Wait until a task has a state."""
         wait_until(
             lambda: self.api.tasks(run).get(task_id) == state,
             seconds=seconds,
@@ -89,25 +90,22 @@ class Platform:
 
     def wait_for_no_leftovers(self, *, seconds: float = CLEANUP_TIMEOUT) -> Leftovers:
         """Wait until the recoveries have left nothing behind; return what remains after the timeout."""
-        found = Leftovers(0, 0, 0, ())
-
-        def is_clean() -> bool:
-            nonlocal found
-            found = find_leftovers(self.stack)
-            return not found
-
-        try:
-            wait_until(is_clean, seconds=seconds, what="nothing is left behind")
-        except AssertionError:
-            return found
+        deadline = time.monotonic() + seconds
+        while (found := find_leftovers(self.stack)) and time.monotonic() < deadline:
+            time.sleep(0.2)
         return found
 
+    @contextmanager
+    def outage(self, *, entity: str | None = None) -> Iterator[str]:
+        """Reject all sends, or those to an entity, until the fault with the yielded id is cleared."""
+        served = self.stack.primary.served
+        yield served.set_fault(Fault(kind=FaultKind.INTERNAL_ERROR, entity=entity))
+        served.clear_faults()
+
     def primary_connections(self) -> int:
-        """Return the number of open connections to the primary."""
         return int(metric(self.stack.primary, "connections"))
 
     def restart_triggerer(self) -> None:
-        """Restart the killed triggerer."""
         self.stack.airflow.start_component(TRIGGERER.removeprefix("airflow-"), self.stack.processes)
 
 

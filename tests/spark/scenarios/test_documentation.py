@@ -1,22 +1,25 @@
-"""The commands in docs/spark.md run in sequence."""
+"""The commands and examples in docs/spark.md, and the examples in README, run as they are."""
 
 from __future__ import annotations
 
 import importlib
 import re
+import runpy
 import shlex
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
-from tests.spark.conftest import Pair
+from tests.spark.conftest import CANARY, Pair, Session
 from tests.spark.support.job_files import read_summary
 from tests.spark.support.own_backlog import own_backlog
 from tests.system.demo.layout import PROJECT
 
 PAGE = (PROJECT / "provider" / "docs" / "spark.md").read_text()
+EXAMPLE = Path(__file__).parents[1] / "support" / "documented_example.py"
 # The values of these options are paths relative to the working directory.
 PATH_OPTIONS = {"--table", "--ledger", "--output", "--manifest", "--report", "--metered"}
 ROWS = "body,messageId\nshoes,o-1\nhats,o-2\n"
@@ -68,10 +71,38 @@ def test_documented_arguments_match_the_parser(name: str, capsys: pytest.Capture
     assert set(re.findall(r"--[a-z-]+", " ".join(listed))) == accepted
 
 
-def test_documented_task_matches_the_example_dag():
-    examples = re.findall(r"<!-- from (dags/\w+\.py): (\w+) -->\n```python\n(.*?)```", PAGE, flags=re.DOTALL)
-    assert [name for _, name, _ in examples] == ["drain"]
-    for file, name, text in examples:
-        marked = re.search(rf"# \[START {name}\]\n(.*?) *# \[END {name}\]", (PROJECT / file).read_text(), re.DOTALL)
-        assert marked is not None
-        assert textwrap.dedent(marked[1]) == text
+def test_documented_example_runs_with_a_pair_from_the_environment(
+    session: Session, pair: Pair, capsys: pytest.CaptureFixture[str]
+):
+    before = len(pair.peek("flights"))
+    names = runpy.run_path(str(EXAMPLE))
+    assert len(pair.peek("flights")) == before + 2
+    assert {found.content.body for found in pair.peek("briefings")} >= {b"AA1 was late", b"UA2 was not"}
+    assert len(list(Path(names["home"]).glob("manifests/*/0.json"))) == 1
+    assert re.search(r"\|\s+main\|\s*active\|", capsys.readouterr().out), "the column width depends on other tests"
+    assert CANARY not in session.event_log()
+
+
+@pytest.mark.parametrize(
+    ("page", "source", "part"),
+    [
+        ("README.md", EXAMPLE, "spark"),
+        ("provider/docs/spark.md", EXAMPLE, "spark"),
+        ("provider/docs/spark.md", EXAMPLE, "streaming"),
+        ("provider/docs/spark.md", PROJECT / "dags" / "servicebus_pair_at_scale.py", "drain"),
+    ],
+)
+def test_documented_example_matches_its_source(page: str, source: Path, part: str):
+    marked = re.search(rf"# \[START {part}\]\n(.*?) *# \[END {part}\]", source.read_text(), flags=re.DOTALL)
+    assert marked is not None
+    assert f"```python\n{textwrap.dedent(marked[1])}```" in (PROJECT / page).read_text()
+
+
+def test_documented_sql_runs(spark: SparkSession, pair: Pair):
+    (statements,) = re.findall(r"```sql\n(.*?)```", PAGE, flags=re.DOTALL)
+    queue = pair.fresh_queue()
+    try:
+        results = [spark.sql(statement) for statement in statements.replace("'flights'", f"'{queue}'").split(";")]
+        assert [tuple(row) for row in results[-1].collect()] == [("AA1 was late", "active"), ("UA2 was not", "active")]
+    finally:
+        spark.sql("DROP TABLE IF EXISTS outbox")
