@@ -127,7 +127,7 @@ def test_runbook_commands_work_in_their_order(
     assert len(contents(pair.primary["contoso"], "flights")) == 10  # of the drill
 
 
-ASSET_SCHEDULED = {"tell_the_operators", "drain_what_others_left"}
+ASSET_SCHEDULED = {"notify_of_failover", "drain_what_others_left"}
 
 
 def test_dags_of_the_sensors_page_run(pair: Pair, run_dag: RunDag, tmp_path: Path):
@@ -143,7 +143,7 @@ def test_dags_of_the_sensors_page_run(pair: Pair, run_dag: RunDag, tmp_path: Pat
     assert ran == {
         "wait_for_flights": {"flights_accepts_sends": "success"},
         "wait_for_backlog": {"drained": "success"},
-        "tell_the_operators": {"tell": "success"},
+        "notify_of_failover": {"notify": "success"},
         "drain_what_others_left": {"drain": "success"},
         "after_the_outage": {"go_on_when_flights_answers": "success"},
     }
@@ -155,7 +155,7 @@ def test_dags_of_the_sensors_page_run(pair: Pair, run_dag: RunDag, tmp_path: Pat
         for dag_id, condition in conditions.items()
     }
     assert scheduled == {
-        "tell_the_operators": {f"servicebus-pair://{CONN_ID}/{part}" for part in ("failover", "recovery")},
+        "notify_of_failover": {f"servicebus-pair://{CONN_ID}/{part}" for part in ("failover", "recovery")},
         "drain_what_others_left": {f"servicebus-pair://{CONN_ID}/backlog"},
     }
 
