@@ -30,20 +30,15 @@ class Processes:
     @classmethod
     def now(cls) -> Processes:
         started = psutil.Process().children(recursive=True)
-        jvm = tuple(each for each in started if _while_alive(each.name, "") == "java")
+        jvm = tuple(each for each in started if _while_alive(each.name) == "java")
         # Forks have the command line of the daemon.
-        daemons = [
-            each
-            for java in jvm
-            for each in _while_alive(java.children, [])
-            if _DAEMON in _while_alive(each.cmdline, [])
-        ]
-        forked = [child for daemon in daemons for child in _while_alive(daemon.children, [])]
+        daemons = [each for java in jvm for each in _children(java) if _DAEMON in (_while_alive(each.cmdline) or ())]
+        forked = [child for daemon in daemons for child in _children(daemon)]
         return cls(jvm, (*daemons, *forked))
 
     def workers_bytes(self) -> int:
         """The resident memory of all Python workers; shared pages count for each."""
-        memory = (_while_alive(each.memory_info, None) for each in self.workers)
+        memory = (_while_alive(each.memory_info) for each in self.workers)
         return sum(int(each.rss) for each in memory if each is not None)
 
     def workers_seconds(self) -> float:
@@ -62,12 +57,17 @@ def peak_bytes(pid: int) -> int:
 
 def seconds(process: psutil.Process) -> float:
     """Return the CPU time of a process so far; 0 once it has ended."""
-    times = _while_alive(process.cpu_times, None)
+    times = _while_alive(process.cpu_times)
     return 0.0 if times is None else float(times.user + times.system)
 
 
-def _while_alive(read: Callable[[], ResultT], otherwise: ResultT) -> ResultT:
+def _children(process: psutil.Process) -> list[psutil.Process]:
+    return _while_alive(process.children) or []
+
+
+def _while_alive(read: Callable[[], ResultT]) -> ResultT | None:
+    """Return what is read from a process, or ``None`` once it has ended."""
     try:
         return read()
     except psutil.Error:
-        return otherwise
+        return None

@@ -85,7 +85,9 @@ class Namespace:
 
 def configuration() -> dict[str, object]:
     """Return both namespaces in the configuration format of Microsoft's emulator."""
-    queues = [{"Name": name, "Properties": {}} for name in ("flights", "statistics", "briefings")]
+    queues: list[dict[str, object]] = [
+        {"Name": name, "Properties": {}} for name in ("flights", "statistics", "briefings")
+    ]
     topic = {"Name": "delays", "Properties": {}, "Subscriptions": [{"Name": "all", "Properties": {}}]}
     primary = {"Name": PRIMARY, "Queues": queues, "Topics": [topic]}
     return {"UserConfig": {"Namespaces": [primary, {"Name": SECONDARY, "Queues": [], "Topics": []}]}}
