@@ -98,6 +98,10 @@ def test_defaults_of_the_connection_form_count_as_absent() -> None:
         ({"connection_string": {"key": KEY}}, "setting connection_string is missing, or is not text"),
         ({"authentication": "default"}, "setting host is missing, or is not text: authentication 'default' requires"),
         ({**BY_SECRET, "tenant_id": None}, "setting tenant_id is missing"),
+        (
+            {"authentication": "default"},
+            "; other authentications are connection_string, client_secret, managed_identity",
+        ),
         ({**BY_SECRET, "client_secret": ""}, "setting client_secret is missing"),
         ({"connection_string": STRING, "host": HOST}, "setting host is given, but authentication is"),
         ({"connection_string": STRING, **PRINCIPAL}, "setting tenant_id is given, but authentication is"),

@@ -66,13 +66,18 @@ async def test_a_queue_that_cannot_be_read_at_all_raises_instead_of_being_search
     assert queue.requests == 3, "one page, one message, and one request beyond the last message"
 
 
-@pytest.mark.parametrize(("error", "requests"), [(ServiceFaultError("race"), 2), (EntityNotFoundError("gone"), 1)])
+@pytest.mark.parametrize(("error", "requests"), [(ServiceFaultError("race"), 3), (EntityNotFoundError("gone"), 1)])
 async def test_only_retriable_errors_are_retried(
     monkeypatch: pytest.MonkeyPatch, error: ServiceError, requests: int
 ) -> None:
-    monkeypatch.setattr("servicebus_pair.core.sdk.message_browser._RETRY_DELAY", 0)
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    monkeypatch.setattr("servicebus_pair.core.sdk.message_browser.asyncio.sleep", sleep)
     queue = FakeQueue({1}, set())
-    queue.failures = [error, error]
+    queue.failures = [error] * 3
     with pytest.raises(type(error)):
-        await MessageBrowser(queue, page_size=10, timeout=5, attempts=2).page()
-    assert queue.requests == requests
+        await MessageBrowser(queue, page_size=10, timeout=5, attempts=3).page()
+    assert (queue.requests, pauses) == (requests, [1, 2][: requests - 1])

@@ -89,9 +89,10 @@ async def test_a_valid_token_is_used_when_its_refresh_fails(caplog: pytest.LogCa
     service.time += 1900
     assert await service.get() == "token 1"
     assert "token refresh failed with ClientAuthenticationError; the old token is valid for 1700 s" in caplog.text
-    assert await service.get() == "token 1"
-    assert service.requests == 2  # the next attempt comes later
-    service.time += 1690.5
+    for seconds, requests in ((29.9, 2), (0.1, 3), (1659.9, 4)):
+        service.time += seconds
+        assert (await service.get(), service.requests) == ("token 1", requests)
+    service.time += 30  # less than 10 seconds remain
     with pytest.raises(ClientAuthenticationError):
         await service.get()
 

@@ -79,6 +79,19 @@ def test_elapse_counts_from_the_scheduled_time(now: float, left: int):
     assert bool(entry.message.annotations) == (now < 10)
 
 
+@pytest.mark.parametrize("now", [9.999, 10])
+def test_a_schedule_is_removed_when_it_has_passed_and_other_annotations_stay(now: float):
+    entry = read(policy=TimeToLive.RESTART, now=now, scheduled_enqueue_time_utc=at(10), partition_key="k")
+    names = {str(name) for name in entry.message.annotations or {}}
+    assert names == {"x-opt-partition-key", *([] if now == 10 else ["x-opt-scheduled-enqueue-time"])}
+
+
+@pytest.mark.parametrize(("lock", "seconds"), [(60, 36), (0.001, 0.0006), (0, 18), (-5, 18)])
+def test_a_lock_that_seems_to_have_ended_is_taken_to_last_30_seconds(lock: float, seconds: float):
+    entry = read(policy=TimeToLive.RESTART, now=7, lock=lock)
+    assert entry.send_before - EPOCH - 7 == pytest.approx(seconds, abs=1e-4)
+
+
 @given(st.floats(1, 300), st.floats(0, 10**6))
 def test_send_before_leaves_time_to_settle(lock: float, now: float):
     entry = read(policy=TimeToLive.RESTART, now=now, lock=lock)

@@ -278,3 +278,12 @@ async def test_section_6_the_next_search_starts_at_the_message_found_last() -> N
     drain.queue.errors["peek"] = BUSY
     drain.drain._expects_more = False
     assert not await drain.drain._is_finished(), "the next step reports a failing queue"
+
+
+async def test_section_6_a_destination_that_another_link_is_retrying_is_checked_again_soon() -> None:
+    drain = Drain(1)
+    drain.context.backoff.record_failure("flights", "busy", now=EPOCH - 5, started=EPOCH - 6)
+    assert drain.context.backoff.try_acquire("flights", now=EPOCH)
+    drain.stop_after(4)
+    await drain.work()
+    assert (drain.flights.attempts, set(drain.pauses)) == ([], {0.05})

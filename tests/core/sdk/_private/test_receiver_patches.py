@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import Any, Self
 
@@ -15,7 +16,10 @@ from servicebus_pair.core.sdk._private.receiver_patches import (
     PartialSettlementError,
     can_settle_ranges,
     contiguous_ranges,
+    decode_error,
+    has_buffered_messages,
     patch_receiver,
+    release_ranges,
     settle_range,
 )
 from tests.core.support.local_pair import BACKLOG, messages, open_local_pair
@@ -55,9 +59,9 @@ async def test_a_receiver_that_cannot_be_patched_works_unpatched_and_warns_once(
     with caplog.at_level(logging.WARNING):
         await patch_receiver(receiver, should_stop=lambda: False, on_message_bytes=lambda _: None)
         await patch_receiver(receiver, should_stop=lambda: False, on_message_bytes=lambda _: None)
-    (said,) = caplog.messages
-    assert __version__ in said
-    assert f".{missing}," in said
+    (warning,) = caplog.messages
+    assert __version__ in warning
+    assert f".{missing}," in warning
 
 
 async def test_without_the_message_class_the_receiver_is_not_patched_and_a_warning_is_logged(
@@ -66,8 +70,8 @@ async def test_without_the_message_class_the_receiver_is_not_patched_and_a_warni
     monkeypatch.delattr("azure.servicebus._pyamqp.message.Message")
     receiver: Any = receiver_without("nothing")
     await patch_receiver(receiver, should_stop=lambda: False, on_message_bytes=lambda _: None)
-    (said,) = caplog.messages
-    assert "_pyamqp.message.Message" in said
+    (warning,) = caplog.messages
+    assert "_pyamqp.message.Message" in warning
 
 
 @pytest.mark.parametrize("missing", ["settle_messages_async", "_link", *receiver_patches._OF_SETTLEMENT])
@@ -120,3 +124,106 @@ async def test_a_range_that_fails_halfway_names_the_confirmed_messages() -> None
     assert caught.value.confirmed == {id(confirmed)}
     assert isinstance(caught.value.__cause__, OSError)
     assert link._received_delivery_tags == set()
+
+
+def transfer_frame(payload: bytes, *, more: bool = False) -> tuple[Any, ...]:
+    return (*(None for _ in range(5)), more, *(None for _ in range(5)), payload)
+
+
+class FakeLink:
+    """A link of the SDK that raises ``failure`` for an incoming transfer, and records what it delivers."""
+
+    def __init__(self) -> None:
+        self.failure: Exception | None = None
+        self.delivered: list[tuple[Any, Any]] = []
+
+    _received_payload = bytearray(b"12")
+    _first_frame = "first"
+    _on_transfer: Any = None
+
+    async def _incoming_transfer(self, frame: Any) -> None:
+        if self.failure is not None:
+            raise self.failure
+        await self._on_transfer(frame, "message")
+
+    async def _process_incoming_message(self, frame: Any, message: Any) -> None:
+        self.delivered.append((frame, message))
+
+
+async def patched_link() -> tuple[FakeLink, Any, list[int]]:
+    link, sizes = FakeLink(), list[int]()
+    handler = SimpleNamespace(_link=link, _received_messages=SimpleQueue(), do_work_async=None)
+    receiver: Any = Receiver(_handler=handler)
+    await patch_receiver(receiver, should_stop=lambda: False, on_message_bytes=sizes.append)
+    return link, receiver, sizes
+
+
+async def test_a_message_between_two_receives_is_buffered_and_its_size_reported_once() -> None:
+    link, receiver, sizes = await patched_link()
+    assert not has_buffered_messages(receiver)
+    for more in (True, False):
+        await link._incoming_transfer(transfer_frame(b"345", more=more))
+    assert (sizes, has_buffered_messages(receiver)) == ([5], True)
+    assert receiver._handler._received_messages.get()[1] == "message"
+
+
+async def test_a_message_that_cannot_be_decoded_is_delivered_as_a_placeholder() -> None:
+    link, _, _ = await patched_link()
+    link.failure = ValueError("bad decimal")
+    await link._incoming_transfer(transfer_frame(b"345"))
+    [(frame, placeholder)] = link.delivered
+    assert (frame, link._received_payload) == ("first", bytearray())
+    received: Any = SimpleNamespace(_message=placeholder)
+    ordinary: Any = SimpleNamespace(_message=SimpleNamespace())
+    assert (decode_error(received), decode_error(ordinary)) == ("ValueError: bad decimal", None)
+    for failure in (OSError("lost"), AttributeError("a race")):
+        link.failure = failure
+        with pytest.raises(type(failure)):
+            await link._incoming_transfer(transfer_frame(b"345"))
+
+
+@pytest.mark.parametrize(
+    ("stop", "worked", "result"), [(False, True, True), (False, False, False), (True, True, False)]
+)
+async def test_a_waiting_receive_ends_once_it_should_stop(stop: bool, worked: bool, result: bool) -> None:
+    async def work(**options: Any) -> bool:
+        assert options == {"batch": 1}
+        return worked
+
+    handler = SimpleNamespace(do_work_async=work)
+    receiver_patches._patch_stop(handler, lambda: stop)
+    assert await handler.do_work_async(batch=1) is result
+
+
+@pytest.mark.parametrize(
+    ("complete", "outcome", "details"),
+    [(True, "accepted", {}), (False, "modified", {"delivery_failed": True, "undeliverable_here": False})],
+)
+async def test_a_range_is_settled_with_one_disposition(complete: bool, outcome: str, details: dict[str, bool]) -> None:
+    calls: list[Any] = []
+
+    async def settle(*given: Any, **options: Any) -> None:
+        calls.append((given, options))
+
+    link = SimpleNamespace(_received_delivery_tags={4, 5, 6, 7}, _pending_dispositions={})
+    receiver: Any = SimpleNamespace(_handler=SimpleNamespace(_link=link, settle_messages_async=settle))
+    deliveries: Any = [SimpleNamespace(_delivery_id=number, _delivery_tag=number) for number in (4, 5, 6)]
+    await settle_range(receiver, deliveries, complete=complete, timeout=5)
+    options = {"batchable": True, "await_outcome": True, "outcome_timeout": 5, **details}
+    assert (calls, link._received_delivery_tags) == ([(((4, 6), 6, outcome), options)], {7})
+    with pytest.raises(OSError, match="the link that delivered the messages is gone"):
+        await settle_range(receiver, deliveries, complete=complete, timeout=5)
+
+
+async def test_messages_are_released_by_ranges_after_the_credit_is_drained() -> None:
+    calls: list[Any] = []
+
+    async def call(*given: Any, **options: Any) -> None:
+        calls.append((*given, *options))
+
+    handler = SimpleNamespace(settle_messages_async=call)
+    transport = SimpleNamespace(drain_and_release_messages_async=call)
+    receiver: Any = SimpleNamespace(_handler=handler, _amqp_transport=transport)
+    deliveries: Any = [SimpleNamespace(_delivery_id=number, _delivery_tag=number) for number in (1, 2, 5)]
+    await release_ranges(receiver, deliveries)
+    assert calls == [(handler,), ((1, 2), 2, "released", "batchable"), ((5, 5), 5, "released", "batchable")]

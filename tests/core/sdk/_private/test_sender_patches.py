@@ -158,28 +158,62 @@ def test_without_the_transfer_frame_the_sender_is_not_patched(
     assert not patch_sender(sender_without("nothing"))
 
 
-async def test_a_transfer_counts_deliveries_and_uses_the_frame_limit_of_the_peer() -> None:
-    sender, frames, left_to_sdk = sender_without("nothing"), [], []
-    link = sender._handler._link
-    session = link._session
+class FakeTransfers:
+    """A patched link with its session; records frames of the patch and messages left to the SDK."""
 
-    async def write(channel: int, frame: Any) -> None:
-        frames.append((channel, frame[1], frame[2], frame[11]))
+    def __init__(self) -> None:
+        self.frames: list[Any] = []
+        self.left_to_sdk: list[Any] = []
+        sender = sender_without("nothing")
+        self.link = sender._handler._link
+        self.session = self.link._session
+        self.session._connection._process_outgoing_frame = self._write
+        self.session._connection._remote_max_frame_size = 300
+        self.session.channel, self.session.state, self.session.next_outgoing_id = 3, SessionState.MAPPED, 9
+        self.session.remote_incoming_window = self.session.outgoing_window = self.link.current_link_credit = 10
+        self.link.handle, self.link.delivery_count = 0, 4
+        type(self.link)._outgoing_transfer = staticmethod(self._transfer_of_the_sdk)
+        assert patch_sender(sender)
 
-    async def transfer_of_the_sdk(delivery: Any) -> None:
-        left_to_sdk.append(delivery.message)
+    async def _write(self, channel: int, frame: Any) -> None:
+        self.frames.append((channel, frame[1], frame[2], frame[4], frame[5], frame[11]))
 
-    session._connection._process_outgoing_frame, session._connection._remote_max_frame_size = write, 300
-    session.channel, session.state, session.next_outgoing_id = 3, SessionState.MAPPED, 9
-    session.remote_incoming_window = session.outgoing_window = link.current_link_credit = 10
-    link.handle, link.delivery_count, type(link)._outgoing_transfer = 0, 4, staticmethod(transfer_of_the_sdk)
-    assert patch_sender(sender)
-    for size in (44, 44, 45):
+    async def _transfer_of_the_sdk(self, delivery: Any) -> None:
+        self.left_to_sdk.append(delivery.message)
+
+    async def send(self, size: int = 44, *, settled: bool = False) -> Any:
         message = EncodedMessage()
         message.encoded = bytearray(size)
-        delivery = SimpleNamespace(message=message, settled=False)
-        await link._outgoing_transfer(delivery)
-    assert frames == [(3, 9, b"\0\0\0\5", bytes(44)), (3, 10, b"\0\0\0\6", bytes(44))]
-    assert [len(each.encoded) for each in left_to_sdk] == [45]
+        delivery = SimpleNamespace(message=message, settled=settled)
+        assert not await self.link._outgoing_transfer(delivery)
+        return delivery
+
+
+async def test_a_transfer_counts_deliveries_and_uses_the_frame_limit_of_the_peer() -> None:
+    transfers = FakeTransfers()
+    deliveries = [await transfers.send(size) for size in (44, 44, 45)]
+    assert transfers.frames == [
+        (3, 9, b"\0\0\0\5", False, False, bytes(44)),
+        (3, 10, b"\0\0\0\6", False, False, bytes(44)),
+    ]
+    assert [len(each.encoded) for each in transfers.left_to_sdk] == [45]
+    link, session = transfers.link, transfers.session
     assert (link.delivery_count, link.current_link_credit, session.outgoing_window) == (6, 8, 8)
     assert (session.next_outgoing_id, session.remote_incoming_window) == (11, 8)
+    assert (deliveries[1].frame, deliveries[1].sent) == ({"delivery_id": 10}, True)
+
+
+@pytest.mark.parametrize("reason", ["session", "window", "settled", "trace"])
+async def test_a_transfer_that_the_patch_does_not_cover_is_left_to_the_sdk(reason: str) -> None:
+    transfers = FakeTransfers()
+    if reason == "session":
+        transfers.session.state = SessionState.END_SENT
+    if reason == "window":
+        transfers.session.remote_incoming_window = 0
+    transfers.link.network_trace = reason == "trace"
+    await transfers.send(settled=reason == "settled")
+    assert (transfers.frames, len(transfers.left_to_sdk)) == ([], 1)
+    if reason == "window":
+        transfers.session.remote_incoming_window = 1
+        await transfers.send()
+        assert len(transfers.frames) == 1
