@@ -9,9 +9,17 @@ import pytest
 
 from servicebus_emulator import Emulator, Fault, FaultKind, Operation
 from servicebus_emulator.engine.model.descriptions import QueueDescription, TopicDescription
-from servicebus_pair.core import HealthState, NamespacePair
-from servicebus_pair.core.model.errors import AuthenticationError, EntityNotFoundError, RefusedError, SendError
+from servicebus_pair.core import Endpoint, HealthState, NamespacePair
+from servicebus_pair.core.model.errors import (
+    AuthenticationError,
+    EntityNotFoundError,
+    RefusedError,
+    SendError,
+    ServerBusyError,
+)
 from servicebus_pair.core.model.events import Pinged
+from servicebus_pair.core.model.usage_meter import Meter
+from servicebus_pair.core.sdk.entity_lookup import EntityLookup
 from servicebus_pair.core.syphon.drain import Syphon
 from tests.core.sdk.administration.test_arm import arm_of, through_arm
 from tests.core.support.local_pair import (
@@ -139,3 +147,35 @@ async def test_section_5_a_refused_token_for_an_existing_entity_keeps_it_failed_
     assert not await local_pair.pair.ping("flights")
     assert local_pair.pair.health("flights").failed_over
     assert "AuthenticationSuspectError" in {ping.error for ping in local_pair.recorder.of(Pinged)}
+
+
+@pytest.mark.simulated
+async def test_section_4_a_lookup_is_reused_for_30_seconds_unless_the_entity_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers: list[bool | Exception] = [True, ServerBusyError("busy"), True, False, False]
+    timeouts: list[float] = []
+
+    async def exists(_: object, path: str, *, timeout: float) -> bool:
+        timeouts.append(timeout)
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return path != "" and answer
+
+    monkeypatch.setattr(EntityLookup, "_exists", exists)
+    text = "Endpoint=sb://contoso.example/;SharedAccessKeyName=n;SharedAccessKey=k"
+    lookup = EntityLookup(Endpoint.from_connection_string(text), meter=Meter())
+    refused, seen = AuthenticationError("refused"), list[tuple[type, bool]]()
+    for pause, timeout in ((0, 9), (29, 9), (1.1, 1), (29, 9), (1.1, 9), (30.1, 9), (0, 9)):
+        await asyncio.sleep(pause)
+        error = await lookup.explain_auth_failure(refused, "Flights", timeout=timeout)
+        seen.append((type(error), error is refused))
+        assert "FLIGHTS".casefold() in lookup._cache
+    same, failed, missing = (
+        (AuthenticationError, True),
+        (AuthenticationError, False),
+        (EntityNotFoundError, False),
+    )
+    assert seen == [same, same, failed, failed, same, missing, missing]
+    assert timeouts == [2, 1, 2, 2, 2]

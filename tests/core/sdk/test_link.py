@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from azure.servicebus import ServiceBusMessage
 from azure.servicebus import exceptions as sdk
 
 from servicebus_pair.core.model.errors import PairClosedError, ServerBusyError, ServiceError
+from servicebus_pair.core.model.pricing import Operations
 from servicebus_pair.core.model.usage_meter import Meter, Operation
+from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch
 from servicebus_pair.core.sdk.link import Link, close_quietly
-from servicebus_pair.core.sdk.send_link import SendLink
+from servicebus_pair.core.sdk.send_link import SendLink, SendSlot
 
 pytestmark = pytest.mark.simulated
 
@@ -22,9 +26,9 @@ class Owner:
     """A client that records what its links ask for."""
 
     namespace = "contoso"
-    send_operation = Operation.SEND
 
     def __init__(self) -> None:
+        self.send_operation = Operation.SEND
         self.authenticated, self.meter, self.closed = False, Meter(), False
         self.bounds: list[float] = []
         self.discarded: list[Any] = []
@@ -154,3 +158,93 @@ async def test_attaching_reads_both_limits_and_a_refused_token_is_explained() ->
 async def test_a_busy_server_is_reported_by_its_class() -> None:
     with pytest.raises(ServerBusyError):
         await link_of(Owner())._call("send to", lambda _: fail(sdk.ServiceBusServerBusyError()), timeout=5)
+
+
+class FakeSender:
+    """A sender of the SDK whose calls take some time and are recorded."""
+
+    _max_message_size_on_link = 9_000
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+        self.opening = 0.0
+
+    async def create_message_batch(self) -> Any:
+        await asyncio.sleep(self.opening)
+        return SimpleNamespace(max_size_in_bytes=1_000)
+
+    async def send_messages(self, _: Any, *, timeout: float) -> None:
+        self.calls.append(("send", round(timeout, 1)))
+
+    async def schedule_messages(self, messages: Any, _: Any, *, timeout: float) -> list[int]:
+        self.calls.append(("schedule", len(messages), timeout))
+        return [7]
+
+    async def cancel_scheduled_messages(self, numbers: list[int], *, timeout: float) -> None:
+        self.calls.append(("cancel", numbers, timeout))
+
+
+def send_link() -> tuple[SendLink, FakeSender, Owner]:
+    owner, sender = Owner(), FakeSender()
+    return SendLink(owner, "flights", lambda: sender), sender, owner
+
+
+def batch_of(*sizes: int) -> EncodedBatch:
+    batch = EncodedBatch(1_000_000)
+    for size in sizes:
+        assert batch.try_add(ServiceBusMessage(b"x" * size, message_id="m").raw_amqp_message)
+    return batch
+
+
+@pytest.mark.parametrize(("opening", "left"), [(0, 5.0), (2, 3.0), (5.2, 0.1)])
+async def test_time_for_attaching_is_taken_from_the_call(opening: float, left: float) -> None:
+    link, sender, owner = send_link()
+    sender.opening = opening
+    await link.send(batch_of(1, 1), timeout=5)
+    await link.send(batch_of(1), timeout=5)
+    assert sender.calls == [("send", left), ("send", 5.0)]
+    assert owner.meter.read() == Operations(sends=3)
+
+
+async def test_operations_are_counted_by_kind_and_size() -> None:
+    link, sender, owner = send_link()
+    owner.send_operation = Operation.DIVERT
+    slot = SendSlot(attempt_timeout=lambda: 5.0)
+    assert await link.schedule_in_slot(batch_of(1, 70_000), slot, at=datetime(2030, 1, 1, tzinfo=UTC)) == [7]
+    await link.cancel_scheduled((1, 2, 3), timeout=5)
+    await link.send_ping(ServiceBusMessage(b""), timeout=5)
+    await link.send(batch_of(70_000), timeout=5)
+    assert [call[0] for call in sender.calls] == ["schedule", "cancel", "send", "send"]
+    assert owner.meter.read() == Operations(management_calls=2 + 3, pings=1, diverts=1, further_increments=2)
+
+
+@pytest.mark.parametrize("refusal", ["timeout", "wanted", "lock"])
+async def test_a_slot_that_is_given_up_sends_nothing(refusal: str) -> None:
+    link, sender, owner = send_link()
+    started: list[bool] = []
+    slot = SendSlot(
+        attempt_timeout=lambda: None if refusal == "timeout" else 5.0,
+        still_wanted=lambda: refusal != "wanted",
+        on_start=lambda: started.append(True),
+        wait_seconds=2.0,
+    )
+    if refusal == "lock":
+        await link._lock.acquire()
+    before = asyncio.get_running_loop().time()
+    assert await link.send_in_slot(batch_of(1), slot) is False
+    assert await link.schedule_in_slot(batch_of(1), slot, at=datetime(2030, 1, 1, tzinfo=UTC)) is None
+    waited = asyncio.get_running_loop().time() - before
+    assert waited == pytest.approx(4.0 if refusal == "lock" else 0.0, abs=0.1)
+    assert (sender.calls, started, owner.meter.read()) == ([], [], Operations())
+    assert link._lock.locked() is (refusal == "lock")
+
+
+async def test_a_link_is_attached_once_and_reopened_on_request() -> None:
+    link, sender, owner = send_link()
+    slot = SendSlot(attempt_timeout=lambda: 5.0)
+    assert [await link.open_in_slot(slot), await link.open_in_slot(SendSlot(attempt_timeout=lambda: None))] == [
+        1_000
+    ] * 2
+    await link.reopen(timeout=5)
+    assert (owner.discarded, link.is_open) == ([sender], True)
+    assert await send_link()[0].open_in_slot(SendSlot(attempt_timeout=lambda: None)) is None

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
-from servicebus_pair.core.model.errors import LockLostError, UnreachableError
+from servicebus_pair.core.model.errors import LockLostError, TimedOutError, UnreachableError
+from servicebus_pair.core.model.pricing import Operations
 from servicebus_pair.core.model.usage_meter import Meter
 from servicebus_pair.core.sdk import receive_link
 from servicebus_pair.core.sdk._private.receiver_patches import PartialSettlementError
@@ -71,3 +74,85 @@ async def test_closing_a_broken_handler_raises_nothing_and_the_next_call_creates
     link._create_handler = lambda: SimpleNamespace(peek_messages=peek_messages)
     peeked: list[Any] = [*await link.peek(max_messages=2, timeout=5)]
     assert peeked == [{"max_message_count": 2, "sequence_number": 1, "timeout": 5}]
+
+
+class FakeReceiver:
+    """A receiver of the SDK that returns ``messages``, and records its calls."""
+
+    def __init__(self, *messages: Any, buffered: bool = False) -> None:
+        self.messages = list(messages)
+        self.waits: list[tuple[int, float]] = []
+        self.running = self.most_running = 0
+        self._handler = SimpleNamespace(_received_messages=SimpleNamespace(empty=lambda: not buffered))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def receive_messages(self, *, max_message_count: int, max_wait_time: float) -> list[Any]:
+        self.waits.append((max_message_count, max_wait_time))
+        return self.messages
+
+    async def abandon_message(self, message: Any) -> None:
+        self.running += 1
+        self.most_running = max(self.most_running, self.running)
+        await asyncio.sleep(message)
+        self.running -= 1
+
+
+@pytest.mark.parametrize(("buffered", "wait", "used"), [(False, 60, 60), (True, 60, 0.2), (True, 0.1, 0.1)])
+async def test_a_receive_waits_briefly_if_messages_are_buffered(buffered: bool, wait: float, used: float) -> None:
+    receiver = FakeReceiver("a", "b", buffered=buffered)
+    link, owner = link_over(receiver)
+    assert await link.receive(max_messages=5, max_wait_time=wait, timeout=2) == ["a", "b"]
+    assert receiver.waits == [(5, used)]
+    assert owner.meter.read() == Operations(receives=2)
+
+
+async def test_a_receive_that_should_stop_releases_its_messages() -> None:
+    link, owner = link_over(FakeReceiver(0, 0, 0))
+    link._should_stop = lambda: True
+    assert await link.receive(max_messages=5, max_wait_time=1, timeout=2) == []
+    assert owner.meter.read() == Operations(receives=3, settlements=3)
+
+
+@pytest.mark.simulated
+async def test_32_messages_are_settled_at_a_time_and_slow_ones_time_out() -> None:
+    receiver = FakeReceiver()
+    link, _ = link_over(receiver)
+    started = asyncio.get_running_loop().time()
+    seconds: list[Any] = [1.0 + n / 1000 for n in range(70)]
+    outcomes = await link.abandon(seconds, timeout=2)
+    assert (receiver.most_running, outcomes) == (32, [None] * 70)
+    assert asyncio.get_running_loop().time() - started == pytest.approx(3, abs=0.3)
+    late: list[Any] = [0.5, 60]
+    assert [type(outcome) for outcome in await link.abandon(late, timeout=2)] == [type(None), TimedOutError]
+
+
+@pytest.mark.simulated
+@pytest.mark.parametrize(("count", "seconds"), [(1, 2.4), (31, 2.4), (32, 4.4), (64, 6.4)])
+async def test_settlements_are_bounded_as_a_whole(count: int, seconds: float) -> None:
+    async def hang(*_: Any) -> None:
+        while True:
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(3600)
+                return
+
+    link, _ = link_over(SimpleNamespace(complete_message=hang))
+    started = asyncio.get_running_loop().time()
+    outcomes = await link.complete(list(range(count)), timeout=2)  # type: ignore[arg-type]
+    assert asyncio.get_running_loop().time() - started == pytest.approx(seconds, abs=0.3)
+    assert {type(outcome) for outcome in outcomes} == {TimedOutError}
+
+
+async def test_credit_is_only_drained_on_an_open_link() -> None:
+    drained: list[Any] = []
+
+    async def drain(handler: Any) -> None:
+        drained.append(handler)
+
+    transport = SimpleNamespace(drain_and_release_messages_async=drain)
+    link, _ = link_over(SimpleNamespace(_handler="handler", _amqp_transport=transport))
+    await link.drain_credit(timeout=2)
+    link._handler = None
+    await link.drain_credit(timeout=2)
+    assert drained == ["handler"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from azure.core.credentials import AccessTokenInfo
@@ -29,6 +30,36 @@ PRINCIPAL = ClientSecret(tenant_id="t", client_id="c", client_secret=Secret("s")
 async def test_each_identity_builds_the_credential_of_its_kind(identity: Identity, built: type | None) -> None:
     async with identity.credential() as credential:
         assert isinstance(credential, aio.ClientSecretCredential if built is None else built)
+
+
+@pytest.mark.parametrize(
+    ("authority", "private"),
+    [
+        (None, False),
+        ("login.microsoftonline.us", False),
+        ("https://login.chinacloudapi.cn/", False),
+        ("https://own", True),
+    ],
+)
+async def test_only_a_private_authority_is_not_looked_up_in_the_public_cloud(
+    authority: str | None, private: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings: list[Any] = []
+    monkeypatch.setattr(aio, "ClientSecretCredential", lambda *_, **given: settings.append(given))
+    ClientSecret(
+        tenant_id="t", client_id="c", client_secret=Secret("s"), authority=authority, ca_file="ca"
+    ).credential()
+    expected = {"disable_instance_discovery": private, "connection_verify": "ca"}
+    assert settings == [expected if authority is None else {**expected, "authority": authority}]
+
+
+def test_a_default_identity_passes_on_what_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings: list[Any] = []
+    monkeypatch.setattr(aio, "DefaultAzureCredential", lambda **given: settings.append(given))
+    DefaultIdentity().credential()
+    DefaultIdentity(client_id="c", tenant_id="t").credential()
+    tenant = {"workload_identity_tenant_id": "t", "additionally_allowed_tenants": ["t"]}
+    assert settings == [{}, {"managed_identity_client_id": "c", **tenant}]
 
 
 class FakeTokenService:

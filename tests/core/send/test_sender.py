@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusMessage
 
 from servicebus_emulator import Fault, FaultKind, Operation
+from servicebus_pair.core import EntityHealth, HealthState, PairOptions
 from servicebus_pair.core.model.errors import InvalidMessageError, SendTimeoutError, ServiceError
+from servicebus_pair.core.model.health_state import FailOver
+from servicebus_pair.core.send.sender import PairSender
 from tests.core.support.local_pair import LocalPair, numbered
+from tests.core.support.manual_clock import ManualClock
 from tests.core.support.queues import peek_all
 
 pytestmark = pytest.mark.simulated
@@ -82,3 +88,66 @@ async def test_section_4_cancelling_an_unknown_sequence_number_raises(local_pair
         await sender.cancel_scheduled(number)
         with pytest.raises(ServiceError):
             await sender.cancel_scheduled(number)
+
+
+class FakeSender:
+    """A sender whose context only has what entering it needs."""
+
+    def __init__(self, health: EntityHealth, *, empty: bool | None = True, ordered: bool = False) -> None:
+        self.pings: list[str] = []
+        self.applied: list[Any] = []
+
+        async def refresh(_: str) -> EntityHealth:
+            return health
+
+        async def ping(entity: str) -> None:
+            self.pings.append(entity)
+
+        async def is_empty(_: str) -> bool | None:
+            return empty
+
+        context: Any = SimpleNamespace(
+            primary=SimpleNamespace(send_link=lambda _: self),
+            registry=SimpleNamespace(refresh=refresh, apply=lambda entity, event: self.applied.append((entity, event))),
+            prober=SimpleNamespace(ping=ping),
+            order=SimpleNamespace(is_empty=is_empty) if ordered else None,
+            clock=ManualClock(1000),
+            options=PairOptions(),
+            owner=SimpleNamespace(check=lambda: None),
+        )
+        self.sender = PairSender("flights", context)
+        self.cancelled: list[Any] = []
+
+    async def cancel_scheduled(self, numbers: Any, *, timeout: float) -> None:
+        self.cancelled.append((numbers, timeout))
+
+
+@pytest.mark.parametrize(
+    ("since", "last_ping", "pings"),
+    [(941, None, 0), (940, None, 1), (0, 941, 0), (0, 940, 1), (999, 900, 1)],
+)
+async def test_section_5_an_old_failover_is_confirmed_by_a_ping(
+    since: float, last_ping: float | None, pings: int
+) -> None:
+    fake = FakeSender(EntityHealth(HealthState.FAILED_OVER, since, last_ping))
+    await fake.sender._load_shared_health()
+    assert (fake.pings, fake.applied) == (["flights"] * pings, [])
+
+
+@pytest.mark.parametrize(
+    ("empty", "reason"), [(True, None), (False, "its backlog is not empty"), (None, "its backlog cannot be read")]
+)
+async def test_section_6_in_session_order_a_new_sender_diverts_while_there_may_be_a_backlog(
+    empty: bool | None, reason: str | None
+) -> None:
+    fake = FakeSender(EntityHealth(), empty=empty, ordered=True)
+    await fake.sender._load_shared_health()
+    expected = [] if reason is None else [("flights", FailOver(reason, "session order"))]
+    assert (fake.applied, fake.pings) == (expected, [])
+
+
+async def test_section_4_cancelling_takes_one_number_or_several_within_ten_seconds() -> None:
+    fake = FakeSender(EntityHealth())
+    await fake.sender.cancel_scheduled(5)
+    await fake.sender.cancel_scheduled([1, 2], timeout=3)
+    assert fake.cancelled == [([5], 10.0), ([1, 2], 3)]
