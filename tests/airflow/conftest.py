@@ -1,6 +1,6 @@
 """A real Airflow in a temporary folder, and two embedded namespaces as processes that can be killed.
 
-Airflow reads its settings when it is first imported, so they are set here, before any test module.
+Airflow reads its settings when it is first imported, so they are set here, before any import of it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
-from airflow.models.dagrun import DagRun
-from airflow.sdk import DAG
 
 from servicebus_emulator import EmulatorProcess, RemoteNamespace
 from servicebus_pair.core.model.health_state import EntityHealth
+
+if TYPE_CHECKING:
+    from airflow.models.dagrun import DagRun
+    from airflow.sdk import DAG
 
 RunDag: TypeAlias = "Callable[..., DagRun]"
 RestartSoon: TypeAlias = Callable[[EmulatorProcess], None]
