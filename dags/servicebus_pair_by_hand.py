@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import timedelta
+from typing import Any
 
 from airflow.sdk import DAG, Param, task
 from airflow.sdk.exceptions import AirflowFailException
@@ -61,12 +62,12 @@ with DAG(
 ):
 
     @task.branch
-    def action(params: dict[str, str]) -> str:
+    def action(params: Any = None) -> str:
         """Choose the task; a misspelt field must not silently fail over the default entity."""
         unknown = sorted(set(params) - set(FORM))
         if unknown:
             raise AirflowFailException(f"unknown fields {unknown}: allowed are {sorted(FORM)}; nothing was changed")
-        return params["action"]
+        return str(params["action"])
 
     # [START fail_over]
     fail_over = ServiceBusPairFailoverOperator(

@@ -68,7 +68,7 @@ with DAG(
         """Return the planned queues; an empty list ends the run."""
         return list(plan["planned"])
 
-    queues = planned_queues(plan.output)
+    queues = planned_queues(plan.output)  # type: ignore[arg-type]  # Airflow types no results
 
     # [START cleanup_approve]
     approve = ApprovalOperator(
@@ -109,4 +109,4 @@ with DAG(
     # [END cleanup_report]
 
     queues >> approve >> delete
-    report(queues, delete.output)
+    report(queues, delete.output)  # type: ignore[arg-type]  # as above

@@ -54,7 +54,7 @@ with DAG(
     # [END send_values]
 
     @task
-    def write_file(run_id: str) -> str:
+    def write_file(run_id: Any = None) -> str:
         """Write messages to a file, as another system would."""
         file = HOME / f"briefings-{run_id.replace(':', '')}.jsonl"
         file.write_text(

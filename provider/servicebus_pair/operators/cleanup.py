@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from airflow.sdk import Context
+from airflow.sdk import Context, XComArg
 
 from servicebus_pair.airflow_runtime.validators import boolean, check_unless_template, choice, path_list
 from servicebus_pair.core import CleanupReport
@@ -52,7 +52,7 @@ class ServiceBusPairCleanupOperator(AsyncPairOperator):
         self,
         *,
         what: str = _EXTRA,
-        only: Sequence[str] | None = None,
+        only: Sequence[str] | XComArg | None = None,
         plan_only: bool | str = False,
         force: bool | str = False,
         **kwargs: Any,
@@ -89,16 +89,6 @@ class ServiceBusPairCleanupOperator(AsyncPairOperator):
                 f"{len(report.failed)} backlog queues could not be deleted ({dict(report.failed)}); "
                 f"{len(report.deleted)} were, {len(report.kept)} hold messages and are kept"
             )
-        return {
-            "plan_only": plan_only,
-            "planned": list(planned),
-            "deleted": list(report.deleted),
-            "kept": dict(report.kept),
-            "failed": dict(report.failed),
-            "counts": {
-                "planned": len(planned),
-                "deleted": len(report.deleted),
-                "kept": len(report.kept),
-                "failed": len(report.failed),
-            },
-        }
+        lists = {"planned": list(planned), "deleted": list(report.deleted)}
+        found = {**lists, "kept": dict(report.kept), "failed": dict(report.failed)}
+        return {"plan_only": plan_only, **found, "counts": {name: len(queues) for name, queues in found.items()}}

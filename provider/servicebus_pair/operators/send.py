@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from os import PathLike
 from typing import Any, ClassVar, Final
 
-from airflow.sdk import Context
+from airflow.sdk import Context, XComArg
 
 from servicebus_pair.airflow_runtime.validators import check_unless_template
 from servicebus_pair.core.errors import ConfigurationError
@@ -60,9 +60,9 @@ class ServiceBusPairSendOperator(BaseSendOperator):
     def __init__(
         self,
         *,
-        messages: Sequence[MessageValue] | None = None,
+        messages: Sequence[MessageValue] | XComArg | None = None,
         json_lines: str | None = None,
-        path: str | PathLike[str] | None = None,
+        path: str | PathLike[str] | XComArg | None = None,
         storage_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
