@@ -7,7 +7,7 @@ the options are those of SPEC section 2.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 __all__ = ["connection_types"]
@@ -16,6 +16,8 @@ _AUTHENTICATIONS: Final = ("connection_string", "default", "client_secret", "man
 _HOST: Final = "contoso.servicebus.windows.net"
 _EXAMPLE_STRING: Final = f"Endpoint=sb://{_HOST}/;SharedAccessKeyName=...;SharedAccessKey=..."
 _RAISE_OR_FAIL_OVER: Final = ("raise", "fail_over")
+# Fields of a pair that a connection of type servicebus_namespace does not have, or has as Airflow's standard fields.
+_ONLY_OF_PAIRS: Final = ("conn_id", "host", "client_id", "client_secret")
 
 
 def connection_types() -> list[dict[str, Any]]:
@@ -27,7 +29,7 @@ def _pair() -> dict[str, Any]:
     sides = {"primary": "Primary namespace", "secondary": "Secondary namespace"}
     fields: dict[str, Any] = {}
     for side, section in sides.items():
-        for name, field in {**_reference_fields(), **_namespace_fields(with_standard_fields=True)}.items():
+        for name, field in _namespace_fields().items():
             fields[f"{side}_{name}"] = _in_section(section, field)
     fields |= {name: _in_section("Options", field) for name, field in _option_fields().items()}
     return {
@@ -55,7 +57,7 @@ def _namespace() -> dict[str, Any]:
         "connection-type": "servicebus_namespace",
         "hook-name": "Azure Service Bus namespace",
         "hook-class-name": "servicebus_pair.hooks.servicebus_namespace.ServiceBusNamespaceHook",
-        "conn-fields": _namespace_fields(with_standard_fields=False),
+        "conn-fields": {name: field for name, field in _namespace_fields().items() if name not in _ONLY_OF_PAIRS},
         "ui-field-behaviour": {
             "hidden-fields": ["port", "schema"],
             "relabeling": {"login": "Client id", "password": "Client secret"},
@@ -68,21 +70,12 @@ def _namespace() -> dict[str, Any]:
     }
 
 
-def _reference_fields() -> dict[str, Any]:
+def _namespace_fields() -> dict[str, Any]:
     return {
         "conn_id": _text(
             "Connection of the namespace",
             "Id of a connection of type servicebus_namespace or azure_service_bus; replaces the fields below.",
-        )
-    }
-
-
-def _namespace_fields(*, with_standard_fields: bool) -> dict[str, Any]:
-    """Return the fields of one namespace.
-
-    :param with_standard_fields: include those that ``servicebus_namespace`` keeps in Airflow's standard fields.
-    """
-    fields = {
+        ),
         "authentication": _choice("Authentication", "How the client authenticates.", _AUTHENTICATIONS),
         "connection_string": _secret(
             "Connection string", "With the rights Send and Listen, and Manage for provisioning."
@@ -106,7 +99,6 @@ def _namespace_fields(*, with_standard_fields: bool) -> dict[str, Any]:
         ),
         "emulator": _switch("Emulator", "Plain TCP and HTTP, for an embedded namespace without a connection string."),
     }
-    return fields if with_standard_fields else _without(fields, ("host", "client_id", "client_secret"))
 
 
 def _option_fields() -> dict[str, Any]:
@@ -136,38 +128,33 @@ def _option_fields() -> dict[str, Any]:
     }
 
 
+def _field(label: str, description: str, kind: str, **schema: Any) -> dict[str, Any]:
+    return {"label": label, "description": description, "schema": {"type": [kind, "null"], **schema}}
+
+
 def _text(label: str, description: str) -> dict[str, Any]:
-    return {"label": label, "description": description, "schema": {"type": ["string", "null"]}}
+    return _field(label, description, "string")
 
 
 def _secret(label: str, description: str) -> dict[str, Any]:
-    schema = {"type": ["string", "null"], "format": "password"}
-    return {"label": label, "description": description, "schema": schema}
+    return _field(label, description, "string", format="password")
 
 
 def _switch(label: str, description: str) -> dict[str, Any]:
-    schema = {"type": ["boolean", "null"], "default": False}
-    return {"label": label, "description": description, "schema": schema}
+    return _field(label, description, "boolean", default=False)
 
 
 def _choice(label: str, description: str, allowed: tuple[str, ...]) -> dict[str, Any]:
     """Return a field with the values ``allowed``, of which the first is the default."""
-    schema = {"type": ["string", "null"], "enum": [*allowed, None], "default": allowed[0]}
-    return {"label": label, "description": description, "schema": schema}
+    return _field(label, description, "string", enum=[*allowed, None], default=allowed[0])
 
 
 def _number(
     label: str, description: str, default: float, low: float, high: float | None, *, kind: str = "number"
 ) -> dict[str, Any]:
-    schema: dict[str, Any] = {"type": [kind, "null"], "default": default, "minimum": low}
-    if high is not None:
-        schema["maximum"] = high
-    return {"label": label, "description": description, "schema": schema}
+    maximum = {} if high is None else {"maximum": high}
+    return _field(label, description, kind, default=default, minimum=low, **maximum)
 
 
 def _in_section(section: str, field: Mapping[str, Any]) -> dict[str, Any]:
     return {**field, "schema": {**field["schema"], "section": section}}
-
-
-def _without(fields: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    return {name: field for name, field in fields.items() if name not in names}

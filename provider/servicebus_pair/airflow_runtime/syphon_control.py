@@ -115,31 +115,31 @@ async def apply_control(
     :param rate: the task's own limit, in messages per second.
     :param stopped: set when a pause stopped the syphon; the task then waits outside the worker.
     """
-    applied = SyphonControl()  # the syphon was created without a requested limit
+    requested: float | None = None  # the syphon was created without a requested limit
 
-    async def apply_rate(control: SyphonControl) -> None:
-        nonlocal applied
-        tasks = 1 if control.rate is None else await count_running_tasks()
-        if control.rate != applied.rate:
+    async def apply() -> None:
+        nonlocal requested
+        control = await syphon_control(conn_id)
+        if control.rate != requested:
             _log.info("rate limited to %s/s by %s: %s", control.rate or "any", control.rate_by, control.rate_reason)
-        applied = control
+            requested = control.rate
+        tasks = 1 if control.rate is None else await count_running_tasks()
         limit = control.effective_rate(rate, tasks=tasks)
         if limit != syphon.rate:
             syphon.rate = limit
+        if control.paused:
+            # Repeated at each poll, because a stop before the drain has started has no effect.
+            _log.info("the syphon is paused by %s: %s", control.by, control.reason)
+            stopped.set()
+            syphon.stop()
 
     async def poll() -> None:
         while True:
-            control = await syphon_control(conn_id)
-            await apply_rate(control)
-            if control.paused:
-                # Repeated at each poll, because a stop before the drain has started has no effect.
-                _log.info("the syphon is paused by %s: %s", control.by, control.reason)
-                stopped.set()
-                syphon.stop()
             await asyncio.sleep(_POLL_SECONDS)
+            await apply()
 
     # Once before the block, so that the limit holds from the first message.
-    await apply_rate(await syphon_control(conn_id))
+    await apply()
     poller = asyncio.create_task(poll(), name="poll syphon control")
     try:
         yield

@@ -29,10 +29,7 @@ __all__ = [
 
 
 def check_unless_template(name: str, value: Any, check: Callable[[str, Any], object]) -> None:
-    """Run ``check`` at parse time, unless the value is only known at run time (a template or another task's XCom).
-
-    :raises ConfigurationError: as ``check`` does.
-    """
+    """Run ``check`` at parse time, unless the value is known at run time only: a template or another task's XCom."""
     if not _is_resolved_at_run_time(value):
         check(name, value)
 
@@ -48,36 +45,24 @@ def _is_resolved_at_run_time(value: Any) -> bool:
 
 
 def optional_message_rate(name: str, value: Any) -> float | None:
-    """Parse a limit in messages per second; ``None`` and an empty text mean no limit.
-
-    :raises ConfigurationError: it is not a finite number above 0.
-    """
+    """Parse a limit in messages per second; ``None`` and an empty text mean no limit."""
     return None if value in (None, "", "None") else message_rate(name, value)
 
 
 def poll_interval_seconds(name: str, value: object) -> float:
-    """Check a polling interval of 1 to 3600 seconds.
-
-    :raises ConfigurationError: it is not such a number.
-    """
+    """Check a polling interval of 1 to 3600 seconds."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not 1 <= value <= 3600:  # noqa: PLR2004
         raise ConfigurationError(f"{name} is {value!r}: allowed are 1 to 3600 seconds")
     return float(value)
 
 
 def entity_path(name: str, value: Any) -> str:
-    """Check the path of one queue or topic.
-
-    :raises ConfigurationError: it is not a text, or it is empty.
-    """
+    """Check the path of one queue or topic."""
     return non_empty_text(name, value, meaning="the path of a queue or topic")
 
 
 def entity_paths(name: str, value: Any) -> list[str]:
-    """Parse one path, several separated by commas, or a list of them, and drop duplicates; there must be at least one.
-
-    :raises ConfigurationError: as :func:`entity_path`, or the list is empty.
-    """
+    """Parse one path, several separated by commas, or a list of at least one, and drop duplicates."""
     values: Sequence[Any] = [each.strip() for each in value.split(",")] if isinstance(value, str) else value
     if not isinstance(values, list | tuple) or not values:
         raise ConfigurationError(f"{name} is {value!r}: it must be the path of a queue or topic, or a list of them")
@@ -85,20 +70,14 @@ def entity_paths(name: str, value: Any) -> list[str]:
 
 
 def path_list(name: str, value: object) -> Sequence[str]:
-    """Check a list of paths, which may be empty.
-
-    :raises ConfigurationError: it is not a list of non-empty texts.
-    """
+    """Check a list of paths, which may be empty."""
     if not isinstance(value, list | tuple) or not all(isinstance(each, str) and each for each in value):
         raise ConfigurationError(f"{name} is {value!r}: it must be a list of paths of at least one character")
     return value
 
 
 def optional_path_list(name: str, value: Any) -> Sequence[str] | None:
-    """Parse a list of paths or a text with commas; ``None`` and an empty text, as templates render it, mean no list.
-
-    :raises ConfigurationError: as :func:`path_list`.
-    """
+    """Parse a list of paths or a text with commas; ``None`` and an empty text, as from a template, mean no list."""
     if value in (None, ""):
         return None
     return path_list(name, [each.strip() for each in value.split(",")] if isinstance(value, str) else value)

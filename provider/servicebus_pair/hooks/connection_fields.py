@@ -8,7 +8,7 @@ connection type             what it holds
 ==========================  =====================================================================
 ``servicebus_pair``         two namespaces, each in its extra or by reference, and the options
 ``servicebus_namespace``    one namespace: ``host``, ``login`` and ``password`` are the host, the
-                            client id and the client secret, the rest is in its extra
+                            client id and the client secret, the others are in its extra
 ``azure_service_bus``       one namespace, as the official provider (12) reads it: a connection
                             string in ``schema``; without one the default identity, for the host
                             in the extra ``fully_qualified_namespace``

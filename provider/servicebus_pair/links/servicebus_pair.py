@@ -36,10 +36,7 @@ _PORTALS: Final[Mapping[str, str]] = {
 class PairPageLink(BaseOperatorLink):
     """Link to the page of this provider's plugin: health of the entities, depth of the backlog."""
 
-    @property
-    def name(self) -> str:
-        """The text of the button."""
-        return "Service Bus pairs"
+    name = "Service Bus pairs"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:  # noqa: ARG002  Airflow's protocol
         """Return the Service Bus pairs page on this deployment's ``[api] base_url``."""
@@ -49,10 +46,7 @@ class PairPageLink(BaseOperatorLink):
 class AzurePortalLink(BaseOperatorLink):
     """Link to the namespace in the Azure portal; empty if the connection has no subscription and resource group."""
 
-    @property
-    def name(self) -> str:
-        """The text of the button."""
-        return "Azure portal"
+    name = "Azure portal"
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:  # noqa: ARG002  Airflow's protocol
         """Return the URL of the namespace on the operator's ``portal_side``; Airflow hides a link without URL."""

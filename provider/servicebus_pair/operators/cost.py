@@ -5,20 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import pendulum
 from airflow.sdk import Context
 
+from servicebus_pair.airflow_runtime.observers.task_activity import nonzero_counts
 from servicebus_pair.airflow_runtime.validators import check_unless_template, duration, integer
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.operators._support.base import AsyncPairOperator
-from servicebus_pair.operators._support.operation_counts import nonzero_counts, parse_operation_counts
 
 if TYPE_CHECKING:
     from servicebus_pair.core import Operations, PriceList
-    from servicebus_pair.core.ledger import LedgerCount
 
 __all__ = ["ServiceBusPairCostOperator"]
 
@@ -93,13 +93,12 @@ class ServiceBusPairCostOperator(AsyncPairOperator):
         before = _count("before", self.before)
         planned = await self._planned(period)
         measured = await self._measured(period, until=_period_end(context))
-        self._log_cost(f"planned for {period}", planned, prices, before=before)
-        if measured is not None:
-            self._log_cost(f"measured over {period}", measured, prices, before=before)
         return {
             "period_seconds": period.total_seconds(),
-            "planned": _priced(planned, prices, before=before),
-            "measured": None if measured is None else _priced(measured, prices, before=before),
+            "planned": self._priced(f"planned for {period}", planned, prices, before=before),
+            "measured": None
+            if measured is None
+            else self._priced(f"measured over {period}", measured, prices, before=before),
             "prices": {"as_of": prices.as_of.isoformat(), "currency": prices.currency},
         }
 
@@ -112,13 +111,15 @@ class ServiceBusPairCostOperator(AsyncPairOperator):
         return pair.cost(period=period, messages=messages, size_bytes=size_bytes, outage=outage)
 
     async def _measured(self, period: timedelta, *, until: datetime) -> Operations | None:
-        metered = None if self.operations is None else parse_operation_counts("operations", self.operations)
+        metered = None if self.operations is None else _parse_counts("operations", self.operations)
         if self.ledger is None:
             return metered
         from servicebus_pair.core.ledger import count_ledger
 
         found = await asyncio.to_thread(count_ledger, self.ledger, since=until - period, until=until)
-        self._log_ledger(found)
+        self.log.info("ledger: records=%d operations=%d", found.records, found.operations.total)
+        if found.unreadable:
+            self.log.warning("ledger: %d lines are not records and were not counted", found.unreadable)
         return found.operations if metered is None else found.operations + metered
 
     def _prices(self) -> PriceList:
@@ -132,33 +133,36 @@ class ServiceBusPairCostOperator(AsyncPairOperator):
                 raise ConfigurationError(f"prices is {self.prices!r}: it must be a mapping, or JSON of one") from error
         return read_prices(given) if given else STANDARD_PRICES
 
-    def _log_ledger(self, found: LedgerCount) -> None:
-        self.log.info("ledger: records=%d operations=%d", found.records, found.operations.total)
-        if found.unreadable:
-            self.log.warning("ledger: %d lines are not records and were not counted", found.unreadable)
-
-    def _log_cost(self, title: str, operations: Operations, prices: PriceList, *, before: int) -> None:
+    def _priced(self, title: str, operations: Operations, prices: PriceList, *, before: int) -> dict[str, Any]:
+        """Log the operations and their cost, and return them."""
         from servicebus_pair.core import bill
 
-        lines = [f"  {name.replace('_', ' '):<20}{count:>16,}" for name, count in nonzero_counts(operations).items()]
-        invoice = bill(operations, prices, before=before)
+        counts, invoice = nonzero_counts(operations), bill(operations, prices, before=before)
+        lines = [f"  {name.replace('_', ' '):<20}{count:>16,}" for name, count in counts.items()]
         self.log.info(
             "%s\n%s\n  %-20s%16s\n  %-20s%16s %s, prices of %s",
             *(f"operations {title}:", "\n".join(lines) or "  none", "total", f"{operations.total:,}"),
             *("cost", invoice.amount, prices.currency, prices.as_of),
         )
+        total, billable, amount = operations.total, invoice.billable, str(invoice.amount)
+        return {"operations": counts, "total": total, "billable": billable, "amount": amount}
 
 
-def _priced(operations: Operations, prices: PriceList, *, before: int) -> dict[str, Any]:
-    from servicebus_pair.core import bill
+def _parse_counts(name: str, value: Any) -> Operations:
+    """Parse a mapping of counts, or sum a list of them, such as the XComs of a mapped task."""
+    from servicebus_pair.core import Operations
 
-    invoice = bill(operations, prices, before=before)
-    return {
-        "operations": nonzero_counts(operations),
-        "total": operations.total,
-        "billable": invoice.billable,
-        "amount": str(invoice.amount),
-    }
+    if isinstance(value, list | tuple):
+        return sum((_parse_counts(f"{name}[{index}]", each) for index, each in enumerate(value)), Operations())
+    if not isinstance(value, Mapping):
+        raise ConfigurationError(f"{name} is {value!r}: it must be a mapping of counts, or a list of them")
+    known = [each.name for each in fields(Operations)]
+    for key, count in value.items():
+        if key not in known:
+            raise ConfigurationError(f"{name}: {key!r} is unknown: allowed are {', '.join(known)}")
+        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+            raise ConfigurationError(f"{name}: {key} is {count!r}: it must be a whole number of at least 0")
+    return Operations(**value)
 
 
 def _period_end(context: Mapping[str, Any]) -> datetime:

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import asdict
 from datetime import timedelta
 from typing import Any, ClassVar, Final
 
 from airflow.sdk import Context
 
 from servicebus_pair.airflow_runtime.observers.asset_events import HealthChangeRecorder
-from servicebus_pair.airflow_runtime.validators import (
-    boolean,
-    check_unless_template,
-    duration,
-    entity_path,
-    integer,
-)
+from servicebus_pair.airflow_runtime.observers.task_activity import nonzero_counts
+from servicebus_pair.airflow_runtime.validators import boolean, check_unless_template, duration, entity_path, integer
 from servicebus_pair.core import Ledger
 from servicebus_pair.core.errors import DrillError
 from servicebus_pair.core.events import Observer
 from servicebus_pair.operators._support.base import AsyncPairOperator
-from servicebus_pair.operators._support.operation_counts import nonzero_counts
 
 __all__ = ["ServiceBusPairDrillOperator"]
 
@@ -115,16 +110,7 @@ class ServiceBusPairDrillOperator(AsyncPairOperator):
             self.log.warning("drill=%s entity=%s finding: %s", report.drill, report.entity, finding)
         if strict and not report.passed:
             raise DrillError(f"{report.drill} of {entity} did not pass: {'; '.join(report.findings)}")
-        return {
-            "drill": report.drill,
-            "entity": report.entity,
-            "passed": report.passed,
-            "sent": report.sent,
-            "arrived": report.arrived,
-            "live": report.live,
-            "failed_over_seconds": round(report.failed_over_seconds, 3),
-            "drain_seconds": round(report.drain_seconds, 3),
-            "pings_delivered": report.pings_delivered,
-            "findings": list(report.findings),
-            "operations": operations,
-        }
+        result = {name: value for name, value in asdict(report).items() if name != "drain"}
+        seconds = {name: round(result[name], 3) for name in ("failed_over_seconds", "drain_seconds")}
+        findings = list(report.findings)
+        return {**result, **seconds, "findings": findings, "passed": report.passed, "operations": operations}

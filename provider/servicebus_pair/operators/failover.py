@@ -5,13 +5,15 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from airflow.sdk import Context
 
 from servicebus_pair.airflow_runtime.observers.asset_events import HealthChangeRecorder
 from servicebus_pair.airflow_runtime.validators import check_unless_template, duration, entity_paths
-from servicebus_pair.core.errors import ConfigurationError, PairError
+from servicebus_pair.core.errors import PairError
+from servicebus_pair.core.model import non_empty_text
 from servicebus_pair.operators._support.base import AsyncPairOperator
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ __all__ = ["HealthNotSharedError", "ServiceBusPairFailbackOperator", "ServiceBus
 
 _HOUR: Final = timedelta(hours=1)
 _hold = duration(timedelta(0), timedelta(days=7))
+_non_empty_text = partial(non_empty_text, meaning="a text of at least one character")
 
 
 class HealthNotSharedError(PairError):
@@ -50,7 +53,6 @@ class _ManualHealthOperator(AsyncPairOperator):
         entities = entity_paths("entities", self.entities)
         reason = _non_empty_text("reason", self.reason)
         by = _default_actor(context) if self.by is None else _non_empty_text("by", self.by)
-        self.check_parameters()
         health_changes = HealthChangeRecorder()
         async with self.hook.pair(observers=[health_changes]) as pair:
             for entity in entities:
@@ -75,12 +77,6 @@ class _ManualHealthOperator(AsyncPairOperator):
             "by": by,
             "reason": reason,
         }
-
-    def check_parameters(self) -> None:
-        """Check the parameters of a subclass.
-
-        :raises ConfigurationError: one is invalid.
-        """
 
     @abstractmethod
     async def change(self, pair: NamespacePair, entity: str, *, reason: str, by: str) -> bool:
@@ -116,9 +112,10 @@ class ServiceBusPairFailoverOperator(_ManualHealthOperator):
         self.hold = hold
         check_unless_template("hold", hold, _hold)
 
-    def check_parameters(self) -> None:
-        """Check ``hold``."""
+    async def aexecute(self, context: Context) -> dict[str, Any]:
+        """Check ``hold`` before anything is changed."""
         _hold("hold", self.hold)
+        return await super().aexecute(context)
 
     async def change(self, pair: NamespacePair, entity: str, *, reason: str, by: str) -> bool:
         """Fail over one entity."""
@@ -152,9 +149,3 @@ def _default_actor(context: Mapping[str, Any]) -> str:
     run = context["dag_run"]
     user = getattr(run, "triggering_user_name", None)
     return f"{run.dag_id}/{run.run_id}" if user is None else f"{user} by {run.dag_id}"
-
-
-def _non_empty_text(name: str, value: Any) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise ConfigurationError(f"{name} is {value!r}: it must be a text of at least one character")
-    return value

@@ -32,8 +32,7 @@ from servicebus_pair.airflow_runtime.waiting.primary import PrimaryWait
 from servicebus_pair.core import DrainReport, EntityHealth, Ledger
 from servicebus_pair.core.errors import AuthorizationError, EntityNotFoundError, PairError
 from servicebus_pair.core.events import Observer
-from servicebus_pair.operators._support.base import AsyncPairOperator
-from servicebus_pair.operators._support.lineage import LineageMixin
+from servicebus_pair.operators._support.base import AsyncPairOperator, LineageMixin
 from servicebus_pair.triggers.backlog import rearm
 from servicebus_pair.triggers.backlog_level import BacklogLevelTrigger
 from servicebus_pair.triggers.primary_health import PrimaryHealthTrigger, check_event

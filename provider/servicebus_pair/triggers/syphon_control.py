@@ -13,9 +13,6 @@ __all__ = ["SyphonControlTrigger"]
 class SyphonControlTrigger(DeferralTrigger):
     """Fires once, when the syphon is no longer paused, with ``{"resumed_by": user}``. It connects to no namespace."""
 
-    def __init__(self, *, conn_id: str, carry: dict[str, Any] | None = None) -> None:
-        super().__init__(conn_id=conn_id, carry=carry)
-
     async def event_payload(self) -> dict[str, Any]:
         """Wait until the syphon is resumed."""
         return {"resumed_by": (await wait_until_resumed(self.conn_id)).by}

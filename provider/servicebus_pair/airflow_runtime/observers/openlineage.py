@@ -63,16 +63,14 @@ def _group_by_path(
 
 
 def _input_dataset(namespace: str, path: str, totals: Collection[RouteTotals]) -> InputDataset:
-    messages, size = _sum(totals)
-    statistics = input_statistics_input_dataset.InputStatisticsInputDatasetFacet(rowCount=messages, size=size)
+    statistics = input_statistics_input_dataset.InputStatisticsInputDatasetFacet(**_sums(totals))
     return InputDataset(namespace=namespace, name=path, inputFacets={"inputStatistics": statistics})
 
 
 def _output_dataset(namespace: str, path: str, totals: Collection[RouteTotals]) -> OutputDataset:
-    messages, size = _sum(totals)
-    statistics = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(rowCount=messages, size=size)
+    statistics = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(**_sums(totals))
     return OutputDataset(namespace=namespace, name=path, outputFacets={"outputStatistics": statistics})
 
 
-def _sum(totals: Collection[RouteTotals]) -> tuple[int, int]:
-    return sum(each.messages for each in totals), sum(each.bytes for each in totals)
+def _sums(totals: Collection[RouteTotals]) -> dict[str, Any]:
+    return {"rowCount": sum(each.messages for each in totals), "size": sum(each.bytes for each in totals)}

@@ -4,8 +4,8 @@ They are one value in the task's own state, under ``servicebus_pair/CONN_ID``: e
 the run. A retried or resumed task continues its totals.
 
 Format: ``{"v": 1, "at": unix seconds, "sends": [[slot, primary, backlog], ...], "entities": {entity: [primary,
-backlog]}, "syphoned": n, "home": {entity: n}, "dead_lettered": {reason: n}, "per_second": x, "operations": {name:
-n}}``. A slot is the number of 5-minute intervals since the Unix epoch; ``home`` is the syphoned messages by entity.
+backlog]}, "syphoned": n, "syphoned_by_entity": {entity: n}, "dead_lettered": {reason: n}, "per_second": x,
+"operations": {name: n}}``. A slot is the number of 5-minute intervals since the Unix epoch.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from servicebus_pair.airflow_runtime.state.accessor import TaskState
 from servicebus_pair.core.events import SLOT_SECONDS, DeadLettered, Event, MessagesAccepted, MessagesSyphoned, Route
 
 if TYPE_CHECKING:
+    from servicebus_pair.core import Operations
     from servicebus_pair.core.model import Meter
 
-__all__ = ["ACTIVITY_KEY_PREFIX", "TaskActivity"]
+__all__ = ["ACTIVITY_KEY_PREFIX", "TaskActivity", "nonzero_counts"]
 
 ACTIVITY_KEY_PREFIX: Final = "servicebus_pair/"
 _SLOTS_PER_DAY: Final = 288
@@ -102,7 +103,7 @@ class TaskActivity:
             found = await self._state.get(self._key)
             self._earlier = found if isinstance(found, dict) and found.get("v") == _VERSION else {}
         now = self._now()
-        totals = self._totals(now, {} if meter is None else _nonzero_counts(meter))
+        totals = self._totals(now, {} if meter is None else nonzero_counts(meter.read()))
         if totals != self._saved:
             await self._state.set(self._key, {**totals, "at": round(now, 3)})
             self._saved = totals
@@ -114,13 +115,13 @@ class TaskActivity:
         entities = {name: (counts["primary"], counts["backlog"]) for name, counts in self._entities.items()}
         sends = _add(((slot, (primary, backlog)) for slot, primary, backlog in earlier.get("sends", ())), slots)
         by_entity = _add(earlier.get("entities", {}).items(), entities)
-        syphoned_by_entity = Counter(earlier.get("home", {})) + self._syphoned_by_entity
+        syphoned_by_entity = Counter(earlier.get("syphoned_by_entity", {})) + self._syphoned_by_entity
         return {
             "v": _VERSION,
             "sends": [[slot, *counts] for slot, counts in sorted(sends.items()) if slot >= oldest_slot],
             "entities": {name: list(counts) for name, counts in sorted(by_entity.items())[:_MAX_ENTITIES]},
             "syphoned": earlier.get("syphoned", 0) + self._syphoned,
-            "home": dict(syphoned_by_entity.most_common(_MAX_ENTITIES)),
+            "syphoned_by_entity": dict(syphoned_by_entity.most_common(_MAX_ENTITIES)),
             "dead_lettered": dict(Counter(earlier.get("dead_lettered", {})) + self._dead_lettered),
             "per_second": self._rate(now),
             "operations": dict(Counter(earlier.get("operations", {})) + Counter(operations)),
@@ -143,5 +144,6 @@ def _add(earlier: Iterable[tuple[Any, Any]], current: Mapping[Any, tuple[int, in
     return total
 
 
-def _nonzero_counts(meter: Meter) -> dict[str, int]:
-    return {name: count for name, count in asdict(meter.read()).items() if count}
+def nonzero_counts(operations: Operations) -> dict[str, int]:
+    """Return operation counts as XComs and task state hold them: without those that are zero."""
+    return {name: count for name, count in asdict(operations).items() if count}

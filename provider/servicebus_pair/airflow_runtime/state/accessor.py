@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from abc import ABC, abstractmethod
 from typing import Any
 
 from airflow.sdk import Asset, get_current_context
@@ -21,92 +22,85 @@ _log = logging.getLogger(__name__)
 _supervisor_lock = threading.Lock()
 
 
-class AssetState:
-    """Small JSON values that are stored with an asset and survive runs.
+class _SoftState(ABC):
+    """Small JSON values, without null, in one of Airflow's stores.
 
     The state is soft: a failing read returns ``None`` and a failing write is logged, because a send must not fail
-    over its bookkeeping. The last writer wins; there is no compare-and-set. A DAG that Airflow has parsed must
-    reference the asset.
+    over its bookkeeping. The last writer wins; there is no compare-and-set.
+    """
+
+    _has_async_accessor = False
+
+    def __init__(self, label: str) -> None:
+        self._label = label
+
+    @abstractmethod
+    def _accessor(self) -> Any:
+        """Return Airflow's accessor."""
+
+    async def get(self, key: str) -> Any:
+        """Return the value of ``key``, or ``None``."""
+        try:
+            return await self._call("get", key)
+        except Exception as error:  # noqa: BLE001  soft state; task, triggerer and dag.test raise different errors
+            _log.warning("%s key=%s: cannot read its state: %s", self._label, key, error)
+            return None
+
+    async def set(self, key: str, value: Any) -> None:
+        """Store ``value`` under ``key``."""
+        try:
+            await self._call("set", key, value)
+        except Exception as error:  # noqa: BLE001  as above
+            _log.warning("%s key=%s: cannot write its state: %s", self._label, key, error)
+
+    async def _call(self, method: str, *arguments: Any) -> Any:
+        if self._has_async_accessor and hasattr(_supervisor_comms(), "asend"):
+            return await getattr(self._accessor(), f"a{method}")(*arguments)
+
+        def call() -> Any:
+            with _supervisor_lock:
+                return getattr(self._accessor(), method)(*arguments)
+
+        return await asyncio.to_thread(call)
+
+
+class _InMemoryAccessor(dict[str, Any]):
+    set = dict.__setitem__
+
+
+class AssetState(_SoftState):
+    """State that is stored with an asset and survives runs; a DAG that Airflow has parsed must reference the asset.
 
     Without a supervisor, as when a hook is used outside any task, values live in this object only.
 
     :param asset: the asset; only its name is used.
     """
 
+    _has_async_accessor = True
+
     def __init__(self, asset: Asset) -> None:
+        super().__init__(f"asset={asset.name}")
         self._name = asset.name
-        self._in_memory: dict[str, Any] = {}
-
-    async def get(self, key: str) -> Any:
-        """Return the value of ``key``, or ``None``."""
-        try:
-            if hasattr(_supervisor_comms(), "asend"):
-                return await self._accessor().aget(key)
-            return await asyncio.to_thread(self._get, key)
-        except Exception as error:  # noqa: BLE001  soft state; task, triggerer and dag.test raise different errors
-            _log.warning("asset=%s key=%s: cannot read its state: %s", self._name, key, error)
-            return None
-
-    async def set(self, key: str, value: Any) -> None:
-        """Store ``value``, a JSON value without null, under ``key``."""
-        try:
-            if hasattr(_supervisor_comms(), "asend"):
-                await self._accessor().aset(key, value)
-            else:
-                await asyncio.to_thread(self._set, key, value)
-        except Exception as error:  # noqa: BLE001  as above
-            _log.warning("asset=%s key=%s: cannot write its state: %s", self._name, key, error)
-
-    def _get(self, key: str) -> Any:
-        with _supervisor_lock:
-            return self._in_memory.get(key) if _supervisor_comms() is None else self._accessor().get(key)
-
-    def _set(self, key: str, value: Any) -> None:
-        with _supervisor_lock:
-            if _supervisor_comms() is None:
-                self._in_memory[key] = value
-            else:
-                self._accessor().set(key, value)
+        self._in_memory = _InMemoryAccessor()
 
     def _accessor(self) -> Any:
+        if _supervisor_comms() is None:
+            return self._in_memory
         from airflow.sdk.execution_time.context import AssetStateStoreAccessor
 
         return AssetStateStoreAccessor(name=self._name)
 
 
-class TaskState:
-    """Small JSON values of the running task, kept across retries and deferrals and deleted with the run.
+class TaskState(_SoftState):
+    """State of the running task, kept across retries and deferrals and deleted with the run."""
 
-    As soft as :class:`AssetState`; not available in triggers and outside tasks.
-    """
+    def __init__(self) -> None:
+        super().__init__("task")
 
     @property
     def available(self) -> bool:
-        """True in a task."""
+        """True in a task; false in triggers and outside tasks."""
         return _supervisor_comms() is not None and _task_state_store() is not None
-
-    async def get(self, key: str) -> Any:
-        """Return the value of ``key``, or ``None``."""
-        try:
-            return await asyncio.to_thread(self._get, key)
-        except Exception as error:  # noqa: BLE001  as above
-            _log.warning("key=%s: cannot read the task's state: %s", key, error)
-            return None
-
-    async def set(self, key: str, value: Any) -> None:
-        """Store ``value``, a JSON value without null, under ``key``."""
-        try:
-            await asyncio.to_thread(self._set, key, value)
-        except Exception as error:  # noqa: BLE001  as above
-            _log.warning("key=%s: cannot write the task's state: %s", key, error)
-
-    def _get(self, key: str) -> Any:
-        with _supervisor_lock:
-            return self._accessor().get(key)
-
-    def _set(self, key: str, value: Any) -> None:
-        with _supervisor_lock:
-            self._accessor().set(key, value)
 
     def _accessor(self) -> Any:
         accessor = _task_state_store()

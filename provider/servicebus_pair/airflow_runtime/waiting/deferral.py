@@ -25,7 +25,7 @@ class DeferralTrigger(BaseTrigger):
     :param carry: returned in the event under this name, because a deferred operator loses its state.
     """
 
-    def __init__(self, *, conn_id: str, carry: dict[str, Any] | None) -> None:
+    def __init__(self, *, conn_id: str, carry: dict[str, Any] | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.conn_id = conn_id
         self.carry = carry

@@ -65,14 +65,6 @@ class PrimaryWait:
         level = logging.INFO if count & (count - 1) == 0 else logging.DEBUG
         _log.log(level, "entity=%s: no answer to ping %d, %s after %.1f s", entity, count, event.error, event.seconds)
 
-    async def ping_once(self, shared: SharedPair, *, interval: float) -> None:
-        """Ping all pending entities concurrently, once.
-
-        :param shared: the pair that this object observes.
-        :param interval: use another waiter's ping that ended at most this many seconds ago.
-        """
-        await self._ping(shared, interval)
-
     async def wait(self, shared: SharedPair, *, interval: float) -> None:
         """Ping until every entity has answered; the pair itself pings entities that are failed over.
 
@@ -84,9 +76,14 @@ class PrimaryWait:
             try:
                 await asyncio.wait_for(self._answer_arrived.wait(), interval)
             except TimeoutError:
-                await self._ping(shared, interval, skip_failed_over=True)
+                await self.ping_once(shared, interval=interval, skip_failed_over=True)
 
-    async def _ping(self, shared: SharedPair, interval: float, *, skip_failed_over: bool = False) -> None:
+    async def ping_once(self, shared: SharedPair, *, interval: float, skip_failed_over: bool = False) -> None:
+        """Ping all pending entities concurrently, once.
+
+        :param shared: the pair that this object observes.
+        :param interval: use another waiter's ping that ended at most this many seconds ago.
+        """
         to_ping = []
         for entity in tuple(self._pending):
             recent = shared.last_ping(entity, max_age=interval)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Coroutine
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from airflow.sdk import BaseOperator, Context
 
 from servicebus_pair.airflow_runtime.cancellable_run import CancellableRun
+from servicebus_pair.airflow_runtime.observers.lineage import TaskLineage
 from servicebus_pair.assets import health_alias, pair_asset
 from servicebus_pair.hooks.servicebus_pair import DEFAULT_CONN_ID, ServiceBusPairHook
 from servicebus_pair.links.servicebus_pair import AzurePortalLink, PairPageLink, Side
 
-__all__ = ["AsyncPairOperator", "BasePairOperator"]
+if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
+
+__all__ = ["AsyncPairOperator", "BasePairOperator", "LineageMixin"]
 
 ResultT = TypeVar("ResultT")
 
@@ -64,3 +68,19 @@ class AsyncPairOperator(BasePairOperator):
     @abstractmethod
     async def aexecute(self, context: Context) -> Any:
         """Do the operator's work."""
+
+
+class LineageMixin:
+    """Implements the method that OpenLineage's provider calls, if it is installed (the extra ``openlineage``).
+
+    The counts cover the whole try, including the time before its deferrals, and are collected while the task works:
+    OpenLineage calls from a process of its own, where nothing could be looked up.
+    """
+
+    lineage: TaskLineage
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any]:  # noqa: ARG002
+        """Return datasets, statistics and totals by route; OpenLineage calls this for failed tasks too."""
+        from servicebus_pair.airflow_runtime.observers.openlineage import operator_lineage
+
+        return operator_lineage(self.lineage)

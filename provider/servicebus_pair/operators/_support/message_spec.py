@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict
 
 import pendulum
 
@@ -43,14 +43,10 @@ class MessageFields(MessageDefaults, total=False):
     message_id: str
 
 
-ValueT = TypeVar("ValueT")
 MessageValue: TypeAlias = str | bytes | MessageFields | Mapping[str, Any]
 
-_TEXT_FIELDS: Final = (
-    *("session_id", "subject", "content_type", "correlation_id"),
-    *("partition_key", "reply_to", "reply_to_session_id", "to"),
-)
-_DEFAULT_FIELDS: Final = (*_TEXT_FIELDS, "time_to_live", "scheduled_enqueue_time", "application_properties")
+_PROPERTIES: Final = "application_properties"
+_DEFAULT_FIELDS: Final = tuple(MessageDefaults.__annotations__)
 _MESSAGE_FIELDS: Final = ("body", "message_id", *_DEFAULT_FIELDS)
 # The service's limits, in characters.
 _MAX_LENGTHS: Final = {"message_id": 128, "session_id": 128, "partition_key": 128, "reply_to_session_id": 128}
@@ -62,28 +58,19 @@ _MAX_TIME_TO_LIVE: Final = timedelta(seconds=2**32 // 1000)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageSpec:
-    """One validated message; ``texts`` are its text fields by name."""
+    """One validated message; ``fields`` are the others that are set, by their names in ``MessageFields``."""
 
     body: str | bytes = field(repr=False)
     message_id: str
-    texts: Mapping[str, str] = field(default_factory=dict)
-    time_to_live: timedelta | None = None
-    scheduled_enqueue_time: datetime | None = None
-    application_properties: Mapping[str | bytes, Any] | None = field(default=None, repr=False)
+    fields: Mapping[str, Any] = field(repr=False)
 
     def build(self) -> ServiceBusMessage:
         """Build the SDK's message."""
         from azure.servicebus import ServiceBusMessage
 
-        properties = self.application_properties
-        return ServiceBusMessage(
-            self.body,
-            message_id=self.message_id,
-            time_to_live=self.time_to_live,
-            scheduled_enqueue_time_utc=self.scheduled_enqueue_time,
-            application_properties=None if properties is None else dict(properties),
-            **self.texts,
-        )
+        fields = dict(self.fields)
+        scheduled = fields.pop("scheduled_enqueue_time", None)
+        return ServiceBusMessage(self.body, message_id=self.message_id, scheduled_enqueue_time_utc=scheduled, **fields)
 
 
 class MessageReader:
@@ -105,10 +92,7 @@ class MessageReader:
     def read(self, value: object, *, where: str, position: int) -> MessageSpec:
         """Validate one message.
 
-        :param value: text, bytes, or a mapping with ``body`` and any of ``message_id``, ``session_id``,
-            ``subject``, ``content_type``, ``correlation_id``, ``partition_key``, ``reply_to``,
-            ``reply_to_session_id``, ``to``, ``time_to_live`` (seconds), ``scheduled_enqueue_time`` (ISO 8601 with an
-            offset, or UTC), ``application_properties``.
+        :param value: text, bytes, or a mapping as in ``MessageFields``, with ``body``.
         :param where: what error messages call it.
         :param position: its position among the messages of the task.
         :raises ConfigurationError: naming the field, its value and what is allowed; never the body.
@@ -121,19 +105,14 @@ class MessageReader:
         if not isinstance(body, str | bytes):
             raise ConfigurationError(f"{where}: body is {type(body).__name__}: it must be a text")
         _check_unicode(body, f"{where}: body")
-        message_id = _text(fields.get("message_id"), f"{where}: message_id", max_length=_MAX_LENGTHS["message_id"])
-        merged = own.with_defaults(self._defaults)
-        _check_partition_key(merged.texts, where)
-        return MessageSpec(
-            body=body,
-            message_id=uuid.uuid5(uuid.NAMESPACE_OID, f"{self._seed}/{position}").hex
-            if message_id is None
-            else message_id,
-            texts=merged.texts,
-            time_to_live=merged.time_to_live,
-            scheduled_enqueue_time=merged.scheduled_enqueue_time,
-            application_properties=merged.application_properties,
-        )
+        merged = {**self._defaults, **own}
+        if _PROPERTIES in merged:
+            merged[_PROPERTIES] = {**self._defaults.get(_PROPERTIES, {}), **own.get(_PROPERTIES, {})}
+        _check_partition_key(merged, where)
+        message_id = merged.pop("message_id", None)
+        if message_id is None:
+            message_id = uuid.uuid5(uuid.NAMESPACE_OID, f"{self._seed}/{position}").hex
+        return MessageSpec(body=body, message_id=message_id, fields=merged)
 
     def read_all(self, values: object) -> list[MessageSpec]:
         """Validate a list of messages.
@@ -145,50 +124,30 @@ class MessageReader:
         return [self.read(value, where=f"messages[{index}]", position=index) for index, value in enumerate(values)]
 
 
-@dataclass(frozen=True, slots=True)
-class _ParsedFields:
-    texts: Mapping[str, str]
-    time_to_live: timedelta | None
-    scheduled_enqueue_time: datetime | None
-    application_properties: Mapping[str | bytes, Any] | None
-
-    def with_defaults(self, defaults: _ParsedFields) -> _ParsedFields:
-        properties = self.application_properties
-        if defaults.application_properties is not None:
-            properties = {**defaults.application_properties, **({} if properties is None else properties)}
-        return _ParsedFields(
-            texts={**defaults.texts, **self.texts},
-            time_to_live=_first_set(self.time_to_live, defaults.time_to_live),
-            scheduled_enqueue_time=_first_set(self.scheduled_enqueue_time, defaults.scheduled_enqueue_time),
-            application_properties=properties,
-        )
-
-
-def _first_set(value: ValueT | None, default: ValueT | None) -> ValueT | None:
-    return default if value is None else value
-
-
-def _parse_fields(value: object, where: str, *, allowed: Sequence[str]) -> _ParsedFields:
+def _parse_fields(value: object, where: str, *, allowed: Sequence[str]) -> dict[str, Any]:
+    """Return the parsed fields except the body, without those that are ``None``."""
     if not isinstance(value, Mapping):
         raise ConfigurationError(f"{where} is {type(value).__name__}: it must be a mapping of fields")
     unknown = sorted(str(name) for name in value if name not in allowed)
     if unknown:
         raise ConfigurationError(f"{where}: field {unknown[0]!r} is unknown: allowed are {', '.join(allowed)}")
-    texts = {
-        name: _text(value[name], f"{where}: {name}", max_length=_MAX_LENGTHS.get(name))
-        for name in _TEXT_FIELDS
-        if name in value
-    }
-    return _ParsedFields(
-        texts={name: text for name, text in texts.items() if text is not None},
-        time_to_live=_time_to_live(value.get("time_to_live"), f"{where}: time_to_live"),
-        scheduled_enqueue_time=_parse_time(value.get("scheduled_enqueue_time"), f"{where}: scheduled_enqueue_time"),
-        application_properties=_properties(value.get("application_properties"), f"{where}: application_properties"),
-    )
+    given = {name: each for name, each in value.items() if each is not None and name != "body"}
+    return {name: _parse_field(name, each, f"{where}: {name}") for name, each in given.items()}
 
 
-def _check_partition_key(texts: Mapping[str, str], where: str) -> None:
-    key, session = texts.get("partition_key"), texts.get("session_id")
+def _parse_field(name: str, value: object, where: str) -> Any:
+    match name:
+        case "time_to_live":
+            return _time_to_live(value, where)
+        case "scheduled_enqueue_time":
+            return _parse_time(value, where)
+        case "application_properties":
+            return _properties(value, where)
+    return _text(value, where, max_length=_MAX_LENGTHS.get(name))
+
+
+def _check_partition_key(fields: Mapping[str, Any], where: str) -> None:
+    key, session = fields.get("partition_key"), fields.get("session_id")
     if key is not None and session is not None and key != session:
         raise ConfigurationError(
             f"{where}: partition_key is {reprlib.repr(key)} and session_id is {reprlib.repr(session)}: "
@@ -196,9 +155,7 @@ def _check_partition_key(texts: Mapping[str, str], where: str) -> None:
         )
 
 
-def _text(value: object, where: str, *, max_length: int | None = None) -> str | None:
-    if value is None:
-        return None
+def _text(value: object, where: str, *, max_length: int | None) -> str:
     if not isinstance(value, str) or not value:
         raise ConfigurationError(f"{where} is {reprlib.repr(value)}: it must be a text of at least one character")
     if max_length is not None and len(value) > max_length:
@@ -219,9 +176,7 @@ def _check_unicode(value: object, where: str) -> None:
         ) from None
 
 
-def _time_to_live(value: object, where: str) -> timedelta | None:
-    if value is None:
-        return None
+def _time_to_live(value: object, where: str) -> timedelta:
     parsed = value if isinstance(value, timedelta) else _timedelta(value)
     if parsed is None or not _MIN_TIME_TO_LIVE <= parsed <= _MAX_TIME_TO_LIVE:
         raise ConfigurationError(
@@ -240,9 +195,7 @@ def _timedelta(value: object) -> timedelta | None:
         return None
 
 
-def _parse_time(value: object, where: str) -> datetime | None:
-    if value is None:
-        return None
+def _parse_time(value: object, where: str) -> datetime:
     try:
         time = value if isinstance(value, datetime) else pendulum.parse(str(value), strict=True)
         if isinstance(time, datetime):
@@ -252,9 +205,7 @@ def _parse_time(value: object, where: str) -> datetime | None:
     raise ConfigurationError(f"{where} is {reprlib.repr(value)}: it must be an ISO 8601 date and time")
 
 
-def _properties(value: object, where: str) -> Mapping[str | bytes, Any] | None:
-    if value is None:
-        return None
+def _properties(value: object, where: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise ConfigurationError(f"{where} is {type(value).__name__}: it must be a mapping of names to values")
     for name, each in value.items():

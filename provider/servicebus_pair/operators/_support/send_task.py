@@ -11,15 +11,14 @@ from airflow.sdk import Context
 
 from servicebus_pair.airflow_runtime.observers.asset_events import HealthChangeRecorder
 from servicebus_pair.airflow_runtime.observers.lineage import TaskLineage
+from servicebus_pair.airflow_runtime.observers.task_activity import nonzero_counts
 from servicebus_pair.airflow_runtime.validators import check_unless_template, entity_path
 from servicebus_pair.core import Ledger, SendResult
 from servicebus_pair.core.errors import ConfigurationError, PairError, SendError
 from servicebus_pair.core.events import Observer
 from servicebus_pair.links.servicebus_pair import Side
-from servicebus_pair.operators._support.base import BasePairOperator
-from servicebus_pair.operators._support.lineage import LineageMixin
+from servicebus_pair.operators._support.base import BasePairOperator, LineageMixin
 from servicebus_pair.operators._support.message_spec import MessageDefaults, MessageReader, MessageSpec
-from servicebus_pair.operators._support.operation_counts import nonzero_counts
 
 if TYPE_CHECKING:
     from servicebus_pair.core import Operations
@@ -45,13 +44,7 @@ def state_nothing_sent() -> Iterator[None]:
 
 
 class BaseSendOperator(LineageMixin, BasePairOperator):
-    """Sends messages from any source, in chunks.
-
-    :param entity: path of the queue or topic (templated).
-    :param defaults: fields for messages that do not set them (templated).
-    :param ledger: folder for the record of each accepted message (templated).
-    :param timeout: seconds for the whole send, including the time to produce the messages.
-    """
+    """Sends messages from any source, in chunks; the parameters are those of ``ServiceBusPairSendOperator``."""
 
     template_fields: Collection[str] = ("entity", "defaults", "ledger")
     portal_side: ClassVar[Side] = "primary"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
@@ -56,20 +55,18 @@ class _Cleanup(ActionRequest):
     what: Literal["extra", "all"] = "extra"
 
 
-_SCHEMAS: Final[Mapping[ActionName, type[ActionRequest]]] = MappingProxyType(
-    {
-        ActionName.PROVISION: _Provision,
-        ActionName.DRILL: _Drill,
-        ActionName.FAIL_OVER: _FailOver,
-        ActionName.FAIL_BACK: _FailBack,
-        ActionName.START_SYPHON: _Syphon,
-        ActionName.PAUSE_SYPHON: ActionRequest,
-        ActionName.RESUME_SYPHON: ActionRequest,
-        ActionName.THROTTLE_SYPHON: _Syphon,
-        ActionName.REDRIVE: _Syphon,
-        ActionName.PLAN_CLEANUP: _Cleanup,
-    }
-)
+_SCHEMAS: Final[Mapping[ActionName, type[ActionRequest]]] = {
+    ActionName.PROVISION: _Provision,
+    ActionName.DRILL: _Drill,
+    ActionName.FAIL_OVER: _FailOver,
+    ActionName.FAIL_BACK: _FailBack,
+    ActionName.START_SYPHON: _Syphon,
+    ActionName.PAUSE_SYPHON: ActionRequest,
+    ActionName.RESUME_SYPHON: ActionRequest,
+    ActionName.THROTTLE_SYPHON: _Syphon,
+    ActionName.REDRIVE: _Syphon,
+    ActionName.PLAN_CLEANUP: _Cleanup,
+}
 
 
 class RequestBodyError(ValueError):

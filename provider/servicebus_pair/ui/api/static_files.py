@@ -7,39 +7,32 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final
 
 __all__ = ["StaticFile", "load_report", "load_static_file"]
 
-_MEDIA_TYPES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "page.html": "text/html",
-        "page.css": "text/css",
-        **{f"{name}.js": "text/javascript" for name in ("dialogs", "elements", "page", "panels", "plots", "verdict")},
-    }
-)
+_MEDIA_TYPES: Final = {
+    "page.html": "text/html",
+    "page.css": "text/css",
+    **{f"{name}.js": "text/javascript" for name in ("dialogs", "elements", "page", "panels", "plots", "verdict")},
+}
 _COMMON_HEADERS: Final = {
     "Cache-Control": "no-store",
     "Referrer-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
 }
 # No inline script or style, and requests to this server only.
-_PAGE_HEADERS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        **_COMMON_HEADERS,
-        "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-        "img-src 'self' data:; frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'",
-    }
-)
+_PAGE_HEADERS: Final = {
+    **_COMMON_HEADERS,
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' data:; frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'",
+}
 # A Spark job wrote the report: allow its inline styles, but no scripts and no requests.
-_REPORT_HEADERS: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        **_COMMON_HEADERS,
-        "Content-Security-Policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
-        "base-uri 'none'; form-action 'none'; frame-ancestors 'self'",
-    }
-)
+_REPORT_HEADERS: Final = {
+    **_COMMON_HEADERS,
+    "Content-Security-Policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'self'",
+}
 _REPORT_FILE_NAME: Final = "report.html"
 _MAX_REPORT_BYTES: Final = 20 * 2**20
 

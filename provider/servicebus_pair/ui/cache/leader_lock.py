@@ -11,6 +11,7 @@ import hashlib
 import logging
 import os
 import time
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -41,7 +42,6 @@ class LeaderLock:
         self._lock_path = None if folder is None else folder / f"{name}.lock"
         self._status_path = None if folder is None else folder / f"{name}.json"
         self._lock_fd: int | None = None
-        self._adapter: TypeAdapter[PairStatus] | None = None
 
     def try_acquire(self) -> bool:
         """Return whether this process is the leader now, without blocking; always true without a usable folder."""
@@ -75,7 +75,7 @@ class LeaderLock:
         temporary = self._status_path.with_suffix(f".{os.getpid()}")
         try:
             temporary.touch(mode=0o600)
-            temporary.write_bytes(self._type_adapter().dump_json(status))
+            temporary.write_bytes(self._adapter.dump_json(status))
             temporary.replace(self._status_path)
         except OSError as error:
             _log.warning("%s: cannot share the status with other processes: %s", self._folder, error)
@@ -87,21 +87,20 @@ class LeaderLock:
         try:
             if time.time() - self._status_path.stat().st_mtime > _MAX_AGE_SECONDS:
                 return None
-            return self._type_adapter().validate_json(self._status_path.read_bytes())
+            return self._adapter.validate_json(self._status_path.read_bytes())
         except OSError:
             return None
         except ValueError as error:
             _log.warning("%s: cannot read the status that another process wrote: %s", self._folder, error)
             return None
 
-    def _type_adapter(self) -> TypeAdapter[PairStatus]:
-        if self._adapter is None:
-            from pydantic import TypeAdapter
+    @cached_property
+    def _adapter(self) -> TypeAdapter[PairStatus]:
+        from pydantic import TypeAdapter
 
-            # pydantic resolves the annotations of PairStatus in this scope.
-            from servicebus_pair.core.protocol import BacklogPlan  # noqa: F401
-            from servicebus_pair.core.sdk import QueueDepth  # noqa: F401
-            from servicebus_pair.ui.sources.collector import PairStatus
+        # pydantic resolves the annotations of PairStatus in this scope.
+        from servicebus_pair.core.protocol import BacklogPlan  # noqa: F401
+        from servicebus_pair.core.sdk import QueueDepth  # noqa: F401
+        from servicebus_pair.ui.sources.collector import PairStatus
 
-            self._adapter = TypeAdapter(PairStatus)
-        return self._adapter
+        return TypeAdapter(PairStatus)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from servicebus_pair.core import Endpoint
@@ -33,10 +33,7 @@ async def probe_namespace(endpoint: Endpoint, *, timeout: float) -> float:
 
 async def _probe_tcp(endpoint: Endpoint) -> float:
     host, port = _address(endpoint, _AMQPS_PORT)
-    context = None if endpoint.emulator else _tls_context(endpoint)
-    reader, writer = await asyncio.open_connection(
-        host, port, ssl=context, server_hostname=None if context is None else _server_name(endpoint)
-    )
+    reader, writer = await asyncio.open_connection(host, port, **_tls_arguments(endpoint))
     try:
         started = time.perf_counter()
         writer.write(_SASL_HEADER)
@@ -53,17 +50,11 @@ async def _probe_websocket(endpoint: Endpoint) -> float:
     import aiohttp
 
     host, port = _address(endpoint, _HTTPS_PORT)
-    scheme, context = ("ws", None) if endpoint.emulator else ("wss", _tls_context(endpoint))
-    url = f"{scheme}://{host}:{port}/$servicebus/websocket"
+    url = f"{'ws' if endpoint.emulator else 'wss'}://{host}:{port}/$servicebus/websocket"
     try:
         async with (
             aiohttp.ClientSession() as session,
-            session.ws_connect(
-                url,
-                protocols=["AMQPWSB10"],
-                ssl=True if context is None else context,
-                server_hostname=None if context is None else _server_name(endpoint),
-            ) as socket,
+            session.ws_connect(url, protocols=["AMQPWSB10"], **_tls_arguments(endpoint)) as socket,
         ):
             started = time.perf_counter()
             await socket.send_bytes(_SASL_HEADER)
@@ -84,9 +75,8 @@ def _address(endpoint: Endpoint, default_port: int) -> tuple[str, int]:
     return parts.hostname or endpoint.host, default_port if parts.port is None else parts.port
 
 
-def _server_name(endpoint: Endpoint) -> str:
-    return urlsplit(f"sb://{endpoint.host}").hostname or endpoint.host
-
-
-def _tls_context(endpoint: Endpoint) -> ssl.SSLContext:
-    return ssl.create_default_context(cafile=endpoint.ca_file)
+def _tls_arguments(endpoint: Endpoint) -> dict[str, Any]:
+    if endpoint.emulator:
+        return {}
+    host = urlsplit(f"sb://{endpoint.host}").hostname or endpoint.host
+    return {"ssl": ssl.create_default_context(cafile=endpoint.ca_file), "server_hostname": host}

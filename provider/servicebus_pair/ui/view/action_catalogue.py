@@ -24,7 +24,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Final
 
 from servicebus_pair.ui.sources.airflow_queries import PairDag
@@ -49,17 +48,15 @@ class ActionName(StrEnum):
 
 
 _EXAMPLE_PREFIX: Final = "servicebus_pair"
-_DAG_ID_SUFFIXES: Final[Mapping[ActionName, str]] = MappingProxyType(
-    {
-        ActionName.PROVISION: "_provision",
-        ActionName.DRILL: "_drill",
-        ActionName.FAIL_OVER: "_by_hand",
-        ActionName.FAIL_BACK: "_by_hand",
-        ActionName.START_SYPHON: "_recovery",
-        ActionName.REDRIVE: "_redrive",
-        ActionName.PLAN_CLEANUP: "_cleanup",
-    }
-)
+_DAG_ID_SUFFIXES: Final[Mapping[ActionName, str]] = {
+    ActionName.PROVISION: "_provision",
+    ActionName.DRILL: "_drill",
+    ActionName.FAIL_OVER: "_by_hand",
+    ActionName.FAIL_BACK: "_by_hand",
+    ActionName.START_SYPHON: "_recovery",
+    ActionName.REDRIVE: "_redrive",
+    ActionName.PLAN_CLEANUP: "_cleanup",
+}
 
 
 def build_action_view(name: ActionName, dags: Sequence[PairDag], *, has_state: bool) -> ActionView:

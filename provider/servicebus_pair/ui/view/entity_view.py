@@ -34,7 +34,7 @@ def build_entity_views(
     for activity in activities:
         for entity, (primary, backlog) in activity.counters.get("entities", {}).items():
             counts.setdefault(entity, Counter()).update(primary=primary, backlog=backlog)
-        for entity, drained in activity.counters.get("home", {}).items():
+        for entity, drained in activity.counters.get("syphoned_by_entity", {}).items():
             counts.setdefault(entity, Counter()).update(drained=drained)
     stored = {
         key.removeprefix(HEALTH_KEY_PREFIX): value for key, value in state.items() if key.startswith(HEALTH_KEY_PREFIX)

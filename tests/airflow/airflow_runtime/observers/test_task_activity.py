@@ -49,7 +49,7 @@ def test_totals_are_by_slot_and_entity_and_expire_after_a_day():
 
     assert sums["sends"] == [[999_999, 3, 0], [1_000_000, 0, 2]]
     assert sums["entities"] == {"flights": [12, 2]}
-    assert sums["home"] == {"flights": 30}
+    assert sums["syphoned_by_entity"] == {"flights": 30}
     assert (sums["syphoned"], sums["dead_lettered"], sums["operations"]) == (30, {"TooLarge": 1}, {"sends": 12})
     assert math.isclose(sums["per_second"], 3.0)
     assert notes._totals(NOW + 60, {})["per_second"] == 0

@@ -25,7 +25,7 @@ def test_lines_are_texts_or_objects_and_blank_lines_are_skipped():
     specs = read_specs(JsonLinesText(lines))
 
     assert [spec.body for spec in specs] == ["plain", "full", "last, without an end"]
-    assert specs[1].texts == {"session_id": "s"}
+    assert specs[1].fields == {"session_id": "s"}
 
 
 def test_generated_ids_depend_on_the_line_number():

@@ -14,7 +14,7 @@ def read_all(values: object, *, seed: str, defaults: object = None) -> list[Mess
     return MessageReader(seed=seed, defaults=defaults).read_all(values)
 
 
-def test_every_field_is_parsed():
+def test_every_field_is_parsed_and_takes_precedence_over_defaults():
     (spec,) = read_all(
         [
             {
@@ -34,16 +34,16 @@ def test_every_field_is_parsed():
             }
         ],
         seed="x",
+        defaults={"scheduled_enqueue_time": "2100-01-01T01:00:00", "to": "crew", "application_properties": {"c": "x"}},
     )
 
     assert (spec.body, spec.message_id) == ("text", "m")
-    assert spec.time_to_live == timedelta(seconds=1.5)
-    assert spec.scheduled_enqueue_time == datetime(2026, 12, 1, 9, tzinfo=UTC)
+    assert spec.fields["time_to_live"] == timedelta(seconds=1.5)
     built = spec.build()
     assert (built.session_id, built.subject, built.content_type, built.correlation_id) == ("s", "u", "text/plain", "c")
     assert (built.partition_key, built.reply_to, built.reply_to_session_id, built.to) == ("s", "answers", "r", "t")
     assert built.scheduled_enqueue_time_utc == datetime(2026, 12, 1, 9, tzinfo=UTC)
-    assert built.application_properties == {"a": 1, "b": True}
+    assert built.application_properties == {"a": 1, "b": True, "c": "x"}
 
 
 def test_generated_ids_depend_on_seed_and_position_only():
@@ -97,9 +97,9 @@ def test_defaults_fill_fields_that_a_message_does_not_set():
         ["x", {"body": "y", "session_id": "one", "application_properties": {"b": 2}}], seed="x", defaults=defaults
     )
 
-    assert (plain.texts, plain.time_to_live) == ({"session_id": "all"}, timedelta(minutes=1))
-    assert (own.texts, own.time_to_live) == ({"session_id": "one"}, timedelta(minutes=1))
-    assert (plain.application_properties, own.application_properties) == ({"a": 1, "b": 1}, {"a": 1, "b": 2})
+    life = timedelta(minutes=1)
+    assert plain.fields == {"session_id": "all", "time_to_live": life, "application_properties": {"a": 1, "b": 1}}
+    assert own.fields == {"session_id": "one", "time_to_live": life, "application_properties": {"a": 1, "b": 2}}
 
 
 @pytest.mark.parametrize(

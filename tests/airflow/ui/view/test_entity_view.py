@@ -51,7 +51,7 @@ def test_messages_diverted_after_the_grace_period_mean_another_failover(waiting_
     ("counters", "state"),
     [
         ({"entities": {"flights": [5, 0]}}, "healthy"),
-        ({"home": {"flights": 9}, "entities": {"flights": [0, 9]}}, "healthy"),
+        ({"syphoned_by_entity": {"flights": 9}, "entities": {"flights": [0, 9]}}, "healthy"),
         ({"entities": {"flights": [5, 1]}}, "unknown"),
     ],
 )
