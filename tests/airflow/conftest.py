@@ -30,9 +30,22 @@ if TYPE_CHECKING:
 
 RunDag: TypeAlias = "Callable[..., DagRun]"
 RestartSoon: TypeAlias = Callable[[EmulatorProcess], None]
+Example: TypeAlias = Callable[[str], Any]
+LogOfFailure: TypeAlias = Callable[[Callable[[], object]], str]
 
 CONN_ID = "contoso_pair"
-KEY = f"canary-{secrets.token_hex(8)}"  # stands for the secret: it must appear nowhere
+BACKLOG = [f"contoso/x-servicebus-transfer/{index}" for index in range(2)]
+KEY = f"canary-{secrets.token_hex(8)}"  # must appear in no output
+# Settings of a pair whose namespaces do not exist.
+UNREACHABLE = {
+    f"{side}_{name}": value
+    for side, port in (("primary", 1), ("secondary", 2))
+    for name, value in {
+        "connection_string": f"Endpoint=sb://127.0.0.1:{port};SharedAccessKeyName=Root;SharedAccessKey={KEY};"
+        "UseDevelopmentEmulator=true;",
+        "namespace": f"contoso-{side}",
+    }.items()
+}
 HERE = Path(__file__).parent
 PROJECT = HERE.parents[1]
 
@@ -52,7 +65,7 @@ os.environ |= {
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Airflow's own parts warn about each other; ours still may not."""
+    """Ignore warnings in Airflow's own packages; warnings in ours fail the test."""
     for item in items:
         if HERE in item.path.parents:
             for text in ("ignore", "error:::servicebus_pair"):
@@ -72,7 +85,7 @@ def airflow_db() -> Path:
 
 @pytest.fixture
 def fresh_state(airflow_db: Path) -> None:  # noqa: ARG001  the tables must exist
-    """Forget the health, the events, the announcements and the notes of tasks that earlier tests left."""
+    """Delete the health, events and task state that earlier tests left."""
     from airflow.models.asset import AssetEvent
     from airflow.models.asset_state_store import AssetStateStoreModel
     from airflow.models.task_state_store import TaskStateStoreModel
@@ -85,6 +98,24 @@ def fresh_state(airflow_db: Path) -> None:  # noqa: ARG001  the tables must exis
         session.execute(delete(AssetEvent))
 
 
+def define_connection(
+    patch: pytest.MonkeyPatch, extra: Any, *, conn_id: str = CONN_ID, conn_type: str = "servicebus_pair", **fields: str
+) -> None:
+    """Define a connection in the environment."""
+    connection = {"conn_type": conn_type, "extra": extra, **fields}
+    patch.setenv(f"AIRFLOW_CONN_{conn_id.upper()}", json.dumps(connection))
+
+
+def connection_extra(primary: RemoteNamespace, secondary: RemoteNamespace) -> dict[str, Any]:
+    """Return the extra of a connection to two embedded namespaces."""
+    extra: dict[str, Any] = {"failover_interval": 1, "ping_primary_interval": 1, "backlog_queue_count": len(BACKLOG)}
+    for side, served in (("primary", primary), ("secondary", secondary)):
+        extra[f"{side}_connection_string"] = served.connection_string
+        extra[f"{side}_namespace"] = served.name
+        extra[f"{side}_administration"] = f"{served.host}:{served.admin_port}"
+    return extra
+
+
 @dataclass
 class Pair:
     """The two namespaces and the connection that describes them."""
@@ -94,24 +125,7 @@ class Pair:
     settings: dict[str, Any] = field(default_factory=dict)
 
     def extra(self) -> dict[str, Any]:
-        return {
-            **self._endpoint("primary", self.primary["contoso"]),
-            **self._endpoint("secondary", self.secondary["contoso-dr"]),
-            "failover_interval": 1,
-            "ping_primary_interval": 1,
-            "backlog_queue_count": 2,
-            **self.settings,
-        }
-
-    def connection(self) -> str:
-        return json.dumps({"conn_type": "servicebus_pair", "extra": self.extra()})
-
-    def _endpoint(self, side: str, served: RemoteNamespace) -> dict[str, Any]:
-        return {
-            f"{side}_connection_string": served.connection_string,
-            f"{side}_namespace": served.name,
-            f"{side}_administration": f"{served.host}:{served.admin_port}",
-        }
+        return {**connection_extra(self.primary["contoso"], self.secondary["contoso-dr"]), **self.settings}
 
 
 @pytest.fixture
@@ -123,7 +137,7 @@ def pair(
 ) -> Iterator[Pair]:
     """Both namespaces, running, and the environment variable of the connection ``contoso_pair``.
 
-    One process serves both, but for tests in which one of them ends or freezes: these are marked ``apart``.
+    One process serves both, except for tests marked ``apart``, in which one of them is killed or frozen.
     """
     config = tmp_path / "emulator.json"
     queues = [{"Name": "flights", "Properties": {}}, {"Name": "briefings", "Properties": {}}]
@@ -140,7 +154,7 @@ def pair(
             for started in [together.submit(each.start) for each in processes]:
                 started.result()
             both = Pair(processes[0], processes[-1])
-            monkeypatch.setenv(f"AIRFLOW_CONN_{CONN_ID.upper()}", both.connection())
+            define_connection(monkeypatch, both.extra())
             yield both
         finally:
             for stopped in [together.submit(each.stop) for each in processes]:
@@ -163,12 +177,12 @@ def restart_soon() -> Iterator[RestartSoon]:
 
 @pytest.fixture
 def run_dag(airflow_db: Path) -> RunDag:  # noqa: ARG001  the tables must exist
-    """Run a DAG in this process, with its triggers, as ``dag.test`` does; it takes what that takes."""
+    """Run a DAG in this process, with its triggers; the options are those of ``dag.test``."""
     from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
 
     def run(dag: DAG, **options: Any) -> DagRun:
         for each in dag.tasks:
-            each.retry_delay = timedelta(0)  # a test waits for no retry
+            each.retry_delay = timedelta(0)  # tests retry without delay
         bag = DagBag(os.devnull)
         dag.fileloc = dag.relative_fileloc = __file__
         bag.bag_dag(dag)
@@ -179,7 +193,23 @@ def run_dag(airflow_db: Path) -> RunDag:  # noqa: ARG001  the tables must exist
 
 
 @pytest.fixture
-def example(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], DAG]:
+def log_of_failure(run_dag: RunDag, capfd: pytest.CaptureFixture[str]) -> LogOfFailure:
+    """Run a DAG of one task, which must fail, and return its log."""
+    from airflow.sdk import DAG
+
+    def run(make: Callable[[], object]) -> str:
+        with DAG("failing", schedule=None) as dag:
+            make()
+        assert set(states(run_dag(dag)).values()) == {"failed"}
+        printed = capfd.readouterr()
+        assert KEY not in printed.out + printed.err
+        return printed.out + printed.err
+
+    return run
+
+
+@pytest.fixture
+def example(monkeypatch: pytest.MonkeyPatch) -> Example:
     """Import an example DAG as Airflow does, with its folder on the path."""
     monkeypatch.syspath_prepend(str(PROJECT / "dags"))
 
@@ -204,24 +234,24 @@ def run_task(run_dag: RunDag, *tasks: Callable[[], object]) -> dict[str, Any]:
     return results(run)
 
 
-def events(asset_name: str) -> list[dict[str, Any]]:
-    """The extras of all events of an asset, the oldest first."""
+def events(kind: str) -> list[dict[str, Any]]:
+    """The extras of all ``failover`` or ``recovery`` events, the oldest first."""
     from airflow.models.asset import AssetEvent, AssetModel
     from airflow.utils.session import create_session
     from sqlalchemy import select
 
     found = select(AssetEvent.extra).join(AssetModel, AssetModel.id == AssetEvent.asset_id)
     with create_session() as session:
-        return list(session.scalars(found.where(AssetModel.name == asset_name).order_by(AssetEvent.id)))
+        return list(
+            session.scalars(found.where(AssetModel.name == f"servicebus_pair.{CONN_ID}.{kind}").order_by(AssetEvent.id))
+        )
 
 
 def shared_health(entity: str) -> EntityHealth:
-    """What tasks have shared of an entity, as the database holds it."""
+    """The health of an entity that tasks have shared."""
     from airflow.models.asset_state_store import AssetStateStoreModel
     from airflow.utils.session import create_session
     from sqlalchemy import select
-
-    from servicebus_pair.core.model.health_state import EntityHealth
 
     with create_session() as session:
         key = AssetStateStoreModel.key == f"health/{entity}"
@@ -240,15 +270,15 @@ def results(run: DagRun) -> dict[str, Any]:
                 XComModel.run_id == run.run_id, XComModel.dag_id == run.dag_id, XComModel.key == "return_value"
             )
         )
-        return {task_id: _value(value) for task_id, value in rows}
+        return {task_id: _decode(value) for task_id, value in rows}
 
 
-def _value(kept: Any) -> Any:
-    """What a task returned: a text is kept as it is, all else as JSON."""
+def _decode(stored: Any) -> Any:
+    """Decode a result: a text is stored as it is, other values as JSON."""
     try:
-        return json.loads(kept) if isinstance(kept, str) else kept
+        return json.loads(stored) if isinstance(stored, str) else stored
     except ValueError:
-        return kept
+        return stored
 
 
 def states(run: DagRun) -> dict[str, str]:

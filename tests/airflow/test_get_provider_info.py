@@ -24,7 +24,7 @@ PAIR: dict[str, Any] = TYPES["servicebus_pair"]["conn-fields"]
 NAMESPACE: dict[str, Any] = TYPES["servicebus_namespace"]["conn-fields"]
 OPTIONS = sorted(option.name for option in fields(PairOptions))
 SIDES = ("primary", "secondary")
-# What Airflow's standard fields have in our type of a namespace.
+# Settings that servicebus_namespace keeps in Airflow's standard fields.
 STANDARD = {"host", "client_id", "client_secret"}
 ENDPOINTS = {
     "primary_connection_string": "Endpoint=sb://contoso.example/;SharedAccessKeyName=n;SharedAccessKey=k",
@@ -64,7 +64,7 @@ def test_airflow_loads_connection_types_hooks_and_forms():
 
 
 def test_airflow_masks_secret_fields_by_name():
-    """Its API shows the extra of a connection to whoever may read connections."""
+    """Airflow's API returns the extra of a connection to all who may read connections."""
     from airflow.sdk.log import redact
 
     secret = [name for name, field in (PAIR | NAMESPACE).items() if field["schema"].get("format") == "password"]
@@ -116,7 +116,7 @@ def test_form_defaults_equal_core_defaults():
 
 
 def values_around(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
-    """JSON values, above all those around the bounds of a field; none finer than a microsecond, as durations are."""
+    """JSON values, most of them near the bounds of a field, and no finer than the microseconds of durations."""
     bounds = [schema[bound] for bound in ("minimum", "maximum") if bound in schema]
     near = [bound + step for bound in bounds for step in (-1, -1e-6, 0, 1e-6, 1)]
     texts = ["ping", "link", "raise", "fail_over", "none", "session", "connection", "soon"]

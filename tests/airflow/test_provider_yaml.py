@@ -38,7 +38,7 @@ KINDS = {
 
 
 def public_classes() -> Iterator[type]:
-    """What a DAG's author may take from our modules: every class that is not the base of another of ours."""
+    """The classes that DAG authors may use: each of ours that is not the base of another."""
     names = [each.name for each in pkgutil.walk_packages(servicebus_pair.__path__, "servicebus_pair.")]
     ours = {
         value

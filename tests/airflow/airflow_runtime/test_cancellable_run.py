@@ -22,7 +22,7 @@ from tests.airflow.conftest import CONN_ID, Pair, RunDag, states
 from tests.airflow.support.queues import contents
 from tests.airflow.support.tasks import send
 
-LIMIT = 15  # seconds in which a send has surely begun
+LIMIT = 15  # seconds, enough for a send to begin
 
 
 def test_cancel_stops_the_running_coroutine_and_runs_its_cleanup():
@@ -74,7 +74,7 @@ def test_a_time_limit_ends_a_hanging_send_and_leaves_no_thread(
 
 
 def test_cancel_between_two_coroutines_refuses_the_next_and_closes_managers():
-    """As of a send whose messages come from a function: the kill may come while that runs."""
+    """A function that produces the messages of a send may be running when the kill comes."""
     happened: list[str] = []
 
     @asynccontextmanager
@@ -104,7 +104,7 @@ def test_a_time_limit_ends_a_yielding_function_and_reports_accepted_messages(
 ):
     def endless() -> Iterator[str]:
         yield from ["x"] * 2_000
-        # All of it was sent: now the time of Airflow's limit, which is this very timer, is over.
+        # Everything was sent: let Airflow's time limit, which uses this timer, expire now.
         signal.setitimer(signal.ITIMER_REAL, 0.01)
         threading.Event().wait()
 
@@ -118,7 +118,7 @@ def test_a_time_limit_ends_a_yielding_function_and_reports_accepted_messages(
     assert len(contents(pair.primary["contoso"], "flights")) == 100
 
 
-# The child stands in for Airflow's task runner, which runs in a process of its own with a line to its supervisor.
+# The child stands in for Airflow's task runner, which runs in a process of its own with a socket to its supervisor.
 PROGRAM = """
 import asyncio, os, signal, socket, sys
 

@@ -1,16 +1,19 @@
-"""Operator parameters are checked at parse time and again after rendering."""
+"""Parameters of operators, sensors and triggers are checked at parse time and again after rendering."""
 
 from __future__ import annotations
 
-import json
+import math
 import re
+from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 
 from servicebus_pair.core.model.errors import ConfigurationError
-from tests.airflow.conftest import CONN_ID, RunDag
-from tests.airflow.support.tasks import cleanup, cost, drill, fail_over, log_of_failed_task, provision
+from servicebus_pair.triggers.backlog import BacklogTrigger
+from tests.airflow.conftest import CONN_ID, UNREACHABLE, LogOfFailure, define_connection
+from tests.airflow.support.tasks import backlog_sensor, cleanup, cost, drain, drill, fail_over, provision, send
 
 
 @pytest.mark.parametrize(
@@ -29,6 +32,36 @@ from tests.airflow.support.tasks import cleanup, cost, drill, fail_over, log_of_
         (lambda: drill(limit=True), "limit is True: it must be a timedelta or a number of seconds, from 1 to 3600 s"),
         (lambda: cost(period="a month"), "period is 'a month': it must be a timedelta or a number of seconds"),
         (lambda: cost(before=-1), "before is -1: it must be a whole number from 0"),
+        (lambda: send(messages=None), "no source given: allowed is one of messages, json_lines, path"),
+        (lambda: send(messages=["a"], path="b"), "messages and path given: allowed is one of"),
+        (lambda: send(messages=["a", {"bodi": "b"}]), r"messages\[1\]: field 'bodi' is unknown"),
+        (lambda: send(messages="a"), "messages is str: it must be a list"),
+        (lambda: send(defaults={"body": "b"}), "defaults: field 'body' is unknown"),
+        (lambda: send(entity=""), "entity is '': it must be the path of a queue or topic"),
+        (lambda: send(entity=5), "entity is 5: it must be the path of a queue or topic"),
+        (lambda: send(timeout=0), "timeout is 0: it must be a number of seconds above 0"),
+        (lambda: send(timeout="5"), "timeout is '5': it must be a number of seconds above 0"),
+        (lambda: send(timeout=float("nan")), "timeout is nan: it must be"),
+        (lambda: send(path=5), "path is 5: it must be the path or URL of a file"),
+        (lambda: drain(time_to_live="never"), "time_to_live is 'never': allowed are restart, elapse"),
+        (lambda: drain(burst=timedelta(0)), "burst is .*: it must be a timedelta or a number .* from 1 to 86400 s"),
+        (lambda: drain(plan_only="maybe"), "plan_only is 'maybe': allowed are true and false"),
+        (lambda: drain(poll_interval=0), "poll_interval is 0: allowed are 1 to 3600 seconds"),
+        *(
+            (partial(drain, rate=rate), rf"rate is {re.escape(repr(rate))}: it must be a number of messages a second")
+            for rate in (0, -1, "-1", "many", float("inf"), float("nan"), True, [5])
+        ),
+        (lambda: backlog_sensor(until="empty"), "until is 'empty': allowed are drained, filled"),
+        (lambda: backlog_sensor(messages=-1), "messages is -1: it must be a whole number of at least 0"),
+        (lambda: backlog_sensor(messages="5"), "messages is '5'"),
+        (lambda: backlog_sensor(age=60), "age is 60: it must be a timedelta above 0"),
+        (lambda: backlog_sensor(age=timedelta(0)), "age is .*: it must be a timedelta above 0"),
+        (lambda: backlog_sensor(poke_interval=0), "poke_interval is 0: allowed are 1 to 3600 seconds"),
+        (lambda: BacklogTrigger(conn_id=CONN_ID, interval=0), "interval is 0: allowed are 1 to 3600 seconds"),
+        (lambda: BacklogTrigger(conn_id=CONN_ID, interval="10"), "interval is '10': allowed are 1 to 3600 seconds"),
+        (lambda: BacklogTrigger(conn_id=CONN_ID, repeat=5), "repeat is 5: allowed are seconds, at least interval, 10"),
+        (lambda: BacklogTrigger(conn_id=CONN_ID, repeat=math.nan), "repeat is nan"),
+        *((partial(provision, conn_id=conn_id), "conn_id is") for conn_id in ("{{ params.conn }}", "", "a.b")),
     ],
 )
 def test_invalid_parameters_are_refused_at_parse_time(make: Any, message: str):
@@ -46,14 +79,14 @@ def test_invalid_parameters_are_refused_at_parse_time(make: Any, message: str):
         (lambda: cost(ledger="nowhere"), "ledger 'nowhere' is not a folder"),
         (lambda: cost(operations={"sent": 1}), "operations: 'sent' is unknown: allowed are sends, diverts"),
         (lambda: cost(prices={"as_of": "today"}), "prices has .*: it must be a mapping with as_of, currency, tiers"),
+        (lambda: drain(rate="{{ 'many' }}"), "rate is 'many': it must be a number of messages a second above 0"),
+        (lambda: drain(rate="{{ 'nan' }}"), "rate is 'nan': it must be a number of messages a second above 0"),
         (lambda: cost(outage=31 * 86_400), "outage is 31 days, 0:00:00: it must not be longer than the period"),
     ],
 )
 def test_invalid_rendered_parameters_fail_before_connecting(
-    run_dag: RunDag, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, make: Any, message: str
+    log_of_failure: LogOfFailure, monkeypatch: pytest.MonkeyPatch, make: Any, message: str
 ):
-    unresolvable = "Endpoint=sb://{};SharedAccessKeyName=n;SharedAccessKey=k"
-    extra = {f"{side}_connection_string": unresolvable.format(f"{side}.invalid") for side in ("primary", "secondary")}
-    monkeypatch.setenv(f"AIRFLOW_CONN_{CONN_ID.upper()}", json.dumps({"conn_type": "servicebus_pair", "extra": extra}))
+    define_connection(monkeypatch, UNREACHABLE)
 
-    assert re.search(message, log_of_failed_task(run_dag, capfd, make))
+    assert re.search(message, log_of_failure(make))

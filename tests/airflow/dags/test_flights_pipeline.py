@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import importlib
 import json
-import re
-from collections.abc import Callable
-from typing import Any, TypeAlias
 
 import pytest
 
-from tests.airflow.conftest import PROJECT, Pair, RunDag, results, states
+from tests.airflow.conftest import PROJECT, Example, Pair, RunDag, results, states
 from tests.airflow.support.queues import contents
-
-Example: TypeAlias = Callable[[str], Any]
 
 
 def test_the_pipeline_provisions_then_publishes_then_records(example: Example):
@@ -79,16 +74,6 @@ def test_the_first_dag_of_the_readme_sends(pair: Pair, run_dag: RunDag, example:
         "Runway 22L is closed.",
         "Runway 22L is open.",
     ]
-
-
-@pytest.mark.parametrize("file", sorted((PROJECT / "dags").glob("*.py")), ids=lambda file: file.stem)
-def test_every_snippet_marker_is_closed(file: Any):
-    text = file.read_text()
-
-    starts = re.findall(r"# \[START (\w+)\]", text)
-    assert starts == re.findall(r"# \[END (\w+)\]", text)
-    assert len(set(starts)) == len(starts)
-    assert starts or "airflow" not in text, "a DAG is shown on a page"
 
 
 def test_the_plugins_folder_adds_nothing_to_an_installed_distribution(monkeypatch: pytest.MonkeyPatch):

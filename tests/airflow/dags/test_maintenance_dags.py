@@ -18,22 +18,31 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from servicebus_pair.core.model.health_state import HealthState
 from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
-from tests.airflow.conftest import CONN_ID, PROJECT, Pair, RunDag, events, results, shared_health, states
+from tests.airflow.conftest import (
+    BACKLOG,
+    CONN_ID,
+    PROJECT,
+    Example,
+    Pair,
+    RunDag,
+    events,
+    results,
+    shared_health,
+    states,
+)
 from tests.airflow.support.queues import contents, divert, queue_names
 from tests.airflow.ui.support.page_client import api_server_app, auth_header
 
-Example: TypeAlias = Callable[[str], Any]
 RunExample: TypeAlias = Callable[..., Any]
-QUEUES = [f"contoso/x-servicebus-transfer/{index}" for index in range(2)]
 DAGS = ("provision", "recovery", "cleanup", "drill", "cost", "by_hand", "sends")
 
 
 @pytest.fixture
 def run_example(run_dag: RunDag, example: Example) -> RunExample:
-    """Run an example as the form asks for it."""
+    """Run an example with these fields of its form."""
 
     def run(name: str, **form: Any) -> Any:
-        # Loaded anew: dag.test leaves the answers of a form in the DAG that it runs.
+        # Loaded again, because dag.test stores the fields of a form in the DAG that it runs.
         return run_dag(example(f"servicebus_pair_{name}"), run_conf=form)
 
     return run
@@ -47,8 +56,8 @@ def respond(airflow_db: Path) -> Iterator[Callable[[str], None]]:  # noqa: ARG00
     from airflow.utils.session import create_session
     from sqlalchemy import select
 
-    asked = select(TaskInstance.run_id).join(HITLDetail, HITLDetail.ti_id == TaskInstance.id)
-    waiting = asked.where(TaskInstance.task_id == "approve", TaskInstance.state == "awaiting_input")
+    requests = select(TaskInstance.run_id).join(HITLDetail, HITLDetail.ti_id == TaskInstance.id)
+    waiting = requests.where(TaskInstance.task_id == "approve", TaskInstance.state == "awaiting_input")
     with api_server_app() as client, ThreadPoolExecutor() as thread:
 
         def answer(option: str) -> None:
@@ -93,7 +102,7 @@ def test_provisioning_is_idempotent(pair: Pair, run_example: RunExample):
     second = results(run_example("provision", on_drift="fail"))["provision"]
 
     assert [run["created"] for run in (planned, first, second)] == [0, 2, 0]
-    assert queue_names(pair.secondary["contoso-dr"]) == QUEUES
+    assert queue_names(pair.secondary["contoso-dr"]) == BACKLOG
 
 
 @pytest.mark.usefixtures("pair")
@@ -111,7 +120,7 @@ def test_an_approved_cleanup_deletes_the_planned_queues(
 ):
     asyncio.run(divert(pair, count=2))  # one of the two queues holds messages
     (held,) = ServiceBusPairHook(CONN_ID).filled_backlog_queues()
-    (empty,) = set(QUEUES) - {held}
+    (empty,) = set(BACKLOG) - {held}
 
     respond("Approve")
     run = run_example("cleanup", what="all")
@@ -140,9 +149,9 @@ def test_a_rejected_cleanup_deletes_nothing_and_reports_the_queues(
         "approved": False,
         "approved_by": None,
         "deleted": [],
-        "not_deleted": dict.fromkeys(QUEUES, "not approved"),
+        "not_deleted": dict.fromkeys(BACKLOG, "not approved"),
     }
-    assert queue_names(pair.secondary["contoso-dr"]) == QUEUES
+    assert queue_names(pair.secondary["contoso-dr"]) == BACKLOG
 
 
 @pytest.mark.parametrize(
@@ -183,7 +192,7 @@ def test_the_approval_lists_the_queues_warns_of_lost_messages_and_expires_as_a_r
     class Instance:
         def xcom_pull(self, *, task_ids: str) -> list[str]:
             assert task_ids == "planned_queues"
-            return QUEUES
+            return BACKLOG
 
     def ask(*, force: bool) -> tuple[str, str]:
         context = {"ti": Instance(), "params": {"force": force}}
@@ -192,7 +201,7 @@ def test_the_approval_lists_the_queues_warns_of_lost_messages_and_expires_as_a_r
 
     assert ask(force=False) == (
         "Delete 2 backlog queues of contoso_pair?",
-        f"- `{QUEUES[0]}`\n- `{QUEUES[1]}`\n",
+        f"- `{BACKLOG[0]}`\n- `{BACKLOG[1]}`\n",
     )
     assert ask(force=True)[1].startswith("**Including the messages that they hold, which will be lost.**\n\n- `")
 
@@ -224,7 +233,7 @@ def test_drills_run_per_entity_one_at_a_time_and_are_summarised(
     ],
 )
 def test_a_late_scheduled_drill_is_skipped(example: Example, run_type: str, late: timedelta, *, begins: bool):
-    """Airflow starts the last run of a schedule when a DAG is switched on, which may be on any day."""
+    """When a DAG is unpaused, Airflow starts the last run of its schedule, however late."""
     ask = example("servicebus_pair_drill").get_task("entities").python_callable
     run = SimpleNamespace(run_type=run_type, run_after=datetime.now(UTC) - late)
     form = {"entities": ["flights"], "messages": 1, "limit": 60, "announce": False}
@@ -238,18 +247,18 @@ def test_a_late_scheduled_drill_is_skipped(example: Example, run_type: str, late
 
 @pytest.mark.parametrize("file", sorted((PROJECT / "dags").glob("*_pair_*.py")), ids=lambda file: file.stem)
 def test_manually_triggered_dags_are_created_unpaused(example: Example, file: Path):
-    """Triggered while it is paused, it waits without a word."""
+    """A run that is triggered while its DAG is paused waits silently."""
     dag = example(file.stem)
-    by_itself = {"servicebus_pair_recovery": None, "servicebus_pair_cost": None, "servicebus_pair_drill": True}
+    scheduled = {"servicebus_pair_recovery": None, "servicebus_pair_cost": None, "servicebus_pair_drill": True}
 
-    assert dag.is_paused_upon_creation is by_itself.get(dag.dag_id, False)
-    assert dag.timetable.can_be_scheduled is (dag.dag_id in by_itself)
+    assert dag.is_paused_upon_creation is scheduled.get(dag.dag_id, False)
+    assert dag.timetable.can_be_scheduled is (dag.dag_id in scheduled)
 
 
 @pytest.mark.usefixtures("pair")
 @pytest.mark.parametrize("name", ["by_hand", "drill"])
 def test_a_misspelt_form_field_fails_before_anything_changes(run_example: RunExample, name: str):
-    """Airflow takes a form with any field; the others have their defaults."""
+    """Airflow accepts a form with unknown fields."""
     run = run_example(name, entity="briefings", reason="a new network")
 
     assert run.state == "failed"
@@ -288,7 +297,7 @@ def test_manual_failover_and_failback(run_example: RunExample):
     assert states(back) == {"action": "success", "fail_over": "skipped", "fail_back": "success"}
     assert failed_over == [HealthState.FAILED_OVER] * 2
     assert [shared_health(entity).state for entity in both] == [HealthState.HEALTHY] * 2
-    assert [extra["reason"] for extra in events(f"servicebus_pair.{CONN_ID}.failover")] == ["a new network"] * 2
+    assert [extra["reason"] for extra in events("failover")] == ["a new network"] * 2
 
 
 def test_every_way_to_send_delivers(

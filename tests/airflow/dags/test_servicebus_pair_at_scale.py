@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import pytest
 
-Example: TypeAlias = Callable[[str], Any]
-DAG_ID = "servicebus_pair_at_scale"
+from tests.airflow.conftest import Example
 
 
 def test_jobs_are_submitted_with_a_reference_and_without_speculation(example: Example, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("SERVICEBUS_PAIR_REFERENCE", "file:/etc/pair.json")
 
-    dag = example(DAG_ID)
+    dag = example("servicebus_pair_at_scale")
 
     assert {task.task_id: sorted(task.downstream_task_ids) for task in dag.tasks} == {
         "profile": ["drain"],

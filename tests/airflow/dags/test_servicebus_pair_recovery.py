@@ -13,24 +13,23 @@ import pytest
 from servicebus_pair.core.model.errors import ConfigurationError
 from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
 from servicebus_pair.operators.send import ServiceBusPairSendOperator
-from tests.airflow.conftest import CONN_ID, Pair, RestartSoon, RunDag, results, run_task, states
+from tests.airflow.conftest import CONN_ID, Example, Pair, RestartSoon, RunDag, results, run_task, states
 from tests.airflow.support import tasks
 from tests.airflow.support.queues import contents, divert
 
-Example: TypeAlias = Callable[[str], Any]
 Recover: TypeAlias = Callable[..., Any]
 RECOVERY = "servicebus_pair_recovery"
 
 
 @pytest.fixture
 def recover(run_dag: RunDag, example: Example, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Recover:
-    """Run the recovery as its form asks for it, without Spark unless that is asked for."""
+    """Run the recovery with these fields of its form, by default without Spark."""
     monkeypatch.setenv("SERVICEBUS_PAIR_HOME", str(tmp_path))
     monkeypatch.setenv("SERVICEBUS_PAIR_POLL_SECONDS", "1")
     monkeypatch.setenv("SERVICEBUS_PAIR_PLACES", "flights,briefings")
     monkeypatch.setenv("SERVICEBUS_PAIR_SPARK_CONN_ID", "spark_here")
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_HERE", json.dumps({"conn_type": "spark", "host": "local[2]"}))
-    # dag.test cannot end a run that has a deadline (Airflow 3.3.2): a system test proves that one.
+    # dag.test never ends a run with a deadline (Airflow 3.3.2); a system test covers deadlines.
     monkeypatch.setenv("SERVICEBUS_PAIR_RECOVERY_DEADLINE_MINUTES", "0")
 
     def run(**form: Any) -> Any:
@@ -81,14 +80,14 @@ def test_each_non_empty_queue_is_drained_by_a_mapped_task(pair: Pair, recover: R
 
     one = results(recover(queues=[filled[0]]))
     left = ServiceBusPairHook(CONN_ID).filled_backlog_queues()
-    rest = recover(rate=50)
+    last = recover(rate=50)
 
-    both = [one["report"], results(rest)["report"]]
+    both = [one["report"], results(last)["report"]]
     assert (one["backlog_queues"], left, [each["queues"] for each in both]) == ([filled[0]], (filled[1],), [1, 1])
     assert sum(each["moved"].get("flights", 0) for each in both) == sent
     assert sum(each["moved"].get("briefings", 0) for each in both) == 3
     assert [(each["dead_lettered"], each["lost"], each["report"]) for each in both] == [({}, None, None)] * 2
-    assert states(rest)["reconcile"] == "skipped"
+    assert states(last)["reconcile"] == "skipped"
     assert len(contents(pair.primary["contoso"], "flights")) == sent
     assert len(contents(pair.primary["contoso"], "briefings")) == 3
 

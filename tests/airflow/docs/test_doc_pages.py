@@ -9,20 +9,16 @@ import io
 import json
 import re
 import shlex
-from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import pytest
 
 from servicebus_pair.airflow_runtime.observers import metrics
 from servicebus_pair.get_provider_info import get_provider_info
 from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
-from tests.airflow.conftest import CONN_ID, PROJECT, Pair, RunDag, results, shared_health, states
+from tests.airflow.conftest import CONN_ID, PROJECT, Example, Pair, RunDag, results, shared_health, states
 from tests.airflow.support.queues import contents, divert
-
-LoadExample: TypeAlias = Callable[[str], Any]
 
 DOCS = PROJECT / "provider" / "docs"
 SNIPPET = re.compile(
@@ -90,7 +86,7 @@ def test_operations_snippets_inspect_drain_and_redrive(pair: Pair):
 
 @pytest.mark.slow
 def test_runbook_commands_work_in_their_order(
-    pair: Pair, run_dag: RunDag, example: LoadExample, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    pair: Pair, run_dag: RunDag, example: Example, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     """Approval and Spark tasks are marked as success; other tests cover them."""
     monkeypatch.setenv("SERVICEBUS_PAIR_HOME", str(tmp_path))

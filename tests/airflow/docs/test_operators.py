@@ -34,7 +34,7 @@ def test_the_operators_page_has_no_unquoted_code():
 
 
 def operators() -> list[type]:
-    """Every operator that Airflow is told of."""
+    """Every operator in the provider info."""
     modules = [
         importlib.import_module(name) for each in get_provider_info()["operators"] for name in each["python-modules"]
     ]
@@ -42,7 +42,7 @@ def operators() -> list[type]:
 
 
 def own_parameters(operator: type) -> Iterator[inspect.Parameter]:
-    """What an operator takes beside what every operator does."""
+    """The parameters of an operator and of our base classes."""
     for base in operator.__mro__:
         if base.__module__.startswith("servicebus_pair") and "__init__" in vars(base):
             yield from inspect.signature(vars(base)["__init__"]).parameters.values()

@@ -61,7 +61,7 @@ def test_an_unknown_connection_fails_the_check():
 
 
 def test_the_api_tests_an_unsaved_connection(pair: Pair, monkeypatch: pytest.MonkeyPatch):
-    """Airflow hands it over as a URI, under an id of its own."""
+    """Airflow passes it as a URI, with an id of its own."""
     from airflow.models.connection import Connection
 
     connection = Connection(conn_id="unsaved", conn_type="servicebus_pair", extra=pair.extra())
@@ -84,12 +84,13 @@ def airflow(words: str, **environment: str) -> tuple[int, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("airflow_db")
-def test_the_command_line_adds_and_tests_the_documented_connection(pair: Pair, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.usefixtures("airflow_db", "pair")
+def test_the_command_line_adds_and_tests_the_documented_connection(monkeypatch: pytest.MonkeyPatch):
     [shown] = re.findall(r"```console\n(.*?)```", PAGE, flags=re.DOTALL)
-    # Under names that no network knows.
+    # Names that do not resolve.
     *added, tested = shown.replace("servicebus.windows.net", "servicebus.invalid").splitlines()
-    monkeypatch.delenv(f"AIRFLOW_CONN_{CONN_ID.upper()}")
+    saved = os.environ["AIRFLOW_CONN_CONTOSO_PAIR"]
+    monkeypatch.delenv("AIRFLOW_CONN_CONTOSO_PAIR")
     try:
         for line in added:
             assert airflow(line)[0] == 0
@@ -101,6 +102,6 @@ def test_the_command_line_adds_and_tests_the_documented_connection(pair: Pair, m
     finally:
         for line in added:
             airflow(f"airflow connections delete {shlex.split(line)[3]}")
-    code, reported = airflow(tested, AIRFLOW_CONN_CONTOSO_PAIR=pair.connection())
+    code, reported = airflow(tested, AIRFLOW_CONN_CONTOSO_PAIR=saved)
     assert (code, "Connection success!" in reported) == (0, True), reported
     assert KEY not in reported

@@ -15,7 +15,7 @@ from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
 from servicebus_pair.operators.provision import ServiceBusPairProvisionOperator
 from servicebus_pair.operators.send import ServiceBusPairSendOperator
 from servicebus_pair.sensors.servicebus_pair import ServiceBusPrimaryHealthSensor
-from tests.airflow.conftest import Pair, RunDag, states
+from tests.airflow.conftest import Pair, RunDag, define_connection, states
 from tests.airflow.support.database import all_files, database_dump
 
 CANARY = "c4nary"
@@ -90,7 +90,7 @@ def test_refused_credentials_are_never_shown(
     monkeypatch.setenv("AIRFLOW_CONN_CANARIES", json.dumps(both))
     # The other way round, so that it is provisioned by the refused credential.
     turned = {turn(name): value for name, value in both["extra"].items()}
-    monkeypatch.setenv("AIRFLOW_CONN_TURNED", json.dumps({"conn_type": "servicebus_pair", "extra": turned}))
+    define_connection(monkeypatch, turned, conn_id="turned")
 
     with DAG("canaries", schedule=None) as dag:
         tasks = [
@@ -129,7 +129,7 @@ def test_misplaced_values_are_not_quoted(monkeypatch: pytest.MonkeyPatch):
     }.items():
         extra = {"primary_authentication": "client_secret", "primary_host": "h.example", field: value}
         extra |= {"primary_tenant_id": "t", "primary_client_id": "c", "primary_client_secret": "s", field: value}
-        monkeypatch.setenv("AIRFLOW_CONN_WRONG", json.dumps({"conn_type": "servicebus_pair", "extra": extra}))
+        define_connection(monkeypatch, extra, conn_id="wrong")
         with pytest.raises(PairError) as caught:
             ServiceBusPairHook("wrong").get_settings()
         assert field in str(caught.value)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from datetime import timedelta
 
 import pytest
 
 from servicebus_pair.core.model.errors import ConfigurationError
 from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
-from tests.airflow.conftest import CONN_ID, KEY, Pair
-
-VARIABLE = f"AIRFLOW_CONN_{CONN_ID.upper()}"
+from tests.airflow.conftest import BACKLOG, CONN_ID, KEY, Pair, define_connection
 
 
 async def test_both_reads_agree_and_mask_the_keys_in_logs(pair: Pair):
@@ -24,6 +21,7 @@ async def test_both_reads_agree_and_mask_the_keys_in_logs(pair: Pair):
     assert settings == await hook.aget_settings()
     assert (settings.primary.namespace, settings.secondary.namespace) == ("contoso", "contoso-dr")
     assert settings.options.failover_interval == timedelta(seconds=1)
+    assert hook.backlog_queue_names() == tuple(BACKLOG)
     assert KEY not in repr(settings)
     assert redact(f"key {KEY} in {pair.extra()['primary_connection_string']}") == "key *** in ***"
 
@@ -31,23 +29,17 @@ async def test_both_reads_agree_and_mask_the_keys_in_logs(pair: Pair):
 @pytest.mark.parametrize(
     ("extra", "message"),
     [
-        ("no json", "its extra must be a JSON object"),
-        ("[1]", "its extra must be a JSON object"),
-        ("{}", "setting primary_connection_string is missing"),
-        (
-            json.dumps({"primary_connection_string": f"SharedAccessKey={KEY}"}),
-            "setting primary_connection_string: connection string: Endpoint is",
-        ),
-        (json.dumps({"failover_interval": "soon"}), "setting failover_interval is 'soon': it must be a timedelta"),
-        (json.dumps({"primary_transport": "udp"}), "setting primary_transport is 'udp': allowed are amqp, websocket"),
-        (json.dumps({"failover_intervall": 5}), "setting 'failover_intervall' is unknown: allowed are"),
+        ([1], "its extra must be a JSON object"),
+        ({}, "setting primary_connection_string is missing"),
+        ({"primary_connection_string": f"SharedAccessKey={KEY}"}, "setting primary_connection_string: connection stri"),
+        ({"failover_intervall": 5}, "setting 'failover_intervall' is unknown: allowed are"),
     ],
-    ids=["no json", "a list", "empty", "no endpoint", "no number", "unknown value", "unknown setting"],
+    ids=["a list", "empty", "no endpoint", "unknown setting"],
 )
 def test_invalid_connections_are_reported_by_field_and_not_quoted(
-    monkeypatch: pytest.MonkeyPatch, extra: str, message: str
+    monkeypatch: pytest.MonkeyPatch, extra: object, message: str
 ):
-    monkeypatch.setenv(VARIABLE, json.dumps({"conn_type": "servicebus_pair", "extra": extra}))
+    define_connection(monkeypatch, extra)
 
     with pytest.raises(ConfigurationError, match=message) as error:
         ServiceBusPairHook(CONN_ID).get_settings()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -14,21 +13,12 @@ from servicebus_pair.links.servicebus_pair import portal_url
 from servicebus_pair.operators._support.base import BasePairOperator
 from servicebus_pair.operators.provision import ServiceBusPairProvisionOperator
 from servicebus_pair.operators.send import ServiceBusPairSendOperator
-from tests.airflow.conftest import CONN_ID, RunDag
+from tests.airflow.conftest import CONN_ID, UNREACHABLE, RunDag, define_connection
 from tests.airflow.ui.support.page_client import api_server_app, auth_header
-
-NOWHERE = "Endpoint=sb://{}.servicebus.windows.net;SharedAccessKeyName=n;SharedAccessKey=k"
-
-
-def connect(monkeypatch: pytest.MonkeyPatch, **extra: Any) -> None:
-    both = {f"{side}_connection_string": NOWHERE.format(f"contoso-{side}.invalid") for side in ("primary", "secondary")}
-    monkeypatch.setenv(
-        f"AIRFLOW_CONN_{CONN_ID.upper()}", json.dumps({"conn_type": "servicebus_pair", "extra": {**both, **extra}})
-    )
 
 
 def links(run: Any) -> dict[str, Any]:
-    """The links that Airflow keeps of a run, by the name of their key; nothing stands for no link."""
+    """The links that Airflow stored for a run, by task and XCom key; an empty text means no link."""
     from airflow.models.xcom import XComModel
     from airflow.utils.session import create_session
     from sqlalchemy import select
@@ -41,7 +31,7 @@ def links(run: Any) -> dict[str, Any]:
 
 
 def links_from_api(run: Any, task_id: str) -> dict[str, Any]:
-    """The links of a task that the API server answers with, by their names."""
+    """The links of a task in the API server's response, by name."""
     path = f"/api/v2/dags/{run.dag_id}/dagRuns/{run.run_id}/taskInstances/{task_id}/links"
     with api_server_app() as client:
         found: dict[str, Any] = client.get(path, headers=auth_header(client, "admin")).json()["extra_links"]
@@ -62,8 +52,9 @@ def links_from_api(run: Any, task_id: str) -> dict[str, Any]:
 def test_with_arm_coordinates_the_portal_link_is_that_of_the_tasks_side(
     run_dag: RunDag, monkeypatch: pytest.MonkeyPatch, side: str, make: Callable[[], Any]
 ):
-    arm = {f"{side}_subscription_id": "0d5c-42", f"{side}_resource_group": "rg", f"{side}_namespace": f"contoso-{side}"}
-    connect(monkeypatch, **arm)
+    define_connection(
+        monkeypatch, {**UNREACHABLE, f"{side}_subscription_id": "0d5c-42", f"{side}_resource_group": "rg"}
+    )
     with DAG(f"portal_of_{side}", schedule=None) as dag:
         make()
     run = run_dag(dag)
@@ -76,16 +67,16 @@ def test_with_arm_coordinates_the_portal_link_is_that_of_the_tasks_side(
 
 @pytest.mark.usefixtures("fresh_state")
 def test_without_arm_coordinates_a_failed_task_links_only_to_the_page(run_dag: RunDag, monkeypatch: pytest.MonkeyPatch):
-    connect(monkeypatch)
+    define_connection(monkeypatch, UNREACHABLE)
     with DAG("linked", schedule=None) as dag:
         ServiceBusPairProvisionOperator(task_id="provision", conn_id=CONN_ID, on_drift="{{ 'no' }}")
     run = run_dag(dag)
 
-    kept, shown = links(run), links_from_api(run, "provision")
-    assert kept["provision_link_PairPageLink"].endswith("/plugin/servicebus-pairs")
-    assert kept["provision_link_AzurePortalLink"] == ""
-    assert shown["Service Bus pairs"].endswith("/plugin/servicebus-pairs")
-    assert shown["Azure portal"] is None
+    stored, links_by_name = links(run), links_from_api(run, "provision")
+    assert stored["provision_link_PairPageLink"].endswith("/plugin/servicebus-pairs")
+    assert stored["provision_link_AzurePortalLink"] == ""
+    assert links_by_name["Service Bus pairs"].endswith("/plugin/servicebus-pairs")
+    assert links_by_name["Azure portal"] is None
 
 
 @pytest.mark.usefixtures("fresh_state")
@@ -93,9 +84,7 @@ def test_a_missing_connection_is_reported_once(run_dag: RunDag, capfd: pytest.Ca
     with DAG("unknown", schedule=None) as dag:
         ServiceBusPairProvisionOperator(task_id="provision", conn_id="unknown_pair")
 
-    kept = links(run_dag(dag))
-
-    assert kept["provision_link_AzurePortalLink"] == ""
+    assert links(run_dag(dag))["provision_link_AzurePortalLink"] == ""
     assert capfd.readouterr().out.count("AirflowNotFoundException: ") == 1
 
 

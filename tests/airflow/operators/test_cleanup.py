@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from tests.airflow.conftest import CONN_ID, Pair, RunDag, run_task
-from tests.airflow.support.queues import queue_names
+from tests.airflow.conftest import BACKLOG, Pair, RunDag, define_connection, run_task
+from tests.airflow.support.queues import queue_names, send_directly
 from tests.airflow.support.tasks import cleanup, provision
-
-QUEUES = [f"contoso/x-servicebus-transfer/{index}" for index in range(2)]
 
 
 def test_only_named_empty_extra_queues_are_deleted(pair: Pair, run_dag: RunDag, monkeypatch: pytest.MonkeyPatch):
     """SPEC section 3."""
     pair.settings["backlog_queue_count"] = 4
-    monkeypatch.setenv(f"AIRFLOW_CONN_{CONN_ID.upper()}", pair.connection())
+    define_connection(monkeypatch, pair.extra())
     run_task(run_dag, provision)
     pair.settings["backlog_queue_count"] = 1
-    monkeypatch.setenv(f"AIRFLOW_CONN_{CONN_ID.upper()}", pair.connection())
+    define_connection(monkeypatch, pair.extra())
     extra = [f"contoso/x-servicebus-transfer/{index}" for index in (1, 2, 3)]
-    _send_to_backlog(pair, extra[1])
+    send_directly(pair.secondary["contoso-dr"], extra[1])
 
     planned = run_task(run_dag, lambda: cleanup(plan_only=True))["cleanup"]
     named = run_task(run_dag, lambda: cleanup(only=[extra[0]]))["cleanup"]
@@ -29,24 +27,14 @@ def test_only_named_empty_extra_queues_are_deleted(pair: Pair, run_dag: RunDag, 
     assert named["deleted"] == [extra[0]]
     assert (done["deleted"], done["kept"]) == ([extra[2]], {extra[1]: 1})
     assert done["counts"] == {"planned": 2, "deleted": 1, "kept": 1, "failed": 0}
-    assert queue_names(pair.secondary["contoso-dr"]) == [QUEUES[0], extra[1]]
+    assert queue_names(pair.secondary["contoso-dr"]) == [BACKLOG[0], extra[1]]
 
 
 def test_force_deletes_queues_with_messages(pair: Pair, run_dag: RunDag):
     run_task(run_dag, provision)
-    _send_to_backlog(pair, QUEUES[0])
+    send_directly(pair.secondary["contoso-dr"], BACKLOG[0])
 
     done = run_task(run_dag, lambda: cleanup(what="{{ 'all' }}", force=True))["cleanup"]
 
-    assert done["deleted"] == QUEUES
+    assert done["deleted"] == BACKLOG
     assert queue_names(pair.secondary["contoso-dr"]) == []
-
-
-def _send_to_backlog(pair: Pair, path: str) -> None:
-    from azure.servicebus import ServiceBusClient, ServiceBusMessage
-
-    with (
-        ServiceBusClient.from_connection_string(pair.secondary["contoso-dr"].connection_string) as client,
-        client.get_queue_sender(path) as sender,
-    ):
-        sender.send_messages(ServiceBusMessage("x"))

@@ -9,10 +9,8 @@ import pytest
 
 from servicebus_pair.core.model.health_state import HealthState
 from servicebus_pair.operators.failover import ServiceBusPairFailbackOperator
-from tests.airflow.conftest import CONN_ID, RunDag, events, run_task, shared_health
-from tests.airflow.support.tasks import fail_over, log_of_failed_task, provision, send
-
-FAILOVERS, RECOVERIES = f"servicebus_pair.{CONN_ID}.failover", f"servicebus_pair.{CONN_ID}.recovery"
+from tests.airflow.conftest import CONN_ID, LogOfFailure, RunDag, events, run_task, shared_health
+from tests.airflow.support.tasks import fail_over, provision, send
 
 
 def fail_back(**parameters: Any) -> ServiceBusPairFailbackOperator:
@@ -42,21 +40,19 @@ def test_manual_failover_is_shared_emitted_once_and_ended_by_failback(run_dag: R
     assert (diverted["primary"], diverted["diverted"]) == (0, 1)
     assert (back["changed"], back["by"]) == (["Flights"], "ada")
     assert (direct["primary"], direct["diverted"]) == (1, 0)
-    [announced] = events(FAILOVERS)
+    [announced] = events("failover")
     assert (announced["entity"], announced["reason"], announced["by"]) == ("flights", "maintenance", who)
-    [recovery] = events(RECOVERIES)
+    [recovery] = events("recovery")
     assert (recovery["entity"], recovery["reason"], recovery["by"]) == ("Flights", "it is over", "ada")
 
 
 @pytest.mark.usefixtures("pair")
-def test_a_failover_that_cannot_be_stored_fails_the_task(
-    run_dag: RunDag, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
+def test_a_failover_that_cannot_be_stored_fails_the_task(log_of_failure: LogOfFailure, monkeypatch: pytest.MonkeyPatch):
     from servicebus_pair.airflow_runtime.state.health_store import AirflowHealthStore
 
     monkeypatch.setattr(AirflowHealthStore, "save", AsyncMock(side_effect=ConnectionError("the state store is down")))
 
-    log = log_of_failed_task(run_dag, capfd, fail_over)
+    log = log_of_failure(fail_over)
 
     assert "flights is failed_over in this task, but it could not be written to the state" in log
-    assert events(FAILOVERS) == []
+    assert events("failover") == []

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.airflow.conftest import Pair, RunDag, run_task
+from tests.airflow.conftest import BACKLOG, LogOfFailure, Pair, RunDag, run_task
 from tests.airflow.support.queues import queue_names
-from tests.airflow.support.tasks import log_of_failed_task, provision
-
-QUEUES = [f"contoso/x-servicebus-transfer/{index}" for index in range(2)]
+from tests.airflow.support.tasks import provision
 
 
 def test_a_dry_run_logs_the_plan_and_creates_nothing(pair: Pair, run_dag: RunDag, capfd: pytest.CaptureFixture[str]):
@@ -17,18 +15,18 @@ def test_a_dry_run_logs_the_plan_and_creates_nothing(pair: Pair, run_dag: RunDag
 
     assert log == {"found": 0, "missing": 2, "created": 0, "drifted": 0, "extra": 0, "failed": 0}
     assert queue_names(pair.secondary["contoso-dr"]) == []
-    assert f"queue={QUEUES[1]} is missing: it would be created" in capfd.readouterr().out
+    assert f"queue={BACKLOG[1]} is missing: it would be created" in capfd.readouterr().out
 
 
 def test_drift_warns_or_fails_after_missing_queues_were_created(
-    pair: Pair, run_dag: RunDag, capfd: pytest.CaptureFixture[str]
+    pair: Pair, log_of_failure: LogOfFailure, run_dag: RunDag
 ):
     """SPEC section 3: an existing queue whose description differs is used as it is and reported."""
-    pair.secondary["contoso-dr"].create_queue(QUEUES[0])
+    pair.secondary["contoso-dr"].create_queue(BACKLOG[0])
 
-    log = log_of_failed_task(run_dag, capfd, lambda: provision(on_drift="fail"))
+    log = log_of_failure(lambda: provision(on_drift="fail"))
     warned = run_task(run_dag, provision)["provision"]
 
-    assert f"queue={QUEUES[0]} drifted: max_delivery_count is 10, expected 2147483647" in log
+    assert f"queue={BACKLOG[0]} drifted: max_delivery_count is 10, expected 2147483647" in log
     assert "1 backlog queues differ from the description" in log
     assert warned == {"found": 2, "missing": 0, "created": 0, "drifted": 1, "extra": 0, "failed": 0}

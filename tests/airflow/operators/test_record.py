@@ -38,7 +38,7 @@ def test_health_is_shared_unless_newer_and_failovers_are_emitted(run_dag: RunDag
     assert second["recorded"] == ["flights"]
     assert third["recorded"] == []  # what it found is older than what is known
     assert shared_health("flights") == BACK
-    announced = events(f"servicebus_pair.{CONN_ID}.failover")
+    announced = events("failover")
     assert [(extra["entity"], extra["reason"]) for extra in announced] == [
         ("flights", "connection refused"),
         ("flights", "5 messages were diverted in r"),
@@ -53,8 +53,8 @@ def test_a_recovered_job_emits_both_events_and_records_sends_by_slot(run_dag: Ru
 
     run_task(run_dag, lambda: ServiceBusPairRecordOperator(task_id="record", conn_id=CONN_ID, manifest=manifest))
 
-    (began,) = events(f"servicebus_pair.{CONN_ID}.failover")
-    (ended,) = events(f"servicebus_pair.{CONN_ID}.recovery")
+    (began,) = events("failover")
+    (ended,) = events("recovery")
     assert (began["since"], began["by"], ended["since"], ended["by"]) == (2750.0, "publish", 3000.0, "ping")
     saved = saved_activity()[-1]
     assert saved["operations"] == {"sends": 10, "diverts": 5}

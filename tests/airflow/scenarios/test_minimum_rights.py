@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,9 +13,10 @@ from servicebus_pair.operators.failover import ServiceBusPairFailbackOperator
 from servicebus_pair.sensors.backlog import ServiceBusBacklogSensor
 from servicebus_pair.sensors.servicebus_pair import ServiceBusPrimaryHealthSensor
 from servicebus_pair.triggers.backlog import BacklogTrigger
-from tests.airflow.conftest import CONN_ID, PROJECT, RunDag, run_task
+from tests.airflow.conftest import BACKLOG, CONN_ID, PROJECT, RunDag, connection_extra, define_connection, run_task
 from tests.airflow.support import tasks
-from tests.airflow.support.shared_access_keys import connection_extra, connection_string_of, keyed_namespaces
+from tests.airflow.support.queues import send_directly
+from tests.airflow.support.shared_access_keys import connection_string_of, keyed_namespaces
 
 ROWS = [
     [cell.strip() for cell in line.strip("|").split("|")]
@@ -72,12 +72,12 @@ def test_tasks_work_with_the_documented_rights(
         for side, right in rights.items()
         for name, value in connection_string_of(keyed, side, RULES.get(right, "unknown")).items()
     }
-    extra = {**connection_extra(keyed), **known}
-    monkeypatch.setenv(f"AIRFLOW_CONN_{CONN_ID.upper()}", json.dumps({"conn_type": "servicebus_pair", "extra": extra}))
+    extra = {**connection_extra(keyed["contoso"], keyed["contoso-dr"]), **known}
+    define_connection(monkeypatch, extra)
 
     ran = run_task(run_dag, *TASKS[row[0]])
 
-    # The page about costs says so.
+    # As the cost page states.
     assert sum(ran.get("drill", {}).get("operations", {}).values()) < 100
 
 
@@ -88,20 +88,14 @@ def test_the_page_has_a_row_for_each_task():
 @pytest.mark.usefixtures("fresh_state")
 async def test_a_watcher_needs_listen_and_manage(keyed: EmulatorProcess, monkeypatch: pytest.MonkeyPatch):
     extra = {
-        **connection_extra(keyed),
+        **connection_extra(keyed["contoso"], keyed["contoso-dr"]),
         **connection_string_of(keyed, "primary", "unknown"),
         **connection_string_of(keyed, "secondary", "manager"),
     }
-    monkeypatch.setenv(f"AIRFLOW_CONN_{CONN_ID.upper()}", json.dumps({"conn_type": "servicebus_pair", "extra": extra}))
+    define_connection(monkeypatch, extra)
     trigger = BacklogTrigger(conn_id=CONN_ID, interval=1).run()
 
-    from azure.servicebus import ServiceBusClient, ServiceBusMessage
-
-    with (
-        ServiceBusClient.from_connection_string(keyed["contoso-dr"].connection_string) as client,
-        client.get_queue_sender("contoso/x-servicebus-transfer/0") as sender,
-    ):
-        sender.send_messages(ServiceBusMessage("a", application_properties={"x-ms-path": "flights"}))
+    send_directly(keyed["contoso-dr"], BACKLOG[0], **{"x-ms-path": "flights"})
 
     event = await asyncio.wait_for(anext(trigger), 60)
     assert event.payload["entities"] == ["flights"]

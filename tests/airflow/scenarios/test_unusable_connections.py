@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
@@ -15,15 +14,14 @@ from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
 from servicebus_pair.operators.send import ServiceBusPairSendOperator
 from servicebus_pair.sensors.backlog import ServiceBusBacklogSensor
 from servicebus_pair.sensors.servicebus_pair import ServiceBusPrimaryHealthSensor
-from tests.airflow.conftest import CONN_ID, KEY, RunDag, results, states
+from tests.airflow.conftest import CONN_ID, LogOfFailure, RunDag, connection_extra, define_connection, results
 from tests.airflow.support import tasks
-from tests.airflow.support.shared_access_keys import SIDES, connection_extra, connection_string_of, keyed_namespaces
+from tests.airflow.support.queues import endpoint_of
+from tests.airflow.support.shared_access_keys import SIDES, connection_string_of, keyed_namespaces
 
 NOWHERE = "Endpoint=sb://{}.invalid;SharedAccessKeyName=app;SharedAccessKey=key;UseDevelopmentEmulator=true;"
 
 Define: TypeAlias = Callable[..., None]
-LogOfFailure: TypeAlias = Callable[..., str]
-ConnectionStringOf: TypeAlias = Callable[[str, str], dict[str, str]]
 
 
 @pytest.fixture(scope="module")
@@ -38,33 +36,10 @@ def define(keyed: EmulatorProcess, monkeypatch: pytest.MonkeyPatch, fresh_state:
     """Define a working connection with the given settings changed."""
 
     def change(**changes: Any) -> None:
-        connection = {"conn_type": "servicebus_pair", "extra": {**connection_extra(keyed), **changes}}
-        monkeypatch.setenv(f"AIRFLOW_CONN_{CONN_ID.upper()}", json.dumps(connection))
+        define_connection(monkeypatch, {**connection_extra(keyed["contoso"], keyed["contoso-dr"]), **changes})
 
     change()
     return change
-
-
-@pytest.fixture
-def key_of(keyed: EmulatorProcess) -> ConnectionStringOf:
-    """Return the setting that uses one rule's key for a namespace."""
-    return lambda side, rule: connection_string_of(keyed, side, rule)
-
-
-@pytest.fixture
-def log_of_failure(run_dag: RunDag, capfd: pytest.CaptureFixture[str]) -> LogOfFailure:
-    """Run one task that must fail and return its log."""
-    from airflow.sdk import DAG
-
-    def run(make: Callable[[], object]) -> str:
-        with DAG("unusable", schedule=None) as dag:
-            make()
-        assert set(states(run_dag(dag)).values()) == {"failed"}
-        printed = capfd.readouterr()
-        assert KEY not in printed.out + printed.err
-        return printed.out + printed.err
-
-    return run
 
 
 def send(**parameters: Any) -> ServiceBusPairSendOperator:
@@ -73,14 +48,10 @@ def send(**parameters: Any) -> ServiceBusPairSendOperator:
 
 def count_messages(keyed: EmulatorProcess) -> int:
     """Return the number of messages in all queues."""
-    from servicebus_pair.core import Endpoint
     from servicebus_pair.core.sdk.administration.data_plane import ServiceBusAdministration
 
     async def count(served: RemoteNamespace) -> int:
-        endpoint = Endpoint.from_connection_string(
-            served.connection_string, namespace=served.name, administration=f"{served.host}:{served.admin_port}"
-        )
-        async with ServiceBusAdministration(endpoint) as administration:
+        async with ServiceBusAdministration(endpoint_of(served)) as administration:
             return sum(each.active + each.dead_lettered for each in await administration.queue_depths(""))
 
     return sum(asyncio.run(count(keyed[name])) for name in SIDES.values())
@@ -138,10 +109,10 @@ def test_only_the_message_without_a_session_is_refused(log_of_failure: LogOfFail
 
 
 def test_a_listen_only_key_sends_nothing_and_causes_no_failover(
-    define: Define, keyed: EmulatorProcess, key_of: ConnectionStringOf, log_of_failure: LogOfFailure
+    define: Define, keyed: EmulatorProcess, log_of_failure: LogOfFailure
 ):
     before = count_messages(keyed)
-    define(**key_of("primary", "listener"))
+    define(**connection_string_of(keyed, "primary", "listener"))
 
     log = log_of_failure(send)
     waited = log_of_failure(
@@ -155,10 +126,10 @@ def test_a_listen_only_key_sends_nothing_and_causes_no_failover(
 
 
 def test_an_outage_with_a_forbidden_backlog_names_both_failures(
-    define: Define, key_of: ConnectionStringOf, log_of_failure: LogOfFailure
+    define: Define, keyed: EmulatorProcess, log_of_failure: LogOfFailure
 ):
     primary = NOWHERE.format("nowhere")
-    define(**{**key_of("secondary", "listener"), "primary_connection_string": primary})
+    define(**{**connection_string_of(keyed, "secondary", "listener"), "primary_connection_string": primary})
 
     log = log_of_failure(send)
 
@@ -166,10 +137,8 @@ def test_an_outage_with_a_forbidden_backlog_names_both_failures(
     assert "'Send' claim(s) are required" in log
 
 
-def test_a_send_only_key_cannot_drain_or_manage(
-    define: Define, key_of: ConnectionStringOf, log_of_failure: LogOfFailure
-):
-    define(**key_of("secondary", "sender"))
+def test_a_send_only_key_cannot_drain_or_manage(define: Define, keyed: EmulatorProcess, log_of_failure: LogOfFailure):
+    define(**connection_string_of(keyed, "secondary", "sender"))
 
     drained = log_of_failure(tasks.drain)
     assert "AuthorizationError: peek at contoso/x-servicebus-transfer/" in drained
@@ -193,7 +162,7 @@ def test_a_send_only_key_cannot_drain_or_manage(
     ],
     ids=["may not listen", "may not send", "not provisioned"],
 )
-def missing_right(define: Define, key_of: ConnectionStringOf, run_dag: RunDag, request: pytest.FixtureRequest) -> str:
+def missing_right(define: Define, keyed: EmulatorProcess, run_dag: RunDag, request: pytest.FixtureRequest) -> str:
     """Leave a message in the backlog, define a connection that cannot drain it, and return the expected error."""
     from airflow.sdk import DAG
 
@@ -202,7 +171,7 @@ def missing_right(define: Define, key_of: ConnectionStringOf, run_dag: RunDag, r
         send()
     run_dag(dag)
     limited, reported = request.param
-    define(**({"primary_namespace": "fabrikam"} if limited is None else key_of(*limited)))
+    define(**({"primary_namespace": "fabrikam"} if limited is None else connection_string_of(keyed, *limited)))
     return str(reported)
 
 
@@ -217,8 +186,8 @@ def test_permanent_drain_errors_are_reported_once_and_not_retried(
     assert "retry_in=" not in log
 
 
-def test_the_connection_check_names_missing_rights(define: Define, key_of: ConnectionStringOf):
-    define(**key_of("primary", "listener"), **key_of("secondary", "sender"))
+def test_the_connection_check_names_missing_rights(define: Define, keyed: EmulatorProcess):
+    define(**connection_string_of(keyed, "primary", "listener"), **connection_string_of(keyed, "secondary", "sender"))
 
     succeeded, report = ServiceBusPairHook(CONN_ID).test_connection()
 

@@ -33,7 +33,7 @@ def test_without_entities_to_wait_for_the_sensor_succeeds(run_dag: RunDag):
 
 
 def test_a_missing_named_entity_fails_the_sensor():
-    sensor = ServiceBusPrimaryHealthSensor(task_id="wait", conn_id=CONN_ID, entities=["nobody"])
+    sensor = ServiceBusPrimaryHealthSensor(task_id="wait", conn_id=CONN_ID, entities=["missing"])
 
-    with pytest.raises(EntityRefusedError, match="refuses nobody"):
-        sensor.resume({}, {"answered": [], "refused": {"nobody": "EntityNotFoundError"}, "recovered": {}})
+    with pytest.raises(EntityRefusedError, match="refuses missing"):
+        sensor.resume({}, {"answered": [], "refused": {"missing": "EntityNotFoundError"}, "recovered": {}})

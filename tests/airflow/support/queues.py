@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,7 @@ from servicebus_emulator import RemoteNamespace
 from servicebus_pair.core import Endpoint
 from tests.airflow.conftest import Pair
 
-__all__ = ["PeekedMessage", "contents", "divert", "queue_names"]
+__all__ = ["PeekedMessage", "contents", "divert", "endpoint_of", "queue_names", "send_directly"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,29 +43,22 @@ def contents(served: RemoteNamespace, queue: str) -> list[PeekedMessage]:
 
 def queue_names(served: RemoteNamespace) -> list[str]:
     """The names of all queues."""
-    import asyncio
-
-    from servicebus_pair.core import Endpoint
     from servicebus_pair.core.sdk.administration.data_plane import ServiceBusAdministration
 
-    endpoint = Endpoint.from_connection_string(
-        served.connection_string, namespace=served.name, administration=f"{served.host}:{served.admin_port}"
-    )
-
     async def read() -> list[str]:
-        async with ServiceBusAdministration(endpoint) as administration:
+        async with ServiceBusAdministration(endpoint_of(served)) as administration:
             return sorted(await administration.list_queues())
 
     return asyncio.run(read())
 
 
 async def divert(pair: Pair, entity: str = "flights", *, count: int = 3) -> None:
-    """Leave so many messages for an entity in the backlog, from a sender that Airflow does not know."""
+    """Leave messages for an entity in the backlog, from a sender outside Airflow."""
     from azure.servicebus import ServiceBusMessage
 
     from servicebus_pair.core import NamespacePair, PairOptions
 
-    primary, secondary = (_endpoint(pair.extra(), side) for side in ("primary", "secondary"))
+    primary, secondary = endpoint_of(pair.primary["contoso"]), endpoint_of(pair.secondary["contoso-dr"])
     async with NamespacePair(primary, secondary, PairOptions(backlog_queue_count=2)) as opened:
         await opened.provision()
         await opened.fail_over(entity, reason="drill")
@@ -72,13 +66,20 @@ async def divert(pair: Pair, entity: str = "flights", *, count: int = 3) -> None
             await sender.send([ServiceBusMessage(str(number)) for number in range(count)])
 
 
-def _endpoint(extra: dict[str, str], side: str) -> Endpoint:
-    from servicebus_pair.core import Endpoint
+def send_directly(served: RemoteNamespace, queue: str, **properties: Any) -> None:
+    """Send one message with the SDK."""
+    from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
+    with (
+        ServiceBusClient.from_connection_string(served.connection_string) as client,
+        client.get_queue_sender(queue) as sender,
+    ):
+        sender.send_messages(ServiceBusMessage("x", application_properties=properties))
+
+
+def endpoint_of(served: RemoteNamespace) -> Endpoint:
     return Endpoint.from_connection_string(
-        extra[f"{side}_connection_string"],
-        namespace=extra[f"{side}_namespace"],
-        administration=extra[f"{side}_administration"],
+        served.connection_string, namespace=served.name, administration=f"{served.host}:{served.admin_port}"
     )
 
 

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from servicebus_emulator import EmulatorProcess
-from tests.airflow.conftest import KEY
+from tests.airflow.conftest import BACKLOG, KEY
 
-__all__ = ["BACKLOG", "SIDES", "connection_extra", "connection_string_of", "keyed_namespaces"]
+__all__ = ["SIDES", "connection_string_of", "keyed_namespaces"]
 
 SIDES: Final = {"primary": "contoso", "secondary": "contoso-dr"}
-BACKLOG: Final = [f"contoso/x-servicebus-transfer/{index}" for index in range(2)]
 _RULES: Final = {
     "sender": ["Send"],
     "listener": ["Listen"],
     "worker": ["Send", "Listen"],
-    # As in Azure, where Manage is not given without the others.
+    # As in Azure, where Manage includes the others.
     "manager": ["Manage", "Send", "Listen"],
 }
 
@@ -38,19 +37,8 @@ def keyed_namespaces(folder: Path) -> EmulatorProcess:
     return EmulatorProcess(list(SIDES.values()), config=config, key=KEY)
 
 
-def connection_extra(process: EmulatorProcess) -> dict[str, Any]:
-    """Return the extra of a connection that may do everything."""
-    extra: dict[str, Any] = {"failover_interval": 1, "ping_primary_interval": 1, "backlog_queue_count": len(BACKLOG)}
-    for side, name in SIDES.items():
-        served = process[name]
-        extra[f"{side}_connection_string"] = served.connection_string
-        extra[f"{side}_namespace"] = name
-        extra[f"{side}_administration"] = f"{served.host}:{served.admin_port}"
-    return extra
-
-
 def connection_string_of(process: EmulatorProcess, side: str, rule: str) -> dict[str, str]:
-    """Return the setting by which one namespace is known by the key of a rule."""
+    """Return the setting that uses the key of a rule for one namespace."""
     served = process[SIDES[side]]
     at = f"Endpoint=sb://{served.host}:{served.amqp_port}"
     key = f"SharedAccessKeyName={rule};SharedAccessKey={KEY}-{rule}"

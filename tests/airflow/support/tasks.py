@@ -1,11 +1,8 @@
-"""Operators with the tests' connection, and the log of a task that must fail."""
+"""Operators with the connection of the tests."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
-
-import pytest
 
 from servicebus_pair.operators.cleanup import ServiceBusPairCleanupOperator
 from servicebus_pair.operators.cost import ServiceBusPairCostOperator
@@ -14,9 +11,10 @@ from servicebus_pair.operators.failover import ServiceBusPairFailoverOperator
 from servicebus_pair.operators.provision import ServiceBusPairProvisionOperator
 from servicebus_pair.operators.send import ServiceBusPairSendOperator
 from servicebus_pair.operators.syphon import ServiceBusPairSyphonOperator
-from tests.airflow.conftest import CONN_ID, RunDag, states
+from servicebus_pair.sensors.backlog import ServiceBusBacklogSensor
+from tests.airflow.conftest import CONN_ID
 
-__all__ = ["MESSAGES", "cleanup", "cost", "drain", "drill", "fail_over", "log_of_failed_task", "provision", "send"]
+__all__ = ["MESSAGES", "backlog_sensor", "cleanup", "cost", "drain", "drill", "fail_over", "provision", "send"]
 
 MESSAGES: list[Any] = [
     "plain",
@@ -33,8 +31,12 @@ MESSAGES: list[Any] = [
 ]
 
 
+def backlog_sensor(**parameters: Any) -> ServiceBusBacklogSensor:
+    return ServiceBusBacklogSensor(**{"task_id": "backlog", "conn_id": CONN_ID, "poke_interval": 1, **parameters})
+
+
 def provision(**parameters: Any) -> ServiceBusPairProvisionOperator:
-    return ServiceBusPairProvisionOperator(task_id="provision", conn_id=CONN_ID, **parameters)
+    return ServiceBusPairProvisionOperator(**{"task_id": "provision", "conn_id": CONN_ID, **parameters})
 
 
 def send(**parameters: Any) -> ServiceBusPairSendOperator:
@@ -65,14 +67,3 @@ def cleanup(**parameters: Any) -> ServiceBusPairCleanupOperator:
 
 def cost(**parameters: Any) -> ServiceBusPairCostOperator:
     return ServiceBusPairCostOperator(task_id="cost", conn_id=CONN_ID, **parameters)
-
-
-def log_of_failed_task(run_dag: RunDag, capfd: pytest.CaptureFixture[str], make: Callable[[], object]) -> str:
-    """Run a DAG of which a task must fail, and return its log."""
-    from airflow.sdk import DAG
-
-    with DAG("failing", schedule=None) as dag:
-        make()
-    assert "failed" in states(run_dag(dag)).values()
-    printed = capfd.readouterr()
-    return printed.out + printed.err

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import math
-from typing import Any
 
 import pytest
 from airflow.sdk import task
 
 from servicebus_pair.airflow_runtime.waiting.backlog import BacklogDepth
-from servicebus_pair.core.model.errors import ConfigurationError
 from servicebus_pair.triggers.backlog import BacklogTrigger, is_due
 from tests.airflow.conftest import CONN_ID, Pair, RunDag, run_task
 from tests.airflow.support.queues import divert
@@ -29,20 +26,6 @@ from tests.airflow.support.tasks import drain
 )
 def test_a_non_empty_backlog_without_recent_event_is_due(messages: int, last_event: float, expected: bool):
     assert is_due(BacklogDepth(1, messages), last_event=last_event, now=1000.0, repeat=600.0) is expected
-
-
-@pytest.mark.parametrize(
-    ("wrong", "named"),
-    [
-        ({"interval": 0}, r"interval is 0: allowed are 1 to 3600 seconds"),
-        ({"interval": "10"}, r"interval is '10': allowed are 1 to 3600 seconds"),
-        ({"repeat": 5}, r"repeat is 5: allowed are seconds, at least interval, 10"),
-        ({"repeat": math.nan}, r"repeat is nan"),
-    ],
-)
-def test_invalid_parameters_are_refused_at_parse_time(wrong: dict[str, Any], named: str):
-    with pytest.raises(ConfigurationError, match=named):
-        BacklogTrigger(conn_id=CONN_ID, **wrong)
 
 
 @pytest.mark.apart
@@ -70,31 +53,23 @@ def test_events_are_not_repeated_after_a_restart_but_after_a_drain(pair: Pair, r
     """Messages that arrive behind a drain must not wait for a reading of an empty backlog."""
 
     @task
-    async def look() -> int | None:
-        """What a new triggerer finds: the messages last_event, or nothing within three seconds."""
-        # One look, then a pause in which it is cancelled: dag.test's communication takes one thread at a time.
+    async def new_event() -> int | None:
+        """Return the number of messages in the event of a new triggerer, or nothing after three seconds."""
+        # One reading, then a pause in which it is cancelled: dag.test's communication takes one thread at a time.
         events = BacklogTrigger(conn_id=CONN_ID, interval=60).run()
         try:
             event = await asyncio.wait_for(anext(events), 3)
         except TimeoutError:
             return None
-        following = asyncio.ensure_future(anext(events))  # what fired is noted when the next is asked for
+        following = asyncio.ensure_future(anext(events))  # the event is stored when the next one is requested
         await asyncio.wait({following}, timeout=2)
         following.cancel()
         return event.payload["messages"]
 
     asyncio.run(divert(pair))
-    before = run_task(run_dag, look, look, drain)
+    before = run_task(run_dag, new_event, new_event, drain)
     asyncio.run(divert(pair))
-    after = run_task(run_dag, look)
+    after = run_task(run_dag, new_event)
 
-    assert (before["look"], "look__1" in before) == (3, False)
-    assert after["look"] == 3
-
-
-def test_the_trigger_is_recreated_from_what_it_serializes():
-    """Airflow knows a watcher by these: they must not change from parse to parse."""
-    path, arguments = BacklogTrigger(conn_id=CONN_ID, interval=3.0).serialize()
-
-    assert path == "servicebus_pair.triggers.backlog.BacklogTrigger"
-    assert BacklogTrigger(**arguments).serialize() == (path, arguments)
+    assert (before["new_event"], "new_event__1" in before) == (3, False)
+    assert after["new_event"] == 3

@@ -20,7 +20,7 @@ TAGS = f"conn_id={CONN_ID}"
 
 @pytest.fixture
 def statsd() -> Iterator[socket.socket]:
-    """The socket of a StatsD server, to which Airflow sends its metrics meanwhile."""
+    """The socket of a StatsD server that receives Airflow's metrics during the test."""
     from airflow.sdk._shared.observability.metrics.base_stats_logger import NoStatsLogger
     from airflow.sdk._shared.observability.metrics.statsd_logger import SafeStatsdLogger
     from airflow.sdk.observability import stats
@@ -39,9 +39,9 @@ def statsd() -> Iterator[socket.socket]:
         client.close()
 
 
-def next_metric(server: socket.socket, beginning: str) -> str:
-    """The first metric that begins so; everything before it is passed over."""
-    while not (found := server.recv(4096).decode()).startswith(f"servicebus_pair.{beginning}"):
+def next_metric(server: socket.socket, prefix: str) -> str:
+    """Return the next metric with this prefix, skipping others."""
+    while not (found := server.recv(4096).decode()).startswith(f"servicebus_pair.{prefix}"):
         pass
     return found
 

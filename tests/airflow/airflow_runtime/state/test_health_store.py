@@ -19,7 +19,7 @@ ENTITIES = [f"queue-{number}" for number in range(8)]
 class SavesConcurrently(AsyncPairOperator):
     """Shares the first health of eight entities at the same time, each by a store of its own; then lists them."""
 
-    async def aexecute(self, context: Context) -> Any:  # noqa: ARG002  the base class hands it over
+    async def aexecute(self, context: Context) -> Any:  # noqa: ARG002  the base class passes it
         health = EntityHealth(state=HealthState.FAILED_OVER, since=1.0, reason="test")
         await asyncio.gather(*(AirflowHealthStore(CONN_ID).save(entity, health) for entity in ENTITIES))
         return sorted(await AirflowHealthStore(CONN_ID).known())

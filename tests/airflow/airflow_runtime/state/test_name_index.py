@@ -13,7 +13,7 @@ from servicebus_pair.airflow_runtime.state.name_index import NameIndex
 
 
 class RandomlyScheduledStore:
-    """Stores whose readers and writers are let go one at a time, in an order of chance."""
+    """A store that runs its readers and writers one at a time, in random order."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)  # noqa: S311  an order, not a secret
@@ -78,7 +78,7 @@ async def test_a_name_lost_by_a_failing_store_is_added_the_next_time():
 
 
 class ForgetfulDict(dict[str, Any]):
-    """Keeps nothing, as the state of an asset does that no DAG refers to."""
+    """Keeps nothing, like the state of an asset that no DAG references."""
 
     def __setitem__(self, key: str, value: Any) -> None:
-        """Forget it."""
+        """Do nothing."""

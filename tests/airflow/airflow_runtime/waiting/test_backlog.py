@@ -17,7 +17,7 @@ from servicebus_pair.airflow_runtime.waiting.backlog import BacklogCondition, Ba
         ("drained", 5, None, BacklogDepth(1, 5, 9e9), True),  # ages do not matter
         ("drained", 5, 60.0, BacklogDepth(1, 5, 61.0), False),  # few, but one of them old
         ("drained", 5, 60.0, BacklogDepth(1, 5, 60.0), True),
-        ("filled", 0, None, BacklogDepth(0, 0), False),  # nothing is never filled
+        ("filled", 0, None, BacklogDepth(0, 0), False),  # an empty backlog is never filled
         ("filled", 0, None, BacklogDepth(1, 1), True),
         ("filled", 10, None, BacklogDepth(1, 9), False),
         ("filled", 10, 60.0, BacklogDepth(1, 9, 60.0), True),  # few, but one of them old

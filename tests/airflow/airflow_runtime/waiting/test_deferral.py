@@ -7,13 +7,15 @@ import time
 from typing import Any
 
 import pytest
+from airflow.triggers.base import BaseTrigger
 
 from servicebus_pair.airflow_runtime.waiting.deferral import DeferralTrigger
 from servicebus_pair.core.model.errors import ConfigurationError
+from servicebus_pair.triggers.backlog import BacklogTrigger
 from servicebus_pair.triggers.backlog_level import BacklogLevelTrigger
 from servicebus_pair.triggers.primary_health import PrimaryHealthTrigger, check_event
 from servicebus_pair.triggers.syphon_control import SyphonControlTrigger
-from tests.airflow.conftest import CONN_ID, KEY
+from tests.airflow.conftest import CONN_ID, KEY, UNREACHABLE, define_connection
 
 BACKLOG: dict[str, Any] = {"until": "filled", "messages": 2, "age": 60.0, "interval": 5}
 
@@ -44,10 +46,7 @@ async def test_the_trigger_fires_after_three_seconds_and_returns_carry():
 async def test_an_invalid_connection_fires_an_error_without_the_secret(
     monkeypatch: pytest.MonkeyPatch, trigger: DeferralTrigger
 ):
-    extra: dict[str, Any] = {"failover_interval": 10_000}
-    for side in ("primary", "secondary"):
-        extra[f"{side}_connection_string"] = f"Endpoint=sb://{side}.invalid;SharedAccessKeyName=n;SharedAccessKey={KEY}"
-    monkeypatch.setenv("AIRFLOW_CONN_WRONG", json.dumps({"conn_type": "servicebus_pair", "extra": extra}))
+    define_connection(monkeypatch, {**UNREACHABLE, "failover_interval": 10_000}, conn_id="wrong")
 
     event = await anext(trigger.run())
 
@@ -62,12 +61,14 @@ async def test_an_invalid_connection_fires_an_error_without_the_secret(
         BacklogLevelTrigger(conn_id=CONN_ID, **BACKLOG, carry={"moved": 1}),
         PrimaryHealthTrigger(conn_id=CONN_ID, entities=["flights"], interval=5, carry={"moved": 1}),
         SyphonControlTrigger(conn_id=CONN_ID, carry={"moved": 1}),
+        BacklogTrigger(conn_id=CONN_ID, interval=3.0),
     ],
     ids=lambda trigger: type(trigger).__name__,
 )
-def test_the_trigger_is_recreated_from_what_it_serializes(trigger: DeferralTrigger):
+def test_the_trigger_is_recreated_from_what_it_serializes(trigger: BaseTrigger):
+    """Airflow identifies a watcher by these arguments, so they must not change from parse to parse."""
     path, arguments = trigger.serialize()
 
     assert path == f"{type(trigger).__module__}.{type(trigger).__name__}"
-    assert arguments["carry"] == {"moved": 1}
+    assert arguments.get("carry") == getattr(trigger, "carry", None)
     assert type(trigger)(**json.loads(json.dumps(arguments))).serialize() == (path, arguments)

@@ -12,14 +12,14 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from servicebus_emulator import Fault, FaultKind, RemoteNamespace
-from servicebus_pair.airflow_runtime.waiting.pair_cache import SharedPair, SingleFlightCache, shared_pair
+from servicebus_pair.airflow_runtime.waiting.pair_cache import SingleFlightCache, shared_pair
 from servicebus_pair.core.model.errors import ConfigurationError
 from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
 from servicebus_pair.triggers.primary_health import PrimaryHealthTrigger
-from tests.airflow.conftest import CONN_ID, Pair
+from tests.airflow.conftest import CONN_ID, Pair, define_connection
 
 MANY = 40
-waiter: ContextVar[str] = ContextVar("waiter", default="nobody's")
+waiter: ContextVar[str] = ContextVar("waiter", default="none")
 
 
 def metric(served: RemoteNamespace, name: str) -> float:
@@ -53,7 +53,7 @@ async def test_many_triggers_share_one_connection_and_one_ping_per_interval(pair
 
 
 class LogByContext(logging.Handler):
-    """Keeps log lines by waiter context they were logged in."""
+    """Keeps log lines by the waiter in whose context they were logged."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -112,7 +112,7 @@ async def test_an_edited_connection_opens_a_second_pair(pair: Pair, monkeypatch:
     hook = ServiceBusPairHook(CONN_ID)
     async with shared_pair(hook) as before, shared_pair(hook) as same:
         pair.settings["failover_interval"] = 2
-        monkeypatch.setenv(f"AIRFLOW_CONN_{CONN_ID.upper()}", pair.connection())
+        define_connection(monkeypatch, pair.extra())
         async with shared_pair(hook) as after:
             intervals = [each.pair.options.failover_interval.total_seconds() for each in (before, same, after)]
 
@@ -134,34 +134,22 @@ async def test_only_one_waiter_emits_a_recovery(pair: Pair):
     assert [sorted(event.payload["recovered"]) for event in events if event.payload["recovered"]] == [["flights"]]
 
 
-async def test_an_invalid_connection_raises_for_every_user_and_leaves_nothing_open():
-    hook = ServiceBusPairHook("nowhere")
-
-    async def use() -> SharedPair:
-        async with shared_pair(hook) as shared:
-            return shared
-
-    found = await asyncio.gather(*(use() for _ in range(3)), return_exceptions=True)
-
-    assert all(isinstance(each, Exception) for each in found)
-
-
 async def test_results_and_errors_are_cached_up_to_max_age():
     cache: SingleFlightCache[int] = SingleFlightCache()
-    asked: list[int] = []
+    calls: list[int] = []
 
     async def call() -> int:
-        asked.append(1)
-        if len(asked) > 1:
+        calls.append(1)
+        if len(calls) > 1:
             raise ConfigurationError("no")
         return 7
 
     assert await asyncio.gather(*(cache.get("a", call, max_age=60) for _ in range(5))) == [7] * 5
-    assert len(asked) == 1
+    assert len(calls) == 1
     for _ in range(2):
         with pytest.raises(ConfigurationError):
             await cache.get("b", call, max_age=60)
-    assert len(asked) == 2
+    assert len(calls) == 2
     await cache.close()
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.airflow.conftest import CONN_ID, KEY
-from tests.airflow.ui.support.page_client import auth_header, unreachable_connection
+from tests.airflow.conftest import CONN_ID, KEY, UNREACHABLE, define_connection
+from tests.airflow.ui.support.page_client import auth_header
 
 PREFIX = "/servicebus-pairs"
 ACTION = f"{PREFIX}/api/pairs/{CONN_ID}/actions/pause_syphon"
@@ -36,7 +36,7 @@ UNKNOWN = [
 @pytest.fixture(scope="module", autouse=True)
 def _unreachable_pair(api_server: TestClient) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(f"AIRFLOW_CONN_{CONN_ID.upper()}", unreachable_connection())
+        define_connection(patch, UNREACHABLE)
         wait_for_snapshot(api_server)
         yield
 
@@ -123,17 +123,17 @@ def test_body_must_be_valid_json_of_limited_size(api_server: TestClient, content
     assert response.json()["detail"]
 
 
-@pytest.mark.parametrize("path", UNKNOWN)
-def test_unknown_path_is_404_in_json(api_server: TestClient, path: str):
-    response = api_server.get(PREFIX + path, headers=auth_header(api_server, "admin"))
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        *(("GET", path) for path in UNKNOWN),
+        *(("POST", f"/api/pairs/{path}") for path in ("none/actions/pause_syphon", f"{CONN_ID}/actions/explode")),
+    ],
+)
+def test_unknown_path_pair_or_action_is_404_in_json(api_server: TestClient, method: str, path: str):
+    headers = auth_header(api_server, "admin")
 
-    assert response.status_code == 404
-    assert response.json()["detail"]
-
-
-@pytest.mark.parametrize("path", ["pairs/none/actions/pause_syphon", f"pairs/{CONN_ID}/actions/explode"])
-def test_unknown_pair_or_action_is_404(api_server: TestClient, path: str):
-    response = api_server.post(f"{PREFIX}/api/{path}", headers=auth_header(api_server, "admin"), json={"reason": "x"})
+    response = api_server.request(method, PREFIX + path, headers=headers, json={"reason": "x"})
 
     assert response.status_code == 404
     assert "there is no" in response.json()["detail"]

@@ -7,7 +7,7 @@ import pytest
 
 from servicebus_pair.core import PairSettings
 from servicebus_pair.ui.sources.connections import load_pair_settings
-from tests.airflow.ui.support.page_client import unreachable_connection
+from tests.airflow.conftest import UNREACHABLE, define_connection
 
 
 def test_pairs_are_found_in_environment_and_database(airflow_db: Path, monkeypatch: pytest.MonkeyPatch):  # noqa: ARG001
@@ -15,12 +15,11 @@ def test_pairs_are_found_in_environment_and_database(airflow_db: Path, monkeypat
     from airflow.utils.session import create_session
 
     monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "server")  # as in the API server, which may read the database
-    monkeypatch.setenv("AIRFLOW_CONN_STATED_PAIR", unreachable_connection())
+    define_connection(monkeypatch, UNREACHABLE, conn_id="stated_pair")
     monkeypatch.setenv("AIRFLOW_CONN_BROKEN", "{")
-    monkeypatch.setenv("AIRFLOW_CONN_OTHER", json.dumps({"conn_type": "http"}))
-    extra = json.dumps(json.loads(unreachable_connection())["extra"])
+    define_connection(monkeypatch, {}, conn_id="other", conn_type="http")
     with create_session() as session:
-        session.add(Connection(conn_id="stored_pair", conn_type="servicebus_pair", extra=extra))
+        session.add(Connection(conn_id="stored_pair", conn_type="servicebus_pair", extra=json.dumps(UNREACHABLE)))
     try:
         found = load_pair_settings(["pair_with_state"])
     finally:

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from fastapi.testclient import TestClient
 
-from tests.airflow.conftest import AIRFLOW_HOME, CONN_ID, KEY
+from tests.airflow.conftest import AIRFLOW_HOME, CONN_ID
 
-__all__ = ["PAIR_URL", "USERS", "api_server_app", "auth_header", "page_app", "unreachable_connection", "wait_for_pair"]
+__all__ = ["PAIR_URL", "USERS", "api_server_app", "auth_header", "wait_for_pair"]
 
 PAIR_URL: Final = f"/api/pairs/{CONN_ID}"
 # An admin, an op, a user and a viewer; each password is the user's name.
@@ -23,41 +23,10 @@ USERS: Final = ("admin", "otto", "una", "vic")
 def api_server_app() -> Iterator[TestClient]:
     """Airflow's API server with the plugin mounted."""
     from airflow.api_fastapi.app import create_app
-    from fastapi.testclient import TestClient
 
     (AIRFLOW_HOME / "passwords.json").write_text(json.dumps({name: name for name in USERS}))
     with TestClient(create_app(), raise_server_exceptions=False) as client:
         yield client
-
-
-@contextmanager
-def page_app(api_server: TestClient) -> Iterator[TestClient]:
-    """The plugin's application with a cache that refreshes every half second, signed in as admin."""
-    from fastapi.testclient import TestClient
-
-    from servicebus_pair.ui.api.routes import build_app
-    from servicebus_pair.ui.cache.refresh_cache import RefreshCache
-
-    cache = RefreshCache(interval=0.5)
-    try:
-        with TestClient(build_app(cache), headers=auth_header(api_server, "admin")) as client:
-            yield client
-    finally:
-        cache.close()
-
-
-def unreachable_connection() -> str:
-    """Return a connection to two namespaces that do not exist."""
-    endpoints = {
-        f"{side}_{name}": value
-        for side, port in (("primary", 1), ("secondary", 2))
-        for name, value in {
-            "connection_string": f"Endpoint=sb://127.0.0.1:{port};SharedAccessKeyName=Root;SharedAccessKey={KEY};"
-            "UseDevelopmentEmulator=true;",
-            "namespace": f"contoso-{side}",
-        }.items()
-    }
-    return json.dumps({"conn_type": "servicebus_pair", "extra": endpoints})
 
 
 def auth_header(api_server: TestClient, user: str) -> dict[str, str]:

@@ -108,10 +108,10 @@ def test_late_failover_event_joins_the_incident_of_the_backlog_event():
 
 def test_backlog_event_is_a_new_incident_only_after_the_backlog_was_emptied():
     outage = [event("failover", 100), event("recovery", 150)]
-    rest, later = backlog_event(160, "flights", triggered="r1"), backlog_event(900, "flights", triggered="r2")
+    soon, later = backlog_event(160, "flights", triggered="r1"), backlog_event(900, "flights", triggered="r2")
 
-    (one,) = build_incident_views([*outage, rest], {})
-    new, old = build_incident_views([*outage, rest, later], {}, [recovery("r1", ended_at=300, flights=9)])
+    (one,) = build_incident_views([*outage, soon], {})
+    new, old = build_incident_views([*outage, soon, later], {}, [recovery("r1", ended_at=300, flights=9)])
 
     assert run_ids(one) == ["one", "r1"]
     assert (old.at, old.until, new.at, new.until) == (99, 149, 900, None)

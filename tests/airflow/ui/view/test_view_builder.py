@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from servicebus_pair.core import PairSettings
@@ -9,8 +11,7 @@ from servicebus_pair.ui.sources.airflow_queries import Records, TaskActivity
 from servicebus_pair.ui.sources.collector import PairStatus
 from servicebus_pair.ui.view.view_builder import build_pair_view
 from servicebus_pair.ui.views import NamespaceView
-from tests.airflow.conftest import CONN_ID
-from tests.airflow.ui.support.page_client import unreachable_connection
+from tests.airflow.conftest import CONN_ID, UNREACHABLE, define_connection
 
 NOW = 1_800_000_000.0
 DEPTH = QueueDepth("contoso-primary/x-servicebus-transfer/0", active=300, scheduled=0, dead_lettered=0, size_bytes=1)
@@ -19,7 +20,7 @@ STATUS = PairStatus(primary=NamespaceView(name="a"), secondary=NamespaceView(nam
 
 @pytest.fixture
 def settings(monkeypatch: pytest.MonkeyPatch) -> PairSettings:
-    monkeypatch.setenv(f"AIRFLOW_CONN_{CONN_ID.upper()}", unreachable_connection())
+    define_connection(monkeypatch, UNREACHABLE)
     return ServiceBusPairHook(CONN_ID).get_settings()
 
 
@@ -61,8 +62,6 @@ def test_drain_rate_and_eta_are_those_of_the_active_tasks(settings: PairSettings
 def test_drain_outside_airflow_is_detected_by_a_shrinking_backlog(
     settings: PairSettings, counts: list[tuple[float, int]], per_second: float, eta: float | None
 ):
-    from dataclasses import replace
-
     syphon = build_pair_view(CONN_ID, settings, replace(STATUS, counts=counts), Records(), now=NOW).syphon
 
     assert (syphon.running, syphon.per_second, syphon.eta_seconds) == (0, per_second, eta)
