@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import uuid
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,6 +84,13 @@ class Pair:
     def peek(self, *paths: str) -> list[Found]:
         """Return all messages of queues and subscriptions of the primary, dead letters too."""
         return list(peek_everything(self.primary.connection_string, paths))
+
+    def bodies_by_id(self, queue: str) -> dict[str, list[bytes]]:
+        """Return the bodies that a queue holds under each message id."""
+        bodies: defaultdict[str, list[bytes]] = defaultdict(list)
+        for found in self.peek(queue):
+            bodies[found.key[1]].append(found.content.body)
+        return dict(bodies)
 
 
 @pytest.fixture(scope="session")

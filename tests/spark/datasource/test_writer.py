@@ -83,14 +83,12 @@ def test_session_order_is_kept_with_batches_in_flight(spark: SparkSession, pair:
 def test_retried_task_repeats_its_message_ids(spark: SparkSession, pair: Pair, tmp_path: Path):
     queue, ledger = pair.fresh_queue(), tmp_path / "ledger"
     with ThreadPoolExecutor(1) as thread:
-        writing = thread.submit(write_in_thread(spark, pair, queue, ledger))
+        writing = thread.submit(write, spark, pair, queue, ledger)
         with suspended_workers([os.getpid()], ledger, records=BATCH, ended=writing.done) as workers:
             (worker,) = workers
             worker.kill()
         writing.result(timeout=110)
-    copies = defaultdict(list)
-    for found in pair.peek(queue):
-        copies[found.key[1]].append(found.content.body)
+    copies = pair.bodies_by_id(queue)
     assert len(copies) == ROWS, "every row has one id, whichever attempt sent it"
     assert {body for (body, *_) in copies.values()} == {b"body %d" % number for number in range(ROWS)}
     assert all(len(set(same)) == 1 for same in copies.values()), "no id is used for two rows"
@@ -99,13 +97,10 @@ def test_retried_task_repeats_its_message_ids(spark: SparkSession, pair: Pair, t
     assert records <= arrived <= records + BATCH, "at most the batch in flight is unrecorded"
 
 
-def write_in_thread(spark: SparkSession, pair: Pair, queue: str, ledger: Path) -> Callable[[], None]:
-    def write() -> None:
-        # Sets the active session of this thread, which Spark needs to find data sources.
-        table = spark.createDataFrame([(f"body {number}",) for number in range(ROWS)], "body string").coalesce(1)
-        writer(table, pair, entity=queue, ledger=ledger, run="twice", ratePerTask=RATE).save()
-
-    return write
+def write(spark: SparkSession, pair: Pair, queue: str, ledger: Path) -> None:
+    # Sets the active session of this thread, which Spark needs to find data sources.
+    table = spark.createDataFrame([(f"body {number}",) for number in range(ROWS)], "body string").coalesce(1)
+    writer(table, pair, entity=queue, ledger=ledger, run="twice", ratePerTask=RATE).save()
 
 
 REJECTED: dict[str, Callable[[DataFrameWriter], DataFrameWriter]] = {

@@ -203,9 +203,8 @@ def test_documented_example_and_jobs_run_on_a_cluster(cluster: Cluster, package:
 
 def kill_during_tasks(victim: str, cluster: Cluster, driver: subprocess.Popen[bytes], ledger: Path) -> int:
     """Kill the driver or an executor while tasks run; return the number of killed tasks once they have ended."""
-    records = ROWS_IN_FLIGHT
     with suspended_workers(
-        cluster.workers, ledger, records=records, ended=lambda: driver.poll() is not None
+        cluster.workers, ledger, records=ROWS_IN_FLIGHT, ended=lambda: driver.poll() is not None
     ) as workers:
         lost = workers if victim == "driver" else workers[:1]
         (psutil.Process(driver.pid) if victim == "driver" else executor_of(workers[0])).kill()

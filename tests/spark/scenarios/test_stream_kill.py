@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -35,7 +34,7 @@ def test_uncommitted_batch_repeats_its_ids(pair: Pair, tmp_path: Path):
         os.killpg(query.pid, signal.SIGKILL)
     # Release the worker that waits for the gate, so that it notices the end of its driver.
     os.close(os.open(gate, os.O_RDWR))
-    before = copies(pair, to)
+    before = pair.bodies_by_id(to)
     assert {body for bodies in before.values() for body in bodies} == {b"body %d" % n for n in range(EACH)}
     assert not (tmp_path / "manifests").exists(), "nothing was committed"
 
@@ -43,7 +42,7 @@ def test_uncommitted_batch_repeats_its_ids(pair: Pair, tmp_path: Path):
     gate.touch()
     with submitted(pair, PROGRAM, arguments, log=log) as query:
         assert query.wait(SECONDS) == 0, log.read_text()
-    after = copies(pair, to)
+    after = pair.bodies_by_id(to)
     assert set(before) < set(after)
     assert all(len(set(bodies)) == 1 for bodies in after.values()), "no id is used for two rows"
     assert {bodies[0] for bodies in after.values()} == {b"body %d" % n for n in range(2 * EACH)}
@@ -51,11 +50,3 @@ def test_uncommitted_batch_repeats_its_ids(pair: Pair, tmp_path: Path):
     assert {message_id for message_id, bodies in after.items() if len(bodies) > 1} == set(before)
     (manifest,) = (tmp_path / "manifests").rglob("*.json")
     assert manifest.name == "0.json", "the same batch is repeated"
-
-
-def copies(pair: Pair, queue: str) -> dict[str, list[bytes]]:
-    """Return the bodies that a queue holds under each message id."""
-    found = defaultdict(list)
-    for each in pair.peek(queue):
-        found[each.key[1]].append(each.content.body)
-    return dict(found)
