@@ -147,8 +147,7 @@ class EntityReader:
 
     def _rule_entry(self, resource: Rule, *, request: Request) -> Entry:
         subscription = self._namespace.get_subscription(resource.topic, resource.subscription)
-        name = resource.name.casefold()
-        rule = next((rule for rule in subscription.rules if rule.name.casefold() == name), None)
+        rule = subscription.find_rule(resource.name)
         if rule is None:
             raise EntityNotFound(f"subscription {subscription.path!r} has no rule {resource.name!r}")
         created = self._namespace.times(subscription.path).created

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from servicebus_emulator.admin.atom.documents import content_of
-from servicebus_emulator.admin.atom.elements import FIXED_AT_CREATION
 from servicebus_emulator.admin.atom.fields import decode
 from servicebus_emulator.admin.atom.rules import decode_rule
 from servicebus_emulator.admin.atom.xml import SERVICE_BUS, parse
 from servicebus_emulator.admin.resources import Entity, Rule, Subscription
 from servicebus_emulator.engine.model.descriptions import (
+    FIXED_AT_CREATION,
+    IDENTITY,
     Description,
     QueueDescription,
     SubscriptionDescription,
     TopicDescription,
+    entity_label,
 )
 from servicebus_emulator.engine.model.entity_names import DescriptionError
 from servicebus_emulator.engine.model.rule_descriptions import DEFAULT_RULE, DEFAULT_RULE_NAME, RuleDescription
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
     from servicebus_emulator.engine.namespace.namespace import Namespace
 
 __all__ = ["EntityWriter"]
+
+K = TypeVar("K")
 
 _log = logging.getLogger(__name__)
 
@@ -47,21 +52,18 @@ class EntityWriter:
         :raises BrokerError: the path is taken, or the topic is missing.
         """
         element = content_of(parse(document))
-        created: Description
+        kind: type[Description]
+        given: dict[str, Any]
         match resource:
             case Subscription(topic, name):
-                _expect(element, SubscriptionDescription)
+                kind = _expect(element, SubscriptionDescription)
                 rules = (_pop_default_rule(element),)
                 given = {"topic_path": self._namespace.get_topic(topic).path, "name": name, "rules": rules}
-                subscription = decode(element, kind=SubscriptionDescription, given=given, version=version)
-                created = self._namespace.create_subscription(subscription)
-            case Entity(path) if _expect(element, QueueDescription, TopicDescription) is QueueDescription:
-                queue = decode(element, kind=QueueDescription, given={"path": path}, version=version)
-                created = self._namespace.create_queue(self._policies.complete(queue))
             case Entity(path):
-                described = decode(element, kind=TopicDescription, given={"path": path}, version=version)
-                created = self._namespace.create_topic(self._policies.complete(described))
-        self._log_change("created", _label(created), entity=created.path)
+                kind, given = _expect(element, QueueDescription, TopicDescription), {"path": path}
+        description = self._policies.complete(decode(element, kind=kind, given=given, version=version))
+        created = self._namespace.create(description)
+        self._log_change("created", entity_label(created), entity=created.path)
         return created
 
     def update(self, resource: Entity | Subscription, *, document: bytes, version: str) -> Description:
@@ -77,26 +79,21 @@ class EntityWriter:
         :raises InvalidArgument: a property that is fixed at creation differs.
         """
         element = content_of(parse(document))
-        updated: Description
+        kind: type[Description]
+        current: Description
         match resource:
             case Subscription(topic, name):
-                _expect(element, SubscriptionDescription)
-                subscription = self._namespace.get_subscription(topic, name)
-                kept = {"topic_path": subscription.topic_path, "name": subscription.name, "rules": subscription.rules}
-                given = {**kept, **_fixed(subscription)}
-                subscription = decode(element, kind=SubscriptionDescription, given=given, version=version)
-                updated = self._namespace.update_subscription(subscription)
-            case Entity(path) if _expect(element, QueueDescription, TopicDescription) is QueueDescription:
-                queue = self._namespace.get_queue(path)
-                given = {"path": queue.path, **_fixed(queue)}
-                queue = decode(element, kind=QueueDescription, given=given, version=version)
-                updated = self._namespace.update_queue(self._policies.complete(queue))
+                kind = _expect(element, SubscriptionDescription)
+                current = self._namespace.get_subscription(topic, name)
             case Entity(path):
-                described = self._namespace.get_topic(path)
-                given = {"path": described.path, **_fixed(described)}
-                described = decode(element, kind=TopicDescription, given=given, version=version)
-                updated = self._namespace.update_topic(self._policies.complete(described))
-        self._log_change("updated", _label(updated), entity=updated.path)
+                kind = _expect(element, QueueDescription, TopicDescription)
+                get = self._namespace.get_queue if kind is QueueDescription else self._namespace.get_topic
+                current = get(path)
+        kept = IDENTITY | {"rules", *FIXED_AT_CREATION}
+        given = {each.name: getattr(current, each.name) for each in fields(current) if each.name in kept}
+        description = decode(element, kind=kind, given=given, version=version)
+        updated = self._namespace.update(self._policies.complete(description))
+        self._log_change("updated", entity_label(updated), entity=updated.path)
         return updated
 
     def delete(self, resource: Entity | Subscription) -> None:
@@ -104,18 +101,10 @@ class EntityWriter:
 
         :raises EntityNotFound: the entity does not exist.
         """
-        deleted: Description
-        match resource:
-            case Subscription(topic, name):
-                deleted = self._namespace.get_subscription(topic, name)
-                self._namespace.delete_subscription(topic, name)
-            case Entity(path):
-                deleted = self._namespace.get_entity(path)
-                if isinstance(deleted, QueueDescription):
-                    self._namespace.delete_queue(path)
-                else:
-                    self._namespace.delete_topic(path)
-        self._log_change("deleted", _label(deleted), entity=deleted.path)
+        path = resource.path if isinstance(resource, Entity) else f"{resource.topic}/Subscriptions/{resource.name}"
+        deleted = self._namespace.get_entity(path)
+        self._namespace.delete(deleted)
+        self._log_change("deleted", entity_label(deleted), entity=deleted.path)
 
     def put_rule(self, resource: Rule, *, document: bytes, update: bool) -> None:
         """Add a rule to a subscription, or replace one.
@@ -126,8 +115,7 @@ class EntityWriter:
         :raises BrokerError: the subscription or the rule is missing, or the rule exists already.
         """
         element = content_of(parse(document))
-        if element.tag != f"{{{SERVICE_BUS}}}{RuleDescription.__name__}":
-            raise DescriptionError("content", value=element.tag, allowed=f"{{{SERVICE_BUS}}}RuleDescription")
+        _expect(element, RuleDescription)
         rule = decode_rule(element, name=resource.name)
         change = self._namespace.update_rule if update else self._namespace.add_rule
         change(resource.topic, resource.subscription, rule)
@@ -150,20 +138,12 @@ class EntityWriter:
         _log.info("namespace %s: %s %s", name, action, label, extra=event(action, namespace=name, **fields))
 
 
-def _label(description: Description) -> str:
-    return f"{type(description).__name__.removesuffix('Description').lower()} {description.path}"
-
-
-def _expect(element: Element, *kinds: type[Description]) -> type[Description]:
+def _expect(element: Element, *kinds: type[K]) -> type[K]:
     for kind in kinds:
         if element.tag == f"{{{SERVICE_BUS}}}{kind.__name__}":
             return kind
     allowed = " or ".join(f"{{{SERVICE_BUS}}}{kind.__name__}" for kind in kinds)
     raise DescriptionError("content", value=element.tag, allowed=allowed)
-
-
-def _fixed(current: Description) -> dict[str, Any]:
-    return {name: getattr(current, name) for name in FIXED_AT_CREATION if hasattr(current, name)}
 
 
 def _pop_default_rule(element: Element) -> RuleDescription:

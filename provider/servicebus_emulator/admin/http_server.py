@@ -61,6 +61,7 @@ class HttpServer:
     ) -> None:
         self.counts: Final = ConnectionCounts()
         self._label: Final = label
+        self._host: Final = host
         self._timeout: Final = timeout
         self._runner: Final = web.AppRunner(
             application, access_log=None, logger=_log, shutdown_timeout=_SHUTDOWN_SECONDS
@@ -99,6 +100,7 @@ class HttpServer:
         except OSError:
             await self._runner.cleanup()
             raise
+        _log.info("%s: http(s)://%s:%d", self._label, self._host, self.port)
 
     async def stop(self) -> None:
         """Stop listening; requests in flight get half a second. Does nothing if the server is not started."""

@@ -9,9 +9,9 @@ from servicebus_emulator.admin.atom.xml import MarkupError
 from servicebus_emulator.admin.entity_reader import EntityReader
 from servicebus_emulator.admin.entity_writer import EntityWriter
 from servicebus_emulator.admin.requests import Request, Response
-from servicebus_emulator.admin.resources import Entity, Resource, Rule, Subscription, Unknown, resource_at, url_path
+from servicebus_emulator.admin.resources import Entity, Resource, Rule, Subscription, resource_at, url_path
 from servicebus_emulator.engine.model.entity_names import DescriptionError
-from servicebus_emulator.engine.model.errors import BrokerError, EntityNotFound, OperationNotSupported
+from servicebus_emulator.engine.model.errors import BrokerError, OperationNotSupported
 
 if TYPE_CHECKING:
     from servicebus_emulator.engine.model.clock import Clock
@@ -39,8 +39,6 @@ class Administration:
             if method is None:
                 return error_response(405, reason=f"method is {request.method!r}; allowed: {', '.join(self._methods)}")
             resource = resource_at(request.raw_path)
-            if isinstance(resource, Unknown):
-                raise EntityNotFound(f"nothing is at {resource.path!r}; allowed: an entity, a subscription or a list")
             return method(resource, request)
         except BrokerError as error:
             return error_response(error.status, reason=str(error))

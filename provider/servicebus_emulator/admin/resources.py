@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 from urllib.parse import quote, unquote
 
+from servicebus_emulator.engine.model.errors import EntityNotFound
+
 __all__ = [
     "Entity",
     "EntityList",
@@ -15,7 +17,6 @@ __all__ = [
     "RuleList",
     "Subscription",
     "SubscriptionList",
-    "Unknown",
     "resource_at",
     "url_path",
 ]
@@ -72,14 +73,7 @@ class Rule:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
-    """A path without a resource."""
-
-    path: str
-
-
-Resource = NamespaceInfo | EntityList | Entity | SubscriptionList | Subscription | RuleList | Rule | Unknown
+Resource = NamespaceInfo | EntityList | Entity | SubscriptionList | Subscription | RuleList | Rule
 
 _SUBSCRIPTIONS: Final = "Subscriptions"
 _RULES: Final = "Rules"
@@ -93,12 +87,13 @@ def resource_at(raw_path: str) -> Resource:
     JavaScript client appends a ``/`` to the path of a list of rules.
 
     :param raw_path: the path as received, percent-encoded once.
+    :raises EntityNotFound: nothing can be there.
     """
     path = unquote(raw_path).removeprefix("/").removesuffix("/")
     segments = path.split("/")
     words = [segment.casefold() for segment in segments]
     if path.startswith("$"):
-        return _service_resource(words, path=path)
+        return _service_resource(path)
     if _SUBSCRIPTIONS.casefold() not in words:
         return Entity(path)
     end = words.index(_SUBSCRIPTIONS.casefold())
@@ -113,7 +108,7 @@ def resource_at(raw_path: str) -> Resource:
         case [name, _, rule], [word, _] if word == _RULES.casefold():
             return Rule(topic, name, rule)
         case _:
-            return Unknown(path)
+            raise _nothing_at(path)
 
 
 def url_path(resource: Resource) -> str:
@@ -135,17 +130,21 @@ def _names(resource: Resource) -> list[str]:
             return [topic, _SUBSCRIPTIONS, subscription, _RULES]
         case Rule(topic, subscription, name):
             return [topic, _SUBSCRIPTIONS, subscription, _RULES, name]
-        case Entity(path) | Unknown(path):
+        case Entity(path):
             return [path]
 
 
-def _service_resource(words: list[str], *, path: str) -> Resource:
-    match words:
-        case ["$namespaceinfo"]:
+def _service_resource(path: str) -> Resource:
+    match path.casefold():
+        case "$namespaceinfo":
             return NamespaceInfo()
-        case ["$resources", "queues"]:
+        case "$resources/queues":
             return EntityList("queues")
-        case ["$resources", "topics"]:
+        case "$resources/topics":
             return EntityList("topics")
         case _:
-            return Unknown(path)
+            raise _nothing_at(path)
+
+
+def _nothing_at(path: str) -> EntityNotFound:
+    return EntityNotFound(f"nothing is at {path!r}; allowed: an entity, a subscription or a list")

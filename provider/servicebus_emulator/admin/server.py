@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import ssl
 from collections.abc import Callable, Sequence
@@ -27,11 +26,10 @@ from servicebus_emulator.security.resource_paths import resource_path
 
 if TYPE_CHECKING:
     from servicebus_emulator.amqp.broker.fault_injector import FaultInjector
-    from servicebus_emulator.amqp.transport.protocol_detection import ConnectionCounts
     from servicebus_emulator.engine.namespace.namespace import Namespace
     from servicebus_emulator.security.authorizer import Authorizer
 
-__all__ = ["AdminServer", "build_application"]
+__all__ = ["AdminServer"]
 
 _DEFAULT_CLOCK: Final = SystemClock()
 _DEFAULT_TIMEOUTS: Final = ClientTimeouts()
@@ -39,22 +37,52 @@ _DEFAULT_TIMEOUTS: Final = ClientTimeouts()
 _log = logging.getLogger(__name__)
 
 
-def build_application(
+class AdminServer(HttpServer):
+    """Serves the administration API of one namespace over HTTP and HTTPS in the running event loop.
+
+    :param port: the TCP port; 0 = any.
+    :param authorizer: checks that a client may manage the entity.
+    :param tls: returns the TLS context; None = no TLS.
+    :param timeouts: time limits for clients.
+    :param fault_injector: faults of the namespace, managed at ``/$faults``; None = no faults.
+    :param routes: further routes, such as ``GET /health``.
+    """
+
+    def __init__(
+        self,
+        namespace: Namespace,
+        *,
+        host: str,
+        port: int,
+        authorizer: Authorizer,
+        tls: Callable[[], ssl.SSLContext] | None = None,
+        timeouts: ClientTimeouts = _DEFAULT_TIMEOUTS,
+        clock: Clock = _DEFAULT_CLOCK,
+        fault_injector: FaultInjector | None = None,
+        routes: Sequence[Route] = (),
+    ) -> None:
+        super().__init__(
+            _application(namespace, authorizer=authorizer, clock=clock, fault_injector=fault_injector, routes=routes),
+            label=f"the administration API of namespace {namespace.name!r}",
+            host=host,
+            port=port,
+            tls=tls,
+            timeout=timeouts.greeting_seconds,
+        )
+
+
+def _application(
     namespace: Namespace,
     *,
     authorizer: Authorizer,
-    clock: Clock = _DEFAULT_CLOCK,
-    fault_injector: FaultInjector | None = None,
-    routes: Sequence[Route] = (),
+    clock: Clock,
+    fault_injector: FaultInjector | None,
+    routes: Sequence[Route],
 ) -> web.Application:
     """Build the administration API of one namespace, with the token endpoint and further routes.
 
     A queue may have the path of a route: requests about entities carry ``api-version``, those for routes do not.
     Tokens for forwarding targets (``ServiceBusSupplementaryAuthorization``) are ignored.
-
-    :param authorizer: checks that a client may manage the entity.
-    :param fault_injector: faults, managed at ``/$faults`` and applied to requests; None = no faults.
-    :param routes: further routes, such as ``GET /health``.
     """
     administration = Administration(namespace, clock=clock)
 
@@ -85,76 +113,6 @@ def build_application(
         add_fault_routes(application.router, fault_injector=fault_injector, authorizer=authorizer)
     application.router.add_route("*", "/{path:.*}", administer, expect_handler=send_continue)
     return application
-
-
-class AdminServer:
-    """Serves the administration API of one namespace over HTTP and HTTPS in the running event loop.
-
-    :param port: the TCP port; 0 = any.
-    :param authorizer: checks that a client may manage the entity.
-    :param tls: returns the TLS context; None = no TLS.
-    :param timeouts: time limits for clients.
-    :param fault_injector: faults of the namespace; None = no faults.
-    :param routes: further routes on the port.
-    """
-
-    def __init__(
-        self,
-        namespace: Namespace,
-        *,
-        host: str,
-        port: int,
-        authorizer: Authorizer,
-        tls: Callable[[], ssl.SSLContext] | None = None,
-        timeouts: ClientTimeouts = _DEFAULT_TIMEOUTS,
-        clock: Clock = _DEFAULT_CLOCK,
-        fault_injector: FaultInjector | None = None,
-        routes: Sequence[Route] = (),
-    ) -> None:
-        self._namespace: Final = namespace
-        self._host: Final = host
-        self._server: Final = HttpServer(
-            build_application(
-                namespace, authorizer=authorizer, clock=clock, fault_injector=fault_injector, routes=routes
-            ),
-            label=f"the administration API of namespace {namespace.name!r}",
-            host=host,
-            port=port,
-            tls=tls,
-            timeout=timeouts.greeting_seconds,
-        )
-
-    @property
-    def port(self) -> int:
-        """The TCP port of the listener.
-
-        :raises RuntimeError: the server is not started.
-        """
-        return self._server.port
-
-    @property
-    def counts(self) -> ConnectionCounts:
-        """Outcomes of the connections."""
-        return self._server.counts
-
-    def make_handler(self) -> asyncio.Protocol:
-        """Return the protocol that serves one connection.
-
-        :raises RuntimeError: the server is not started, or is stopped.
-        """
-        return self._server.make_handler()
-
-    async def start(self) -> None:
-        """Start listening.
-
-        :raises OSError: the port is taken, or the host is not an address of this machine.
-        """
-        await self._server.start()
-        _log.info("namespace %s: administration on http(s)://%s:%d", self._namespace.name, self._host, self.port)
-
-    async def stop(self) -> None:
-        """Stop listening; requests in flight get half a second. Does nothing if the server is not started."""
-        await self._server.stop()
 
 
 def _authorize(authorizer: Authorizer, *, request: web.Request) -> None:

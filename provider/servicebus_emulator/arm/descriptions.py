@@ -7,13 +7,13 @@ The members are those of the models ``SBQueueProperties``, ``SBTopicProperties``
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
-from servicebus_emulator.admin.atom.elements import FIXED_AT_CREATION
 from servicebus_emulator.admin.atom.fields import RuntimeProperties, format_time, property_name, property_types
 from servicebus_emulator.arm.errors import camel_case
 from servicebus_emulator.arm.json_values import DECODERS, JsonValue
 from servicebus_emulator.engine.model.descriptions import (
+    FIXED_AT_CREATION,
     Description,
     QueueDescription,
     SubscriptionDescription,
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from servicebus_emulator.engine.model.descriptions import MessageCounts
 
 __all__ = ["decode_description", "encode_properties"]
-
-D = TypeVar("D", QueueDescription, TopicDescription, SubscriptionDescription)
 
 _STORED: Final = (
     "max_size_in_megabytes",
@@ -71,8 +69,11 @@ _IGNORED: Final[Mapping[type[Description], tuple[str, ...]]] = {
 
 def encode_properties(description: Description, *, runtime: RuntimeProperties) -> dict[str, object]:
     """Return the ``properties`` of an entity, with its runtime properties."""
-    encoded = {camel_case(name): _encode_value(getattr(description, name)) for name in _MEMBERS[type(description)]}
-    document: dict[str, object] = {name: value for name, value in encoded.items() if value is not None}
+    document: dict[str, object] = {}
+    for name in _MEMBERS[type(description)]:
+        value = getattr(description, name)
+        if value is not None:
+            document[camel_case(name)] = str(value) if isinstance(value, TimeSpan) else value
     times = (runtime.times.created, runtime.times.updated, runtime.times.accessed)
     document |= {name: format_time(time) for name, time in zip(_TIMES, times, strict=True)}
     document["countDetails"] = _encode_counts(runtime.counts)
@@ -88,8 +89,8 @@ def encode_properties(description: Description, *, runtime: RuntimeProperties) -
 
 
 def decode_description(
-    properties: JsonValue | None, *, kind: type[D], identity: Mapping[str, Any], current: D | None
-) -> D:
+    properties: JsonValue | None, *, kind: type[Description], identity: Mapping[str, Any], current: Description | None
+) -> Description:
     """Decode the description of an entity.
 
     The document replaces the current description: omitted properties get their default, except for those fixed at
@@ -125,10 +126,6 @@ def _check_ignored(given: Mapping[str, JsonValue], *, kind: type[Description]) -
         given[_IS_AFFINE].refuse("false; subscriptions of JMS clients are not supported")
     if _AFFINE in given:
         given[_AFFINE].refuse("null; subscriptions of JMS clients are not supported")
-
-
-def _encode_value(value: object) -> object:
-    return str(value) if isinstance(value, TimeSpan) else value
 
 
 def _encode_counts(counts: MessageCounts) -> dict[str, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from typing import Final, TypeVar
 
 from servicebus_emulator.admin.entity_reader import read_runtime
@@ -14,10 +15,12 @@ from servicebus_emulator.arm.json_values import JsonValue
 from servicebus_emulator.arm.requests import Request, Response
 from servicebus_emulator.arm.rules import decode_rule, encode_rule
 from servicebus_emulator.engine.model.descriptions import (
+    IDENTITY,
     Description,
     QueueDescription,
     SubscriptionDescription,
     TopicDescription,
+    entity_label,
 )
 from servicebus_emulator.engine.model.errors import EntityNotFound
 from servicebus_emulator.engine.model.rule_descriptions import RuleDescription
@@ -28,8 +31,13 @@ __all__ = ["ENTITY_ACTIONS", "EntityAction", "get_or_none", "request_properties"
 EntityAction = Callable[[Namespace, Request], Response]
 
 T = TypeVar("T")
-D = TypeVar("D", QueueDescription, TopicDescription)
 
+_SUBSCRIPTIONS: Final = ("topics", "subscriptions")
+_KINDS: Final[Mapping[tuple[str, ...], type[Description]]] = {
+    ("queues",): QueueDescription,
+    ("topics",): TopicDescription,
+    _SUBSCRIPTIONS: SubscriptionDescription,
+}
 _MEMBERS: Final = ("id", "name", "type", "location", "systemData")
 
 _log = logging.getLogger(__name__)
@@ -51,101 +59,73 @@ def get_or_none(get: Callable[[], T]) -> T | None:
         return None
 
 
-# Queues
+# Queues, topics and subscriptions
 
 
-def _list_queues(namespace: Namespace, request: Request) -> Response:
-    return _list_response(namespace, namespace.list_queues(), request=request)
+def _list(namespace: Namespace, request: Request) -> Response:
+    listed: Sequence[Description]
+    match request.address.types[1:]:
+        case ("queues",):
+            listed = namespace.list_queues()
+        case ("topics",):
+            listed = namespace.list_topics()
+        case _:
+            listed = namespace.list_subscriptions(_topic(namespace, request).path)
+    return request.list_response(listed, encode=lambda each: _resource(namespace, each, request=request))
 
 
-def _get_queue(namespace: Namespace, request: Request) -> Response:
-    return Response(200, _resource(namespace, namespace.get_queue(_path(request)), request=request))
+def _get(namespace: Namespace, request: Request) -> Response:
+    return Response(200, _resource(namespace, _find(namespace, request), request=request))
 
 
-def _put_queue(namespace: Namespace, request: Request) -> Response:
-    path = _path(request)
-    current = get_or_none(lambda: namespace.get_queue(path))
-    description = _decode_entity(request, kind=QueueDescription, path=path, current=current)
-    put = namespace.create_queue if current is None else namespace.update_queue
-    return _put_response(namespace, put(description), request=request, new=current is None)
-
-
-def _delete_queue(namespace: Namespace, request: Request) -> Response:
-    return _delete(namespace, f"queue {_path(request)!r}", delete=lambda: namespace.delete_queue(_path(request)))
-
-
-# Topics
-
-
-def _list_topics(namespace: Namespace, request: Request) -> Response:
-    return _list_response(namespace, namespace.list_topics(), request=request)
-
-
-def _get_topic(namespace: Namespace, request: Request) -> Response:
-    return Response(200, _resource(namespace, namespace.get_topic(_path(request)), request=request))
-
-
-def _put_topic(namespace: Namespace, request: Request) -> Response:
-    path = _path(request)
-    current = get_or_none(lambda: namespace.get_topic(path))
-    description = _decode_entity(request, kind=TopicDescription, path=path, current=current)
-    put = namespace.create_topic if current is None else namespace.update_topic
-    return _put_response(namespace, put(description), request=request, new=current is None)
-
-
-def _delete_topic(namespace: Namespace, request: Request) -> Response:
-    return _delete(namespace, f"topic {_path(request)!r}", delete=lambda: namespace.delete_topic(_path(request)))
-
-
-# Subscriptions
-
-
-def _list_subscriptions(namespace: Namespace, request: Request) -> Response:
-    subscriptions = namespace.list_subscriptions(_topic(namespace, request).path)
-    return _list_response(namespace, subscriptions, request=request)
-
-
-def _get_subscription(namespace: Namespace, request: Request) -> Response:
-    return Response(200, _resource(namespace, _subscription(namespace, request), request=request))
-
-
-def _put_subscription(namespace: Namespace, request: Request) -> Response:
-    topic, name = _topic(namespace, request).path, request.address.names[2]
-    current = get_or_none(lambda: namespace.get_subscription(topic, name))
-    identity = {"topic_path": topic, "name": name if current is None else current.name}
+def _put(namespace: Namespace, request: Request) -> Response:
+    current = get_or_none(lambda: _find(namespace, request))
+    if current is not None:
+        # An existing entity keeps the spelling of its path.
+        identity = {each.name: getattr(current, each.name) for each in fields(current) if each.name in IDENTITY}
+    elif request.address.types[1:] == _SUBSCRIPTIONS:
+        identity = {"topic_path": _topic(namespace, request).path, "name": request.address.names[2]}
+    else:
+        identity = {"path": _path(request)}
     description = decode_description(
-        request_properties(request), kind=SubscriptionDescription, identity=identity, current=current
+        request_properties(request), kind=_KINDS[request.address.types[1:]], identity=identity, current=current
     )
-    put = namespace.create_subscription if current is None else namespace.update_subscription
-    return _put_response(namespace, put(description), request=request, new=current is None)
+    put = namespace.create if current is None else namespace.update
+    stored = put(description)
+    _log.info("namespace %s: %s %s", namespace.name, "created" if current is None else "updated", stored.path)
+    return Response(200, _resource(namespace, stored, request=request))
 
 
-def _delete_subscription(namespace: Namespace, request: Request) -> Response:
-    topic, name = _topic(namespace, request).path, request.address.names[2]
-    return _delete(
-        namespace, f"subscription {name!r} of {topic!r}", delete=lambda: namespace.delete_subscription(topic, name)
-    )
+def _delete(namespace: Namespace, request: Request) -> Response:
+    current = get_or_none(lambda: _find(namespace, request))
+    if current is None:
+        return Response(204)
+    namespace.delete(current)
+    _log.info("namespace %s: deleted %s", namespace.name, entity_label(current))
+    return Response(200)
 
 
 # Rules
 
 
 def _list_rules(namespace: Namespace, request: Request) -> Response:
-    subscription = _get_parent(lambda: _subscription(namespace, request))
+    subscription = _subscription_of_rule(namespace, request)
     return request.list_response(
         subscription.rules, encode=lambda rule: _rule_resource(rule, of=subscription, request=request)
     )
 
 
 def _get_rule(namespace: Namespace, request: Request) -> Response:
-    subscription = _get_parent(lambda: _subscription(namespace, request))
-    rule = _rule(subscription, name=request.address.names[3])
+    subscription, name = _subscription_of_rule(namespace, request), request.address.names[3]
+    rule = subscription.find_rule(name)
+    if rule is None:
+        raise EntityNotFound(f"subscription {subscription.path!r} has no rule {name!r}; create it first")
     return Response(200, _rule_resource(rule, of=subscription, request=request))
 
 
 def _put_rule(namespace: Namespace, request: Request) -> Response:
-    subscription, name = _get_parent(lambda: _subscription(namespace, request)), request.address.names[3]
-    current = get_or_none(lambda: _rule(subscription, name=name))
+    subscription, name = _subscription_of_rule(namespace, request), request.address.names[3]
+    current = subscription.find_rule(name)
     description = decode_rule(request_properties(request), name=name if current is None else current.name)
     if current is not None and encode_rule(description) == encode_rule(current):
         # Keeps what ARM cannot represent: parameters and types of values.
@@ -157,27 +137,19 @@ def _put_rule(namespace: Namespace, request: Request) -> Response:
 
 
 def _delete_rule(namespace: Namespace, request: Request) -> Response:
-    subscription, name = _get_parent(lambda: _subscription(namespace, request)), request.address.names[3]
-    return _delete(
-        namespace,
-        f"rule {name!r} of {subscription.path}",
-        delete=lambda: namespace.remove_rule(subscription.topic_path, subscription.name, name),
-    )
+    subscription, name = _subscription_of_rule(namespace, request), request.address.names[3]
+    if subscription.find_rule(name) is None:
+        return Response(204)
+    namespace.remove_rule(subscription.topic_path, subscription.name, name)
+    _log.info("namespace %s: deleted rule %r of %s", namespace.name, name, subscription.path)
+    return Response(200)
 
 
 ENTITY_ACTIONS: Final[Mapping[tuple[tuple[str, ...], bool], Mapping[str, EntityAction]]] = {
-    (("queues",), True): {"GET": _list_queues},
-    (("queues",), False): {"GET": _get_queue, "PUT": _put_queue, "DELETE": _delete_queue},
-    (("topics",), True): {"GET": _list_topics},
-    (("topics",), False): {"GET": _get_topic, "PUT": _put_topic, "DELETE": _delete_topic},
-    (("topics", "subscriptions"), True): {"GET": _list_subscriptions},
-    (("topics", "subscriptions"), False): {
-        "GET": _get_subscription,
-        "PUT": _put_subscription,
-        "DELETE": _delete_subscription,
-    },
-    (("topics", "subscriptions", "rules"), True): {"GET": _list_rules},
-    (("topics", "subscriptions", "rules"), False): {"GET": _get_rule, "PUT": _put_rule, "DELETE": _delete_rule},
+    **{(types, True): {"GET": _list} for types in _KINDS},
+    **{(types, False): {"GET": _get, "PUT": _put, "DELETE": _delete} for types in _KINDS},
+    ((*_SUBSCRIPTIONS, "rules"), True): {"GET": _list_rules},
+    ((*_SUBSCRIPTIONS, "rules"), False): {"GET": _get_rule, "PUT": _put_rule, "DELETE": _delete_rule},
 }
 """Actions by the types below the namespace, by whether the address is a list, and by method."""
 
@@ -187,12 +159,6 @@ ENTITY_ACTIONS: Final[Mapping[tuple[tuple[str, ...], bool], Mapping[str, EntityA
 
 def _path(request: Request) -> str:
     return entity_path(request.address.names[1])
-
-
-def _decode_entity(request: Request, *, kind: type[D], path: str, current: D | None) -> D:
-    """Decode a queue or topic; an existing one keeps the spelling of its path."""
-    identity = {"path": path if current is None else current.path}
-    return decode_description(request_properties(request), kind=kind, identity=identity, current=current)
 
 
 def _get_parent(get: Callable[[], T]) -> T:
@@ -210,29 +176,18 @@ def _subscription(namespace: Namespace, request: Request) -> SubscriptionDescrip
     return namespace.get_subscription(_topic(namespace, request).path, request.address.names[2])
 
 
-def _rule(subscription: SubscriptionDescription, *, name: str) -> RuleDescription:
-    for rule in subscription.rules:
-        if rule.name.casefold() == name.casefold():
-            return rule
-    raise EntityNotFound(f"subscription {subscription.path!r} has no rule {name!r}; create it first")
+def _subscription_of_rule(namespace: Namespace, request: Request) -> SubscriptionDescription:
+    return _get_parent(lambda: _subscription(namespace, request))
 
 
-def _list_response(namespace: Namespace, listed: Sequence[Description], *, request: Request) -> Response:
-    return request.list_response(listed, encode=lambda each: _resource(namespace, each, request=request))
-
-
-def _put_response(namespace: Namespace, description: Description, *, request: Request, new: bool) -> Response:
-    _log.info("namespace %s: %s %s", namespace.name, "created" if new else "updated", description.path)
-    return Response(200, _resource(namespace, description, request=request))
-
-
-def _delete(namespace: Namespace, label: str, *, delete: Callable[[], None]) -> Response:
-    try:
-        delete()
-    except EntityNotFound:
-        return Response(204)
-    _log.info("namespace %s: deleted %s", namespace.name, label)
-    return Response(200)
+def _find(namespace: Namespace, request: Request) -> Description:
+    match request.address.types[1:]:
+        case ("queues",):
+            return namespace.get_queue(_path(request))
+        case ("topics",):
+            return namespace.get_topic(_path(request))
+        case _:
+            return _subscription(namespace, request)
 
 
 def _resource(namespace: Namespace, description: Description, *, request: Request) -> dict[str, object]:

@@ -18,26 +18,21 @@ class ManagedNamespace(Protocol):
     @property
     def name(self) -> str:
         """Name of the namespace."""
-        ...
 
     @property
     def namespace(self) -> Namespace:
         """Its entities."""
-        ...
 
     @property
     def fault_injector(self) -> FaultInjector:
         """Its faults."""
-        ...
 
     @property
     def endpoint_address(self) -> str:
         """The endpoint of message clients, such as ``sb://127.0.0.1:5672``."""
-        ...
 
     def fail(self, error: JournalError) -> None:
         """Report that the state can no longer be persisted."""
-        ...
 
 
 class NamespaceHost(Protocol):
@@ -46,7 +41,6 @@ class NamespaceHost(Protocol):
     @property
     def namespaces(self) -> tuple[ManagedNamespace, ...]:
         """The namespaces that are served."""
-        ...
 
     async def add(self, name: str) -> ManagedNamespace:
         """Serve another namespace, on free ports.
@@ -54,8 +48,6 @@ class NamespaceHost(Protocol):
         :raises ValueError: the name is invalid or in use.
         :raises OSError: no port is free.
         """
-        ...
 
     async def remove(self, name: str) -> None:
         """Stop serving a namespace and delete its content."""
-        ...

@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from servicebus_emulator.admin.atom.fields import format_time
-from servicebus_emulator.arm.addresses import PROVIDER
 from servicebus_emulator.arm.errors import ArmError
 from servicebus_emulator.arm.json_values import JsonValue
 from servicebus_emulator.arm.namespace_host import ManagedNamespace, NamespaceHost
@@ -197,25 +196,18 @@ class Namespaces:
 
     def _resource(self, hosted: ManagedNamespace, *, request: Request) -> dict[str, object]:
         record = self._current_record(hosted)
-        document: dict[str, object] = {
-            "id": f"/subscriptions/{request.scope.subscription}/resourceGroups/{request.scope.resource_group}"
-            f"/providers/{PROVIDER}/namespaces/{hosted.name}",
-            "name": hosted.name,
-            "type": f"{PROVIDER}/namespaces",
-            "location": record.location,
-            "tags": record.tags,
-            "sku": record.sku,
-            "properties": {
-                **_DEFAULTS,
-                **record.properties,
-                "provisioningState": "Succeeded",
-                "status": "Active",
-                "createdAt": _time(record.created),
-                "updatedAt": _time(record.updated),
-                "serviceBusEndpoint": f"{hosted.endpoint_address.replace('sb', 'https', 1)}/",
-                "metricId": f"{request.scope.subscription}:{hosted.name}",
-            },
+        properties = {
+            **_DEFAULTS,
+            **record.properties,
+            "provisioningState": "Succeeded",
+            "status": "Active",
+            "createdAt": _time(record.created),
+            "updatedAt": _time(record.updated),
+            "serviceBusEndpoint": f"{hosted.endpoint_address.replace('sb', 'https', 1)}/",
+            "metricId": f"{request.scope.subscription}:{hosted.name}",
         }
+        document = request.resource(hosted.name, properties=properties)
+        document |= {"location": record.location, "tags": record.tags, "sku": record.sku}
         return document if record.identity is None else {**document, "identity": record.identity}
 
 

@@ -13,6 +13,8 @@ from servicebus_emulator.admin.atom.fields import format_time
 from servicebus_emulator.arm.errors import camel_case
 from servicebus_emulator.arm.json_values import JsonValue
 from servicebus_emulator.engine.model.rule_descriptions import (
+    CORRELATION_PROPERTIES,
+    TRUE_FILTER,
     CorrelationFilter,
     FilterValue,
     RuleDescription,
@@ -28,16 +30,7 @@ _SQL: Final = "SqlFilter"
 _CORRELATION: Final = "CorrelationFilter"
 _COMPATIBILITY_LEVEL: Final = 20
 _EXPRESSION_MEMBERS: Final = ("sqlExpression", "compatibilityLevel", "requiresPreprocessing")
-_CORRELATION_ATTRIBUTES: Final = (
-    "correlation_id",
-    "message_id",
-    "to",
-    "reply_to",
-    "label",
-    "session_id",
-    "reply_to_session_id",
-    "content_type",
-)
+_CORRELATION_MEMBERS: Final = {camel_case(name): name for name in CORRELATION_PROPERTIES}
 
 
 def encode_rule(rule: RuleDescription) -> dict[str, object]:
@@ -45,7 +38,7 @@ def encode_rule(rule: RuleDescription) -> dict[str, object]:
     document: dict[str, object] = {"action": {} if rule.action is None else _encode_expression(rule.action.expression)}
     if isinstance(rule.filter, SqlFilter):
         return {**document, "filterType": _SQL, "sqlFilter": _encode_expression(rule.filter.expression)}
-    texts = {camel_case(name): getattr(rule.filter, name) for name in _CORRELATION_ATTRIBUTES}
+    texts = {member: getattr(rule.filter, name) for member, name in _CORRELATION_MEMBERS.items()}
     encoded: dict[str, object] = {name: text for name, text in texts.items() if text is not None}
     if len(rule.filter.properties) > 0:
         encoded["properties"] = {name: _encode_value(value) for name, value in rule.filter.properties}
@@ -79,7 +72,7 @@ def _decode_filter(kind: JsonValue | None, *, sql: JsonValue | None, correlation
     if correlation is not None:
         correlation.refuse("null, because filterType is SqlFilter")
     expression = None if sql is None else _decode_expression(sql)
-    return SqlFilter(expression="1=1" if expression is None else expression)
+    return TRUE_FILTER if expression is None else SqlFilter(expression=expression)
 
 
 def _decode_expression(part: JsonValue) -> str | None:
@@ -94,15 +87,14 @@ def _decode_expression(part: JsonValue) -> str | None:
 
 
 def _decode_correlation(part: JsonValue) -> CorrelationFilter:
-    names = {camel_case(name): name for name in _CORRELATION_ATTRIBUTES}
-    members = dict(part.members(*names, "properties", "requiresPreprocessing"))
+    members = dict(part.members(*_CORRELATION_MEMBERS, "properties", "requiresPreprocessing"))
     properties = members.pop("properties", None)
     preprocessing = members.pop("requiresPreprocessing", None)
     if preprocessing is not None:
         preprocessing.boolean()
     pairs = {} if properties is None else properties.entries()
     return CorrelationFilter(
-        **{names[member]: value.text() for member, value in members.items()},
+        **{_CORRELATION_MEMBERS[member]: value.text() for member, value in members.items()},
         properties=tuple((name, _decode_value(value)) for name, value in pairs.items()),
     )
 

@@ -33,7 +33,7 @@ TokenCheck = Callable[[str], object]
 """Takes the token of a request; raises Unauthorized if it is not valid."""
 
 
-class ArmServer:
+class ArmServer(HttpServer):
     """Serves Azure Resource Manager in the running event loop.
 
     :param namespaces: starts and stops the namespaces.
@@ -58,13 +58,12 @@ class ArmServer:
         tls: Callable[[], SSLContext],
         timeouts: ClientTimeouts,
     ) -> None:
-        self._host: Final = host
         self._scope: Final = scope
         self._check: Final = check
         self._manager: Final = ResourceManager(namespaces, register=register, scope=scope, clock=clock)
         application = web.Application(client_max_size=MAX_BODY_BYTES)
         application.router.add_route("*", "/{path:.*}", self._handle, expect_handler=send_continue)
-        self._server: Final = HttpServer(
+        super().__init__(
             application, label="the ARM endpoint", host=host, port=port, tls=tls, timeout=timeouts.greeting_seconds
         )
 
@@ -75,7 +74,7 @@ class ArmServer:
         :raises RuntimeError: the server is not started.
         """
         host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"https://{host}:{self._server.port}"
+        return f"https://{host}:{self.port}"
 
     async def start(self) -> None:
         """Serve the namespaces that were created before a restart, and start listening.
@@ -84,12 +83,7 @@ class ArmServer:
         :raises JournalError: the file of a namespace cannot be opened or is in use.
         """
         await self._manager.restore()
-        await self._server.start()
-        _log.info("ARM endpoint on %s", self.url)
-
-    async def stop(self) -> None:
-        """Stop listening; requests in flight get half a second. Does nothing if the server is not started."""
-        await self._server.stop()
+        await super().start()
 
     async def _handle(self, http_request: web.Request) -> web.Response:
         try:

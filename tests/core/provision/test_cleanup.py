@@ -112,7 +112,7 @@ async def test_message_arriving_before_the_queue_is_closed_is_kept(
 async def test_transfer_dead_letters_count_as_messages(tidy: LocalPair) -> None:
     tidy.secondary.namespace.create_queue(QueueDescription(OTHER_EXTRA, forward_to="orders"))
     await tidy.pair._open().secondary.send_link("orders").open(timeout=5)
-    tidy.secondary.namespace.update_queue(QueueDescription("orders", status=EntityStatus.SEND_DISABLED))
+    tidy.secondary.namespace.update(QueueDescription("orders", status=EntityStatus.SEND_DISABLED))
     await tidy.pair._open().secondary.send_link(OTHER_EXTRA).send_ping(ServiceBusMessage("x"), timeout=5)
     report = await tidy.pair.cleanup()
     assert (report.deleted, report.kept) == ((EXTRA,), {OTHER_EXTRA: 1})

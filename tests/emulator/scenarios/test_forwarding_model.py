@@ -30,7 +30,7 @@ class ForwardingModel(RuleBasedStateMachine):
         self.sent = 0
 
     def _describe(self, path: str, **changes: object) -> None:
-        self.harness.namespace.update_queue(replace(self.entities[path].description, **changes))
+        self.harness.namespace.update(replace(self.entities[path].description, **changes))
 
     @rule(path=paths, to=st.none() | paths)
     def forward(self, path: str, to: str | None) -> None:

@@ -140,7 +140,7 @@ def test_what_cannot_be_served_is_named(tmp_path: Path):
     config.write_text(json.dumps({"UserConfig": {"Namespaces": [{"Name": "contoso", "Queues": [queue]}]}}))
     file.touch()
     for arguments, message in (
-        (["--config", str(config)], "the configuration's queue 'flights' cannot be: forward_to is 'nowhere'"),
+        (["--config", str(config)], "the configuration's queue flights cannot be created: forward_to is 'nowhere'"),
         (["--data", str(file)], "File exists"),
         (["--host", "nowhere.invalid", "--open"], "host 'nowhere.invalid' has no address"),
     ):

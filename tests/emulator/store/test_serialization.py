@@ -55,7 +55,7 @@ def test_every_field_of_every_description_is_stored(persistent: PersistentNamesp
     )
     with persistent.open() as namespace:
         namespace.create_queue(replace(queue, max_delivery_count=1))
-        namespace.update_queue(queue)
+        namespace.update(queue)
         namespace.create_topic(topic)
         namespace.create_subscription(subscription)
     with persistent.open() as namespace:
@@ -70,7 +70,7 @@ def test_an_invalid_stored_rule_does_not_prevent_opening(persistent: PersistentN
     with persistent.open() as namespace:
         namespace.create_topic(TopicDescription("t"))
         namespace.create_subscription(replace(never_read, rules=()))
-        namespace.update_subscription(never_read)
+        namespace.update(never_read)
     with persistent.open() as namespace:
         assert namespace.list_subscriptions("t") == (never_read,)
         topic = namespace.find("t")

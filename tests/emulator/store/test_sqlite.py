@@ -133,7 +133,7 @@ def test_scheduled_messages_of_a_deleted_topic_are_deleted(persistent: Persisten
         namespace.create_subscription(SubscriptionDescription("t", "s"))
         namespace.find("t").send([content("later", scheduled_for=persistent.clock.now() + 5)])
         namespace.take_effects()
-        namespace.delete_topic("t")
+        namespace.delete(TopicDescription("t"))
         persistent.clock.advance(1)
         namespace.advance()
         namespace.take_effects()

@@ -14,7 +14,7 @@ from servicebus_emulator.engine.model.descriptions import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["ELEMENTS", "FIXED_AT_CREATION", "READ_ONLY", "SINCE"]
+__all__ = ["ELEMENTS", "READ_ONLY", "SINCE"]
 
 ELEMENTS: Final[Mapping[type[Description], tuple[str, ...]]] = {
     QueueDescription: (
@@ -95,9 +95,6 @@ ELEMENTS: Final[Mapping[type[Description], tuple[str, ...]]] = {
     ),
 }
 """The elements of each description, in the order in which the service writes them."""
-
-FIXED_AT_CREATION: Final = ("requires_session", "requires_duplicate_detection", "enable_partitioning")
-"""The attributes that an update cannot change."""
 
 READ_ONLY: Final = frozenset(
     [

@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, get_type_hints
 from xml.etree.ElementTree import Element
 
 from servicebus_emulator.admin.atom.elements import ELEMENTS, READ_ONLY, SINCE
 from servicebus_emulator.admin.atom.xml import COUNTS, SCHEMA_INSTANCE, SERVICE_BUS, leaf, local_name
 from servicebus_emulator.engine.model.descriptions import (
+    IDENTITY,
     AccessRight,
     AuthorizationRule,
     Description,
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["RuntimeProperties", "decode", "encode", "format_time", "property_name", "property_types"]
 
-D = TypeVar("D", QueueDescription, TopicDescription, SubscriptionDescription)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeProperties:
@@ -48,7 +47,7 @@ class RuntimeProperties:
     correlation_filter_count: int = 0
 
 
-_IDENTITY: Final = frozenset({"path", "topic_path", "name", "rules", "_"})
+_NOT_SETTABLE: Final = IDENTITY | {"rules", "_"}
 
 
 def property_name(attribute: str) -> str:
@@ -58,7 +57,7 @@ def property_name(attribute: str) -> str:
 
 def _settable(kind: type[Description]) -> Mapping[str, tuple[str, object]]:
     hints = get_type_hints(kind).items()
-    return {property_name(attribute): (attribute, hint) for attribute, hint in hints if attribute not in _IDENTITY}
+    return {property_name(attribute): (attribute, hint) for attribute, hint in hints if attribute not in _NOT_SETTABLE}
 
 
 _PROPERTY_TYPES: Final[Mapping[type[Description], Mapping[str, tuple[str, object]]]] = {
@@ -71,7 +70,7 @@ def property_types(kind: type[Description]) -> Mapping[str, tuple[str, object]]:
     return _PROPERTY_TYPES[kind]
 
 
-def decode(element: Element, *, kind: type[D], given: Mapping[str, Any], version: str) -> D:
+def decode(element: Element, *, kind: type[Description], given: Mapping[str, Any], version: str) -> Description:
     """Decode a description.
 
     :param element: the ``QueueDescription``, ``TopicDescription`` or ``SubscriptionDescription`` element.

@@ -7,11 +7,13 @@ from datetime import datetime
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from servicebus_emulator.admin.atom.fields import format_time
+from servicebus_emulator.admin.atom.fields import format_time, property_name
 from servicebus_emulator.admin.atom.xml import SCHEMA, SCHEMA_INSTANCE, SERVICE_BUS, leaf, local_name
 from servicebus_emulator.engine.model.entity_names import DescriptionError
 from servicebus_emulator.engine.model.rule_descriptions import (
-    DEFAULT_RULE,
+    CORRELATION_PROPERTIES,
+    FALSE_FILTER,
+    TRUE_FILTER,
     CorrelationFilter,
     FilterValue,
     RuleDescription,
@@ -24,19 +26,10 @@ from servicebus_emulator.engine.model.timespan import TimeSpan
 __all__ = ["decode_rule", "encode_rule"]
 
 _COMPATIBILITY_LEVEL: Final = "20"
-_CONSTANT_FILTERS: Final = {"1=1": "TrueFilter", "1=0": "FalseFilter"}
+_CONSTANT_FILTERS: Final = {TRUE_FILTER.expression: "TrueFilter", FALSE_FILTER.expression: "FalseFilter"}
 _INT32: Final = 2**31
 _INT64: Final = 2**63
-_CORRELATION_ELEMENTS: Final[Mapping[str, str]] = {
-    "CorrelationId": "correlation_id",
-    "MessageId": "message_id",
-    "To": "to",
-    "ReplyTo": "reply_to",
-    "Label": "label",
-    "SessionId": "session_id",
-    "ReplyToSessionId": "reply_to_session_id",
-    "ContentType": "content_type",
-}
+_CORRELATION_ELEMENTS: Final = {property_name(name): name for name in CORRELATION_PROPERTIES}
 
 
 def encode_rule(rule: RuleDescription, *, created: datetime) -> Element:
@@ -117,9 +110,9 @@ def decode_rule(element: Element, *, name: str) -> RuleDescription:
 def _decode_filter(element: Element | None) -> RuleFilter:
     kind = _type_attribute(element)
     if element is None or kind in {None, "TrueFilter"}:
-        return DEFAULT_RULE.filter
+        return TRUE_FILTER
     if kind == "FalseFilter":
-        return SqlFilter(expression="1=0")
+        return FALSE_FILTER
     if kind == "SqlFilter":
         return SqlFilter(expression=_expression(element), parameters=_pairs(_child(element, "Parameters")))
     if kind == "CorrelationFilter":

@@ -14,6 +14,9 @@ from servicebus_emulator.amqp.codec.value_codec import Described, Timestamp, Val
 from servicebus_emulator.engine.model.entity_names import DescriptionError
 from servicebus_emulator.engine.model.errors import InvalidArgument
 from servicebus_emulator.engine.model.rule_descriptions import (
+    CORRELATION_PROPERTIES,
+    FALSE_FILTER,
+    TRUE_FILTER,
     CorrelationFilter,
     FilterValue,
     RuleDescription,
@@ -32,17 +35,8 @@ _SQL: Final = 0x1370000006
 _TRUE: Final = 0x1370000007
 _FALSE: Final = 0x1370000008
 _CORRELATION: Final = 0x1370000009
-_CONSTANT_FILTERS: Final = {"1=1": _TRUE, "1=0": _FALSE}
-_TEXT_FIELDS: Final[Mapping[str, str]] = {
-    "correlation-id": "correlation_id",
-    "message-id": "message_id",
-    "to": "to",
-    "reply-to": "reply_to",
-    "label": "label",
-    "session-id": "session_id",
-    "reply-to-session-id": "reply_to_session_id",
-    "content-type": "content_type",
-}
+_CONSTANT_FILTERS: Final = {TRUE_FILTER.expression: _TRUE, FALSE_FILTER.expression: _FALSE}
+_TEXT_FIELDS: Final = {name.replace("_", "-"): name for name in CORRELATION_PROPERTIES}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -23,6 +23,8 @@ from servicebus_emulator.engine.model.rule_descriptions import DEFAULT_RULE, Rul
 from servicebus_emulator.engine.model.timespan import TimeSpan
 
 __all__ = [
+    "FIXED_AT_CREATION",
+    "IDENTITY",
     "INT_MAX",
     "AccessRight",
     "AuthorizationRule",
@@ -33,6 +35,7 @@ __all__ = [
     "SubscriptionDescription",
     "TopicDescription",
     "check_update",
+    "entity_label",
 ]
 
 INT_MAX: Final = 2_147_483_647
@@ -218,21 +221,33 @@ class SubscriptionDescription:
         """The address that receivers use: ``topic/Subscriptions/name``."""
         return f"{self.topic_path}/Subscriptions/{self.name}"
 
+    def find_rule(self, name: str) -> RuleDescription | None:
+        """Return the rule of a name, which is case-insensitive, or None."""
+        folded = name.casefold()
+        return next((rule for rule in self.rules if rule.name.casefold() == folded), None)
+
 
 Description = QueueDescription | TopicDescription | SubscriptionDescription
 """Any entity that has a path."""
 
+IDENTITY: Final = frozenset({"path", "topic_path", "name"})
+"""The fields that together name an entity."""
 
-def check_update(
-    current: Description,
-    *,
-    proposed: Description,
-) -> None:
+FIXED_AT_CREATION: Final = ("requires_session", "requires_duplicate_detection", "enable_partitioning")
+"""The fields that an update cannot change."""
+
+
+def entity_label(description: Description) -> str:
+    """Return the kind and path of an entity for messages, such as ``queue flights``."""
+    return f"{type(description).__name__.removesuffix('Description').lower()} {description.path}"
+
+
+def check_update(current: Description, *, proposed: Description) -> None:
     """Check that an update does not change a field that is fixed at creation.
 
     :raises DescriptionError: when such a field differs.
     """
-    for name in ("requires_session", "requires_duplicate_detection", "enable_partitioning"):
+    for name in FIXED_AT_CREATION:
         old, new = getattr(current, name, None), getattr(proposed, name, None)
         if old != new:
             allowed = f"{old!r}, as set at creation; to change it, delete and recreate the entity"

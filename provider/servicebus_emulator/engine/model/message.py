@@ -46,10 +46,6 @@ class Content(NamedTuple):
         """The number of bytes that count against the entity's quota."""
         return len(self.header) + len(self.annotations) + len(self.sections)
 
-    def due_time(self, now: int) -> int:
-        """Return the scheduled enqueue time, or `now` when the message is not scheduled."""
-        return now if self.scheduled_for is None else self.scheduled_for
-
 
 def total_size(contents: Iterable[Content]) -> int:
     """Return the number of bytes that several messages count against the entity's quota."""

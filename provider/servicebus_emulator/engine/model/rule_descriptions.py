@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Final
 
@@ -10,8 +10,11 @@ from servicebus_emulator.engine.model.entity_names import check_name
 from servicebus_emulator.engine.model.timespan import TimeSpan
 
 __all__ = [
+    "CORRELATION_PROPERTIES",
     "DEFAULT_RULE",
     "DEFAULT_RULE_NAME",
+    "FALSE_FILTER",
+    "TRUE_FILTER",
     "CorrelationFilter",
     "FilterValue",
     "RuleDescription",
@@ -51,6 +54,12 @@ class CorrelationFilter:
 
 RuleFilter = SqlFilter | CorrelationFilter
 
+CORRELATION_PROPERTIES: Final = tuple(each.name for each in fields(CorrelationFilter) if each.name != "properties")
+"""The system properties that a correlation filter compares."""
+
+TRUE_FILTER: Final = SqlFilter(expression="1=1")
+FALSE_FILTER: Final = SqlFilter(expression="1=0")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqlAction:
@@ -68,7 +77,7 @@ class RuleDescription:
     """
 
     name: str = DEFAULT_RULE_NAME
-    filter: RuleFilter = SqlFilter(expression="1=1")
+    filter: RuleFilter = TRUE_FILTER
     action: SqlAction | None = None
 
     def __post_init__(self) -> None:
@@ -78,7 +87,7 @@ class RuleDescription:
     @property
     def matches_all(self) -> bool:
         """Whether every message matches and is left unchanged."""
-        return self.action is None and self.filter == SqlFilter(expression="1=1")
+        return self.action is None and self.filter == TRUE_FILTER
 
 
 DEFAULT_RULE: Final = RuleDescription()

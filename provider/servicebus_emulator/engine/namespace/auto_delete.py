@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from servicebus_emulator.engine.model.queue_settings import milliseconds
-from servicebus_emulator.engine.namespace.entities import QueueEntity
+from servicebus_emulator.engine.namespace.entity_registry import AnyEntity
 from servicebus_emulator.engine.namespace.topics import SubscriptionEntity, TopicEntity
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from servicebus_emulator.engine.runtime.pending_effects import PendingEffects
 
 __all__ = ["AutoDelete"]
-
-_AnyEntity = QueueEntity | TopicEntity | SubscriptionEntity
 
 
 class AutoDelete:
@@ -31,14 +29,14 @@ class AutoDelete:
     :ivar has_receiver: returns whether a receiver is attached to the entity with a key.
     """
 
-    def __init__(self, *, clock: Clock, effects: PendingEffects, delete: Callable[[_AnyEntity], None]) -> None:
+    def __init__(self, *, clock: Clock, effects: PendingEffects, delete: Callable[[AnyEntity], None]) -> None:
         self.has_receiver: Callable[[int], bool] = lambda _: False
         self._clock = clock
         self._effects = effects
         self._delete = delete
         self._timers: dict[int, _IdleTimer] = {}
 
-    def watch(self, entity: _AnyEntity) -> None:
+    def watch(self, entity: AnyEntity) -> None:
         """Start or update the timer of an entity with a new or changed description."""
         timer = self._timers.get(entity.key)
         if timer is None and entity.description.auto_delete_on_idle.unbounded:
@@ -47,13 +45,13 @@ class AutoDelete:
             timer = self._timers[entity.key] = _IdleTimer(entity, owner=self)
         self._effects.changed(timer)
 
-    def unwatch(self, entity: _AnyEntity) -> None:
+    def unwatch(self, entity: AnyEntity) -> None:
         """Remove the timer of a deleted entity."""
         timer = self._timers.pop(entity.key, None)
         if timer is not None:
             self._effects.changed(timer)
 
-    def delete_if_idle(self, entity: _AnyEntity) -> None:
+    def delete_if_idle(self, entity: AnyEntity) -> None:
         """Delete an entity whose idle time has elapsed, unless it is in use."""
         if entity.counts().scheduled > 0 or any(
             self.has_receiver(each.key) for each in (entity, *_subscriptions_of(entity))
@@ -68,7 +66,7 @@ class _IdleTimer:
 
     __slots__ = ("_entity", "_owner")
 
-    def __init__(self, entity: _AnyEntity, *, owner: AutoDelete) -> None:
+    def __init__(self, entity: AnyEntity, *, owner: AutoDelete) -> None:
         self._entity = entity
         self._owner = owner
 
@@ -84,7 +82,7 @@ class _IdleTimer:
             self._owner.delete_if_idle(self._entity)
 
 
-def _idle_deadline(entity: _AnyEntity) -> int:
+def _idle_deadline(entity: AnyEntity) -> int:
     span = milliseconds(entity.description.auto_delete_on_idle)
     last_used = max(each.last_used for each in (entity, *_subscriptions_of(entity)))
     if isinstance(entity, TopicEntity):
@@ -92,5 +90,5 @@ def _idle_deadline(entity: _AnyEntity) -> int:
     return last_used + (0 if span is None else span)
 
 
-def _subscriptions_of(entity: _AnyEntity) -> tuple[SubscriptionEntity, ...]:
+def _subscriptions_of(entity: AnyEntity) -> tuple[SubscriptionEntity, ...]:
     return tuple(entity.subscriptions.values()) if isinstance(entity, TopicEntity) else ()

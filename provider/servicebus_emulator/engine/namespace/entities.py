@@ -10,7 +10,7 @@ from servicebus_emulator.engine.model.descriptions import Description, MessageCo
 from servicebus_emulator.engine.model.message import Content, ForwardingHistory
 from servicebus_emulator.engine.model.queue_settings import QueueSettings
 from servicebus_emulator.engine.queue.counters import Counters
-from servicebus_emulator.engine.queue.ingress import Ingress, schedule_each
+from servicebus_emulator.engine.queue.ingress import Ingress
 from servicebus_emulator.engine.queue.queue import MessageQueue
 from servicebus_emulator.engine.runtime.context import Context, SequenceNumbers
 from servicebus_emulator.engine.runtime.journal import EntityRecord
@@ -176,12 +176,8 @@ class QueueEntity(ReceivableEntity):
         :return: the sequence numbers by which they can be cancelled; 0 for duplicates.
         :raises EntityDisabled, OperationNotAllowed, QuotaExceeded: see :func:`check_send`.
         """
-        accepted = self.ingress.accept(contents, size_in_bytes=self.size_in_bytes)
-        now = self._context.clock.now()
-        return schedule_each(
-            contents,
-            accepted=accepted,
-            schedule=lambda content: self.main.schedule(content, due=content.due_time(now)),
+        return self.ingress.schedule(
+            contents, size_in_bytes=self.size_in_bytes, add=lambda content, due: self.main.schedule(content, due=due)
         )
 
     def cancel(self, numbers: Iterable[int]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from servicebus_emulator.engine.model.descriptions import (
     Description,
@@ -150,8 +151,23 @@ class EntityRegistry:
             f"the messaging entity {path!r} could not be found as {kind} of namespace {self.name!r}; create it first"
         )
 
-    def _check_path_free(self, path: str) -> None:
-        existing = self._queues.get(path.casefold()) or self._topics.get(path.casefold())
+    def _entity_of(self, description: Description) -> Any:
+        """Return the entity that a description names. It takes descriptions of that kind, which types cannot say."""
+        match description:
+            case QueueDescription():
+                return self._queue(description.path)
+            case TopicDescription():
+                return self._topic(description.path)
+            case SubscriptionDescription():
+                return self._subscription(description.topic_path, description.name)
+
+    def _check_path_free(self, description: Description) -> None:
+        existing: AnyEntity | None
+        if isinstance(description, SubscriptionDescription):
+            existing = self._topic(description.topic_path).subscriptions.get(description.name.casefold())
+        else:
+            key = description.path.casefold()
+            existing = self._queues.get(key) or self._topics.get(key)
         if existing is not None:
             raise EntityExists(f"{existing.description.path!r} exists already in namespace {self.name!r}")
 

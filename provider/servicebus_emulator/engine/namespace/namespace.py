@@ -18,7 +18,7 @@ from servicebus_emulator.engine.model.descriptions import (
     check_update,
 )
 from servicebus_emulator.engine.model.entity_names import DescriptionError
-from servicebus_emulator.engine.model.errors import EntityExists, InvalidArgument
+from servicebus_emulator.engine.model.errors import InvalidArgument
 from servicebus_emulator.engine.model.message import Content
 from servicebus_emulator.engine.model.rule_descriptions import RuleDescription
 from servicebus_emulator.engine.model.timer_heap import TimerHeap
@@ -99,96 +99,50 @@ class Namespace(EntityRegistry):
     # Entity management
 
     def create(self, description: Description) -> Description:
-        """Create a queue, topic or subscription. Raises what the specific methods raise."""
-        match description:
-            case QueueDescription():
-                return self.create_queue(description)
-            case TopicDescription():
-                return self.create_topic(description)
-            case SubscriptionDescription():
-                return self.create_subscription(description)
+        """Create a queue, topic or subscription; return its description.
 
-    def create_queue(self, description: QueueDescription) -> QueueDescription:
-        """Create a queue.
-
-        :raises EntityExists: when a queue or topic has the path.
+        :raises EntityNotFound: when the topic of a subscription does not exist.
+        :raises EntityExists: when the path is in use.
+        :raises DescriptionError: when a rule of a subscription cannot be evaluated.
         :raises InvalidArgument: when a forwarding target does not exist.
         """
         description = with_min_message_size(description, kilobytes=self.min_message_kilobytes)
-        self._check_path_free(description.path)
-        self._forwarder.check(description, before=None)
-        self._start(self._register(self._new_record(description)))
-        return description
-
-    def create_topic(self, description: TopicDescription) -> TopicDescription:
-        """Create a topic.
-
-        :raises EntityExists: when a queue or topic has the path.
-        """
-        description = with_min_message_size(description, kilobytes=self.min_message_kilobytes)
-        self._check_path_free(description.path)
-        self._start(self._register(self._new_record(description)))
-        return description
-
-    def create_subscription(self, description: SubscriptionDescription) -> SubscriptionDescription:
-        """Create a subscription.
-
-        :raises EntityNotFound: when the topic does not exist.
-        :raises EntityExists: when the topic has a subscription of that name.
-        :raises DescriptionError: when one of its rules cannot be evaluated.
-        :raises InvalidArgument: when a forwarding target does not exist.
-        """
-        for rule in description.rules:
+        for rule in description.rules if isinstance(description, SubscriptionDescription) else ():
             check_rule(rule)
-        if description.name.casefold() in self._topic(description.topic_path).subscriptions:
-            raise EntityExists(
-                f"topic {description.topic_path!r} has a subscription {description.name!r} already; choose another name"
-            )
+        self._check_path_free(description)
         self._forwarder.check(description, before=None)
         self._start(self._register(self._new_record(description)))
         return description
 
-    def update_queue(self, description: QueueDescription) -> QueueDescription:
-        """Replace the description of a queue.
+    def create_queue(self, description: QueueDescription) -> Description:
+        """Create a queue. See :meth:`create`."""
+        return self.create(description)
 
-        :raises EntityNotFound: when the queue does not exist.
+    def create_topic(self, description: TopicDescription) -> Description:
+        """Create a topic. See :meth:`create`."""
+        return self.create(description)
+
+    def create_subscription(self, description: SubscriptionDescription) -> Description:
+        """Create a subscription. See :meth:`create`."""
+        return self.create(description)
+
+    def update(self, description: Description) -> Description:
+        """Replace the description of an entity and return it.
+
+        :raises EntityNotFound: when the entity does not exist.
         :raises InvalidArgument: when a field differs that is fixed at creation, or a new forwarding target does not
             exist.
         """
         description = with_min_message_size(description, kilobytes=self.min_message_kilobytes)
-        entity = self._queue(description.path)
-        _check_update(entity.description, proposed=description)
+        entity = self._entity_of(description)
+        try:
+            check_update(entity.description, proposed=description)
+        except DescriptionError as error:
+            raise InvalidArgument(str(error)) from error
         self._forwarder.check(description, before=entity.description)
         entity.update(description)
-        self._forwarder.connect(entity)
-        self._save_update(entity)
-        return description
-
-    def update_topic(self, description: TopicDescription) -> TopicDescription:
-        """Replace the description of a topic.
-
-        :raises EntityNotFound: when the topic does not exist.
-        :raises InvalidArgument: when a field differs that is fixed at creation.
-        """
-        description = with_min_message_size(description, kilobytes=self.min_message_kilobytes)
-        entity = self._topic(description.path)
-        _check_update(entity.description, proposed=description)
-        entity.update(description)
-        self._save_update(entity)
-        return description
-
-    def update_subscription(self, description: SubscriptionDescription) -> SubscriptionDescription:
-        """Replace the description of a subscription.
-
-        :raises EntityNotFound: when the topic or subscription does not exist.
-        :raises InvalidArgument: when a field differs that is fixed at creation, or a new forwarding target does not
-            exist.
-        """
-        entity = self._subscription(description.topic_path, description.name)
-        _check_update(entity.description, proposed=description)
-        self._forwarder.check(description, before=entity.description)
-        entity.update(description)
-        self._forwarder.connect(entity)
+        if not isinstance(entity, TopicEntity):
+            self._forwarder.connect(entity)
         self._save_update(entity)
         return description
 
@@ -219,34 +173,26 @@ class Namespace(EntityRegistry):
         self._subscription(topic, name).remove_rule(rule)
         self._context.journal.commit()
 
+    def delete(self, description: Description) -> None:
+        """Delete an entity with its messages, and with a topic its subscriptions.
+
+        :raises EntityNotFound: when the entity does not exist.
+        """
+        entity = self._entity_of(description)
+        match description:
+            case QueueDescription():
+                del self._queues[description.path.casefold()]
+            case TopicDescription():
+                del self._topics[description.path.casefold()]
+                for subscription in entity.subscriptions.values():
+                    self._finish_delete(subscription)
+            case SubscriptionDescription():
+                del self._topic(description.topic_path).subscriptions[description.name.casefold()]
+        self._finish_delete(entity)
+
     def delete_queue(self, path: str) -> None:
-        """Delete a queue with its messages.
-
-        :raises EntityNotFound: when the queue does not exist.
-        """
-        entity = self._queue(path)
-        del self._queues[path.casefold()]
-        self._finish_delete(entity)
-
-    def delete_topic(self, path: str) -> None:
-        """Delete a topic with its subscriptions and their messages.
-
-        :raises EntityNotFound: when the topic does not exist.
-        """
-        entity = self._topic(path)
-        del self._topics[path.casefold()]
-        for subscription in entity.subscriptions.values():
-            self._finish_delete(subscription)
-        self._finish_delete(entity)
-
-    def delete_subscription(self, topic: str, name: str) -> None:
-        """Delete a subscription with its messages.
-
-        :raises EntityNotFound: when the topic or subscription does not exist.
-        """
-        entity = self._subscription(topic, name)
-        del self._topic(topic).subscriptions[name.casefold()]
-        self._finish_delete(entity)
+        """Delete the queue at a path. See :meth:`delete`."""
+        self.delete(self.get_queue(path))
 
     def counts(self, path: str) -> MessageCounts:
         """Return the number of messages in an entity; a subscription's path is ``topic/Subscriptions/name``.
@@ -318,13 +264,7 @@ class Namespace(EntityRegistry):
 
     def _delete_idle(self, entity: AnyEntity) -> None:
         description = entity.description
-        match description:
-            case QueueDescription():
-                self.delete_queue(description.path)
-            case TopicDescription():
-                self.delete_topic(description.path)
-            case SubscriptionDescription():
-                self.delete_subscription(description.topic_path, description.name)
+        self.delete(description)
         fields = event("deleted-idle", namespace=self.name, entity=description.path)
         idle = description.auto_delete_on_idle
         _log.info("namespace %s: deleted %s, idle for %s", self.name, description.path, idle, extra=fields)
@@ -356,10 +296,3 @@ class Namespace(EntityRegistry):
         self._context.journal.delete_entity(entity.key, queues=queue_keys)
         self._context.journal.commit()
         self._effects.invalidated(entity.key)
-
-
-def _check_update(current: Description, *, proposed: Description) -> None:
-    try:
-        check_update(current, proposed=proposed)
-    except DescriptionError as error:
-        raise InvalidArgument(str(error)) from error

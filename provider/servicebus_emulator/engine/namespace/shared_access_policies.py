@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol
 
 from servicebus_emulator.engine.model.access_policy import (
     ALL_RIGHTS,
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PolicyKey", "SharedAccessPolicies"]
 
-Target = TypeVar("Target", QueueDescription, TopicDescription)
-
 _AnyTarget = QueueDescription | TopicDescription
 
 
@@ -50,9 +48,7 @@ class _Entities(Protocol):
 
     def get_entity(self, path: str) -> Description: ...
 
-    def update_queue(self, description: QueueDescription) -> QueueDescription: ...
-
-    def update_topic(self, description: TopicDescription) -> TopicDescription: ...
+    def update(self, description: Description) -> Description: ...
 
 
 class SharedAccessPolicies:
@@ -130,13 +126,13 @@ class SharedAccessPolicies:
         :raises EntityNotFound: when the queue or topic does not exist.
         :raises DescriptionError: when a value is invalid.
         """
-        before = self._by_name(path).get(name.casefold())
-        now = self._now()
+        before, now = self._by_name(path).get(name.casefold()), self._now()
+        primary, secondary = self._keys(primary_key, secondary_key, before=before)
         policy = SharedAccessPolicy(
             name=name if before is None else before.name,
             rights=frozenset(rights),
-            primary_key=self._key(primary_key, before=None if before is None else before.primary_key),
-            secondary_key=self._key(secondary_key, before=None if before is None else before.secondary_key),
+            primary_key=primary,
+            secondary_key=secondary,
             created=now if before is None else before.created,
             modified=now,
         )
@@ -170,21 +166,24 @@ class SharedAccessPolicies:
         """
         policy = self.get(name, path=path)
         new = new_key(self._context.random_bytes) if value is None else value
-        changed = (
-            replace(policy, primary_key=new, modified=self._now())
-            if key == PolicyKey.PRIMARY
-            else replace(policy, secondary_key=new, modified=self._now())
+        changed = replace(
+            policy,
+            primary_key=new if key == PolicyKey.PRIMARY else policy.primary_key,
+            secondary_key=new if key == PolicyKey.SECONDARY else policy.secondary_key,
+            modified=self._now(),
         )
         self._save(changed, path=path)
         return changed
 
-    def complete(self, description: Target) -> Target:
-        """Return a description with the missing keys and times of its authorization rules filled in.
+    def complete(self, description: Description) -> Description:
+        """Return a description with the missing keys and times of its authorization rules, if any, filled in.
 
         A rule that the entity already has keeps its creation time, and its keys where none are given.
 
         :raises DescriptionError: when a value is invalid.
         """
+        if isinstance(description, SubscriptionDescription):
+            return description
         known = {policy.name.casefold(): policy for policy in self.find(description.path)}
         rules = tuple(self._complete_rule(rule, known=known) for rule in description.authorization_rules)
         check_policy_names(str(rule.key_name) for rule in rules)
@@ -196,29 +195,30 @@ class SharedAccessPolicies:
         if rule.key_name is None:
             raise DescriptionError("AuthorizationRule.KeyName", value=None, allowed="the name of the rule")
         before, now = known.get(rule.key_name.casefold()), self._now()
-        completed = replace(
-            rule,
-            primary_key=self._key(rule.primary_key, before=None if before is None else before.primary_key),
-            secondary_key=self._key(rule.secondary_key, before=None if before is None else before.secondary_key),
-            created_time=now if before is None else before.created,
-            modified_time=now,
-        )
+        primary, secondary = self._keys(rule.primary_key, rule.secondary_key, before=before)
         policy = SharedAccessPolicy(
             name=rule.key_name,
             rights=frozenset(rule.rights),
-            primary_key=completed.primary_key or "",
-            secondary_key=completed.secondary_key or "",
-            created=now,
+            primary_key=primary,
+            secondary_key=secondary,
+            created=now if before is None else before.created,
             modified=now,
         )
-        if before is not None and (policy.rights, policy.keys) == (before.rights, before.keys):
-            completed = replace(completed, modified_time=before.modified)
-        return completed
+        changed = before is None or (policy.rights, policy.keys) != (before.rights, before.keys)
+        return replace(
+            rule,
+            primary_key=primary,
+            secondary_key=secondary,
+            created_time=policy.created,
+            modified_time=now if changed else before.modified,
+        )
 
-    def _key(self, given: str | None, *, before: str | None) -> str:
-        if given is not None:
-            return given
-        return new_key(self._context.random_bytes) if before is None else before
+    def _keys(self, *given: str | None, before: SharedAccessPolicy | None) -> tuple[str, str]:
+        """Return the given keys; for those that are None, the keys of the policy before, or new ones."""
+        random_bytes = self._context.random_bytes
+        others = (new_key(random_bytes), new_key(random_bytes)) if before is None else before.keys
+        primary, secondary = (other if key is None else key for key, other in zip(given, others, strict=True))
+        return primary, secondary
 
     def _by_name(self, path: str | None) -> dict[str, SharedAccessPolicy]:
         return self._policies if path is None else _policies_of(self._target(path))
@@ -237,11 +237,7 @@ class SharedAccessPolicies:
     def _update(self, target: _AnyTarget, *, policies: Iterable[SharedAccessPolicy]) -> None:
         rules = tuple(policy.to_rule() for policy in policies)
         check_policy_names(str(rule.key_name) for rule in rules)
-        changed = replace(target, authorization_rules=rules)
-        if isinstance(changed, QueueDescription):
-            self._entities.update_queue(changed)
-        else:
-            self._entities.update_topic(changed)
+        self._entities.update(replace(target, authorization_rules=rules))
 
     def _target(self, path: str) -> _AnyTarget:
         description = self._entities.get_entity(path)

@@ -13,7 +13,7 @@ from servicebus_emulator.engine.model.message import Content, DeadLetterInfo, Fo
 from servicebus_emulator.engine.model.queue_settings import QueueSettings, milliseconds, min_or_none
 from servicebus_emulator.engine.model.rule_descriptions import RuleDescription
 from servicebus_emulator.engine.namespace.entities import Entity, ReceivableEntity, SubQueue
-from servicebus_emulator.engine.queue.ingress import Ingress, schedule_each
+from servicebus_emulator.engine.queue.ingress import Ingress
 from servicebus_emulator.engine.queue.schedule import Schedule
 from servicebus_emulator.engine.queue.sequence_index import SequenceIndex
 from servicebus_emulator.engine.runtime.context import Context
@@ -52,7 +52,7 @@ class SubscriptionEntity(ReceivableEntity):
         :raises EntityExists: when a rule of that name exists.
         :raises DescriptionError: when the rule cannot be evaluated.
         """
-        if self._find_rule(rule.name) is not None:
+        if self.description.find_rule(rule.name) is not None:
             raise EntityExists(f"{self.description.path!r} has a rule {rule.name!r} already; choose another name")
         check_rule(rule)
         self._set_rules((*self.description.rules, rule))
@@ -63,7 +63,7 @@ class SubscriptionEntity(ReceivableEntity):
         :raises EntityNotFound: when no rule of that name exists.
         :raises DescriptionError: when the rule cannot be evaluated.
         """
-        current = self.get_rule(rule.name)
+        current = self._get_rule(rule.name)
         check_rule(rule)
         # Names are case-insensitive; the original spelling is kept.
         updated = replace(rule, name=current.name)
@@ -74,15 +74,11 @@ class SubscriptionEntity(ReceivableEntity):
 
         :raises EntityNotFound: when no rule of that name exists.
         """
-        removed = self.get_rule(name)
+        removed = self._get_rule(name)
         self._set_rules(tuple(each for each in self.description.rules if each is not removed))
 
-    def get_rule(self, name: str) -> RuleDescription:
-        """Return a rule.
-
-        :raises EntityNotFound: when no rule of that name exists.
-        """
-        rule = self._find_rule(name)
+    def _get_rule(self, name: str) -> RuleDescription:
+        rule = self.description.find_rule(name)
         if rule is None:
             raise EntityNotFound(f"subscription {self.description.path!r} has no rule {name!r}")
         return rule
@@ -98,73 +94,32 @@ class SubscriptionEntity(ReceivableEntity):
         """Store what the rules select of a message sent to the topic, unless the status forbids sending."""
         if not self.description.status.accepts_sends:
             return
+        for content, obstacle in self._select(message):
+            queue = self.main
+            if obstacle is not None:
+                self.main.counters.dead_lettered += 1
+                queue = self.sub_queue(SubQueue.DEAD_LETTER)
+            queue.add(
+                content,
+                number=self.sequence.next(),
+                time_to_live=time_to_live if obstacle is None else None,
+                enqueued_sequence_number=enqueued_sequence_number,
+                dead_letter=obstacle,
+                forwarding=forwarding,
+            )
+
+    def _select(self, message: PublishedMessage) -> list[tuple[Content, DeadLetterInfo | None]]:
+        """Return what the subscription receives of a message, and why it must be dead-lettered, if it must."""
         try:
             contents = self._rules.select(message)
         except SqlEvaluationError as error:
-            self._filter_failed(
-                message.content,
-                error=error,
-                enqueued_sequence_number=enqueued_sequence_number,
-                forwarding=forwarding,
-            )
-            return
-        for content in contents:
-            if self.description.requires_session and content.session_id is None:
-                self._add_dead_letter(
-                    content,
-                    info=_NO_SESSION,
-                    enqueued_sequence_number=enqueued_sequence_number,
-                    forwarding=forwarding,
-                )
-            else:
-                self.main.add(
-                    content,
-                    number=self.sequence.next(),
-                    time_to_live=time_to_live,
-                    enqueued_sequence_number=enqueued_sequence_number,
-                    forwarding=forwarding,
-                )
-
-    def _filter_failed(
-        self,
-        content: Content,
-        *,
-        error: SqlEvaluationError,
-        enqueued_sequence_number: int,
-        forwarding: ForwardingHistory | None,
-    ) -> None:
-        if not self.description.dead_lettering_on_filter_evaluation_exceptions:
-            fields = event("message-passed-over", entity=self.description.path)
+            if self.description.dead_lettering_on_filter_evaluation_exceptions:
+                return [(message.content, DeadLetterInfo(_FILTER_FAILED, str(error)))]
+            fields = event("message-skipped", entity=self.description.path)
             _log.warning("subscription %s: skipped a message: %s", self.description.path, error, extra=fields)
-            return
-        self._add_dead_letter(
-            content,
-            info=DeadLetterInfo(_FILTER_FAILED, str(error)),
-            enqueued_sequence_number=enqueued_sequence_number,
-            forwarding=forwarding,
-        )
-
-    def _add_dead_letter(
-        self,
-        content: Content,
-        *,
-        info: DeadLetterInfo,
-        enqueued_sequence_number: int,
-        forwarding: ForwardingHistory | None,
-    ) -> None:
-        self.main.counters.dead_lettered += 1
-        self.sub_queue(SubQueue.DEAD_LETTER).add(
-            content,
-            number=self.sequence.next(),
-            time_to_live=None,
-            enqueued_sequence_number=enqueued_sequence_number,
-            dead_letter=info,
-            forwarding=forwarding,
-        )
-
-    def _find_rule(self, name: str) -> RuleDescription | None:
-        folded = name.casefold()
-        return next((rule for rule in self.description.rules if rule.name.casefold() == folded), None)
+            return []
+        required = self.description.requires_session
+        return [(each, _NO_SESSION if required and each.session_id is None else None) for each in contents]
 
     def _set_rules(self, rules: tuple[RuleDescription, ...]) -> None:
         self.description = replace(self.description, rules=rules)
@@ -235,12 +190,8 @@ class TopicEntity(Entity):
         :return: the sequence numbers by which they can be cancelled; 0 for duplicates.
         :raises EntityDisabled, QuotaExceeded: see :func:`check_send`.
         """
-        accepted = self.ingress.accept(contents, size_in_bytes=self.size_in_bytes)
-        now = self._context.clock.now()
-        return schedule_each(
-            contents,
-            accepted=accepted,
-            schedule=lambda content: self._schedule_one(content, due=content.due_time(now)),
+        return self.ingress.schedule(
+            contents, size_in_bytes=self.size_in_bytes, add=lambda content, due: self._schedule_one(content, due=due)
         )
 
     def cancel(self, numbers: Iterable[int]) -> None:

@@ -12,9 +12,7 @@ from servicebus_emulator.engine.queue.duplicate_detection import DuplicateDetect
 from servicebus_emulator.engine.queue.limits import check_send
 from servicebus_emulator.engine.runtime.context import Context
 
-__all__ = ["Ingress", "schedule_each"]
-
-_NOT_SCHEDULED = 0
+__all__ = ["Ingress"]
 
 
 class Ingress:
@@ -26,11 +24,11 @@ class Ingress:
     :ivar duplicates: how many of these were dropped as duplicates.
     """
 
-    __slots__ = ("_deliver_pings", "_description", "accepted", "duplicate_detector", "duplicates")
+    __slots__ = ("_context", "_description", "accepted", "duplicate_detector", "duplicates")
 
     def __init__(self, entity: int, *, description: QueueDescription | TopicDescription, context: Context) -> None:
         self._description = description
-        self._deliver_pings = context.deliver_pings
+        self._context = context
         self.accepted = 0
         self.duplicates = 0
         self.duplicate_detector: DuplicateDetector | None = None
@@ -56,18 +54,27 @@ class Ingress:
         if detector is not None:
             detector.remember(fresh)
             self.duplicates += len(contents) - len(fresh)
-        return fresh if self._deliver_pings else [content for content in fresh if not content.ping]
+        return fresh if self._context.deliver_pings else [content for content in fresh if not content.ping]
 
+    def schedule(
+        self, contents: Sequence[Content], *, size_in_bytes: int, add: Callable[[Content, int], int]
+    ) -> list[int]:
+        """Accept messages for a later time; return the sequence number of each, 0 for those that were dropped.
 
-def schedule_each(
-    contents: Sequence[Content], *, accepted: Sequence[Content], schedule: Callable[[Content], int]
-) -> list[int]:
-    """Schedule the accepted messages; return the sequence number of each message, 0 for those that were dropped."""
-    pending = deque(accepted)
-    return [
-        schedule(pending.popleft()) if len(pending) > 0 and pending[0] is content else _NOT_SCHEDULED
-        for content in contents
-    ]
+        :param size_in_bytes: the current size of the entity.
+        :param add: stores a message until its due time and returns its sequence number.
+        :raises EntityDisabled, OperationNotAllowed, QuotaExceeded: see :func:`check_send`.
+        """
+        pending = deque(self.accept(contents, size_in_bytes=size_in_bytes))
+        now = self._context.clock.now()
+        numbers = []
+        for content in contents:
+            if len(pending) > 0 and pending[0] is content:
+                pending.popleft()
+                numbers.append(add(content, now if content.scheduled_for is None else content.scheduled_for))
+            else:
+                numbers.append(0)
+        return numbers
 
 
 def _window_of(description: QueueDescription | TopicDescription) -> int:

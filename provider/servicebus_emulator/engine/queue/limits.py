@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeVar
 
-from servicebus_emulator.engine.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
+from servicebus_emulator.engine.model.descriptions import (
+    Description,
+    QueueDescription,
+    SubscriptionDescription,
+    TopicDescription,
+)
 from servicebus_emulator.engine.model.errors import (
     BrokerError,
     EntityDisabled,
@@ -29,7 +33,6 @@ __all__ = [
 
 _KILOBYTE = 1024
 _MEGABYTE = 1024 * 1024
-_Target = TypeVar("_Target", QueueDescription, TopicDescription)
 
 
 def max_message_bytes(description: QueueDescription | TopicDescription) -> int:
@@ -48,9 +51,9 @@ def max_request_bytes(description: QueueDescription | TopicDescription | Subscri
     return max(largest, _MEGABYTE) + _MEGABYTE
 
 
-def with_min_message_size(description: _Target, *, kilobytes: int) -> _Target:
-    """Return the description with the maximum message size raised to at least `kilobytes`."""
-    if description.max_message_size_in_kilobytes >= kilobytes:
+def with_min_message_size(description: Description, *, kilobytes: int) -> Description:
+    """Return the description with the maximum message size, if it has one, raised to at least `kilobytes`."""
+    if isinstance(description, SubscriptionDescription) or description.max_message_size_in_kilobytes >= kilobytes:
         return description
     return replace(description, max_message_size_in_kilobytes=kilobytes)
 

@@ -16,6 +16,8 @@ from uuid import UUID
 from servicebus_emulator.engine.model.entity_names import NOT_IN_XML, DescriptionError
 from servicebus_emulator.engine.model.message import Content
 from servicebus_emulator.engine.model.rule_descriptions import (
+    CORRELATION_PROPERTIES,
+    FALSE_FILTER,
     CorrelationFilter,
     FilterValue,
     RuleDescription,
@@ -33,7 +35,6 @@ __all__ = ["RULE_NAME", "NoPropertyCodec", "PropertyCodec", "PublishedMessage", 
 RULE_NAME: Final = "RuleName"
 
 _INT64: Final = 2**63
-_FALSE_FILTER: Final = SqlFilter(expression="1=0")
 
 _Predicate = Callable[[MessageProperties], bool]
 
@@ -116,7 +117,7 @@ class RuleSet:
         self._evaluator = Evaluator(new_uuid=new_uuid)
         has_actions = any(rule.action is not None for rule in rules)
         self.passes_all: Final = not has_actions and any(rule.matches_all for rule in rules)
-        relevant = () if self.passes_all else (rule for rule in rules if rule.filter != _FALSE_FILTER)
+        relevant = () if self.passes_all else (rule for rule in rules if rule.filter != FALSE_FILTER)
         self._rules = tuple(self._compile(rule) for rule in relevant)
 
     def select(self, message: PublishedMessage) -> list[Content]:
@@ -207,8 +208,8 @@ def _statements(rule: RuleDescription) -> tuple[Statement, ...]:
 
 def _system_values(correlation: CorrelationFilter) -> Mapping[str, str]:
     """Return the system properties that a correlation filter compares."""
-    named = {field.name.replace("_", ""): getattr(correlation, field.name) for field in fields(correlation)}
-    return {name: value for name, value in named.items() if name != "properties" and value is not None}
+    named = {name.replace("_", ""): getattr(correlation, name) for name in CORRELATION_PROPERTIES}
+    return {name: value for name, value in named.items() if value is not None}
 
 
 def _values(pairs: tuple[tuple[str, FilterValue], ...]) -> Mapping[str, SqlValue]:

@@ -8,16 +8,13 @@ __all__ = ["SqlEvaluationError", "SqlSyntaxError"]
 class SqlSyntaxError(ValueError):
     """An expression is not valid SQL.
 
-    :ivar position: the index of the invalid character.
-    :ivar found: the invalid token.
-    :ivar allowed: what is allowed instead.
+    :param position: the index of the invalid character.
+    :param found: the invalid token.
+    :param allowed: what is allowed instead.
     """
 
     def __init__(self, *, position: int, found: str, allowed: str) -> None:
         super().__init__(f"found {found} at character {position + 1}; allowed: {allowed}")
-        self.position = position
-        self.found = found
-        self.allowed = allowed
 
 
 class SqlEvaluationError(Exception):

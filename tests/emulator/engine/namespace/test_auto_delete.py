@@ -81,12 +81,12 @@ def test_a_queue_that_forwards_messages_is_not_idle(harness: EngineHarness):
 def test_an_updated_description_starts_and_stops_the_idle_time(harness: EngineHarness):
     harness.queue(QueueDescription("q"))
     harness.advance(IDLE)
-    harness.namespace.update_queue(QUEUE)
+    harness.namespace.update(QUEUE)
     harness.advance(IDLE - 1)
-    harness.namespace.update_queue(QueueDescription("q"))
+    harness.namespace.update(QueueDescription("q"))
     harness.advance(10 * IDLE)
     assert exists(harness, "q")
-    harness.namespace.update_queue(QUEUE)
+    harness.namespace.update(QUEUE)
     harness.advance(IDLE)
     assert not exists(harness, "q")
 

@@ -62,14 +62,14 @@ def test_a_message_is_forwarded_at_most_four_times(harness: EngineHarness):
 
 def test_forwarding_to_itself_ends_after_four_hops(harness: EngineHarness):
     queue = harness.queue(QueueDescription("a"))
-    harness.namespace.update_queue(replace(queue.description, forward_to="sb://host:1/A"))
+    harness.namespace.update(replace(queue.description, forward_to="sb://host:1/A"))
     queue.send([content("x")])
     assert reason_of(transfer_dead_letter(queue)) == "MaxTransferHopCountExceeded"
 
 
 def test_dead_letters_can_be_forwarded_to_their_own_queue(harness: EngineHarness):
     queue = harness.queue(QueueDescription("a"))
-    harness.namespace.update_queue(replace(queue.description, forward_dead_lettered_messages_to="a"))
+    harness.namespace.update(replace(queue.description, forward_dead_lettered_messages_to="a"))
     queue.send([content("x")])
     for _ in range(5):
         (message,) = queue.main.receive(1)
@@ -106,7 +106,7 @@ def test_a_refused_message_goes_to_the_transfer_dead_letter_queue(
 ):
     last, first = chain(harness, "last", "first")
     last.send([content("x" * 1024 * 1024)])
-    harness.namespace.update_queue(replace(last.description, **change))
+    harness.namespace.update(replace(last.description, **change))
     first.send([content("a")])
     assert reason_of(transfer_dead_letter(first)) == reason
     assert "'last'" in str(transfer_dead_letter(first).dead_letter)
@@ -117,7 +117,7 @@ def test_a_message_whose_target_was_deleted_goes_to_the_transfer_dead_letter_que
     harness.namespace.delete_queue("last")
     first.send([content("a")])
     assert reason_of(transfer_dead_letter(first)) == "MessagingEntityNotFoundException"
-    harness.namespace.update_queue(replace(first.description, user_metadata="may still be described"))
+    harness.namespace.update(replace(first.description, user_metadata="may still be described"))
 
 
 def test_a_message_without_session_id_is_not_forwarded_to_a_queue_with_sessions(harness: EngineHarness):
@@ -149,7 +149,7 @@ def test_a_forwarded_message_keeps_its_remaining_time_to_live(harness: EngineHar
     first = harness.queue(QueueDescription("first", default_message_time_to_live=TimeSpan.of(timedelta(seconds=10))))
     first.send([content("a")])
     harness.advance(6)
-    harness.namespace.update_queue(replace(first.description, forward_to="last"))
+    harness.namespace.update(replace(first.description, forward_to="last"))
     assert last.counts().active == 1
     harness.advance(4)
     assert last.counts().active == 0
@@ -159,11 +159,11 @@ def test_enabling_forwarding_forwards_ready_messages_now_and_locked_ones_when_re
     last, first = harness.queue(QueueDescription("last")), harness.queue(QueueDescription("first"))
     first.send([content("locked"), content("ready")])
     (locked,) = first.main.receive(1)
-    harness.namespace.update_queue(replace(first.description, forward_to="last"))
+    harness.namespace.update(replace(first.description, forward_to="last"))
     assert texts(last.main.peek(0, limit=9)) == ["ready"]
     first.main.abandon(token_of(locked))
     assert texts(last.main.peek(0, limit=9)) == ["ready", "locked"]
-    harness.namespace.update_queue(replace(first.description, forward_to=None))
+    harness.namespace.update(replace(first.description, forward_to=None))
     first.send([content("stays")])
     assert texts(first.main.receive(9)) == ["stays"]
 
@@ -181,7 +181,7 @@ def test_a_new_forwarding_target_must_exist(harness: EngineHarness, field: str):
         harness.queue(QueueDescription("q", **{field: "nowhere"}))
     entity = harness.queue(QueueDescription("q"))
     with pytest.raises(InvalidArgument):
-        harness.namespace.update_queue(replace(entity.description, **{field: "nowhere"}))
+        harness.namespace.update(replace(entity.description, **{field: "nowhere"}))
     harness.topic(TopicDescription("t"))
     with pytest.raises(InvalidArgument):
         harness.subscription(SubscriptionDescription("t", "s", **{field: "nowhere"}))

@@ -49,14 +49,14 @@ def test_delete_removes_an_entity_with_its_messages(harness: EngineHarness):
 def test_fields_fixed_at_creation_cannot_be_updated(harness: EngineHarness):
     description = harness.namespace.create_queue(QueueDescription("q"))
     with pytest.raises(InvalidArgument, match="requires_session"):
-        harness.namespace.update_queue(replace(description, requires_session=True))
-    harness.namespace.update_queue(replace(description, status=EntityStatus.DISABLED))
+        harness.namespace.update(replace(description, requires_session=True))
+    harness.namespace.update(replace(description, status=EntityStatus.DISABLED))
     assert harness.namespace.get_entity("q") == replace(description, status=EntityStatus.DISABLED)
 
 
 def test_an_update_takes_effect_immediately(harness: EngineHarness):
     entity = harness.queue(QueueDescription("q", max_delivery_count=1))
-    harness.namespace.update_queue(replace(entity.description, max_delivery_count=5))
+    harness.namespace.update(replace(entity.description, max_delivery_count=5))
     assert entity.main.settings.max_delivery_count == 5
 
 
@@ -64,7 +64,7 @@ def test_times_returns_creation_update_and_access(harness: EngineHarness):
     entity = harness.queue(QueueDescription("q"))
     created = harness.clock.now()
     harness.advance(1)
-    harness.namespace.update_queue(entity.description)
+    harness.namespace.update(entity.description)
     harness.advance(1)
     entity.send([content("x")])
     times = harness.namespace.times("q")
@@ -78,7 +78,7 @@ def test_times_returns_creation_update_and_access(harness: EngineHarness):
 def test_deleting_a_topic_deletes_its_subscriptions(harness: EngineHarness):
     harness.topic(TopicDescription("delays"))
     subscription = harness.subscription(SubscriptionDescription("delays", "one"))
-    harness.namespace.delete_topic("delays")
+    harness.namespace.delete(TopicDescription("delays"))
     assert subscription.deleted
     with pytest.raises(EntityNotFound, match="create it first"):
         harness.namespace.get_subscription("delays", "one")
