@@ -120,13 +120,7 @@ class FaultInjector:
         until = None if fault.duration is None else self._clock.now() + round(fault.duration * 1000)
         armed = Armed(id=str(next(self._numbers)), fault=fault, until=until, seed=self._seed)
         self._armed = (*self.armed, armed)
-        _log.warning(
-            "namespace %s: fault %s set: %s",
-            self._namespace,
-            armed.id,
-            fault.kind,
-            extra=event("fault-set", namespace=self._namespace, entity=fault.entity, fault=armed.id, kind=fault.kind),
-        )
+        self._log_fault(logging.WARNING, "set", armed, f"set: {fault.kind}", entity=fault.entity)
         self._apply()
         return armed
 
@@ -135,21 +129,8 @@ class FaultInjector:
         cleared = tuple(each for each in self.armed if fault_id is None or each.id == fault_id)
         self._armed = tuple(each for each in self.armed if each not in cleared)
         for each in cleared:
-            _log.warning(
-                "namespace %s: fault %s cleared: %s, strikes=%d",
-                self._namespace,
-                each.id,
-                each.fault.kind,
-                each.strikes,
-                extra=event(
-                    "fault-cleared",
-                    namespace=self._namespace,
-                    entity=each.fault.entity,
-                    fault=each.id,
-                    kind=each.fault.kind,
-                    strikes=each.strikes,
-                ),
-            )
+            text = f"cleared: {each.fault.kind}, strikes={each.strikes}"
+            self._log_fault(logging.WARNING, "cleared", each, text, entity=each.fault.entity, strikes=each.strikes)
         self._apply()
         return cleared
 
@@ -181,22 +162,8 @@ class FaultInjector:
         struck, self._armed = strike(self._armed, operation=operation, entity=entity, now=self._clock.now())
         if struck is not None:
             self.strikes[struck.fault.kind] += 1
-            _log.info(
-                "namespace %s: fault %s strikes: %s on %s, entity=%r",
-                self._namespace,
-                struck.id,
-                struck.fault.kind,
-                operation,
-                entity,
-                extra=event(
-                    "fault-struck",
-                    namespace=self._namespace,
-                    entity=entity,
-                    fault=struck.id,
-                    kind=struck.fault.kind,
-                    operation=operation,
-                ),
-            )
+            text = f"strikes: {struck.fault.kind} on {operation}, entity={entity!r}"
+            self._log_fault(logging.INFO, "struck", struck, text, entity=entity, operation=operation)
         return struck
 
     def add_connection(self, connection: FaultTarget) -> None:
@@ -280,6 +247,10 @@ class FaultInjector:
         if losing != (target in self._losing_packets):
             target.lose_packets(lost=losing)
             (self._losing_packets.add if losing else self._losing_packets.discard)(target)
+
+    def _log_fault(self, level: int, action: str, fault: Armed, text: str, **fields: object) -> None:
+        about = event(f"fault-{action}", namespace=self._namespace, fault=fault.id, kind=fault.fault.kind, **fields)
+        _log.log(level, "namespace %s: fault %s %s", self._namespace, fault.id, text, extra=about)
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:

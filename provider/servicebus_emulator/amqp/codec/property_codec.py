@@ -17,13 +17,14 @@ from servicebus_emulator.amqp.codec.raw_encoding import (
     compound_items,
     decode_integer,
     decode_text,
-    encode_compound,
+    encode_list,
+    encode_map,
     encode_string,
     encode_symbol,
     encoded_items,
     value_end,
 )
-from servicebus_emulator.amqp.codec.sections import SectionCode, sections
+from servicebus_emulator.amqp.codec.sections import SectionCode, encode_section, sections
 from servicebus_emulator.amqp.codec.value_codec import Described, Symbol, Timestamp, Value, encode
 from servicebus_emulator.engine.model.message import Content
 from servicebus_emulator.engine.model.timespan import TimeSpan
@@ -33,12 +34,10 @@ from servicebus_emulator.engine.sql.values import SqlValue
 
 __all__ = ["AmqpPropertyCodec", "decode_property", "property_value"]
 
-_LIST, _MAP, _TIMESTAMP, _DESCRIBED = 0xC0, 0xC1, 0x83, 0x00
+_TIMESTAMP, _DESCRIBED = 0x83, 0x00
 _TICKS_PER_MILLISECOND: Final = 10_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _YEAR_ONE: Final = datetime(1, 1, 1, tzinfo=UTC)
-_PROPERTIES: Final = b"\x00\x53\x73"
-_APPLICATION_PROPERTIES: Final = b"\x00\x53\x74"
 _FIELDS: Final[Mapping[str, int]] = {
     "messageid": 0,
     "to": 2,
@@ -87,9 +86,9 @@ class AmqpPropertyCodec:
             body = _updated_items(pairs, before=before.user, after=after.user)
         except (ValueError, MalformedNumberError) as error:
             raise SqlEvaluationError(f"a property cannot be set: {error}") from error
-        written = _PROPERTIES + encode_compound(_LIST, body=b"".join(fields), count=len(fields))
+        written = encode_section(SectionCode.PROPERTIES, encode_list(fields))
         if len(body) > 0:
-            written += _APPLICATION_PROPERTIES + encode_compound(_MAP, body=b"".join(body), count=len(body))
+            written += encode_section(SectionCode.APPLICATION_PROPERTIES, encode_map(body))
         session_id = after.system.get("sessionid")
         return content._replace(sections=written + rest, session_id=session_id if isinstance(session_id, str) else None)
 

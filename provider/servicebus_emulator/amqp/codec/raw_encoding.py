@@ -7,7 +7,7 @@ type, known or not, can be skipped and copied byte for byte.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from struct import Struct
 from typing import Final
 
@@ -18,7 +18,9 @@ __all__ = [
     "decode_integer",
     "decode_text",
     "encode_compound",
+    "encode_list",
     "encode_long",
+    "encode_map",
     "encode_string",
     "encode_symbol",
     "encode_timestamp",
@@ -161,6 +163,16 @@ def encode_compound(constructor: int, *, body: bytes, count: int) -> bytes:
     if len(body) + 1 < _BYTE_LIMIT and count < _BYTE_LIMIT:
         return bytes((constructor, len(body) + 1, count)) + body
     return _sizes(constructor + 0x10, len(body) + 4, count) + body
+
+
+def encode_list(items: Collection[bytes]) -> bytes:
+    """Encode a list of encoded items."""
+    return encode_compound(0xC0, body=b"".join(items), count=len(items))
+
+
+def encode_map(items: Collection[bytes]) -> bytes:
+    """Encode a map of alternating encoded keys and values."""
+    return encode_compound(0xC1, body=b"".join(items), count=len(items))
 
 
 def encode_string(text: str) -> bytes:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from servicebus_emulator.amqp.codec.raw_encoding import (
     MalformedValueError,
     compound_items,
     decode_text,
-    encode_compound,
+    encode_map,
     encode_string,
 )
-from servicebus_emulator.amqp.codec.sections import SectionCode, sections
+from servicebus_emulator.amqp.codec.sections import SectionCode, encode_section, sections
 from servicebus_emulator.engine.model.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from servicebus_emulator.engine.queue.queue import MessageQueue
 
 __all__ = ["by_name", "replace_application_properties", "set_application_properties"]
-
-_MAP: Final = 0xC1
-_APPLICATION_PROPERTIES: Final = b"\x00\x53\x74"
 
 
 def by_name(items: Sequence[bytes]) -> dict[str, bytes]:
@@ -70,7 +67,7 @@ def replace_application_properties(data: bytes, *, names: Collection[str], added
         if decode_text(key) not in names:
             kept += (key, value)
     kept += added
-    properties = _APPLICATION_PROPERTIES + encode_compound(_MAP, body=b"".join(kept), count=len(kept))
+    properties = encode_section(SectionCode.APPLICATION_PROPERTIES, encode_map(kept))
     return data[:before] + properties + data[after:]
 
 

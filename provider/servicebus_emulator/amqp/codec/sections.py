@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from servicebus_emulator.amqp.codec.raw_encoding import MalformedValueError, decode_integer, value_end
 
-__all__ = ["Section", "SectionCode", "data_section_body", "sections"]
+__all__ = ["Section", "SectionCode", "data_section_body", "encode_section", "sections"]
 
 
 class SectionCode(IntEnum):
@@ -51,6 +51,11 @@ def sections(data: bytes) -> list[Section]:
         found.append((code, position, value, end))
         position = end
     return found
+
+
+def encode_section(code: SectionCode, value: bytes) -> bytes:
+    """Encode a section with an encoded value."""
+    return bytes((0x00, 0x53, code)) + value
 
 
 def _long_descriptor(data: bytes, position: int) -> tuple[int, int]:

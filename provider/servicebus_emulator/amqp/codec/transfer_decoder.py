@@ -16,12 +16,12 @@ from servicebus_emulator.amqp.codec.raw_encoding import (
     compound_items,
     decode_integer,
     decode_text,
-    encode_compound,
+    encode_list,
     encode_string,
     encoded_items,
     value_end,
 )
-from servicebus_emulator.amqp.codec.sections import Section, SectionCode, data_section_body, sections
+from servicebus_emulator.amqp.codec.sections import Section, SectionCode, data_section_body, encode_section, sections
 from servicebus_emulator.engine.model.message import Content
 
 __all__ = ["decode_message", "decode_transfer", "encoded_message_id"]
@@ -41,7 +41,7 @@ _BROKER_ANNOTATIONS = frozenset(
         "x-opt-deadletter-source",
     }
 )
-_SHORT_LIST, _NULL = 0xC0, 0x40
+_NULL = 0x40
 _SHORT = frozenset({0xC0, 0xC1})
 _FIRST_OF_SHORT, _FIRST_OF_LONG = 3, 9
 _EMPTY_LIST = b"\x45"
@@ -52,7 +52,6 @@ _CONTENT_TYPE = 5
 _GROUP_ID = 9
 # The last millisecond of the year 9999, the largest time that clients can represent.
 _END_OF_CALENDAR = 253_402_300_799_999
-_PROPERTIES_DESCRIPTOR = b"\x00\x53\x73"
 
 # Plain integers: comparing with enumeration members takes several times as long.
 _HEADER: Final = int(SectionCode.HEADER)
@@ -215,4 +214,4 @@ def _within_calendar(milliseconds: int | None) -> int | None:
 
 def _with_message_id(properties: bytes, *, message_id: str) -> bytes:
     fields = [encode_string(message_id), *compound_items(properties)[1:]]
-    return _PROPERTIES_DESCRIPTOR + encode_compound(_SHORT_LIST, body=b"".join(fields), count=len(fields))
+    return encode_section(SectionCode.PROPERTIES, encode_list(fields))

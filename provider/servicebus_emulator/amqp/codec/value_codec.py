@@ -15,8 +15,9 @@ from servicebus_emulator.amqp.codec.raw_encoding import (
     compound_items,
     decode_integer,
     decode_text,
-    encode_compound,
+    encode_list,
     encode_long,
+    encode_map,
     encode_string,
     encode_symbol,
     encode_timestamp,
@@ -67,7 +68,7 @@ _BOOLEANS = {0x41: True, 0x42: False}
 _BOOLEAN = 0x56
 _BINARY_HEAD = {0xA0: 2, 0xB0: 5}
 _SMALL_ARRAY, _ARRAY = 0xE0, 0xF0
-_UUID, _TIMESTAMP, _LONG, _LIST, _MAP = 0x98, 0x83, 0x81, 0xC0, 0xC1
+_UUID, _TIMESTAMP, _LONG = 0x98, 0x83, 0x81
 _FLOAT, _DOUBLE, _ULONG = 0x72, 0x82, 0x80
 _STRING = 0xB1
 _UUID_BYTES = 16
@@ -102,15 +103,17 @@ def encode(value: Value) -> bytes:
 
     :raises TypeError: for an unsupported type.
     """
-    if isinstance(value, list | dict):
-        return _encode_compound(value)
+    if isinstance(value, list):
+        return encode_list([encode(item) for item in value])
+    if isinstance(value, dict):
+        return encode_map([encode(each) for pair in value.items() for each in pair])
     if isinstance(value, Array):
         return _encode_array(value)
     if isinstance(value, Described):
-        return b"\x00" + _encode_descriptor(value.descriptor) + encode(value.value)
-    if isinstance(value, float):
-        return _double(_DOUBLE, value)
-    if isinstance(value, int):
+        code = value.descriptor
+        descriptor = encode_symbol(code) if isinstance(code, Symbol) else _ulong(_ULONG, code)
+        return b"\x00" + descriptor + encode(value.value)
+    if isinstance(value, int | float):
         return _encode_number(value)
     if isinstance(value, str):
         return encode_symbol(value) if isinstance(value, Symbol) else encode_string(value)
@@ -169,18 +172,9 @@ def _decode_scalar(data: bytes) -> bool | int | float | str | bytes | UUID | Non
     return Timestamp(number) if constructor == _TIMESTAMP else number
 
 
-def _encode_compound(value: list[Value] | dict[Value, Value]) -> bytes:
-    if isinstance(value, list):
-        return encode_compound(_LIST, body=b"".join(encode(item) for item in value), count=len(value))
-    items = [encode(each) for pair in value.items() for each in pair]
-    return encode_compound(_MAP, body=b"".join(items), count=len(items))
-
-
-def _encode_descriptor(descriptor: int | Symbol) -> bytes:
-    return encode_symbol(descriptor) if isinstance(descriptor, Symbol) else _ulong(_ULONG, descriptor)
-
-
-def _encode_number(value: int) -> bytes:
+def _encode_number(value: float) -> bytes:
+    if isinstance(value, float):
+        return _double(_DOUBLE, value)
     if isinstance(value, bool):
         return b"\x41" if value else b"\x42"
     if isinstance(value, Timestamp):

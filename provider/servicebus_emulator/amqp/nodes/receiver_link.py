@@ -12,6 +12,7 @@ from servicebus_emulator.amqp.codec.raw_encoding import MalformedValueError
 from servicebus_emulator.amqp.codec.transfer_decoder import decode_transfer
 from servicebus_emulator.amqp.nodes.operation_faults import apply_fault
 from servicebus_emulator.amqp.session.delivery_buffer import DeliveryBuffer
+from servicebus_emulator.amqp.session.link_registry import LinkHandler
 from servicebus_emulator.engine.model.errors import BrokerError, InvalidArgument
 from servicebus_emulator.engine.namespace.entity_registry import deleted_error
 from servicebus_emulator.engine.queue.limits import check_encoded_size, max_message_bytes
@@ -37,7 +38,7 @@ def new_message_id() -> str:
     return uuid4().hex
 
 
-class ReceiverLink:
+class ReceiverLink(LinkHandler):
     """Receives messages and batches, and sends each disposition once the change is durable.
 
     Delivery guarantee: a delivery with the outcome ``accepted`` is stored completely; one with ``rejected`` is not
@@ -71,9 +72,6 @@ class ReceiverLink:
             self._broker.reply_when_durable(self._connection, self._execute(delivery, data, size=size))
         else:
             self._apply_fault(struck, delivery, data, size=size)
-
-    def on_flow(self) -> None:
-        """Do nothing: a sender's flow frame requests nothing."""
 
     def on_closed(self) -> None:
         """Forget the link."""

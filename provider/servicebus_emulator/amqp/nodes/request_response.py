@@ -14,12 +14,13 @@ from servicebus_emulator.amqp.codec.raw_encoding import (
     MalformedValueError,
     compound_items,
     decode_text,
-    encode_compound,
+    encode_list,
 )
-from servicebus_emulator.amqp.codec.sections import SectionCode, sections
+from servicebus_emulator.amqp.codec.sections import SectionCode, encode_section, sections
 from servicebus_emulator.amqp.codec.value_codec import Value, decode, encode
 from servicebus_emulator.amqp.nodes.operation_faults import apply_fault
 from servicebus_emulator.amqp.session.delivery_buffer import DeliveryBuffer
+from servicebus_emulator.amqp.session.link_registry import LinkHandler
 from servicebus_emulator.engine.model.errors import BrokerError, InvalidArgument, MessageTooLarge
 
 if TYPE_CHECKING:
@@ -33,12 +34,8 @@ __all__ = ["Request", "RequestLink", "Response", "ResponseLink", "decode_request
 
 _CREDIT: Final = 100
 _MAX_REQUEST_BYTES: Final = 2 * 1024 * 1024
-_LIST: Final = 0xC0
-_MESSAGE_ID: Final = 0
-_REPLY_TO: Final = 4
-_PROPERTIES: Final = b"\x00\x53\x73"
-_APPLICATION_PROPERTIES: Final = b"\x00\x53\x74"
-_VALUE: Final = b"\x00\x53\x77"
+# Positions among the properties.
+_MESSAGE_ID, _REPLY_TO, _CORRELATION_ID = 0, 4, 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,16 +65,10 @@ class Response:
 
         :param correlation_id: the encoded message id of the request.
         """
-        fields = NULL * 5 + correlation_id
-        return b"".join(
-            (
-                _PROPERTIES,
-                encode_compound(_LIST, body=fields, count=6),
-                _APPLICATION_PROPERTIES,
-                encode(self.properties),
-                _VALUE,
-                encode(self.body),
-            )
+        return (
+            encode_section(SectionCode.PROPERTIES, encode_list([*[NULL] * _CORRELATION_ID, correlation_id]))
+            + encode_section(SectionCode.APPLICATION_PROPERTIES, encode(self.properties))
+            + encode_section(SectionCode.VALUE, encode(self.body))
         )
 
 
@@ -111,7 +102,7 @@ def decode_request(data: bytes) -> Request:
     )
 
 
-class ResponseLink:
+class ResponseLink(LinkHandler):
     """The emulator's sender of a node's responses to a client."""
 
     def __init__(self, connection: AmqpConnection, link: Link, *, node: str) -> None:
@@ -125,21 +116,12 @@ class ResponseLink:
         """Send a response; Proton buffers it until the client gives credit."""
         proton.send(self._handle, tag=uuid4().bytes, data=data, settled=True)
 
-    def on_attached(self) -> None:
-        """Do nothing: responses follow requests."""
-
-    def on_flow(self) -> None:
-        """Do nothing: Proton sends what waits for credit."""
-
-    def on_delivery(self, delivery: proton.Handle) -> None:
-        """Do nothing: responses are sent settled."""
-
     def on_closed(self) -> None:
         """Forget the link."""
         self._connection.reply_links.remove(self)
 
 
-class RequestLink:
+class RequestLink(LinkHandler):
     """The emulator's receiver of a client's requests to a node.
 
     :param node: the node; responses go to the client's links from the same node.
@@ -174,9 +156,6 @@ class RequestLink:
     def on_attached(self) -> None:
         """Give the client credit."""
         self._buffer.renew_credit()
-
-    def on_flow(self) -> None:
-        """Do nothing: a sender's flow frame requests nothing."""
 
     def on_closed(self) -> None:
         """Send no late replies: the link is closed."""

@@ -14,6 +14,7 @@ from servicebus_emulator.amqp.codec.delivery_encoder import encode_delivery
 from servicebus_emulator.amqp.codec.raw_encoding import NULL, MalformedValueError, decode_text
 from servicebus_emulator.amqp.codec.section_rewrite import by_name, set_application_properties
 from servicebus_emulator.amqp.nodes.operation_faults import apply_delivery_fault, apply_fault
+from servicebus_emulator.amqp.session.link_registry import LinkHandler
 from servicebus_emulator.engine.model.errors import BrokerError, InvalidArgument, MessageLockLost, SessionLockLost
 from servicebus_emulator.engine.namespace.entity_registry import deleted_error
 from servicebus_emulator.engine.queue.limits import receiver_attach_error
@@ -37,7 +38,7 @@ _REASON: Final = "DeadLetterReason"
 _DESCRIPTION: Final = "DeadLetterErrorDescription"
 
 
-class SenderLink:
+class SenderLink(LinkHandler):
     """Sends messages as the client's credit permits, and applies the client's dispositions.
 
     Delivery guarantee: in peek-lock mode a message stays in the queue until its settlement is durable, and only then
@@ -115,9 +116,6 @@ class SenderLink:
             return
         proton.drain(self._handle)
         self._broker.mark_dirty(self._connection)
-
-    def on_attached(self) -> None:
-        """Do nothing: sending starts with the client's credit."""
 
     def on_flow(self) -> None:
         """Request messages if the client gave credit or requested a drain."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from servicebus_emulator.amqp.session.link_registry import LinkHandler
 from servicebus_emulator.engine.model.errors import BrokerError, OperationTimedOut
 from servicebus_emulator.engine.namespace.entity_registry import deleted_error
 from servicebus_emulator.engine.queue.limits import receive_error
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
 
     from proton import Link
 
-    from servicebus_emulator.amqp.codec import proton_fast_path as proton
     from servicebus_emulator.amqp.nodes.sender_link import SenderLink
     from servicebus_emulator.amqp.session.connection import AmqpConnection
     from servicebus_emulator.engine.model.session_locks import SessionLock
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["SessionWait"]
 
 
-class SessionWait:
+class SessionWait(LinkHandler):
     """An unanswered attach, until a session is available, the timeout ends or the client detaches.
 
     :param timeout: how long the client waits, in milliseconds. Then the attach is refused; without an answer, clients
@@ -60,15 +60,6 @@ class SessionWait:
         self.on_closed()
         self._connection.complete_attach(self._link, self._make_link(session_lock))
         return True
-
-    def on_attached(self) -> None:
-        """Do nothing: the link is not attached while it waits."""
-
-    def on_delivery(self, delivery: proton.Handle) -> None:
-        """Do nothing: there are no deliveries yet."""
-
-    def on_flow(self) -> None:
-        """Do nothing: credit is used once a session is available."""
 
     def on_closed(self) -> None:
         """Stop waiting."""

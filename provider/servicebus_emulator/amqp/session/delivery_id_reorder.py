@@ -18,7 +18,7 @@ from servicebus_emulator.amqp.codec.raw_encoding import (
     MalformedValueError,
     compound_items,
     decode_integer,
-    encode_compound,
+    encode_list,
     encode_uint,
     value_end,
 )
@@ -31,7 +31,6 @@ _PROTOCOL_HEADER: Final = b"AMQP"
 _BEGIN, _ATTACH, _TRANSFER, _END = 0x11, 0x12, 0x14, 0x17
 _INSPECTED: Final = frozenset({_BEGIN, _ATTACH, _TRANSFER, _END})
 _DESCRIPTOR_BYTES: Final = 3
-_LIST: Final = 0xC0
 _TRUE: Final = frozenset({b"\x41", b"\x56\x01"})
 _REQUEST_NODES: Final = (b"$management", b"$cbs")
 _DELIVERY_IDS: Final = 2**32
@@ -150,8 +149,6 @@ def _repair_transfer(session: _Session, frame: bytes, *, body: int) -> bytes:
     if given is None or given == expected:
         return frame
     items[_TRANSFER_ID] = encode_uint(expected)
-    performative = frame[body : body + _DESCRIPTOR_BYTES] + encode_compound(
-        _LIST, body=b"".join(items), count=len(items)
-    )
+    performative = frame[body : body + _DESCRIPTOR_BYTES] + encode_list(items)
     size = body + len(performative) + len(frame) - end
     return size.to_bytes(4, "big") + frame[4:body] + performative + frame[end:]

@@ -18,8 +18,8 @@ _HANDLE_MAX: Final = 255
 _MAX_LINKS: Final = 5000
 
 
-class LinkHandler(Protocol):
-    """The emulator's end of a link."""
+class LinkHandler:
+    """The emulator's end of a link. It ignores the events that its subclass does not handle."""
 
     def on_attached(self) -> None:
         """Handle the completed attach."""
@@ -34,7 +34,7 @@ class LinkHandler(Protocol):
         """Handle the end of the link."""
 
 
-class ReplyLink(LinkHandler, Protocol):
+class ReplyLink(Protocol):
     """The emulator's end of a link on which a client receives responses from a node.
 
     :ivar node: the node.
