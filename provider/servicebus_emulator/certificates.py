@@ -34,15 +34,12 @@ class CertificateSource(Protocol):
     @property
     def ca_file(self) -> Path:
         """The PEM file of authorities that a client must trust (the SDK's ``connection_verify``)."""
-        ...
 
     def context(self) -> ssl.SSLContext:
         """Return the server's TLS context; the same object each time."""
-        ...
 
     def close(self) -> None:
         """Remove temporary files."""
-        ...
 
 
 class GivenCertificate:

@@ -17,12 +17,9 @@ from servicebus_emulator.certificates import CertificateSource, IssuedCertificat
 from servicebus_emulator.clock import ShiftableClock
 from servicebus_emulator.config import NamespaceConfig
 from servicebus_emulator.engine.model.clock import Clock
-from servicebus_emulator.engine.model.descriptions import (
-    AuthorizationRule,
-)
 from servicebus_emulator.faults import Fault, FaultError
 from servicebus_emulator.namespace_name import NAMESPACE_NAMES, is_namespace_name
-from servicebus_emulator.namespace_server import HostedNamespace
+from servicebus_emulator.namespace_server import HostedNamespace, ServerSettings
 from servicebus_emulator.security.bearer import MANAGEMENT, Client, TokenIssuer
 from servicebus_emulator.security.settings import SecuritySettings
 
@@ -90,11 +87,7 @@ class Emulator:
         arm_port: int = 0,
         arm_scope: Scope = _DEFAULT_SCOPE,
     ) -> None:
-        self._security = SecuritySettings(
-            open=open,
-            key=key,
-            clients=None if clients is None else tuple(clients),
-        )
+        security = SecuritySettings(open=open, key=key, clients=None if clients is None else tuple(clients))
         _check_names(names)
         _check_ports(amqp=amqp_port, admin=admin_port, arm=arm_port, count=len(names))
         _check_faults(faults, names=names)
@@ -102,35 +95,37 @@ class Emulator:
             raise ValueError(f"message_kilobytes is {message_kilobytes}; allowed: {_MIN_KILOBYTES} .. {_MAX_KILOBYTES}")
         self._names = tuple(names)
         self._faults = tuple(faults)
-        self._fault_seed = fault_seed
-        self._host = host
         self._amqp_port = amqp_port
         self._admin_port = admin_port
-        self._data = data
         self._configs: Mapping[str, NamespaceConfig] = {config.name.casefold(): config for config in configs}
         for name in names:
-            self._security.check_host(host, configured=self._root_rule(name))
-        self._clock = clock if isinstance(clock, ShiftableClock) else ShiftableClock(clock)
-        self._allow_time_shift = allow_time_shift
-        self._issuer = TokenIssuer(self._security.clients_at(host), clock=self._clock.base)
-        self._deliver_pings = deliver_pings
+            config = self._configs.get(name.casefold())
+            security.check_host(host, configured=None if config is None else config.root_rule)
+        shiftable = clock if isinstance(clock, ShiftableClock) else ShiftableClock(clock)
+        if certificates is None:
+            certificates = IssuedCertificate(None if data is None else data / "tls", names=[host])
+        self._settings = ServerSettings(
+            host=host,
+            data=data,
+            clock=shiftable,
+            allow_time_shift=allow_time_shift,
+            deliver_pings=deliver_pings,
+            fault_seed=fault_seed,
+            security=security,
+            issuer=TokenIssuer(security.clients_at(host), clock=shiftable.base),
+            certificates=certificates,
+            timeouts=timeouts,
+            message_kilobytes=message_kilobytes,
+        )
         self._arm_port = arm_port
         self._arm_scope = arm_scope
         self._arm: ArmServer | None = None
         self._failed: asyncio.Future[None] | None = None
         self._hosted: dict[str, HostedNamespace] = {}
-        folder = None if data is None else data / "tls"
-        self._certificates = IssuedCertificate(folder, names=[host]) if certificates is None else certificates
-        self._timeouts = timeouts
-        self._message_kilobytes = message_kilobytes
 
     def __getitem__(self, name: str) -> HostedNamespace:
         """Return a namespace by its name."""
         return self._hosted[name]
-
-    def _root_rule(self, name: str) -> AuthorizationRule | None:
-        config = self._configs.get(name.casefold())
-        return None if config is None else config.root_rule
 
     @property
     def namespaces(self) -> tuple[HostedNamespace, ...]:
@@ -153,7 +148,7 @@ class Emulator:
 
         :raises OSError: the file cannot be written.
         """
-        return self._certificates.ca_file
+        return self._settings.certificates.ca_file
 
     @property
     def arm_scope(self) -> Scope:
@@ -177,20 +172,21 @@ class Emulator:
         :raises InvalidArgument: the forwarding target of a configured entity does not exist.
         """
         self._failed = asyncio.get_running_loop().create_future()
+        settings = self._settings
         try:
             for position, name in enumerate(self._names):
                 amqp_port = _port_at(self._amqp_port, position=position)
                 await self._serve(name, amqp_port=amqp_port, admin_port=_port_at(self._admin_port, position=position))
             self._arm = ArmServer(
                 self,
-                register=NamespaceRegister(_register_path(self._data, first=self._names[0])),
-                host=self._host,
+                register=NamespaceRegister(_register_path(settings.data, first=self._names[0])),
+                host=settings.host,
                 port=self._arm_port,
                 scope=self._arm_scope,
-                clock=self._clock,
-                tls=self._certificates.context,
-                timeouts=self._timeouts,
-                check=None if self._security.open else partial(self._issuer.check, audience=MANAGEMENT),
+                clock=settings.clock,
+                tls=settings.certificates.context,
+                timeouts=settings.timeouts,
+                check=None if settings.security.open else partial(settings.issuer.check, audience=MANAGEMENT),
             )
             await self._arm.start()
         except BaseException:
@@ -203,7 +199,7 @@ class Emulator:
             await self._arm.stop()
         hosted, self._hosted = self._hosted, {}
         await asyncio.gather(*(each.stop() for each in hosted.values()))
-        self._certificates.close()
+        self._settings.certificates.close()
 
     async def add(self, name: str) -> HostedNamespace:
         """Serve another namespace, on free ports.
@@ -233,22 +229,9 @@ class Emulator:
         await asyncio.shield(self._failed)
 
     async def _serve(self, name: str, *, amqp_port: int, admin_port: int) -> HostedNamespace:
+        config = self._configs.get(name.casefold())
         hosted = HostedNamespace(
-            name,
-            host=self._host,
-            amqp_port=amqp_port,
-            admin_port=admin_port,
-            data=self._data,
-            config=self._configs.get(name.casefold()),
-            clock=self._clock,
-            allow_time_shift=self._allow_time_shift,
-            fault_seed=self._fault_seed,
-            security=self._security,
-            issuer=self._issuer,
-            certificates=self._certificates,
-            timeouts=self._timeouts,
-            message_kilobytes=self._message_kilobytes,
-            deliver_pings=self._deliver_pings,
+            name, amqp_port=amqp_port, admin_port=admin_port, config=config, settings=self._settings
         )
         hosted.failure.add_done_callback(self._note_failure)
         try:

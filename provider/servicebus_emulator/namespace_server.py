@@ -1,9 +1,10 @@
-"""One namespace in the running event loop, on its own pair of ports."""
+"""Serves one namespace in the running event loop."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
@@ -35,17 +36,16 @@ from servicebus_emulator.security.settings import SecuritySettings, is_loopback
 from servicebus_emulator.store.sqlite import SqliteJournal
 from servicebus_emulator.version import version
 
-__all__ = ["HostedNamespace", "connection_string"]
+__all__ = ["HostedNamespace", "ServerSettings", "connection_string"]
 
 _log = logging.getLogger(__name__)
 
 
 def connection_string(host: str, *, port: int, key: str = DEFAULT_KEY, tls: bool = False) -> str:
-    """Return a connection string that the Azure SDKs take for a namespace at `host` and `port`.
+    """Return a connection string of the root policy for the Azure SDKs.
 
-    :param key: of the namespace's root rule; a secret, unless it is the well-known one.
-    :param tls: whether the client is to use TLS. Clients of messages then take no port from it, but from
-        their option ``custom_endpoint_address``; clients of administration use TLS and the port always.
+    :param tls: whether the client must use TLS. Messaging clients then ignore the port, and need the option
+        ``custom_endpoint_address``; administration clients always use TLS and the port.
     """
     return (
         f"Endpoint=sb://{host}:{port};SharedAccessKeyName={ROOT_POLICY};SharedAccessKey={key};"
@@ -53,51 +53,46 @@ def connection_string(host: str, *, port: int, key: str = DEFAULT_KEY, tls: bool
     )
 
 
-class HostedNamespace:
-    """One namespace, served.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """The settings of all namespaces of a process. See :class:`~servicebus_emulator.emulator.Emulator`."""
 
-    :param name: its name.
-    :param host: the address to listen on.
+    host: str
+    data: Path | None
+    clock: ShiftableClock
+    allow_time_shift: bool
+    deliver_pings: bool
+    fault_seed: int
+    security: SecuritySettings
+    issuer: TokenIssuer
+    certificates: CertificateSource
+    timeouts: ClientTimeouts
+    message_kilobytes: int
+
+
+class HostedNamespace:
+    """One namespace, served on its own pair of ports.
+
     :param amqp_port: TCP port for AMQP; 0 = any.
     :param admin_port: TCP port for the administration API over HTTP; 0 = any.
-    :param data: the folder in which the state is kept; None = in memory only.
     :param config: entities that are created if they do not exist.
-    :param clock: what time it is.
-    :param allow_time_shift: whether it may be put forward over HTTP.
-    :param deliver_pings: whether messages of content type ``application/vnd.ms-servicebus-ping`` are delivered
-        like any other; a namespace's own configuration can say so for it alone.
-    :param fault_seed: from which the luck of faults comes that do not always strike.
-    :param security: who is let in.
-    :param issuer: knows the bearer tokens that are good.
-    :param certificates: where TLS gets its certificate from.
-    :param timeouts: how long clients are waited for.
-    :param message_kilobytes: how large messages each queue and topic takes at least.
     """
 
     def __init__(
         self,
         name: str,
         *,
-        host: str,
         amqp_port: int,
         admin_port: int,
-        data: Path | None,
         config: NamespaceConfig | None,
-        clock: ShiftableClock,
-        allow_time_shift: bool,
-        deliver_pings: bool,
-        fault_seed: int,
-        security: SecuritySettings,
-        issuer: TokenIssuer,
-        certificates: CertificateSource,
-        timeouts: ClientTimeouts,
-        message_kilobytes: int,
+        settings: ServerSettings,
     ) -> None:
         self.name = name
-        self.host = host
+        self.host = settings.host
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._clock = clock
-        self._journal = None if data is None else SqliteJournal(data / f"{name}.sqlite")
+        self._clock = clock = settings.clock
+        self._certificates = certificates = settings.certificates
+        self._journal = None if settings.data is None else SqliteJournal(settings.data / f"{name}.sqlite")
         self.namespace = Namespace(
             name,
             clock=clock,
@@ -105,85 +100,93 @@ class HostedNamespace:
             identify=encoded_message_id,
             snapshot=None if self._journal is None else self._journal.snapshot(),
             codec=AmqpPropertyCodec(),
-            min_message_kilobytes=message_kilobytes,
-            deliver_pings=deliver_pings or (config is not None and config.deliver_pings),
+            min_message_kilobytes=settings.message_kilobytes,
+            deliver_pings=settings.deliver_pings or (config is not None and config.deliver_pings),
         )
-        root_keys = security.root_keys(None if config is None else config.root_rule)
-        if not self.namespace.access_policies.set_initial_root_keys(root_keys):
-            _log.warning("namespace %s: the keys on disk, regenerated before, are used instead of those given", name)
-        if config is not None:
-            create_initial_entities(config, namespace=self.namespace)
-        if security.open and not is_loopback(host):
-            _log.warning("namespace %s: open: whoever reaches %s is let in, unchecked", name, host)
-        authorizer = Authorizer(
-            name, policies=self.namespace.access_policies, issuer=issuer, clock=clock.base, is_open=security.open
-        )
-        self._faults = FaultInjector(name, clock=clock, seed=fault_seed)
+        authorizer = self._authorize(settings, config=config)
+        self._faults = FaultInjector(name, clock=clock, seed=settings.fault_seed)
         self._broker = Broker(
             self.namespace, clock=clock, fault_injector=self._faults, guard=authorizer, on_failure=self.fail
         )
-        self._certificates = certificates
         self.counts = ConnectionCounts()
         self._admin = AdminServer(
             self.namespace,
-            host=host,
+            host=self.host,
             port=admin_port,
             authorizer=authorizer,
             tls=certificates.context,
-            timeouts=timeouts,
+            timeouts=settings.timeouts,
             clock=clock,
             fault_injector=self._faults,
-            routes=self._routes(allow_time_shift=allow_time_shift),
+            routes=self._routes(allow_time_shift=settings.allow_time_shift),
         )
         handler = make_port_handler(
             self._broker,
             http=self._admin.make_handler,
             tls=certificates.context,
-            timeouts=timeouts,
+            timeouts=settings.timeouts,
             counts=self.counts,
         )
-        self._listener = Listener(host, port=amqp_port, handler=handler)
+        self._listener = Listener(self.host, port=amqp_port, handler=handler)
+
+    def _authorize(self, settings: ServerSettings, *, config: NamespaceConfig | None) -> Authorizer:
+        """Set the root keys, create the configured entities and policies, and return what checks tokens."""
+        security = settings.security
+        root_keys = security.root_keys(None if config is None else config.root_rule)
+        if not self.namespace.access_policies.set_initial_root_keys(root_keys):
+            _log.warning("namespace %s: the keys were regenerated before; the given ones are ignored", self.name)
+        if config is not None:
+            create_initial_entities(config, namespace=self.namespace)
+        if security.open and not is_loopback(self.host):
+            _log.warning("namespace %s: open to every client that can reach %s", self.name, self.host)
+        return Authorizer(
+            self.name,
+            policies=self.namespace.access_policies,
+            issuer=settings.issuer,
+            clock=settings.clock.base,
+            is_open=security.open,
+        )
 
     @property
     def amqp_port(self) -> int:
         """The TCP port of the AMQP listener.
 
-        :raises RuntimeError: when it is not started.
+        :raises RuntimeError: the namespace is not started.
         """
         port = self._listener.port
         if port is None:
-            raise RuntimeError(f"namespace {self.name!r} has no AMQP port; start() it first")
+            raise RuntimeError(f"namespace {self.name!r} has no AMQP port; call start() first")
         return port
 
     @property
     def admin_port(self) -> int:
         """The TCP port of the administration API.
 
-        :raises RuntimeError: when it is not started.
+        :raises RuntimeError: the namespace is not started.
         """
         return self._admin.port
 
     @property
     def fault_injector(self) -> FaultInjector:
-        """The namespace's faults, carried out."""
+        """Applies the namespace's faults."""
         return self._faults
 
     @property
     def connection_string(self) -> str:
-        """What clients of messages connect with: the root rule and its primary key."""
+        """The connection string for messaging clients, with the primary key of the root policy."""
         return connection_string(self.host, port=self.amqp_port, key=self.namespace.access_policies.root.primary_key)
 
     @property
     def admin_connection_string(self) -> str:
-        """What administration clients connect with: the root rule and its primary key."""
+        """The connection string for administration clients, with the primary key of the root policy."""
         return connection_string(self.host, port=self.admin_port, key=self.namespace.access_policies.root.primary_key)
 
     @property
     def tls_connection_string(self) -> str:
-        """What clients of messages and of administration connect with over TLS.
+        """The connection string for TLS.
 
-        Administration clients need the option ``connection_verify`` beside it, with :attr:`ca_file`; clients
-        of messages also ``custom_endpoint_address``, with :attr:`endpoint_address`.
+        Clients also need the options ``connection_verify`` (:attr:`ca_file`) and, for messaging,
+        ``custom_endpoint_address`` (:attr:`endpoint_address`).
         """
         return connection_string(
             self.host, port=self.amqp_port, key=self.namespace.access_policies.root.primary_key, tls=True
@@ -191,21 +194,21 @@ class HostedNamespace:
 
     @property
     def endpoint_address(self) -> str:
-        """Where clients of messages connect to over TLS or WebSocket: their option ``custom_endpoint_address``."""
+        """The address of messaging clients over TLS or WebSocket: their option ``custom_endpoint_address``."""
         return f"sb://{self.host}:{self.amqp_port}"
 
     @property
     def ca_file(self) -> Path:
-        """The certificates that a TLS client has to trust: the SDK's option ``connection_verify``.
+        """The certificate authorities that TLS clients must trust: the SDK's option ``connection_verify``.
 
-        :raises OSError: when they cannot be written.
+        :raises OSError: the file cannot be written.
         """
         return self._certificates.ca_file
 
     async def start(self) -> None:
-        """Listen.
+        """Start listening.
 
-        :raises OSError: when a port is taken or the host is not of this machine.
+        :raises OSError: a port is taken, or the host is not an address of this machine.
         """
         await self._admin.start()
         await self._listener.open()
@@ -219,14 +222,7 @@ class HostedNamespace:
             connection_string=masked(self.connection_string),
             durable=self._journal is not None,
         )
-        _log.info(
-            "namespace %s: AMQP on %s:%d, clients connect with %s",
-            self.name,
-            self.host,
-            self.amqp_port,
-            masked(self.connection_string),
-            extra=about,
-        )
+        _log.info("namespace %s: AMQP on %s:%d", self.name, self.host, self.amqp_port, extra=about)
 
     @property
     def faults(self) -> tuple[Armed, ...]:
@@ -234,29 +230,29 @@ class HostedNamespace:
         return self._faults.armed
 
     def set_fault(self, fault: Fault) -> Armed:
-        """Break something, from now on; return the fault with the id by which it is cleared.
+        """Set a fault; return it with the id by which it is cleared.
 
-        Of several faults that match an operation the one set first strikes.
+        Of several faults that match an operation, the one set first strikes.
 
-        :raises FaultError: when it is meant for another namespace.
+        :raises FaultError: it is for another namespace, or this system does not support it.
         """
         return self._faults.add(fault)
 
     def clear_faults(self, fault_id: str | None = None) -> tuple[Armed, ...]:
-        """Mend one fault, or all (None); return those that were in force, with how often they struck."""
+        """Clear one fault, or all (None); return those that were in force, with their numbers of strikes."""
         return self._faults.clear(fault_id)
 
     def shift_time(self, by: timedelta) -> None:
-        """Put the clock forward: locks end, messages expire, become active and go, faults end, as if time had passed.
+        """Move the clock forward; all timers react at once. All namespaces of an emulator share the clock.
 
-        What a client waits for on its own clock is not hastened. All namespaces of an :class:`Emulator` share it.
+        Timeouts of clients run on their own clocks and are not shortened.
 
-        :raises TimeShiftError: when that is no step forward, or leads more than ten years ahead.
+        :raises TimeShiftError: the shift is not positive, or the total would exceed ten years.
         """
         self._clock.shift(by)
 
     async def stop(self) -> None:
-        """Make durable and answer what has arrived, close all connections, stop listening."""
+        """Make durable and answer what has arrived, close all connections and stop listening."""
         self._clock.remove_listener(self._broker.time_shifted)
         self._listener.close()
         self._broker.stop()
@@ -265,7 +261,7 @@ class HostedNamespace:
             self._journal.close()
 
     async def destroy(self) -> None:
-        """Stop, and forget all that the namespace held."""
+        """Stop, and delete the content of the namespace."""
         await self.stop()
         if self._journal is not None:
             self._journal.destroy()
@@ -285,6 +281,6 @@ class HostedNamespace:
         )
 
     def fail(self, error: JournalError) -> None:
-        """Take note that the state cannot be kept any longer."""
+        """Report that the state can no longer be persisted."""
         if not self.failure.done():
             self.failure.set_exception(error)

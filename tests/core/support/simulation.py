@@ -159,7 +159,7 @@ class Simulation:
         self.run(self._shift(seconds))
 
     async def _shift(self, seconds: float) -> None:
-        self.emulator._clock.shift(timedelta(seconds=seconds))
+        self.emulator._settings.clock.shift(timedelta(seconds=seconds))
 
     # Guarantees
 
