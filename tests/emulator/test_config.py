@@ -169,7 +169,7 @@ def test_several_namespaces_and_every_property_of_the_service_are_known():
                             }
                         ],
                     },
-                    {"Name": "contoso-dr"},
+                    {"Name": "contoso-dr", "DeliverPings": True},
                 ]
             }
         }
@@ -188,6 +188,7 @@ def test_several_namespaces_and_every_property_of_the_service_are_known():
         ),
     )
     assert (second.name, second.queues, second.topics, second.subscriptions) == ("contoso-dr", (), (), ())
+    assert (first.deliver_pings, second.deliver_pings) == (False, True)
 
 
 NAMESPACE = "UserConfig.Namespaces.0"
@@ -205,6 +206,7 @@ RULE = f"{SUBSCRIPTION}.Rules.0.Properties"
         ("UserConfig.Logging.Type", "Syslog", r"Logging.Type is 'Syslog'; allowed: File, Console"),
         (f"{NAMESPACE}.Name", "", r"UserConfig.Namespaces\[0\].Name is ''; allowed: 1 to 50 characters"),
         (f"{NAMESPACE}.Name", 7, r"UserConfig.Namespaces\[0\].Name is 7; allowed: a string"),
+        (f"{NAMESPACE}.DeliverPings", "yes", r"Namespaces\[0\].DeliverPings is 'yes'; allowed: true, false"),
         (f"{NAMESPACE}.Queue", [], r"Namespaces\[0\].Queue is \[\]; allowed: only Name, Queues, Topics"),
         (f"{NAMESPACE}.Queues", {}, r"Namespaces\[0\].Queues is \{\}; allowed: a list"),
         (f"{NAMESPACE}.Queues.1", {}, r"Queues\[1\].Name is 'missing'; allowed: a value; it is required"),

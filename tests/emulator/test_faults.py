@@ -189,7 +189,5 @@ def test_a_file_of_faults_is_read_in_its_order_and_names_the_place_of_a_mistake(
 def test_a_chosen_condition_and_status_reach_the_refusal():
     closed = refusal_of(Fault(kind=FaultKind.CLOSE_LINK, condition="amqp:resource-deleted"))
     denied = refusal_of(Fault(kind=FaultKind.AUTH_FAILURE, status=503))
-    assert closed is not None
-    assert denied is not None
     assert (closed.condition, denied.status) == ("amqp:resource-deleted", 503)
     assert refusal_of(Fault(kind=FaultKind.RESET)) is None

@@ -31,9 +31,7 @@ class Started:
         with log.open("w") as stream:
             command = [sys.executable, "-m", "servicebus_emulator", "--amqp-port", "0", "--admin-port", "0", *arguments]
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stream, text=True)
-        assert self.process.stdout is not None
         ready = re.match(r"ready namespace=(\S+) amqp=\S+:(\d+) admin=\S+:(\d+)", self.process.stdout.readline())
-        assert ready is not None
         self.amqp_port, self.admin_port = int(ready[2]), int(ready[3])
 
     @property

@@ -63,15 +63,18 @@ def get_or_none(get: Callable[[], T]) -> T | None:
 
 
 def _list(namespace: Namespace, request: Request) -> Response:
-    listed: Sequence[Description]
+    listed = _listed(namespace, request)
+    return request.list_response(listed, encode=lambda each: _resource(namespace, each, request=request))
+
+
+def _listed(namespace: Namespace, request: Request) -> Sequence[Description]:
     match request.address.types[1:]:
         case ("queues",):
-            listed = namespace.list_queues()
+            return namespace.list_queues()
         case ("topics",):
-            listed = namespace.list_topics()
+            return namespace.list_topics()
         case _:
-            listed = namespace.list_subscriptions(_topic(namespace, request).path)
-    return request.list_response(listed, encode=lambda each: _resource(namespace, each, request=request))
+            return namespace.list_subscriptions(_topic(namespace, request).path)
 
 
 def _get(namespace: Namespace, request: Request) -> Response:

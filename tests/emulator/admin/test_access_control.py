@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -21,19 +21,6 @@ from tests.emulator.support.authorizers import authorizer_for, signed_headers
 from tests.emulator.support.plain_http import PlainTransport
 
 VERSION = "api-version=2021-05"
-
-
-@pytest.fixture
-async def contoso() -> AsyncIterator[HostedNamespace]:
-    async with Emulator(["contoso"]) as emulator:
-        emulator["contoso"].namespace.create_queue(QueueDescription("flights"))
-        yield emulator["contoso"]
-
-
-@pytest.fixture
-async def http(contoso: HostedNamespace) -> AsyncIterator[ClientSession]:
-    async with ClientSession(f"http://{contoso.host}:{contoso.admin_port}") as session:
-        yield session
 
 
 @pytest.mark.parametrize(
@@ -90,9 +77,9 @@ async def test_scheme_host_port_and_case_of_what_was_signed_do_not_count(http: C
         assert response.status == 200
 
 
-async def test_without_manage_the_official_client_is_refused(contoso: HostedNamespace):
-    rule = contoso.namespace.access_policies.put("app", rights=[AccessRight.SEND, AccessRight.LISTEN])
-    text = connection_string(contoso.host, port=contoso.admin_port, key=rule.primary_key)
+async def test_without_manage_the_official_client_is_refused(hosted: HostedNamespace):
+    rule = hosted.namespace.access_policies.put("app", rights=[AccessRight.SEND, AccessRight.LISTEN])
+    text = connection_string(hosted.host, port=hosted.admin_port, key=rule.primary_key)
     text = text.replace("RootManageSharedAccessKey", rule.name)
     async with ServiceBusAdministrationClient.from_connection_string(text, transport=PlainTransport()) as client:
         with pytest.raises(ClientAuthenticationError) as refused:
@@ -101,8 +88,8 @@ async def test_without_manage_the_official_client_is_refused(contoso: HostedName
     assert "'Manage' claim(s) are required" in str(refused.value)
 
 
-async def test_a_rule_of_a_queue_manages_that_queue_and_nothing_else(contoso: HostedNamespace, http: ClientSession):
-    rule = contoso.namespace.access_policies.put("app", rights=[AccessRight.MANAGE], path="flights")
+async def test_a_rule_of_a_queue_manages_that_queue_and_nothing_else(hosted: HostedNamespace, http: ClientSession):
+    rule = hosted.namespace.access_policies.put("app", rights=[AccessRight.MANAGE], path="flights")
     headers = signed_headers(resource="https://contoso/flights", rule="app", key=rule.primary_key)
     async with http.get(f"/flights?{VERSION}", headers=headers) as response:
         assert response.status == 200
@@ -112,18 +99,18 @@ async def test_a_rule_of_a_queue_manages_that_queue_and_nothing_else(contoso: Ho
 
 
 async def test_a_token_for_one_queue_is_not_widened_by_the_host_that_a_request_names(
-    contoso: HostedNamespace, http: ClientSession
+    hosted: HostedNamespace, http: ClientSession
 ):
-    contoso.namespace.create_queue(QueueDescription("other"))
+    hosted.namespace.create_queue(QueueDescription("other"))
     headers = {**signed_headers(resource="https://contoso/flights"), "Host": "x://y/flights"}
     async with http.get(f"/other?{VERSION}", headers=headers) as response:
         assert response.status in (400, 401)
 
 
 async def test_rules_that_the_official_client_gives_a_queue_are_checked_from_then_on(
-    contoso: HostedNamespace, http: ClientSession
+    hosted: HostedNamespace, http: ClientSession
 ):
-    text = contoso.admin_connection_string
+    text = hosted.admin_connection_string
     async with ServiceBusAdministrationClient.from_connection_string(text, transport=PlainTransport()) as client:
         given = AuthorizationRule(
             type="SharedAccessAuthorizationRule",

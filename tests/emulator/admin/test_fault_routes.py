@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import subprocess
-import sys
-import urllib.request
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from aiohttp import ClientSession, ClientTimeout, ServerDisconnectedError
@@ -19,23 +14,12 @@ from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.exceptions import ServiceBusConnectionError, ServiceBusServerBusyError
 
 from servicebus_emulator import Emulator, EmulatorProcess, Fault, FaultKind, HostedNamespace, Operation
-from servicebus_emulator.engine.model.descriptions import QueueDescription
 from servicebus_emulator.faults import FaultError
 from tests.emulator.support.authorizers import signed_headers
-from tests.emulator.support.manual_clock import ManualClock
-
-pytestmark = pytest.mark.simulated
 
 pytestmark = pytest.mark.usefixtures("leaks_collected")
 
 VERSION = "api-version=2024-05"
-
-
-@pytest.fixture
-async def hosted() -> AsyncIterator[HostedNamespace]:
-    async with Emulator(["contoso"]) as emulator:
-        emulator["contoso"].namespace.create_queue(QueueDescription("flights"))
-        yield emulator["contoso"]
 
 
 @pytest.fixture
@@ -151,17 +135,6 @@ async def test_faults_from_python_begin_with_the_namespace_that_they_name():
         assert {armed.seed for armed in emulator["contoso"].faults} == {7}
 
 
-async def test_a_fault_ends_on_the_clock_of_the_namespace():
-    clock = ManualClock()
-    async with Emulator(["contoso"], clock=clock) as emulator:
-        contoso = emulator["contoso"]
-        contoso.set_fault(Fault(kind=FaultKind.RESET, duration=60))
-        clock.advance(59)
-        assert len(contoso.faults) == 1
-        clock.advance(1)
-        assert contoso.faults == ()
-
-
 async def test_a_frozen_namespace_stops_at_once(hosted: HostedNamespace, http: ClientSession):
     for operation in (Operation.ANYTHING, Operation.ADMINISTER):
         hosted.set_fault(Fault(kind=FaultKind.FREEZE, on=(operation,)))
@@ -178,59 +151,14 @@ def test_a_fault_of_a_namespace_that_is_not_served_is_refused():
         Emulator(["contoso"], faults=[Fault(kind=FaultKind.RESET, namespace="fabrikam")])
 
 
-def config_of(tmp_path: Path) -> Path:
-    path = tmp_path / "config.json"
-    namespaces = [{"Name": "contoso", "Queues": [{"Name": "flights"}], "Topics": []}]
-    path.write_text(json.dumps({"UserConfig": {"Namespaces": namespaces}}))
-    return path
-
-
-def call(url: str, *, method: str = "GET", body: Mapping[str, object] | None = None) -> Any:
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(url, data=data, method=method, headers={"Content-Type": "application/json"})  # noqa: S310 - a loopback address
-    with urllib.request.urlopen(request, timeout=5) as response:  # noqa: S310 - the same
-        return json.load(response)
-
-
-def test_faults_of_the_command_line_and_a_file_are_there_when_it_is_ready(tmp_path: Path):
-    file = tmp_path / "faults.json"
-    file.write_text('[{"kind": "reset", "on": ["settle"]}]')
-    arguments = ["--faults", str(file), "--fault", "server-busy,entity=flights,count=2", "--fault-seed", "3"]
-    command = [sys.executable, "-m", "servicebus_emulator", "--amqp-port", "0", "--admin-port", "0", *arguments]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        assert process.stdout is not None
-        ready = dict(word.split("=", 1) for word in process.stdout.readline().split()[1:])
-        try:
-            listed = call(f"http://{ready['admin']}/$faults")["faults"]
-        finally:
-            process.terminate()
-    assert [(each["kind"], each["on"]) for each in listed] == [("reset", ["settle"]), ("server-busy", ["send"])]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--fault", "rset"], "kind is 'rset'; allowed: refuse, reset"),
-        (["--fault", "reset,count=0"], "count is 0; allowed"),
-        (["--fault", "reset,namespace=other"], "namespace is 'other'; allowed: sbemulatorns"),
-        (["--faults", "nowhere.json"], "the file of faults is"),
-    ],
-)
-def test_bad_faults_of_the_command_line_are_named(arguments: list[str], message: str):
-    command = [sys.executable, "-m", "servicebus_emulator", *arguments]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert ended.returncode == 2
-    assert message in ended.stderr
-    assert "Traceback" not in ended.stderr
-
-
 def test_a_kill_ends_the_process_mid_send_and_what_was_answered_before_is_kept(tmp_path: Path):
-    with EmulatorProcess(["contoso"], config=config_of(tmp_path), data=tmp_path / "data") as process:
+    with EmulatorProcess(["contoso"], data=tmp_path) as process:
         served = process["contoso"]
+        served.create_queue("flights")
         client = SyncClient.from_connection_string(served.connection_string, retry_total=0)
         with client, client.get_queue_sender("flights") as sender:
             sender.send_messages(ServiceBusMessage("answered"))
-            call(f"http://{served.host}:{served.admin_port}/$faults", method="POST", body={"kind": "kill"})
+            served.set_fault(Fault(kind=FaultKind.KILL))
             with pytest.raises(ServiceBusConnectionError):
                 sender.send_messages(ServiceBusMessage("in flight"))
             assert process._running().wait(5) == -9

@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from aiohttp import ClientSession
-from azure.servicebus import ServiceBusMessage, ServiceBusSubQueue
-from azure.servicebus.exceptions import MessageLockLostError, SessionLockLostError
+from azure.servicebus import ServiceBusMessage
+from azure.servicebus.exceptions import MessageLockLostError
 
 from servicebus_emulator import Emulator, Fault, FaultKind, HostedNamespace
 from servicebus_emulator.admin import access_control
@@ -37,12 +37,6 @@ async def sdk(hosted: HostedNamespace) -> AsyncIterator[SdkClient]:
         yield opened
 
 
-@pytest.fixture
-async def http(hosted: HostedNamespace) -> AsyncIterator[ClientSession]:
-    async with ClientSession(f"http://{hosted.host}:{hosted.admin_port}") as session:
-        yield session
-
-
 async def test_a_lock_ends_at_once_and_the_message_comes_again(hosted: HostedNamespace, sdk: SdkClient):
     async with sdk.queue("flights") as (sender, receiver):
         await sender.send_messages(ServiceBusMessage("x"))
@@ -55,15 +49,6 @@ async def test_a_lock_ends_at_once_and_the_message_comes_again(hosted: HostedNam
         await receiver.complete_message(again)
 
 
-async def test_what_expires_is_dead_lettered(hosted: HostedNamespace, sdk: SdkClient):
-    hosted.namespace.create_queue(QueueDescription("brief", dead_lettering_on_message_expiration=True))
-    async with sdk.queue("brief", sub_queue=ServiceBusSubQueue.DEAD_LETTER) as (sender, dead):
-        await sender.send_messages(ServiceBusMessage("x", time_to_live=timedelta(days=14)))
-        hosted.shift_time(timedelta(days=15))
-        (message,) = await dead.receive_messages(1)
-        assert message.dead_letter_reason == "TTLExpiredException"
-
-
 async def test_a_receiver_that_waits_gets_what_is_scheduled_when_its_time_has_come(
     hosted: HostedNamespace, sdk: SdkClient
 ):
@@ -74,14 +59,6 @@ async def test_a_receiver_that_waits_gets_what_is_scheduled_when_its_time_has_co
         # Short of its time: the timer has to follow the clock, not what was left when it was set.
         hosted.shift_time(timedelta(seconds=59))
         assert bodies(await asyncio.wait_for(waiting, 15)) == ["x"]
-
-
-async def test_the_lock_of_a_session_ends_too(hosted: HostedNamespace, sdk: SdkClient):
-    hosted.namespace.create_queue(QueueDescription("sessions", requires_session=True))
-    async with sdk.queue("sessions", session_id="a") as (_, receiver):
-        hosted.shift_time(timedelta(minutes=2))
-        with pytest.raises(SessionLockLostError):
-            await receiver.session.renew_lock()
 
 
 async def test_a_queue_that_is_idle_for_long_goes_and_a_fault_ends(hosted: HostedNamespace):

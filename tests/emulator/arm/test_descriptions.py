@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,8 +19,11 @@ from servicebus_emulator.arm.errors import ArmError, camel_case, to_arm_error
 from servicebus_emulator.arm.json_values import JsonValue
 from servicebus_emulator.arm.rules import decode_rule, encode_rule
 from servicebus_emulator.engine.model.descriptions import (
+    FIXED_AT_CREATION,
+    IDENTITY,
     AccessRight,
     AuthorizationRule,
+    Description,
     EntityStatus,
     MessageCounts,
     QueueDescription,
@@ -125,23 +128,11 @@ def test_any_rule_is_taken_or_refused_by_name(properties: dict[str, Any]):
         assert rule.name == "r"
 
 
-@given(QUEUES)
-def test_a_queue_is_read_as_it_was_written(queue: QueueDescription):
-    written = over_the_wire(encode_properties(queue, runtime=RUNTIME))
-    assert decode_description(written, kind=QueueDescription, identity={"path": "q"}, current=None) == queue
-
-
-@given(TOPICS)
-def test_a_topic_is_read_as_it_was_written(topic: TopicDescription):
-    written = over_the_wire(encode_properties(topic, runtime=RUNTIME))
-    assert decode_description(written, kind=TopicDescription, identity={"path": "t"}, current=None) == topic
-
-
-@given(SUBSCRIPTIONS)
-def test_a_subscription_is_read_as_it_was_written(subscription: SubscriptionDescription):
-    written = over_the_wire(encode_properties(subscription, runtime=RUNTIME))
-    identity = {"topic_path": "t", "name": "s"}
-    assert decode_description(written, kind=SubscriptionDescription, identity=identity, current=None) == subscription
+@given(QUEUES | TOPICS | SUBSCRIPTIONS)
+def test_a_description_is_read_as_it_was_written(description: Description):
+    written = over_the_wire(encode_properties(description, runtime=RUNTIME))
+    identity = {each.name: getattr(description, each.name) for each in fields(description) if each.name in IDENTITY}
+    assert decode_description(written, kind=type(description), identity=identity, current=None) == description
 
 
 @given(FILTERS, ACTIONS)
@@ -165,8 +156,7 @@ def test_what_is_put_replaces_what_was_but_for_what_the_interface_does_not_show(
 @given(QUEUES)
 def test_what_is_left_out_gets_its_default_but_for_what_is_fixed_at_creation(before: QueueDescription):
     put = decode_description(None, kind=QueueDescription, identity={"path": "q"}, current=before)
-    fixed = ("requires_session", "requires_duplicate_detection", "enable_partitioning")
-    assert put == QueueDescription("q", **{name: getattr(before, name) for name in fixed})
+    assert put == QueueDescription("q", **{name: getattr(before, name) for name in FIXED_AT_CREATION})
 
 
 @given(st.timedeltas(min_value=timedelta(seconds=1), max_value=timedelta(days=10_000)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -13,15 +12,14 @@ from azure.mgmt.servicebus.models import (
     RegenerateAccessKeyParameters,
     SBAuthorizationRule,
     SBAuthorizationRuleProperties,
-    SBQueue,
-    SBTopic,
 )
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.exceptions import ServiceBusAuthenticationError
 
-from servicebus_emulator import Emulator
-from tests.emulator.support.arm_client import GROUP, PREFIX, managed
+from servicebus_emulator import Emulator, HostedNamespace
+from servicebus_emulator.engine.model.descriptions import QueueDescription, TopicDescription
+from tests.emulator.support.arm_client import GROUP, PREFIX
 
 CONTOSO = (GROUP, "contoso")
 ROOT = "RootManageSharedAccessKey"
@@ -29,18 +27,10 @@ ROOT = "RootManageSharedAccessKey"
 PLACES = {"namespaces": CONTOSO, "queues": (*CONTOSO, "dir~q"), "topics": (*CONTOSO, "t")}
 
 
-@pytest.fixture
-async def emulator() -> AsyncIterator[Emulator]:
-    async with Emulator(["contoso"]) as emulator:
-        yield emulator
-
-
-@pytest.fixture
-async def arm(emulator: Emulator) -> AsyncIterator[ServiceBusManagementClient]:
-    async with managed(emulator) as client:
-        await client.queues.create_or_update(*CONTOSO, "dir~q", SBQueue())
-        await client.topics.create_or_update(*CONTOSO, "t", SBTopic())
-        yield client
+@pytest.fixture(autouse=True)
+async def entities(contoso: HostedNamespace) -> None:
+    contoso.namespace.create_queue(QueueDescription("dir/q"))
+    contoso.namespace.create_topic(TopicDescription("t"))
 
 
 def rule(*rights: str) -> SBAuthorizationRule:
@@ -90,7 +80,6 @@ async def test_keys_are_handed_out_kept_and_renewed_one_by_one(
 async def test_every_namespace_has_the_rule_that_clients_know(arm: ServiceBusManagementClient):
     [root] = [each async for each in arm.namespaces.list_authorization_rules(*CONTOSO)]
     assert root.name == ROOT
-    assert root.properties is not None
     assert root.properties.rights == ["Manage", "Send", "Listen"]
     assert (await arm.namespaces.list_keys(*CONTOSO, ROOT)).primary_key == "SAS_KEY_VALUE"
 
@@ -106,7 +95,6 @@ async def test_keys_that_are_handed_out_let_in_for_what_their_rule_permits(
 ):
     await arm.queues.create_or_update_authorization_rule(*CONTOSO, "dir~q", "senders", rule("Send"))
     keys = await arm.queues.list_keys(*CONTOSO, "dir~q", "senders")
-    assert keys.secondary_connection_string is not None
     client = ServiceBusClient.from_connection_string(keys.secondary_connection_string, retry_total=0)
     async with client, client.get_queue_sender("dir/q") as sender:
         await sender.send_messages(ServiceBusMessage(b"LH400"))

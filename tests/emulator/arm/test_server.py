@@ -26,14 +26,8 @@ def plain(emulator: Emulator) -> str:
 
 
 @pytest.fixture
-async def emulator() -> AsyncIterator[Emulator]:
-    async with Emulator(["contoso", "fabrikam"]) as emulator:
-        emulator["contoso"].namespace.create_queue(QueueDescription("q"))
-        yield emulator
-
-
-@pytest.fixture
 async def http(emulator: Emulator) -> AsyncIterator[ClientSession]:
+    emulator["contoso"].namespace.create_queue(QueueDescription("q"))
     async with ClientSession(plain(emulator), headers=TOKEN) as session:
         yield session
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import warnings
 from datetime import UTC, datetime
 from pathlib import Path
@@ -51,10 +50,8 @@ async def test_message_ids_of_other_types_are_detected_too(contoso: HostedNamesp
 
 
 def test_duplicates_are_detected_after_sigkill(tmp_path: Path):
-    config = tmp_path / "config.json"
-    unique = {"Name": "unique", "Properties": {"RequiresDuplicateDetection": True}}
-    config.write_text(json.dumps({"UserConfig": {"Namespaces": [{"Name": "contoso", "Queues": [unique]}]}}))
-    with EmulatorProcess(["contoso"], config=config, data=tmp_path / "data") as process:
+    with EmulatorProcess(["contoso"], data=tmp_path) as process:
+        process["contoso"].create_queue("unique", requires_duplicate_detection=True)
         for text in ("first", "second"):
             client = ServiceBusClient.from_connection_string(process["contoso"].connection_string)
             with client, client.get_queue_sender("unique") as sender:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from azure.servicebus.exceptions import (
-    ServiceBusConnectionError,
-    ServiceBusError,
-)
+from azure.servicebus.aio import ServiceBusClient
+from azure.servicebus.exceptions import ServiceBusConnectionError
 
 from servicebus_emulator import Fault, FaultKind, HostedNamespace, Operation
-from tests.emulator.support.impatient_client import TIMEOUT, client_of, held, receive, send
+from tests.emulator.support.impatient_client import TIMEOUT, client_of, delivered, held, receive, send
 
 pytestmark = pytest.mark.usefixtures("leaks_collected")
 
@@ -30,26 +28,24 @@ async def test_refused_connections_are_immediate_connection_errors(broken: Hoste
     assert (broken.amqp_port, held(broken)) == (port, 2)
 
 
-async def test_a_refuse_fault_expires(broken: HostedNamespace):
+async def test_a_refuse_fault_expires(broken: HostedNamespace, client: ServiceBusClient):
     broken.set_fault(Fault(kind=FaultKind.REFUSE, duration=0.2))
-    async with client_of(broken) as client:
-        with pytest.raises(ServiceBusConnectionError):
-            await send(client.get_queue_sender("flights"))
-        await asyncio.sleep(0.3)
+    with pytest.raises(ServiceBusConnectionError):
         await send(client.get_queue_sender("flights"))
+    await asyncio.sleep(0.3)
+    await send(client.get_queue_sender("flights"))
 
 
 @pytest.mark.parametrize(
     "operation", [Operation.CONNECT, Operation.AUTHENTICATE, Operation.OPEN_SENDER, Operation.SEND]
 )
 async def test_a_reset_is_a_connection_error_and_the_next_attempt_succeeds(
-    broken: HostedNamespace, operation: Operation
+    broken: HostedNamespace, client: ServiceBusClient, operation: Operation
 ):
     broken.set_fault(Fault(kind=FaultKind.RESET, on=(operation,), count=1))
-    async with client_of(broken) as client:
-        with pytest.raises(ServiceBusConnectionError):
-            await send(client.get_queue_sender("flights"))
+    with pytest.raises(ServiceBusConnectionError):
         await send(client.get_queue_sender("flights"))
+    await send(client.get_queue_sender("flights"))
     assert held(broken) == 1
 
 
@@ -73,33 +69,37 @@ async def test_a_detached_receiver_reattaches_silently_if_it_may_retry(
         assert [armed.strikes for armed in broken.faults] == [1]
 
 
-async def test_a_reset_while_receiving_is_a_connection_error_and_the_message_stays(broken: HostedNamespace):
-    async with client_of(broken) as client:
-        await send(client.get_queue_sender("flights"))
-        broken.set_fault(Fault(kind=FaultKind.RESET, on=(Operation.RECEIVE,), count=1))
-        receiver = client.get_queue_receiver("flights")
-        with pytest.raises(ServiceBusConnectionError):
-            await receive(receiver)
-        assert len(await receive(receiver)) == 1
+async def test_a_reset_while_receiving_is_a_connection_error_and_the_message_stays(
+    broken: HostedNamespace, client: ServiceBusClient
+):
+    await send(client.get_queue_sender("flights"))
+    broken.set_fault(Fault(kind=FaultKind.RESET, on=(Operation.RECEIVE,), count=1))
+    receiver = client.get_queue_receiver("flights")
+    with pytest.raises(ServiceBusConnectionError):
+        await receive(receiver)
+    assert len(await receive(receiver)) == 1
 
 
-async def test_a_reset_in_a_settlement_is_a_connection_error_and_the_message_stays(broken: HostedNamespace):
-    async with client_of(broken) as client:
-        await send(client.get_queue_sender("flights"))
-        receiver = client.get_queue_receiver("flights")
-        (message,) = await receive(receiver)
-        broken.set_fault(Fault(kind=FaultKind.RESET, on=(Operation.SETTLE,), count=1))
-        with pytest.raises(ServiceBusError):
-            await asyncio.wait_for(receiver.complete_message(message), TIMEOUT)
+@pytest.mark.parametrize(
+    "fault", [Fault(kind=FaultKind.RESET, on=(Operation.SETTLE,), count=1), Fault(kind=FaultKind.DROP)]
+)
+async def test_a_reset_or_packet_loss_in_a_settlement_is_a_connection_error_and_the_message_stays(
+    broken: HostedNamespace, client: ServiceBusClient, fault: Fault
+):
+    receiver, message = await delivered(client)
+    broken.set_fault(fault)
+    with pytest.raises(ServiceBusConnectionError):
+        await asyncio.wait_for(receiver.complete_message(message), TIMEOUT)
     assert held(broken) == 1
 
 
 @pytest.mark.parametrize("kind", [FaultKind.CLOSE_LINK, FaultKind.CLOSE_CONNECTION])
-async def test_the_sdk_hides_the_condition_of_a_close(broken: HostedNamespace, kind: FaultKind):
+async def test_the_sdk_hides_the_condition_of_a_close(
+    broken: HostedNamespace, client: ServiceBusClient, kind: FaultKind
+):
     broken.set_fault(Fault(kind=kind, condition="com.microsoft:server-busy", count=1))
-    async with client_of(broken) as client:
-        sender = client.get_queue_sender("flights")
-        with pytest.raises(ServiceBusConnectionError, match="amqp:unknown-error"):
-            await send(sender)
+    sender = client.get_queue_sender("flights")
+    with pytest.raises(ServiceBusConnectionError, match="amqp:unknown-error"):
         await send(sender)
+    await send(sender)
     assert held(broken) == 1

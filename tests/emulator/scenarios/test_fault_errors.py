@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 from azure.servicebus import ServiceBusMessage
+from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.exceptions import (
     MessageLockLostError,
     MessageSizeExceededError,
@@ -19,7 +20,7 @@ from azure.servicebus.exceptions import (
 )
 
 from servicebus_emulator import Fault, FaultKind, HostedNamespace, Operation
-from tests.emulator.support.impatient_client import TIMEOUT, client_of, held, receive, send
+from tests.emulator.support.impatient_client import TIMEOUT, delivered, held, receive, send
 
 pytestmark = pytest.mark.usefixtures("leaks_collected")
 REJECTED = [
@@ -33,76 +34,70 @@ REJECTED = [
 ]
 
 
-async def test_a_rejected_send_raises_the_class_of_its_condition_and_stores_nothing(broken: HostedNamespace):
-    async with client_of(broken) as client:
-        sender = client.get_queue_sender("flights")
-        await send(sender)
-        for kind, error, condition in REJECTED:
-            broken.set_fault(Fault(kind=kind, on=(Operation.SEND,), entity="FLIGHTS", count=1))
-            with pytest.raises(error, match=condition) as caught:
-                await send(sender)
-            assert type(caught.value) is error
-        await send(client.get_queue_sender("calm"))
+async def test_a_rejected_send_raises_the_class_of_its_condition_and_stores_nothing(
+    broken: HostedNamespace, client: ServiceBusClient
+):
+    sender = client.get_queue_sender("flights")
+    await send(sender)
+    for kind, error, condition in REJECTED:
+        broken.set_fault(Fault(kind=kind, on=(Operation.SEND,), entity="FLIGHTS", count=1))
+        with pytest.raises(error, match=condition) as caught:
+            await send(sender)
+        assert type(caught.value) is error
+    await send(client.get_queue_sender("calm"))
     assert (held(broken), held(broken, "calm")) == (1, 1)
 
 
-async def test_a_refused_attach_raises_the_class_of_its_condition(broken: HostedNamespace):
-    async with client_of(broken) as client:
-        for kind, error, condition in REJECTED:
-            broken.set_fault(Fault(kind=kind, on=(Operation.OPEN_SENDER,), count=1))
-            with pytest.raises(error, match=condition):
-                await send(client.get_queue_sender("flights"))
-            broken.set_fault(Fault(kind=kind, on=(Operation.OPEN_RECEIVER,), count=1))
-            with pytest.raises(error, match=condition):
-                await receive(client.get_queue_receiver("flights"))
+async def test_a_refused_attach_raises_the_class_of_its_condition(broken: HostedNamespace, client: ServiceBusClient):
+    for kind, error, condition in REJECTED:
+        broken.set_fault(Fault(kind=kind, on=(Operation.OPEN_SENDER,), count=1))
+        with pytest.raises(error, match=condition):
+            await send(client.get_queue_sender("flights"))
+        broken.set_fault(Fault(kind=kind, on=(Operation.OPEN_RECEIVER,), count=1))
+        with pytest.raises(error, match=condition):
+            await receive(client.get_queue_receiver("flights"))
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 500, 503])
-async def test_a_refused_token_is_an_authentication_error(broken: HostedNamespace, status: int):
+async def test_a_refused_token_is_an_authentication_error(
+    broken: HostedNamespace, client: ServiceBusClient, status: int
+):
     broken.set_fault(Fault(kind=FaultKind.AUTH_FAILURE, status=status))
-    async with client_of(broken) as client:
-        with pytest.raises(ServiceBusAuthenticationError):
-            await send(client.get_queue_sender("flights"))
-
-
-async def test_a_lost_lock_raises_and_the_message_is_redelivered(broken: HostedNamespace):
-    async with client_of(broken) as client:
+    with pytest.raises(ServiceBusAuthenticationError):
         await send(client.get_queue_sender("flights"))
-        receiver = client.get_queue_receiver("flights")
-        (message,) = await receive(receiver)
-        broken.set_fault(Fault(kind=FaultKind.LOCK_LOST, count=1))
-        with pytest.raises(MessageLockLostError):
-            await asyncio.wait_for(receiver.complete_message(message), TIMEOUT)
-        (again,) = await receive(receiver)
-        assert (again.sequence_number, again.delivery_count) == (message.sequence_number, 1)
-        await receiver.complete_message(again)
+
+
+async def test_a_lost_lock_raises_and_the_message_is_redelivered(broken: HostedNamespace, client: ServiceBusClient):
+    receiver, message = await delivered(client)
+    broken.set_fault(Fault(kind=FaultKind.LOCK_LOST, count=1))
+    with pytest.raises(MessageLockLostError):
+        await asyncio.wait_for(receiver.complete_message(message), TIMEOUT)
+    (again,) = await receive(receiver)
+    assert (again.sequence_number, again.delivery_count) == (message.sequence_number, 1)
+    await receiver.complete_message(again)
     assert held(broken) == 0
 
 
-async def test_a_lock_can_be_lost_at_its_renewal(broken: HostedNamespace):
-    async with client_of(broken) as client:
-        await send(client.get_queue_sender("flights"))
-        receiver = client.get_queue_receiver("flights")
-        (message,) = await receive(receiver)
-        broken.set_fault(Fault(kind=FaultKind.LOCK_LOST, on=(Operation.MANAGE,), count=1))
-        with pytest.raises(MessageLockLostError):
-            await asyncio.wait_for(receiver.renew_message_lock(message), TIMEOUT)
+async def test_a_lock_can_be_lost_at_its_renewal(broken: HostedNamespace, client: ServiceBusClient):
+    receiver, message = await delivered(client)
+    broken.set_fault(Fault(kind=FaultKind.LOCK_LOST, on=(Operation.MANAGE,), count=1))
+    with pytest.raises(MessageLockLostError):
+        await asyncio.wait_for(receiver.renew_message_lock(message), TIMEOUT)
 
 
-async def test_a_duplicate_fault_stores_twice_or_redelivers(broken: HostedNamespace):
+async def test_a_duplicate_fault_stores_twice_or_redelivers(broken: HostedNamespace, client: ServiceBusClient):
     broken.set_fault(Fault(kind=FaultKind.DUPLICATE, count=1))
-    async with client_of(broken) as client:
-        sender = client.get_queue_sender("flights")
-        await asyncio.wait_for(sender.send_messages(ServiceBusMessage("x", message_id="m")), TIMEOUT)
-        assert held(broken) == 2
-        receiver = client.get_queue_receiver("flights")
-        first = await receive(receiver)
-        assert [message.message_id for message in first] == ["m", "m"]
-        broken.set_fault(Fault(kind=FaultKind.DUPLICATE, on=(Operation.SETTLE,), count=1))
-        for message in first:
-            await asyncio.wait_for(receiver.complete_message(message), TIMEOUT)
-        (again,) = await receive(receiver)
-        assert again.sequence_number == first[0].sequence_number
+    sender = client.get_queue_sender("flights")
+    await asyncio.wait_for(sender.send_messages(ServiceBusMessage("x", message_id="m")), TIMEOUT)
+    assert held(broken) == 2
+    receiver = client.get_queue_receiver("flights")
+    first = await receive(receiver)
+    assert [message.message_id for message in first] == ["m", "m"]
+    broken.set_fault(Fault(kind=FaultKind.DUPLICATE, on=(Operation.SETTLE,), count=1))
+    for message in first:
+        await asyncio.wait_for(receiver.complete_message(message), TIMEOUT)
+    (again,) = await receive(receiver)
+    assert again.sequence_number == first[0].sequence_number
 
 
 async def test_replies_before_a_close_arrive_despite_latency(broken: HostedNamespace):
@@ -116,30 +111,28 @@ async def test_replies_before_a_close_arrive_despite_latency(broken: HostedNames
     writer.close()
 
 
-async def test_bandwidth_slows_large_messages_and_loses_nothing(broken: HostedNamespace):
-    async with client_of(broken) as client:
-        sender = client.get_queue_sender("flights")
-        await send(sender)
-        broken.set_fault(Fault(kind=FaultKind.BANDWIDTH, bytes_per_second=100_000))
-        began = asyncio.get_running_loop().time()
-        await send(sender, "x" * 100_000, timeout=6)
-        assert asyncio.get_running_loop().time() - began > 0.8
-        broken.clear_faults()
-        assert [len(str(message)) for message in await receive(client.get_queue_receiver("flights"))] == [1, 100_000]
+async def test_bandwidth_slows_large_messages_and_loses_nothing(broken: HostedNamespace, client: ServiceBusClient):
+    sender = client.get_queue_sender("flights")
+    await send(sender)
+    broken.set_fault(Fault(kind=FaultKind.BANDWIDTH, bytes_per_second=100_000))
+    began = asyncio.get_running_loop().time()
+    await send(sender, "x" * 100_000, timeout=6)
+    assert asyncio.get_running_loop().time() - began > 0.8
+    broken.clear_faults()
+    assert [len(str(message)) for message in await receive(client.get_queue_receiver("flights"))] == [1, 100_000]
 
 
-async def test_a_deterministic_share_of_sends_is_rejected(broken: HostedNamespace):
+async def test_a_deterministic_share_of_sends_is_rejected(broken: HostedNamespace, client: ServiceBusClient):
     broken.set_fault(Fault(kind=FaultKind.SERVER_BUSY, probability=0.5))
     outcomes = []
-    async with client_of(broken) as client:
-        sender = client.get_queue_sender("flights")
-        for _ in range(10):
-            try:
-                await send(sender)
-            except ServiceBusServerBusyError:
-                outcomes.append("busy")
-            else:
-                outcomes.append("stored")
+    sender = client.get_queue_sender("flights")
+    for _ in range(10):
+        try:
+            await send(sender)
+        except ServiceBusServerBusyError:
+            outcomes.append("busy")
+        else:
+            outcomes.append("stored")
     # What seed 0 gives, here and on every machine.
     assert " ".join(outcomes) == "busy stored stored stored stored busy stored stored busy busy"
     assert held(broken) == outcomes.count("stored")

@@ -12,15 +12,12 @@ import pytest
 from azure.servicebus import ServiceBusClient as SyncClient
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
-from azure.servicebus.exceptions import (
-    ServiceBusConnectionError,
-    ServiceBusError,
-)
+from azure.servicebus.exceptions import ServiceBusConnectionError, ServiceBusError
 
 from servicebus_emulator import EmulatorProcess, Fault, FaultKind, HostedNamespace, Operation
 from servicebus_emulator.engine.model.descriptions import QueueDescription
 from servicebus_emulator.engine.model.timespan import TimeSpan
-from tests.emulator.support.impatient_client import TIMEOUT, client_of, held, receive, send
+from tests.emulator.support.impatient_client import TIMEOUT, client_of, delivered, held, receive, send
 
 pytestmark = pytest.mark.usefixtures("leaks_collected")
 
@@ -40,9 +37,7 @@ async def killed_receive(client: ServiceBusClient, kill: Callable[[], None]) -> 
 
 
 async def killed_settlement(client: ServiceBusClient, kill: Callable[[], None]) -> None:
-    await send(client.get_queue_sender("flights"))
-    receiver = client.get_queue_receiver("flights")
-    (message,) = await receive(receiver)
+    receiver, message = await delivered(client)
     kill()
     await asyncio.wait_for(receiver.complete_message(message), TIMEOUT)
 
@@ -89,9 +84,7 @@ async def test_the_sdks_retries_hide_one_reset_of_a_waiting_receiver(broken: Hos
 
 async def test_the_sdks_retries_hide_one_reset_of_a_settlement(broken: HostedNamespace):
     async with client_of(broken, retries=3) as client:
-        await send(client.get_queue_sender("flights"))
-        receiver = client.get_queue_receiver("flights")
-        (message,) = await receive(receiver)
+        receiver, message = await delivered(client)
         broken.set_fault(Fault(kind=FaultKind.RESET, on=(Operation.SETTLE,), count=1))
         await asyncio.wait_for(receiver.complete_message(message), 60)
     assert held(broken) == 0
@@ -120,40 +113,39 @@ def test_a_silent_peer_hangs_the_synchronous_client():
         thread.join()
 
 
-async def test_a_settlement_hangs_while_the_peer_is_frozen_under_a_live_link(broken: HostedNamespace):
-    async with client_of(broken) as client:
-        await send(client.get_queue_sender("flights"))
-        receiver = client.get_queue_receiver("flights")
-        (message,) = await receive(receiver)
-        broken.set_fault(Fault(kind=FaultKind.FREEZE))
-        settling = asyncio.ensure_future(receiver.complete_message(message))
-        done, _ = await asyncio.wait([settling], timeout=3)
-        assert not done
-        broken.clear_faults()
-        await asyncio.wait_for(settling, TIMEOUT)
+async def test_a_settlement_hangs_while_the_peer_is_frozen_under_a_live_link(
+    broken: HostedNamespace, client: ServiceBusClient
+):
+    receiver, message = await delivered(client)
+    broken.set_fault(Fault(kind=FaultKind.FREEZE))
+    settling = asyncio.ensure_future(receiver.complete_message(message))
+    done, _ = await asyncio.wait([settling], timeout=3)
+    assert not done
+    broken.clear_faults()
+    await asyncio.wait_for(settling, TIMEOUT)
     assert held(broken) == 0
 
 
-async def test_packets_lost_are_a_connection_error_to_a_receiver_that_asks_for_more(broken: HostedNamespace):
-    async with client_of(broken) as client:
-        await send(client.get_queue_sender("flights"))
-        receiver = client.get_queue_receiver("flights")
-        assert len(await receive(receiver)) == 1
-        broken.set_fault(Fault(kind=FaultKind.DROP))
-        with pytest.raises(ServiceBusConnectionError):
-            await receive(receiver, wait=5)
+async def test_packets_lost_are_a_connection_error_to_a_receiver_that_asks_for_more(
+    broken: HostedNamespace, client: ServiceBusClient
+):
+    await send(client.get_queue_sender("flights"))
+    receiver = client.get_queue_receiver("flights")
+    assert len(await receive(receiver)) == 1
+    broken.set_fault(Fault(kind=FaultKind.DROP))
+    with pytest.raises(ServiceBusConnectionError):
+        await receive(receiver, wait=5)
 
 
 @pytest.mark.slow
-async def test_an_unanswered_settlement_is_retried_through_management(broken: HostedNamespace):
+async def test_an_unanswered_settlement_is_retried_through_management(
+    broken: HostedNamespace, client: ServiceBusClient
+):
     started = time.monotonic()
-    async with client_of(broken) as client:
-        broken.namespace.create_queue(QueueDescription("patient", lock_duration=TimeSpan.of(timedelta(minutes=5))))
-        await send(client.get_queue_sender("patient"))
-        receiver = client.get_queue_receiver("patient")
-        (message,) = await receive(receiver)
-        broken.set_fault(Fault(kind=FaultKind.NO_DISPOSITION, on=(Operation.SETTLE,), count=1))
-        await asyncio.wait_for(receiver.complete_message(message), 90)
+    broken.namespace.create_queue(QueueDescription("patient", lock_duration=TimeSpan.of(timedelta(minutes=5))))
+    receiver, message = await delivered(client, "patient")
+    broken.set_fault(Fault(kind=FaultKind.NO_DISPOSITION, on=(Operation.SETTLE,), count=1))
+    await asyncio.wait_for(receiver.complete_message(message), 90)
     assert broken.namespace.counts("patient").active == 0
     assert 50 < time.monotonic() - started < 80
 

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 from azure.servicebus import ServiceBusMessage
+from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.exceptions import (
     OperationTimeoutError,
     ServiceBusConnectionError,
@@ -19,24 +20,26 @@ from tests.emulator.support.impatient_client import TIMEOUT, client_of, held, re
 pytestmark = pytest.mark.usefixtures("leaks_collected")
 
 
-async def test_a_silent_peer_times_out(broken: HostedNamespace):
+@pytest.mark.parametrize(("kind", "stored"), [(FaultKind.FREEZE, 0), (FaultKind.NO_DISPOSITION, 1)])
+async def test_a_send_without_an_answer_times_out(
+    broken: HostedNamespace, client: ServiceBusClient, kind: FaultKind, stored: int
+):
+    broken.set_fault(Fault(kind=kind))
+    with pytest.raises(OperationTimeoutError):
+        await send(client.get_queue_sender("flights"), timeout=1)
+    assert held(broken) == stored
+
+
+async def test_during_a_freeze_sends_time_out_and_receives_are_empty(broken: HostedNamespace, client: ServiceBusClient):
+    sender, receiver = client.get_queue_sender("flights"), client.get_queue_receiver("flights")
+    await send(sender, "before")
+    assert len(await receive(receiver)) == 1
     broken.set_fault(Fault(kind=FaultKind.FREEZE))
-    async with client_of(broken) as client:
-        with pytest.raises(OperationTimeoutError):
-            await send(client.get_queue_sender("flights"), timeout=1)
-
-
-async def test_during_a_freeze_sends_time_out_and_receives_are_empty(broken: HostedNamespace):
-    async with client_of(broken) as client:
-        sender, receiver = client.get_queue_sender("flights"), client.get_queue_receiver("flights")
-        await send(sender, "before")
-        assert len(await receive(receiver)) == 1
-        broken.set_fault(Fault(kind=FaultKind.FREEZE))
-        with pytest.raises(OperationTimeoutError):
-            await send(sender, "during", timeout=1)
-        assert await receive(receiver, wait=1) == []
-        broken.clear_faults()
-        assert [str(message) for message in await receive(receiver)] == ["during"]
+    with pytest.raises(OperationTimeoutError):
+        await send(sender, "during", timeout=1)
+    assert await receive(receiver, wait=1) == []
+    broken.clear_faults()
+    assert [str(message) for message in await receive(receiver)] == ["during"]
 
 
 async def test_a_freeze_at_an_operation_freezes_that_connection_only(broken: HostedNamespace):
@@ -47,38 +50,25 @@ async def test_a_freeze_at_an_operation_freezes_that_connection_only(broken: Hos
         await send(other.get_queue_sender("flights"))
 
 
-async def test_packet_loss_is_soon_a_connection_error_for_a_send(broken: HostedNamespace):
-    async with client_of(broken) as client:
-        sender = client.get_queue_sender("flights")
-        await send(sender, "before")
-        broken.set_fault(Fault(kind=FaultKind.DROP))
-        began = asyncio.get_running_loop().time()
-        with pytest.raises(ServiceBusConnectionError, match="amqp:socket-error"):
-            await send(sender, "during", timeout=6)
-        # Nothing was acknowledged, and the client's TCP gave up after its second; a freeze would be a time-out.
-        assert 0.5 < asyncio.get_running_loop().time() - began < 5
-        broken.clear_faults()
-        await send(sender, "after")
-        assert [str(message) for message in await receive(client.get_queue_receiver("flights"))] == ["before", "after"]
+async def test_packet_loss_is_soon_a_connection_error_for_a_send(broken: HostedNamespace, client: ServiceBusClient):
+    sender = client.get_queue_sender("flights")
+    await send(sender, "before")
+    broken.set_fault(Fault(kind=FaultKind.DROP))
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(ServiceBusConnectionError, match="amqp:socket-error"):
+        await send(sender, "during", timeout=6)
+    # Nothing was acknowledged, and the client's TCP gave up after its second; a freeze would be a time-out.
+    assert 0.5 < asyncio.get_running_loop().time() - began < 5
+    broken.clear_faults()
+    await send(sender, "after")
+    assert [str(message) for message in await receive(client.get_queue_receiver("flights"))] == ["before", "after"]
 
 
-async def test_packet_loss_is_a_connection_error_for_a_settlement(broken: HostedNamespace):
-    async with client_of(broken) as client:
-        await send(client.get_queue_sender("flights"))
-        receiver = client.get_queue_receiver("flights")
-        (message,) = await receive(receiver)
-        broken.set_fault(Fault(kind=FaultKind.DROP))
-        with pytest.raises(ServiceBusConnectionError):
-            await asyncio.wait_for(receiver.complete_message(message), TIMEOUT)
-    assert held(broken) == 1
-
-
-async def test_packet_loss_goes_unnoticed_by_a_waiting_receiver(broken: HostedNamespace):
-    async with client_of(broken) as client:
-        receiver = client.get_queue_receiver("flights", prefetch_count=10)
-        assert await receive(receiver, wait=1) == []
-        broken.set_fault(Fault(kind=FaultKind.DROP))
-        assert await receive(receiver, wait=1) == []
+async def test_packet_loss_goes_unnoticed_by_a_waiting_receiver(broken: HostedNamespace, client: ServiceBusClient):
+    receiver = client.get_queue_receiver("flights", prefetch_count=10)
+    assert await receive(receiver, wait=1) == []
+    broken.set_fault(Fault(kind=FaultKind.DROP))
+    assert await receive(receiver, wait=1) == []
 
 
 async def test_a_dropped_syn_times_out_and_open_connections_stay(broken: HostedNamespace):
@@ -118,32 +108,24 @@ async def test_a_namespace_stops_during_packet_loss(broken: HostedNamespace, mon
     assert broken.faults == ()
 
 
-async def test_a_send_without_disposition_times_out_but_is_stored(broken: HostedNamespace):
-    broken.set_fault(Fault(kind=FaultKind.NO_DISPOSITION, count=1))
-    async with client_of(broken) as client:
-        with pytest.raises(OperationTimeoutError):
-            await send(client.get_queue_sender("flights"), timeout=1)
-    assert held(broken) == 1
-
-
-async def test_a_send_with_a_late_disposition_is_stored(broken: HostedNamespace):
+async def test_a_send_with_a_late_disposition_is_stored(broken: HostedNamespace, client: ServiceBusClient):
     broken.set_fault(Fault(kind=FaultKind.LATE_DISPOSITION, delay=0.7))
-    async with client_of(broken) as client:
-        sender = client.get_queue_sender("flights")
-        began = asyncio.get_running_loop().time()
-        await send(sender, timeout=5)
-        assert asyncio.get_running_loop().time() - began > 0.6
-        with pytest.raises(OperationTimeoutError):
-            await send(sender, timeout=0.3)
+    sender = client.get_queue_sender("flights")
+    began = asyncio.get_running_loop().time()
+    await send(sender, timeout=5)
+    assert asyncio.get_running_loop().time() - began > 0.6
+    with pytest.raises(OperationTimeoutError):
+        await send(sender, timeout=0.3)
     assert held(broken) == 2
 
 
 @pytest.mark.parametrize("kind", [FaultKind.RELEASED, FaultKind.MODIFIED])
-async def test_a_released_or_modified_send_hangs_even_with_a_timeout(broken: HostedNamespace, kind: FaultKind):
-    async with client_of(broken) as client:
-        sender = client.get_queue_sender("flights")
-        await send(sender)
-        broken.set_fault(Fault(kind=kind, count=1))
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(sender.send_messages(ServiceBusMessage("x"), timeout=0.5), 2)
+async def test_a_released_or_modified_send_hangs_even_with_a_timeout(
+    broken: HostedNamespace, client: ServiceBusClient, kind: FaultKind
+):
+    sender = client.get_queue_sender("flights")
+    await send(sender)
+    broken.set_fault(Fault(kind=kind, count=1))
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(sender.send_messages(ServiceBusMessage("x"), timeout=0.5), 2)
     assert held(broken) == 1

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 from azure.servicebus import ServiceBusMessage, ServiceBusSubQueue
 from azure.servicebus.aio.management import ServiceBusAdministrationClient
 from azure.servicebus.exceptions import ServiceBusError
 
 from servicebus_emulator import Emulator, HostedNamespace
-from servicebus_emulator.config import load_config
+from servicebus_emulator.config import NamespaceConfig
+from servicebus_emulator.engine.model.descriptions import QueueDescription
 from tests.emulator.support.sdk_client import SdkClient, bodies, open_link
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -88,25 +84,7 @@ async def test_receivers_are_detached_when_their_queue_starts_forwarding(
             await receiver.receive_messages(1, max_wait_time=1)
 
 
-def configuration(folder: Path, *queues: dict[str, str]) -> Path:
-    path = folder / "config.json"
-    described = [{"Name": queue.pop("Name"), "Properties": queue} for queue in queues]
-    path.write_text(json.dumps({"UserConfig": {"Namespaces": [{"Name": "contoso", "Queues": described}]}}))
-    return path
-
-
-async def test_a_config_file_may_name_a_target_before_its_description(tmp_path: Path):
-    path = configuration(tmp_path, {"Name": "first", "ForwardTo": "last"}, {"Name": "last"})
-    async with Emulator(["contoso"], configs=load_config(path)) as emulator:
+async def test_a_configuration_may_name_a_target_before_its_description():
+    queues = (QueueDescription("first", forward_to="last"), QueueDescription("last"))
+    async with Emulator(["contoso"], configs=[NamespaceConfig(name="contoso", queues=queues)]) as emulator:
         assert [queue.path for queue in emulator["contoso"].namespace.list_queues()] == ["first", "last"]
-
-
-async def test_a_config_file_with_an_unknown_target_is_refused(tmp_path: Path):
-    path = configuration(tmp_path, {"Name": "first", "ForwardTo": "nowhere"})
-    command = [sys.executable, "-m", "servicebus_emulator", "--config", str(path), "--amqp-port", "0"]
-    ended = subprocess.run(  # noqa: ASYNC221 - nothing else is to run meanwhile
-        [*command, "--admin-port", "0"], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert ended.returncode == 1
-    assert "forward_to is 'nowhere'" in ended.stderr
-    assert "Traceback" not in ended.stderr

@@ -16,7 +16,7 @@ from servicebus_emulator.engine.model.descriptions import QueueDescription
 from tests.emulator.support.hostile_bytes import (
     HEADER,
     SASL,
-    attach_frame,
+    attach,
     begin_frame,
     begun,
     frame,
@@ -29,7 +29,6 @@ from tests.emulator.support.hostile_conversations import (
     OUTCOMES,
     accepted_range,
     again_under,
-    attach,
     conversation,
     detach,
     end,
@@ -74,7 +73,7 @@ async def check_still_serves(hosted: HostedNamespace) -> None:
         [begin_frame(), again_under(1, remote=0), end(0), end(1), end(0)],
         [begin_frame(), again_under(1, remote=0) + end(0) + end(1) + end(0)],
         [begin_frame(), end(0) + again_under(1, remote=0) + end(1)],
-        [begin_frame() + attach_frame("flights"), again_under(1, remote=0), detach(0, channel=1) + end(0)],
+        [begin_frame() + attach("flights"), again_under(1, remote=0), detach(0, channel=1) + end(0)],
     ],
 )
 async def test_a_begin_with_remote_channel_closes_only_its_connection(hosted: HostedNamespace, words: list[bytes]):
@@ -119,7 +118,7 @@ async def test_an_undecodable_map_is_refused_with_a_reason(hosted: HostedNamespa
     ("words", "allowed"),
     [
         (b"".join(begin_frame() for _ in range(5001)), b"5000 sessions"),
-        (begin_frame() + b"".join(attach_frame("$cbs", handle=each) for each in range(257)), b"256 and 5000"),
+        (begin_frame() + b"".join(attach("$cbs", name=str(each), handle=each) for each in range(257)), b"256 and 5000"),
     ],
 )
 async def test_sessions_and_links_are_limited_as_by_the_service(hosted: HostedNamespace, words: bytes, allowed: bytes):

@@ -12,14 +12,11 @@ from proton import Link
 
 from servicebus_emulator.cli import allow_many_connections
 from servicebus_emulator.testing.process import EmulatorProcess
+from tests.emulator.support.command import memory_of
 from tests.emulator.support.proton_client import Peer, attach_links, connected, is_open, send_messages
 
 COUNT = 1000
 KILOBYTE = 1024
-
-
-def memory_of(process: EmulatorProcess) -> int:
-    return int(psutil.Process(process.pid).memory_info().rss)
 
 
 async def test_a_thousand_concurrent_connections_are_served():

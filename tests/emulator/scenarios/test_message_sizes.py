@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-import psutil
 import pytest
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
@@ -17,23 +16,17 @@ from servicebus_emulator import Emulator
 from servicebus_emulator.amqp.session.connection import AmqpConnection
 from servicebus_emulator.engine.model.descriptions import QueueDescription
 from servicebus_emulator.testing.process import EmulatorProcess
+from tests.emulator.support.command import memory_of
 from tests.emulator.support.proton_client import connected, is_open
 from tests.emulator.support.sdk_client import open_link
 
 MEGABYTE = 1024 * 1024
 
 
-def memory_of(process: EmulatorProcess) -> int:
-    return int(psutil.Process(process.pid).memory_info().rss)
-
-
 async def test_a_message_of_100_megabytes_is_sent_received_and_survives(tmp_path: Path):
     body = bytes(range(256)) * (100 * MEGABYTE // 256 - 8)
-    config = tmp_path / "config.json"
-    config.write_text('{"UserConfig": {"Namespaces": [{"Name": "contoso", "Queues": [{"Name": "flights"}]}]}}')
-    with EmulatorProcess(
-        ["contoso"], config=config, data=tmp_path, options=("--message-kilobytes", "102400")
-    ) as process:
+    with EmulatorProcess(["contoso"], data=tmp_path, options=("--message-kilobytes", "102400")) as process:
+        process["contoso"].create_queue("flights")
         before = memory_of(process)
         connection = process["contoso"].connection_string
         async with ServiceBusClient.from_connection_string(connection, retry_total=0) as client:
@@ -83,13 +76,9 @@ def test_an_invalid_size_limit_is_refused(kilobytes: int):
 
 @pytest.mark.parametrize("path", ["flights", "$cbs", "flights/$management"])
 async def test_an_endless_message_costs_no_memory_beyond_the_limit(path: str):
-    """Whatever a message is sent to: an entity, the gate for tokens, or management."""
     with EmulatorProcess(["contoso"], open=True) as process:
         served = process["contoso"]
-        async with ServiceBusAdministrationClient.from_connection_string(
-            served.connection_string, connection_verify=str(served.ca_file)
-        ) as client:
-            await client.create_queue("flights")
+        served.create_queue("flights")
         async with connected(served) as peer:
             sender = peer.sender(peer.begin(), path)
             await peer.until(lambda: sender.credit > 0)
@@ -135,6 +124,5 @@ async def test_messages_for_a_client_that_does_not_read_stay_in_the_queue():
             [connection] = [
                 each for each in hosted._broker._connections if isinstance(each, AmqpConnection) and each.congested
             ]
-            assert connection._stream is not None
             assert 0 < connection._stream._transport.get_write_buffer_size() < 12 * MEGABYTE
             await deaf.until(lambda: len(deaf.received) == 40)

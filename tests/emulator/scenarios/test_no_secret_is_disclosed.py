@@ -30,7 +30,6 @@ async def test_no_secret_is_in_logs_responses_or_errors(tmp_path: Path):
     process = await asyncio.create_subprocess_exec(
         *command, env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
-    assert process.stdout is not None
     ready = (await process.stdout.readline()).decode()
     amqp, admin = (part.partition("=")[2].strip() for part in ready.split()[2:4])
     try:

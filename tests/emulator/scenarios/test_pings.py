@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 from azure.servicebus import ServiceBusClient as SyncClient
 from azure.servicebus import ServiceBusMessage
 
 from servicebus_emulator import Emulator, EmulatorProcess
-from servicebus_emulator.config import ConfigError, NamespaceConfig, parse_config
+from servicebus_emulator.config import NamespaceConfig
 from servicebus_emulator.engine.model.descriptions import QueueDescription
 from tests.emulator.support.sdk_client import bodies, connect_sdk
 
@@ -35,29 +32,13 @@ async def test_one_namespace_may_deliver_pings_and_the_other_not():
                 assert received == expected
 
 
-def test_the_configuration_file_says_which_namespace_delivers_pings():
-    namespaces = [{"Name": "contoso", "DeliverPings": True}, {"Name": "contoso-dr"}]
-    configs = parse_config(json.dumps({"UserConfig": {"Namespaces": namespaces}}))
-    assert [config.deliver_pings for config in configs] == [True, False]
-
-
-def test_a_switch_that_is_no_boolean_is_refused_by_name():
-    namespaces = [{"Name": "contoso", "DeliverPings": "yes"}]
-    with pytest.raises(ConfigError, match=r"Namespaces\[0\]\.DeliverPings is 'yes'; allowed: true, false"):
-        parse_config(json.dumps({"UserConfig": {"Namespaces": namespaces}}))
-
-
-def test_the_command_line_has_all_namespaces_deliver_pings(tmp_path: Path):
-    config = tmp_path / "config.json"
-    config.write_text(
-        json.dumps({"UserConfig": {"Namespaces": [{"Name": "contoso", "Queues": [{"Name": "flights"}]}]}})
-    )
+def test_the_command_line_has_all_namespaces_deliver_pings():
     with (
-        EmulatorProcess(["contoso"], config=config, deliver_pings=True) as process,
+        EmulatorProcess(["contoso"], deliver_pings=True) as process,
         SyncClient.from_connection_string(process["contoso"].connection_string, retry_total=0) as client,
-        client.get_queue_sender("flights") as sender,
-        client.get_queue_receiver("flights", max_wait_time=5) as receiver,
     ):
+        path = process["contoso"].create_queue("flights")
+        sender, receiver = client.get_queue_sender(path), client.get_queue_receiver(path, max_wait_time=5)
         sender.send_messages(ServiceBusMessage(b"", content_type=PING))
         (ping,) = receiver.receive_messages(max_message_count=1)
         assert ping.content_type == PING

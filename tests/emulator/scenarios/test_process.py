@@ -7,9 +7,6 @@ import contextlib
 import json
 import os
 import re
-import signal
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
@@ -25,30 +22,15 @@ from servicebus_emulator import Emulator, EmulatorProcess
 from servicebus_emulator.engine.model.descriptions import QueueDescription
 from servicebus_emulator.engine.runtime.journal import JournalError
 from servicebus_emulator.store.sqlite import SqliteJournal
+from tests.emulator.support.command import run
 from tests.emulator.support.plain_http import BlockingPlainTransport
 from tests.emulator.support.sdk_client import bodies, connect_sdk
 
 pytestmark = pytest.mark.usefixtures("leaks_collected")
 
 
-@pytest.fixture
-def config(tmp_path: Path) -> Path:
-    path = tmp_path / "config.json"
-    namespaces = [
-        {"Name": name, "Queues": [{"Name": "flights"}, {"Name": "done"}], "Topics": []}
-        for name in ("contoso", "contoso-dr")
-    ]
-    path.write_text(json.dumps({"UserConfig": {"Namespaces": namespaces}}))
-    return path
-
-
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "servicebus_emulator", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-
-
-def test_start_is_cheap_and_stop_ends_in_good_order(config: Path, tmp_path: Path):
-    process = EmulatorProcess(["contoso", "contoso-dr"], config=config, data=tmp_path / "data")
+def test_start_is_cheap_and_stop_ends_in_good_order(tmp_path: Path):
+    process = EmulatorProcess(["contoso", "contoso-dr"], data=tmp_path / "data")
     process.start()
     running = process._running()
     try:
@@ -63,17 +45,9 @@ def test_start_is_cheap_and_stop_ends_in_good_order(config: Path, tmp_path: Path
     assert running.returncode == 0
 
 
-def test_sigint_ends_it_in_good_order_with_a_client_connected(config: Path):
-    with EmulatorProcess(["contoso"], config=config) as process:
-        client = SyncClient.from_connection_string(process["contoso"].connection_string)
-        with client, client.get_queue_sender("flights") as sender:
-            sender.send_messages(ServiceBusMessage("x"))
-            os.kill(process.pid, signal.SIGINT)
-            assert process._running().wait(5) == 0
-
-
-def test_the_synchronous_client_sends_receives_and_settles(config: Path):
-    with EmulatorProcess(["contoso"], config=config) as process:
+def test_the_synchronous_client_sends_receives_and_settles():
+    with EmulatorProcess(["contoso"]) as process:
+        process["contoso"].create_queue("flights")
         client = SyncClient.from_connection_string(process["contoso"].connection_string)
         sender, receiver = client.get_queue_sender("flights"), client.get_queue_receiver("flights")
         with client, sender, receiver:
@@ -106,6 +80,16 @@ def test_help_has_every_option_in_a_group_of_its_like_and_says_defaults():
         (["--amqp-port", "6000", "--admin-port", "6001", "--namespace", "a", "--namespace", "b"], "overlap"),
         (["--config", "nowhere.json"], "--config cannot be read"),
         (["--faults", "nowhere.json"], "--faults nowhere.json: the file of faults is 'No such file or directory'"),
+        (["--fault", "rset"], "kind is 'rset'; allowed: refuse, reset"),
+        (["--fault", "reset,count=0"], "count is 0; allowed"),
+        (["--fault", "reset,namespace=other"], "namespace is 'other'; allowed: sbemulatorns"),
+        (["--host", "0.0.0.0"], "or a key of your own (SERVICEBUS_EMULATOR_KEY or --key-file), or --open"),  # noqa: S104
+        (["--key-file", "nowhere"], "--key-file cannot be read"),
+        (["--client", "app"], "--client 'app' has no secret"),
+        (["--client", "app:Reader"], "--client 'app' has the role 'Reader'; allowed: Owner, Sender, Receiver"),
+        (["--greeting-seconds", "0"], "greeting_seconds is 0.0; allowed: a number of seconds above 0"),
+        (["--link-idle-seconds", "-1"], "--link-idle-seconds is -1; allowed: seconds above 0, or 0 for never"),
+        (["--certificate", "none.pem", "--key", "none.key"], "certificate is 'none.pem'"),
         (["--arm-port", "-1"], "arm_port is -1; allowed: 0 .. 65535"),
         (["--arm-resource-group", "a/b"], "resource_group is 'a/b'; allowed: 1 to 90 letters"),
         (["--amqp-port", "x"], "invalid int value"),
@@ -150,8 +134,8 @@ def test_what_cannot_be_served_is_named(tmp_path: Path):
         assert "another process" not in ended.stderr
 
 
-def test_a_port_or_folder_in_use_is_named(config: Path, tmp_path: Path):
-    with EmulatorProcess(["contoso"], config=config, data=tmp_path / "data") as process:
+def test_a_port_or_folder_in_use_is_named(tmp_path: Path):
+    with EmulatorProcess(["contoso"], data=tmp_path / "data") as process:
         taken = process["contoso"]
         ports = ["--amqp-port", str(taken.amqp_port), "--admin-port", "0", "--namespace", "other"]
         assert re.search(r"error: .*address already in use", (ended := run(*ports)).stderr)
@@ -207,10 +191,12 @@ async def ids_in(client: ServiceBusClient, path: str) -> list[str]:
             ids += [message.message_id for message in received]
 
 
-async def test_nothing_that_was_answered_is_lost_by_kill_9(config: Path, tmp_path: Path):
+async def test_nothing_that_was_answered_is_lost_by_kill_9(tmp_path: Path):
     sent, completed = Answered(enough=1000), Answered(enough=20)
-    process = EmulatorProcess(["contoso"], config=config, data=tmp_path / "data")
+    process = EmulatorProcess(["contoso"], data=tmp_path)
     process.start()
+    for path in ("flights", "done"):
+        process["contoso"].create_queue(path)
     try:
         async with ServiceBusClient.from_connection_string(
             process["contoso"].connection_string, retry_total=0
@@ -250,7 +236,7 @@ def rules_of(process: EmulatorProcess, *, change: Callable[[ServiceBusAdministra
         return [f"{rule.name}: {rule.filter.sql_expression}" for rule in client.list_rules("t", "s")]
 
 
-def test_a_change_of_rules_that_was_answered_survives_kill_9(config: Path, tmp_path: Path):
+def test_a_change_of_rules_that_was_answered_survives_kill_9(tmp_path: Path):
     def begin(client: ServiceBusAdministrationClient) -> None:
         client.create_topic("t")
         client.create_subscription("t", "s")
@@ -261,7 +247,7 @@ def test_a_change_of_rules_that_was_answered_survives_kill_9(config: Path, tmp_p
         client.delete_rule("t", "s", "$Default")
         client.delete_rule("t", "s", "gone")
 
-    process = EmulatorProcess(["contoso"], config=config, data=tmp_path / "data")
+    process = EmulatorProcess(["contoso"], data=tmp_path)
     try:
         for change, expected in (
             (begin, ["$Default: 1=1", "late: minutes > @n", "gone: 1=0"]),

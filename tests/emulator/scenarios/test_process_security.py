@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import time
 import urllib.request
 from pathlib import Path
 
-import pytest
 from azure.servicebus.management import AuthorizationRule, ServiceBusAdministrationClient
 from proton import Message
 from proton.utils import BlockingConnection
@@ -18,28 +14,8 @@ from servicebus_emulator import EmulatorProcess
 from servicebus_emulator.security.sas import sign
 from servicebus_emulator.security.settings import KEY_VARIABLE
 from tests.emulator.support.authorizers import CANARY, config_with_rules
+from tests.emulator.support.command import run
 from tests.emulator.support.plain_http import BlockingPlainTransport
-
-
-def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "servicebus_emulator", *arguments]
-    environment = {**os.environ, **variables}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=20, check=False)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--host", "0.0.0.0"], "or a key of your own (SERVICEBUS_EMULATOR_KEY or --key-file), or --open"),  # noqa: S104
-        (["--key-file", "nowhere"], "--key-file cannot be read"),
-        (["--client", "app"], "--client 'app' has no secret"),
-        (["--client", "app:Reader"], "--client 'app' has the role 'Reader'; allowed: Owner, Sender, Receiver"),
-    ],
-)
-def test_invalid_arguments_are_reported(arguments: list[str], message: str):
-    ended = run(*arguments)
-    assert ended.returncode == 2
-    assert message in ended.stderr
 
 
 def test_an_invalid_key_is_refused(tmp_path: Path):

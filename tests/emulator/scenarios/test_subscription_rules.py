@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
@@ -21,11 +20,10 @@ from azure.servicebus.management import (
     TrueRuleFilter,
 )
 
-from servicebus_emulator import Emulator, HostedNamespace
-from servicebus_emulator.config import parse_config
+from servicebus_emulator import HostedNamespace
 from servicebus_emulator.engine.model.descriptions import SubscriptionDescription, TopicDescription
 from servicebus_emulator.engine.model.rule_descriptions import CorrelationFilter, RuleDescription, SqlAction, SqlFilter
-from tests.emulator.support.sdk_client import SdkClient, bodies, connect_sdk
+from tests.emulator.support.sdk_client import SdkClient, bodies
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -131,24 +129,6 @@ async def test_rules_select_and_modify_messages(admin: ServiceBusAdministrationC
     assert [message.subject for message in received] == [None, "late", "late", None]
     names = [(message.application_properties or {}).get(b"RuleName") for message in received]
     assert names == [None, b"late", b"late", None]
-
-
-async def test_rules_of_the_config_file_apply():
-    sql = {"FilterType": "Sql", "SqlFilter": {"SqlExpression": "n > 1"}, "Action": {"SqlExpression": "SET n = n * 2"}}
-    correlation = {"FilterType": "Correlation", "CorrelationFilter": {"Label": "late", "Properties": {"n": 1}}}
-    rules = [{"Name": "sql", "Properties": sql}, {"Name": "correlation", "Properties": correlation}]
-    topic = {"Name": "t", "Subscriptions": [{"Name": "s", "Rules": rules}]}
-    configs = parse_config(json.dumps({"UserConfig": {"Namespaces": [{"Name": "contoso", "Topics": [topic]}]}}))
-
-    async with Emulator(["contoso"], configs=configs) as emulator, connect_sdk(emulator["contoso"]) as sdk:
-        sender = sdk.client.get_topic_sender("t")
-        receiver = sdk.client.get_subscription_receiver("t", "s", max_wait_time=2)
-        async with sdk.opened(sender, receiver):
-            sent = [ServiceBusMessage("x", subject="late", application_properties={"n": n}) for n in (0, 1, 2)]
-            await sender.send_messages(sent)
-            received = await receiver.receive_messages(10, max_wait_time=2)
-
-    assert [(message.application_properties or {})[b"n"] for message in received] == [1, 4]
 
 
 async def ask(receiver: ServiceBusReceiver, operation: str, body: dict[str, Any]) -> Any:

@@ -15,6 +15,7 @@ Case = Callable[[Random], Words]
 HEADER = b"AMQP\x00\x01\x00\x00"
 SASL_HEADER = b"AMQP\x03\x01\x00\x00"
 SMALL_ENOUGH = 60_000
+NULL, TRUE, FALSE = b"\x40", b"\x41", b"\x42"
 EDGES = (0, 1, 7, 8, 0x7F, 0x80, 0xFF, 0xFFFF, 0x10000, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF)
 
 
@@ -32,6 +33,10 @@ def text(value: str, *, symbol: bool = False) -> bytes:
     return (b"\xb3" if symbol else b"\xb1") + len(encoded).to_bytes(4, "big") + encoded
 
 
+def flag(value: bool) -> bytes:
+    return TRUE if value else FALSE
+
+
 def number(value: int) -> bytes:
     return b"\x70" + value.to_bytes(4, "big")
 
@@ -47,21 +52,20 @@ def begin_frame(*, channel: int = 0) -> bytes:
     return frame(b"\x00\x53\x11" + listed(b"\x40", number(0), number(5000), number(5000)), channel=channel)
 
 
-def attach_frame(
-    path: str, *, handle: int = 0, channel: int = 0, receiver: bool = False, more: Sequence[bytes] = ()
+def attach(
+    path: str,
+    *,
+    name: str = "link",
+    handle: int = 0,
+    receiver: bool = False,
+    channel: int = 0,
+    filters: bytes = NULL,
+    more: Sequence[bytes] = (),
 ) -> bytes:
-    end = b"\x00\x53\x28" + listed(text(path)) if receiver else b"\x00\x53\x29" + listed(text(path))
-    source, target = (end, b"\x40") if receiver else (b"\x40", end)
-    fields = [
-        text(f"link-{handle}"),
-        number(handle),
-        b"\x41" if receiver else b"\x42",
-        b"\x40",
-        b"\x40",
-        source,
-        target,
-    ]
-    return frame(b"\x00\x53\x12" + listed(*fields, b"\x40", b"\x40", number(0), *more), channel=channel)
+    terminus = (b"\x00S\x28" if receiver else b"\x00S\x29") + listed(text(path), *[NULL] * 6, filters)
+    source, target = (terminus, NULL) if receiver else (NULL, terminus)
+    fields = [text(name), number(handle), flag(receiver), NULL, NULL, source, target, NULL, NULL, number(0)]
+    return frame(b"\x00S\x12" + listed(*fields, *more), channel=channel)
 
 
 def transfer_frames(payload: bytes, *, handle: int = 0, channel: int = 0, message_format: int = 0) -> bytes:
@@ -79,7 +83,7 @@ def begun() -> Words:
 
 
 def attached(path: str, *, receiver: bool = False, more: Sequence[bytes] = ()) -> Words:
-    return [*begun(), begin_frame() + attach_frame(path, receiver=receiver, more=more)]
+    return [*begun(), begin_frame() + attach(path, receiver=receiver, more=more)]
 
 
 # Nesting and numbers
@@ -186,7 +190,11 @@ def wrong_places(random: Random) -> Words:
             return [*begun(), b"".join(begin_frame(channel=channel) for channel in channels)]
         case 3:
             handles = range(random.choice((10, 300, 3000)))
-            return [*begun(), begin_frame(), b"".join(attach_frame("flights", handle=each) for each in handles)]
+            return [
+                *begun(),
+                begin_frame(),
+                b"".join(attach("flights", name=str(each), handle=each) for each in handles),
+            ]
         case 4:
             return [*attached("flights"), detach + transfer_frames(b"x") + detach]
         case 5:

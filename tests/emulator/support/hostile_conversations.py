@@ -4,10 +4,23 @@ from __future__ import annotations
 
 from random import Random
 
-from tests.emulator.support.hostile_bytes import EDGES, Words, begin_frame, begun, frame, listed, number, text
+from tests.emulator.support.hostile_bytes import (
+    EDGES,
+    FALSE,
+    NULL,
+    TRUE,
+    Words,
+    attach,
+    begin_frame,
+    begun,
+    flag,
+    frame,
+    listed,
+    number,
+    text,
+)
 
-__all__ = ["accepted_range", "again_under", "attach", "conversation", "detach", "end", "flow", "transfer"]
-NULL, TRUE, FALSE = b"\x40", b"\x41", b"\x42"
+__all__ = ["accepted_range", "again_under", "conversation", "detach", "end", "flow", "transfer"]
 ODD_MAP = b"\xd1\x00\x00\x00\x06\x00\x00\x00\x02\x45\x45"
 """A map whose key is a list, which no dictionary of Python can hold."""
 
@@ -44,23 +57,10 @@ CHANNELS = (0, 1, 2, 3, 4999)
 HANDLES = (0, 1, 2, 3, 200)
 
 
-def flag(value: bool) -> bytes:
-    return TRUE if value else FALSE
-
-
 def again_under(channel: int, *, remote: int) -> bytes:
     """Begin a session as if in reply to one of the other side."""
     answered = b"\x60" + remote.to_bytes(2, "big")
     return frame(b"\x00S\x11" + listed(answered, number(0), number(5000), number(5000)), channel=channel)
-
-
-def attach(
-    path: str, *, name: str, handle: int, receiver: bool, channel: int = 0, filters: bytes = NULL, more: bytes = NULL
-) -> bytes:
-    terminus = (b"\x00S\x28" if receiver else b"\x00S\x29") + listed(text(path), *[NULL] * 6, filters)
-    source, target = (terminus, NULL) if receiver else (NULL, terminus)
-    fields = [text(name), number(handle), flag(receiver), NULL, NULL, source, target, NULL, NULL, number(0)]
-    return frame(b"\x00S\x12" + listed(*fields, NULL, NULL, NULL, more), channel=channel)
 
 
 def flow(*, handle: int, credit: int, window: int = 5000, channel: int = 0, drain: bool = False) -> bytes:
@@ -125,9 +125,10 @@ class _Client:
         self.handles.setdefault(channel, set()).add(handle)
         self.names += 1
         name = self.random.choice(("a", "b", str(self.names)))
-        more, filters = (self.random.choice((NULL, NULL, NULL, ODD_MAP, *NEXT_SESSION)) for _ in range(2))
+        properties, filters = (self.random.choice((NULL, NULL, NULL, ODD_MAP, *NEXT_SESSION)) for _ in range(2))
         receiver = self.random.random() < 0.55
         path = self.random.choice(PATHS)
+        more = [NULL, NULL, NULL, properties]
         return attach(path, name=name, handle=handle, receiver=receiver, channel=channel, filters=filters, more=more)
 
     def flow(self) -> bytes:

@@ -35,6 +35,16 @@ async def receive(receiver: ServiceBusReceiver, *, wait: float = 2) -> list[Serv
     return await asyncio.wait_for(receiver.receive_messages(10, max_wait_time=wait), TIMEOUT)
 
 
+async def delivered(
+    client: ServiceBusClient, path: str = "flights"
+) -> tuple[ServiceBusReceiver, ServiceBusReceivedMessage]:
+    """Send a message and receive it."""
+    await send(client.get_queue_sender(path))
+    receiver = client.get_queue_receiver(path)
+    (message,) = await receive(receiver)
+    return receiver, message
+
+
 def held(hosted: HostedNamespace, path: str = "flights") -> int:
     entity = hosted.namespace.find(path)
     assert isinstance(entity, QueueEntity)

@@ -173,15 +173,17 @@ def _decode_scalar(data: bytes) -> bool | int | float | str | bytes | UUID | Non
 
 
 def _encode_number(value: float) -> bytes:
-    if isinstance(value, float):
-        return _double(_DOUBLE, value)
-    if isinstance(value, bool):
-        return b"\x41" if value else b"\x42"
-    if isinstance(value, Timestamp):
-        return encode_timestamp(value)
-    if isinstance(value, Int):
-        return _int(0x71, value)
-    return encode_long(value)
+    match value:
+        case bool():
+            return b"\x41" if value else b"\x42"
+        case Timestamp():
+            return encode_timestamp(value)
+        case Int():
+            return _int(0x71, value)
+        case int():
+            return encode_long(value)
+        case _:
+            return _double(_DOUBLE, value)
 
 
 def _encode_array(value: Array) -> bytes:

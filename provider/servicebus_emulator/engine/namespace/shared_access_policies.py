@@ -204,13 +204,14 @@ class SharedAccessPolicies:
             created=now if before is None else before.created,
             modified=now,
         )
-        changed = before is None or (policy.rights, policy.keys) != (before.rights, before.keys)
+        if before is not None and (policy.rights, policy.keys) == (before.rights, before.keys):
+            policy = replace(policy, modified=before.modified)
         return replace(
             rule,
             primary_key=primary,
             secondary_key=secondary,
             created_time=policy.created,
-            modified_time=now if changed else before.modified,
+            modified_time=policy.modified,
         )
 
     def _keys(self, *given: str | None, before: SharedAccessPolicy | None) -> tuple[str, str]:

@@ -181,19 +181,6 @@ async def test_a_token_for_the_management_node_alone_does_not_open_the_queue(
     assert UNAUTHORIZED in why
 
 
-async def test_a_token_of_a_queues_rule_does_not_cover_a_queue_below_it(contoso: HostedNamespace, clock: ManualClock):
-    contoso.namespace.create_queue(QueueDescription("flights/delayed"))
-    rule = contoso.namespace.access_policies.put("app", rights=[AccessRight.LISTEN], path="flights")
-    answer, _, why = await in_turn(
-        contoso,
-        lambda raw: raw.bring(raw.token(lifetime=60, rule="app", key=rule.primary_key, clock=clock)),
-        lambda raw: raw.connection.create_receiver("flights/$DeadLetterQueue"),
-        refused(lambda raw: raw.connection.create_receiver("flights/delayed")),
-    )
-    assert answer["status-code"] == 202
-    assert UNAUTHORIZED in why
-
-
 async def test_a_link_is_detached_when_its_last_token_expires(contoso: HostedNamespace, clock: ManualClock):
     links: list[Any] = []
 

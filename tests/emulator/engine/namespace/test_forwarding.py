@@ -60,13 +60,6 @@ def test_a_message_is_forwarded_at_most_four_times(harness: EngineHarness):
     assert reason_of(transfer_dead_letter(one)) == "MaxTransferHopCountExceeded"
 
 
-def test_forwarding_to_itself_ends_after_four_hops(harness: EngineHarness):
-    queue = harness.queue(QueueDescription("a"))
-    harness.namespace.update(replace(queue.description, forward_to="sb://host:1/A"))
-    queue.send([content("x")])
-    assert reason_of(transfer_dead_letter(queue)) == "MaxTransferHopCountExceeded"
-
-
 def test_dead_letters_can_be_forwarded_to_their_own_queue(harness: EngineHarness):
     queue = harness.queue(QueueDescription("a"))
     harness.namespace.update(replace(queue.description, forward_dead_lettered_messages_to="a"))

@@ -7,28 +7,12 @@ from dataclasses import replace
 import pytest
 
 from servicebus_emulator.engine.model.descriptions import (
-    EntityStatus,
     QueueDescription,
     SubscriptionDescription,
     TopicDescription,
 )
-from servicebus_emulator.engine.model.errors import EntityExists, EntityNotFound, InvalidArgument
+from servicebus_emulator.engine.model.errors import EntityNotFound
 from tests.emulator.support.engine import EngineHarness, content
-
-
-def test_paths_are_case_insensitive_and_keep_their_spelling(harness: EngineHarness):
-    harness.namespace.create_queue(QueueDescription("contoso/X-ServiceBus-Transfer/0"))
-    assert harness.namespace.get_queue("CONTOSO/x-servicebus-transfer/0").path == "contoso/X-ServiceBus-Transfer/0"
-    with pytest.raises(EntityExists):
-        harness.namespace.create_queue(QueueDescription("contoso/x-servicebus-transfer/0"))
-
-
-def test_queues_and_topics_share_their_paths(harness: EngineHarness):
-    harness.namespace.create_topic(TopicDescription("delays"))
-    with pytest.raises(EntityExists):
-        harness.namespace.create_queue(QueueDescription("Delays"))
-    with pytest.raises(EntityNotFound):
-        harness.namespace.get_queue("delays")
 
 
 def test_queues_are_listed_by_path(harness: EngineHarness):
@@ -44,14 +28,6 @@ def test_delete_removes_an_entity_with_its_messages(harness: EngineHarness):
     assert entity.deleted
     assert entity.key in harness.namespace.take_effects().invalidated
     assert harness.queue(QueueDescription("q")).counts().total == 0
-
-
-def test_fields_fixed_at_creation_cannot_be_updated(harness: EngineHarness):
-    description = harness.namespace.create_queue(QueueDescription("q"))
-    with pytest.raises(InvalidArgument, match="requires_session"):
-        harness.namespace.update(replace(description, requires_session=True))
-    harness.namespace.update(replace(description, status=EntityStatus.DISABLED))
-    assert harness.namespace.get_entity("q") == replace(description, status=EntityStatus.DISABLED)
 
 
 def test_an_update_takes_effect_immediately(harness: EngineHarness):

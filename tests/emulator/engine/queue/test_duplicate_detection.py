@@ -30,7 +30,6 @@ def entity(harness: EngineHarness) -> QueueEntity:
 
 
 def detector_of(entity: QueueEntity) -> DuplicateDetector:
-    assert entity.ingress.duplicate_detector is not None
     return entity.ingress.duplicate_detector
 
 

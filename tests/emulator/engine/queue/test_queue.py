@@ -67,13 +67,6 @@ def test_a_message_is_dead_lettered_at_the_maximum_delivery_count(
     assert message.sequence_number == 1
 
 
-def test_dead_letter_stores_reason_and_description(entity: QueueEntity, queue: MessageQueue):
-    queue.dead_letter(token_of(queue.receive(1)[0]), reason="unreadable", description="no alias")
-    (message,) = dead_letters(entity).receive(1)
-    assert message.dead_letter == ("unreadable", "no alias")
-    assert entity.counts().dead_lettered == 1
-
-
 def test_messages_of_a_dead_letter_queue_neither_expire_nor_exceed_a_delivery_count(
     harness: EngineHarness, entity: QueueEntity, queue: MessageQueue
 ):
@@ -117,26 +110,6 @@ def test_receive_deferred_is_all_or_none(queue: MessageQueue):
     assert message.lock is None
 
 
-def test_peek_returns_messages_in_any_state_from_a_sequence_number(
-    harness: EngineHarness, entity: QueueEntity, queue: MessageQueue
-):
-    entity.schedule([content("later", scheduled_for=harness.clock.now() + 1000)])
-    locked, deferred = queue.receive(2)
-    queue.defer(token_of(deferred))
-    seen = queue.peek(1, limit=10)
-    assert texts(seen) == ["a", "b", "c", "later"]
-    assert [message.state for message in seen] == [
-        MessageState.ACTIVE,
-        MessageState.DEFERRED,
-        MessageState.ACTIVE,
-        MessageState.SCHEDULED,
-    ]
-    assert texts(queue.peek(3, limit=1)) == ["c"]
-    assert queue.peek(5, limit=10) == []
-    queue.complete(token_of(locked))
-    assert texts(queue.peek(0, limit=1)) == ["b"]
-
-
 @pytest.mark.parametrize(("settle", "count"), [(MessageQueue.abandon, 1), (MessageQueue.release, 0)])
 def test_an_abandoned_message_counts_a_delivery_and_a_released_one_does_not(
     queue: MessageQueue, settle: Callable[[MessageQueue, bytes], None], count: int
@@ -159,14 +132,6 @@ def test_the_shorter_time_to_live_of_message_and_entity_applies(
     harness.advance(0.001)
     assert entity.counts().total == 0
     assert entity.main.receive(1) == []
-
-
-def test_an_expired_message_is_dead_lettered_if_the_entity_is_configured_so(harness: EngineHarness):
-    entity = harness.queue(QueueDescription("q", dead_lettering_on_message_expiration=True))
-    entity.send([content("x", time_to_live=1000)])
-    harness.advance(1)
-    (message,) = dead_letters(entity).receive(1)
-    assert reason_of(message) == "TTLExpiredException"
 
 
 def test_a_locked_message_expires_only_when_its_lock_ends(harness: EngineHarness, entity: QueueEntity):
