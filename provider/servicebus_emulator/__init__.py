@@ -7,15 +7,15 @@ For tests and demonstrations::
         contoso.namespace.create_queue(QueueDescription("flights"))
         client = ServiceBusClient.from_connection_string(contoso.connection_string)
 
-It breaks on purpose too::
+Faults can be set::
 
         contoso.set_fault(Fault(kind=FaultKind.NO_DISPOSITION, entity="flights", count=3))
 
-Clients have to show what they may do: the connection string holds the key of the rule that may do everything, and
-``contoso.namespace.access_policies`` makes others. ``Emulator(["contoso"], open=True)`` lets in everybody.
+Clients need a key or token. The connection string holds the key of the root rule, which has all rights;
+``contoso.namespace.access_policies`` creates others. With ``Emulator(["contoso"], open=True)`` nothing is checked.
 
-As a process of its own: ``python -m servicebus_emulator``, or :class:`EmulatorProcess`, which can be killed. In tests
-the fixtures of :mod:`servicebus_emulator.pytest_plugin` are there already. More in README.md beside this file.
+In a separate process: ``python -m servicebus_emulator``, or :class:`EmulatorProcess`, which can be killed. For pytest,
+see the fixtures of :mod:`servicebus_emulator.pytest_plugin`. README.md describes the rest.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = [
     "Role",
 ]
 
-# Imported when asked for: pytest imports this package in every project that has it installed.
+# Imported lazily: pytest imports this package in every project that has it installed.
 _PLACES: Final = {
     "Client": "security.bearer",
     "Emulator": "emulator",

@@ -26,8 +26,8 @@ from servicebus_emulator.config import ConfigError, NamespaceConfig, load_config
 from servicebus_emulator.emulator import Emulator
 from servicebus_emulator.engine.model.errors import BrokerError
 from servicebus_emulator.engine.runtime.journal import JournalError
-from servicebus_emulator.fault_codec import fault_from_text, load_faults
 from servicebus_emulator.faults import Fault, FaultError
+from servicebus_emulator.faults.codec import fault_from_text, load_faults
 from servicebus_emulator.logs import LogFormat, configure, event
 from servicebus_emulator.security.bearer import Client, Role
 from servicebus_emulator.security.settings import KEY_VARIABLE, SECRET_VARIABLE
@@ -42,13 +42,13 @@ _log = logging.getLogger(__name__)
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serve namespaces until SIGTERM or SIGINT; return the exit status: 0 after a signal, 1 when it cannot serve.
 
-    Bad arguments end it with status 2. It stops within a second; a second signal ends it at once, with 128 and the
-    signal's number.
+    Invalid arguments end it with status 2. It stops within a second; a second signal ends it at once, with status 128
+    plus the number of the signal.
 
-    One line per namespace on standard output says when it is ready:
-    ``ready namespace=contoso amqp=127.0.0.1:5672 admin=127.0.0.1:5300 ca=data/tls/ca.pem``. The last says where the ARM
-    interface is: ``ready arm=https://127.0.0.1:5400``. All ports speak TLS too, with a certificate under that
-    authority. The log is on standard error.
+    When it is ready it prints a line per namespace on standard output, such as
+    ``ready namespace=contoso amqp=127.0.0.1:5672 admin=127.0.0.1:5300 ca=data/tls/ca.pem``, and the address of the ARM
+    interface, ``ready arm=https://127.0.0.1:5400``. All ports accept TLS, with a certificate of that authority. The log
+    is on standard error.
     """
     parser = make_parser()
     options = parser.parse_args(arguments)
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         parser.error(f"--config cannot be read: {error}")
     allow_many_connections()
-    # Messages make no cycles, and walking a million of them for cycles would take as long as taking them in.
+    # Messages form no cycles, and a search among a million of them would take as long as receiving them.
     gc.set_threshold(*_GARBAGE_THRESHOLDS)
     return asyncio.run(_serve(emulator))
 
@@ -133,7 +133,7 @@ async def _serve(emulator: Emulator) -> int:
         async with emulator:
             for each in emulator.namespaces:
                 amqp, admin = f"{each.host}:{each.amqp_port}", f"{each.host}:{each.admin_port}"
-                # Whoever started the process waits for this line.
+                # The parent process waits for this line.
                 print(f"ready namespace={each.name} amqp={amqp} admin={admin} ca={each.ca_file}", flush=True)  # noqa: T201
             print(f"ready arm={emulator.arm_url}", flush=True)  # noqa: T201
             return await _until(stopped, emulator=emulator)

@@ -103,27 +103,15 @@ def _add_address_options(parser: argparse.ArgumentParser) -> None:
     scope = Scope()
     group = parser.add_argument_group("addresses")
     group.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: %(default)s)")
-    group.add_argument(
-        "--amqp-port",
-        type=int,
-        default=_AMQP_PORT,
-        metavar="N",
-        help="AMQP port of the first namespace, counted up for the next; 0 = any (default: %(default)s)",
-    )
-    group.add_argument(
-        "--admin-port",
-        type=int,
-        default=_ADMIN_PORT,
-        metavar="N",
-        help="administration port of the first namespace, counted up for the next; 0 = any (default: %(default)s)",
-    )
-    group.add_argument(
-        "--arm-port",
-        type=int,
-        default=0,
-        metavar="N",
-        help="port of the ARM endpoint, one for all namespaces; 0 = any (default: %(default)s)",
-    )
+    counted = "of the first namespace, counted up for the next"
+    for option, default, text in (
+        ("--amqp-port", _AMQP_PORT, f"AMQP port {counted}"),
+        ("--admin-port", _ADMIN_PORT, f"administration port {counted}"),
+        ("--arm-port", 0, "port of the ARM endpoint, one for all namespaces"),
+    ):
+        group.add_argument(
+            option, type=int, default=default, metavar="N", help=f"{text}; 0 = any (default: %(default)s)"
+        )
     group.add_argument(
         "--arm-subscription",
         default=scope.subscription,

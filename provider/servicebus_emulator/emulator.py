@@ -150,11 +150,6 @@ class Emulator:
         """
         return self._settings.certificates.ca_file
 
-    @property
-    def arm_scope(self) -> Scope:
-        """The subscription and the resource group of the ARM endpoint."""
-        return self._arm_scope
-
     async def __aenter__(self) -> Self:
         await self.start()
         return self

@@ -1,4 +1,4 @@
-"""What the emulator writes to its log: one event per line, as text or as JSON, and never a key or a token."""
+"""The log: one event per line, as text or JSON, with keys and tokens masked."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ _SECRETS: Final = (
 
 
 class LogFormat(StrEnum):
-    """How events are written."""
+    """The format of events."""
 
     TEXT = "text"
     JSON = "json"
 
 
 def event(name: str, **fields: Any) -> dict[str, Any]:
-    """Return what is given to a logging call as `extra`.
+    """Return the argument `extra` of a logging call.
 
-    :param name: what happened, in the words of the log's reader, such as ``fault-set``.
-    :param fields: namespace, entity, counts, durations; no bodies, no keys.
+    :param name: the event, such as ``fault-set``.
+    :param fields: its fields; no bodies, no keys.
     """
     return {"event": name, "fields": {key: value for key, value in fields.items() if value is not None}}
 
 
 def masked(text: str) -> str:
-    """Return a text without the keys and tokens in it."""
+    """Return a text with its keys and tokens masked."""
     for secret in _SECRETS:
         text = secret.sub(r"\1***", text)
     return text
 
 
 def configure(*, level: str, log_format: LogFormat, stream: TextIO | None = None) -> None:
-    """Write what is logged to a stream, one event per line.
+    """Log to a stream, one event per line.
 
-    :param level: the name of the lowest level that is written.
+    :param level: the lowest level to log.
     :param stream: None = standard error.
     """
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)

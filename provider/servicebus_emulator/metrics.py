@@ -1,8 +1,7 @@
-"""``GET /metrics``: what a namespace does and holds, for Prometheus.
+"""``GET /metrics``: the figures of a namespace, for Prometheus.
 
-Nothing is measured for its own sake: whoever works keeps plain counters, a batch or a settlement at a time, and they
-are read, with the counts and sizes of all entities, when somebody asks. An entity has its own series up to
-:data:`MAX_ENTITY_SERIES`, in the order of their paths; the others are summed up under the name ``(other)``.
+Plain counters are updated per batch or settlement, and read, with the counts and sizes of all entities, on request.
+The first :data:`MAX_ENTITY_SERIES` entities by path have their own series; the others are summed up as ``(other)``.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_ENTITY_SERIES", "MetricSources", "metrics_route"]
 
 MAX_ENTITY_SERIES: Final = 500
-"""How many entities have series of their own."""
+"""The number of entities with their own series."""
 
 _OTHER: Final = "(other)"
 _PREFIX: Final = "servicebus_emulator_"
@@ -42,9 +41,9 @@ _OUTCOMES: Final = ("completed", "abandoned", "released", "deferred", "rejected"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricSources:
-    """Who knows something of a namespace.
+    """The objects that hold the figures of a namespace.
 
-    :ivar journal: None when it is kept in memory only.
+    :ivar journal: None = the namespace is kept in memory only.
     """
 
     namespace: Namespace
@@ -55,7 +54,7 @@ class MetricSources:
 
 @dataclass(slots=True)
 class _Figures:
-    """What there is to say of an entity, or of several together."""
+    """The figures of an entity, or the sums of several."""
 
     active: int = 0
     scheduled: int = 0
@@ -64,7 +63,7 @@ class _Figures:
     size: int = 0
     accepted: int = 0
     duplicates: int = 0
-    takes_in: bool = False
+    has_senders: bool = False
 
     def count(self, counts: MessageCounts) -> None:
         for state in _STATES:
@@ -72,10 +71,10 @@ class _Figures:
 
 
 def metrics_route(sources: MetricSources) -> Route:
-    """Return the page that Prometheus reads. The names and labels of its metrics are part of what users rely on."""
+    """Return the route of the metrics. Their names and labels are a public interface."""
 
     async def get(request: web.Request) -> web.Response:
-        # Not needed to get ready, and not cheap to import.
+        # Imported on request, because it delays the start.
         from prometheus_client import CollectorRegistry
         from prometheus_client.exposition import choose_encoder
 
@@ -88,7 +87,7 @@ def metrics_route(sources: MetricSources) -> Route:
 
 
 class _Collector:
-    """Reads all figures once."""
+    """Reads all figures."""
 
     def __init__(self, sources: MetricSources) -> None:
         self._sources = sources
@@ -96,24 +95,24 @@ class _Collector:
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics."""
-        yield self._gauge("build_info", "The version that runs", {"version": version()}, value=1)
-        yield self._gauge("connections", "AMQP connections that are open", {}, value=self._broker.connection_count)
-        yield self._gauge("links", "AMQP links to entities that are open", {}, value=self._broker.link_count)
+        yield self._gauge("build_info", "The version of the emulator", {"version": version()}, value=1)
+        yield self._gauge("connections", "Open AMQP connections", {}, value=self._broker.connection_count)
+        yield self._gauge("links", "Open AMQP links to entities", {}, value=self._broker.link_count)
         yield from self._of_entities()
         yield self._counter(
             "refusals",
-            "What clients were refused, by AMQP condition",
+            "Refused operations, by AMQP condition",
             {(("condition", condition),): count for condition, count in self._broker.refusals.items()},
         )
         yield self._counter(
             "faults_struck",
-            "Operations that an injected fault struck",
+            "Operations struck by a fault",
             {(("kind", str(kind)),): count for kind, count in self._sources.fault_injector.strikes.items()},
         )
         journal = self._sources.journal
         if journal is not None:
-            yield self._counter("journal_commits", "Transactions made durable", {(): journal.commits})
-            yield self._counter("journal_commit_seconds", "Time that took", {(): journal.commit_seconds})
+            yield self._counter("journal_commits", "Committed transactions", {(): journal.commits})
+            yield self._counter("journal_commit_seconds", "Time spent on commits", {(): journal.commit_seconds})
 
     @property
     def _broker(self) -> Broker:
@@ -121,8 +120,8 @@ class _Collector:
 
     def _of_entities(self) -> Iterator[Metric]:
         figures, tallies = self._figures()
-        held = self._empty_gauge("messages", "Messages that an entity holds, by state", ("entity", "state"))
-        size = self._empty_gauge("entity_size_bytes", "Bytes of the messages that an entity holds", ("entity",))
+        held = self._empty_gauge("messages", "Messages in an entity, by state", ("entity", "state"))
+        size = self._empty_gauge("entity_size_bytes", "Size of the messages in an entity", ("entity",))
         for path, each in figures.items():
             size.add_metric([self._name, path], each.size)
             for state in _STATES:
@@ -130,25 +129,25 @@ class _Collector:
         yield held
         yield size
         for name, text, attribute in (
-            ("messages_accepted", "Messages that senders were told to be accepted", "accepted"),
-            ("messages_duplicate", "Accepted messages that were dropped as duplicates", "duplicates"),
+            ("messages_accepted", "Messages accepted from senders", "accepted"),
+            ("messages_duplicate", "Accepted messages dropped as duplicates", "duplicates"),
         ):
-            taking_in = {path: each for path, each in figures.items() if each.takes_in}
-            yield self._counter(
-                name, text, {(("entity", path),): getattr(each, attribute) for path, each in taking_in.items()}
-            )
+            values = {
+                (("entity", path),): getattr(each, attribute) for path, each in figures.items() if each.has_senders
+            }
+            yield self._counter(name, text, values)
         for name, text, attribute in (
-            ("messages_delivered", "Messages handed to receivers, each time", "delivered"),
-            ("messages_expired", "Messages whose time to live was over", "expired"),
-            ("messages_dead_lettered", "Messages that became dead letters, for whatever reason", "dead_lettered"),
-            ("locks_lost", "Locks of messages and sessions that ended by time", "locks_lost"),
+            ("messages_delivered", "Deliveries of messages to receivers", "delivered"),
+            ("messages_expired", "Messages whose time to live expired", "expired"),
+            ("messages_dead_lettered", "Messages moved to a dead-letter queue", "dead_lettered"),
+            ("locks_lost", "Expired locks of messages and sessions", "locks_lost"),
         ):
             yield self._counter(
                 name, text, {(("entity", path),): getattr(tally, attribute) for path, tally in tallies.items()}
             )
         yield self._counter(
             "messages_settled",
-            "Settlements by outcome; deleted is received and deleted",
+            "Settlements by outcome; deleted = received and deleted",
             {
                 (("entity", path), ("outcome", outcome)): getattr(tally, outcome)
                 for path, tally in tallies.items()
@@ -166,12 +165,12 @@ class _Collector:
             each.count(entity.counts())
             each.size += entity.size_in_bytes
             if isinstance(entity, TopicEntity):
-                # Its own, not those of its subscriptions, which are told by themselves.
+                # Its subscriptions have their own series.
                 each.size -= sum(subscription.size_in_bytes for subscription in entity.subscriptions.values())
             else:
                 tallies[label].add(entity.counters())
             if not isinstance(entity, SubscriptionEntity):
-                each.takes_in = True
+                each.has_senders = True
                 each.accepted += entity.ingress.accepted
                 each.duplicates += entity.ingress.duplicates
         return figures, tallies

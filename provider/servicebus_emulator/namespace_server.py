@@ -36,7 +36,7 @@ from servicebus_emulator.security.settings import SecuritySettings, is_loopback
 from servicebus_emulator.store.sqlite import SqliteJournal
 from servicebus_emulator.version import version
 
-__all__ = ["HostedNamespace", "ServerSettings", "connection_string"]
+__all__ = ["HostedNamespace", "NamespaceAddress", "ServerSettings", "connection_string"]
 
 _log = logging.getLogger(__name__)
 
@@ -51,6 +51,41 @@ def connection_string(host: str, *, port: int, key: str = DEFAULT_KEY, tls: bool
         f"Endpoint=sb://{host}:{port};SharedAccessKeyName={ROOT_POLICY};SharedAccessKey={key};"
         f"{'' if tls else 'UseDevelopmentEmulator=true;'}"
     )
+
+
+class NamespaceAddress:
+    """The addresses of a namespace, for clients with the key of the root policy."""
+
+    __slots__ = ()
+
+    host: str
+    amqp_port: int
+    admin_port: int
+    key: str
+
+    @property
+    def connection_string(self) -> str:
+        """The connection string for messaging clients."""
+        return connection_string(self.host, port=self.amqp_port, key=self.key)
+
+    @property
+    def admin_connection_string(self) -> str:
+        """The connection string for administration clients."""
+        return connection_string(self.host, port=self.admin_port, key=self.key)
+
+    @property
+    def tls_connection_string(self) -> str:
+        """The connection string for TLS.
+
+        Clients also need the options ``connection_verify`` (:attr:`ca_file`) and, for messaging,
+        ``custom_endpoint_address`` (:attr:`endpoint_address`).
+        """
+        return connection_string(self.host, port=self.amqp_port, key=self.key, tls=True)
+
+    @property
+    def endpoint_address(self) -> str:
+        """The address of messaging clients over TLS or WebSocket: their option ``custom_endpoint_address``."""
+        return f"sb://{self.host}:{self.amqp_port}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +105,7 @@ class ServerSettings:
     message_kilobytes: int
 
 
-class HostedNamespace:
+class HostedNamespace(NamespaceAddress):
     """One namespace, served on its own pair of ports.
 
     :param amqp_port: TCP port for AMQP; 0 = any.
@@ -148,7 +183,7 @@ class HostedNamespace:
         )
 
     @property
-    def amqp_port(self) -> int:
+    def amqp_port(self) -> int:  # type: ignore[override] # read-only here
         """The TCP port of the AMQP listener.
 
         :raises RuntimeError: the namespace is not started.
@@ -159,7 +194,7 @@ class HostedNamespace:
         return port
 
     @property
-    def admin_port(self) -> int:
+    def admin_port(self) -> int:  # type: ignore[override] # read-only here
         """The TCP port of the administration API.
 
         :raises RuntimeError: the namespace is not started.
@@ -172,30 +207,9 @@ class HostedNamespace:
         return self._faults
 
     @property
-    def connection_string(self) -> str:
-        """The connection string for messaging clients, with the primary key of the root policy."""
-        return connection_string(self.host, port=self.amqp_port, key=self.namespace.access_policies.root.primary_key)
-
-    @property
-    def admin_connection_string(self) -> str:
-        """The connection string for administration clients, with the primary key of the root policy."""
-        return connection_string(self.host, port=self.admin_port, key=self.namespace.access_policies.root.primary_key)
-
-    @property
-    def tls_connection_string(self) -> str:
-        """The connection string for TLS.
-
-        Clients also need the options ``connection_verify`` (:attr:`ca_file`) and, for messaging,
-        ``custom_endpoint_address`` (:attr:`endpoint_address`).
-        """
-        return connection_string(
-            self.host, port=self.amqp_port, key=self.namespace.access_policies.root.primary_key, tls=True
-        )
-
-    @property
-    def endpoint_address(self) -> str:
-        """The address of messaging clients over TLS or WebSocket: their option ``custom_endpoint_address``."""
-        return f"sb://{self.host}:{self.amqp_port}"
+    def key(self) -> str:  # type: ignore[override] # read-only here
+        """The primary key of the root policy."""
+        return self.namespace.access_policies.root.primary_key
 
     @property
     def ca_file(self) -> Path:

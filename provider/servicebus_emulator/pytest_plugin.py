@@ -1,4 +1,4 @@
-"""Fixtures for pytest: a namespace, or a pair of them, in real processes that a test may kill, freeze and restore.
+"""Fixtures for pytest: namespaces in processes that a test can kill, freeze and restore.
 
 ::
 
@@ -8,8 +8,8 @@
         ...
         servicebus_pair.primary.restore()
 
-Registered by the entry point ``servicebus_emulator``; nothing but this module is imported until a fixture is used.
-Each test has namespaces of its own. They keep their state on disk, so that a restored one has what was answered.
+Registered by the entry point ``servicebus_emulator``; only this module is imported until a fixture is used. Each
+test has its own namespaces. Their state is on disk and survives a kill.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _ALLOWED: Final[Mapping[str, type | tuple[type, ...]]] = {
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of the configuration file."""
-    parser.addini(_TIMEOUT, "seconds in which an embedded Service Bus has to be ready", default="10")
-    parser.addini(_LOG_LEVEL, "what it logs to standard error: DEBUG, INFO, WARNING or ERROR", default="WARNING")
+    parser.addini(_TIMEOUT, "time limit for the start of an embedded Service Bus, in seconds", default="10")
+    parser.addini(_LOG_LEVEL, "its lowest log level: DEBUG, INFO, WARNING or ERROR", default="WARNING")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -49,7 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
         f"{_MARKER}(queues=[...], topics={{topic: [subscription, ...]}}, faults=[...], fault_seed=0, durable=True):"
-        " what the namespace of the fixture servicebus_namespace, or the primary of servicebus_pair, begins with",
+        " the initial state of the namespace of servicebus_namespace, or of the primary of servicebus_pair",
     )
 
 
@@ -57,7 +57,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def servicebus_namespace(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[DedicatedNamespace]:
-    """An embedded Service Bus with one namespace, in a process of its own.
+    """An embedded Service Bus with one namespace, in its own process.
 
     Connect with its ``connection_string``; create entities, set faults, shift its time, kill, freeze and restore it.
     """
@@ -69,7 +69,7 @@ def servicebus_namespace(
 def servicebus_pair(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[DedicatedNamespacePair]:
-    """A primary and a secondary namespace, each in a process of its own: kill one, and the other goes on."""
+    """A primary and a secondary namespace, each in its own process."""
     from servicebus_emulator.testing.pytest_namespaces import DedicatedNamespacePair
 
     folder = tmp_path_factory.mktemp(_MARKER)
@@ -107,7 +107,7 @@ def _start(
 
 
 def _wanted(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """Return what the nearest marker asks for."""
+    """Return the arguments of the nearest marker."""
     marker = request.node.get_closest_marker(_MARKER)
     if marker is None:
         return {}

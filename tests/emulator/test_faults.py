@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from servicebus_emulator.fault_codec import armed_document, fault_from_json, fault_from_text, load_faults
 from servicebus_emulator.faults import (
     Armed,
     Fault,
@@ -22,6 +21,7 @@ from servicebus_emulator.faults import (
     refusal_of,
     strike,
 )
+from servicebus_emulator.faults.codec import armed_document, fault_from_json, fault_from_text, load_faults
 
 NOW = 1_700_000_000_000
 BUSY = Fault(kind=FaultKind.SERVER_BUSY)

@@ -14,8 +14,8 @@ from aiohttp import web
 
 from servicebus_emulator.admin.access_control import require_manage
 from servicebus_emulator.admin.http_server import send_continue
-from servicebus_emulator.fault_codec import armed_document, fault_from_json
 from servicebus_emulator.faults import Armed, FaultError
+from servicebus_emulator.faults.codec import armed_document, fault_from_json
 
 if TYPE_CHECKING:
     from servicebus_emulator.amqp.broker.fault_injector import FaultInjector

@@ -114,8 +114,8 @@ def parse_address(raw_path: str, *, method: str) -> Address:
     if [segment.casefold() for segment in segments[:2]] != ["providers", PROVIDER.casefold()]:
         raise ArmError(
             404,
+            f"nothing is at {quote(unquote(raw_path))!r}; allowed: paths of the provider {PROVIDER}",
             code="InvalidResourceType",
-            message=f"nothing is at {quote(unquote(raw_path))!r}; allowed: paths of the provider {PROVIDER}",
         )
     pairs = segments[2:]
     verb = None

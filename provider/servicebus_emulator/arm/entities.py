@@ -168,7 +168,7 @@ def _get_parent(get: Callable[[], T]) -> T:
     try:
         return get()
     except EntityNotFound as error:
-        raise ArmError(404, code="ParentResourceNotFound", message=str(error)) from error
+        raise ArmError(404, str(error), code="ParentResourceNotFound") from error
 
 
 def _topic(namespace: Namespace, request: Request) -> TopicDescription:

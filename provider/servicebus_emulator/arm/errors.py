@@ -5,27 +5,33 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from servicebus_emulator.engine.model.descriptions import IDENTITY
 from servicebus_emulator.engine.model.entity_names import DescriptionError
 from servicebus_emulator.engine.model.errors import BrokerError
 
 __all__ = ["ArmError", "camel_case", "to_arm_error"]
 
-_CODES: Final = {400: "BadRequest", 404: "NotFound", 409: "Conflict", 501: "NotImplemented"}
-_DEFAULT_CODE: Final = "InternalError"
-_NAMES: Final = frozenset({"path", "topic_path", "name"})
+_CODES: Final = {
+    400: "BadRequest",
+    404: "NotFound",
+    405: "MethodNotAllowed",
+    409: "Conflict",
+    413: "RequestEntityTooLarge",
+    501: "NotImplemented",
+}
 
 
 class ArmError(Exception):
     """An error response.
 
     :ivar status: the HTTP status.
-    :ivar code: the error code (Azure Resource Manager RPC, "Common API details": error response).
+    :ivar code: the error code (Azure Resource Manager RPC, "Common API details"); None = the default of the status.
     """
 
-    def __init__(self, status: int, *, code: str, message: str) -> None:
+    def __init__(self, status: int, message: str, *, code: str | None = None) -> None:
         super().__init__(message)
         self.status = status
-        self.code = code
+        self.code = _CODES.get(status, "InternalError") if code is None else code
 
     def document(self) -> dict[str, object]:
         """Return the body of the response."""
@@ -41,9 +47,9 @@ def camel_case(attribute: str) -> str:
 def to_arm_error(error: BrokerError | DescriptionError) -> ArmError:
     """Translate an error of the broker."""
     if isinstance(error, BrokerError):
-        return ArmError(error.status, code=_CODES.get(error.status, _DEFAULT_CODE), message=str(error))
-    field = "name" if error.field in _NAMES else f"properties.{_json_name(error.field)}"
-    return ArmError(400, code="BadRequest", message=f"{field} is {error.value!r}; allowed: {error.allowed}")
+        return ArmError(error.status, str(error))
+    field = "name" if error.field in IDENTITY else f"properties.{_json_name(error.field)}"
+    return ArmError(400, f"{field} is {error.value!r}; allowed: {error.allowed}")
 
 
 def _json_name(field: str) -> str:

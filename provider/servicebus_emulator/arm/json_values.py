@@ -27,7 +27,7 @@ def parse_body(body: bytes) -> JsonValue:
     try:
         document = json.loads(body, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
-        raise ArmError(400, code="InvalidRequestContent", message=f"the body is not JSON: {error}") from error
+        raise ArmError(400, f"the body is not JSON: {error}", code="InvalidRequestContent") from error
     if not isinstance(document, dict):
         JsonValue("the body", document).refuse("a JSON object")
     return JsonValue("", document)
@@ -52,7 +52,7 @@ class JsonValue:
 
         :raises ArmError: always.
         """
-        raise ArmError(400, code="BadRequest", message=f"{self.path} is {_shorten(self.value)}; allowed: {allowed}")
+        raise ArmError(400, f"{self.path} is {_shorten(self.value)}; allowed: {allowed}")
 
     def members(self, *known: str) -> Mapping[str, JsonValue]:
         """Return the members of an object that are not null, by their names in the spelling of `known`.

@@ -34,7 +34,7 @@ def _put(hosted: ManagedNamespace, request: Request) -> Response:
     properties = request_properties(request)
     rights = None if properties is None else properties.members("rights").get("rights")
     if rights is None:
-        raise ArmError(400, code="BadRequest", message=f"properties.rights is missing; allowed: {_ALLOWED_RIGHTS}")
+        raise ArmError(400, f"properties.rights is missing; allowed: {_ALLOWED_RIGHTS}")
     requested = frozenset(AccessRight(right.one_of(AccessRight)) for right in rights.items())
     if len(requested) == 0 or (AccessRight.MANAGE in requested and len(requested) < len(AccessRight)):
         rights.refuse(_ALLOWED_RIGHTS)
@@ -58,7 +58,7 @@ def _list_keys(hosted: ManagedNamespace, request: Request) -> Response:
 def _regenerate_keys(hosted: ManagedNamespace, request: Request) -> Response:
     members = request.document.members("keyType", "key")
     if "keyType" not in members:
-        raise ArmError(400, code="BadRequest", message=f"keyType is missing; allowed: {', '.join(PolicyKey)}")
+        raise ArmError(400, f"keyType is missing; allowed: {', '.join(PolicyKey)}")
     policy = hosted.namespace.access_policies.regenerate(
         request.address.names[-1],
         key=PolicyKey(members["keyType"].one_of(PolicyKey)),

@@ -97,9 +97,7 @@ class Namespaces:
         """
         members = request.document.members(*_MEMBERS, _MISPLACED)
         if "location" not in members:
-            raise ArmError(
-                400, code="LocationRequired", message="location is missing; allowed: any word, such as local"
-            )
+            raise ArmError(400, "location is missing; allowed: any word, such as local", code="LocationRequired")
         async with self._lock:
             name = request.address.names[0]
             hosted = self.find(name)
@@ -139,7 +137,7 @@ class Namespaces:
         """Return whether a name is valid and available."""
         members = request.document.members("name")
         if "name" not in members:
-            raise ArmError(400, code="BadRequest", message=f"name is missing; allowed: {NAMESPACE_NAMES}")
+            raise ArmError(400, f"name is missing; allowed: {NAMESPACE_NAMES}")
         name = members["name"].text()
         if not is_namespace_name(name):
             reason, message = "InvalidName", f"name is {name[:100]!r}; allowed: {NAMESPACE_NAMES}"
@@ -151,12 +149,12 @@ class Namespaces:
 
     async def _add(self, name: str) -> ManagedNamespace:
         if not is_namespace_name(name):
-            raise ArmError(400, code="BadRequest", message=f"name is {name[:100]!r}; allowed: {NAMESPACE_NAMES}")
+            raise ArmError(400, f"name is {name[:100]!r}; allowed: {NAMESPACE_NAMES}")
         try:
             return await self._host.add(name)
         except (OSError, JournalError) as error:
             message = f"the namespace {name!r} cannot be served: {error}"
-            raise ArmError(500, code="InternalError", message=message) from error
+            raise ArmError(500, message) from error
 
     def _existing(self, request: Request) -> ManagedNamespace:
         name = request.address.names[0]
@@ -164,9 +162,9 @@ class Namespaces:
         if hosted is None:
             raise ArmError(
                 404,
-                code="ResourceNotFound",
-                message=f"namespace {name!r} does not exist in the resource group {request.scope.resource_group!r};"
+                f"namespace {name!r} does not exist in the resource group {request.scope.resource_group!r};"
                 f" existing: {', '.join(each.name for each in self._host.namespaces)}",
+                code="ResourceNotFound",
             )
         return hosted
 

@@ -29,7 +29,7 @@ def _list(hosted: ManagedNamespace, request: Request) -> Response:
 
 def _get(hosted: ManagedNamespace, request: Request) -> Response:
     if request.address.names[-1].casefold() != _NAME:
-        raise ArmError(404, code="NotFound", message=f"a namespace has one set of network rules, named {_NAME!r}")
+        raise ArmError(404, f"a namespace has one set of network rules, named {_NAME!r}")
     return Response(200, request.resource(hosted.name, _NAME, properties=_OPEN))
 
 

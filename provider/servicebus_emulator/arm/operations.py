@@ -77,7 +77,7 @@ class ResourceManager:
             raise to_arm_error(error) from error
         except JournalError as error:
             self._fail(request.address, error=error)
-            raise ArmError(500, code="InternalError", message=f"the change cannot be persisted: {error}") from error
+            raise ArmError(500, f"the change cannot be persisted: {error}") from error
 
     def _fail(self, address: Address, *, error: JournalError) -> None:
         """Fail the namespace whose change was lost; the register reverts its own changes."""
@@ -106,12 +106,12 @@ class ResourceManager:
         requested, existing = address.subscription or "", self._scope.subscription
         if requested.casefold() != existing.casefold():
             raise ArmError(
-                404, code="SubscriptionNotFound", message=f"there is no subscription {requested!r}; allowed: {existing}"
+                404, f"there is no subscription {requested!r}; allowed: {existing}", code="SubscriptionNotFound"
             )
         group, existing = address.resource_group, self._scope.resource_group
         if group is not None and group.casefold() != existing.casefold():
             raise ArmError(
-                404, code="ResourceGroupNotFound", message=f"there is no resource group {group!r}; allowed: {existing}"
+                404, f"there is no resource group {group!r}; allowed: {existing}", code="ResourceGroupNotFound"
             )
 
     def _child_action(self, request: Request) -> Action:
@@ -122,9 +122,7 @@ class ResourceManager:
         hosted = self.find_namespace(address)
         if hosted is None:
             raise ArmError(
-                404,
-                code="ParentResourceNotFound",
-                message=f"there is no namespace {address.names[0]!r}; create it first",
+                404, f"there is no namespace {address.names[0]!r}; create it first", code="ParentResourceNotFound"
             )
         # Idle entities are deleted first, not in the middle of a list.
         hosted.namespace.advance()
@@ -161,16 +159,11 @@ def _list_operations(_: Request) -> Response:
 def _by_method(actions: Mapping[str, T], request: Request) -> T:
     action = actions.get(request.method)
     if action is None:
-        raise ArmError(
-            405, code="MethodNotAllowed", message=f"method is {request.method!r}; allowed: {', '.join(actions)}"
-        )
+        raise ArmError(405, f"method is {request.method!r}; allowed: {', '.join(actions)}")
     return action
 
 
 def _not_found(request: Request) -> NoReturn:
     raise ArmError(
-        404,
-        code="NotFound",
-        message=f"nothing is at {request.raw_path!r};"
-        f" allowed: pairs of a type and a name, with '~' for each '/' of a name",
+        404, f"nothing is at {request.raw_path!r}; allowed: pairs of a type and a name, with '~' for each '/' of a name"
     )

@@ -65,14 +65,10 @@ class Request:
         allowed = ", ".join(API_VERSIONS)
         if version is None:
             raise ArmError(
-                400,
-                code="MissingApiVersionParameter",
-                message=f"api-version is missing from the query; allowed: {allowed}",
+                400, f"api-version is missing from the query; allowed: {allowed}", code="MissingApiVersionParameter"
             )
         if version not in API_VERSIONS:
-            raise ArmError(
-                400, code="InvalidApiVersionParameter", message=f"api-version is {version!r}; allowed: {allowed}"
-            )
+            raise ArmError(400, f"api-version is {version!r}; allowed: {allowed}", code="InvalidApiVersionParameter")
 
     @property
     def document(self) -> JsonValue:

@@ -120,22 +120,16 @@ class ArmServer(HttpServer):
             return
         header = request.headers.get("Authorization", "")
         if header[: len(_BEARER)].casefold() != _BEARER:
-            raise ArmError(
-                401,
-                code="AuthenticationFailed",
-                message="the header Authorization has no bearer token; send one",
-            )
+            raise ArmError(401, "the header Authorization has no bearer token; send one", code="AuthenticationFailed")
         try:
             self._check(header[len(_BEARER) :].strip())
         except Unauthorized as error:
             _log.warning("ARM endpoint: %s refused: %s", request.method, error)
-            raise ArmError(401, code="InvalidAuthenticationToken", message=str(error)) from error
+            raise ArmError(401, str(error), code="InvalidAuthenticationToken") from error
 
 
 async def _read_body(request: web.Request) -> bytes:
     try:
         return await request.read()
     except web.HTTPRequestEntityTooLarge as error:
-        raise ArmError(
-            413, code="RequestEntityTooLarge", message=f"the body is too large; allowed: {MAX_BODY_BYTES} bytes"
-        ) from error
+        raise ArmError(413, f"the body is too large; allowed: {MAX_BODY_BYTES} bytes") from error

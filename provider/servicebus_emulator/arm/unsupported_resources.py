@@ -29,11 +29,11 @@ def _list(_: Request) -> Response:
 
 def _get(request: Request) -> NoReturn:
     kind, name = request.address.types[-1], request.address.names[-1]
-    raise ArmError(404, code="NotFound", message=f"{kind} has no {name!r}: the emulator does not support this type")
+    raise ArmError(404, f"{kind} has no {name!r}: the emulator does not support this type")
 
 
 def _put(request: Request) -> NoReturn:
-    raise ArmError(501, code="NotImplemented", message=f"{request.address.types[-1]} are not supported here")
+    raise ArmError(501, f"{request.address.types[-1]} are not supported here")
 
 
 def _delete(_: Request) -> Response:

@@ -1,4 +1,4 @@
-"""The embedded Service Bus as a process of its own, which can be killed and started again."""
+"""The embedded Service Bus in a separate process, which can be killed and restarted."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from types import TracebackType
 from typing import IO, Final, Self, cast
 
 from servicebus_emulator.engine.model.access_policy import DEFAULT_KEY
-from servicebus_emulator.fault_codec import fault_document
 from servicebus_emulator.faults import Fault
+from servicebus_emulator.faults.codec import fault_document
 from servicebus_emulator.security.settings import KEY_VARIABLE
 from servicebus_emulator.testing.remote_namespace import RemoteNamespace
 from servicebus_emulator.testing.reserved_ports import ReservedPorts
@@ -32,25 +32,23 @@ _ARM_READY: Final = re.compile(r"ready arm=(\S+)")
 class EmulatorProcess:
     """Runs ``python -m servicebus_emulator``.
 
-    After a :meth:`kill` or :meth:`stop`, :meth:`start` brings the namespaces back on the same ports, and
-    with `data` with everything that had been answered.
+    After a :meth:`kill` or :meth:`stop`, :meth:`start` serves the namespaces on the same ports again, with their state
+    if `data` is given.
 
-    :param names: the namespaces.
-    :param data: the folder in which the state is kept; None = in memory only.
+    :param data: the folder of the state; None = in memory only.
     :param config: a configuration file.
-    :param host: the address to listen on.
-    :param open: whether everybody is let in, unchecked.
-    :param key: both keys of each namespace's root rule; None = those of the environment, else the well-known one,
-        unless the configuration file sets them: connection strings are made with the key that is known here.
-    :param amqp_port: AMQP port of the first namespace, counted up for the next; None = any that is free.
-    :param admin_port: administration port of the first namespace, counted up for the next; None = any that is free.
-    :param faults: what is broken from the beginning, and again after each start.
-    :param fault_seed: from which the luck of faults comes that do not always strike.
-    :param allow_time_shift: whether the clock may be put forward.
-    :param log_level: what is logged to standard error: DEBUG, INFO, WARNING or ERROR.
-    :param log_format: how: text or json.
-    :param deliver_pings: whether pings are delivered like any other message.
-    :param options: further options of the command line, such as ``["--option", "value"]``.
+    :param open: whether clients need no token.
+    :param key: both keys of each namespace's root rule, used in connection strings; None = that of the environment,
+        otherwise the well-known one.
+    :param amqp_port: AMQP port of the first namespace, counted up for the next; None = any free port.
+    :param admin_port: administration port of the first namespace, counted up for the next; None = any free port.
+    :param faults: the faults to set at each start.
+    :param fault_seed: the seed of faults with a probability.
+    :param allow_time_shift: whether the clock can be moved forward.
+    :param log_level: the lowest level to log to standard error: DEBUG, INFO, WARNING or ERROR.
+    :param log_format: text or json.
+    :param deliver_pings: whether pings are delivered like other messages.
+    :param options: more options of the command line, such as ``["--option", "value"]``.
     """
 
     def __init__(
@@ -87,7 +85,7 @@ class EmulatorProcess:
         self._process: subprocess.Popen[str] | None = None
         self._served: dict[str, RemoteNamespace] = {}
         self._arm_address: str | None = None
-        self._held: ReservedPorts | None = None
+        self._reserved: ReservedPorts | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -99,14 +97,14 @@ class EmulatorProcess:
         self.stop()
 
     def __getitem__(self, name: str) -> RemoteNamespace:
-        """Return where a namespace is reached."""
+        """Return a namespace by its name."""
         return self._served[name]
 
     @property
     def arm_url(self) -> str:
-        """What clients of Azure Resource Manager take as their base URL.
+        """The base URL of clients of Azure Resource Manager.
 
-        :raises RuntimeError: when it was never started.
+        :raises RuntimeError: when the process was never started.
         """
         if self._arm_address is None:
             raise RuntimeError("the embedded Service Bus was never started; start() it first")
@@ -114,9 +112,9 @@ class EmulatorProcess:
 
     @property
     def pid(self) -> int:
-        """The process's id.
+        """The process id.
 
-        :raises RuntimeError: when it does not run.
+        :raises RuntimeError: when the process does not run.
         """
         return self._running().pid
 
@@ -124,7 +122,7 @@ class EmulatorProcess:
         """Start the process and wait until it is ready.
 
         :param timeout: how long to wait, in seconds.
-        :raises RuntimeError: when it runs already, ends, or is not ready in time; its output is on standard error.
+        :raises RuntimeError: when it runs already, ends, or is not ready in time; see standard error.
         """
         if self._process is not None:
             raise RuntimeError("the embedded Service Bus runs already; stop() or kill() it first")
@@ -136,7 +134,7 @@ class EmulatorProcess:
                 stdout=subprocess.PIPE,
                 text=True,
                 start_new_session=True,
-                # Not an argument: everybody on the machine can read those.
+                # Not an argument, because every user of the machine can read those.
                 env=os.environ if self._key is None else {**os.environ, KEY_VARIABLE: self._key},
             )
             try:
@@ -153,7 +151,7 @@ class EmulatorProcess:
         """
         if self._process is None:
             return
-        # Whoever is frozen cannot hear that it is to stop.
+        # A frozen process handles no signal.
         self.thaw()
         self._process.terminate()
         try:
@@ -168,15 +166,15 @@ class EmulatorProcess:
         self._reap()
 
     def freeze(self) -> None:
-        """Stop the process where it stands: its peers still get their bytes acknowledged, and nothing else."""
+        """Suspend the process: its kernel acknowledges bytes, but nothing is sent."""
         self._running().send_signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """Let a frozen process go on."""
+        """Resume a frozen process."""
         self._running().send_signal(signal.SIGCONT)
 
     def restore(self) -> None:
-        """Start a process that was killed or stopped, let a frozen one go on; do nothing to one that works."""
+        """Start a process that was killed or stopped, or resume a frozen one."""
         if self._process is None:
             self.start()
         else:
@@ -185,8 +183,8 @@ class EmulatorProcess:
     def _wait_until_ready(self, process: subprocess.Popen[str], *, timeout: float) -> None:
         lines: Queue[str] = Queue()
         threading.Thread(target=_forward, args=(cast("IO[str]", process.stdout), lines), daemon=True).start()
-        # One line for each namespace, those too that were made while running; that of the ARM interface is last.
-        while not self._note(lines.get(timeout=timeout)):
+        # One line for each namespace, then that of the ARM interface.
+        while not self._parse(lines.get(timeout=timeout)):
             pass
 
     def _running(self) -> subprocess.Popen[str]:
@@ -201,8 +199,8 @@ class EmulatorProcess:
             process.stdout.close()
         self._process = None
 
-    def _note(self, line: str) -> bool:
-        """Note what a line says; return whether it is the last that says something is ready."""
+    def _parse(self, line: str) -> bool:
+        """Store the addresses in a line; return whether it is the last line."""
         arm, match = _ARM_READY.match(line), _READY.match(line)
         if arm is not None:
             self._arm_address = arm[1]
@@ -221,12 +219,12 @@ class EmulatorProcess:
         return arm is not None
 
     def _command(self, faults: Path) -> list[str]:
-        if self._held is None:
+        if self._reserved is None:
             count = len(self._names)
-            self._held = ReservedPorts(self._host, lengths=(count, count, 1))
+            self._reserved = ReservedPorts(self._host, lengths=(count, count, 1))
         amqp_port, admin_port, arm_port = (
-            held if chosen is None else chosen
-            for held, chosen in zip(self._held.firsts, (*self._ports, None), strict=True)
+            reserved if chosen is None else chosen
+            for reserved, chosen in zip(self._reserved.firsts, (*self._ports, None), strict=True)
         )
         command = [sys.executable, "-m", "servicebus_emulator", "--host", self._host, *self._options]
         command += ["--amqp-port", str(amqp_port), "--admin-port", str(admin_port), "--faults", str(faults)]

@@ -1,4 +1,4 @@
-"""Namespaces in processes of their own, for tests that kill one of them."""
+"""Namespaces in their own processes, for tests that kill one of them."""
 
 from __future__ import annotations
 
@@ -12,39 +12,32 @@ __all__ = ["DedicatedNamespace", "DedicatedNamespacePair"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DedicatedNamespace(RemoteNamespace):
-    """A namespace that has a process to itself.
-
-    :ivar process: the process.
-    """
+    """A namespace in its own process."""
 
     process: EmulatorProcess
 
     @classmethod
     def of(cls, process: EmulatorProcess, *, name: str) -> DedicatedNamespace:
-        """Return the namespace of a process that runs."""
+        """Return a namespace of a running process."""
         served = process[name]
         return cls(**{each.name: getattr(served, each.name) for each in fields(RemoteNamespace)}, process=process)
 
     def kill(self) -> None:
-        """End it at once, as ``kill -9`` does: its peers see their connections break, and nobody listens any more."""
+        """End the process at once, as ``kill -9`` does."""
         self.process.kill()
 
     def freeze(self) -> None:
-        """Stop it where it stands: its peers still get their bytes acknowledged, and nothing else."""
+        """Suspend the process: its kernel acknowledges bytes, but nothing is sent."""
         self.process.freeze()
 
     def restore(self) -> None:
-        """Bring it back on the same ports, whether it was killed or frozen; do nothing when it works."""
+        """Start the killed process on the same ports, or resume the frozen one."""
         self.process.restore()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DedicatedNamespacePair:
-    """Two namespaces that know nothing of each other.
-
-    :ivar primary: where the application's entities live.
-    :ivar secondary: where what the primary cannot take may go.
-    """
+    """Two independent namespaces."""
 
     primary: DedicatedNamespace
     secondary: DedicatedNamespace

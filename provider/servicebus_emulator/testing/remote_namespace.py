@@ -1,4 +1,4 @@
-"""A namespace of the embedded Service Bus that another process serves, to be set up and broken from a test."""
+"""Controls a namespace in another process over HTTP."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from servicebus_emulator.engine.model.descriptions import (
 from servicebus_emulator.engine.model.rule_descriptions import DEFAULT_RULE, DEFAULT_RULE_NAME
 from servicebus_emulator.engine.model.timespan import TimeSpan
 from servicebus_emulator.engine.namespace.entity_registry import EntityTimes
-from servicebus_emulator.fault_codec import fault_document
 from servicebus_emulator.faults import Fault
-from servicebus_emulator.namespace_server import connection_string
+from servicebus_emulator.faults.codec import fault_document
+from servicebus_emulator.namespace_server import NamespaceAddress
 from servicebus_emulator.security.sas import sign
 
 __all__ = ["RefusedError", "RemoteNamespace"]
@@ -45,9 +45,9 @@ _NEVER: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class RefusedError(RuntimeError):
-    """The other process did not do what it was asked for.
+    """The other process refused a request.
 
-    :ivar status: the status code of its answer.
+    :ivar status: the status code of the response.
     """
 
     def __init__(self, message: str, *, status: int) -> None:
@@ -56,14 +56,14 @@ class RefusedError(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteNamespace:
-    """Where a namespace of another process is reached, and what can be done to it.
+class RemoteNamespace(NamespaceAddress):
+    """A namespace in another process.
 
-    All methods ask over HTTP, and wait for the answer for 10 s at most; they raise :class:`RefusedError` when the
-    request is refused and ``OSError`` when nobody answers.
+    All methods wait up to 10 s for the response. They raise :class:`RefusedError` when the request is refused and
+    ``OSError`` without a response.
 
-    :ivar ca_file: the certificates that a TLS client has to trust: the SDK's option ``connection_verify``.
-    :ivar key: of the namespace's root rule, as the process was given it.
+    :ivar ca_file: the certificate authorities that TLS clients must trust: the SDK's option ``connection_verify``.
+    :ivar key: the key of the root rule.
     """
 
     name: str
@@ -72,26 +72,6 @@ class RemoteNamespace:
     admin_port: int
     ca_file: Path
     key: str = field(default=DEFAULT_KEY, repr=False)
-
-    @property
-    def connection_string(self) -> str:
-        """What clients of messages connect with."""
-        return connection_string(self.host, port=self.amqp_port, key=self.key)
-
-    @property
-    def admin_connection_string(self) -> str:
-        """What administration clients connect with."""
-        return connection_string(self.host, port=self.admin_port, key=self.key)
-
-    @property
-    def tls_connection_string(self) -> str:
-        """What clients connect with over TLS, beside ``connection_verify`` and ``custom_endpoint_address``."""
-        return connection_string(self.host, port=self.amqp_port, key=self.key, tls=True)
-
-    @property
-    def endpoint_address(self) -> str:
-        """Where clients of messages connect to over TLS or WebSocket: their option ``custom_endpoint_address``."""
-        return f"sb://{self.host}:{self.amqp_port}"
 
     # Entities
 
@@ -112,7 +92,7 @@ class RemoteNamespace:
 
         :param fields: of :class:`~servicebus_emulator.engine.model.descriptions.QueueDescription`; a duration may be a
             ``timedelta``.
-        :raises DescriptionError: when a field cannot be.
+        :raises DescriptionError: when a field is invalid.
         """
         self.create(QueueDescription(path, **_durations(fields)))
         return path
@@ -138,30 +118,30 @@ class RemoteNamespace:
 
     @property
     def faults(self) -> list[dict[str, Any]]:
-        """The faults in force, with their id and how often they struck."""
+        """The faults in force, with their ids and numbers of strikes."""
         found: list[dict[str, Any]] = self._ask_json("GET", "/$faults")["faults"]
         return found
 
     def set_fault(self, fault: Fault) -> str:
-        """Break something, from now on; return the id by which it is cleared."""
+        """Set a fault; return the id by which it is cleared."""
         armed = self._ask_json("POST", "/$faults", document=fault_document(fault))
         return str(armed["id"])
 
     def clear_faults(self, fault_id: str | None = None) -> list[dict[str, Any]]:
-        """Mend one fault, or all (None); return those that were in force, with how often they struck."""
+        """Clear one fault, or all (None); return those that were in force, with their numbers of strikes."""
         cleared = self._ask_json("DELETE", "/$faults" if fault_id is None else f"/$faults/{quote(fault_id)}")
         found: list[dict[str, Any]] = cleared["faults"]
         return found
 
     def shift_time(self, by: timedelta) -> None:
-        """Put the clock of the process forward, if it was started with ``allow_time_shift``."""
+        """Move the clock of the process forward, if it was started with ``allow_time_shift``."""
         self._ask_json("POST", "/$time", document={"shift_seconds": by.total_seconds()})
 
     def health(self) -> dict[str, Any]:
-        """Return what ``GET /health`` says."""
+        """Return the response of ``GET /health``."""
         return self._ask_json("GET", "/health")
 
-    # Steps
+    # Requests
 
     def _create_rules(self, description: SubscriptionDescription) -> None:
         if description.rules == (DEFAULT_RULE,):
@@ -179,7 +159,7 @@ class RemoteNamespace:
 
     def _ask_json(self, method: str, path: str, *, document: object = None) -> dict[str, Any]:
         body = None if document is None else json.dumps(document).encode()
-        answer: dict[str, Any] = json.loads(self._ask(method, path, body=body, kind="application/json"))
+        answer: dict[str, Any] = json.loads(self._ask(method, path, body=body))
         return answer
 
     def _ask(self, method: str, path: str, *, body: bytes | None = None, kind: str = "application/json") -> bytes:

@@ -1,8 +1,8 @@
-"""Ports that stay one's own while nobody listens on them.
+"""Ports that stay reserved while a process is down.
 
-A socket that is bound and does not listen keeps its port from everybody who asks for any free port, outgoing
-connections among them, and still lets connections be refused. Whoever asks for the very port may have it and listen,
-if both sockets say ``SO_REUSEADDR`` (Linux's socket(7)). So a process can die and come back on its ports.
+The kernel gives the port of a bound socket to no one who asks for any free port, and refuses connections to it while
+the socket does not listen. Another process can still listen on the port if both sockets set ``SO_REUSEADDR`` (Linux's
+socket(7)).
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ _TRIES: Final = 100
 
 
 class ReservedPorts:
-    """Holds several runs of consecutive ports, for as long as it exists.
+    """Reserves several ranges of consecutive ports for as long as it exists.
 
-    :param host: the address on which they are held.
-    :param lengths: how long each run is.
-    :ivar firsts: the first port of each run.
-    :raises RuntimeError: when there are no such runs.
+    :param host: the address of the ports.
+    :param lengths: the length of each range.
+    :ivar firsts: the first port of each range.
+    :raises RuntimeError: when no such range is free.
     """
 
     def __init__(self, host: str, *, lengths: tuple[int, ...]) -> None:
-        held = ExitStack()
-        weakref.finalize(self, held.close)
-        self.firsts: Final = tuple(_hold_run(host, length=length, held=held) for length in lengths)
+        reserved = ExitStack()
+        weakref.finalize(self, reserved.close)
+        self.firsts: Final = tuple(_reserve(host, length=length, reserved=reserved) for length in lengths)
 
 
-def _hold_run(host: str, *, length: int, held: ExitStack) -> int:
+def _reserve(host: str, *, length: int, reserved: ExitStack) -> int:
     for _ in range(_TRIES):
         with ExitStack() as run:
             try:
@@ -41,7 +41,7 @@ def _hold_run(host: str, *, length: int, held: ExitStack) -> int:
                     run.enter_context(_bound(host, port=first + offset))
             except (OSError, OverflowError):
                 continue
-            held.push(run.pop_all())
+            reserved.push(run.pop_all())
             return int(first)
     raise RuntimeError(f"no {length} consecutive ports are free on {host}")
 
@@ -60,6 +60,6 @@ def _bound(host: str, *, port: int) -> socket.socket:
 
 
 def _refuse_taken(bound: socket.socket, *, host: str, port: int) -> None:
-    """Fail if the very port is somebody's: with ``SO_REUSEADDR`` it could be held by two."""
+    """Fail if the port is taken: with ``SO_REUSEADDR`` two sockets could bind it."""
     with socket.socket(bound.family) as asking:
         asking.bind((host, port))

@@ -1,4 +1,4 @@
-"""Faults from JSON and from the command line, and back: every member is checked before anything is set."""
+"""Faults from JSON and from the command line, and back."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import asdict, fields
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from servicebus_emulator.faults import Armed, Fault, FaultError, FaultKind, Operation
+from servicebus_emulator.faults.model import Fault, FaultError, FaultKind, Operation
+from servicebus_emulator.faults.strikes import Armed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +28,7 @@ def load_faults(path: Path) -> tuple[Fault, ...]:
     """Read faults from a file.
 
     :param path: JSON in UTF-8: a list of faults.
-    :raises FaultError: naming the place in the file, the value and what is allowed.
+    :raises FaultError: when the file cannot be read or a fault is invalid.
     """
     try:
         document = json.loads(path.read_bytes())
@@ -49,8 +50,8 @@ def load_faults(path: Path) -> tuple[Fault, ...]:
 def fault_from_json(document: object) -> Fault:
     """Read one fault.
 
-    :param document: a JSON object whose members are the fields of :class:`Fault`; null is the same as none.
-    :raises FaultError: naming the member, its value and what is allowed.
+    :param document: a JSON object whose members are the fields of :class:`Fault`; null = left out.
+    :raises FaultError: when a member is invalid.
     """
     if not isinstance(document, Mapping):
         raise FaultError("the fault", value=document, allowed="a JSON object with the member kind")
@@ -67,7 +68,7 @@ def fault_from_json(document: object) -> Fault:
 def fault_from_text(text: str) -> Fault:
     """Read one fault of the command line: ``KIND[,FIELD=VALUE]...``, with several operations as ``on=a+b``.
 
-    :raises FaultError: naming the field, its value and what is allowed.
+    :raises FaultError: when a field is invalid.
     """
     kind, *rest = text.split(",")
     document: dict[str, object] = {"kind": kind.strip()}
@@ -87,7 +88,7 @@ def fault_document(fault: Fault) -> dict[str, Any]:
 
 
 def armed_document(armed: Armed) -> dict[str, Any]:
-    """Return a fault in force as JSON: what was set, its id, and how often it has struck."""
+    """Return a fault in force as JSON."""
     return {"id": armed.id, **fault_document(armed.fault), "strikes": armed.strikes, "until": armed.until}
 
 
@@ -111,7 +112,7 @@ def _member(name: str, value: object) -> object:
             raise FaultError(name, value=value, allowed=f"one or a list of {', '.join(Operation)}")
         return tuple(_one_of(Operation, name, each) for each in names)
     types, allowed = _types_of(name)
-    # A bool is an int to Python and none to whoever wrote it.
+    # In Python a bool is an int.
     if not isinstance(value, types) or isinstance(value, bool):
         raise FaultError(name, value=value, allowed=allowed)
     return value
