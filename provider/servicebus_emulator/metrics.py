@@ -7,7 +7,7 @@ The first :data:`MAX_ENTITY_SERIES` entities by path have their own series; the 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -102,17 +102,19 @@ class _Collector:
         yield self._counter(
             "refusals",
             "Refused operations, by AMQP condition",
-            {(("condition", condition),): count for condition, count in self._broker.refusals.items()},
+            ("condition",),
+            {(condition,): count for condition, count in self._broker.refusals.items()},
         )
         yield self._counter(
             "faults_struck",
             "Operations struck by a fault",
-            {(("kind", str(kind)),): count for kind, count in self._sources.fault_injector.strikes.items()},
+            ("kind",),
+            {(str(kind),): count for kind, count in self._sources.fault_injector.strikes.items()},
         )
         journal = self._sources.journal
         if journal is not None:
-            yield self._counter("journal_commits", "Committed transactions", {(): journal.commits})
-            yield self._counter("journal_commit_seconds", "Time spent on commits", {(): journal.commit_seconds})
+            yield self._counter("journal_commits", "Committed transactions", (), {(): journal.commits})
+            yield self._counter("journal_commit_seconds", "Time spent on commits", (), {(): journal.commit_seconds})
 
     @property
     def _broker(self) -> Broker:
@@ -132,27 +134,21 @@ class _Collector:
             ("messages_accepted", "Messages accepted from senders", "accepted"),
             ("messages_duplicate", "Accepted messages dropped as duplicates", "duplicates"),
         ):
-            values = {
-                (("entity", path),): getattr(each, attribute) for path, each in figures.items() if each.has_senders
-            }
-            yield self._counter(name, text, values)
+            sent = {path: getattr(each, attribute) for path, each in figures.items() if each.has_senders}
+            yield self._entity_counter(name, text, sent)
         for name, text, attribute in (
             ("messages_delivered", "Deliveries of messages to receivers", "delivered"),
             ("messages_expired", "Messages whose time to live expired", "expired"),
             ("messages_dead_lettered", "Messages moved to a dead-letter queue", "dead_lettered"),
             ("locks_lost", "Expired locks of messages and sessions", "locks_lost"),
         ):
-            yield self._counter(
-                name, text, {(("entity", path),): getattr(tally, attribute) for path, tally in tallies.items()}
-            )
+            received = {path: getattr(tally, attribute) for path, tally in tallies.items()}
+            yield self._entity_counter(name, text, received)
         yield self._counter(
             "messages_settled",
             "Settlements by outcome; deleted = received and deleted",
-            {
-                (("entity", path), ("outcome", outcome)): getattr(tally, outcome)
-                for path, tally in tallies.items()
-                for outcome in _OUTCOMES
-            },
+            ("entity", "outcome"),
+            {(path, outcome): getattr(tally, outcome) for path, tally in tallies.items() for outcome in _OUTCOMES},
         )
 
     def _figures(self) -> tuple[dict[str, _Figures], dict[str, Counters]]:
@@ -196,11 +192,15 @@ class _Collector:
         metric.add_metric([self._name, *labels.values()], value)
         return metric
 
-    def _counter(self, name: str, text: str, values: dict[tuple[tuple[str, str], ...], float]) -> CounterMetricFamily:
+    def _entity_counter(self, name: str, text: str, values: Mapping[str, float]) -> Metric:
+        return self._counter(name, text, ("entity",), {(path,): value for path, value in values.items()})
+
+    def _counter(
+        self, name: str, text: str, labels: tuple[str, ...], values: Mapping[tuple[str, ...], float]
+    ) -> CounterMetricFamily:
         from prometheus_client.core import CounterMetricFamily
 
-        names = [label for label, _ in next(iter(values), ())]
-        metric = CounterMetricFamily(_PREFIX + name, text, labels=["namespace", *names])
-        for labels, value in values.items():
-            metric.add_metric([self._name, *(text for _, text in labels)], value)
+        metric = CounterMetricFamily(_PREFIX + name, text, labels=["namespace", *labels])
+        for named, value in values.items():
+            metric.add_metric([self._name, *named], value)
         return metric
