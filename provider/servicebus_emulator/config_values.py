@@ -116,8 +116,9 @@ class ConfigValue:
 
     def duration(self) -> TimeSpan:
         """Return a duration."""
+        text = self.text()
         try:
-            return TimeSpan.parse(self.text())
+            return TimeSpan.parse(text)
         except ValueError:
             self.refuse(f"an ISO 8601 duration such as PT1M, at most {TimeSpan.MAX}")
 

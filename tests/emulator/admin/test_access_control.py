@@ -12,7 +12,7 @@ from azure.core.exceptions import ClientAuthenticationError
 from azure.servicebus.aio.management import ServiceBusAdministrationClient
 from azure.servicebus.management import AuthorizationRule
 
-from servicebus_emulator import Emulator, HostedNamespace
+from servicebus_emulator import HostedNamespace
 from servicebus_emulator.admin.access_control import require_manage
 from servicebus_emulator.engine.model.descriptions import AccessRight, QueueDescription
 from servicebus_emulator.engine.namespace.namespace import Namespace
@@ -166,14 +166,3 @@ async def test_from_elsewhere_faults_need_manage(remote: str | None, headers: Ma
     From.remote, From.headers = remote, headers  # type: ignore[attr-defined]
     handler = require_manage(answer, authorizer=authorizer_for(Namespace("contoso")))
     assert (await handler(From())).status == status  # type: ignore[arg-type]
-
-
-async def test_an_open_namespace_needs_no_token():
-    async with Emulator(["contoso"], open=True) as emulator:
-        hosted = emulator["contoso"]
-        hosted.namespace.create_queue(QueueDescription("flights"))
-        async with (
-            ClientSession(f"http://{hosted.host}:{hosted.admin_port}") as http,
-            http.get(f"/flights?{VERSION}") as response,
-        ):
-            assert response.status == 200

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from servicebus_emulator.admin.atom.fields import RuntimeProperties
 from servicebus_emulator.arm.addresses import Address, entity_path, parse_address, path_segment
 from servicebus_emulator.arm.descriptions import decode_description, encode_properties
-from servicebus_emulator.arm.errors import ArmError, camel_case, to_arm_error
+from servicebus_emulator.arm.errors import ArmError, to_arm_error
 from servicebus_emulator.arm.json_values import JsonValue
 from servicebus_emulator.arm.rules import decode_rule, encode_rule
 from servicebus_emulator.engine.model.descriptions import (
@@ -196,8 +196,3 @@ def test_any_path_is_read_or_refused(raw: str, method: str):
         with suppress(ArmError):
             address = parse_address(path, method=method)
             assert len(address.types) - len(address.names) in {0, 1}
-
-
-def test_the_names_of_members_are_attributes_in_camel_case():
-    assert camel_case("forward_dead_lettered_messages_to") == "forwardDeadLetteredMessagesTo"
-    assert camel_case("status") == "status"

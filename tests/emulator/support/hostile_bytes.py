@@ -68,12 +68,12 @@ def attach(
     return frame(b"\x00S\x12" + listed(*fields, *more), channel=channel)
 
 
-def transfer_frames(payload: bytes, *, handle: int = 0, channel: int = 0, message_format: int = 0) -> bytes:
+def transfer_frames(payload: bytes, *, channel: int = 0) -> bytes:
     parts = [payload[start : start + SMALL_ENOUGH] for start in range(0, len(payload), SMALL_ENOUGH)] or [b""]
     found = b""
     for position, part in enumerate(parts):
         more = b"\x41" if position + 1 < len(parts) else b"\x42"
-        head = listed(number(handle), number(0), b"\xa0\x01t", number(message_format), b"\x42", more)
+        head = listed(number(0), number(0), b"\xa0\x01t", number(0), FALSE, more)
         found += frame(b"\x00\x53\x14" + head + part, channel=channel)
     return found
 

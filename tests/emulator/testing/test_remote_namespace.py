@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusSender
-from azure.servicebus.exceptions import MessageLockLostError, ServiceBusConnectionError
+from azure.servicebus.exceptions import MessageLockLostError
 
 from servicebus_emulator import EmulatorProcess, Fault, FaultKind, Operation
 from servicebus_emulator.engine.model.entity_names import DescriptionError
@@ -119,9 +119,5 @@ def test_a_frozen_process_goes_on_when_thawed_and_stops_when_frozen():
         process.thaw()
         assert served.health()["queues"] == 1
         process.freeze()
-    with pytest.raises(ServiceBusConnectionError):
-        (
-            ServiceBusClient.from_connection_string(served.connection_string, retry_total=0)
-            .get_queue_sender("flights")
-            .send_messages(ServiceBusMessage("x"))
-        )
+    with pytest.raises(OSError, match="refused"):
+        served.health()

@@ -154,8 +154,3 @@ def test_session_ids_includes_deferred_but_not_scheduled_messages(harness: Engin
     (message,) = entity.main.receive(1, session_lock=entity.main.accept_session("deferred"))
     entity.main.defer(token_of(message))
     assert entity.main.session_ids() == ["deferred"]
-
-
-def test_accept_session_fails_on_a_queue_without_sessions(harness: EngineHarness):
-    with pytest.raises(OperationNotAllowed):
-        harness.queue(QueueDescription("plain")).main.accept_session("N")
