@@ -101,7 +101,9 @@ class Namespaces:
         async with self._lock:
             name = request.address.names[0]
             hosted = self.find(name)
-            new = self._new_record(name if hosted is None else hosted.name, added=hosted is None)
+            now = self._clock.now()
+            name_served = name if hosted is None else hosted.name
+            new = NamespaceRecord(name=name_served, created=now, updated=now, added=hosted is None)
             current = new if hosted is None else self._current_record(hosted)
             record = self._apply(replace(new, created=current.created, added=current.added), members=members)
             if hosted is None:
@@ -167,10 +169,6 @@ class Namespaces:
                 code="ResourceNotFound",
             )
         return hosted
-
-    def _new_record(self, name: str, *, added: bool) -> NamespaceRecord:
-        now = self._clock.now()
-        return NamespaceRecord(name=name, created=now, updated=now, added=added)
 
     def _current_record(self, hosted: ManagedNamespace) -> NamespaceRecord:
         known = self._register.get(hosted.name)

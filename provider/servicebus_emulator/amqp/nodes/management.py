@@ -7,7 +7,7 @@ operations".
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 from uuid import UUID
 
 from servicebus_emulator.amqp.codec.delivery_encoder import encode_delivery
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from servicebus_emulator.engine.queue.queue import MessageQueue
 
 __all__ = ["LISTEN", "MANAGEMENT_RIGHTS", "SEND", "ManagementNode", "error_response", "rights_for"]
+
+T = TypeVar("T")
 
 _PREFIX: Final = "com.microsoft:"
 _MAX_PEEKED_MESSAGES: Final = 1000
@@ -267,16 +269,10 @@ class _RequestFields:
         return self._fields.get(name)
 
     def number(self, name: str) -> int:
-        value = self._fields.get(name)
-        if not isinstance(value, int):
-            raise InvalidArgument(f"{name} is {value!r}; allowed: an integer")
-        return value
+        return self._typed(name, kind=int, allowed="an integer")
 
     def text(self, name: str) -> str:
-        value = self._fields.get(name)
-        if not isinstance(value, str):
-            raise InvalidArgument(f"{name} is {value!r}; allowed: a string")
-        return value
+        return self._typed(name, kind=str, allowed="a string")
 
     def text_or_none(self, name: str) -> str | None:
         return None if self._fields.get(name) is None else self.text(name)
@@ -301,16 +297,23 @@ class _RequestFields:
         return value
 
     def numbers(self, name: str) -> list[int]:
-        numbers = [item for item in self.items(name) if isinstance(item, int)]
-        if len(numbers) != len(self.items(name)):
-            raise InvalidArgument(f"{name} holds other values than integers")
-        return numbers
+        return self._typed_items(name, kind=int, allowed="integers")
 
     def tokens(self) -> list[bytes]:
-        uuids = [item for item in self.items("lock-tokens") if isinstance(item, UUID)]
-        if len(uuids) != len(self.items("lock-tokens")):
-            raise InvalidArgument("lock-tokens holds other values than UUIDs")
-        return [uuid.bytes_le for uuid in uuids]
+        return [uuid.bytes_le for uuid in self._typed_items("lock-tokens", kind=UUID, allowed="UUIDs")]
+
+    def _typed(self, name: str, *, kind: type[T], allowed: str) -> T:
+        value = self._fields.get(name)
+        if not isinstance(value, kind):
+            raise InvalidArgument(f"{name} is {value!r}; allowed: {allowed}")
+        return value
+
+    def _typed_items(self, name: str, *, kind: type[T], allowed: str) -> list[T]:
+        items = self.items(name)
+        typed = [item for item in items if isinstance(item, kind)]
+        if len(typed) != len(items):
+            raise InvalidArgument(f"{name} holds other values than {allowed}")
+        return typed
 
 
 def _ok(body: Value) -> Response:

@@ -42,10 +42,13 @@ INT_MAX: Final = 2_147_483_647
 """The largest .NET ``int``; as the maximum delivery count it means "never dead-letter"."""
 
 
-_SECOND: Final = TimeSpan.of(timedelta(seconds=1))
-_MINUTE: Final = TimeSpan.of(timedelta(minutes=1))
-_TEN_MINUTES: Final = TimeSpan.of(timedelta(minutes=10))
 _TICK: Final = TimeSpan(1)
+_SECOND: Final = TimeSpan.of(timedelta(seconds=1))
+_FIVE_SECONDS: Final = TimeSpan.of(timedelta(seconds=5))
+_MINUTE: Final = TimeSpan.of(timedelta(minutes=1))
+_FIVE_MINUTES: Final = TimeSpan.of(timedelta(minutes=5))
+_TEN_MINUTES: Final = TimeSpan.of(timedelta(minutes=10))
+_SEVEN_DAYS: Final = TimeSpan.of(timedelta(days=7))
 _MAX_METADATA: Final = 1024
 
 
@@ -254,29 +257,16 @@ def check_update(current: Description, *, proposed: Description) -> None:
             raise DescriptionError(name, value=new, allowed=allowed)
 
 
-def _check_span(field: str, *, value: TimeSpan, minimum: TimeSpan, maximum: TimeSpan) -> None:
+def _check_range(entity: Description, field: str, minimum: TimeSpan | int, maximum: TimeSpan | int) -> None:
+    value = getattr(entity, field)
     if not minimum <= value <= maximum:
-        raise DescriptionError(field, value=str(value), allowed=f"{minimum} .. {maximum}")
-
-
-def _check_number(field: str, *, value: int, minimum: int, maximum: int) -> None:
-    if not minimum <= value <= maximum:
-        raise DescriptionError(field, value=value, allowed=f"{minimum} .. {maximum}")
+        shown = str(value) if isinstance(value, TimeSpan) else value
+        raise DescriptionError(field, value=shown, allowed=f"{minimum} .. {maximum}")
 
 
 def _check_lifetime(entity: Description) -> None:
-    _check_span(
-        "default_message_time_to_live",
-        value=entity.default_message_time_to_live,
-        minimum=_SECOND,
-        maximum=TimeSpan.MAX,
-    )
-    _check_span(
-        "auto_delete_on_idle",
-        value=entity.auto_delete_on_idle,
-        minimum=TimeSpan(5 * _MINUTE.ticks),
-        maximum=TimeSpan.MAX,
-    )
+    _check_range(entity, "default_message_time_to_live", _SECOND, TimeSpan.MAX)
+    _check_range(entity, "auto_delete_on_idle", _FIVE_MINUTES, TimeSpan.MAX)
     if entity.user_metadata is not None and len(entity.user_metadata) > _MAX_METADATA:
         raise DescriptionError(
             "user_metadata", value=f"{len(entity.user_metadata)} characters", allowed=f"at most {_MAX_METADATA}"
@@ -285,21 +275,14 @@ def _check_lifetime(entity: Description) -> None:
 
 def _check_receivable(entity: QueueDescription | SubscriptionDescription) -> None:
     _check_lifetime(entity)
-    _check_span("lock_duration", value=entity.lock_duration, minimum=_TICK, maximum=TimeSpan(5 * _MINUTE.ticks))
-    _check_number("max_delivery_count", value=entity.max_delivery_count, minimum=1, maximum=INT_MAX)
+    _check_range(entity, "lock_duration", _TICK, _FIVE_MINUTES)
+    _check_range(entity, "max_delivery_count", 1, INT_MAX)
 
 
 def _check_storage(entity: QueueDescription | TopicDescription) -> None:
-    _check_number("max_size_in_megabytes", value=entity.max_size_in_megabytes, minimum=1, maximum=81_920)
-    _check_number(
-        "max_message_size_in_kilobytes", value=entity.max_message_size_in_kilobytes, minimum=1, maximum=102_400
-    )
-    _check_span(
-        "duplicate_detection_history_time_window",
-        value=entity.duplicate_detection_history_time_window,
-        minimum=TimeSpan(5 * _SECOND.ticks),
-        maximum=TimeSpan.of(timedelta(days=7)),
-    )
+    _check_range(entity, "max_size_in_megabytes", 1, 81_920)
+    _check_range(entity, "max_message_size_in_kilobytes", 1, 102_400)
+    _check_range(entity, "duplicate_detection_history_time_window", _FIVE_SECONDS, _SEVEN_DAYS)
 
 
 def _check_forwarding(entity: QueueDescription | SubscriptionDescription) -> None:

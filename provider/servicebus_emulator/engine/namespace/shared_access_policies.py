@@ -126,15 +126,9 @@ class SharedAccessPolicies:
         :raises EntityNotFound: when the queue or topic does not exist.
         :raises DescriptionError: when a value is invalid.
         """
-        before, now = self._by_name(path).get(name.casefold()), self._now()
-        primary, secondary = self._keys(primary_key, secondary_key, before=before)
-        policy = SharedAccessPolicy(
-            name=name if before is None else before.name,
-            rights=frozenset(rights),
-            primary_key=primary,
-            secondary_key=secondary,
-            created=now if before is None else before.created,
-            modified=now,
+        before = self._by_name(path).get(name.casefold())
+        policy = self._merge(
+            name if before is None else before.name, rights=rights, keys=(primary_key, secondary_key), before=before
         )
         self._save(policy, path=path)
         return policy
@@ -194,32 +188,40 @@ class SharedAccessPolicies:
     def _complete_rule(self, rule: AuthorizationRule, *, known: dict[str, SharedAccessPolicy]) -> AuthorizationRule:
         if rule.key_name is None:
             raise DescriptionError("AuthorizationRule.KeyName", value=None, allowed="the name of the rule")
-        before, now = known.get(rule.key_name.casefold()), self._now()
-        primary, secondary = self._keys(rule.primary_key, rule.secondary_key, before=before)
-        policy = SharedAccessPolicy(
-            name=rule.key_name,
-            rights=frozenset(rule.rights),
-            primary_key=primary,
-            secondary_key=secondary,
-            created=now if before is None else before.created,
-            modified=now,
-        )
+        before = known.get(rule.key_name.casefold())
+        keys = (rule.primary_key, rule.secondary_key)
+        policy = self._merge(rule.key_name, rights=rule.rights, keys=keys, before=before)
         if before is not None and (policy.rights, policy.keys) == (before.rights, before.keys):
             policy = replace(policy, modified=before.modified)
         return replace(
             rule,
-            primary_key=primary,
-            secondary_key=secondary,
+            primary_key=policy.primary_key,
+            secondary_key=policy.secondary_key,
             created_time=policy.created,
             modified_time=policy.modified,
         )
 
-    def _keys(self, *given: str | None, before: SharedAccessPolicy | None) -> tuple[str, str]:
-        """Return the given keys; for those that are None, the keys of the policy before, or new ones."""
-        random_bytes = self._context.random_bytes
+    def _merge(
+        self,
+        name: str,
+        *,
+        rights: Iterable[AccessRight],
+        keys: tuple[str | None, str | None],
+        before: SharedAccessPolicy | None,
+    ) -> SharedAccessPolicy:
+        """Return a policy; keys that are None are those of the policy before, or new ones."""
+        random_bytes, now = self._context.random_bytes, self._now()
         others = (new_key(random_bytes), new_key(random_bytes)) if before is None else before.keys
-        primary, secondary = (other if key is None else key for key, other in zip(given, others, strict=True))
-        return primary, secondary
+        primary, secondary = (other if key is None else key for key, other in zip(keys, others, strict=True))
+        created = now if before is None else before.created
+        return SharedAccessPolicy(
+            name=name,
+            rights=frozenset(rights),
+            primary_key=primary,
+            secondary_key=secondary,
+            created=created,
+            modified=now,
+        )
 
     def _by_name(self, path: str | None) -> dict[str, SharedAccessPolicy]:
         return self._policies if path is None else _policies_of(self._target(path))
