@@ -15,7 +15,7 @@ Clients need a key or token. The connection string holds the key of the root rul
 ``contoso.namespace.access_policies`` creates others. With ``Emulator(["contoso"], open=True)`` nothing is checked.
 
 In a separate process: ``python -m servicebus_emulator``, or :class:`EmulatorProcess`, which can be killed. For pytest,
-see the fixtures of :mod:`servicebus_emulator.pytest_plugin`. README.md describes the rest.
+see the fixtures of :mod:`servicebus_emulator.pytest_plugin`. See also README.md.
 """
 
 from __future__ import annotations

@@ -99,16 +99,12 @@ def parse_config(text: str) -> tuple[NamespaceConfig, ...]:
     """
     root = parse_document(text).members(required=("UserConfig",), optional=("$schema",))
     user = root["UserConfig"].members(required=("Namespaces",), optional=("Logging",))
-    _check_logging(user.get("Logging"))
+    if "Logging" in user:
+        # The log targets of the original; this emulator logs to standard error.
+        user["Logging"].members(required=("Type",))["Type"].one_of(*_LOGGING_TYPES)
     namespaces = tuple(_namespace(node) for node in user["Namespaces"].items(least=1))
     _check_unique(user["Namespaces"], names=[namespace.name for namespace in namespaces])
     return namespaces
-
-
-def _check_logging(node: ConfigValue | None) -> None:
-    """Accept the log targets of the original; this emulator logs to standard error."""
-    if node is not None:
-        node.members(required=("Type",))["Type"].one_of(*_LOGGING_TYPES)
 
 
 def _check_unique(node: ConfigValue, *, names: Sequence[str]) -> None:

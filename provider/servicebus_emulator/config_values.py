@@ -27,7 +27,9 @@ class ConfigError(ValueError):
 
     def __init__(self, path: str, *, value: object, allowed: str) -> None:
         shown = _hidden(value)
-        super().__init__(f"{path} is {_short(shown)}; allowed: {allowed}")
+        text = repr(shown)
+        text = text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
+        super().__init__(f"{path} is {text}; allowed: {allowed}")
         self.path = path
         self.value = shown
         self.allowed = allowed
@@ -129,11 +131,6 @@ class ConfigValue:
     def status(self) -> EntityStatus:
         """Return the status of an entity."""
         return EntityStatus(self.one_of(*(status.value for status in EntityStatus)))
-
-
-def _short(value: object) -> str:
-    shown = repr(value)
-    return shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}..."
 
 
 def _masked(members: Mapping[str, object]) -> dict[str, object]:

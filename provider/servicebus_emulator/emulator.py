@@ -174,7 +174,10 @@ class Emulator:
                 await self._serve(name, amqp_port=amqp_port, admin_port=_port_at(self._admin_port, position=position))
             self._arm = ArmServer(
                 self,
-                register=NamespaceRegister(_register_path(settings.data, first=self._names[0])),
+                # One file per process, named after its first namespace.
+                register=NamespaceRegister(
+                    None if settings.data is None else settings.data / f"{self._names[0].casefold()}.namespaces.json"
+                ),
                 host=settings.host,
                 port=self._arm_port,
                 scope=self._arm_scope,
@@ -244,11 +247,6 @@ class Emulator:
         error = failure.exception()
         if error is not None and self._failed is not None and not self._failed.done():
             self._failed.set_exception(error)
-
-
-def _register_path(data: Path | None, *, first: str) -> Path | None:
-    """Return the file that lists namespaces created at run time: one per process, named after its first namespace."""
-    return None if data is None else data / f"{first.casefold()}.namespaces.json"
 
 
 def _check_names(names: Sequence[str]) -> None:

@@ -86,8 +86,8 @@ class JsonFormatter(logging.Formatter):
 
 
 def _time_of(record: logging.LogRecord) -> str:
-    moment = datetime.fromtimestamp(record.created, tz=UTC)
-    return moment.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
+    created = datetime.fromtimestamp(record.created, tz=UTC)
+    return created.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
 
 
 def _traceback_of(formatter: logging.Formatter, record: logging.LogRecord) -> str | None:

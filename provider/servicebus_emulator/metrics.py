@@ -122,13 +122,13 @@ class _Collector:
 
     def _of_entities(self) -> Iterator[Metric]:
         figures, tallies = self._figures()
-        held = self._empty_gauge("messages", "Messages in an entity, by state", ("entity", "state"))
+        messages = self._empty_gauge("messages", "Messages in an entity, by state", ("entity", "state"))
         size = self._empty_gauge("entity_size_bytes", "Size of the messages in an entity", ("entity",))
         for path, each in figures.items():
             size.add_metric([self._name, path], each.size)
             for state in _STATES:
-                held.add_metric([self._name, path, state], getattr(each, state))
-        yield held
+                messages.add_metric([self._name, path, state], getattr(each, state))
+        yield messages
         yield size
         for name, text, attribute in (
             ("messages_accepted", "Messages accepted from senders", "accepted"),

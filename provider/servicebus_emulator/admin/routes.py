@@ -13,7 +13,7 @@ __all__ = ["Route"]
 class Route:
     """A handler for a method and a path.
 
-    :ivar public: whether everybody may use it; otherwise see :mod:`servicebus_emulator.admin.access_control`.
+    :ivar public: whether it needs no token; otherwise see :mod:`servicebus_emulator.admin.access_control`.
     """
 
     method: str

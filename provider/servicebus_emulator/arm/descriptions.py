@@ -105,18 +105,15 @@ def decode_description(
     given = {} if properties is None else properties.members(*names, *_IGNORED.get(kind, ()), *_READ_ONLY)
     _check_ignored(given, kind=kind)
     types = property_types(kind)
-    kept = {} if current is None else {name: getattr(current, name) for name in _kept_attributes(kind)}
+    replaced = frozenset(_MEMBERS[kind]).difference(FIXED_AT_CREATION)
+    stays = [] if current is None else [each.name for each in fields(kind) if each.name not in replaced]
+    kept = {name: getattr(current, name) for name in stays}
     values = {
         name: DECODERS[types[property_name(name)][1]](given[member])
         for member, name in names.items()
         if member in given
     }
     return kind(**{**kept, **values, **identity})
-
-
-def _kept_attributes(kind: type[Description]) -> list[str]:
-    replaced = frozenset(_MEMBERS[kind]).difference(FIXED_AT_CREATION)
-    return [field.name for field in fields(kind) if field.name not in replaced]
 
 
 def _check_ignored(given: Mapping[str, JsonValue], *, kind: type[Description]) -> None:

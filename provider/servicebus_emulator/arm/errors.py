@@ -48,9 +48,7 @@ def to_arm_error(error: BrokerError | DescriptionError) -> ArmError:
     """Translate an error of the broker."""
     if isinstance(error, BrokerError):
         return ArmError(error.status, str(error))
-    field = "name" if error.field in IDENTITY else f"properties.{_json_name(error.field)}"
+    # A field such as "CorrelationFilter" is not an attribute.
+    json_name = camel_case(error.field) if re.fullmatch(r"[a-z_]+", error.field) is not None else error.field
+    field = "name" if error.field in IDENTITY else f"properties.{json_name}"
     return ArmError(400, f"{field} is {error.value!r}; allowed: {error.allowed}")
-
-
-def _json_name(field: str) -> str:
-    return camel_case(field) if re.fullmatch(r"[a-z_]+", field) is not None else field

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from servicebus_emulator.faults.model import Fault, FaultError, FaultKind, Operation
-from servicebus_emulator.faults.strikes import Armed, InjectedError, Pace, holding, pace_of, refusal_of, strike
+from servicebus_emulator.faults.strikes import Armed, Pace, holding, pace_of, refusal_of, strike
 
 __all__ = [
     "Armed",
     "Fault",
     "FaultError",
     "FaultKind",
-    "InjectedError",
     "Operation",
     "Pace",
     "holding",

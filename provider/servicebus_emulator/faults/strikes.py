@@ -99,9 +99,8 @@ def strike(
     :param now: milliseconds since 1970.
     :returns: the fault that strikes, and all faults afterwards.
     """
-    held = holding(armed, now=now)
-    after = list(held)
-    for position, each in enumerate(held):
+    after = list(holding(armed, now=now))
+    for position, each in enumerate(tuple(after)):
         if each.spent or not _matches(each.fault, operation=operation, entity=entity):
             continue
         struck = _is_struck(each)

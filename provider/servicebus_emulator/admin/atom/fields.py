@@ -55,13 +55,11 @@ def property_name(attribute: str) -> str:
     return "".join(word.capitalize() for word in attribute.split("_"))
 
 
-def _settable(kind: type[Description]) -> Mapping[str, tuple[str, object]]:
-    hints = get_type_hints(kind).items()
-    return {property_name(attribute): (attribute, hint) for attribute, hint in hints if attribute not in _NOT_SETTABLE}
-
-
 _PROPERTY_TYPES: Final[Mapping[type[Description], Mapping[str, tuple[str, object]]]] = {
-    kind: _settable(kind) for kind in (QueueDescription, TopicDescription, SubscriptionDescription)
+    kind: {
+        property_name(name): (name, hint) for name, hint in get_type_hints(kind).items() if name not in _NOT_SETTABLE
+    }
+    for kind in (QueueDescription, TopicDescription, SubscriptionDescription)
 }
 
 
@@ -214,13 +212,9 @@ def _duration(text: str) -> TimeSpan:
 
 
 def _status(text: str) -> EntityStatus:
-    if text not in {status.value for status in EntityStatus}:
-        raise ValueError(", ".join(status.value for status in EntityStatus))
+    if text not in list(EntityStatus):
+        raise ValueError(", ".join(EntityStatus))
     return EntityStatus(text)
-
-
-def _optional(text: str) -> str | None:
-    return text if text != "" else None
 
 
 _DECODERS: Final[Mapping[object, Callable[[str], object]]] = {
@@ -228,7 +222,7 @@ _DECODERS: Final[Mapping[object, Callable[[str], object]]] = {
     int: _integer,
     TimeSpan: _duration,
     EntityStatus: _status,
-    str | None: _optional,
+    str | None: lambda text: text if text != "" else None,
 }
 
 
@@ -237,9 +231,8 @@ def _decode_authorization(element: Element) -> AuthorizationRule:
     rights = [child for child in element if local_name(child) == "Rights"]
     names = [(right.text or "").strip() for group in rights for right in group]
     for right in names:
-        if right not in {known.value for known in AccessRight}:
-            allowed = ", ".join(known.value for known in AccessRight)
-            raise DescriptionError("AuthorizationRule.Rights", value=right, allowed=allowed)
+        if right not in list(AccessRight):
+            raise DescriptionError("AuthorizationRule.Rights", value=right, allowed=", ".join(AccessRight))
     return AuthorizationRule(
         type=element.get(f"{{{SCHEMA_INSTANCE}}}type", "SharedAccessAuthorizationRule"),
         claim_type=texts.get("ClaimType", "SharedAccessKey"),

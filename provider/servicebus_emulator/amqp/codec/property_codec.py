@@ -157,14 +157,11 @@ def _updated_items(items: list[bytes], *, before: Mapping[str, SqlValue], after:
         if name is None or name not in before:
             updated += (key, value)
         elif name in after:
-            updated += (key, value if _same(before[name], after[name]) else encode(property_value(after[name])))
+            unchanged = type(before[name]) is type(after[name]) and before[name] == after[name]
+            updated += (key, value if unchanged else encode(property_value(after[name])))
     for name in after.keys() - before.keys():
         updated += (encode_string(name), encode(property_value(after[name])))
     return updated
-
-
-def _same(one: SqlValue, other: SqlValue) -> bool:
-    return type(one) is type(other) and one == other
 
 
 def _field(name: str, value: SqlValue) -> bytes:

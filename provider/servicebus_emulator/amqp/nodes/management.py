@@ -6,7 +6,8 @@ operations".
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 from uuid import UUID
 
@@ -117,7 +118,7 @@ class ManagementNode:
             if remaining < 0 and len(entries) > 0:
                 break
             entries.append({"message": encoded})
-        return _ok({"messages": entries}) if len(entries) > 0 else _no_content()
+        return _ok_unless_empty(entries, {"messages": entries})
 
     def _receive(self, fields: _RequestFields) -> Response:
         messages = self._receivable_queue().receive_deferred(
@@ -125,9 +126,7 @@ class ManagementNode:
             session_id=fields.text_or_none("session-id"),
             delete=fields.number("receiver-settle-mode") == _RECEIVE_AND_DELETE,
         )
-        return (
-            _ok({"messages": [_message_entry(message) for message in messages]}) if len(messages) > 0 else _no_content()
-        )
+        return _ok_unless_empty(messages, {"messages": [_message_entry(message) for message in messages]})
 
     def _schedule(self, fields: _RequestFields) -> Response:
         if isinstance(self._entity, SubscriptionEntity) or self._sub_queue is not SubQueue.MAIN:
@@ -158,23 +157,16 @@ class ManagementNode:
 
     def _settle(self, fields: _RequestFields) -> Response:
         queue, status = self._require_queue(), fields.text("disposition-status")
-        settle: Callable[[bytes], None]
-        if status == "completed":
-            settle = queue.complete
-        elif status == "abandoned":
-            settle = queue.abandon
-        elif status == "defered":
-            settle = queue.defer
-        elif status == "suspended":
-            reason = fields.text_or_none("deadletter-reason")
-            description = fields.text_or_none("deadletter-description")
-
-            def settle(token: bytes) -> None:
-                queue.dead_letter(token, reason=reason, description=description)
-        else:
-            raise InvalidArgument(
-                f"disposition-status is {status!r}; allowed: 'completed', 'abandoned', 'defered', 'suspended'"
-            )
+        reason, description = fields.text_or_none("deadletter-reason"), fields.text_or_none("deadletter-description")
+        settlements: dict[str, Callable[[bytes], None]] = {
+            "completed": queue.complete,
+            "abandoned": queue.abandon,
+            "defered": queue.defer,
+            "suspended": partial(queue.dead_letter, reason=reason, description=description),
+        }
+        settle = settlements.get(status)
+        if settle is None:
+            raise InvalidArgument(f"disposition-status is {status!r}; allowed: {', '.join(map(repr, settlements))}")
         properties = by_name([encode(each) for each in fields.pairs("properties-to-modify")])
         for token in fields.tokens():
             set_application_properties(queue, token, properties=properties)
@@ -211,7 +203,7 @@ class ManagementNode:
     def _list_rules(self, fields: _RequestFields) -> Response:
         skip, top = max(0, fields.number("skip")), max(0, fields.number("top"))
         page = self._require_subscription().description.rules[skip : skip + top]
-        return _ok({"rules": [encode_rule(rule) for rule in page]}) if len(page) > 0 else _no_content()
+        return _ok_unless_empty(page, {"rules": [encode_rule(rule) for rule in page]})
 
     def _list_sessions(self, fields: _RequestFields) -> Response:
         after, skip, top = fields.number("last-updated-time"), fields.number("skip"), fields.number("top")
@@ -219,7 +211,7 @@ class ManagementNode:
             raise InvalidArgument(f"skip is {skip} and top is {top}; allowed: 0 and more")
         session_ids = self._receivable_queue().session_ids(state_after=None if after > _END_OF_CALENDAR else after)
         page = session_ids[skip : skip + top]
-        return _ok({"skip": Int(skip), "sessions-ids": Array(tuple(page))}) if len(page) > 0 else _no_content()
+        return _ok_unless_empty(page, {"skip": Int(skip), "sessions-ids": Array(tuple(page))})
 
     # Helpers
 
@@ -320,7 +312,9 @@ def _ok(body: Value) -> Response:
     return Response(properties={"statusCode": Int(200), "statusDescription": "OK"}, body=body)
 
 
-def _no_content() -> Response:
+def _ok_unless_empty(items: Sequence[object], body: Value) -> Response:
+    if len(items) > 0:
+        return _ok(body)
     return Response(properties={"statusCode": Int(_NO_CONTENT), "statusDescription": "No Content"}, body={})
 
 

@@ -130,7 +130,7 @@ class AmqpConnection(asyncio.Protocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Release everything the client held.
+        """Release everything of the client.
 
         No reference cycles remain, so that Proton's buffers are freed now and not by the garbage collector, which runs
         seldom.
@@ -146,7 +146,7 @@ class AmqpConnection(asyncio.Protocol):
         self.broker.remove_connection(self)
 
     def _shut_down(self) -> None:
-        """Ignore further input and release what the client held."""
+        """Ignore further input and release everything of the client."""
         self.closed = True
         self._monitor.stop()
         if self._heartbeat is not None:

@@ -105,7 +105,8 @@ class WebSocketConnection(asyncio.Protocol):
             return None
         fields = _header_fields(head)
         key = fields.get(b"sec-websocket-key", b"")
-        subprotocol = _choose_subprotocol(fields.get(b"sec-websocket-protocol", b""))
+        offered = {each.strip() for each in fields.get(b"sec-websocket-protocol", b"").decode("latin-1").split(",")}
+        subprotocol = next((each for each in _SUBPROTOCOLS if each in offered), None)
         if fields.get(b"upgrade", b"").lower() != b"websocket" or len(key) == 0:
             self._reject(b"426 Upgrade Required", field=b"Upgrade: websocket\r\n")
             return None
@@ -194,8 +195,3 @@ def _header_fields(head: bytes) -> dict[bytes, bytes]:
         name, _, value = line.partition(b":")
         fields[name.strip().lower()] = value.strip()
     return fields
-
-
-def _choose_subprotocol(offered: bytes) -> str | None:
-    names = {each.strip() for each in offered.decode("latin-1").split(",")}
-    return next((each for each in _SUBPROTOCOLS if each in names), None)

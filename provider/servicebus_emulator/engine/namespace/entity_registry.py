@@ -152,7 +152,7 @@ class EntityRegistry:
         )
 
     def _entity_of(self, description: Description) -> Any:
-        """Return the entity that a description names. It takes descriptions of that kind, which types cannot say."""
+        """Return the entity of a description; it accepts descriptions of the same kind only."""
         match description:
             case QueueDescription():
                 return self._queue(description.path)

@@ -88,7 +88,9 @@ class MessageQueue(MessageStore):
             raise SessionLockLost(f"the lock on session {session_lock.session_id!r} has expired; accept it again")
         messages = []
         for _ in range(max_messages):
-            number = self._ready.pop() if session_lock is None else self._pop_session(session_lock)
+            number = (
+                self._ready.pop() if session_lock is None else self._require_sessions().pop(session_lock.session_id)
+            )
             message = None if number is None else self._index.get(number)
             if message is None:
                 break
@@ -304,9 +306,6 @@ class MessageQueue(MessageStore):
         return min_or_none(
             self._schedule.next_due(), self._lock_expiry.next_due(), self._expiry.next_due(), self._sessions.next_due()
         )
-
-    def _pop_session(self, session_lock: SessionLock) -> int | None:
-        return self._require_sessions().pop(session_lock.session_id)
 
     def _lock_or_delete(self, messages: list[Message], *, session_lock: SessionLock | None, delete: bool) -> None:
         if len(messages) == 0:

@@ -44,7 +44,8 @@ class Evaluator:
             case nodes.Or():
                 return self._any(predicate.operands, properties)
             case nodes.Not():
-                return _negate(self.evaluate(predicate.operand, properties))
+                value = self.evaluate(predicate.operand, properties)
+                return None if value is None else not value
             case nodes.In():
                 return self._is_in(predicate, properties)
             case nodes.Like():
@@ -137,10 +138,6 @@ class Evaluator:
                 return value
             case _:
                 assert_never(expression)
-
-
-def _negate(value: bool | None) -> bool | None:  # noqa: FBT001 - a truth value, not a flag
-    return None if value is None else not value
 
 
 def _property(operand: Property, properties: MessageProperties) -> SqlValue:

@@ -110,10 +110,7 @@ class _Parser:
         return self._as_predicate(self._or(), start=start)
 
     def _or(self) -> Predicate | Expression:
-        return self._chain("or", self._and, make=nodes.Or)
-
-    def _and(self) -> Predicate | Expression:
-        return self._chain("and", self._not, make=nodes.And)
+        return self._chain("or", lambda: self._chain("and", self._not, make=nodes.And), make=nodes.Or)
 
     def _chain(
         self,
@@ -184,10 +181,7 @@ class _Parser:
         return self._as_expression(self._sum(), start=start)
 
     def _sum(self) -> Predicate | Expression:
-        return self._arithmetic(self._product, signs=("+", "-"))
-
-    def _product(self) -> Predicate | Expression:
-        return self._arithmetic(self._signed, signs=("*", "/", "%"))
+        return self._arithmetic(lambda: self._arithmetic(self._signed, signs=("*", "/", "%")), signs=("+", "-"))
 
     def _arithmetic(
         self, operand: Callable[[], Predicate | Expression], *, signs: tuple[str, ...]
