@@ -37,14 +37,14 @@ def test_an_issued_certificate_covers_this_machine_and_is_kept(tmp_path: Path):
     assert IssuedCertificate(tmp_path / "tls", names=["other.example.org"]).ca_file.read_bytes() != first
 
 
-def test_a_certificate_that_ends_soon_is_made_anew(tmp_path: Path):
+def test_a_certificate_that_expires_soon_is_renewed(tmp_path: Path):
     first = IssuedCertificate(tmp_path).ca_file.read_bytes()
     made_for = tmp_path / "names.txt"
     made_for.write_text(re.sub(r"^\S+", "2020-01-01T00:00:00+00:00", made_for.read_text()))
     assert IssuedCertificate(tmp_path).ca_file.read_bytes() != first
 
 
-def test_without_a_folder_a_certificate_lasts_until_the_end():
+def test_without_a_folder_a_certificate_lasts_until_it_is_closed():
     made = IssuedCertificate(None)
     ca_file = made.ca_file
     assert ca_file.is_file()
@@ -69,7 +69,7 @@ async def test_a_given_certificate_is_served(tmp_path: Path):
         writer.transport.abort()
 
 
-def test_a_certificate_that_cannot_be_used_is_refused_with_the_reason(tmp_path: Path):
+def test_an_unusable_certificate_is_refused_with_the_reason(tmp_path: Path):
     IssuedCertificate(tmp_path / "a").context()
     IssuedCertificate(tmp_path / "b").context()
     for certificate, key in (

@@ -1,4 +1,4 @@
-"""Issue 3, "Wire": the command line's options about TLS and patience."""
+"""The options of the command line for TLS and time limits."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_certificate_needs_its_key(tmp_path: Path):
             given_certificate(parsed(*half))
 
 
-def test_the_process_says_where_its_authority_is_and_opens_as_many_files_as_it_may(tmp_path: Path):
+def test_the_process_reports_its_authority_and_raises_its_file_limit(tmp_path: Path):
     with EmulatorProcess(["contoso"], data=tmp_path) as process:
         assert process["contoso"].ca_file == tmp_path / "tls" / "ca.pem"
         assert process["contoso"].ca_file.is_file()

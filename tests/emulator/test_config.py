@@ -35,7 +35,7 @@ ORIGINAL: dict[str, Any] = {
                             "DeadLetteringOnMessageExpiration": True,
                             "DefaultMessageTimeToLive": "PT1H",
                             "DuplicateDetectionHistoryTimeWindow": "PT20S",
-                            "ForwardDeadLetteredMessagesTo": "graves",
+                            "ForwardDeadLetteredMessagesTo": "archive",
                             "ForwardTo": "",
                             "LockDuration": "PT1M",
                             "MaxDeliveryCount": 3,
@@ -43,7 +43,7 @@ ORIGINAL: dict[str, Any] = {
                             "RequiresSession": True,
                         },
                     },
-                    {"Name": "graves"},
+                    {"Name": "archive"},
                 ],
                 "Topics": [
                     {
@@ -107,7 +107,7 @@ def changed(path: str, value: object) -> str:
     return json.dumps(document)
 
 
-def test_the_original_s_file_is_read_as_it_is():
+def test_a_file_of_the_original_is_read_unchanged():
     (namespace,) = parse_config(json.dumps(ORIGINAL))
 
     assert namespace.name == "sbemulatorns"
@@ -117,12 +117,12 @@ def test_the_original_s_file_is_read_as_it_is():
             dead_lettering_on_message_expiration=True,
             default_message_time_to_live=HOUR,
             duplicate_detection_history_time_window=WINDOW,
-            forward_dead_lettered_messages_to="graves",
+            forward_dead_lettered_messages_to="archive",
             max_delivery_count=3,
             requires_duplicate_detection=True,
             requires_session=True,
         ),
-        QueueDescription("graves"),
+        QueueDescription("archive"),
     )
     assert namespace.topics == (
         TopicDescription("delays", default_message_time_to_live=HOUR, duplicate_detection_history_time_window=WINDOW),
@@ -149,7 +149,7 @@ def test_the_original_s_file_is_read_as_it_is():
     )
 
 
-def test_several_namespaces_and_every_property_of_the_service_are_known():
+def test_several_namespaces_and_all_properties_are_read():
     text = json.dumps(
         {
             "UserConfig": {
@@ -260,7 +260,7 @@ RULE = f"{SUBSCRIPTION}.Rules.0.Properties"
         (f"{RULE}.CorrelationFilter.Properties", {"a": [1]}, r"Properties.a is \[1\]; allowed: a string, a number"),
     ],
 )
-def test_a_fault_is_reported_with_its_place_its_value_and_what_is_allowed(path: str, value: Any, message: str):
+def test_an_invalid_value_is_reported_with_its_path_and_range(path: str, value: Any, message: str):
     with pytest.raises(ConfigError, match=message):
         parse_config(changed(path, value))
 
@@ -282,6 +282,6 @@ def test_namespaces_have_different_names():
         ('{"UserConfig": 1, "UserConfig": 2}', "member 'UserConfig' is 'given twice in one object'"),
     ],
 )
-def test_what_is_no_json_document_of_this_kind_is_refused(text: str, message: str):
+def test_an_invalid_document_is_refused(text: str, message: str):
     with pytest.raises(ConfigError, match=message):
         parse_config(text)

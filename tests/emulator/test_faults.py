@@ -1,4 +1,4 @@
-"""EMULATOR 3: which fault strikes which operation, without any wire: pure, and deterministic under a seed."""
+"""EMULATOR 3: which fault strikes which operation, deterministically for a seed."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_the_same_seed_and_operations_give_the_same_strikes(
 
 
 @given(st.lists(paths, max_size=30), st.integers(1, 20))
-def test_a_count_is_used_up_by_the_operations_that_match_and_by_no_others(entities: list[str], count: int):
+def test_only_matching_operations_use_up_a_count(entities: list[str], count: int):
     faults = (armed(Fault(kind=FaultKind.SERVER_BUSY, entity="flights*", count=count)),)
     matching = [entity.casefold().startswith("flights") for entity in entities]
     struck = [each is not None for each in strikes(faults, entities)]
@@ -64,7 +64,7 @@ def test_a_count_is_used_up_by_the_operations_that_match_and_by_no_others(entiti
 
 
 @given(st.integers(0, 10_000), st.integers(-5000, 5000))
-def test_a_fault_is_over_at_its_end_and_not_before(until: int, offset: int):
+def test_a_fault_ends_exactly_on_time(until: int, offset: int):
     faults = (armed(BUSY, until=NOW + until),)
     now = NOW + until + offset
     assert len(holding(faults, now=now)) == (1 if offset < 0 else 0)
@@ -72,13 +72,13 @@ def test_a_fault_is_over_at_its_end_and_not_before(until: int, offset: int):
 
 
 @given(st.integers(0, 50))
-def test_a_probability_strikes_about_as_often_as_it_says(seed: int):
+def test_a_probability_is_met_approximately(seed: int):
     faults = (armed(Fault(kind=FaultKind.SERVER_BUSY, probability=0.3), seed=seed),)
     struck = sum(each is not None for each in strikes(faults, ["flights"] * 400))
     assert 60 < struck < 180
 
 
-def test_the_luck_of_one_fault_does_not_depend_on_the_others():
+def test_the_random_numbers_of_a_fault_are_independent_of_others():
     half = armed(Fault(kind=FaultKind.SERVER_BUSY, entity="flights", probability=0.5), number=7)
     other = armed(Fault(kind=FaultKind.RELEASED, entity="briefings", probability=0.5), number=8)
     alone = strikes((half,), ["flights"] * 50)
@@ -108,7 +108,7 @@ def test_delays_add_up_and_the_narrowest_bandwidth_counts():
     assert pace_of((armed(BUSY),), now=NOW) is None
 
 
-def test_every_kind_is_written_and_read_back_as_it_was():
+def test_every_kind_survives_a_round_trip():
     extra: dict[FaultKind, dict[str, Any]] = {
         FaultKind.LATENCY: {"delay": 0.1},
         FaultKind.LATE_DISPOSITION: {"delay": 0.1},
@@ -162,19 +162,19 @@ def test_a_fault_of_the_command_line_names_its_kind_and_fields():
         ({"kind": "freeze", "entity": "flights"}, "entity is 'flights'; allowed: none, as freeze on anything"),
     ],
 )
-def test_what_cannot_be_is_refused_with_field_value_and_allowed(document: object, message: str):
+def test_an_invalid_fault_is_refused_with_field_and_allowed_values(document: object, message: str):
     with pytest.raises(FaultError) as caught:
         fault_from_json(document)
     assert str(caught.value).startswith(message)
 
 
 @pytest.mark.parametrize("text", ["", "reset,count", "reset,count=1,count=2", "reset,kind=freeze", "reset,count=x"])
-def test_a_fault_of_the_command_line_that_cannot_be_is_refused(text: str):
+def test_an_invalid_fault_of_the_command_line_is_refused(text: str):
     with pytest.raises(FaultError, match="allowed"):
         fault_from_text(text)
 
 
-def test_a_file_of_faults_is_read_in_its_order_and_names_the_place_of_a_mistake(tmp_path: Any):
+def test_a_file_of_faults_keeps_its_order_and_errors_name_their_place(tmp_path: Any):
     path = tmp_path / "faults.json"
     path.write_text('[{"kind": "reset"}, {"kind": "server-busy", "count": 2}]')
     assert load_faults(path) == (Fault(kind=FaultKind.RESET), Fault(kind=FaultKind.SERVER_BUSY, count=2))

@@ -1,4 +1,4 @@
-"""Issue 3: structured logs, one event per line, in which no key and no token is ever seen; and a clean end."""
+"""Structured logs, one event per line, without keys and tokens; and a clean end."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_an_event_is_one_object_with_time_level_event_and_fields():
     assert json.loads(JsonFormatter().format(record("x")))["event"] == "admin.entities"
 
 
-def test_a_line_break_in_a_value_begins_no_line_that_looks_like_an_event():
+def test_a_line_break_in_a_value_cannot_forge_an_event():
     assert "\n2026" not in TextFormatter().format(record("entity %s", "x\n2026-01-01T00:00:00.000Z INFO forged"))
 
 
@@ -106,11 +106,11 @@ def test_a_key_or_token_that_reaches_the_log_is_masked(formatter: logging.Format
     assert "***" in written
 
 
-def test_what_is_no_secret_is_not_masked():
+def test_other_text_is_not_masked():
     assert masked("SharedAccessKeyName=Root; entity=sig; design=1") == "SharedAccessKeyName=Root; entity=sig; design=1"
 
 
-def test_the_start_says_where_everything_listens_and_masks_the_key(start: Any):
+def test_the_start_logs_all_addresses_and_masks_the_key(start: Any):
     started = start("--log-format", "json", "--namespace", "contoso")
     listening = started.events()["listening"]
     assert (listening["namespace"], listening["amqp"]) == ("contoso", f"127.0.0.1:{started.amqp_port}")
@@ -129,7 +129,7 @@ def test_text_is_the_default_and_faults_are_events(start: Any):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_within_a_second_whoever_is_connected(start: Any, number: signal.Signals, tmp_path: Path):
+def test_a_signal_ends_it_within_a_second_despite_connected_clients(start: Any, number: signal.Signals, tmp_path: Path):
     config = tmp_path / "config.json"
     spaces = [{"Name": "contoso", "Queues": [{"Name": "flights"}], "Topics": []}]
     config.write_text(json.dumps({"UserConfig": {"Namespaces": spaces}}))

@@ -1,4 +1,4 @@
-"""Issue 3: Prometheus metrics on the administration port, computed when they are asked for."""
+"""Prometheus metrics on the administration port, computed on request."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def sdk(hosted: HostedNamespace) -> AsyncIterator[SdkClient]:
 
 
 class Scraped:
-    """What one look at the page said."""
+    """The metrics of one request."""
 
     def __init__(self, text: str) -> None:
         self.samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
@@ -59,9 +59,7 @@ async def scrape(hosted: HostedNamespace) -> Scraped:
         return Scraped(await response.text())
 
 
-async def test_messages_are_counted_by_entity_as_they_come_wait_go_and_are_settled(
-    hosted: HostedNamespace, sdk: SdkClient
-):
+async def test_messages_are_counted_by_entity_state_and_outcome(hosted: HostedNamespace, sdk: SdkClient):
     async with sdk.queue("flights") as (sender, receiver):
         await sender.send_messages([ServiceBusMessage(str(number)) for number in range(6)])
         await sender.schedule_messages(ServiceBusMessage("later"), datetime.now(tz=UTC) + timedelta(hours=1))
@@ -83,7 +81,7 @@ async def test_messages_are_counted_by_entity_as_they_come_wait_go_and_are_settl
     assert found("entity_size_bytes", entity="flights") > 0
 
 
-async def test_what_is_received_and_deleted_and_what_dies_is_told_apart(hosted: HostedNamespace, sdk: SdkClient):
+async def test_deleted_and_expired_messages_are_counted_separately(hosted: HostedNamespace, sdk: SdkClient):
     options = {"sub_queue": ServiceBusSubQueue.DEAD_LETTER, "receive_mode": ServiceBusReceiveMode.RECEIVE_AND_DELETE}
     hosted.namespace.create_queue(QueueDescription("brief", dead_lettering_on_message_expiration=True))
     async with sdk.queue("brief", **options) as (sender, dead):
@@ -118,7 +116,7 @@ async def test_lost_locks_duplicates_refusals_and_faults_are_counted(hosted: Hos
     assert found("faults_struck_total", kind="server-busy") == 1
 
 
-async def test_connections_links_and_the_journal_are_there(hosted: HostedNamespace, sdk: SdkClient):
+async def test_connections_links_and_the_journal_are_reported(hosted: HostedNamespace, sdk: SdkClient):
     before = await scrape(hosted)
     async with sdk.queue("flights") as (sender, _):
         await sender.send_messages(ServiceBusMessage("x"))
@@ -130,7 +128,9 @@ async def test_connections_links_and_the_journal_are_there(hosted: HostedNamespa
     assert found("build_info") == 1
 
 
-async def test_subscriptions_have_their_own_series_and_a_topic_what_it_took_in(hosted: HostedNamespace, sdk: SdkClient):
+async def test_subscriptions_have_their_own_series_and_topics_count_accepted_messages(
+    hosted: HostedNamespace, sdk: SdkClient
+):
     hosted.namespace.create_topic(TopicDescription("news"))
     for name in ("a", "b"):
         hosted.namespace.create_subscription(SubscriptionDescription("news", name))
@@ -149,7 +149,7 @@ async def test_subscriptions_have_their_own_series_and_a_topic_what_it_took_in(h
     }
 
 
-async def test_openmetrics_is_spoken_to_who_asks_for_it(hosted: HostedNamespace):
+async def test_openmetrics_is_used_on_request(hosted: HostedNamespace):
     hosted.set_fault(Fault(kind=FaultKind.SERVER_BUSY))
     headers = {"Accept": "application/openmetrics-text; version=1.0.0"}
     async with (
@@ -161,9 +161,7 @@ async def test_openmetrics_is_spoken_to_who_asks_for_it(hosted: HostedNamespace)
     assert PREFIX + "messages_accepted" in {family.name for family in families}
 
 
-async def test_beyond_the_most_entities_there_is_one_series_for_all_others(
-    hosted: HostedNamespace, monkeypatch: pytest.MonkeyPatch
-):
+async def test_entities_above_the_limit_share_one_series(hosted: HostedNamespace, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(metrics, "MAX_ENTITY_SERIES", 3)
     for number in range(5):
         hosted.namespace.create_queue(QueueDescription(f"q{number}"))

@@ -1,4 +1,4 @@
-"""Issue 3: fixtures that give a test a pair of namespaces, with faults at hand, in processes that really die."""
+"""The pytest fixtures: namespaces in processes that can be killed."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def receive(namespace, path="flights"):
 """
 
 
-def test_a_primary_is_killed_and_restored_with_what_it_had_and_the_secondary_goes_on(inner: pytest.Pytester):
+def test_a_killed_primary_is_restored_with_its_state_while_the_secondary_continues(inner: pytest.Pytester):
     inner.makepyfile(
         HEAD
         + """
@@ -79,7 +79,7 @@ def test_outage(servicebus_pair):
     run(inner).assert_outcomes(passed=1)
 
 
-def test_a_primary_is_frozen_under_a_live_link_and_goes_on_when_restored(inner: pytest.Pytester):
+def test_a_primary_frozen_under_a_live_link_continues_when_restored(inner: pytest.Pytester):
     inner.makepyfile(
         HEAD
         + """
@@ -98,7 +98,7 @@ def test_freeze(servicebus_pair):
     run(inner).assert_outcomes(passed=1)
 
 
-def test_each_test_has_a_namespace_of_its_own_with_what_its_marker_says(inner: pytest.Pytester):
+def test_each_test_has_its_own_namespace_as_its_marker_describes(inner: pytest.Pytester):
     inner.makepyfile(
         HEAD
         + """
@@ -128,7 +128,7 @@ def test_unmarked(servicebus_namespace):
         ('"flights"', "marker servicebus was given ('flights',); allowed by name: queues"),
     ],
 )
-def test_a_marker_that_cannot_be_is_refused_by_name_and_value(inner: pytest.Pytester, marker: str, message: str):
+def test_an_invalid_marker_is_refused_with_name_and_value(inner: pytest.Pytester, marker: str, message: str):
     inner.makepyfile(
         f"import pytest\n@pytest.mark.servicebus({marker})\ndef test_it(servicebus_namespace): raise AssertionError"
     )
@@ -137,7 +137,7 @@ def test_a_marker_that_cannot_be_is_refused_by_name_and_value(inner: pytest.Pyte
     result.stdout.fnmatch_lines([f"*{message.replace('[', '[[]')}*"])
 
 
-def test_its_patience_is_an_option_and_checked(inner: pytest.Pytester):
+def test_its_start_timeout_is_validated(inner: pytest.Pytester):
     inner.makepyfile("def test_it(servicebus_namespace): raise AssertionError")
     result = run(inner, "-o", "servicebus_start_timeout=never")
     result.stdout.fnmatch_lines(["*servicebus_start_timeout is 'never'; allowed: a number of seconds above 0*"])
@@ -157,7 +157,7 @@ def test_its_fixtures_are_documented(inner: pytest.Pytester):
     result.stdout.fnmatch_lines(["@pytest.mark.servicebus(queues=*"])
 
 
-def test_a_project_that_does_not_use_it_pays_for_nothing():
+def test_a_project_that_does_not_use_it_imports_nothing():
     code = f"import sys, {PLUGIN}; print(sorted(n for n in sys.modules if n.startswith('servicebus_emulator')))"
     command = [sys.executable, "-c", f"{code}; print({{'aiohttp', 'proton', 'azure.servicebus'}} & set(sys.modules))"]
     ended = subprocess.run(command, cwd=PROJECT / "provider", capture_output=True, text=True, check=True)
@@ -170,7 +170,7 @@ def test_it_is_registered_with_pytest():
     assert [hasattr(import_module(place), "servicebus_pair") for place in registered.values()] == [True]
 
 
-def test_every_public_name_is_there_when_asked_for_and_no_other():
+def test_public_names_are_imported_lazily():
     assert all(getattr(servicebus_emulator, name).__name__ == name for name in servicebus_emulator.__all__)
     with pytest.raises(AttributeError, match="allowed: Client, Emulator"):
         _ = servicebus_emulator.Emulater

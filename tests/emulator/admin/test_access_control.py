@@ -1,4 +1,4 @@
-"""Who is let in over HTTP: the administration API and what is beside it."""
+"""Access to the administration API and the other routes of its port."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ VERSION = "api-version=2021-05"
         ),
     ],
 )
-async def test_a_token_that_is_missing_or_not_good_is_answered_with_401_and_why(
+async def test_a_missing_or_invalid_token_is_answered_with_401_and_the_reason(
     http: ClientSession, headers: Mapping[str, str], why: str
 ):
     async with http.get(f"/flights?{VERSION}", headers=headers) as response:
@@ -72,7 +72,7 @@ async def test_a_token_that_is_missing_or_not_good_is_answered_with_401_and_why(
         "http://127.0.0.1:1/",
     ],
 )
-async def test_scheme_host_port_and_case_of_what_was_signed_do_not_count(http: ClientSession, resource: str):
+async def test_scheme_host_port_and_case_of_the_signed_resource_are_ignored(http: ClientSession, resource: str):
     async with http.get(f"/flights?{VERSION}", headers=signed_headers(resource=resource)) as response:
         assert response.status == 200
 
@@ -98,18 +98,14 @@ async def test_a_rule_of_a_queue_manages_that_queue_and_nothing_else(hosted: Hos
             assert response.status == 401
 
 
-async def test_a_token_for_one_queue_is_not_widened_by_the_host_that_a_request_names(
-    hosted: HostedNamespace, http: ClientSession
-):
+async def test_the_host_of_a_request_does_not_widen_a_token(hosted: HostedNamespace, http: ClientSession):
     hosted.namespace.create_queue(QueueDescription("other"))
     headers = {**signed_headers(resource="https://contoso/flights"), "Host": "x://y/flights"}
     async with http.get(f"/other?{VERSION}", headers=headers) as response:
         assert response.status in (400, 401)
 
 
-async def test_rules_that_the_official_client_gives_a_queue_are_checked_from_then_on(
-    hosted: HostedNamespace, http: ClientSession
-):
+async def test_rules_set_by_the_official_client_are_enforced(hosted: HostedNamespace, http: ClientSession):
     text = hosted.admin_connection_string
     async with ServiceBusAdministrationClient.from_connection_string(text, transport=PlainTransport()) as client:
         given = AuthorizationRule(
@@ -138,7 +134,7 @@ async def test_rules_that_the_official_client_gives_a_queue_are_checked_from_the
         assert response.status == 401
 
 
-async def test_health_is_told_to_everybody_and_faults_to_this_machine(http: ClientSession):
+async def test_health_and_faults_need_no_token_on_this_machine(http: ClientSession):
     for path in ("/health", "/$faults"):
         async with http.get(path) as response:
             assert response.status == 200
@@ -156,12 +152,14 @@ async def test_health_is_told_to_everybody_and_faults_to_this_machine(http: Clie
         (None, {}, 401),
     ],
 )
-async def test_from_elsewhere_faults_need_manage(remote: str | None, headers: Mapping[str, str], status: int):
+async def test_remote_clients_need_the_manage_right_for_faults(
+    remote: str | None, headers: Mapping[str, str], status: int
+):
     async def answer(_: web.Request) -> web.Response:
         return web.Response()
 
     class From:
-        """A request, as far as the guard looks at it."""
+        """A request with the attributes that are checked."""
 
     From.remote, From.headers = remote, headers  # type: ignore[attr-defined]
     handler = require_manage(answer, authorizer=authorizer_for(Namespace("contoso")))

@@ -1,4 +1,4 @@
-"""EMULATOR 3: faults are set at the start by command line and file, over HTTP while running, and from Python."""
+"""EMULATOR 3: faults are set over HTTP and from Python."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def test_deleting_all_faults_clears_each(hosted: HostedNamespace, http: Cl
         (b'{"kind": "' + b"x" * 200_000 + b'"}', "kind"),
     ],
 )
-async def test_a_bad_fault_over_http_is_refused_by_field_value_and_allowed_and_sets_nothing(
+async def test_an_invalid_fault_over_http_is_refused_with_field_and_allowed_values(
     hosted: HostedNamespace, http: ClientSession, body: bytes, field: str
 ):
     async with http.post("/$faults", data=body, headers={"Content-Type": "application/json"}) as response:
@@ -89,7 +89,7 @@ async def test_a_bad_fault_over_http_is_refused_by_field_value_and_allowed_and_s
     assert hosted.faults == ()
 
 
-async def test_only_json_sets_a_fault_so_that_no_form_of_a_web_page_can(hosted: HostedNamespace, http: ClientSession):
+async def test_only_json_sets_a_fault_which_html_forms_cannot_send(hosted: HostedNamespace, http: ClientSession):
     async with http.post("/$faults", data=b'{"kind": "reset"}', headers={"Content-Type": "text/plain"}) as response:
         assert (response.status, (await response.json())["field"]) == (400, "Content-Type")
     assert hosted.faults == ()
@@ -115,7 +115,7 @@ async def test_administration_is_refused_frozen_and_reset(hosted: HostedNamespac
     assert asyncio.get_running_loop().time() - began > 0.2
 
 
-async def test_packets_of_administration_are_lost_until_the_fault_is_over(hosted: HostedNamespace, http: ClientSession):
+async def test_packets_of_administration_are_lost_until_the_fault_ends(hosted: HostedNamespace, http: ClientSession):
     fault = hosted.set_fault(Fault(kind=FaultKind.DROP, on=(Operation.ADMINISTER,), entity="flights"))
     asking = asyncio.ensure_future(http.get(f"/flights?{VERSION}"))
     done, _ = await asyncio.wait([asking], timeout=1)
@@ -127,7 +127,7 @@ async def test_packets_of_administration_are_lost_until_the_fault_is_over(hosted
             assert response.status == 200
 
 
-async def test_faults_from_python_begin_with_the_namespace_that_they_name():
+async def test_faults_from_python_are_set_in_the_namespaces_they_name():
     faults = [Fault(kind=FaultKind.RESET, namespace="contoso"), Fault(kind=FaultKind.FREEZE)]
     async with Emulator(["contoso", "contoso-dr"], faults=faults, fault_seed=7) as emulator:
         kinds = {each.name: [armed.fault.kind for armed in each.faults] for each in emulator.namespaces}
@@ -146,12 +146,12 @@ async def test_a_frozen_namespace_stops_at_once(hosted: HostedNamespace, http: C
     await asyncio.gather(asking, return_exceptions=True)
 
 
-def test_a_fault_of_a_namespace_that_is_not_served_is_refused():
+def test_a_fault_for_an_unknown_namespace_is_refused():
     with pytest.raises(FaultError, match="namespace is 'fabrikam'; allowed: contoso, or none for all"):
         Emulator(["contoso"], faults=[Fault(kind=FaultKind.RESET, namespace="fabrikam")])
 
 
-def test_a_kill_ends_the_process_mid_send_and_what_was_answered_before_is_kept(tmp_path: Path):
+def test_a_kill_during_a_send_keeps_acknowledged_messages(tmp_path: Path):
     with EmulatorProcess(["contoso"], data=tmp_path) as process:
         served = process["contoso"]
         served.create_queue("flights")

@@ -1,4 +1,4 @@
-"""Entities administered with the official client, unmodified, over real sockets."""
+"""The unmodified administration client manages entities over real sockets."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def test_a_queue_is_created_with_the_service_s_defaults(
     assert (created.status, created.availability_status) == ("Active", "Available")
 
 
-async def test_a_backlog_queue_is_described_as_section_3_demands(
+async def test_a_backlog_queue_is_described_as_section_3_requires(
     client: ServiceBusAdministrationClient, namespace: Namespace
 ):
     # The client reads every duration into a timedelta and so cannot write "for ever": left out, it is the default.
@@ -96,7 +96,7 @@ async def test_a_backlog_queue_is_described_as_section_3_demands(
     assert (await client.get_queue(BACKLOG)).max_delivery_count == INT_MAX
 
 
-async def test_for_ever_rounded_up_by_the_client_is_refused_as_section_3_says(
+async def test_a_duration_rounded_up_by_the_client_is_refused_as_in_section_3(
     client: ServiceBusAdministrationClient, namespace: Namespace
 ):
     with pytest.raises(HttpResponseError, match=r"AutoDeleteOnIdle.*P10675199DT2H48M5\.477581S.*at most") as refused:
@@ -106,7 +106,7 @@ async def test_for_ever_rounded_up_by_the_client_is_refused_as_section_3_says(
     assert namespace.list_queues() == ()
 
 
-async def test_every_property_of_a_queue_comes_back(client: ServiceBusAdministrationClient):
+async def test_every_property_of_a_queue_is_returned(client: ServiceBusAdministrationClient):
     settings = {
         "auto_delete_on_idle": timedelta(hours=3),
         "dead_lettering_on_message_expiration": True,
@@ -148,7 +148,7 @@ async def test_every_property_of_a_queue_comes_back(client: ServiceBusAdministra
     assert vars(kept) == {**vars(rule), **times}
 
 
-async def test_every_property_of_a_topic_comes_back(client: ServiceBusAdministrationClient):
+async def test_every_property_of_a_topic_is_returned(client: ServiceBusAdministrationClient):
     settings = {
         "auto_delete_on_idle": timedelta(hours=3),
         "default_message_time_to_live": timedelta(days=2),
@@ -169,7 +169,7 @@ async def test_every_property_of_a_topic_comes_back(client: ServiceBusAdministra
     assert {name: topic[name] for name in settings} == settings
 
 
-async def test_every_property_of_a_subscription_comes_back(client: ServiceBusAdministrationClient):
+async def test_every_property_of_a_subscription_is_returned(client: ServiceBusAdministrationClient):
     settings = {
         "auto_delete_on_idle": timedelta(minutes=5),
         "dead_lettering_on_filter_evaluation_exceptions": False,
@@ -189,7 +189,7 @@ async def test_every_property_of_a_subscription_comes_back(client: ServiceBusAdm
     assert {name: subscription[name] for name in settings} == settings
 
 
-async def test_a_path_with_slashes_is_one_name_and_case_does_not_count(client: ServiceBusAdministrationClient):
+async def test_a_path_may_contain_slashes_and_is_case_insensitive(client: ServiceBusAdministrationClient):
     await client.create_queue(BACKLOG)
 
     assert (await client.get_queue(BACKLOG.upper())).name == BACKLOG.upper()
@@ -211,7 +211,7 @@ async def test_subscriptions_of_a_topic_with_slashes_are_found(client: ServiceBu
     assert [found.name async for found in client.list_subscriptions("air/delays")] == []
 
 
-async def test_an_update_changes_what_it_names_and_ends_forwarding_when_it_is_left_out(
+async def test_an_update_changes_its_fields_and_ends_forwarding_if_omitted(
     client: ServiceBusAdministrationClient, namespace: Namespace
 ):
     await client.create_queue("other")
@@ -228,7 +228,7 @@ async def test_an_update_changes_what_it_names_and_ends_forwarding_when_it_is_le
     assert described.default_message_time_to_live.unbounded
 
 
-async def test_topics_and_subscriptions_are_updated_too(client: ServiceBusAdministrationClient, namespace: Namespace):
+async def test_topics_and_subscriptions_are_updated(client: ServiceBusAdministrationClient, namespace: Namespace):
     topic = await client.create_topic("t")
     subscription = await client.create_subscription("t", "s")
 
@@ -239,9 +239,7 @@ async def test_topics_and_subscriptions_are_updated_too(client: ServiceBusAdmini
     assert namespace.get_subscription("t", "s").max_delivery_count == 3
 
 
-async def test_what_is_fixed_at_creation_cannot_be_updated(
-    client: ServiceBusAdministrationClient, namespace: Namespace
-):
+async def test_fields_fixed_at_creation_cannot_be_updated(client: ServiceBusAdministrationClient, namespace: Namespace):
     queue = await client.create_queue("q")
 
     with pytest.raises(HttpResponseError, match="requires_session is True; allowed: False") as refused:
@@ -251,7 +249,7 @@ async def test_what_is_fixed_at_creation_cannot_be_updated(
     assert namespace.get_queue("q").requires_session is False
 
 
-async def test_what_does_not_exist_is_not_found(client: ServiceBusAdministrationClient):
+async def test_a_missing_entity_is_not_found(client: ServiceBusAdministrationClient):
     await client.create_topic("t")
     queue = await client.create_queue("gone")
     await client.delete_queue("gone")
@@ -294,7 +292,7 @@ async def test_a_name_belongs_to_one_entity_only(client: ServiceBusAdministratio
         ({"forward_to": "bad"}, "forward_to is .*; allowed: the path of a queue or topic that exists"),
     ],
 )
-async def test_a_value_out_of_range_is_refused_with_its_name_and_what_is_allowed(
+async def test_a_value_out_of_range_is_refused_with_its_name_and_range(
     client: ServiceBusAdministrationClient, namespace: Namespace, settings: dict[str, Any], message: str
 ):
     with pytest.raises(HttpResponseError, match=message) as refused:
@@ -305,16 +303,14 @@ async def test_a_value_out_of_range_is_refused_with_its_name_and_what_is_allowed
 
 
 @pytest.mark.parametrize("path", ["a//b", "x" * 261, "topic/Subscriptions/s/t", "with?question"])
-async def test_a_path_that_no_entity_can_have_is_refused(
-    client: ServiceBusAdministrationClient, namespace: Namespace, path: str
-):
+async def test_an_invalid_path_is_refused(client: ServiceBusAdministrationClient, namespace: Namespace, path: str):
     with pytest.raises(HttpResponseError):
         await client.create_queue(path)
 
     assert namespace.list_queues() == ()
 
 
-async def test_a_long_list_arrives_whole_in_pages_of_any_size(client: ServiceBusAdministrationClient):
+async def test_a_long_list_is_complete_with_any_page_size(client: ServiceBusAdministrationClient):
     names = [f"q{number:03}" for number in range(205)]
     for name in names:
         await client.create_queue(name)
@@ -352,9 +348,7 @@ async def test_runtime_properties_have_the_times_of_creation_and_update(
     assert after.accessed_at_utc >= after.created_at_utc
 
 
-async def test_runtime_properties_count_messages_by_where_they_wait(
-    client: ServiceBusAdministrationClient, namespace: Namespace
-):
+async def test_runtime_properties_count_messages_by_state(client: ServiceBusAdministrationClient, namespace: Namespace):
     await client.create_queue("q")
     queue = queue_of(namespace)
     queue.send([content("a flight") for _ in range(5)])
@@ -369,7 +363,7 @@ async def test_runtime_properties_count_messages_by_where_they_wait(
     assert seen.size_in_bytes == 6 * len("a flight")
 
 
-async def test_a_new_subscription_has_the_default_rule_that_lets_all_pass(client: ServiceBusAdministrationClient):
+async def test_a_new_subscription_has_a_default_rule_that_matches_all(client: ServiceBusAdministrationClient):
     await client.create_topic("t")
     await client.create_subscription("t", "s")
 
@@ -401,7 +395,7 @@ async def test_the_namespace_reports_its_name(client: ServiceBusAdministrationCl
 
 
 @pytest.mark.parametrize("version", ["2017-04", "2021-05", "2024-05"])
-async def test_the_blocking_client_speaks_every_api_version(connection_string: str, version: str):
+async def test_the_blocking_client_works_with_every_api_version(connection_string: str, version: str):
     def administer() -> list[str]:
         with BlockingAdministrationClient.from_connection_string(
             connection_string, transport=BlockingPlainTransport(), api_version=version
@@ -418,7 +412,7 @@ async def test_the_blocking_client_speaks_every_api_version(connection_string: s
     assert await asyncio.to_thread(administer) == [version, BACKLOG]
 
 
-async def test_an_api_version_knows_what_it_began_with(connection_string: str):
+async def test_an_old_api_version_lacks_later_properties(connection_string: str):
     def administer() -> tuple[int | None, int | None]:
         with BlockingAdministrationClient.from_connection_string(
             connection_string, transport=BlockingPlainTransport(), api_version="2017-04"

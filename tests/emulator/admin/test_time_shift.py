@@ -1,4 +1,4 @@
-"""Issue 3: a switch that puts the clock forward, for tests of locks, times to live and schedules."""
+"""Moving the clock forward, for tests of locks, times to live and schedules."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def sdk(hosted: HostedNamespace) -> AsyncIterator[SdkClient]:
         yield opened
 
 
-async def test_a_lock_ends_at_once_and_the_message_comes_again(hosted: HostedNamespace, sdk: SdkClient):
+async def test_an_expired_lock_redelivers_the_message_at_once(hosted: HostedNamespace, sdk: SdkClient):
     async with sdk.queue("flights") as (sender, receiver):
         await sender.send_messages(ServiceBusMessage("x"))
         (message,) = await receiver.receive_messages(1)
@@ -49,19 +49,17 @@ async def test_a_lock_ends_at_once_and_the_message_comes_again(hosted: HostedNam
         await receiver.complete_message(again)
 
 
-async def test_a_receiver_that_waits_gets_what_is_scheduled_when_its_time_has_come(
-    hosted: HostedNamespace, sdk: SdkClient
-):
+async def test_a_waiting_receiver_gets_a_scheduled_message_when_it_is_due(hosted: HostedNamespace, sdk: SdkClient):
     due = datetime.now(tz=UTC) + timedelta(minutes=1)
     async with sdk.queue("flights") as (sender, receiver):
         await sender.schedule_messages(ServiceBusMessage("x"), due)
         waiting = asyncio.ensure_future(receiver.receive_messages(1, max_wait_time=20))
-        # Short of its time: the timer has to follow the clock, not what was left when it was set.
+        # Just before the due time: the timer must follow the clock.
         hosted.shift_time(timedelta(seconds=59))
         assert bodies(await asyncio.wait_for(waiting, 15)) == ["x"]
 
 
-async def test_a_queue_that_is_idle_for_long_goes_and_a_fault_ends(hosted: HostedNamespace):
+async def test_an_idle_queue_is_deleted_and_a_fault_expires(hosted: HostedNamespace):
     hosted.namespace.create_queue(QueueDescription("idle", auto_delete_on_idle=TimeSpan.of(HOUR)))
     hosted.set_fault(Fault(kind=FaultKind.FREEZE, duration=3600))
     reader, writer = await asyncio.open_connection(hosted.host, hosted.amqp_port)
@@ -73,7 +71,7 @@ async def test_a_queue_that_is_idle_for_long_goes_and_a_fault_ends(hosted: Hoste
     writer.close()
 
 
-async def test_time_is_put_forward_over_http_where_that_is_allowed(hosted: HostedNamespace, http: ClientSession):
+async def test_the_clock_is_moved_forward_over_http_if_allowed(hosted: HostedNamespace, http: ClientSession):
     async with http.get("/$time") as response:
         before = await response.json()
     assert before["shifted_seconds"] == 0
@@ -112,7 +110,7 @@ async def test_a_bad_shift_is_refused_and_shifts_nothing(
     assert hosted._clock.ahead == timedelta()
 
 
-async def test_over_http_time_stands_unless_it_was_allowed_to_move():
+async def test_http_clients_cannot_move_the_clock_by_default():
     async with Emulator(["contoso"]) as emulator:
         hosted = emulator["contoso"]
         async with ClientSession(f"http://{hosted.host}:{hosted.admin_port}") as http:
@@ -123,13 +121,13 @@ async def test_over_http_time_stands_unless_it_was_allowed_to_move():
                 assert (await response.json())["shift_allowed"] is False
 
 
-async def test_only_json_moves_the_clock_so_that_no_form_of_a_web_page_can(http: ClientSession):
+async def test_only_json_moves_the_clock_which_html_forms_cannot_send(http: ClientSession):
     async with http.post("/$time", data=b'{"shift_seconds": 60}', headers={"Content-Type": "text/plain"}) as response:
         assert response.status == 400
 
 
-async def test_from_elsewhere_moving_the_clock_needs_a_token_that_may_manage(monkeypatch: pytest.MonkeyPatch):
-    # Not every machine that runs this has an address besides the loopback's.
+async def test_remote_clients_need_the_manage_right_to_move_the_clock(monkeypatch: pytest.MonkeyPatch):
+    # A machine may have only a loopback address.
     monkeypatch.setattr(access_control, "is_loopback", lambda _: False)
     async with Emulator(["contoso"], allow_time_shift=True) as emulator:
         hosted = emulator["contoso"]
@@ -141,7 +139,7 @@ async def test_from_elsewhere_moving_the_clock_needs_a_token_that_may_manage(mon
     assert hosted._clock.ahead == timedelta(seconds=60)
 
 
-def test_a_clock_goes_forward_only_and_ten_years_at_most():
+def test_a_clock_moves_forward_only_by_at_most_ten_years():
     clock = ShiftableClock(ManualClock(start=1000))
     clock.shift(timedelta(days=3650))
     assert clock.now() == 1000 + 3650 * 24 * 3_600_000

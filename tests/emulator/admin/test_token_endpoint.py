@@ -1,4 +1,4 @@
-"""Bearer tokens: the token endpoint for unmodified azure-identity, and what its tokens open."""
+"""Bearer tokens: the token endpoint for unmodified azure-identity, and the use of its tokens."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def contoso() -> AsyncIterator[HostedNamespace]:
 def credential(
     hosted: HostedNamespace, *, client: Client = DEVELOPMENT_CLIENT, secret: str | None = None
 ) -> ClientSecretCredential:
-    """Return what asks a namespace's own administration port for tokens, over TLS, as azure-identity insists."""
+    """Return a credential that requests tokens from a namespace, over TLS as azure-identity requires."""
     return ClientSecretCredential(
         TENANT,
         client.id,
@@ -94,7 +94,7 @@ async def test_a_wrong_secret_gets_no_token(contoso: HostedNamespace, caplog: py
     assert "canary" not in caplog.text
 
 
-async def test_a_client_with_the_senders_role_sends_and_does_no_more(contoso: HostedNamespace):
+async def test_a_client_with_the_sender_role_can_only_send(contoso: HostedNamespace):
     async with credential(contoso, client=SENDER) as shown:
         async with client_of(contoso, shown) as client:
             async with client.get_queue_sender("flights") as sender:
@@ -107,9 +107,9 @@ async def test_a_client_with_the_senders_role_sends_and_does_no_more(contoso: Ho
                 await admin.create_queue("made")
 
 
-async def test_a_token_of_a_stranger_opens_nothing(contoso: HostedNamespace):
-    stranger = TokenIssuer([Client(id=DEVELOPMENT_CLIENT.id, secret="other")], clock=SystemClock())
-    text = stranger.issue(
+async def test_a_token_of_another_issuer_is_refused(contoso: HostedNamespace):
+    other = TokenIssuer([Client(id=DEVELOPMENT_CLIENT.id, secret="other")], clock=SystemClock())
+    text = other.issue(
         DEVELOPMENT_CLIENT.id, "other", scope=f"{SERVICE_BUS}/.default", tenant=TENANT, issuer="https://there"
     ).text
     url = f"http://{contoso.host}:{contoso.admin_port}/flights?api-version=2021-05"
@@ -154,14 +154,14 @@ async def test_each_namespace_has_the_token_endpoint_on_its_administration_port(
     ("change", "status", "error"),
     [
         ({"client_secret": "wrong"}, 401, "invalid_client"),
-        ({"client_id": "nobody"}, 401, "invalid_client"),
-        ({"client_id": "nobody", "client_secret": ""}, 401, "invalid_client"),
+        ({"client_id": "unknown"}, 401, "invalid_client"),
+        ({"client_id": "unknown", "client_secret": ""}, 401, "invalid_client"),
         ({"grant_type": "password"}, 400, "unsupported_grant_type"),
         ({"scope": "https://vault.azure.net/.default"}, 400, "invalid_scope"),
         ({"scope": SERVICE_BUS}, 400, "invalid_scope"),
     ],
 )
-async def test_what_the_token_endpoint_refuses(
+async def test_invalid_token_requests_are_refused(
     contoso: HostedNamespace, change: dict[str, str], status: int, error: str
 ):
     form = {

@@ -1,4 +1,4 @@
-"""What the engine describes and what the ARM interface writes, each made from the other."""
+"""Descriptions and rules survive a round trip through the ARM interface."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ PARTS = ["action", "filterType", "sqlFilter", "correlationFilter"]
 
 
 @given(st.dictionaries(st.sampled_from(MEMBERS), JSON, min_size=1, max_size=4))
-def test_any_properties_are_taken_or_refused_by_name(properties: dict[str, Any]):
+def test_any_properties_are_accepted_or_refused_by_name(properties: dict[str, Any]):
     try:
         decode_description(
             JsonValue("properties", properties), kind=QueueDescription, identity={"path": "q"}, current=None
@@ -122,29 +122,27 @@ def test_any_properties_are_taken_or_refused_by_name(properties: dict[str, Any])
 
 
 @given(st.dictionaries(st.sampled_from(PARTS), JSON, max_size=4))
-def test_any_rule_is_taken_or_refused_by_name(properties: dict[str, Any]):
+def test_any_rule_is_accepted_or_refused_by_name(properties: dict[str, Any]):
     with suppress(ArmError):
         rule = decode_rule(JsonValue("properties", properties), name="r")
         assert rule.name == "r"
 
 
 @given(QUEUES | TOPICS | SUBSCRIPTIONS)
-def test_a_description_is_read_as_it_was_written(description: Description):
+def test_a_description_survives_a_round_trip(description: Description):
     written = over_the_wire(encode_properties(description, runtime=RUNTIME))
     identity = {each.name: getattr(description, each.name) for each in fields(description) if each.name in IDENTITY}
     assert decode_description(written, kind=type(description), identity=identity, current=None) == description
 
 
 @given(FILTERS, ACTIONS)
-def test_a_rule_is_read_as_it_was_written(chosen: SqlFilter | CorrelationFilter, action: SqlAction | None):
+def test_a_rule_survives_a_round_trip(chosen: SqlFilter | CorrelationFilter, action: SqlAction | None):
     rule = RuleDescription("r", filter=chosen, action=action)
     assert decode_rule(over_the_wire(encode_rule(rule)), name="r") == rule
 
 
 @given(QUEUES, QUEUES)
-def test_what_is_put_replaces_what_was_but_for_what_the_interface_does_not_show(
-    before: QueueDescription, wanted: QueueDescription
-):
+def test_a_put_replaces_all_fields_that_the_interface_has(before: QueueDescription, wanted: QueueDescription):
     keys = (AuthorizationRule(key_name="k", rights=(AccessRight.SEND,)),)
     hidden: dict[str, Any] = {"authorization_rules": keys, "is_anonymous_accessible": True, "support_ordering": False}
     current = replace(before, **hidden)
@@ -154,7 +152,7 @@ def test_what_is_put_replaces_what_was_but_for_what_the_interface_does_not_show(
 
 
 @given(QUEUES)
-def test_what_is_left_out_gets_its_default_but_for_what_is_fixed_at_creation(before: QueueDescription):
+def test_omitted_fields_get_their_default_unless_fixed_at_creation(before: QueueDescription):
     put = decode_description(None, kind=QueueDescription, identity={"path": "q"}, current=before)
     assert put == QueueDescription("q", **{name: getattr(before, name) for name in FIXED_AT_CREATION})
 
@@ -169,18 +167,18 @@ def test_durations_of_the_client_are_read_exactly(value: timedelta):
 
 
 @pytest.mark.parametrize("text", ["P10675199DT02H48M05.477539S", "P10675199DT2H48M5.4776S", str(TimeSpan.MAX)])
-def test_what_floating_point_makes_of_for_ever_is_for_ever(text: str):
+def test_a_nearly_unbounded_duration_is_unbounded(text: str):
     assert JsonValue("x", text).duration() == TimeSpan.MAX
 
 
 @given(PATHS)
-def test_a_path_is_one_segment_and_comes_back(path: str):
+def test_a_path_survives_as_one_segment(path: str):
     assert "/" not in path_segment(path)
     assert entity_path(path_segment(path)) == path
 
 
 @given(PATHS, st.sampled_from(["GET", "PUT", "DELETE"]))
-def test_an_address_is_types_and_names_in_turn(path: str, method: str):
+def test_an_address_alternates_types_and_names(path: str, method: str):
     raw = f"/Subscriptions/s/RESOURCEGROUPS/g/Providers/microsoft.servicebus/Namespaces/n/QUEUES/{path_segment(path)}"
     address = parse_address(raw, method=method)
     assert address == Address(
@@ -191,7 +189,7 @@ def test_an_address_is_types_and_names_in_turn(path: str, method: str):
 
 
 @given(st.text(max_size=50), st.sampled_from(["GET", "POST"]))
-def test_any_path_is_read_or_refused(raw: str, method: str):
+def test_any_path_is_parsed_or_refused(raw: str, method: str):
     for path in (raw, f"/subscriptions/s/providers/Microsoft.ServiceBus/{raw}"):
         with suppress(ArmError):
             address = parse_address(path, method=method)

@@ -1,4 +1,4 @@
-"""Queues, topics, subscriptions and rules by the unmodified azure-mgmt-servicebus."""
+"""The unmodified azure-mgmt-servicebus manages queues, topics, subscriptions and rules."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ async def test_every_property_is_kept_and_returned(
     assert {name: created["properties"][name] for name in PROPERTIES[kind]} == PROPERTIES[kind]
 
 
-async def test_a_queue_says_what_it_is_and_what_it_has_come_to(
+async def test_a_queue_has_its_identity_and_runtime_properties(
     arm: ServiceBusManagementClient, contoso: HostedNamespace
 ):
     await arm.queues.create_or_update(*CONTOSO, "flights~late", SBQueue())
@@ -133,7 +133,7 @@ async def test_a_queue_says_what_it_is_and_what_it_has_come_to(
     assert shown.created_at <= shown.accessed_at
 
 
-async def test_what_is_put_again_is_replaced_but_for_what_is_fixed(
+async def test_a_second_put_replaces_all_but_the_fixed_fields(
     arm: ServiceBusManagementClient, contoso: HostedNamespace
 ):
     first = SBQueueProperties(requires_session=True, max_delivery_count=3, user_metadata="old")
@@ -145,7 +145,7 @@ async def test_what_is_put_again_is_replaced_but_for_what_is_fixed(
     )
 
 
-async def test_a_queue_that_was_read_can_be_put_as_it_is(arm: ServiceBusManagementClient, contoso: HostedNamespace):
+async def test_a_queue_can_be_put_back_unchanged(arm: ServiceBusManagementClient, contoso: HostedNamespace):
     described = contoso.namespace.create_queue(QueueDescription("q", max_delivery_count=2_147_483_647))
     read = await arm.queues.get(*CONTOSO, "q")
     # The client's own type counts seconds in floating point, which loses the last digits of TimeSpan.MaxValue.
@@ -154,7 +154,7 @@ async def test_a_queue_that_was_read_can_be_put_as_it_is(arm: ServiceBusManageme
     assert contoso.namespace.get_queue("q") == described
 
 
-async def test_rules_and_keys_stay_when_their_entity_is_put_again(
+async def test_rules_stay_when_their_subscription_is_put_again(
     arm: ServiceBusManagementClient, contoso: HostedNamespace
 ):
     await put(arm, SubscriptionDescription, {})
@@ -181,7 +181,7 @@ async def test_rules_and_keys_stay_when_their_entity_is_put_again(
         (SubscriptionDescription, "duplicateDetectionHistoryTimeWindow", "x", "an ISO 8601 duration"),
     ],
 )
-async def test_what_is_not_allowed_is_named_with_its_value_and_what_is(
+async def test_an_invalid_value_is_refused_with_its_name_and_range(
     arm: ServiceBusManagementClient, kind: type[Any], name: str, value: object, allowed: str
 ):
     with pytest.raises(HttpResponseError, match=allowed) as refused:
@@ -191,21 +191,21 @@ async def test_what_is_not_allowed_is_named_with_its_value_and_what_is(
     assert f"properties.{name} is " in str(refused.value)
 
 
-async def test_what_is_fixed_at_creation_cannot_be_changed(arm: ServiceBusManagementClient):
+async def test_fields_fixed_at_creation_cannot_be_changed(arm: ServiceBusManagementClient):
     await put(arm, QueueDescription, {"requiresSession": True})
     with pytest.raises(HttpResponseError, match="requires_session is False; allowed: True") as refused:
         await put(arm, QueueDescription, {"requiresSession": False})
     assert refused.value.status_code == 400
 
 
-async def test_a_path_is_taken_once(arm: ServiceBusManagementClient):
+async def test_a_path_belongs_to_one_entity(arm: ServiceBusManagementClient):
     await put(arm, QueueDescription, {})
     with pytest.raises(ResourceExistsError, match="'q' exists already") as refused:
         await arm.topics.create_or_update(*CONTOSO, "q", SBTopic())
     assert refused.value.error.code == "Conflict"
 
 
-async def test_what_is_missing_is_not_found_and_deleting_it_succeeds(arm: ServiceBusManagementClient):
+async def test_a_missing_entity_is_not_found_and_its_deletion_succeeds(arm: ServiceBusManagementClient):
     await arm.topics.create_or_update(*CONTOSO, "t", SBTopic())
     await arm.subscriptions.create_or_update(*CONTOSO, "t", "s", SBSubscription())
     for missing in (
@@ -224,7 +224,7 @@ async def test_what_is_missing_is_not_found_and_deleting_it_succeeds(arm: Servic
     await arm.rules.delete(*CONTOSO, "t", "s", "none")
 
 
-async def test_what_would_hold_it_is_missing(arm: ServiceBusManagementClient):
+async def test_a_missing_parent_is_reported(arm: ServiceBusManagementClient):
     for missing in (
         arm.queues.get(GROUP, "none", "q"),
         arm.subscriptions.get(*CONTOSO, "none", "s"),
@@ -248,9 +248,7 @@ async def test_a_tilde_stands_for_a_slash_in_every_name(arm: ServiceBusManagemen
     assert contoso.namespace.list_queues() == ()
 
 
-async def test_a_slash_in_a_name_ends_it_although_the_client_writes_it_encoded(
-    arm: ServiceBusManagementClient, contoso: HostedNamespace
-):
+async def test_an_encoded_slash_is_refused_with_the_reason(arm: ServiceBusManagementClient, contoso: HostedNamespace):
     contoso.namespace.create_queue(QueueDescription("a/b"))
     with pytest.raises(ResourceNotFoundError, match=r"queues/a%2Fb'; allowed: .* with '~' for each '/' of a name"):
         await arm.queues.get(*CONTOSO, "a/b")
@@ -269,7 +267,7 @@ async def test_lists_come_in_pages(arm: ServiceBusManagementClient, contoso: Hos
     assert [each.name async for each in arm.queues.list_by_namespace(*CONTOSO, skip=200, top=2)] == names[200:]
 
 
-async def test_topics_subscriptions_and_rules_are_listed_each_below_its_own(arm: ServiceBusManagementClient):
+async def test_topics_subscriptions_and_rules_are_listed_by_parent(arm: ServiceBusManagementClient):
     for topic in ("t1", "t2"):
         await arm.topics.create_or_update(*CONTOSO, topic, SBTopic(properties=SBTopicProperties()))
     for name in ("a", "b"):
@@ -316,7 +314,7 @@ async def test_rules_filter_and_change_messages(arm: ServiceBusManagementClient,
     assert len(contoso.namespace.get_subscription("t", "s").rules) == 1
 
 
-async def test_a_rule_that_was_read_can_be_put_as_it_is(arm: ServiceBusManagementClient, contoso: HostedNamespace):
+async def test_a_rule_can_be_put_back_unchanged(arm: ServiceBusManagementClient, contoso: HostedNamespace):
     with_parameters = RuleDescription("r", filter=EngineSqlFilter(expression="a = @b", parameters=(("@b", 1),)))
     contoso.namespace.create_topic(TopicDescription("t"))
     contoso.namespace.create_subscription(SubscriptionDescription("t", "s", rules=(with_parameters,)))

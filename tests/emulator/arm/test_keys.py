@@ -1,4 +1,4 @@
-"""Authorization rules and keys by the unmodified azure-mgmt-servicebus."""
+"""The unmodified azure-mgmt-servicebus manages authorization rules and keys."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def rule(*rights: str) -> SBAuthorizationRule:
 
 
 @pytest.mark.parametrize("kind", PLACES)
-async def test_rules_are_put_shown_listed_and_deleted(arm: ServiceBusManagementClient, kind: str):
+async def test_rules_are_created_returned_listed_and_deleted(arm: ServiceBusManagementClient, kind: str):
     operations, place = getattr(arm, kind), PLACES[kind]
     put = await operations.create_or_update_authorization_rule(*place, "clients", rule("Send", "listen"))
     way = "" if kind == "namespaces" else f"/{kind}/{place[2]}"
@@ -54,7 +54,7 @@ async def test_rules_are_put_shown_listed_and_deleted(arm: ServiceBusManagementC
 
 
 @pytest.mark.parametrize("kind", PLACES)
-async def test_keys_are_handed_out_kept_and_renewed_one_by_one(
+async def test_keys_are_returned_kept_and_regenerated_separately(
     arm: ServiceBusManagementClient, emulator: Emulator, kind: str
 ):
     operations, place = getattr(arm, kind), PLACES[kind]
@@ -77,22 +77,20 @@ async def test_keys_are_handed_out_kept_and_renewed_one_by_one(
     assert (third.primary_key, third.secondary_key) == ("b3duIGtleQ==", second.secondary_key)
 
 
-async def test_every_namespace_has_the_rule_that_clients_know(arm: ServiceBusManagementClient):
+async def test_every_namespace_has_the_well_known_rule(arm: ServiceBusManagementClient):
     [root] = [each async for each in arm.namespaces.list_authorization_rules(*CONTOSO)]
     assert root.name == ROOT
     assert root.properties.rights == ["Manage", "Send", "Listen"]
     assert (await arm.namespaces.list_keys(*CONTOSO, ROOT)).primary_key == "SAS_KEY_VALUE"
 
 
-async def test_the_rule_that_clients_know_stays(arm: ServiceBusManagementClient):
+async def test_the_well_known_rule_cannot_be_deleted(arm: ServiceBusManagementClient):
     with pytest.raises(HttpResponseError, match="cannot be deleted; regenerate its keys instead") as refused:
         await arm.namespaces.delete_authorization_rule(*CONTOSO, ROOT)
     assert refused.value.status_code == 400
 
 
-async def test_keys_that_are_handed_out_let_in_for_what_their_rule_permits(
-    arm: ServiceBusManagementClient, emulator: Emulator
-):
+async def test_keys_grant_the_rights_of_their_rule(arm: ServiceBusManagementClient, emulator: Emulator):
     await arm.queues.create_or_update_authorization_rule(*CONTOSO, "dir~q", "senders", rule("Send"))
     keys = await arm.queues.list_keys(*CONTOSO, "dir~q", "senders")
     client = ServiceBusClient.from_connection_string(keys.secondary_connection_string, retry_total=0)
@@ -119,14 +117,14 @@ async def test_keys_that_are_handed_out_let_in_for_what_their_rule_permits(
         ({"rights": "Send"}, 'properties.rights is "Send"; allowed: a list'),
     ],
 )
-async def test_rights_that_cannot_be_are_refused(arm: ServiceBusManagementClient, properties: Any, named: str):
+async def test_invalid_rights_are_refused(arm: ServiceBusManagementClient, properties: Any, named: str):
     document: Any = {"properties": properties}
     with pytest.raises(HttpResponseError, match=named) as refused:
         await arm.queues.create_or_update_authorization_rule(*CONTOSO, "dir~q", "r", document)
     assert refused.value.status_code == 400
 
 
-async def test_a_key_to_renew_is_named(arm: ServiceBusManagementClient):
+async def test_the_key_to_regenerate_is_required(arm: ServiceBusManagementClient):
     other: Any = {"keyType": "ThirdKey"}
     with pytest.raises(HttpResponseError, match='keyType is "ThirdKey"; allowed: PrimaryKey, SecondaryKey'):
         await arm.namespaces.regenerate_keys(*CONTOSO, ROOT, other)
@@ -135,7 +133,7 @@ async def test_a_key_to_renew_is_named(arm: ServiceBusManagementClient):
         await arm.namespaces.regenerate_keys(*CONTOSO, ROOT, none)
 
 
-async def test_no_rules_without_their_entity(arm: ServiceBusManagementClient):
+async def test_rules_of_a_missing_entity_are_refused(arm: ServiceBusManagementClient):
     with pytest.raises(ResourceNotFoundError, match="the messaging entity 'none'"):
         await arm.queues.create_or_update_authorization_rule(*CONTOSO, "none", "r", rule("Send"))
 

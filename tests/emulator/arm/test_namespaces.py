@@ -1,4 +1,4 @@
-"""Namespaces by the unmodified azure-mgmt-servicebus: found, made, described, deleted."""
+"""The unmodified azure-mgmt-servicebus manages namespaces."""
 
 from __future__ import annotations
 
@@ -71,13 +71,13 @@ async def test_only_the_configured_subscription_and_resource_group_exist():
                 await names(arm)
 
 
-async def test_a_namespace_that_is_not_there_is_not_found(arm: ServiceBusManagementClient):
+async def test_a_missing_namespace_is_not_found(arm: ServiceBusManagementClient):
     with pytest.raises(ResourceNotFoundError, match=r"namespace 'none' .* existing: contoso, fabrikam") as refused:
         await arm.namespaces.get(GROUP, "none")
     assert refused.value.error.code == "ResourceNotFound"
 
 
-async def test_a_namespace_is_made_served_and_deleted(arm: ServiceBusManagementClient, emulator: Emulator):
+async def test_a_namespace_is_created_served_and_deleted(arm: ServiceBusManagementClient, emulator: Emulator):
     made = await make(arm, "third", sku=SBSku(name="Premium", tier="Premium", capacity=1), tags={"for": "test"})
     assert (made.name, made.location, made.tags) == ("third", "westeurope", {"for": "test"})
     assert await names(arm) == ["contoso", "fabrikam", "third"]
@@ -95,19 +95,19 @@ async def test_a_namespace_is_made_served_and_deleted(arm: ServiceBusManagementC
     await (await arm.namespaces.begin_delete(GROUP, "third")).result()
 
 
-async def test_what_azure_passes_over_outside_of_the_properties_is_passed_over(arm: ServiceBusManagementClient):
+async def test_a_misplaced_property_is_ignored_as_in_azure(arm: ServiceBusManagementClient):
     body = {"location": "westeurope", "sku": {"name": "Standard"}, "disableLocalAuth": True}
     made = await (await arm.namespaces.begin_create_or_update(GROUP, "contoso", body)).result()
     assert (made.name, made.properties.disable_local_auth) == ("contoso", False)
 
 
-async def test_one_of_many_that_make_the_same_namespace_makes_it(arm: ServiceBusManagementClient):
+async def test_concurrent_requests_create_a_namespace_once(arm: ServiceBusManagementClient):
     made = await asyncio.gather(*(make(arm, "third") for _ in range(5)))
     assert len({each.properties and each.properties.service_bus_endpoint for each in made}) == 1
     assert await names(arm) == ["contoso", "fabrikam", "third"]
 
 
-async def test_the_blocking_client_manages_as_well(emulator: Emulator):
+async def test_the_blocking_client_manages_namespaces(emulator: Emulator):
     def work() -> str:
         client = BlockingClient(
             BlockingBearer(), SCOPE.subscription, base_url=emulator.arm_url, connection_verify=str(emulator.ca_file)
@@ -119,7 +119,7 @@ async def test_the_blocking_client_manages_as_well(emulator: Emulator):
     assert await asyncio.to_thread(work) == "third q"
 
 
-async def test_a_client_with_a_secret_manages_by_the_token_that_it_is_given(emulator: Emulator):
+async def test_a_client_with_a_secret_gets_a_token_for_management(emulator: Emulator):
     known, trusted = DEVELOPMENT_CLIENT, str(emulator.ca_file)
     authority = f"https://127.0.0.1:{emulator['contoso'].admin_port}"
     credential = ClientSecretCredential(
@@ -137,7 +137,7 @@ async def test_a_client_with_a_secret_manages_by_the_token_that_it_is_given(emul
         assert await names(client) == ["contoso", "fabrikam"]
 
 
-async def test_an_update_changes_what_it_holds_and_leaves_the_rest(arm: ServiceBusManagementClient):
+async def test_an_update_changes_only_the_given_properties(arm: ServiceBusManagementClient):
     await make(arm, "contoso", tags={"a": "1"}, properties=SBNamespaceProperties(minimum_tls_version="1.3"))
     await arm.namespaces.update(GROUP, "contoso", SBNamespaceUpdateParameters(tags={"b": "2"}))
     contoso = await arm.namespaces.get(GROUP, "contoso")
@@ -161,7 +161,7 @@ async def test_an_update_changes_what_it_holds_and_leaves_the_rest(arm: ServiceB
         ({"colour": "red"}, 'colour is "red"; allowed: only id, name'),
     ],
 )
-async def test_a_namespace_that_cannot_be_is_refused(arm: ServiceBusManagementClient, members: Any, named: str):
+async def test_an_invalid_namespace_is_refused(arm: ServiceBusManagementClient, members: Any, named: str):
     document: Any = {"location": "x", **members}
     with pytest.raises(HttpResponseError, match=named) as refused:
         await arm.namespaces.begin_create_or_update(GROUP, "third", document)
@@ -181,14 +181,16 @@ async def test_a_namespace_needs_a_location_and_a_name(arm: ServiceBusManagement
     ("name", "reason", "message"),
     [("third", "None", ""), ("CONTOSO", "NameInUse", "exists already"), ("a_b", "InvalidName", "1 to 50 letters")],
 )
-async def test_a_name_can_be_asked_for(arm: ServiceBusManagementClient, name: str, reason: str, message: str):
+async def test_the_availability_of_a_name_is_checked(
+    arm: ServiceBusManagementClient, name: str, reason: str, message: str
+):
     answer = await arm.namespaces.check_name_availability(CheckNameAvailability(name=name))
     assert answer.name_available is (reason == "None")
     assert answer.reason == reason
     assert message in (answer.message or "")
 
 
-async def test_network_rules_let_everybody_in_and_nothing_else_can_be_asked(arm: ServiceBusManagementClient):
+async def test_network_rules_are_open_and_cannot_be_restricted(arm: ServiceBusManagementClient):
     open_rules = await arm.namespaces.get_network_rule_set(GROUP, "contoso")
     assert open_rules.properties.default_action == "Allow"
     await arm.namespaces.create_or_update_network_rule_set(GROUP, "contoso", open_rules)
@@ -201,7 +203,7 @@ async def test_network_rules_let_everybody_in_and_nothing_else_can_be_asked(arm:
             await arm.namespaces.create_or_update_network_rule_set(GROUP, "contoso", NetworkRuleSet(properties=closed))
 
 
-async def test_what_is_not_supported_is_never_there_and_cannot_be_made(arm: ServiceBusManagementClient):
+async def test_unsupported_resources_are_missing_and_cannot_be_created(arm: ServiceBusManagementClient):
     assert [each async for each in arm.private_endpoint_connections.list(GROUP, "contoso")] == []
     assert [each async for each in arm.disaster_recovery_configs.list(GROUP, "contoso")] == []
     alias = ArmDisasterRecovery(properties=ArmDisasterRecoveryProperties(partner_namespace="fabrikam"))
@@ -215,7 +217,7 @@ async def test_the_operations_are_listed(arm: ServiceBusManagementClient):
     assert "Microsoft.ServiceBus/namespaces/queues/write" in listed
 
 
-async def test_a_namespace_that_was_made_is_served_again_after_kill_9(tmp_path: Path):
+async def test_a_created_namespace_is_served_again_after_kill_9(tmp_path: Path):
     with EmulatorProcess(["contoso"], data=tmp_path) as process:
         async with manage(process.arm_url, ca_file=process["contoso"].ca_file) as arm:
             await make(arm, "kept", tags={"a": "b"})
@@ -231,7 +233,7 @@ async def test_a_namespace_that_was_made_is_served_again_after_kill_9(tmp_path: 
     assert files == {"contoso.sqlite": 0, "kept.sqlite": 0, "contoso.namespaces.json": 0}
 
 
-async def test_a_deleted_namespace_comes_back_empty(tmp_path: Path):
+async def test_a_recreated_namespace_is_empty(tmp_path: Path):
     async with Emulator(["contoso"], data=tmp_path) as emulator, managed(emulator) as arm:
         await arm.queues.create_or_update(GROUP, "contoso", "q", SBQueue())
         await (await arm.namespaces.begin_delete(GROUP, "contoso")).result()
@@ -239,7 +241,7 @@ async def test_a_deleted_namespace_comes_back_empty(tmp_path: Path):
         assert [each async for each in arm.queues.list_by_namespace(GROUP, "contoso")] == []
 
 
-async def test_a_namespace_that_cannot_be_served_is_refused_in_words(tmp_path: Path):
+async def test_a_namespace_that_cannot_be_served_is_refused_with_the_reason(tmp_path: Path):
     async with Emulator(["contoso"], data=tmp_path) as emulator, Emulator(["third"], data=tmp_path):
         await _refused_in_words(emulator)
 
@@ -251,7 +253,7 @@ async def _refused_in_words(emulator: Emulator) -> None:
         assert await names(arm) == ["contoso"]
 
 
-async def test_processes_that_share_a_folder_each_serve_what_they_made(tmp_path: Path):
+async def test_processes_that_share_a_folder_serve_their_own_namespaces(tmp_path: Path):
     async with Emulator(["contoso"], data=tmp_path) as contoso, Emulator(["fabrikam"], data=tmp_path) as fabrikam:
         async with managed(contoso) as arm, managed(fabrikam) as other:
             await make(arm, "third")
@@ -261,7 +263,7 @@ async def test_processes_that_share_a_folder_each_serve_what_they_made(tmp_path:
         assert [each.name for each in fabrikam.namespaces] == ["fabrikam", "fourth"]
 
 
-async def test_a_change_that_cannot_be_kept_is_refused_and_ends_the_service(
+async def test_a_change_that_cannot_be_persisted_is_refused_and_ends_the_service(
     emulator: Emulator, arm: ServiceBusManagementClient, monkeypatch: pytest.MonkeyPatch
 ):
     def fail() -> None:
@@ -276,7 +278,7 @@ async def test_a_change_that_cannot_be_kept_is_refused_and_ends_the_service(
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"version": 2, "namespaces": []}', '{"version": 1}'])
-async def test_a_list_of_namespaces_that_cannot_be_read_is_refused(tmp_path: Path, content: str):
+async def test_an_invalid_list_of_namespaces_is_refused(tmp_path: Path, content: str):
     (tmp_path / "contoso.namespaces.json").write_text(content)
     with pytest.raises(JournalError, match=r"namespaces.json"):
         await Emulator(["contoso"], data=tmp_path).start()

@@ -1,4 +1,4 @@
-"""The ARM interface as bytes on the wire: what clients in other languages and attackers see."""
+"""The ARM interface as bytes on the wire."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOKEN = {"Authorization": f"Bearer {bearer_token()}"}
 
 
 def plain(emulator: Emulator) -> str:
-    """Where the interface takes plain HTTP, which the wire is easier to see by."""
+    """Return the base URL over plain HTTP."""
     return emulator.arm_url.replace("https", "http")
 
 
@@ -43,7 +43,7 @@ async def refused(
 @pytest.mark.parametrize(
     "header", [None, "", "Bearer", "Bearer ", "Bearer x", "SharedAccessSignature sr=x", "Basic dTpw"]
 )
-async def test_nobody_is_let_in_without_a_bearer_token(emulator: Emulator, header: str | None):
+async def test_requests_without_a_bearer_token_are_refused(emulator: Emulator, header: str | None):
     headers = {} if header is None else {"Authorization": header}
     async with (
         ClientSession(plain(emulator), headers=headers) as http,
@@ -54,7 +54,7 @@ async def test_nobody_is_let_in_without_a_bearer_token(emulator: Emulator, heade
         assert (await response.json())["error"]["code"] in {"AuthenticationFailed", "InvalidAuthenticationToken"}
 
 
-async def test_a_token_for_someone_else_is_refused_and_not_repeated(emulator: Emulator):
+async def test_a_token_for_another_audience_is_refused_and_not_repeated(emulator: Emulator):
     token = bearer_token("https://servicebus.azure.net/.default")
     async with ClientSession(plain(emulator), headers={"Authorization": f"Bearer {token}"}) as http:
         status, code, message = await refused(http, f"{QUEUE}?{VERSION}")
@@ -63,7 +63,7 @@ async def test_a_token_for_someone_else_is_refused_and_not_repeated(emulator: Em
     assert token not in message
 
 
-async def test_where_everybody_is_let_in_no_token_is_needed():
+async def test_an_open_emulator_needs_no_token():
     async with (
         Emulator(["contoso"], open=True) as emulator,
         ClientSession(plain(emulator)) as http,
@@ -91,7 +91,7 @@ async def test_where_everybody_is_let_in_no_token_is_needed():
         (f"/%00/%ff?{VERSION}", 404, "InvalidResourceType"),
     ],
 )
-async def test_what_leads_nowhere_is_refused_in_words(http: ClientSession, path: str, status: int, code: str):
+async def test_an_unknown_path_is_refused_with_the_reason(http: ClientSession, path: str, status: int, code: str):
     assert (await refused(http, path))[:2] == (status, code)
 
 
@@ -105,7 +105,7 @@ async def test_what_leads_nowhere_is_refused_in_words(http: ClientSession, path:
         ("DELETE", "/providers/Microsoft.ServiceBus/operations", "GET"),
     ],
 )
-async def test_a_method_that_is_not_there_is_refused(http: ClientSession, method: str, path: str, allowed: str):
+async def test_an_unknown_method_is_refused(http: ClientSession, method: str, path: str, allowed: str):
     status, code, message = await refused(http, f"{path}?{VERSION}", method=method)
     assert (status, code) == (405, "MethodNotAllowed")
     assert message == f"method is '{method}'; allowed: {allowed}"
@@ -129,7 +129,7 @@ async def test_a_method_that_is_not_there_is_refused(http: ClientSession, method
         (b'{"properties": {"lockDuration": "' + b"x" * 500 + b'"}}', "xxx...; allowed: an ISO"),
     ],
 )
-async def test_a_body_that_cannot_be_is_refused_in_words(http: ClientSession, body: bytes, named: str):
+async def test_an_invalid_body_is_refused_with_the_reason(http: ClientSession, body: bytes, named: str):
     status, _, message = await refused(http, f"{QUEUE}?{VERSION}", method="PUT", body=body)
     assert status == 400
     assert named in message
@@ -140,7 +140,7 @@ async def test_a_body_beyond_a_megabyte_is_refused(http: ClientSession):
     assert answer[:2] == (413, "RequestEntityTooLarge")
 
 
-async def test_names_of_types_and_members_are_read_whatever_their_case(http: ClientSession):
+async def test_names_of_types_and_members_are_case_insensitive(http: ClientSession):
     path = QUEUE.upper().replace("/CONTOSO", "/contoso")
     async with http.put(
         f"{path}?{VERSION}", data=b'{"Properties": {"MAXDELIVERYCOUNT": 7, "status": "active"}}'
@@ -150,7 +150,7 @@ async def test_names_of_types_and_members_are_read_whatever_their_case(http: Cli
     assert shown["type"] == "Microsoft.ServiceBus/namespaces/queues"
 
 
-async def test_the_next_page_is_where_the_client_is(http: ClientSession, emulator: Emulator):
+async def test_the_link_to_the_next_page_has_the_clients_address(http: ClientSession, emulator: Emulator):
     emulator["contoso"].namespace.create_queue(QueueDescription("r"))
     async with http.get(f"{PREFIX}/queues?{VERSION}&$top=1") as response:
         first = await response.json()

@@ -9,7 +9,7 @@ from azure.servicebus.aio import ServiceBusClient
 from azure.servicebus.exceptions import ServiceBusConnectionError
 
 from servicebus_emulator import Fault, FaultKind, HostedNamespace, Operation
-from tests.emulator.support.impatient_client import TIMEOUT, client_of, delivered, held, receive, send
+from tests.emulator.support.impatient_client import TIMEOUT, client_of, delivered, receive, send, stored_count
 
 pytestmark = pytest.mark.usefixtures("leaks_collected")
 
@@ -25,7 +25,7 @@ async def test_refused_connections_are_immediate_connection_errors(broken: Hoste
             assert asyncio.get_running_loop().time() - began < 2
             broken.clear_faults(fault.id)
             await send(client.get_queue_sender("flights"))
-    assert (broken.amqp_port, held(broken)) == (port, 2)
+    assert (broken.amqp_port, stored_count(broken)) == (port, 2)
 
 
 async def test_a_refuse_fault_expires(broken: HostedNamespace, client: ServiceBusClient):
@@ -46,7 +46,7 @@ async def test_a_reset_is_a_connection_error_and_the_next_attempt_succeeds(
     with pytest.raises(ServiceBusConnectionError):
         await send(client.get_queue_sender("flights"))
     await send(client.get_queue_sender("flights"))
-    assert held(broken) == 1
+    assert stored_count(broken) == 1
 
 
 @pytest.mark.parametrize("kind", [FaultKind.CLOSE_LINK, FaultKind.CLOSE_CONNECTION])
@@ -90,7 +90,7 @@ async def test_a_reset_or_packet_loss_in_a_settlement_is_a_connection_error_and_
     broken.set_fault(fault)
     with pytest.raises(ServiceBusConnectionError):
         await asyncio.wait_for(receiver.complete_message(message), TIMEOUT)
-    assert held(broken) == 1
+    assert stored_count(broken) == 1
 
 
 @pytest.mark.parametrize("kind", [FaultKind.CLOSE_LINK, FaultKind.CLOSE_CONNECTION])
@@ -102,4 +102,4 @@ async def test_the_sdk_hides_the_condition_of_a_close(
     with pytest.raises(ServiceBusConnectionError, match="amqp:unknown-error"):
         await send(sender)
     await send(sender)
-    assert held(broken) == 1
+    assert stored_count(broken) == 1

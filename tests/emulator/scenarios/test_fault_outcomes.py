@@ -17,7 +17,7 @@ from azure.servicebus.exceptions import ServiceBusConnectionError, ServiceBusErr
 from servicebus_emulator import EmulatorProcess, Fault, FaultKind, HostedNamespace, Operation
 from servicebus_emulator.engine.model.descriptions import QueueDescription
 from servicebus_emulator.engine.model.timespan import TimeSpan
-from tests.emulator.support.impatient_client import TIMEOUT, client_of, delivered, held, receive, send
+from tests.emulator.support.impatient_client import TIMEOUT, client_of, delivered, receive, send, stored_count
 
 pytestmark = pytest.mark.usefixtures("leaks_collected")
 
@@ -68,7 +68,7 @@ async def test_the_sdks_retries_hide_one_failed_send(broken: HostedNamespace, fa
     broken.set_fault(fault)
     async with client_of(broken, retries=3) as client:
         await send(client.get_queue_sender("flights"), timeout=7)
-    assert held(broken) == 1
+    assert stored_count(broken) == 1
 
 
 async def test_the_sdks_retries_hide_one_reset_of_a_waiting_receiver(broken: HostedNamespace):
@@ -87,7 +87,7 @@ async def test_the_sdks_retries_hide_one_reset_of_a_settlement(broken: HostedNam
         receiver, message = await delivered(client)
         broken.set_fault(Fault(kind=FaultKind.RESET, on=(Operation.SETTLE,), count=1))
         await asyncio.wait_for(receiver.complete_message(message), 60)
-    assert held(broken) == 0
+    assert stored_count(broken) == 0
 
 
 def test_a_silent_peer_hangs_the_synchronous_client():
@@ -123,10 +123,10 @@ async def test_a_settlement_hangs_while_the_peer_is_frozen_under_a_live_link(
     assert not done
     broken.clear_faults()
     await asyncio.wait_for(settling, TIMEOUT)
-    assert held(broken) == 0
+    assert stored_count(broken) == 0
 
 
-async def test_packets_lost_are_a_connection_error_to_a_receiver_that_asks_for_more(
+async def test_packet_loss_is_a_connection_error_for_a_receiver_that_requests_more(
     broken: HostedNamespace, client: ServiceBusClient
 ):
     await send(client.get_queue_sender("flights"))
@@ -142,11 +142,11 @@ async def test_an_unanswered_settlement_is_retried_through_management(
     broken: HostedNamespace, client: ServiceBusClient
 ):
     started = time.monotonic()
-    broken.namespace.create_queue(QueueDescription("patient", lock_duration=TimeSpan.of(timedelta(minutes=5))))
-    receiver, message = await delivered(client, "patient")
+    broken.namespace.create_queue(QueueDescription("long-lock", lock_duration=TimeSpan.of(timedelta(minutes=5))))
+    receiver, message = await delivered(client, "long-lock")
     broken.set_fault(Fault(kind=FaultKind.NO_DISPOSITION, on=(Operation.SETTLE,), count=1))
     await asyncio.wait_for(receiver.complete_message(message), 90)
-    assert broken.namespace.counts("patient").active == 0
+    assert broken.namespace.counts("long-lock").active == 0
     assert 50 < time.monotonic() - started < 80
 
 

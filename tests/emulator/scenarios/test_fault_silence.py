@@ -15,7 +15,7 @@ from azure.servicebus.exceptions import (
 from servicebus_emulator import Fault, FaultKind, HostedNamespace, Operation
 from servicebus_emulator.amqp.transport import packet_loss as packets
 from servicebus_emulator.faults import FaultError
-from tests.emulator.support.impatient_client import TIMEOUT, client_of, held, receive, send
+from tests.emulator.support.impatient_client import TIMEOUT, client_of, receive, send, stored_count
 
 pytestmark = pytest.mark.usefixtures("leaks_collected")
 
@@ -27,7 +27,7 @@ async def test_a_send_without_an_answer_times_out(
     broken.set_fault(Fault(kind=kind))
     with pytest.raises(OperationTimeoutError):
         await send(client.get_queue_sender("flights"), timeout=1)
-    assert held(broken) == stored
+    assert stored_count(broken) == stored
 
 
 async def test_during_a_freeze_sends_time_out_and_receives_are_empty(broken: HostedNamespace, client: ServiceBusClient):
@@ -81,7 +81,7 @@ async def test_a_dropped_syn_times_out_and_open_connections_stay(broken: HostedN
         await send(linked)
     async with client_of(broken) as later:
         await send(later.get_queue_sender("flights"))
-    assert held(broken) == 3
+    assert stored_count(broken) == 3
 
 
 async def test_packet_loss_from_an_operation_on_affects_its_connection_only(broken: HostedNamespace):
@@ -91,7 +91,7 @@ async def test_packet_loss_from_an_operation_on_affects_its_connection_only(brok
         await send(other.get_queue_sender("calm"))
         # Shorter than the client's timeout: TCP retransmits what was lost.
         await sending
-    assert held(broken) == 1
+    assert stored_count(broken) == 1
 
 
 async def test_a_namespace_stops_during_packet_loss(broken: HostedNamespace, monkeypatch: pytest.MonkeyPatch):
@@ -116,7 +116,7 @@ async def test_a_send_with_a_late_disposition_is_stored(broken: HostedNamespace,
     assert asyncio.get_running_loop().time() - began > 0.6
     with pytest.raises(OperationTimeoutError):
         await send(sender, timeout=0.3)
-    assert held(broken) == 2
+    assert stored_count(broken) == 2
 
 
 @pytest.mark.parametrize("kind", [FaultKind.RELEASED, FaultKind.MODIFIED])
@@ -128,4 +128,4 @@ async def test_a_released_or_modified_send_hangs_even_with_a_timeout(
     broken.set_fault(Fault(kind=kind, count=1))
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(sender.send_messages(ServiceBusMessage("x"), timeout=0.5), 2)
-    assert held(broken) == 1
+    assert stored_count(broken) == 1

@@ -1,4 +1,4 @@
-"""SPEC 5 and issue 3: a ping is accepted and never delivered, unless `deliver_pings` says that it is."""
+"""SPEC 5: a ping is accepted and not delivered, unless `deliver_pings` is set."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.simulated
 PING = "application/vnd.ms-servicebus-ping"
 
 
-async def test_one_namespace_may_deliver_pings_and_the_other_not():
+async def test_pings_are_delivered_in_one_namespace_only():
     configs = [
         NamespaceConfig(name="contoso", queues=(QueueDescription("flights"),), deliver_pings=True),
         NamespaceConfig(name="contoso-dr", queues=(QueueDescription("flights"),)),
@@ -32,7 +32,7 @@ async def test_one_namespace_may_deliver_pings_and_the_other_not():
                 assert received == expected
 
 
-def test_the_command_line_has_all_namespaces_deliver_pings():
+def test_the_command_line_enables_pings_for_all_namespaces():
     with (
         EmulatorProcess(["contoso"], deliver_pings=True) as process,
         SyncClient.from_connection_string(process["contoso"].connection_string, retry_total=0) as client,

@@ -29,7 +29,7 @@ from tests.emulator.support.sdk_client import bodies, connect_sdk
 pytestmark = pytest.mark.usefixtures("leaks_collected")
 
 
-def test_start_is_cheap_and_stop_ends_in_good_order(tmp_path: Path):
+def test_start_is_cheap_and_stop_is_clean(tmp_path: Path):
     process = EmulatorProcess(["contoso", "contoso-dr"], data=tmp_path / "data")
     process.start()
     running = process._running()
@@ -60,7 +60,7 @@ def test_the_synchronous_client_sends_receives_and_settles():
             assert (str(second), second.delivery_count) == ("b", 1)
 
 
-def test_help_has_every_option_in_a_group_of_its_like_and_says_defaults():
+def test_help_groups_its_options_and_shows_defaults():
     shown = run("--help")
     assert shown.returncode == 0
     ungrouped = shown.stdout.partition("options:\n")[2].partition("\n\n")[0]
@@ -95,7 +95,7 @@ def test_help_has_every_option_in_a_group_of_its_like_and_says_defaults():
         (["--amqp-port", "x"], "invalid int value"),
     ],
 )
-def test_bad_arguments_are_named(arguments: Sequence[str], message: str):
+def test_invalid_arguments_are_named(arguments: Sequence[str], message: str):
     ended = run(*arguments)
     assert ended.returncode == 2
     assert message in ended.stderr
@@ -110,7 +110,7 @@ def test_bad_arguments_are_named(arguments: Sequence[str], message: str):
         (b"[]", "the document is []; allowed: an object"),
     ],
 )
-def test_a_configuration_that_cannot_be_is_named_with_its_file(tmp_path: Path, content: bytes, message: str):
+def test_an_invalid_configuration_is_reported_with_its_file(tmp_path: Path, content: bytes, message: str):
     config = tmp_path / "config.json"
     config.write_bytes(content)
     ended = run("--config", str(config))
@@ -118,7 +118,7 @@ def test_a_configuration_that_cannot_be_is_named_with_its_file(tmp_path: Path, c
     assert f"error: --config {config}: {message}" in ended.stderr
 
 
-def test_what_cannot_be_served_is_named(tmp_path: Path):
+def test_a_failure_to_serve_is_reported(tmp_path: Path):
     config, file = tmp_path / "config.json", tmp_path / "file"
     queue = {"Name": "flights", "Properties": {"ForwardTo": "nowhere"}}
     config.write_text(json.dumps({"UserConfig": {"Namespaces": [{"Name": "contoso", "Queues": [queue]}]}}))
@@ -134,7 +134,7 @@ def test_what_cannot_be_served_is_named(tmp_path: Path):
         assert "another process" not in ended.stderr
 
 
-def test_a_port_or_folder_in_use_is_named(tmp_path: Path):
+def test_a_port_or_folder_in_use_is_reported(tmp_path: Path):
     with EmulatorProcess(["contoso"], data=tmp_path / "data") as process:
         taken = process["contoso"]
         ports = ["--amqp-port", str(taken.amqp_port), "--admin-port", "0", "--namespace", "other"]
@@ -191,7 +191,7 @@ async def ids_in(client: ServiceBusClient, path: str) -> list[str]:
             ids += [message.message_id for message in received]
 
 
-async def test_nothing_that_was_answered_is_lost_by_kill_9(tmp_path: Path):
+async def test_kill_9_loses_nothing_acknowledged(tmp_path: Path):
     sent, completed = Answered(enough=1000), Answered(enough=20)
     process = EmulatorProcess(["contoso"], data=tmp_path)
     process.start()
@@ -236,7 +236,7 @@ def rules_of(process: EmulatorProcess, *, change: Callable[[ServiceBusAdministra
         return [f"{rule.name}: {rule.filter.sql_expression}" for rule in client.list_rules("t", "s")]
 
 
-def test_a_change_of_rules_that_was_answered_survives_kill_9(tmp_path: Path):
+def test_acknowledged_changes_of_rules_survive_kill_9(tmp_path: Path):
     def begin(client: ServiceBusAdministrationClient) -> None:
         client.create_topic("t")
         client.create_subscription("t", "s")
@@ -262,7 +262,9 @@ def test_a_change_of_rules_that_was_answered_survives_kill_9(tmp_path: Path):
         process.stop()
 
 
-async def test_a_namespace_that_cannot_store_answers_nothing_and_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+async def test_a_namespace_that_cannot_persist_confirms_nothing_and_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     def fail(_: SqliteJournal) -> None:
         raise JournalError("disk full")
 

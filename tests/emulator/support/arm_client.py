@@ -21,7 +21,7 @@ PREFIX = f"/subscriptions/{SCOPE.subscription}/resourceGroups/{GROUP}/providers/
 
 
 def bearer_token(*scopes: str) -> str:
-    """Return the token that the token endpoint of a process gives the well-known client: any process would."""
+    """Return the token that any process issues to the well-known client."""
     [scope] = scopes if len(scopes) > 0 else (f"{MANAGEMENT}/.default",)
     issuer = TokenIssuer([DEVELOPMENT_CLIENT], clock=SystemClock())
     client = DEVELOPMENT_CLIENT
@@ -29,7 +29,7 @@ def bearer_token(*scopes: str) -> str:
 
 
 class Bearer:
-    """A credential that needs nobody to issue its token."""
+    """A credential that issues its own tokens."""
 
     async def get_token(self, *scopes: str, **_: Any) -> AccessToken:
         return AccessToken(bearer_token(*scopes), 2**31)

@@ -337,7 +337,7 @@ def request(random: Random) -> bytes:
     method = random.choice((b"GET", b"PUT", b"POST", b"DELETE", b"PATCH", b"HEAD", b"OPTIONS", b"BREW", b"CONNECT"))
     path = random.choice(
         (
-            b"/rubbish",
+            b"/unknown",
             b"/$Resources/queues",
             b"/$namespaceinfo",
             b"/topic/subscriptions/all/rules/x",

@@ -45,7 +45,7 @@ async def delivered(
     return receiver, message
 
 
-def held(hosted: HostedNamespace, path: str = "flights") -> int:
+def stored_count(hosted: HostedNamespace, path: str = "flights") -> int:
     entity = hosted.namespace.find(path)
     assert isinstance(entity, QueueEntity)
     return entity.main.active_count

@@ -21,7 +21,7 @@ class Peer:
     :ivar answered: the outcomes of what was sent, by tag.
     :ivar gone: whether the other side has closed the socket.
     :ivar recorded: the bytes received, if they are to be recorded.
-    :ivar reads: whether deliveries are read; otherwise whoever holds the peer reads them.
+    :ivar reads: whether deliveries are read; otherwise the test reads them.
     """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

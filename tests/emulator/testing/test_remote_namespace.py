@@ -1,4 +1,4 @@
-"""Issue 3: from Python, the process takes what the command line takes, and is set up and broken from outside."""
+"""A process takes the options of the command line from Python and is controlled over HTTP."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_entities_are_created_with_fields_and_deleted(contoso: EmulatorProcess):
     assert (served.health()["queues"], served.health()["topics"]) == (0, 0)
 
 
-def test_what_cannot_be_created_says_why(contoso: EmulatorProcess):
+def test_an_invalid_entity_is_refused_with_the_reason(contoso: EmulatorProcess):
     served = contoso["contoso"]
     with pytest.raises(RefusedError, match=r"'contoso': status 404: SubCode=40400. the messaging entity") as refused:
         served.create_subscription("nowhere", "s")
@@ -61,7 +61,7 @@ def test_what_cannot_be_created_says_why(contoso: EmulatorProcess):
         served.create_queue("q", lock_duration=timedelta(hours=1))
 
 
-def test_time_is_shifted_from_outside(contoso: EmulatorProcess):
+def test_time_is_shifted(contoso: EmulatorProcess):
     served = contoso["contoso"]
     served.create_queue("locks")
     with ServiceBusClient.from_connection_string(served.connection_string) as client:
@@ -76,7 +76,7 @@ def test_time_is_shifted_from_outside(contoso: EmulatorProcess):
         served.shift_time(timedelta(seconds=-1))
 
 
-def test_faults_of_the_start_come_back_with_each_start_and_ports_are_kept(tmp_path: Path):
+def test_initial_faults_are_set_at_each_start_and_ports_are_kept(tmp_path: Path):
     busy = Fault(kind=FaultKind.SERVER_BUSY, entity="a,b=c", count=3, on=(Operation.SEND, Operation.MANAGE))
     options = ["--fault", "latency,delay=0.01"]
     process = EmulatorProcess(
@@ -110,7 +110,7 @@ def test_ports_can_be_chosen(contoso: EmulatorProcess):
     assert contoso["contoso"].health()["status"] == "ok"
 
 
-def test_a_frozen_process_goes_on_when_thawed_and_stops_when_frozen():
+def test_a_frozen_process_can_be_resumed_and_stopped():
     process = EmulatorProcess(["contoso"])
     with process:
         served = process["contoso"]

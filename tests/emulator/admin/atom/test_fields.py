@@ -1,4 +1,4 @@
-"""What a description accepts, and durations exact to the tick."""
+"""Validation of descriptions, and durations exact to the tick."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from servicebus_emulator.engine.model.timespan import TimeSpan
 
 
 @given(st.integers(min_value=-(2**63), max_value=2**63 - 1))
-def test_every_duration_survives_being_written_and_read(ticks: int):
+def test_every_duration_survives_a_round_trip(ticks: int):
     assert TimeSpan.parse(str(TimeSpan(ticks))) == TimeSpan(ticks)
 
 
@@ -47,7 +47,7 @@ def test_durations_are_read_as_dotnet_reads_them(text: str, ticks: int):
     "text",
     ["", "P", "PT", "P1DT", "1M", "PT1", "P1W", "PT1M1H", "PT.5S", "P1.5D", "pt1m", "PT\u0661S", f"P{'9' * 70}D"],
 )
-def test_what_is_no_duration_is_refused(text: str):
+def test_an_invalid_duration_is_refused(text: str):
     with pytest.raises(ValueError, match="is not a duration"):
         TimeSpan.parse(text)
 
@@ -58,14 +58,14 @@ def test_a_duration_beyond_64_bits_is_refused(text: str):
         TimeSpan.parse(text)
 
 
-def test_for_ever_is_what_no_calendar_reaches():
+def test_an_unbounded_duration_exceeds_the_calendar():
     assert TimeSpan.MAX.unbounded
     assert TimeSpan.parse("P10675199DT2H48M5.477539S").unbounded
     assert not TimeSpan.of(timedelta(days=365 * 100)).unbounded
 
 
 @given(st.timedeltas(min_value=timedelta(days=-100_000), max_value=timedelta(days=100_000)))
-def test_a_timedelta_is_held_exactly(value: timedelta):
+def test_a_timedelta_is_converted_exactly(value: timedelta):
     assert timedelta(microseconds=TimeSpan.of(value).ticks // 10) == value
     assert TimeSpan.of(value).seconds == pytest.approx(value.total_seconds())
 
@@ -96,7 +96,7 @@ def test_a_path_of_a_queue_or_topic_has_up_to_260_characters_and_slashes(path: s
         "subscriptions",
     ],
 )
-def test_a_path_that_an_address_could_not_tell_apart_is_refused(path: str):
+def test_an_ambiguous_path_is_refused(path: str):
     with pytest.raises(DescriptionError, match=r"^path is .* allowed: 1 to 260 characters") as refused:
         QueueDescription(path)
     assert refused.value.field == "path"
@@ -120,7 +120,7 @@ def test_a_rule_name_is_used_once():
 
 
 @pytest.mark.parametrize("field", ["requires_session", "requires_duplicate_detection", "enable_partitioning"])
-def test_an_update_leaves_alone_what_is_fixed_at_creation(field: str):
+def test_an_update_cannot_change_fields_fixed_at_creation(field: str):
     with pytest.raises(DescriptionError, match=f"{field} is True; allowed: False"):
         check_update(QueueDescription("q"), proposed=QueueDescription("q", **{field: True}))
 
@@ -134,7 +134,7 @@ def test_an_update_leaves_alone_what_is_fixed_at_creation(field: str):
         ("ReceiveDisabled", True, False),
     ],
 )
-def test_a_status_says_which_direction_is_open(status: str, sends: bool, receives: bool):
+def test_a_status_permits_sending_or_receiving(status: str, sends: bool, receives: bool):
     assert (EntityStatus(status).accepts_sends, EntityStatus(status).accepts_receives) == (sends, receives)
 
 
@@ -143,7 +143,7 @@ def test_the_total_counts_every_message_once():
     assert counts.total == 31
 
 
-def test_keys_never_show():
+def test_keys_are_not_in_repr():
     rule = AuthorizationRule(key_name="app", primary_key="cHJpbWFyeQ==", secondary_key="c2Vjb25k")
     shown = repr(QueueDescription("q", authorization_rules=(rule,)))
     assert "app" in shown
