@@ -227,13 +227,8 @@ def client_timeouts(options: argparse.Namespace) -> ClientTimeouts:
 
     :raises ValueError: a time is negative or not a number.
     """
-    return ClientTimeouts(
-        greeting_seconds=options.greeting_seconds,
-        opening_seconds=_seconds_or_none(options, "opening_seconds"),
-        link_idle_seconds=_seconds_or_none(options, "link_idle_seconds"),
-        unlinked_seconds=_seconds_or_none(options, "unlinked_seconds"),
-        silence_seconds=_seconds_or_none(options, "silence_seconds"),
-    )
+    limits = {name: _seconds_or_none(options, name) for name in _TIMEOUT_HELP if name != "greeting_seconds"}
+    return ClientTimeouts(greeting_seconds=options.greeting_seconds, **limits)
 
 
 def given_certificate(options: argparse.Namespace) -> GivenCertificate | None:

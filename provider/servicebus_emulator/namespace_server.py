@@ -111,6 +111,7 @@ class HostedNamespace(NamespaceAddress):
     :param amqp_port: TCP port for AMQP; 0 = any.
     :param admin_port: TCP port for the administration API over HTTP; 0 = any.
     :param config: entities that are created if they do not exist.
+    :ivar fault_injector: applies the namespace's faults.
     """
 
     def __init__(
@@ -139,9 +140,9 @@ class HostedNamespace(NamespaceAddress):
             deliver_pings=settings.deliver_pings or (config is not None and config.deliver_pings),
         )
         authorizer = self._authorize(settings, config=config)
-        self._faults = FaultInjector(name, clock=clock, seed=settings.fault_seed)
+        self.fault_injector = FaultInjector(name, clock=clock, seed=settings.fault_seed)
         self._broker = Broker(
-            self.namespace, clock=clock, fault_injector=self._faults, guard=authorizer, on_failure=self.fail
+            self.namespace, clock=clock, fault_injector=self.fault_injector, guard=authorizer, on_failure=self.fail
         )
         self.counts = ConnectionCounts()
         self._admin = AdminServer(
@@ -152,7 +153,7 @@ class HostedNamespace(NamespaceAddress):
             tls=certificates.context,
             timeouts=settings.timeouts,
             clock=clock,
-            fault_injector=self._faults,
+            fault_injector=self.fault_injector,
             routes=self._routes(allow_time_shift=settings.allow_time_shift),
         )
         handler = make_port_handler(
@@ -202,11 +203,6 @@ class HostedNamespace(NamespaceAddress):
         return self._admin.port
 
     @property
-    def fault_injector(self) -> FaultInjector:
-        """Applies the namespace's faults."""
-        return self._faults
-
-    @property
     def key(self) -> str:  # type: ignore[override] # read-only here
         """The primary key of the root policy."""
         return self.namespace.access_policies.root.primary_key
@@ -226,7 +222,7 @@ class HostedNamespace(NamespaceAddress):
         """
         await self._admin.start()
         await self._listener.open()
-        self._faults.attach_listener(self._listener)
+        self.fault_injector.attach_listener(self._listener)
         self._clock.add_listener(self._broker.time_shifted)
         about = event(
             "listening",
@@ -241,7 +237,7 @@ class HostedNamespace(NamespaceAddress):
     @property
     def faults(self) -> tuple[Armed, ...]:
         """The faults in force, in the order in which they were set."""
-        return self._faults.armed
+        return self.fault_injector.armed
 
     def set_fault(self, fault: Fault) -> Armed:
         """Set a fault; return it with the id by which it is cleared.
@@ -250,11 +246,11 @@ class HostedNamespace(NamespaceAddress):
 
         :raises FaultError: it is for another namespace, or this system does not support it.
         """
-        return self._faults.add(fault)
+        return self.fault_injector.add(fault)
 
     def clear_faults(self, fault_id: str | None = None) -> tuple[Armed, ...]:
         """Clear one fault, or all (None); return those that were in force, with their numbers of strikes."""
-        return self._faults.clear(fault_id)
+        return self.fault_injector.clear(fault_id)
 
     def shift_time(self, by: timedelta) -> None:
         """Move the clock forward; all timers react at once. All namespaces of an emulator share the clock.
@@ -287,7 +283,7 @@ class HostedNamespace(NamespaceAddress):
                 MetricSources(
                     namespace=self.namespace,
                     broker=self._broker,
-                    fault_injector=self._faults,
+                    fault_injector=self.fault_injector,
                     journal=self._journal,
                 )
             ),

@@ -13,14 +13,14 @@ import asyncio
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from servicebus_emulator.amqp.broker.fault_injector import FaultInjector, FaultTarget
+from servicebus_emulator.amqp.broker.fault_injector import FaultInjector
+from servicebus_emulator.amqp.broker.interfaces import BrokerConnection, EntityLink, OutgoingLink, SessionWaiter
 from servicebus_emulator.engine.model.clock import Clock
 from servicebus_emulator.engine.model.errors import BrokerError, SessionLockLost
 from servicebus_emulator.engine.model.session_locks import SessionLock
 from servicebus_emulator.engine.namespace.entities import split_queue_key
-from servicebus_emulator.engine.namespace.entity_registry import AnyEntity
 from servicebus_emulator.engine.namespace.namespace import Namespace
 from servicebus_emulator.engine.queue.queue import MessageQueue
 from servicebus_emulator.engine.runtime.journal import JournalError
@@ -28,69 +28,11 @@ from servicebus_emulator.engine.runtime.pending_effects import EffectBatch, Time
 from servicebus_emulator.logs import event
 from servicebus_emulator.security.authorizer import Authorizer
 
-__all__ = ["Broker", "BrokerConnection", "EntityLink", "OutgoingLink", "SessionWaiter"]
+__all__ = ["Broker"]
 
 _MAX_CONDITIONS: Final = 50
 
 _log = logging.getLogger(__name__)
-
-
-class BrokerConnection(FaultTarget, Protocol):
-    """A client's connection, as the broker uses it."""
-
-    closed: bool
-
-    def write_frames(self) -> None:
-        """Encode the frames of the replies issued so far."""
-
-    def flush(self) -> None:
-        """Send the bytes that are ready."""
-
-    def close(self) -> None:
-        """Close with an AMQP close frame."""
-
-    def abort(self) -> None:
-        """Drop the connection and its unsent bytes."""
-
-
-class EntityLink(Protocol):
-    """A link to an entity."""
-
-    @property
-    def entity(self) -> AnyEntity:
-        """The entity."""
-
-    def closing_error(self) -> BrokerError | None:
-        """Return why the link must close, if its entity was deleted or its status changed."""
-
-    def close_with_error(self, error: BrokerError) -> None:
-        """Detach the link with an error."""
-
-
-class OutgoingLink(EntityLink, Protocol):
-    """A link on which the messages of one queue are sent to a client."""
-
-    queue: MessageQueue
-    session_lock: SessionLock | None
-
-    @property
-    def demand(self) -> int:
-        """The number of messages that can be sent now."""
-
-    def deliver(self, limit: int) -> int:
-        """Take up to `limit` messages from the queue and send them; return their number."""
-
-    def complete_drain(self) -> None:
-        """Give back unused credit if the client requested a drain and no message is left for it."""
-
-
-class SessionWaiter(Protocol):
-    """An attach that waits for any session of a queue."""
-
-    queue: MessageQueue
-
-    def try_session(self) -> bool:
-        """Try to lock a session; return whether the waiter is done and was removed."""
 
 
 class Broker:
