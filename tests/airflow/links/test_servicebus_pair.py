@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG
 
-from servicebus_pair.get_provider_info import get_provider_info
 from servicebus_pair.links.servicebus_pair import portal_url
-from servicebus_pair.operators._support.base import BasePairOperator
 from servicebus_pair.operators.provision import ServiceBusPairProvisionOperator
 from servicebus_pair.operators.send import ServiceBusPairSendOperator
 from tests.airflow.conftest import CONN_ID, UNREACHABLE, RunDag, define_connection
@@ -86,15 +84,6 @@ def test_a_missing_connection_is_reported_once(run_dag: RunDag, capfd: pytest.Ca
 
     assert links(run_dag(dag))["provision_link_AzurePortalLink"] == ""
     assert capfd.readouterr().out.count("AirflowNotFoundException: ") == 1
-
-
-def test_every_extra_link_is_registered():
-    registered = get_provider_info()["extra-links"]
-
-    assert (
-        sorted(f"{type(link).__module__}.{type(link).__name__}" for link in BasePairOperator.operator_extra_links)
-        == registered
-    )
 
 
 @pytest.mark.parametrize(
