@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 from random import Random
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from servicebus_emulator import Fault, FaultKind, Operation
 from servicebus_emulator.engine.model.descriptions import QueueDescription
 from servicebus_pair.core import EntityHealth, HealthState, NamespacePair, PairOptions
 from servicebus_pair.core.health.prober import Prober, ping_message
+from servicebus_pair.core.model.errors import PairClosedError
 from servicebus_pair.core.model.events import HealthChanged, Pinged
 from servicebus_pair.core.model.interfaces import InMemoryHealthStore, SystemClock
 from tests.core.support.local_pair import EventRecorder, LocalPair, endpoint, numbered, open_quick_pair
@@ -120,15 +122,6 @@ async def test_section_4_a_suspect_process_adopts_a_failover_shared_by_another()
     assert local_pair.recorder.states[:2] == [HealthState.SUSPECT, HealthState.FAILED_OVER]
 
 
-async def test_section_5_a_recently_confirmed_failover_is_adopted_without_a_ping() -> None:
-    now = SystemClock().now()
-    fresh = EntityHealth(HealthState.FAILED_OVER, since=now - 60, last_ping=now - 0.1, reason="elsewhere", by="send")
-    store = InMemoryHealthStore({"flights": fresh})
-    async with open_quick_pair(store=store) as local_pair, local_pair.pair.sender("flights") as sender:
-        assert (await sender.send(numbered(1))).diverted == 1
-        assert local_pair.recorder.of(Pinged) == []
-
-
 async def test_section_5_a_short_lived_process_pings_once_when_the_last_ping_is_older_than_an_interval() -> None:
     now = SystemClock().now()
     stale = EntityHealth(HealthState.FAILED_OVER, since=now - 60, last_ping=now - 11, reason="elsewhere", by="send")
@@ -213,3 +206,64 @@ async def test_section_4_a_manual_failover_records_who_why_and_when(local_pair: 
         (HealthState.HEALTHY, "done", "bob"),
     ]
     assert 0 <= SystemClock().now() - changes[0].since < 5
+
+
+class FakeProber(Prober):
+    """Pings every ten seconds without jitter on a manual clock, over a registry of one entity; each ping takes 3 s."""
+
+    def __init__(self, pings: int) -> None:
+        self.clock = ManualClock(1000)
+        self.health = EntityHealth(HealthState.FAILED_OVER, since=1000)
+        self.pinged: list[float] = []
+        self.shared: dict[float, dict[str, Any]] = {}
+        self.failures: list[Exception] = []
+        self._pings = pings
+        registry: Any = SimpleNamespace(current=lambda _: self.health, refresh=self._refresh)
+        random: Any = SimpleNamespace(uniform=lambda *_: 0)
+        options = PairOptions(ping_primary_interval=timedelta(seconds=10))
+        unused: Any = None
+        super().__init__(unused, registry, options, clock=self.clock, random=random)
+
+    async def _refresh(self, _: str, *, timeout: float) -> EntityHealth:
+        assert timeout == 0.5
+        self.health = replace(self.health, **self.shared.get(self.clock.now(), {}))
+        return self.health
+
+    async def ping(self, entity: str) -> bool:
+        assert entity == "flights"
+        self.pinged.append(self.clock.now())
+        self.health = replace(self.health, last_ping=self.clock.now())
+        self.clock.time += 3
+        if len(self.pinged) == self._pings:
+            self.health = EntityHealth()
+        if self.failures:
+            raise self.failures.pop(0)
+        return False
+
+
+@pytest.mark.parametrize(
+    ("shared", "pinged"),
+    [
+        ({}, [1010, 1020, 1030]),
+        ({1020: {"last_ping": 1018}}, [1010, 1028, 1038]),
+        ({1020: {"last_ping": 1010}}, [1010, 1020, 1030]),
+        ({1020: {"last_ping": 1009}}, [1010, 1020, 1030]),
+        ({1020: {"last_ping": 1050}}, [1010, 1030, 1040]),  # the clock of another process is ahead
+        ({1010: {"held_until": 1015.0}}, [1020, 1030, 1040]),
+        ({1020: {"state": HealthState.HEALTHY}}, [1010]),
+    ],
+)
+async def test_section_5_pings_have_a_fixed_rate_and_those_of_other_processes_count(
+    shared: dict[float, dict[str, Any]], pinged: list[float]
+) -> None:
+    prober = FakeProber(pings=3)
+    prober.shared = shared
+    await prober._run("flights")
+    assert prober.pinged == pinged
+
+
+async def test_section_5_an_unexpected_error_does_not_end_the_pings_and_a_closed_client_does() -> None:
+    prober = FakeProber(pings=9)
+    prober.failures = [ValueError("a bug"), PairClosedError("closed")]
+    await prober._run("flights")
+    assert prober.pinged == [1010, 1020]

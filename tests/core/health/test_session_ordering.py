@@ -181,3 +181,74 @@ async def test_copies_are_grouped_by_the_queue_of_their_session() -> None:
         for queue in both.pair._queues:
             expected = {f"{each}" for each in sessions if order.queue_for("flights", each or "") == queue}
             assert set(await both.backlog_ids(queue)) == expected
+
+
+def order_without_a_service(monkeypatch: pytest.MonkeyPatch, answers: tuple[bool | None, ...]) -> SessionOrdering:
+    """Return an order of three queues whose searches have these results; the last one is repeated."""
+    order = SessionOrdering(None, ["q0", "q1", "q2"])  # type: ignore[arg-type]  # unused
+    remaining = list(answers)
+
+    async def is_empty(_: str) -> bool | None:
+        return remaining.pop(0) if len(remaining) > 1 else remaining[0]
+
+    monkeypatch.setattr(order, "is_empty", is_empty)
+    return order
+
+
+@pytest.mark.parametrize(
+    ("answers", "in_flight", "drain_timeout", "expected"),
+    [
+        ((True,), False, 0.0, (True, 0.0)),
+        ((True, False), False, 0.0, (False, 0.0)),
+        ((None,), False, 0.0, (False, 0.0)),
+        ((False, None, True), False, 5.0, (True, 0.2)),
+        ((False,), False, 5.0, (False, 5.0)),
+        ((True,), True, 0.0, (False, 10.0)),
+        ((True,), True, 3.0, (False, 3.0)),
+    ],
+)
+async def test_an_entity_fails_back_once_nothing_is_in_flight_or_in_the_backlog(
+    answers: tuple[bool | None, ...],
+    in_flight: bool,
+    drain_timeout: float,
+    expected: tuple[bool, float],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    order = order_without_a_service(monkeypatch, answers)
+    if in_flight:
+        await order.enter_send("Flights", timeout=1)
+    started = asyncio.get_running_loop().time()
+    async with order.fail_back("flights", drain_timeout=drain_timeout) as empty:
+        assert empty is expected[0]
+    assert asyncio.get_running_loop().time() - started == pytest.approx(expected[1], abs=0.05)
+    assert order._failed_back == {}
+
+
+@pytest.mark.parametrize(("timeout", "seconds"), [(3, 3), (60, 20)])
+async def test_a_send_waits_for_a_failback_within_its_timeout_and_at_most_20_seconds(
+    timeout: float, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = order_without_a_service(monkeypatch, (True,))
+    started = asyncio.get_running_loop().time()
+    async with order.fail_back("flights"):
+        with pytest.raises(TimeoutError):
+            await order.enter_send("FLIGHTS", timeout=timeout)
+    assert asyncio.get_running_loop().time() - started == pytest.approx(seconds, abs=0.05)
+    for _ in range(2):
+        await order.enter_send("flights", timeout=1)
+    order.leave_send("Flights")
+    assert order._sends_in_flight == {"flights": 1}
+    order.leave_send("flights")
+    assert order._sends_in_flight == {}
+
+
+def test_messages_are_grouped_in_order_by_the_queue_of_their_session() -> None:
+    order = SessionOrdering(None, ["q0", "q1", "q2"])  # type: ignore[arg-type]  # unused
+    sessions = {1: "a", 2: None, 3: "b", 4: "a", 5: ""}
+    sent = {key: ServiceBusMessage("x", session_id=each).raw_amqp_message for key, each in sessions.items()}
+    copies = {key: ServiceBusMessage("copy").raw_amqp_message for key in sessions}
+    groups = order.group_by_queue("flights", copies, sent)
+    for queue, group in groups.items():
+        expected = [key for key, session in sessions.items() if order.queue_for("FLIGHTS", session or "") == queue]
+        assert (list(group), [group[key] is copies[key] for key in group]) == (expected, [True] * len(expected))
+    assert sum(map(len, groups.values())) == 5

@@ -45,15 +45,6 @@ async def test_drill_fails_over_sends_fails_back_and_drains(local_pair: LocalPai
     assert changes == [(HealthState.FAILED_OVER, "ann"), (HealthState.HEALTHY, "ann")]
 
 
-async def test_drill_messages_are_marked_for_consumers(local_pair: LocalPair) -> None:
-    async with local_pair.pair.sender("flights") as sender:
-        await sender.send(numbered(2))
-    report = await local_pair.pair.drill("flights", messages=3)
-    held = await peek_all(local_pair.primary.connection_string, "flights")
-    ours = [message for message in held if not is_ping(message.content_type)]
-    assert [drill_id(message.application_properties) for message in ours] == [None, None, *[report.drill] * 3]
-
-
 async def test_drill_reports_whether_pings_are_delivered(local_pair: LocalPair) -> None:
     local_pair.primary.namespace.create_topic(TopicDescription("news"))
     await local_pair.pair.ping("flights")

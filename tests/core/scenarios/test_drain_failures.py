@@ -76,6 +76,27 @@ async def test_section_6_messages_to_an_entity_deleted_during_the_drain_are_dead
         assert again.moved == {"flights": report.dead_lettered["EntityNotFound"]}
 
 
+@pytest.mark.parametrize(
+    "kind", [FaultKind.SERVER_BUSY, FaultKind.QUOTA_EXCEEDED, FaultKind.ENTITY_DISABLED, FaultKind.INTERNAL_ERROR]
+)
+async def test_section_6_a_failing_destination_does_not_delay_the_others(kind: FaultKind) -> None:
+    async with open_local_pair("full", "flights") as local_pair:
+        await local_pair.put_into_backlog("full", messages(*range(300), name="f"))
+        await local_pair.put_into_backlog("flights", messages(*range(50)))
+        local_pair.primary.set_fault(Fault(kind=kind, entity="full", on=(Operation.SEND,)))
+        syphon = local_pair.pair.syphon()
+        watch = ProgressWaiter()
+        draining = asyncio.create_task(syphon.drain(progress=watch))
+        await watch.until(lambda report: report.moved.get("flights", 0) == 50)
+        assert "full" in syphon.report().failures
+        assert syphon.report().dead_lettered == {}
+        local_pair.primary.clear_faults()
+        report = await draining
+        assert report.moved == {"full": 300, "flights": 50}
+        assert report.empty
+        assert Counter(await local_pair.primary_ids("full")) == Counter(f"f{n}" for n in range(300))
+
+
 @pytest.mark.parametrize("kind", [FaultKind.SERVER_BUSY, FaultKind.QUOTA_EXCEEDED, FaultKind.ENTITY_DISABLED])
 async def test_section_6_a_failing_destination_costs_a_bounded_number_of_operations(
     kind: FaultKind,

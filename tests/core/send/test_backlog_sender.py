@@ -33,7 +33,7 @@ from servicebus_pair.core.send.backlog_sender import BacklogSender
 from servicebus_pair.core.send.delivery_state import DeliveryState
 from servicebus_pair.core.send.queue_selector import QueueSelector
 from servicebus_pair.core.send.timeouts import Deadline
-from tests.core.support.local_pair import QUICK_OPTIONS, LocalPair, numbered, open_local_pair
+from tests.core.support.local_pair import QUICK_OPTIONS, numbered, open_local_pair
 from tests.core.support.manual_clock import ManualClock
 
 pytestmark = pytest.mark.simulated
@@ -65,23 +65,6 @@ async def test_section_4_sends_to_a_frozen_secondary_fail_in_bounded_time() -> N
         local_pair.secondary.clear_faults()
         assert (await senders[0].send(numbered(1, start=50))).diverted == 1
         assert "m50" in await local_pair.backlog_ids()
-
-
-async def test_section_4_a_busy_backlog_queue_is_retried_after_a_delay(local_pair: LocalPair) -> None:
-    local_pair.secondary.set_fault(Fault(kind=FaultKind.SERVER_BUSY, count=3))
-    await local_pair.pair.fail_over("flights", reason="test", hold=timedelta(minutes=1))
-    async with local_pair.pair.sender("flights") as sender:
-        assert (await sender.send(numbered(3))).diverted == 3
-    assert local_pair.recorder.of(QueuePulled) == []
-
-
-async def test_section_4_one_lost_connection_to_the_backlog_is_retried(local_pair: LocalPair) -> None:
-    await local_pair.pair.fail_over("flights", reason="test", hold=timedelta(minutes=1))
-    async with local_pair.pair.sender("flights") as sender:
-        await sender.send(numbered(1))
-        local_pair.secondary.set_fault(Fault(kind=FaultKind.RESET, count=1))
-        assert (await sender.send(numbered(1, start=1))).diverted == 1
-    assert local_pair.recorder.of(QueuePulled) == []
 
 
 class FakeLink:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusMessage
@@ -12,17 +14,34 @@ from azure.servicebus.amqp import AmqpAnnotatedMessage
 
 from servicebus_emulator import Fault, FaultKind
 from servicebus_emulator.engine.model.descriptions import QueueDescription
+from servicebus_pair.core import PairOptions, SendResult
+from servicebus_pair.core.health.registry import HealthRegistry
 from servicebus_pair.core.model.errors import (
+    AuthorizationError,
     InvalidMessageError,
     ObserverError,
+    QuotaExceededError,
+    RefusedError,
     SendCancelledError,
     SendError,
     SendTimeoutError,
     ServerBusyError,
+    ServiceError,
+    ServiceFaultError,
+    UnreachableError,
     find_send_error,
 )
-from servicebus_pair.core.model.events import Event, HealthChanged, MessagesAccepted
+from servicebus_pair.core.model.events import Event, HealthChanged, MessageRef, MessagesAccepted, Route
+from servicebus_pair.core.model.health_state import FailOver
+from servicebus_pair.core.model.interfaces import InMemoryHealthStore
+from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch
+from servicebus_pair.core.sdk.send_link import SendSlot
+from servicebus_pair.core.send.delivery import Delivery
+from servicebus_pair.core.send.delivery_state import DeliveryState
+from servicebus_pair.core.send.input_messages import InputMessages
+from servicebus_pair.core.send.timeouts import Deadline
 from tests.core.support.local_pair import FAILOVER_INTERVAL, FAILOVER_MARGIN, LocalPair, numbered, open_quick_pair
+from tests.core.support.manual_clock import ManualClock
 
 pytestmark = pytest.mark.simulated
 
@@ -249,3 +268,137 @@ async def test_section_4_an_outage_of_one_entity_does_not_affect_others(local_pa
         assert (await flights.send(numbered(3))).diverted == 3
         assert (await calm.send(numbered(3))).primary == 3
     assert not local_pair.pair.health("calm").failed_over
+
+
+class FakeDelivery:
+    """A delivery to a fake primary and a fake backlog, on a manual clock.
+
+    :ivar outcomes: of the next attempts; afterwards they succeed.
+    :ivar seconds: how long a failing attempt takes.
+    """
+
+    def __init__(
+        self, *outcomes: Exception, timeout: float | None = None, attached: bool = True, **options: Any
+    ) -> None:
+        self.clock = ManualClock(1000.0)
+        self.outcomes, self.seconds = list(outcomes), 0.0
+        self.timeouts: list[float | None] = []
+        self.sent: list[list[str]] = []
+        self.diverted: list[ServiceError | None] = []
+        self.prepared = 0
+        self.attached, self.is_open = attached, True
+        self.max_batch_bytes = self.max_message_bytes = 250_000
+        given = PairOptions(**{"failover_interval": timedelta(seconds=3), **options})
+        self.registry = HealthRegistry(given, store=InMemoryHealthStore(), observers=[], clock=self.clock)
+        context: Any = SimpleNamespace(options=given, registry=self.registry, order=None, clock=self.clock)
+        fake: Any = self
+        self.delivery = Delivery(
+            "flights", context, link=fake, backlog=fake, operation=self._operation, timeout=timeout
+        )
+
+    def batch_key(self, _: object) -> None:
+        return None
+
+    def split_if_mixed(self, batch: EncodedBatch, numbers: Sequence[int]) -> list[Any]:
+        """Split into single messages."""
+        parts = [part for message in batch.messages for part in batch.repack([message])]
+        return [([number], part) for number, part in zip(numbers, parts, strict=True)] if len(parts) > 1 else []
+
+    def prepare(self) -> None:
+        self.prepared += 1
+
+    def check_sizes(self, batch: EncodedBatch) -> None:
+        self.sent.append([ref.message_id for ref in batch.refs])
+
+    async def _operation(self, batch: EncodedBatch, slot: SendSlot) -> bool:
+        self.timeouts.append(slot.attempt_timeout())
+        slot.on_start()
+        if self.outcomes:
+            self.clock.time += self.seconds
+            raise self.outcomes.pop(0)
+        return len(batch) > 0
+
+    async def send(self, state: DeliveryState, *, because: ServiceError | None, deadline: Deadline) -> None:
+        deadline.remaining()
+        self.diverted.append(because)
+        refs = [MessageRef(str(number), 1) for number in state.pending]
+        state.mark_accepted(list(state.pending), route=Route.BACKLOG, queue="q", refs=refs)
+
+    async def run(self, count: int = 2, *, body: int = 1) -> SendResult:
+        sent = [ServiceBusMessage(b"x" * body, message_id=f"m{n}") for n in range(count)]
+        result = await self.delivery.run(InputMessages(sent))
+        await self.registry.close()
+        return result
+
+
+FAULT = ServiceFaultError("broken")
+
+
+async def test_section_4_attempts_with_growing_pauses_last_until_the_failover() -> None:
+    fake = FakeDelivery(*[FAULT] * 9)
+    result = await fake.run()
+    assert fake.timeouts == [3.0, 2.75, 2.25, 1.25, 1.0]
+    assert fake.clock.sleeps == [0.25, 0.5, 1.0, 1.25]
+    assert (result.primary, result.diverted, fake.diverted) == (0, 2, [FAULT])
+    assert (fake.registry.current("flights").since, fake.prepared) == (1003.0, 4)
+
+
+async def test_section_4_an_entity_is_suspect_from_the_start_of_the_failed_attempt() -> None:
+    fake = FakeDelivery(FAULT, failover_interval=timedelta(seconds=30))
+    fake.seconds = 7.0
+    changes: list[Any] = []
+    with fake.registry.observing(SimpleNamespace(observe=changes.append)):
+        assert (await fake.run()).primary == 2
+    suspect = next(each for each in changes if isinstance(each, HealthChanged))
+    assert (suspect.after.since, suspect.after.reason, fake.timeouts) == (1000.0, "broken", [10.0, 10.0])
+
+
+@pytest.mark.parametrize(("attached", "prepared", "pauses"), [(True, 2, [0.25]), (False, 2, [0.25, 0.5])])
+async def test_section_4_one_loss_of_a_working_connection_is_not_counted(
+    attached: bool, prepared: int, pauses: list[float]
+) -> None:
+    fake = FakeDelivery(UnreachableError("lost"), UnreachableError("lost"), attached=attached)
+    assert (await fake.run()).primary == 2
+    assert (fake.prepared, fake.clock.sleeps) == (prepared, pauses)
+
+
+async def test_section_4_a_busy_server_restarts_the_interval_and_is_waited_for() -> None:
+    busy = ServerBusyError("busy")
+    fake = FakeDelivery(busy, busy, FAULT, server_busy_delay=timedelta(seconds=4))
+    assert (await fake.run()).primary == 2
+    assert (fake.clock.sleeps, fake.timeouts) == ([4.0, 4.0, 0.25], [3.0, 3.0, 3.0, 2.75])
+
+
+@pytest.mark.parametrize(
+    ("outcome", "in_doubt"), [(FAULT, 2), (AuthorizationError("no"), 0), (QuotaExceededError("full"), 0)]
+)
+async def test_section_4_a_send_ends_at_its_deadline_or_with_a_final_error(
+    outcome: ServiceError, in_doubt: int
+) -> None:
+    fake = FakeDelivery(*[outcome] * 9, timeout=1.0)
+    with pytest.raises(SendError) as caught:
+        await fake.run()
+    assert (caught.value.cause, len(caught.value.in_doubt), len(caught.value.unsent)) == (outcome, in_doubt, 2)
+    assert fake.timeouts == ([1.0, 0.75, 0.25] if outcome is FAULT else [1.0])
+
+
+async def test_section_4_a_refused_mixture_is_sent_in_parts_and_diverted_once_failed_over() -> None:
+    fake = FakeDelivery(RefusedError("mixed"))
+    assert (await fake.run(3)).primary_ids == ("m0", "m1", "m2")
+    assert len(fake.timeouts) == 4
+    with pytest.raises(SendError, match="single"):
+        await FakeDelivery(RefusedError("single")).run(1)
+    failing = FakeDelivery(RefusedError("mixed"), *[FAULT] * 9, failover_interval=timedelta(0))
+    assert (await failing.run(3)).diverted == 3
+
+
+async def test_section_4_messages_are_packed_by_the_limits_of_the_link_or_the_standard_tier() -> None:
+    for limit, sizes in ((250_000, [2, 2, 1]), (0, [2, 2, 1]), (350_000, [3, 2])):
+        fake = FakeDelivery()
+        fake.max_batch_bytes = fake.max_message_bytes = limit
+        assert (await fake.run(5, body=100_000)).primary == 5
+        assert [len(ids) for ids in fake.sent] == sizes
+    fake = FakeDelivery()
+    fake.registry.apply("flights", FailOver("test", "ann"))
+    assert (await fake.run(5, body=100_000)).diverted == 5
+    assert (fake.sent, fake.diverted, fake.timeouts) == ([], [None], [])

@@ -80,6 +80,12 @@ async def test_section_6_large_messages_reduce_the_batch_size_until_smaller_ones
     assert await work.steps(4) == [16, 3, 5, 7]
 
 
+async def test_section_6_at_least_one_message_is_received_however_large() -> None:
+    work = Work(max_batch_bytes=10)
+    work.put(18)
+    assert await work.steps(3) == [16, 1, 1]
+
+
 @pytest.mark.parametrize(("seconds", "size"), [(15.0, 64), (15.5, 8)])
 async def test_section_6_a_slow_batch_halves_the_next_one(seconds: float, size: int) -> None:
     work = Work(100)
