@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 from random import Random
@@ -15,8 +17,9 @@ from servicebus_emulator import Fault, FaultKind, Operation
 from servicebus_emulator.engine.model.descriptions import QueueDescription
 from servicebus_pair.core import EntityHealth, HealthState, NamespacePair, PairOptions
 from servicebus_pair.core.health.prober import Prober, ping_message
-from servicebus_pair.core.model.errors import PairClosedError
+from servicebus_pair.core.model.errors import EntityNotFoundError, PairClosedError, ServiceError, UnreachableError
 from servicebus_pair.core.model.events import HealthChanged, Pinged
+from servicebus_pair.core.model.health_state import EntityMissing, PingFailed, PingSucceeded
 from servicebus_pair.core.model.interfaces import InMemoryHealthStore, SystemClock
 from tests.core.support.local_pair import EventRecorder, LocalPair, endpoint, numbered, open_quick_pair
 from tests.core.support.manual_clock import ManualClock
@@ -267,3 +270,36 @@ async def test_section_5_an_unexpected_error_does_not_end_the_pings_and_a_closed
     prober.failures = [ValueError("a bug"), PairClosedError("closed")]
     await prober._run("flights")
     assert prober.pinged == [1010, 1020]
+
+
+@pytest.mark.parametrize(("by_link", "empty"), [(False, None), (True, None), (False, True), (False, False)])
+@pytest.mark.parametrize("failure", [None, EntityNotFoundError("gone"), UnreachableError("lost")])
+async def test_section_5_a_ping_reports_its_duration_and_result(
+    by_link: bool, empty: bool | None, failure: ServiceError | None
+) -> None:
+    clock, emitted, applied, calls = ManualClock(1000), list[Any](), list[Any](), list[tuple[str, float]]()
+
+    async def call(name: str, timeout: float) -> None:
+        calls.append((name, timeout))
+        clock.time += 3
+        if failure is not None:
+            raise failure
+
+    @asynccontextmanager
+    async def fail_back(entity: str) -> AsyncIterator[bool | None]:
+        yield empty and entity == "flights"
+
+    link = SimpleNamespace(
+        reopen=lambda *, timeout: call("reopen", timeout), send_ping=lambda _, *, timeout: call("send", timeout)
+    )
+    primary: Any = SimpleNamespace(send_link=lambda _: link)
+    registry: Any = SimpleNamespace(emit_best_effort=emitted.append, apply=lambda _, event: applied.append(event))
+    order: Any = None if empty is None else SimpleNamespace(fail_back=fail_back)
+    options = PairOptions(probe="link" if by_link else "ping")
+    prober = Prober(primary, registry, options, clock=clock, random=Random(0), order=order)  # noqa: S311 - unused
+    assert await prober.ping("flights") is (failure is None and empty is not False)
+    name = None if failure is None else type(failure).__name__
+    assert emitted == [Pinged("flights", failure is None, 3.0, name, 1003.0)]
+    assert calls == [("reopen" if by_link else "send", 60.0)]
+    answered = PingSucceeded(1000) if failure is None else EntityMissing(1000)
+    assert applied == [PingFailed(1000) if empty is False or isinstance(failure, UnreachableError) else answered]

@@ -121,8 +121,7 @@ def test_connection_string_sets_host_namespace_and_administration() -> None:
     endpoint = Endpoint.from_connection_string(TEXT)
     assert (endpoint.host, endpoint.namespace) == ("contoso.servicebus.windows.net", "contoso")
     assert endpoint.administration == endpoint.host
-    assert endpoint.emulator is False
-    assert endpoint.credential is None
+    assert (endpoint.emulator, endpoint.transport, endpoint.credential) == (False, "amqp", None)
     assert endpoint.connection_string is not None
     assert endpoint.connection_string.reveal() == TEXT
 
@@ -147,8 +146,8 @@ def test_endpoint_from_credential_has_no_connection_string() -> None:
     credential = object()
     endpoint = Endpoint.from_credential("contoso.servicebus.windows.net", credential)
     assert endpoint.namespace == "contoso"
-    assert endpoint.credential is credential
-    assert endpoint.connection_string is None
+    assert (endpoint.credential, endpoint.connection_string) == (credential, None)
+    assert (endpoint.administration, endpoint.emulator, endpoint.transport) == (endpoint.host, False, "amqp")
 
 
 @pytest.mark.parametrize(

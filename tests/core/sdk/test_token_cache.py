@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
 from azure.core.credentials import AccessTokenInfo
@@ -137,3 +141,34 @@ def test_equal_identities_share_their_tokens() -> None:
     again = ClientSecret(tenant_id="t", client_id="c", client_secret=Secret("s"))
     assert (hash(again), again) == (hash(PRINCIPAL), PRINCIPAL)
     assert ClientSecret(tenant_id="t", client_id="c", client_secret=Secret("other")) != PRINCIPAL
+
+
+class FakeIdentity(Identity):
+    """An identity that records its token requests."""
+
+    requests: ClassVar[list[Any]] = []
+
+    @asynccontextmanager
+    async def credential(self) -> AsyncIterator[Any]:
+        async def get_token_info(*scopes: str, options: Any) -> AccessTokenInfo:
+            self.requests.append((scopes, options))
+            return AccessTokenInfo(f"token {len(self.requests)}", int(time.time()) + 3600)
+
+        yield SimpleNamespace(get_token_info=get_token_info)
+
+
+async def test_tokens_are_cached_by_scope_and_options_and_requested_anew_for_claims() -> None:
+    identity, requests = FakeIdentity(), FakeIdentity.requests
+    options: list[dict[str, Any]] = [
+        {},
+        {"tenant_id": "t"},
+        {"enable_cae": True},
+        {"enable_cae": False, "tenant_id": None},
+    ]
+    tokens = [(await identity.get_token("scope", **each)).token for each in options]
+    assert tokens == ["token 1", "token 2", "token 3", "token 1"]
+    assert requests == [(("scope",), each) for each in options[:3]]
+    assert (await identity.get_token("other")).token == "token 4"
+    assert (await identity.get_token("scope", claims="c")).token == "token 5"
+    assert requests[-1] == (("scope",), {"claims": "c"})
+    assert (await identity.get_token("scope")).token == "token 5"

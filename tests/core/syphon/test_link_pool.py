@@ -82,6 +82,7 @@ async def test_a_cancelled_sender_frees_its_link() -> None:
 
 
 async def test_section_6_max_links_is_the_number_of_concurrent_batches():
+    assert [max_links(destinations) for destinations in (0, 1, 2, 3, 4, 100)] == [0, 3, 6, 9, 10, 106]
     for destinations in (1, 2, 5):
         batches = Batches(LinkPool())
         tasks = await waiting(batches, *(f"queue {index % destinations}" for index in range(20 * destinations)))
