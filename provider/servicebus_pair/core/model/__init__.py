@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
-from servicebus_pair.core.model.checks import boolean, choice, duration, integer, message_rate, non_empty_text
-from servicebus_pair.core.model.interfaces import Clock, SystemClock
-from servicebus_pair.core.model.options import OPTION_CHECKS
-from servicebus_pair.core.model.results import Drift
-from servicebus_pair.core.model.usage_meter import Meter, Operation
+from typing import TYPE_CHECKING
+
+from servicebus_pair._lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from servicebus_pair.core.model.checks import (
+        boolean,
+        choice,
+        duration,
+        integer,
+        message_rate,
+        non_empty_text,
+    )
+    from servicebus_pair.core.model.interfaces import Clock, SystemClock
+    from servicebus_pair.core.model.options import OPTION_CHECKS
+    from servicebus_pair.core.model.results import Drift
+    from servicebus_pair.core.model.usage_meter import Meter, Operation
 
 __all__ = [
     "OPTION_CHECKS",
@@ -22,3 +34,14 @@ __all__ = [
     "message_rate",
     "non_empty_text",
 ]
+
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "checks": ["boolean", "choice", "duration", "integer", "message_rate", "non_empty_text"],
+        "interfaces": ["Clock", "SystemClock"],
+        "options": ["OPTION_CHECKS"],
+        "results": ["Drift"],
+        "usage_meter": ["Meter", "Operation"],
+    },
+)
