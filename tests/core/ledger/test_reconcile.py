@@ -115,8 +115,9 @@ def test_wait_is_never_negative():
         ((DIRECT, DIRECT), (), (Found(QUEUE, Location.ACTIVE, 3),), 2, 1),
         ((DIRECT, DIVERTED), (), (HERE, Found(BACKLOG, Location.BACKLOG)), 1, 1),
         ((DIVERTED,), (), (Found(BACKLOG, Location.BACKLOG, 3),), 2, 0),
+        ((DIRECT,), (), (HERE, Found(QUEUE, Location.DEAD_LETTER)), 1, 0),
     ],
-    ids=["sent twice", "syphoned twice", "more than recorded", "on both namespaces", "in the backlog"],
+    ids=["sent twice", "syphoned twice", "more than recorded", "on both namespaces", "in the backlog", "dead-lettered"],
 )
 def test_duplicates_are_copies_and_predicted_from_records(
     sent: tuple[Sent, ...], syphoned: tuple[Syphoned, ...], found: tuple[Found, ...], duplicates: int, predicted: int
