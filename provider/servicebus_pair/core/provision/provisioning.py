@@ -47,10 +47,7 @@ class Provisioner:
         self._clock = clock
 
     async def plan(self) -> BacklogPlan:
-        """Return what :meth:`provision` would do.
-
-        :raises ServiceError: the secondary cannot be read.
-        """
+        """Return what :meth:`provision` would do. :raises ServiceError: the secondary cannot be read."""
         return plan_backlog(self._namespace, self._count, await self._administration.list_queues())
 
     async def provision(self) -> ProvisionReport:
@@ -107,11 +104,7 @@ def _missing_right(operation: str, error: ServiceError) -> ProvisionError:
 
 
 class Cleaner:
-    """Deletes backlog queues of a pair, on request only.
-
-    :param namespace: name of the primary namespace, the first part of each path.
-    :param count: number of backlog queues in use.
-    """
+    """Deletes backlog queues of a pair, on request only; created like :class:`Provisioner`."""
 
     def __init__(self, administration: Administration, *, namespace: str, count: int) -> None:
         self._administration = administration
@@ -119,24 +112,14 @@ class Cleaner:
         self._count = count
 
     async def plan(self, *, everything: bool, only: Collection[str] | None = None) -> tuple[str, ...]:
-        """Return the queues that :meth:`clean` would delete if they are empty.
-
-        :param only: restrict the cleanup to these paths.
-        :raises ServiceError: the secondary cannot be read.
-        """
+        """Return the queues that :meth:`clean` would delete if they are empty."""
         actual = await self._administration.list_queues()
         targets = cleanup_targets(self._namespace, self._count, actual, everything=everything)
         chosen = None if only is None else {path.casefold() for path in only}
         return tuple(path for path in targets if chosen is None or path.casefold() in chosen)
 
     async def clean(self, *, everything: bool, force: bool, only: Collection[str] | None = None) -> CleanupReport:
-        """Delete empty backlog queues that are extra, or all of them.
-
-        :param everything: include all backlog queues of the pair.
-        :param force: delete queues with their messages, which are lost.
-        :param only: restrict the cleanup to these paths.
-        :raises ServiceError: the secondary cannot be read.
-        """
+        """Delete empty backlog queues that are extra, or all of them; see ``NamespacePair.cleanup``."""
         deleted: list[str] = []
         kept: dict[str, int] = {}
         failed: dict[str, str] = {}

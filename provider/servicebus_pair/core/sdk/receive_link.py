@@ -36,7 +36,7 @@ _Outcomes: TypeAlias = dict[int, ServiceError | None]
 
 
 class ReceiveLink(Link):
-    """A peek-lock receiver of one queue.
+    """A peek-lock receiver of one queue; its calls raise a classified ``ServiceError``, or return it for each message.
 
     :param should_stop: polled many times a second during a receive; once it returns True, the receive ends and takes
         no message.
@@ -55,8 +55,6 @@ class ReceiveLink(Link):
 
         An empty result does not prove that the service is healthy: a frozen peer also gives one. Messages that
         arrive while the link stops are released without counting a delivery.
-
-        :raises ServiceError: classified.
         """
 
         async def receive(receiver: ServiceBusReceiver) -> list[ServiceBusReceivedMessage]:
@@ -90,8 +88,6 @@ class ReceiveLink(Link):
         """Return up to ``max_messages`` messages from a sequence number on, without locking them.
 
         The default is 1 because the SDK takes 0 for "after the last message peeked".
-
-        :raises ServiceError: classified.
         """
         self._client.meter.count(Operation.MANAGE)
         return await self._call(

@@ -51,7 +51,10 @@ class SendSlot:
 
 
 class SendLink(Link):
-    """A sender for one entity, shared by this process."""
+    """A sender for one entity, shared by this process.
+
+    Timeouts are in seconds, and each call raises a classified ``ServiceError``.
+    """
 
     _max_batch_bytes = 0
     _max_message_bytes = 0
@@ -80,11 +83,7 @@ class SendLink(Link):
         return self.attached and self._max_batch_bytes > 0
 
     async def open(self, *, timeout: float) -> int:
-        """Attach if needed and return the maximum size of a batch in bytes.
-
-        :param timeout: seconds.
-        :raises ServiceError: classified.
-        """
+        """Attach if needed and return the maximum size of a batch in bytes."""
         await self.open_in_slot(SendSlot(attempt_timeout=lambda: timeout))
         return self._max_batch_bytes
 
@@ -99,11 +98,7 @@ class SendLink(Link):
         return self._max_batch_bytes if self.is_open else await self._in_slot(slot, attach)
 
     async def reopen(self, *, timeout: float) -> None:
-        """Attach a new link, which proves that the entity accepts senders.
-
-        :param timeout: seconds.
-        :raises ServiceError: classified.
-        """
+        """Attach a new link, which proves that the entity accepts senders."""
         async with self._lock:
             self._discard()
             await self._attach(timeout)
@@ -135,11 +130,7 @@ class SendLink(Link):
         return parts
 
     async def send(self, batch: EncodedBatch, *, timeout: float) -> None:
-        """Send one batch and wait for its acceptance. At least once: after an error it may have been stored.
-
-        :param timeout: seconds.
-        :raises ServiceError: classified.
-        """
+        """Send one batch and wait for its acceptance. At least once: after an error it may have been stored."""
         await self.send_in_slot(batch, SendSlot(attempt_timeout=lambda: timeout))
 
     async def send_in_slot(self, batch: EncodedBatch, slot: SendSlot) -> bool:
@@ -199,11 +190,7 @@ class SendLink(Link):
             )
 
     async def send_ping(self, message: ServiceBusMessage, *, timeout: float) -> None:
-        """Send a ping outside any batch; it is counted as a ping.
-
-        :param timeout: seconds.
-        :raises ServiceError: classified.
-        """
+        """Send a ping outside any batch; it is counted as a ping."""
         async with self._lock:
             remaining = await self._ensure_attached(timeout)
             self._client.meter.count(Operation.PING)

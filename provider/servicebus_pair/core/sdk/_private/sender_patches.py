@@ -140,10 +140,7 @@ def _patchable_link(sender: ServiceBusSender) -> Any:
 
 
 async def send_preencoded(sender: ServiceBusSender, message: EncodedMessage, *, timeout: float) -> None:
-    """Send one message over a patched sender, with the errors of the public ``send_messages``.
-
-    :param timeout: seconds.
-    """
+    """Send one message over a patched sender, with the errors of the public ``send_messages``."""
     inner: Any = sender
     inner._check_live()
     await inner._do_retryable_operation(
