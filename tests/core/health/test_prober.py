@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from servicebus_emulator import Fault, FaultKind, Operation
+from servicebus_emulator import Fault, FaultKind
 from servicebus_emulator.engine.model.descriptions import QueueDescription
-from servicebus_pair.core import EntityHealth, HealthState, NamespacePair, PairOptions
+from servicebus_pair.core import EntityHealth, HealthState, PairOptions
 from servicebus_pair.core.health.prober import Prober, ping_message
 from servicebus_pair.core.model.errors import EntityNotFoundError, PairClosedError, ServiceError, UnreachableError
 from servicebus_pair.core.model.events import HealthChanged, Pinged
 from servicebus_pair.core.model.health_state import EntityMissing, PingFailed, PingSucceeded
-from servicebus_pair.core.model.interfaces import InMemoryHealthStore, SystemClock
-from tests.core.support.local_pair import EventRecorder, LocalPair, endpoint, numbered, open_quick_pair
+from servicebus_pair.core.model.interfaces import SystemClock
+from tests.core.support.local_pair import LocalPair, numbered
 from tests.core.support.manual_clock import ManualClock
 
 pytestmark = pytest.mark.simulated
@@ -29,18 +29,6 @@ pytestmark = pytest.mark.simulated
 DOWN = Fault(kind=FaultKind.INTERNAL_ERROR, entity="flights")
 # Refused at once, so that a ping takes no time.
 FULL = Fault(kind=FaultKind.QUOTA_EXCEEDED, entity="flights")
-
-
-def another(local_pair: LocalPair, recorder: EventRecorder, store: InMemoryHealthStore, seed: int = 1) -> NamespacePair:
-    """Return the pair of another process: only the store is shared."""
-    ends = endpoint(local_pair.primary), endpoint(local_pair.secondary)
-    return NamespacePair(*ends, local_pair.pair.options, store=store, observers=[recorder], random_source=Random(seed))  # noqa: S311 - no secret
-
-
-async def seconds_until(event: asyncio.Event) -> float:
-    began = asyncio.get_running_loop().time()
-    await asyncio.wait_for(event.wait(), 10)
-    return asyncio.get_running_loop().time() - began
 
 
 async def test_section_5_one_task_pings_an_entity_for_all_its_senders(local_pair: LocalPair) -> None:
@@ -52,103 +40,6 @@ async def test_section_5_one_task_pings_an_entity_for_all_its_senders(local_pair
     before = len(local_pair.recorder.of(Pinged))
     await asyncio.sleep(3.5)
     assert len(local_pair.recorder.of(Pinged)) - before in (3, 4)
-
-
-async def test_section_5_ping_stops_once_the_entity_is_healthy_and_all_senders_use_the_primary(
-    local_pair: LocalPair,
-) -> None:
-    one, two = local_pair.pair.sender("flights"), local_pair.pair.sender("flights")
-    local_pair.primary.set_fault(DOWN)
-    assert (await one.send(numbered(1))).diverted == 1
-    local_pair.primary.clear_faults()
-    assert await seconds_until(local_pair.recorder.recovered) < 1 + 2
-    assert [(await sender.send(numbered(1))).primary for sender in (one, two)] == [1, 1]
-    pings = len(local_pair.recorder.of(Pinged))
-    await asyncio.sleep(2.2)
-    assert len(local_pair.recorder.of(Pinged)) == pings
-
-
-async def test_section_5_a_hanging_ping_delays_failback_by_at_most_the_interval_plus_two_seconds(
-    local_pair: LocalPair,
-) -> None:
-    async with local_pair.pair.sender("flights") as sender:
-        local_pair.primary.set_fault(Fault(kind=FaultKind.RELEASED, on=(Operation.SEND,)))
-        assert (await sender.send(numbered(1))).diverted == 1
-        # The next ping has just begun, so it hangs although the fault is gone.
-        await asyncio.sleep(1.1)
-        local_pair.primary.clear_faults()
-        assert await seconds_until(local_pair.recorder.recovered) < 1 + 2
-        assert (await sender.send(numbered(1, start=1))).primary == 1
-
-
-async def test_section_5_processes_sharing_a_store_ping_once_per_interval_and_all_fail_back() -> None:
-    store = InMemoryHealthStore()
-    recorders = [EventRecorder() for _ in range(3)]
-    async with open_quick_pair(store=store, ping_primary_interval=timedelta(seconds=2)) as local_pair:
-        local_pair.primary.set_fault(FULL)
-        pairs = [another(local_pair, recorder, store, seed) for seed, recorder in enumerate(recorders)]
-        try:
-            for pair in pairs:
-                await pair.__aenter__()
-            async with local_pair.pair.sender("flights"):
-                await local_pair.pair.fail_over("flights", reason="test")
-            senders = [await pair.sender("flights").__aenter__() for pair in pairs]
-            assert [(await sender.send(numbered(1))).diverted for sender in senders] == [1, 1, 1]
-            all_recorders = [local_pair.recorder, *recorders]
-            before = sum(len(each.of(Pinged)) for each in all_recorders)
-            await asyncio.sleep(8.5)
-            pings = sum(len(each.of(Pinged)) for each in all_recorders) - before
-            assert pings <= 4 + 4, "four processes for four intervals would be 16 pings"
-            local_pair.primary.clear_faults()
-            seconds = await asyncio.gather(*(seconds_until(each.recovered) for each in all_recorders))
-            assert max(seconds) < 2 + 2
-            assert [(await sender.send(numbered(1))).primary for sender in senders] == [1, 1, 1]
-        finally:
-            for pair in pairs:
-                await pair.close()
-
-
-async def test_section_4_a_suspect_process_adopts_a_failover_shared_by_another() -> None:
-    now = SystemClock().now()
-    known = EntityHealth(HealthState.FAILED_OVER, since=now - 100, last_ping=now - 0.2, reason="elsewhere", by="send")
-    store = InMemoryHealthStore()
-    async with (
-        open_quick_pair(store=store, failover_interval=timedelta(seconds=30)) as local_pair,
-        local_pair.pair.sender("flights") as sender,
-    ):
-        await sender.send(numbered(1))
-        await store.save("flights", known)
-        local_pair.primary.set_fault(DOWN)
-        began = asyncio.get_running_loop().time()
-        assert (await sender.send(numbered(1, start=1))).diverted == 1
-        assert asyncio.get_running_loop().time() - began < 2
-    assert local_pair.recorder.states[:2] == [HealthState.SUSPECT, HealthState.FAILED_OVER]
-
-
-async def test_section_5_a_short_lived_process_pings_once_when_the_last_ping_is_older_than_an_interval() -> None:
-    now = SystemClock().now()
-    stale = EntityHealth(HealthState.FAILED_OVER, since=now - 60, last_ping=now - 11, reason="elsewhere", by="send")
-    for fault, routes in ((None, (1, 0)), (FULL, (0, 1))):
-        store = InMemoryHealthStore({"flights": stale})
-        async with open_quick_pair(store=store, ping_primary_interval=timedelta(seconds=10)) as local_pair:
-            if fault is not None:
-                local_pair.primary.set_fault(fault)
-            async with local_pair.pair.sender("flights") as sender:
-                result = await sender.send(numbered(1))
-            assert (result.primary, result.diverted) == routes
-            assert len(local_pair.recorder.of(Pinged)) == 1
-
-
-async def test_section_5_the_link_probe_attaches_a_sender_and_sends_nothing() -> None:
-    refused = Fault(kind=FaultKind.INTERNAL_ERROR, on=(Operation.OPEN_SENDER, Operation.SEND))
-    async with open_quick_pair(probe="link") as local_pair, local_pair.pair.sender("flights") as sender:
-        local_pair.primary.set_fault(refused)
-        assert (await sender.send(numbered(1))).diverted == 1
-        await local_pair.recorder.wait_for(Pinged)
-        assert [ping.succeeded for ping in local_pair.recorder.of(Pinged)] == [False]
-        local_pair.primary.clear_faults()
-        assert await seconds_until(local_pair.recorder.recovered) < 1 + 2
-        assert await local_pair.primary_ids() == []
 
 
 async def test_section_5_a_session_queue_accepts_a_ping(local_pair: LocalPair) -> None:

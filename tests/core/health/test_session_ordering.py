@@ -132,20 +132,6 @@ async def test_failbacks_of_one_entity_are_serialized(monkeypatch: pytest.Monkey
         assert [await one.task, await two.task] == [True, True]
 
 
-async def test_sends_are_held_at_most_for_the_hold_limit(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    # Long enough to search the empty backlog: only the send in flight delays the failback.
-    monkeypatch.setattr(ordering, "_MAX_HOLD_SECONDS", 2.0)
-    async with open_local_pair("flights", options=OPTIONS) as both:
-        order = order_of(both)
-        await order.enter_send("flights", timeout=1)
-        failback = HeldFailback(order, "flights")
-        failback.may_end.set()
-        assert not await asyncio.wait_for(failback.task, 5)
-        await asyncio.wait_for(order.enter_send("flights", timeout=1), 1)
-
-
 async def test_a_syphon_does_not_overtake_messages_locked_by_another() -> None:
     async with open_local_pair("flights", options=ONE_QUEUE, lock="PT30S") as both, AsyncExitStack() as elsewhere:
         await both.put_into_backlog("flights", numbered("a", 1, 2, 3))
@@ -170,17 +156,6 @@ async def test_a_syphon_does_not_overtake_messages_locked_by_another() -> None:
         syphon.stop()
         await running
         assert await arrived(both) == {"a": [1, 2, 3]}
-
-
-async def test_copies_are_grouped_by_the_queue_of_their_session() -> None:
-    async with open_local_pair("flights", options=OPTIONS) as both, both.pair.sender("flights") as sender:
-        await both.pair.fail_over("flights", reason="test")
-        sessions = [*"abcdefgh", None]
-        await sender.send([ServiceBusMessage("x", message_id=f"{each}", session_id=each) for each in sessions])
-        order = order_of(both)
-        for queue in both.pair._queues:
-            expected = {f"{each}" for each in sessions if order.queue_for("flights", each or "") == queue}
-            assert set(await both.backlog_ids(queue)) == expected
 
 
 def order_without_a_service(monkeypatch: pytest.MonkeyPatch, answers: tuple[bool | None, ...]) -> SessionOrdering:

@@ -56,33 +56,6 @@ async def test_drill_reports_whether_pings_are_delivered(local_pair: LocalPair) 
     assert not is_ping(None)
 
 
-async def test_live_messages_during_a_drill_arrive(
-    local_pair: LocalPair,
-) -> None:
-    sent = 0
-    done = asyncio.Event()
-
-    async def application() -> None:
-        nonlocal sent
-        async with local_pair.pair.sender("flights") as sender:
-            while not done.is_set():
-                await sender.send(numbered(1, start=sent))
-                sent += 1
-                await asyncio.sleep(0.001)
-
-    sending = asyncio.create_task(application())
-    await local_pair.recorder.wait_for(MessagesAccepted)
-    report = await local_pair.pair.drill("flights", messages=200)
-    done.set()
-    await sending
-    held = await local_pair.primary_ids()
-    assert report.passed, report.findings
-    assert set(held) >= {f"m{n}" for n in range(sent)}
-    assert await local_pair.backlog_ids() == []
-    diverted = [event for event in local_pair.recorder.of(MessagesAccepted) if event.route is Route.BACKLOG]
-    assert report.live == sum(len(event.messages) for event in diverted) - 200
-
-
 async def test_no_process_ends_a_held_failover_early() -> None:
     store = InMemoryHealthStore()
     async with open_quick_pair(store=store) as local_pair:

@@ -145,11 +145,14 @@ async def test_a_pair_that_is_not_open_rejects_calls_and_can_be_closed() -> None
 
 
 async def test_a_syphon_has_the_options_of_its_pair(local_pair: LocalPair) -> None:
-    context = local_pair.pair.syphon(entities=["Flights"], rate=5, redrive=True)._context
+    context = local_pair.pair.syphon(
+        entities=["Flights"], rate=5, redrive=True, time_to_live=TimeToLive.ELAPSE
+    )._context
     assert (context.max_batch_messages, context.rate_limiter.rate, context.redrive) == (100, 5, True)
     assert context.selection.matches("flights")
     assert not context.selection.matches("delays")
-    assert (context.ordered, context.time_to_live) == (False, TimeToLive.RESTART)
+    assert (context.ordered, context.time_to_live) == (False, TimeToLive.ELAPSE)
     default = local_pair.pair.syphon()
     assert (default._context.redrive, default.rate, default._queues) == (False, None, local_pair.pair._queues)
+    assert default._context.time_to_live is TimeToLive.RESTART
     assert (default._initial_delay, default._long_poll) == (1.0, 900.0)

@@ -133,43 +133,6 @@ async def test_section_6_stop_is_bounded_while_the_primary_is_silent_and_counts_
         assert set(await local_pair.primary_ids("flights")) == {f"m{n}" for n in range(10)}
 
 
-async def test_section_6_a_long_pause_holds_no_locks() -> None:
-    async with open_local_pair("flights", lock="PT5S") as local_pair:
-        syphon = local_pair.pair.syphon()
-        watch = ProgressWaiter()
-        running = asyncio.create_task(syphon.run(progress=watch))
-        await local_pair.put_into_backlog("flights", messages(0))
-        await watch.until(lambda report: report.moved_total)
-        syphon.pause()
-        await asyncio.sleep(1)  # its long poll ends
-        await local_pair.put_into_backlog("flights", messages(*range(1, 30)))
-        await asyncio.sleep(6)
-        assert await deliveries(local_pair) == {f"m{n}": 0 for n in range(1, 30)}
-        assert local_pair.secondary.namespace.counts(BACKLOG).active == 29
-        async with asyncio.timeout(5):
-            syphon.resume()
-            await watch.until(lambda report: report.moved_total == 30)
-        await stop(syphon, running)
-        assert syphon.report().duplicates_possible == 0
-
-
-async def test_section_6_a_pause_followed_by_resume_changes_nothing() -> None:
-    async with open_local_pair("flights") as local_pair:
-        syphon = local_pair.pair.syphon()
-        watch = ProgressWaiter()
-        running = asyncio.create_task(syphon.run(progress=watch))
-        await asyncio.sleep(0.5)
-        for _ in range(3):
-            syphon.pause()
-            await asyncio.sleep(0.1)
-            syphon.resume()
-        await local_pair.put_into_backlog("flights", messages(*range(5)))
-        async with asyncio.timeout(5):
-            await watch.until(lambda report: report.moved_total == 5)
-        await stop(syphon, running)
-        assert local_pair.pair.meter.read().empty_receives <= 6
-
-
 async def test_section_6_a_message_that_arrives_during_settlement_is_received_at_once() -> None:
     async with open_local_pair("flights") as local_pair:
         syphon = local_pair.pair.syphon()

@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 import pytest
 
-from servicebus_emulator import Fault, FaultKind, HostedNamespace, Operation
-from servicebus_emulator.engine.model.descriptions import AccessRight, QueueDescription
+from servicebus_emulator import HostedNamespace
+from servicebus_emulator.engine.model.descriptions import AccessRight
 from servicebus_pair.core import Endpoint, NamespacePair, PairOptions
 from servicebus_pair.core.model.errors import AuthorizationError, EntityNotFoundError, ServiceError
 from servicebus_pair.core.syphon.drain import Syphon
-from tests.core.support.drain_progress import ProgressWaiter
 from tests.core.support.local_pair import BACKLOG, LocalPair, endpoint, messages, open_local_pair
 
 pytestmark = pytest.mark.simulated
@@ -91,53 +89,6 @@ async def test_section_6_a_missing_backlog_queue_is_reported_at_once(doing: str)
     assert isinstance(error, EntityNotFoundError)
     assert f"the backlog queue {BACKLOG} does not exist: create the backlog with provision" in str(error)
     assert " on contoso-dr" in str(error)
-
-
-async def test_section_6_permitted_messages_are_moved_and_refusals_are_reported() -> None:
-    async with open_local_pair("flights", options=THREE) as local_pair:
-        await local_pair.put_into_backlog("flights", messages(1, 2))
-        gone = BACKLOG.replace("/0", "/2")
-        local_pair.secondary.namespace.delete_queue(gone)
-        async with asyncio.timeout(AT_ONCE):
-            report = await local_pair.pair.syphon().drain()
-        assert report.moved == {"flights": 2}
-        assert not report.empty
-        assert list(report.failures) == [gone]
-        assert isinstance(await refusal("drain", local_pair.pair.syphon()), EntityNotFoundError)
-
-
-async def test_section_6_the_next_drain_of_a_syphon_uses_a_right_granted_meanwhile() -> None:
-    async with open_local_pair("flights") as local_pair:
-        await local_pair.put_into_backlog("flights", messages(1))
-        async with known_as(local_pair, primary=limited(local_pair.primary, AccessRight.LISTEN)) as pair:
-            syphon = pair.syphon()
-            for _ in range(2):
-                await refusal("drain", syphon)
-            local_pair.primary.namespace.access_policies.put("limited", rights=[AccessRight.SEND])
-            assert (await syphon.drain()).moved == {"flights": 1}
-
-
-async def test_section_6_a_continuous_syphon_waits_for_rights_and_queues_that_had_worked() -> None:
-    async with open_local_pair("flights") as local_pair:
-        watch, syphon = ProgressWaiter(), local_pair.pair.syphon()
-        await local_pair.put_into_backlog("flights", messages(1))
-        running = asyncio.create_task(syphon.run(progress=watch))
-        await watch.until(lambda report: report.moved_total == 1)
-
-        local_pair.primary.set_fault(Fault(kind=FaultKind.UNAUTHORIZED, on=(Operation.SEND,)))
-        await local_pair.put_into_backlog("flights", messages(2))
-        await watch.until(lambda report: "the right Send" in report.failures.get("flights", ""))
-        local_pair.primary.clear_faults()
-        await watch.until(lambda report: report.moved_total == 2)
-
-        local_pair.secondary.namespace.delete_queue(BACKLOG)
-        await watch.until(lambda report: "does not exist" in report.failures.get(BACKLOG, ""))
-        local_pair.secondary.namespace.create_queue(QueueDescription(BACKLOG, max_delivery_count=2**31 - 1))
-        async with known_as(local_pair) as sending:
-            await replace(local_pair, pair=sending).put_into_backlog("flights", messages(3))
-        await watch.until(lambda report: report.moved_total == 3)
-        syphon.stop()
-        await running
 
 
 async def test_section_6_the_syphon_of_an_open_pair_waits_until_its_backlog_is_provisioned() -> None:

@@ -10,8 +10,7 @@ import pytest
 from servicebus_emulator import Fault, FaultKind, HostedNamespace
 from servicebus_emulator.security.sas import sign
 from servicebus_pair.core import Endpoint, NamespacePair
-from servicebus_pair.core.model.errors import AuthenticationError, SendError
-from servicebus_pair.core.model.health_state import EntityHealth, HealthState
+from servicebus_pair.core.model.health_state import HealthState
 from tests.core.support.local_pair import (
     FAILOVER_INTERVAL,
     FAILOVER_MARGIN,
@@ -33,19 +32,6 @@ def signed(hosted: HostedNamespace, *, expires: float) -> Endpoint:
     return Endpoint.from_connection_string(
         text, namespace=hosted.name, administration=f"{hosted.host}:{hosted.admin_port}"
     )
-
-
-async def test_section_4_a_signature_expired_before_first_use_raises(
-    local_pair: LocalPair,
-) -> None:
-    ends = signed(local_pair.primary, expires=time.time() - 5), endpoint(local_pair.secondary)
-    async with NamespacePair(*ends, QUICK_OPTIONS) as pair, pair.sender("flights") as sender:
-        with pytest.raises(SendError) as caught:
-            await sender.send(numbered(2))
-        assert isinstance(caught.value.cause, AuthenticationError)
-        assert len(caught.value.unsent) == 2
-        assert pair.health("flights") == EntityHealth(HealthState.HEALTHY, 0.0)
-    assert "SharedAccessSignature sr" not in str(caught.value)
 
 
 async def test_section_4_a_signature_that_expires_in_use_fails_over_with_its_reason(

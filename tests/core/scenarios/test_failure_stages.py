@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 import pytest
-from azure.servicebus import ServiceBusMessage
 
 from servicebus_emulator import Fault, FaultKind, Operation
 from servicebus_pair.core.model.errors import SendCancelledError, SendError, SendTimeoutError, find_send_error
-from servicebus_pair.core.model.events import Event, MessagesAccepted
 from tests.core.support.local_pair import LocalPair, numbered, open_quick_pair
 
 pytestmark = pytest.mark.simulated
@@ -101,66 +99,3 @@ async def test_section_4_a_send_that_ends_at_any_stage_reports_its_messages(stag
         await local_pair.pair.mark_healthy("flights")
         async with local_pair.pair.sender("flights") as sender:
             assert (await sender.send(account.unsent)).primary_ids == tuple(IDS)
-
-
-@pytest.mark.parametrize("how", ["cancelled", "timed out"])
-async def test_section_4_a_send_that_ends_while_waiting_for_the_link_stored_nothing(how: str) -> None:
-    long = timedelta(minutes=5)
-    async with open_quick_pair(failover_interval=long) as local_pair, local_pair.pair.sender("flights") as sender:
-        await sender.send(numbered(1, start=100))
-        local_pair.primary.set_fault(Fault(kind=K.LATE_DISPOSITION, delay=1.5))
-        first = asyncio.create_task(sender.send(numbered(1, start=101)))
-        await asyncio.sleep(0.1)
-        account = await ended(local_pair, how)
-        assert (await first).primary == 1
-        assert (ids(account.unsent), account.in_doubt) == (IDS, ())
-        assert await local_pair.primary_ids() == ["m100", "m101"]
-
-
-class SilentAfter:
-    """An observer that silences the backlog after its first batch."""
-
-    local_pair: LocalPair
-
-    def observe(self, event: Event) -> None:
-        if isinstance(event, MessagesAccepted):
-            self.local_pair.secondary.set_fault(SILENT_SEND)
-
-
-@pytest.mark.parametrize("how", ["cancelled", "timed out"])
-async def test_section_4_a_send_that_ends_between_backlog_batches_reports_all_states(how: str) -> None:
-    silent = SilentAfter()
-    big = [ServiceBusMessage(b"x" * 100_000, message_id=f"m{n}") for n in range(5)]
-    async with open_quick_pair(observers=(silent,)) as local_pair, local_pair.pair.sender("flights") as sender:
-        silent.local_pair = local_pair
-        await local_pair.pair.fail_over("flights", reason="test", hold=timedelta(minutes=1))
-        sending = asyncio.create_task(sender.send(big, timeout=1.5 if how == "timed out" else None))
-        if how == "cancelled":
-            await local_pair.recorder.wait_for(MessagesAccepted)
-            while not set(await local_pair.backlog_ids()) >= {"m2", "m3"}:
-                assert not sending.done()
-            sending.cancel()
-        with pytest.raises((asyncio.CancelledError, SendTimeoutError)) as caught:
-            await sending
-        account = find_send_error(caught.value)
-        assert account is not None
-        assert account.result.diverted_ids == ("m0", "m1")
-        assert ids(account.in_doubt) == ["m2", "m3"]
-        assert ids(account.unsent) == ["m2", "m3", "m4"]
-        assert set(await local_pair.backlog_ids()) == {"m0", "m1", "m2", "m3"}
-
-
-async def test_section_4_a_link_idle_for_minutes_is_reopened(
-    local_pair: LocalPair,
-) -> None:
-    """The service closes idle connections, which a client notices only when a send fails."""
-    async with local_pair.pair.sender("flights") as sender:
-        await sender.send(numbered(1))
-        link = local_pair.pair._open().primary.send_link("flights")
-        old = link._handler
-        assert link.attached
-        link._last_used -= 201
-        assert not link.attached
-        assert (await sender.send(numbered(1, start=1))).primary == 1
-        assert link._handler is not old
-    assert local_pair.recorder.states == []

@@ -9,7 +9,6 @@ import pytest
 
 from servicebus_emulator import Fault, FaultKind, Operation
 from servicebus_pair.core import HealthState
-from servicebus_pair.core.model.errors import PairClosedError
 from servicebus_pair.core.model.events import HealthChanged, Pinged
 from tests.core.support.local_pair import (
     FAILOVER_INTERVAL,
@@ -129,13 +128,3 @@ async def test_section_4_a_send_to_a_failed_over_entity_does_not_wait_for_a_hang
         assert not pinging.done()
         pinging.cancel()
         await asyncio.wait({pinging})
-
-
-async def test_section_7_pings_end_without_error_when_the_client_is_faulted(local_pair: LocalPair) -> None:
-    local_pair.primary.set_fault(Fault(kind=FaultKind.QUOTA_EXCEEDED, entity="flights"))
-    await local_pair.pair.fail_over("flights", reason="test")
-    shared = local_pair.pair._open()
-    [pings] = shared.prober._tasks.values()
-    shared.primary.fault(PairClosedError("its process is stopping"))
-    await asyncio.wait_for(pings, PING_INTERVAL + FAILOVER_MARGIN)
-    assert pings.exception() is None

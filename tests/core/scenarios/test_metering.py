@@ -5,13 +5,10 @@ from __future__ import annotations
 import pytest
 from azure.servicebus import ServiceBusMessage
 
-from servicebus_emulator import Fault, FaultKind
-from servicebus_emulator import Operation as FaultedOperation
 from servicebus_emulator.engine.namespace.entities import QueueEntity
-from servicebus_pair.core.model.errors import ServiceError
 from servicebus_pair.core.model.pricing import Operations, backlog_operations
 from servicebus_pair.core.protocol.backlog_queues import backlog_queue
-from tests.core.support.local_pair import LocalPair, numbered, open_quick_pair
+from tests.core.support.local_pair import LocalPair, numbered
 
 pytestmark = pytest.mark.simulated
 
@@ -32,26 +29,6 @@ async def test_sends_diverts_pings_and_drain_are_counted(local_pair: LocalPair) 
     drained = pair.meter.read() - sent
     assert (drained.sends, drained.receives, drained.settlements, drained.diverts) == (3, 3, 3, 0)
     assert drained.management_calls > 0, "peeks are billed too"
-
-
-async def test_empty_receive_is_counted(local_pair: LocalPair) -> None:
-    before = local_pair.pair.meter.read()
-    link = local_pair.pair._open().primary.receive_link("flights")
-    assert await link.receive(max_messages=1, max_wait_time=1.5, timeout=5) == []
-    assert local_pair.pair.meter.read() - before == Operations(empty_receives=1)
-
-
-async def test_failed_receive_is_counted() -> None:
-    async with open_quick_pair() as local_pair:
-        local_pair.primary.set_fault(Fault(kind=FaultKind.INTERNAL_ERROR, on=(FaultedOperation.OPEN_RECEIVER,)))
-        before = local_pair.pair.meter.read()
-        with pytest.raises(ServiceError):
-            await (
-                local_pair.pair._open()
-                .primary.receive_link("flights")
-                .receive(max_messages=1, max_wait_time=1, timeout=5)
-            )
-        assert local_pair.pair.meter.read() - before == Operations(empty_receives=1)
 
 
 async def test_meter_agrees_with_the_service_and_the_estimate(local_pair: LocalPair) -> None:

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from servicebus_pair.core import HealthState
-from servicebus_pair.core.model.errors import NoBacklogQueueError
-from servicebus_pair.core.model.events import Pinged, QueuePulled
+from servicebus_pair.core.model.events import Pinged
 from tests.core.conftest import TwoNamespaces
-from tests.core.support.fast_clock import FastClock
 from tests.core.support.local_pair import FAILOVER_INTERVAL, FAILOVER_MARGIN, EventRecorder, numbered
 from tests.core.support.queues import peek_all
 
@@ -40,35 +36,6 @@ async def test_section_4_a_send_that_meets_the_outage_is_diverted(
     assert sorted(message.message_id or "" for message in held) == sorted(f"m{n}" for n in range(30))
     assert recorder.states == [HealthState.SUSPECT, HealthState.FAILED_OVER, HealthState.HEALTHY]
     assert any(ping.succeeded for ping in recorder.of(Pinged))
-
-
-async def test_section_4_with_both_namespaces_down_both_errors_are_reported(
-    namespaces: TwoNamespaces,
-) -> None:
-    recorder = EventRecorder()
-    async with namespaces.pair(observers=[recorder]) as pair, pair.sender("flights") as sender:
-        namespaces.kill(namespaces.primary)
-        namespaces.kill(namespaces.secondary)
-        with pytest.raises(NoBacklogQueueError, match="flights is failed over") as caught:
-            await sender.send(numbered(7))
-        assert [message.properties.message_id for message in caught.value.unsent] == [f"m{n}" for n in range(7)]
-    assert len(recorder.of(QueuePulled)) == 3
-
-
-async def test_section_6_a_drain_while_the_primary_is_down_moves_nothing_and_reports_it(
-    namespaces: TwoNamespaces,
-) -> None:
-    async with namespaces.pair(clock=FastClock()) as pair, pair.sender("flights") as sender:
-        await pair.provision()
-        await pair.fail_over("flights", reason="test")
-        await sender.send(numbered(5))
-        namespaces.kill(namespaces.primary)
-        drained = await pair.syphon().drain()
-        assert drained.moved == {}
-        assert not drained.empty
-        assert "flights" in drained.failures
-        namespaces.start(namespaces.primary)
-        assert (await pair.syphon().drain()).moved == {"flights": 5}
 
 
 async def test_section_4_a_send_to_a_frozen_primary_is_diverted(namespaces: TwoNamespaces) -> None:

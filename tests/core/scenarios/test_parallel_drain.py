@@ -31,11 +31,3 @@ async def test_section_6_batches_to_one_destination_are_sent_in_parallel_unless_
         assert (report.moved, report.duplicates_possible) == ({"flights": QUEUES * 16}, 0)
         assert {link for path, link in local_pair.pair._open().primary._send_links if path == "flights"} == links
         assert set(Counter(await local_pair.primary_ids("flights")).values()) == {1}
-
-
-async def test_section_6_the_end_of_a_small_backlog_is_found_by_peeking() -> None:
-    async with open_local_pair("flights") as local_pair:
-        await local_pair.put_into_backlog("flights", messages(1, 2, 3))
-        report = await local_pair.pair.syphon().drain()
-        assert (report.moved, report.left) == ({"flights": 3}, 0)
-        assert local_pair.pair.meter.read().empty_receives == 0

@@ -11,9 +11,9 @@ import pytest
 from azure.servicebus import ServiceBusMessage
 
 from servicebus_emulator import Fault, FaultKind, Operation
-from servicebus_pair.core import HealthState, NamespacePair, PairOptions
+from servicebus_pair.core import NamespacePair, PairOptions
 from servicebus_pair.core.health import session_ordering as ordering
-from servicebus_pair.core.model.errors import NoBacklogQueueError, SendError
+from servicebus_pair.core.model.errors import SendError
 from servicebus_pair.core.model.interfaces import InMemoryHealthStore
 from servicebus_pair.core.protocol.backlog_queues import backlog_queue_paths
 from tests.core.support.local_pair import LocalPair, endpoint, open_local_pair
@@ -42,31 +42,6 @@ async def arrived(both: LocalPair) -> dict[str, list[int]]:
         session, _, number = (message.message_id or "").rpartition("/")
         sessions[session].setdefault(int(number))
     return {session: list(numbers) for session, numbers in sessions.items()}
-
-
-async def test_a_session_uses_one_backlog_queue_and_sessions_use_all() -> None:
-    async with open_local_pair("flights", options=OPTIONS) as both, both.pair.sender("flights") as sender:
-        await both.pair.fail_over("flights", reason="test")
-        for start in range(0, 30, 10):
-            for session in "abcdefgh":
-                await sender.send(numbered(session, *range(start, start + 10)))
-        places = defaultdict(set)
-        for queue in backlog_queue_paths("contoso", 3):
-            for name in await both.backlog_ids(queue):
-                places[name[0]].add(queue)
-        assert all(len(queues) == 1 for queues in places.values())
-        assert len({queue for queues in places.values() for queue in queues}) > 1
-
-
-async def test_a_session_whose_backlog_queue_is_down_raises_instead_of_using_another() -> None:
-    async with open_local_pair("flights", options=OPTIONS) as both, both.pair.sender("flights") as sender:
-        await both.pair.fail_over("flights", reason="test")
-        queue = both.pair._open().order.queue_for("flights", "a")  # type: ignore[union-attr]
-        both.secondary.set_fault(Fault(kind=FaultKind.INTERNAL_ERROR, entity=queue, on=(Operation.SEND,)))
-        with pytest.raises(NoBacklogQueueError) as caught:
-            await sender.send(numbered("a", 1, 2, 3), timeout=20)
-        assert len(caught.value.unsent) == 3
-        assert [await both.backlog_ids(queue) for queue in backlog_queue_paths("contoso", 3)] == [[], [], []]
 
 
 async def test_an_entity_fails_back_only_when_its_backlog_is_empty() -> None:
@@ -108,45 +83,6 @@ async def test_with_a_silent_secondary_nothing_fails_back_and_calls_time_out(
         assert await arrived(both) == {"a": [1, 2, 3, 4]}
 
 
-async def test_sends_held_when_the_secondary_falls_silent_are_released_in_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(ordering, "_PEEK_TIMEOUT", 2.0)
-    monkeypatch.setattr(ordering, "_MAX_HOLD_SECONDS", 3.0)
-    async with open_local_pair("flights", options=OPTIONS) as both, both.pair.sender("flights") as sender:
-        await both.pair.fail_over("flights", reason="test")
-        await sender.send(numbered("a", 1))
-        order = both.pair._open().order
-        assert order is not None
-        held = asyncio.Event()
-
-        async def drained() -> bool:
-            async with order.fail_back("flights", drain_timeout=4) as empty:
-                held.set()
-                return empty
-
-        both.secondary.set_fault(Fault(kind=FaultKind.FREEZE))
-        failing_back = asyncio.create_task(drained())
-        await asyncio.sleep(0.1)
-        assert not held.is_set()
-        async with asyncio.timeout(8):
-            with pytest.raises(SendError) as caught:
-                await sender.send(numbered("a", 2), timeout=2)
-            assert not await failing_back
-        assert len(caught.value.unsent) == 1
-
-
-async def test_a_new_process_diverts_while_there_is_a_backlog() -> None:
-    async with open_local_pair("flights", options=OPTIONS) as both:
-        async with both.pair.sender("flights") as sender:
-            await both.pair.fail_over("flights", reason="test")
-            await sender.send(numbered("a", 1, 2))
-        async with another_process(both) as later, later.sender("flights") as sender:
-            assert (await sender.send(numbered("a", 3))).diverted == 1
-        assert (await both.pair.syphon().drain()).moved == {"flights": 3}
-        assert await arrived(both) == {"a": [1, 2, 3]}
-
-
 async def test_a_process_that_cannot_read_the_backlog_does_not_overtake_it() -> None:
     async with open_local_pair("flights", options=OPTIONS) as both:
         await both.pair.fail_over("flights", reason="test")
@@ -165,21 +101,6 @@ async def test_a_process_that_cannot_read_the_backlog_does_not_overtake_it() -> 
                     pass
             await sender.send(caught.value.unsent)
             assert await arrived(both) == {"a": [1, 2, 3]}
-
-
-async def test_a_shared_recovery_is_not_adopted_while_there_is_a_backlog() -> None:
-    store = InMemoryHealthStore()
-    async with (
-        open_local_pair("flights", options=OPTIONS, store=store) as both,
-        another_process(both, store) as other,
-        both.pair.sender("flights") as sender,
-    ):
-        await both.pair.fail_over("flights", reason="test")
-        await sender.send(numbered("a", 1))
-        await other.mark_healthy("flights")
-        await other._registry.flush()
-        await both.pair._registry.refresh("flights")
-        assert both.pair.health("flights").state is HealthState.FAILED_OVER
 
 
 def another_process(both: LocalPair, store: InMemoryHealthStore | None = None) -> NamespacePair:

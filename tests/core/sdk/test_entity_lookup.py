@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from servicebus_emulator import Emulator, Fault, FaultKind, Operation
+from servicebus_emulator import Emulator, Fault, FaultKind
 from servicebus_emulator.engine.model.descriptions import QueueDescription, TopicDescription
 from servicebus_pair.core import Endpoint, HealthState, NamespacePair
 from servicebus_pair.core.model.errors import (
@@ -20,7 +20,6 @@ from servicebus_pair.core.model.errors import (
 from servicebus_pair.core.model.events import Pinged
 from servicebus_pair.core.model.usage_meter import Meter
 from servicebus_pair.core.sdk.entity_lookup import EntityLookup
-from servicebus_pair.core.syphon.drain import Syphon
 from tests.core.sdk.administration.test_arm import arm_of, through_arm
 from tests.core.support.local_pair import (
     BACKLOG,
@@ -45,33 +44,6 @@ async def test_section_6_a_deleted_destination_is_dead_lettered_although_its_tok
         report = await both.pair.syphon().drain()
         assert (report.moved, report.dead_lettered) == ({"flights": 1}, {"EntityNotFound": 2})
         assert await both.backlog_ids(BACKLOG, dead_letter=True) == ["m1", "m2"]
-
-
-async def test_section_6_an_existing_destination_backs_off_while_tokens_are_refused() -> None:
-    async with open_local_pair("flights") as both:
-        await both.put_into_backlog("flights", messages(1))
-        both.primary.set_fault(Fault(kind=FaultKind.AUTH_FAILURE, status=404, count=1))
-        report = await both.pair.syphon().drain()
-        assert (report.moved, report.dead_lettered) == ({"flights": 1}, {})
-
-
-async def test_section_6_a_failed_lookup_backs_off_and_is_reported() -> None:
-    async with open_local_pair("flights") as both:
-        await both.put_into_backlog("gone", messages(1))
-        both.primary.set_fault(TOKEN_NOT_FOUND)
-        both.primary.set_fault(Fault(kind=FaultKind.UNAUTHORIZED, on=(Operation.ADMINISTER,)))
-        syphon = both.pair.syphon()
-        report = await drained_for(syphon, seconds=1.5)
-        assert report.dead_lettered == {}
-        assert "cannot look up whether gone exists (AuthenticationError)" in report.failures["gone"]
-        assert await both.backlog_ids() == ["m1"]
-
-
-async def drained_for(syphon: Syphon, *, seconds: float):
-    draining = asyncio.create_task(syphon.drain())
-    await asyncio.sleep(seconds)
-    syphon.stop()
-    return await draining
 
 
 async def test_section_4_a_send_to_a_missing_entity_is_not_an_outage(local_pair: LocalPair) -> None:

@@ -248,3 +248,29 @@ async def test_a_link_is_attached_once_and_reopened_on_request() -> None:
     await link.reopen(timeout=5)
     assert (owner.discarded, link.is_open) == ([sender], True)
     assert await send_link()[0].open_in_slot(SendSlot(attempt_timeout=lambda: None)) is None
+
+
+async def test_section_4_a_link_that_refused_a_mixture_of_sessions_gets_one_session_per_batch() -> None:
+    link, _, _ = send_link()
+    batch = EncodedBatch(1_000_000)
+    for session in "abab":
+        assert batch.try_add(ServiceBusMessage("x", session_id=session).raw_amqp_message)
+    assert len({link.batch_key(message) for message in batch.messages}) == 1
+    assert link.split_if_mixed(batch_of(1, 1)) == []
+    assert link.accepts_mixed_sessions
+    parts = link.split_if_mixed(batch, [5, 6, 7, 8])
+    assert [(numbers, part.messages) for numbers, part in parts] == [
+        ([5, 7], batch.messages[::2]),
+        ([6, 8], batch.messages[1::2]),
+    ]
+    assert len({link.batch_key(message) for message in batch.messages}) == 2
+
+
+async def test_section_4_a_link_idle_for_minutes_is_reopened() -> None:
+    link, sender, owner = send_link()
+    for seconds, discarded in ((199, []), (201, [sender])):
+        await link.send(batch_of(1), timeout=5)
+        await asyncio.sleep(seconds)
+        assert link.attached is (seconds < 200)
+        await link.send(batch_of(1), timeout=5)
+        assert owner.discarded == discarded

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import pytest
 
-from servicebus_pair.core.model.errors import LockLostError, TimedOutError, UnreachableError
+from servicebus_pair.core.model.errors import LockLostError, ServiceError, TimedOutError, UnreachableError
 from servicebus_pair.core.model.pricing import Operations
 from servicebus_pair.core.model.usage_meter import Meter
 from servicebus_pair.core.sdk import receive_link
@@ -106,6 +106,14 @@ async def test_a_receive_waits_briefly_if_messages_are_buffered(buffered: bool, 
     assert await link.receive(max_messages=5, max_wait_time=wait, timeout=2) == ["a", "b"]
     assert receiver.waits == [(5, used)]
     assert owner.meter.read() == Operations(receives=2)
+
+
+async def test_a_receive_that_fails_or_finds_nothing_is_counted() -> None:
+    for receiver in (FakeReceiver(), SimpleNamespace()):
+        link, owner = link_over(receiver)
+        with suppress(ServiceError):
+            assert await link.receive(max_messages=1, max_wait_time=1, timeout=2) == []
+        assert owner.meter.read() == Operations(empty_receives=1)
 
 
 async def test_a_receive_that_should_stop_releases_its_messages() -> None:

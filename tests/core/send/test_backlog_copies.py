@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from servicebus_emulator import Emulator, Fault, FaultKind
 from servicebus_emulator.engine.model.descriptions import QueueDescription
 from servicebus_pair.core import NamespacePair
-from servicebus_pair.core.model.errors import MessageTooLargeError, SendError
+from servicebus_pair.core.model.errors import SendError
 from servicebus_pair.core.model.events import BacklogCopyTooLarge
 from servicebus_pair.core.protocol.backlog_message import wrap
 from servicebus_pair.core.sdk._private.batch_encoding import encoded_size
 from servicebus_pair.core.send.backlog_copies import UnencodedBatch, copy_overhead, needs_size_check
 from tests.core.support.encoding import encode
-from tests.core.support.local_pair import QUICK_OPTIONS, LocalPair, endpoint, numbered
+from tests.core.support.local_pair import QUICK_OPTIONS, LocalPair, endpoint
 from tests.core.support.message_strategies import messages
 
 LIMIT = 262_144
@@ -87,32 +87,6 @@ def almost_full() -> ServiceBusMessage:
     return ServiceBusMessage(b"x" * (LIMIT - overhead - 10), message_id="almost full")
 
 
-async def test_section_4_a_message_too_large_for_the_backlog_causes_a_warning_while_healthy(
-    local_pair: LocalPair,
-) -> None:
-    async with local_pair.pair.sender("flights") as sender:
-        assert (await sender.send([*numbered(2), almost_full()])).primary == 3
-        await local_pair.recorder.wait_for(BacklogCopyTooLarge)
-    [warning] = local_pair.recorder.of(BacklogCopyTooLarge)
-    assert (warning.entity, warning.message_id, warning.limit_bytes) == ("flights", "almost full", LIMIT)
-    message = almost_full().raw_amqp_message
-    assert warning.size_bytes == encoded_size(message)
-    assert warning.growth_bytes == copy_overhead(message, entity="flights")
-    assert warning.size_bytes <= LIMIT < warning.size_bytes + warning.growth_bytes
-
-
-async def test_section_4_a_message_too_large_for_the_backlog_raises_while_failed_over(
-    local_pair: LocalPair,
-) -> None:
-    async with local_pair.pair.sender("flights") as sender:
-        await local_pair.pair.fail_over("flights", reason="test")
-        with pytest.raises(SendError, match=r"as a copy for the backlog, message 'almost full' takes") as caught:
-            await sender.send(almost_full())
-    assert isinstance(caught.value.cause, MessageTooLargeError)
-    assert len(caught.value.unsent) == 1
-    assert caught.value.in_doubt == ()
-
-
 async def test_section_4_few_size_checks_wait_for_an_unresponsive_backlog(
     local_pair: LocalPair,
 ) -> None:
@@ -123,13 +97,6 @@ async def test_section_4_few_size_checks_wait_for_an_unresponsive_backlog(
         assert 0 < len(waiting) <= 16
         local_pair.secondary.clear_faults()
         await local_pair.recorder.wait_for(BacklogCopyTooLarge)
-
-
-async def test_section_4_a_message_that_fits_both_causes_no_warning(local_pair: LocalPair) -> None:
-    async with local_pair.pair.sender("flights") as sender:
-        await sender.send(ServiceBusMessage(b"x" * 200_000, message_id="large"))
-        await sender.send(numbered(100))
-    assert local_pair.recorder.of(BacklogCopyTooLarge) == []
 
 
 async def test_section_4_limits_are_those_of_the_links(local_pair: LocalPair) -> None:

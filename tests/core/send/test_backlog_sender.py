@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
-from datetime import timedelta
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +10,6 @@ from typing import Any
 import pytest
 from azure.servicebus import ServiceBusMessage
 
-from servicebus_emulator import Fault, FaultKind
 from servicebus_pair.core import EntityHealth, HealthState, PairOptions
 from servicebus_pair.core.model.errors import (
     AuthorizationError,
@@ -33,38 +30,9 @@ from servicebus_pair.core.send.backlog_sender import BacklogSender
 from servicebus_pair.core.send.delivery_state import DeliveryState
 from servicebus_pair.core.send.queue_selector import QueueSelector
 from servicebus_pair.core.send.timeouts import Deadline
-from tests.core.support.local_pair import QUICK_OPTIONS, numbered, open_local_pair
 from tests.core.support.manual_clock import ManualClock
 
 pytestmark = pytest.mark.simulated
-
-
-@pytest.mark.slow
-async def test_section_4_sends_to_a_frozen_secondary_fail_in_bounded_time() -> None:
-    """Twelve senders at once: they share the links, and do not wait for each queue one after another."""
-    options = replace(QUICK_OPTIONS, backlog_queue_count=10, failover_interval=timedelta(seconds=2))
-    async with open_local_pair("flights", options=options) as local_pair:
-        await local_pair.pair.fail_over("flights", reason="test", hold=timedelta(minutes=5))
-        senders = [local_pair.pair.sender("flights") for _ in range(12)]
-        warm = [await sender.send(numbered(1, start=n)) for n, sender in enumerate(senders)]
-        assert sum(each.diverted for each in warm) == 12
-        local_pair.secondary.set_fault(Fault(kind=FaultKind.FREEZE))
-
-        async def fails(n: int) -> None:
-            with pytest.raises(NoBacklogQueueError) as caught:
-                await senders[n].send(numbered(2, start=100))
-            assert len(caught.value.unsent) == 2
-
-        loop = asyncio.get_running_loop()
-        started = loop.time()
-        await asyncio.gather(*(fails(n) for n in range(12)))
-        assert 5 < loop.time() - started < 16
-        started = loop.time()
-        await fails(0)
-        assert loop.time() - started < 7
-        local_pair.secondary.clear_faults()
-        assert (await senders[0].send(numbered(1, start=50))).diverted == 1
-        assert "m50" in await local_pair.backlog_ids()
 
 
 class FakeLink:
@@ -245,6 +213,19 @@ async def test_section_4_copies_are_sent_in_batches_of_the_link_and_accepted_one
     await diverting.send()
     assert link.ids == ["m0", "m1", "m2", "m3", "m4"]
     assert [len(event.messages) for event in diverting.of(MessagesAccepted)] == [2, 2, 1]
+
+
+async def test_section_4_a_send_that_ends_between_batches_reports_all_states() -> None:
+    diverting = Diverting(5, body=1000, timeout=1.0)
+    for link in diverting.links.values():
+        link.limit, link.seconds = 2_600, 60.0
+        outcomes: list[Any] = [None, TimedOutError("late")]
+        link.outcomes = outcomes
+    with pytest.raises(SendTimeoutError):
+        await diverting.send()
+    assert diverting.state.result().diverted_ids == ("m0", "m1")
+    assert [message.properties.message_id for message in diverting.state.in_doubt] == ["m2", "m3"]  # type: ignore[union-attr]
+    assert list(diverting.state.pending) == [2, 3, 4]
 
 
 async def test_section_4_silent_queues_share_a_bounded_search() -> None:

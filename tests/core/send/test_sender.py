@@ -54,14 +54,6 @@ async def test_section_4_a_diverted_schedule_has_no_sequence_numbers(
     assert message.scheduled_enqueue_time_utc is None
 
 
-async def test_section_4_a_schedule_that_meets_the_outage_is_diverted(local_pair: LocalPair) -> None:
-    async with local_pair.pair.sender("flights") as sender:
-        await sender.send(numbered(1, start=9))
-        local_pair.primary.set_fault(Fault(kind=FaultKind.INTERNAL_ERROR, on=(Operation.MANAGE, Operation.SEND)))
-        result = await sender.schedule(numbered(2), LATER)
-    assert (result.sent.primary, result.sent.diverted_ids) == (0, ("m0", "m1"))
-
-
 async def test_section_4_schedule_honours_its_timeout(local_pair: LocalPair) -> None:
     async with local_pair.pair.sender("flights") as sender:
         await sender.send(numbered(1, start=9))
@@ -131,7 +123,7 @@ async def test_section_5_an_old_failover_is_confirmed_by_a_ping(
     since: float, last_ping: float | None, pings: int
 ) -> None:
     fake = FakeSender(EntityHealth(HealthState.FAILED_OVER, since, last_ping))
-    await fake.sender._load_shared_health()
+    await fake.sender.__aenter__()
     assert (fake.pings, fake.applied) == (["flights"] * pings, [])
 
 
@@ -142,7 +134,7 @@ async def test_section_6_in_session_order_a_new_sender_diverts_while_there_may_b
     empty: bool | None, reason: str | None
 ) -> None:
     fake = FakeSender(EntityHealth(), empty=empty, ordered=True)
-    await fake.sender._load_shared_health()
+    await fake.sender.__aenter__()
     expected = [] if reason is None else [("flights", FailOver(reason, "session order"))]
     assert (fake.applied, fake.pings) == (expected, [])
 

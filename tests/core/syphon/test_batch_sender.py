@@ -10,6 +10,7 @@ import pytest
 from azure.servicebus import ServiceBusMessage
 
 from servicebus_pair.core.model.errors import (
+    InvalidMessageError,
     MessageTooLargeError,
     RefusedError,
     ServerBusyError,
@@ -100,7 +101,13 @@ async def test_section_6_messages_that_fit_no_batch_are_dead_lettered_and_the_ot
 
 
 @pytest.mark.parametrize(
-    ("error", "duplicates"), [(TimedOutError("t"), 3), (ServerBusyError("b"), 0), (asyncio.CancelledError(), 3)]
+    ("error", "duplicates"),
+    [
+        (TimedOutError("t"), 3),
+        (ServerBusyError("b"), 0),
+        (InvalidMessageError("the handler was shut down under the send"), 0),
+        (asyncio.CancelledError(), 3),
+    ],
 )
 async def test_section_6_messages_that_may_be_stored_are_possible_duplicates(
     error: BaseException, duplicates: int
@@ -111,7 +118,7 @@ async def test_section_6_messages_that_may_be_stored_are_possible_duplicates(
     with pytest.raises(type(error)):
         await sending.send()
     assert (sending.counters.duplicates_possible, len(sending.entries)) == (2 + duplicates, 3)
-    assert sending.sender.confirmed == []
+    assert (sending.sender.confirmed, sending.dead) == ([], [])
 
 
 @pytest.mark.parametrize(("lock", "timeout"), [(36.0, 10.0), (4.0, 4.0), (0.5, 0.5)])

@@ -100,6 +100,13 @@ async def test_section_6_a_drain_peeks_once_little_is_received_and_ends_when_not
     assert (drain.run.busy_queues, drain.run.extra_links, len(drain.run.finishing)) == (set(), 0, 1)
 
 
+async def test_section_6_messages_that_arrive_during_a_drain_are_moved() -> None:
+    drain = Drain(8)
+    drain.on_progress = lambda: drain.queue._last == 8 and drain.put(5)
+    await drain.work()
+    assert (drain.counters.moved, drain.queue.messages) == ({"flights": 13}, [])
+
+
 async def test_section_6_messages_locked_elsewhere_are_waited_for_up_to_65_seconds() -> None:
     drain = Drain(2)
     drain.queue.locked |= {1, 2}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -16,13 +16,10 @@ from servicebus_pair.core.model.errors import (
     ServiceError,
 )
 from servicebus_pair.core.model.events import DeadLettered
-from servicebus_pair.core.sdk import receive_link as clients
-from servicebus_pair.core.sdk._private.receiver_patches import settle_range
-from servicebus_pair.core.syphon.backlog_entry import Selection
+from servicebus_pair.core.syphon.backlog_entry import Selection, TimeToLive
 from servicebus_pair.core.syphon.drain_context import DrainContext
 from servicebus_pair.core.syphon.queue_worker import QueueWorker
 from tests.core.support.fake_transport import EPOCH, FakeDestination, FakeQueue, drain_context
-from tests.core.support.local_pair import messages, open_local_pair
 from tests.core.support.manual_clock import ManualClock
 
 
@@ -194,15 +191,29 @@ async def test_section_6_in_session_order_nothing_waits_for_a_destination() -> N
     assert work.queue.called("abandon") == [["m0", "m1"]] * 2
 
 
-async def test_section_6_messages_to_a_missing_entity_are_dead_lettered() -> None:
+@pytest.mark.parametrize("opened", [False, True])
+async def test_section_6_messages_to_a_missing_entity_are_dead_lettered(opened: bool) -> None:
     work = Work(2)
     work.queue.put(None, "lost sheep")
-    work.flights.open_error = EntityNotFoundError("gone")
+    gone = EntityNotFoundError("gone")
+    if opened:
+        work.flights.refuse = lambda _: gone
+    else:
+        work.flights.open_error = gone
     assert await work.steps() == [3]
     assert work.queue.dead == [("lost sheep", "NoPath"), ("m0", "EntityNotFound"), ("m1", "EntityNotFound")]
     assert work.worker.counters.dead_lettered == {"NoPath": 1, "EntityNotFound": 2}
     assert work.events == [DeadLettered("q", name, reason, EPOCH) for name, reason in work.queue.dead]
     assert (work.worker._locked, work.context.backoff.errors()) == ({}, {})
+
+
+async def test_section_6_an_expired_message_is_dead_lettered_if_its_time_to_live_elapses() -> None:
+    work = Work(time_to_live=TimeToLive.ELAPSE)
+    for seconds in (1, 100):
+        work.put(1, time_to_live=timedelta(seconds=seconds))
+    work.clock.time += 2
+    await work.steps()
+    assert (work.queue.dead, work.flights.ids) == ([("m0", "Expired")], ["m1"])
 
 
 @pytest.mark.parametrize("reason", ["redrive", "failure"])
@@ -325,30 +336,3 @@ async def test_a_failure_of_the_queue_itself_is_raised() -> None:
     with pytest.raises(ServiceError, match="p"):
         await work.worker.peek(7, max_messages=5)
     assert work.queue.called("peek") == [(7, 5)]
-
-
-@pytest.mark.simulated
-async def test_section_6_contiguous_messages_are_settled_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes: list[int] = []
-
-    async def recorded(receiver: Any, run: Sequence[Any], *, complete: bool, timeout: float) -> None:
-        sizes.append(len(run))
-        await settle_range(receiver, run, complete=complete, timeout=timeout)
-
-    monkeypatch.setattr(clients, "settle_range", recorded)
-    async with open_local_pair("flights", "delays") as local_pair:
-        await local_pair.put_into_backlog("flights", messages(*range(100)))
-        await local_pair.put_into_backlog("delays", messages(*range(100)))
-        assert (await local_pair.pair.syphon().drain()).moved == {"flights": 100, "delays": 100}
-    assert sum(sizes) == 200
-    assert len(sizes) < 20
-
-
-@pytest.mark.simulated
-async def test_section_6_an_sdk_without_range_settlement_settles_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clients, "can_settle_ranges", lambda *_: False)
-    async with open_local_pair("flights") as local_pair:
-        await local_pair.put_into_backlog("flights", messages(*range(60)))
-        report = await local_pair.pair.syphon().drain()
-        assert (report.moved, report.duplicates_possible) == ({"flights": 60}, 0)
-        assert await local_pair.backlog_ids() == []

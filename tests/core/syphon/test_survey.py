@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
-from servicebus_emulator import Fault, FaultKind, Operation
 from servicebus_pair.core.model.errors import AuthorizationError, ServerBusyError, ServiceError
 from servicebus_pair.core.syphon.backlog_entry import Selection
 from servicebus_pair.core.syphon.survey import BacklogSurvey, DestinationSurvey, Surveyor
 from tests.core.support.fake_transport import EPOCH, drain_context
-from tests.core.support.local_pair import messages, open_local_pair
 
 
 @pytest.mark.parametrize("first_page", [False, True])
@@ -75,15 +71,3 @@ async def test_section_6_a_survey_explains_why_a_queue_cannot_be_read(error: Ser
     with pytest.raises(type(error), match=text):
         await Surveyor(context).survey("q")
     assert transport.queues["q"].calls[-1] == ("close", None)
-
-
-@pytest.mark.simulated
-async def test_section_6_a_survey_of_a_failing_service_raises() -> None:
-    async with open_local_pair("flights") as local_pair:
-        await local_pair.put_into_backlog("flights", messages(1, 2, 3))
-        fault = local_pair.secondary.set_fault(Fault(kind=FaultKind.INTERNAL_ERROR, on=(Operation.MANAGE,)))
-        with pytest.raises(ServiceError, match="peek at"):
-            await asyncio.wait_for(local_pair.pair.syphon().survey(), 15)
-        [cleared] = local_pair.secondary.clear_faults(fault.id)
-        assert cleared.strikes == 3, "a page, a single message, and one where there is none"
-        assert (await local_pair.pair.syphon().survey()).destinations["flights"].messages == 3

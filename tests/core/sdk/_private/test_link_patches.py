@@ -13,11 +13,9 @@ import certifi
 import pytest
 from azure.servicebus._pyamqp.aio import AMQPClientAsync
 
-from servicebus_emulator import Fault, FaultKind
 from servicebus_pair.core.sdk._private import capabilities, link_patches
 from servicebus_pair.core.sdk._private.link_patches import _close_without_keep_alive, patch_link, shared_ssl_context
 from tests.core.support.local_pair import LocalPair, messages, numbered, open_local_pair
-from tests.core.support.stopwatch import Stopwatch
 
 SDK_SLEEP_SECONDS = 0.05
 
@@ -138,16 +136,6 @@ async def test_section_7_closing_does_not_wait_for_the_keep_alive_task(
         await local_pair.pair.close()
     assert ended == ["SendClientAsync", "SendClientAsync"]
     assert not [text for text in caplog.messages if text.startswith("closing a handler ended with")]
-
-
-@pytest.mark.simulated
-async def test_section_4_a_broken_link_is_replaced_within_half_a_second(local_pair: LocalPair) -> None:
-    async with local_pair.pair.sender("flights") as sender:
-        await sender.send(numbered(1))
-        local_pair.primary.set_fault(Fault(kind=FaultKind.CLOSE_LINK, entity="flights", count=1))
-        async with Stopwatch() as watch:
-            assert (await sender.send(numbered(1, start=1))).primary == 1
-        assert watch.seconds < 0.5
 
 
 async def test_a_link_without_a_keep_alive_task_is_closed() -> None:

@@ -16,7 +16,6 @@ from servicebus_pair.core.model.errors import EntityExistsError, EntityNotFoundE
 from servicebus_pair.core.model.options import ArmCoordinates
 from servicebus_pair.core.protocol.backlog_queues import BACKLOG_QUEUE, backlog_queue
 from servicebus_pair.core.sdk.administration.arm import ArmAdministration
-from servicebus_pair.core.sdk.administration.data_plane import ServiceBusAdministration
 from tests.core.support.local_pair import endpoint, numbered
 from tests.emulator.support.arm_client import Bearer
 
@@ -65,23 +64,6 @@ async def managed_pair() -> AsyncIterator[Managed]:
 async def managed() -> AsyncIterator[Managed]:
     async with managed_pair() as made:
         yield made
-
-
-async def test_section_3_arm_provisions_what_the_data_plane_finds_without_drift(managed: Managed) -> None:
-    assert (await managed.pair.plan()).create == QUEUES
-    assert (await managed.pair.provision()).created == QUEUES
-    again = await managed.pair.provision()
-    assert (again.found, again.created, again.drifted) == (QUEUES, (), ())
-    async with ServiceBusAdministration(endpoint(managed.secondary)) as data_plane, managed.arm() as through_arm:
-        assert await data_plane.list_queues() == await through_arm.list_queues() == dict.fromkeys(QUEUES, BACKLOG_QUEUE)
-
-
-async def test_section_3_arm_reports_drift_and_extra_queues(managed: Managed) -> None:
-    managed.secondary.namespace.create_queue(QueueDescription(QUEUES[0]))
-    managed.secondary.namespace.create_queue(QueueDescription(EXTRA))
-    report = await managed.pair.provision()
-    assert (report.found, report.extra) == (QUEUES[:1], (EXTRA,))
-    assert {(drift.queue, drift.field) for drift in report.drifted} >= {(QUEUES[0], "max_delivery_count")}
 
 
 async def test_section_3_arm_deletes_empty_queues_and_counts_others(managed: Managed) -> None:
