@@ -153,10 +153,12 @@ class _Selector(selectors.DefaultSelector):
     def _in_transit(self) -> dict[int, int]:
         """Return sockets that are connecting, or whose bytes the peer's kernel has not acknowledged (tcp(7))."""
         waiting: dict[int, int] = {}
-        for key in self.get_map().values():
-            unacknowledged = _unacknowledged(key.fd)
-            if unacknowledged > 0 or key.events & selectors.EVENT_WRITE:
-                waiting[key.fd] = unacknowledged
+        registered = self.get_map()
+        for fd in list(registered):  # a garbage collection meanwhile may close and remove sockets
+            unacknowledged = _unacknowledged(fd)
+            key = registered.get(fd)
+            if key is not None and (unacknowledged > 0 or key.events & selectors.EVENT_WRITE):
+                waiting[fd] = unacknowledged
         return waiting
 
 
