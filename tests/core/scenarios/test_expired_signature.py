@@ -1,4 +1,4 @@
-"""A shared access signature that expires: an error at first use, a suspicion later (SPEC section 4)."""
+"""A shared access signature that expires in use counts as a failure (SPEC section 4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A drain to a distant primary: parallel batches, and no waiting at the end (SPEC section 6)."""
+"""A drain to a distant primary sends batches in parallel (SPEC section 6)."""
 
 from __future__ import annotations
 

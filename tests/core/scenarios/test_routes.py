@@ -1,4 +1,4 @@
-"""The route of messages through primary, backlog and drain (SPEC sections 3, 4, 5, 6 and 9)."""
+"""Sends while the primary works (SPEC section 4)."""
 
 from __future__ import annotations
 

@@ -143,6 +143,8 @@ async def test_section_4_a_lookup_is_reused_for_30_seconds_unless_the_entity_is_
         await asyncio.sleep(pause)
         error = await lookup.explain_auth_failure(refused, "Flights", timeout=timeout)
         seen.append((type(error), error is refused))
+        lookup_failed = seen[-1] == (AuthenticationError, False)
+        assert ("cannot look up whether Flights exists (ServerBusyError)" in str(error)) is lookup_failed
         assert "FLIGHTS".casefold() in lookup._cache
     same, failed, missing = (
         (AuthenticationError, True),

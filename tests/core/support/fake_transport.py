@@ -155,17 +155,22 @@ class FakeDestination:
 
 
 class FakeTransport:
-    """All queues and destinations, made on first use."""
+    """All queues and destinations, made on first use.
+
+    :ivar should_stop: of the last source.
+    """
 
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock
         self.sources = 0
+        self.should_stop: Callable[[], bool] = bool
         self.queues: defaultdict[str, FakeQueue] = defaultdict(lambda: FakeQueue(clock))
         self.entities: defaultdict[str, FakeDestination] = defaultdict(FakeDestination)
 
     def source(self, queue: str, *, should_stop: Callable[[], bool], dead_letter: bool = False) -> Any:
-        del should_stop, dead_letter
+        del dead_letter
         self.sources += 1
+        self.should_stop = should_stop
         return self.queues[queue]
 
     def destination(self, entity: str, *, link_index: int = 0) -> Any:

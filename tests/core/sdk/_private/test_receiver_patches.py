@@ -190,8 +190,11 @@ async def test_a_waiting_receive_ends_once_it_should_stop(stop: bool, worked: bo
         assert options == {"batch": 1}
         return worked
 
-    handler = SimpleNamespace(do_work_async=work)
-    receiver_patches._patch_stop(handler, lambda: stop)
+    # A class attribute, as in the SDK: an instance attribute means that the handler is patched already.
+    handler: Any = type("Handler", (), {"do_work_async": staticmethod(work)})()
+    handler._link, handler._received_messages = FakeLink(), SimpleQueue()
+    receiver: Any = Receiver(_handler=handler)
+    await patch_receiver(receiver, should_stop=lambda: stop, on_message_bytes=lambda _: None)
     assert await handler.do_work_async(batch=1) is result
 
 
