@@ -110,22 +110,24 @@ def test_other_text_is_not_masked():
     assert masked("SharedAccessKeyName=Root; entity=sig; design=1") == "SharedAccessKeyName=Root; entity=sig; design=1"
 
 
-def test_the_start_logs_all_addresses_and_masks_the_key(start: Any):
-    started = start("--log-format", "json", "--namespace", "contoso")
-    listening = started.events()["listening"]
+def test_the_json_log_has_all_addresses_and_faults_and_masks_the_key(start: Any):
+    started = start("--log-format", "json", "--namespace", "contoso", "--fault", "server-busy,entity=flights")
+    listening, fault = (started.events()[name] for name in ("listening", "fault-set"))
     assert (listening["namespace"], listening["amqp"]) == ("contoso", f"127.0.0.1:{started.amqp_port}")
     assert listening["administration"] == f"127.0.0.1:{started.admin_port}"
     assert listening["connection_string"].startswith(f"Endpoint=sb://127.0.0.1:{started.amqp_port};")
     assert "SharedAccessKey=***" in listening["connection_string"]
     assert "SAS_KEY_VALUE" not in started.log
+    assert (fault["kind"], fault["entity"], fault["level"]) == ("server-busy", "flights", "WARNING")
 
 
-def test_text_is_the_default_and_faults_are_events(start: Any):
+def test_the_log_is_text_by_default_and_on_standard_error_only(start: Any):
     started = start("--fault", "server-busy,entity=flights", "--namespace", "contoso")
     assert re.match(r"\S+Z WARNING namespace contoso: fault 1 set: server-busy\n", started.log)
-    json_started = start("--fault", "server-busy,entity=flights", "--log-format", "json")
-    fault = json_started.events()["fault-set"]
-    assert (fault["kind"], fault["entity"], fault["level"]) == ("server-busy", "flights", "WARNING")
+    assert started.process.stdout.readline().startswith("ready arm=")
+    started.process.send_signal(signal.SIGTERM)
+    rest, _ = started.process.communicate(timeout=60)
+    assert rest == ""
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -166,11 +168,3 @@ def half_a_request(port: int) -> socket.socket:
     connected = socket.create_connection(("127.0.0.1", port))
     connected.sendall(b"PUT /q?api-version=2021-05 HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n<")
     return connected
-
-
-def test_logging_goes_to_standard_error_only(start: Any):
-    started = start()
-    assert started.process.stdout.readline().startswith("ready arm=")
-    started.process.send_signal(signal.SIGTERM)
-    rest, _ = started.process.communicate(timeout=60)
-    assert rest == ""

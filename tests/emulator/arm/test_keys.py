@@ -84,12 +84,6 @@ async def test_every_namespace_has_the_well_known_rule(arm: ServiceBusManagement
     assert (await arm.namespaces.list_keys(*CONTOSO, ROOT)).primary_key == "SAS_KEY_VALUE"
 
 
-async def test_the_well_known_rule_cannot_be_deleted(arm: ServiceBusManagementClient):
-    with pytest.raises(HttpResponseError, match="cannot be deleted; regenerate its keys instead") as refused:
-        await arm.namespaces.delete_authorization_rule(*CONTOSO, ROOT)
-    assert refused.value.status_code == 400
-
-
 async def test_keys_grant_the_rights_of_their_rule(arm: ServiceBusManagementClient, emulator: Emulator):
     await arm.queues.create_or_update_authorization_rule(*CONTOSO, "dir~q", "senders", rule("Send"))
     keys = await arm.queues.list_keys(*CONTOSO, "dir~q", "senders")

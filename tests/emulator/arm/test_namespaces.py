@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
 from azure.identity.aio import ClientSecretCredential
-from azure.mgmt.servicebus import ServiceBusManagementClient as BlockingClient
 from azure.mgmt.servicebus.aio import ServiceBusManagementClient
 from azure.mgmt.servicebus.models import (
     ArmDisasterRecovery,
@@ -32,7 +31,7 @@ from servicebus_emulator.arm.addresses import Scope
 from servicebus_emulator.engine.runtime.journal import JournalError
 from servicebus_emulator.security.bearer import DEVELOPMENT_CLIENT
 from servicebus_emulator.testing.process import EmulatorProcess
-from tests.emulator.support.arm_client import GROUP, SCOPE, BlockingBearer, manage, managed
+from tests.emulator.support.arm_client import GROUP, SCOPE, manage, managed
 
 ROOT = "RootManageSharedAccessKey"
 
@@ -105,18 +104,6 @@ async def test_concurrent_requests_create_a_namespace_once(arm: ServiceBusManage
     made = await asyncio.gather(*(make(arm, "third") for _ in range(5)))
     assert len({each.properties and each.properties.service_bus_endpoint for each in made}) == 1
     assert await names(arm) == ["contoso", "fabrikam", "third"]
-
-
-async def test_the_blocking_client_manages_namespaces(emulator: Emulator):
-    def work() -> str:
-        client = BlockingClient(
-            BlockingBearer(), SCOPE.subscription, base_url=emulator.arm_url, connection_verify=str(emulator.ca_file)
-        )
-        with client:
-            made = client.namespaces.begin_create_or_update(GROUP, "third", SBNamespace(location="x")).result(5)
-            return f"{made.name} {client.queues.create_or_update(GROUP, 'third', 'q', SBQueue()).name}"
-
-    assert await asyncio.to_thread(work) == "third q"
 
 
 async def test_a_client_with_a_secret_gets_a_token_for_management(emulator: Emulator):

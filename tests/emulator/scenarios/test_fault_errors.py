@@ -20,10 +20,11 @@ from azure.servicebus.exceptions import (
 )
 
 from servicebus_emulator import Fault, FaultKind, HostedNamespace, Operation
+from servicebus_emulator.engine.model.descriptions import QueueDescription
 from tests.emulator.support.impatient_client import TIMEOUT, delivered, receive, send, stored_count
 
 pytestmark = pytest.mark.usefixtures("leaks_collected")
-REJECTED = [
+REFUSALS = [
     (FaultKind.SERVER_BUSY, ServiceBusServerBusyError, "com.microsoft:server-busy"),
     (FaultKind.INTERNAL_ERROR, ServiceBusError, "amqp:internal-error"),
     (FaultKind.QUOTA_EXCEEDED, ServiceBusQuotaExceededError, "amqp:resource-limit-exceeded"),
@@ -34,28 +35,23 @@ REJECTED = [
 ]
 
 
-async def test_a_rejected_send_raises_the_class_of_its_condition_and_stores_nothing(
+async def test_each_refusal_raises_the_class_of_its_condition_and_stores_nothing(
     broken: HostedNamespace, client: ServiceBusClient
 ):
-    sender = client.get_queue_sender("flights")
-    await send(sender)
-    for kind, error, condition in REJECTED:
-        broken.set_fault(Fault(kind=kind, on=(Operation.SEND,), entity="FLIGHTS", count=1))
-        with pytest.raises(error, match=condition) as caught:
-            await send(sender)
-        assert type(caught.value) is error
-    await send(client.get_queue_sender("calm"))
-    assert (stored_count(broken), stored_count(broken, "calm")) == (1, 1)
+    async def refuse(kind: FaultKind, error: type[ServiceBusError], condition: str) -> None:
+        broken.namespace.create_queue(QueueDescription(kind))
+        sender, receiver = client.get_queue_sender(kind), client.get_queue_receiver(kind)
+        for operation in (Operation.OPEN_SENDER, Operation.SEND, Operation.OPEN_RECEIVER):
+            broken.set_fault(Fault(kind=kind, on=(operation,), entity=kind.upper(), count=1))
+            with pytest.raises(error, match=condition) as caught:
+                await (receive(receiver) if operation is Operation.OPEN_RECEIVER else send(sender))
+            assert type(caught.value) is error
+        assert stored_count(broken, kind) == 0
+        await send(sender)
+        assert stored_count(broken, kind) == 1
 
-
-async def test_a_refused_attach_raises_the_class_of_its_condition(broken: HostedNamespace, client: ServiceBusClient):
-    for kind, error, condition in REJECTED:
-        broken.set_fault(Fault(kind=kind, on=(Operation.OPEN_SENDER,), count=1))
-        with pytest.raises(error, match=condition):
-            await send(client.get_queue_sender("flights"))
-        broken.set_fault(Fault(kind=kind, on=(Operation.OPEN_RECEIVER,), count=1))
-        with pytest.raises(error, match=condition):
-            await receive(client.get_queue_receiver("flights"))
+    # At once, because the client pauses after each error.
+    await asyncio.gather(*(refuse(*each) for each in REFUSALS))
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 500, 503])

@@ -7,24 +7,21 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
 
 import pytest
-from azure.servicebus import ServiceBusClient as SyncClient
 from azure.servicebus import ServiceBusMessage, ServiceBusReceiveMode
 from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
 from azure.servicebus.exceptions import ServiceBusError
-from azure.servicebus.management import ServiceBusAdministrationClient, SqlRuleFilter
 
 from servicebus_emulator import Emulator, EmulatorProcess
 from servicebus_emulator.engine.model.descriptions import QueueDescription
 from servicebus_emulator.engine.runtime.journal import JournalError
 from servicebus_emulator.store.sqlite import SqliteJournal
-from tests.emulator.support.command import run
-from tests.emulator.support.plain_http import BlockingPlainTransport
-from tests.emulator.support.sdk_client import bodies, connect_sdk
+from tests.emulator.support.command import refusal_of, run
+from tests.emulator.support.sdk_client import connect_sdk
 
 pytestmark = pytest.mark.usefixtures("leaks_collected")
 
@@ -43,21 +40,6 @@ def test_start_is_cheap_and_stop_is_clean(tmp_path: Path):
     finally:
         process.stop()
     assert running.returncode == 0
-
-
-def test_the_synchronous_client_sends_receives_and_settles():
-    with EmulatorProcess(["contoso"]) as process:
-        process["contoso"].create_queue("flights")
-        client = SyncClient.from_connection_string(process["contoso"].connection_string)
-        sender, receiver = client.get_queue_sender("flights"), client.get_queue_receiver("flights")
-        with client, sender, receiver:
-            sender.send_messages([ServiceBusMessage("a"), ServiceBusMessage("b")])
-            assert bodies(receiver.peek_messages(5)) == ["a", "b"]
-            first, second = receiver.receive_messages(2, max_wait_time=5)
-            receiver.complete_message(first)
-            receiver.abandon_message(second)
-            (second,) = receiver.receive_messages(1, max_wait_time=5)
-            assert (str(second), second.delivery_count) == ("b", 1)
 
 
 def test_help_groups_its_options_and_shows_defaults():
@@ -96,10 +78,7 @@ def test_help_groups_its_options_and_shows_defaults():
     ],
 )
 def test_invalid_arguments_are_named(arguments: Sequence[str], message: str):
-    ended = run(*arguments)
-    assert ended.returncode == 2
-    assert message in ended.stderr
-    assert "Traceback" not in ended.stderr
+    assert message in refusal_of(*arguments)
 
 
 @pytest.mark.parametrize(
@@ -113,9 +92,7 @@ def test_invalid_arguments_are_named(arguments: Sequence[str], message: str):
 def test_an_invalid_configuration_is_reported_with_its_file(tmp_path: Path, content: bytes, message: str):
     config = tmp_path / "config.json"
     config.write_bytes(content)
-    ended = run("--config", str(config))
-    assert ended.returncode == 2
-    assert f"error: --config {config}: {message}" in ended.stderr
+    assert f"error: --config {config}: {message}" in refusal_of("--config", str(config))
 
 
 def test_a_failure_to_serve_is_reported(tmp_path: Path):
@@ -225,41 +202,6 @@ async def test_kill_9_loses_nothing_acknowledged(tmp_path: Path):
     assert set(left) | set(completed.ids) >= {str(i) for i in range(1000)} - {str(len(completed.ids))}
     assert set(left).isdisjoint(completed.ids)
     assert 20 <= len(completed.ids) < 1000
-
-
-def rules_of(process: EmulatorProcess, *, change: Callable[[ServiceBusAdministrationClient], object]) -> list[str]:
-    """Change rules of the subscription "s", and return what its rules are then."""
-    with ServiceBusAdministrationClient.from_connection_string(
-        process["contoso"].admin_connection_string, transport=BlockingPlainTransport()
-    ) as client:
-        change(client)
-        return [f"{rule.name}: {rule.filter.sql_expression}" for rule in client.list_rules("t", "s")]
-
-
-def test_acknowledged_changes_of_rules_survive_kill_9(tmp_path: Path):
-    def begin(client: ServiceBusAdministrationClient) -> None:
-        client.create_topic("t")
-        client.create_subscription("t", "s")
-        client.create_rule("t", "s", "late", filter=SqlRuleFilter("minutes > @n", parameters={"@n": 60}))
-        client.create_rule("t", "s", "gone", filter=SqlRuleFilter("1=0"))
-
-    def end(client: ServiceBusAdministrationClient) -> None:
-        client.delete_rule("t", "s", "$Default")
-        client.delete_rule("t", "s", "gone")
-
-    process = EmulatorProcess(["contoso"], data=tmp_path)
-    try:
-        for change, expected in (
-            (begin, ["$Default: 1=1", "late: minutes > @n", "gone: 1=0"]),
-            (lambda _: None, ["$Default: 1=1", "late: minutes > @n", "gone: 1=0"]),
-            (end, ["late: minutes > @n"]),
-            (lambda _: None, ["late: minutes > @n"]),
-        ):
-            process.start()
-            assert rules_of(process, change=change) == expected
-            process.kill()
-    finally:
-        process.stop()
 
 
 async def test_a_namespace_that_cannot_persist_confirms_nothing_and_stops(

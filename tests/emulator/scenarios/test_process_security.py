@@ -6,6 +6,7 @@ import time
 import urllib.request
 from pathlib import Path
 
+import pytest
 from azure.servicebus.management import AuthorizationRule, ServiceBusAdministrationClient
 from proton import Message
 from proton.utils import BlockingConnection
@@ -14,16 +15,20 @@ from servicebus_emulator import EmulatorProcess
 from servicebus_emulator.security.sas import sign
 from servicebus_emulator.security.settings import KEY_VARIABLE
 from tests.emulator.support.authorizers import CANARY, config_with_rules
-from tests.emulator.support.command import run
+from tests.emulator.support.command import refusal_of
 from tests.emulator.support.plain_http import BlockingPlainTransport
 
 
-def test_an_invalid_key_is_refused(tmp_path: Path):
+def test_an_invalid_key_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     file = tmp_path / "key"
     file.write_text("\n")
-    for ended in (run("--key-file", str(file)), run(**{KEY_VARIABLE: ""}), run(**{KEY_VARIABLE: "two\nlines"})):
-        assert "PrimaryKey is 'of" in ended.stderr
-        assert "allowed: 1 to 256 printable characters" in ended.stderr
+    refusals = [refusal_of("--key-file", str(file))]
+    for key in ("", "two\nlines"):
+        monkeypatch.setenv(KEY_VARIABLE, key)
+        refusals.append(refusal_of())
+    for refusal in refusals:
+        assert "PrimaryKey is 'of" in refusal
+        assert "allowed: 1 to 256 printable characters" in refusal
 
 
 def test_the_key_is_not_on_the_command_line_of_the_process(tmp_path: Path):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from random import Random
 
 import pytest
 from azure.servicebus import ServiceBusMessage
@@ -43,19 +42,6 @@ async def test_an_entity_is_usable_from_creation_until_deletion(contoso: HostedN
             await sender.send_messages(ServiceBusMessage("y"))
         with pytest.raises(MessagingEntityNotFoundError):
             await receiver.receive_messages(1, max_wait_time=1)
-
-
-async def test_malformed_bytes_harm_no_other_client(contoso: HostedNamespace, sdk: SdkClient):
-    contoso.namespace.create_queue(QueueDescription("calm"))
-    random = Random(1)  # noqa: S311 - reproducible
-    beginnings = (b"", b"AMQP\x00\x01\x00\x00", b"AMQP\x03\x01\x00\x00", b"GET / HTTP/1.1\r\n\r\n")
-    async with sdk.opened(sdk.client.get_queue_sender("calm")) as (sender,):
-        for number in range(100):
-            _, writer = await asyncio.open_connection(contoso.host, contoso.amqp_port)
-            writer.write(beginnings[number % 4] + random.randbytes(random.randrange(2000)))
-            writer.close()
-        await sender.send_messages(ServiceBusMessage("x"))
-    assert contoso.namespace.counts("calm").active == 1
 
 
 async def test_a_full_entity_refuses_messages_until_space_is_free(contoso: HostedNamespace, sdk: SdkClient):

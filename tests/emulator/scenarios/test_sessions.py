@@ -102,7 +102,6 @@ async def test_sessions_are_listed_page_by_page(sdk: SdkClient, queue: str):
 
 
 async def test_sessions_are_listed_by_the_time_of_their_state(contoso: HostedNamespace, sdk: SdkClient, queue: str):
-    assert [name async for name in sdk.client.list_queue_sessions(queue)] == []
     before = datetime.now(UTC) - timedelta(seconds=1)
     async with sdk.queue(queue, session_id="N1") as (sender, receiver):
         await sender.send_messages(message("a", "N2"))
@@ -110,8 +109,6 @@ async def test_sessions_are_listed_by_the_time_of_their_state(contoso: HostedNam
     listed = [name async for name in sdk.client.list_queue_sessions(queue, state_updated_after=before)]
     assert listed == ["N1"]
     assert [name async for name in sdk.client.list_queue_sessions(queue)] == ["N1", "N2"]
-    later = datetime.now(UTC) + timedelta(hours=1)
-    assert [name async for name in sdk.client.list_queue_sessions(queue, state_updated_after=later)] == []
     contoso.namespace.create_queue(QueueDescription(f"plain/{queue}"))
     with pytest.raises(ServiceBusError, match="does not require sessions"):
         _ = [name async for name in sdk.client.list_queue_sessions(f"plain/{queue}")]

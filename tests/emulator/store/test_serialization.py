@@ -53,11 +53,15 @@ def test_every_field_of_every_description_is_stored(persistent: PersistentNamesp
             RuleDescription("correlation", CorrelationFilter(label="x", properties=(("n", 1.5), ("t", True)))),
         ),
     )
+    gone = RuleDescription("gone", SqlFilter(expression="1=0"))
     with persistent.open() as namespace:
         namespace.create_queue(replace(queue, max_delivery_count=1))
         namespace.update(queue)
         namespace.create_topic(topic)
-        namespace.create_subscription(subscription)
+        namespace.create_subscription(replace(subscription, rules=(gone,)))
+        for added in subscription.rules:
+            namespace.add_rule("delays", "one", added)
+        namespace.remove_rule("delays", "one", "gone")
     with persistent.open() as namespace:
         assert namespace.list_queues() == (queue,)
         assert namespace.list_topics() == (topic,)

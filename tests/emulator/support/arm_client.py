@@ -44,13 +44,6 @@ class Bearer:
         """Close nothing."""
 
 
-class BlockingBearer:
-    """The same for the blocking client."""
-
-    def get_token(self, *scopes: str, **_: Any) -> AccessToken:
-        return AccessToken(bearer_token(*scopes), 2**31)
-
-
 @asynccontextmanager
 async def manage(
     url: str, *, ca_file: Path, subscription: str = SCOPE.subscription
