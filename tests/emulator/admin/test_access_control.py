@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientSession, web
-from azure.core.exceptions import ClientAuthenticationError
 from azure.servicebus.aio.management import ServiceBusAdministrationClient
 from azure.servicebus.management import AuthorizationRule
 
@@ -16,7 +15,6 @@ from servicebus_emulator import HostedNamespace
 from servicebus_emulator.admin.access_control import require_manage
 from servicebus_emulator.engine.model.descriptions import AccessRight, QueueDescription
 from servicebus_emulator.engine.namespace.namespace import Namespace
-from servicebus_emulator.namespace_server import connection_string
 from tests.emulator.support.authorizers import authorizer_for, signed_headers
 from tests.emulator.support.plain_http import PlainTransport
 
@@ -75,17 +73,6 @@ async def test_a_missing_or_invalid_token_is_answered_with_401_and_the_reason(
 async def test_scheme_host_port_and_case_of_the_signed_resource_are_ignored(http: ClientSession, resource: str):
     async with http.get(f"/flights?{VERSION}", headers=signed_headers(resource=resource)) as response:
         assert response.status == 200
-
-
-async def test_without_manage_the_official_client_is_refused(hosted: HostedNamespace):
-    rule = hosted.namespace.access_policies.put("app", rights=[AccessRight.SEND, AccessRight.LISTEN])
-    text = connection_string(hosted.host, port=hosted.admin_port, key=rule.primary_key)
-    text = text.replace("RootManageSharedAccessKey", rule.name)
-    async with ServiceBusAdministrationClient.from_connection_string(text, transport=PlainTransport()) as client:
-        with pytest.raises(ClientAuthenticationError) as refused:
-            await client.get_queue("flights")
-    assert refused.value.status_code == 401
-    assert "'Manage' claim(s) are required" in str(refused.value)
 
 
 async def test_a_rule_of_a_queue_manages_that_queue_and_nothing_else(hosted: HostedNamespace, http: ClientSession):

@@ -13,7 +13,7 @@ from azure.servicebus.management import EntityStatus
 
 from servicebus_emulator import HostedNamespace
 from servicebus_emulator.engine.model.descriptions import QueueDescription
-from tests.emulator.support.sdk_client import SdkClient, bodies, open_link
+from tests.emulator.support.sdk_client import SdkClient, open_link
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
@@ -54,17 +54,6 @@ async def test_a_status_forbids_only_its_directions(
                 refused[name] = str(error)
         assert refused.keys() == FORBIDDEN[status]
         assert all(status.value in reason for reason in refused.values())
-
-
-async def test_a_reactivated_entity_delivers_its_messages(
-    admin: ServiceBusAdministrationClient, sdk: SdkClient, queue: str
-):
-    async with sdk.opened(sdk.client.get_queue_sender(queue)) as (sender,):
-        await set_status(admin, queue, EntityStatus.RECEIVE_DISABLED)
-        await sender.send_messages(ServiceBusMessage("kept"))
-    await set_status(admin, queue, EntityStatus.ACTIVE)
-    async with sdk.opened(sdk.client.get_queue_receiver(queue)) as (receiver,):
-        assert bodies(await receiver.receive_messages(1, max_wait_time=2)) == ["kept"]
 
 
 async def test_other_subscriptions_of_a_topic_stay_enabled(admin: ServiceBusAdministrationClient, sdk: SdkClient):

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
-from azure.servicebus import ServiceBusMessage, ServiceBusReceiveMode, ServiceBusSubQueue
+from azure.servicebus import ServiceBusMessage, ServiceBusSubQueue
 from azure.servicebus._pyamqp.error import AMQPError
 from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageHeader, AmqpMessageProperties
 from azure.servicebus.exceptions import MessageLockLostError, MessageNotFoundError, MessageSizeExceededError
@@ -117,14 +117,6 @@ async def test_a_lock_is_renewed_and_a_late_settlement_is_refused(contoso: Hoste
             await receiver.complete_message(message)
         with pytest.raises(MessageLockLostError):
             await receiver.renew_message_lock(message)
-
-
-async def test_receive_and_delete_needs_no_settlement(contoso: HostedNamespace, sdk: SdkClient, queue: str):
-    mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
-    async with sdk.queue(queue, receive_mode=mode) as (sender, receiver):
-        await sender.send_messages([ServiceBusMessage("a"), ServiceBusMessage("b")])
-        assert bodies(await receiver.receive_messages(2, max_wait_time=2)) == ["a", "b"]
-        assert contoso.namespace.counts(queue).total == 0
 
 
 async def test_closing_a_receiver_releases_prefetched_messages(contoso: HostedNamespace, sdk: SdkClient, queue: str):
