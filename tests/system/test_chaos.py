@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
+import shutil
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias
 
 import pytest
-from azure.servicebus import ServiceBusMessage, ServiceBusReceiveMode
-from azure.servicebus.aio import ServiceBusClient
+from azure.servicebus import ServiceBusMessage
 
 from servicebus_pair.core import PairOptions
+from servicebus_pair.core.ledger.reconcile import Found, Location
 from servicebus_pair.core.ledger.writer import Ledger
-from tests.core.support.local_pair import LocalPair, open_local_pair
+from servicebus_pair.core.protocol.backlog_queues import backlog_queue_paths
+from tests.core.support.local_pair import open_local_pair
 from tests.system.chaos.__main__ import run
-from tests.system.chaos.messages import DEDUPLICATED, ENTITIES, Journal, make_message
-from tests.system.chaos.verdict import Verdict, peek_queues, verdict_on
+from tests.system.chaos.messages import DEDUPLICATED, ENTITIES, Journal, is_unchanged, make_message
+from tests.system.chaos.verdict import QueueContents, Verdict, peek_queues, verdict_on
 from tests.system.chaos.worker import LEDGERS, QUEUES
 
 MESSAGES = 5
+FLIGHT = ("flights", "flights.0")
 
 
 @pytest.mark.system
@@ -32,11 +36,16 @@ async def test_a_short_chaos_run_loses_no_message(tmp_path: Path) -> None:
     assert verdict.holds, verdict
 
 
-@pytest.fixture
-async def run_without_faults(tmp_path: Path) -> AsyncIterator[LocalPair]:
-    """Namespaces after a run without faults; journal and ledger are in ``tmp_path``."""
-    journal = Journal(tmp_path, "sender")
-    with Ledger(tmp_path / LEDGERS, run="without-faults") as ledger:
+@pytest.fixture(scope="module")
+def clean_run(tmp_path_factory: pytest.TempPathFactory) -> tuple[QueueContents, Path]:
+    """The queues after a run without faults, and the folder of its journal and ledger."""
+    folder = tmp_path_factory.mktemp("run")
+    return asyncio.run(run_without_faults(folder)), folder
+
+
+async def run_without_faults(folder: Path) -> QueueContents:
+    journal = Journal(folder, "sender")
+    with Ledger(folder / LEDGERS, run="without-faults") as ledger:
         options = PairOptions(backlog_queue_count=QUEUES)
         async with open_local_pair(*ENTITIES, options=options, observers=[ledger]) as both:
             for entity in ENTITIES:
@@ -47,101 +56,86 @@ async def run_without_faults(tmp_path: Path) -> AsyncIterator[LocalPair]:
                     journal.record(entity, result.message_ids)
                     await both.pair.mark_healthy(entity)
             await both.pair.syphon().drain()
-            yield both
+            return await peek_queues(both.primary.connection_string, both.secondary.connection_string)
 
 
-async def current_verdict(both: LocalPair, folder: Path) -> Verdict:
-    contents = await peek_queues(both.primary.connection_string, both.secondary.connection_string)
+def verdict(contents: QueueContents, folder: Path) -> Verdict:
     return verdict_on(contents, folder, actions=Counter(), seconds=0, seed=0)
 
 
-async def remove_message(both: LocalPair, folder: Path) -> None:  # noqa: ARG001 - one signature for all
-    async with (
-        ServiceBusClient.from_connection_string(both.primary.connection_string) as client,
-        client.get_queue_receiver("flights", receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE) as receiver,
-    ):
-        assert len(await receiver.receive_messages(max_message_count=1)) == 1
+def test_a_run_without_faults_holds(clean_run: tuple[QueueContents, Path]) -> None:
+    found = verdict(*clean_run)
+    assert found.holds, found
+    assert (found.sent, found.ledger.delivered, found.ledger.syphoned) == (30, 30, 15)
 
 
-async def send_to_primary(both: LocalPair, entity: str, message: ServiceBusMessage) -> None:
-    async with (
-        ServiceBusClient.from_connection_string(both.primary.connection_string) as client,
-        client.get_queue_sender(entity) as sender,
-    ):
-        await sender.send_messages(message)
+def lose(contents: QueueContents, folder: Path) -> QueueContents:  # noqa: ARG001 - one signature for all
+    return replace(contents, found={key: contents.found[key] for key in contents.found if key != FLIGHT})
 
 
-async def take_message(both: LocalPair, folder: Path) -> ServiceBusMessage:
-    """Remove a message from the primary and return one like it."""
-    await remove_message(both, folder)
-    [name] = {f"flights.{n}" for n in range(2 * MESSAGES)} - set(await both.primary_ids("flights"))
-    return make_message(name)
+def damage(contents: QueueContents, folder: Path) -> QueueContents:  # noqa: ARG001 - one signature for all
+    return replace(contents, damaged=1)
 
 
-async def change_body(both: LocalPair, folder: Path) -> None:
-    taken = await take_message(both, folder)
-    changed = ServiceBusMessage(
-        b"another",
-        message_id=taken.message_id,
-        session_id=taken.session_id,
-        subject=taken.subject,
-        application_properties=taken.application_properties,
-    )
-    await send_to_primary(both, "flights", changed)
+def duplicate(contents: QueueContents, folder: Path) -> QueueContents:  # noqa: ARG001 - one signature for all
+    return replace(contents, found={**contents.found, FLIGHT: contents.found[FLIGHT] * 2})
 
 
-async def leave_backlog_property(both: LocalPair, folder: Path) -> None:
-    changed = await take_message(both, folder)
-    changed.application_properties = {**(changed.application_properties or {}), "x-ms-path": "flights"}
-    await send_to_primary(both, "flights", changed)
+def duplicate_despite_detection(contents: QueueContents, folder: Path) -> QueueContents:  # noqa: ARG001 - the same
+    key = DEDUPLICATED, f"{DEDUPLICATED}.0"
+    return replace(contents, found={**contents.found, key: contents.found[key] * 2})
 
 
-async def duplicate_message(both: LocalPair, folder: Path) -> None:  # noqa: ARG001 - one signature for all
-    await send_to_primary(both, "flights", make_message("flights.0"))
-
-
-async def duplicate_despite_detection(both: LocalPair, folder: Path) -> None:  # noqa: ARG001 - one signature for all
-    await send_to_primary(both, DEDUPLICATED, make_message(f"{DEDUPLICATED}.0"))
-
-
-async def leave_in_backlog(both: LocalPair, folder: Path) -> None:
+def leave_in_backlog(contents: QueueContents, folder: Path) -> QueueContents:
     Journal(folder, "late").record("flights", ["flights.late"])
-    await both.put_into_backlog("flights", [make_message("flights.late")])
+    left = Found(backlog_queue_paths("contoso", QUEUES)[0], Location.BACKLOG)
+    return replace(contents, found={**contents.found, ("flights", "flights.late"): [left]})
 
 
-async def drop_ledger_record(both: LocalPair, folder: Path) -> None:  # noqa: ARG001 - one signature for all
+def drop_ledger_record(contents: QueueContents, folder: Path) -> QueueContents:
     [path] = (folder / LEDGERS).glob("*.jsonl")
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[1:]))
-
-
-Defect: TypeAlias = Callable[[LocalPair, Path], Coroutine[Any, Any, None]]
-
-
-async def test_a_run_without_faults_holds(run_without_faults: LocalPair, tmp_path: Path) -> None:
-    verdict = await current_verdict(run_without_faults, tmp_path)
-    assert verdict.holds, verdict
-    assert (verdict.sent, verdict.ledger.delivered, verdict.ledger.syphoned) == (30, 30, 15)
+    return contents
 
 
 @pytest.mark.parametrize(
     ("plant", "findings"),
     [
-        (remove_message, {"lost": 1}),
-        (change_body, {"damaged": 1}),
-        (leave_backlog_property, {"damaged": 1}),
-        (duplicate_message, {"duplicates": 1}),
+        (lose, {"lost": 1}),
+        (damage, {"damaged": 1}),
+        (duplicate, {"duplicates": 1}),
         (duplicate_despite_detection, {"duplicates_after_detection": 1}),
         (leave_in_backlog, {"stuck": 1, "missing_in_ledger": 1}),
         (drop_ledger_record, {"missing_in_ledger": 1}),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )
-async def test_each_planted_defect_is_the_only_finding(
-    run_without_faults: LocalPair, tmp_path: Path, plant: Defect, findings: dict[str, int]
+def test_each_planted_defect_is_the_only_finding(
+    clean_run: tuple[QueueContents, Path],
+    tmp_path: Path,
+    plant: Callable[[QueueContents, Path], QueueContents],
+    findings: dict[str, int],
 ) -> None:
-    await plant(run_without_faults, tmp_path)
-    verdict = await current_verdict(run_without_faults, tmp_path)
+    contents, folder = clean_run
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    found = verdict(plant(contents, tmp_path), tmp_path)
     counted = ("lost", "damaged", "stuck", "duplicates", "duplicates_after_detection", "missing_in_ledger")
-    assert {name: getattr(verdict, name) for name in counted if getattr(verdict, name)} == findings
+    assert {name: getattr(found, name) for name in counted if getattr(found, name)} == findings
     # At-least-once delivery allows duplicates where the entity does not detect them.
-    assert verdict.holds == (plant is duplicate_message)
+    assert found.holds == (plant is duplicate)
+
+
+def test_a_message_with_another_body_or_property_is_damaged() -> None:
+    message = make_message("flights.0")
+    assert is_unchanged(message)
+    message.application_properties = {**(message.application_properties or {}), "x-ms-path": "flights"}
+    assert not is_unchanged(message)
+    sent = make_message("flights.0")
+    other = ServiceBusMessage(
+        b"another",
+        message_id=sent.message_id,
+        session_id=sent.session_id,
+        subject=sent.subject,
+        application_properties=sent.application_properties,
+    )
+    assert not is_unchanged(other)

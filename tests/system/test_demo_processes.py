@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.system.demo.ports import PortReservation
 from tests.system.demo.processes import Processes, StartError, stop_recorded
 
 # Starts a child in another process group, as Airflow does with its tasks.
@@ -22,6 +23,11 @@ time.sleep(600)
 IGNORES_SIGTERM = (
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('ready', flush=True); time.sleep(600)"
 )
+
+
+@pytest.fixture
+def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.system.demo.processes.GRACE_SECONDS", 0.5)
 
 
 @pytest.fixture
@@ -66,8 +72,8 @@ def test_process_with_a_reused_id_is_not_stopped(unrelated: subprocess.Popen[byt
     assert unrelated.poll() is None
 
 
-def test_process_that_ignores_sigterm_is_killed(processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("tests.system.demo.processes.GRACE_SECONDS", 0.5)
+@pytest.mark.usefixtures("short_grace")
+def test_process_that_ignores_sigterm_is_killed(processes: Processes, tmp_path: Path):
     start(processes, "stubborn", IGNORES_SIGTERM, tmp_path)
     (stubborn,) = recorded(tmp_path)
     processes.stop()
@@ -81,6 +87,7 @@ def test_early_exit_is_reported_with_the_output(processes: Processes, tmp_path: 
         processes.wait_for_line("servicebus", "ready", after=0, seconds=10)
 
 
+@pytest.mark.usefixtures("short_grace")
 def test_stop_affects_only_its_own_processes(processes: Processes, unrelated: subprocess.Popen[bytes], tmp_path: Path):
     other = Processes(record=tmp_path / "other.json", logs=tmp_path)
     try:
@@ -93,9 +100,16 @@ def test_stop_affects_only_its_own_processes(processes: Processes, unrelated: su
         other.stop()
 
 
+@pytest.mark.usefixtures("short_grace")
 def test_stop_includes_processes_missing_from_the_record(processes: Processes, tmp_path: Path):
     start(processes, "unrecorded", IGNORES_SIGTERM, tmp_path)
     [leader] = processes.members("unrecorded")
     processes._leaders.clear()
     processes.stop()
     assert not leader.is_running()
+
+
+def test_two_demos_reserve_different_ports():
+    one, other = PortReservation(), PortReservation()
+    chosen = [one.next_free(25672), other.next_free(25672), one.next_free(25672)]
+    assert len(set(chosen)) == 3

@@ -6,11 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from matplotlib import image
 
-from tests.system.demo.flow_plot import Outage, plot_flow
 from tests.system.demo.kill_targets import restart_is_due
-from tests.system.demo.ledger import DIVERTED, PRIMARY, SYPHONED, Counts, LedgerReader, Record
+from tests.system.demo.ledger import Counts, LedgerReader
 from tests.system.demo.reconcile_result import ReconcileResult, read_latest_result
 from tests.system.demo.summary import Summary
 
@@ -142,18 +140,3 @@ def test_newest_reconcile_result_is_used(tmp_path: Path):
 )
 def test_outage_ends_when_the_condition_is_met_but_within_a_minute(elapsed: float, condition_met: bool, due: bool):
     assert restart_is_due(elapsed=elapsed, minimum=30.0, condition_met=condition_met) is due
-
-
-def test_plot_has_the_colours_of_all_routes_and_the_outage(tmp_path: Path):
-    routes = [(PRIMARY, 0), (DIVERTED, 10), (SYPHONED, 20)]
-    records = [
-        Record(route, "flights", f"{route}-{second}-{number}", 1_700_000_000.0 + start + second)
-        for route, start in routes
-        for second in range(8)
-        for number in range(50)
-    ]
-    path = tmp_path / "flow.png"
-    plot_flow(records, Outage(1_700_000_010.0, 1_700_000_018.0), title="A title", subtitle="A subtitle", path=path)
-    pixels = (image.imread(path)[:, :, :3].reshape(-1, 3) * 255).round().astype("uint8")
-    colours = set(map(bytes, pixels))
-    assert {bytes.fromhex(colour) for colour in ("2f6db5", "e08a1e", "3aa07c", "f3dfdc")} <= colours

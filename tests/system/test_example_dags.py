@@ -57,7 +57,10 @@ class Deployment:
 
     def wait_for_notice(self, run: DagRun, words: str) -> str:
         wait_until(
-            lambda: self.notice(run, words) is not None, seconds=60, what=f"{words!r} is notified", detail=self._notices
+            lambda: self.notice(run, words) is not None,
+            seconds=60,
+            what=f"{words!r} is notified",
+            detail=lambda: read_notices(self.notices_file),
         )
         return self.notice(run, words) or ""
 
@@ -94,9 +97,6 @@ class Deployment:
 
     def run_ids(self) -> set[str]:
         return {run.run_id for run in self.system.api.runs(RECOVERY)}
-
-    def _notices(self) -> list[str]:
-        return read_notices(self.notices_file)
 
 
 @pytest.fixture(scope="module")

@@ -154,7 +154,9 @@ def test_no_credential_in_files_logs_and_responses(deployment: Deployment, root:
     refused = api.trigger("canary_refused", conf={})
     assert system.wait_for_end(pipeline) == "success", api.tasks(pipeline)
     assert system.wait_for_end(refused) == "failed"
-    deferred = run_deferred_drain(system)
+    with system.outage(entity="flights"):
+        deferred = api.trigger("canary_good", conf={})
+        system.wait_for_state(deferred, "drain", "deferred")
     assert system.wait_for_end(deferred) == "success"
 
     responses = [text for run in (pipeline, refused, deferred) for text in deployment.responses(run)]
@@ -182,14 +184,6 @@ def test_no_credential_in_files_logs_and_responses(deployment: Deployment, root:
     for file in (root / "logs" / "airflow-scheduler.log", root / "airflow" / "lineage.jsonl"):
         file.write_bytes(without_lines(file.read_bytes(), b"careless:"))
     assert find_secrets(root, CANARIES) == []
-
-
-def run_deferred_drain(system: Platform) -> DagRun:
-    """Trigger a run whose drain is deferred during an outage."""
-    with system.outage(entity="flights"):
-        run = system.api.trigger("canary_good", conf={})
-        system.wait_for_state(run, "drain", "deferred")
-    return run
 
 
 def task_states(responses: list[str]) -> dict[str, str]:

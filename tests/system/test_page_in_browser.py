@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 
 from tests.system.demo.layout import PROJECT
@@ -55,13 +57,16 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
 def browser(system: Platform) -> Iterator[Browser]:
     """A browser signed in as admin."""
     with open_browser(SCREENSHOTS) as opened:
-        airflow = system.stack.airflow
-        opened.open(f"{airflow.url}/")
-        opened.type("input[name=username]", "admin")
-        opened.type("input[name=password]", airflow.password)
-        opened.click("button[type=submit]")
-        opened.wait_until(lambda: "/auth/" not in opened.driver.current_url, what="signed in")
+        sign_in(opened, system, "admin", system.stack.airflow.password)
         yield opened
+
+
+def sign_in(browser: Browser, system: Platform, user: str, password: str) -> None:
+    browser.open(f"{system.stack.airflow.url}/")
+    browser.type("input[name=username]", user)
+    browser.type("input[name=password]", password)
+    browser.click("button[type=submit]")
+    browser.wait_until(lambda: "/auth/" not in browser.driver.current_url, what="signed in")
 
 
 def send(system: Platform) -> None:
@@ -168,8 +173,6 @@ def test_page_is_accessible_by_screen_reader_and_keyboard(system: Platform, brow
 
 
 def test_dialog_traps_and_restores_keyboard_focus(system: Platform, browser: Browser):
-    from selenium.webdriver.common.keys import Keys
-
     browser.open(f"{system.stack.airflow.url}/servicebus-pairs/")
     browser.driver.execute_script("arguments[0].focus()", browser.find(f"{PAIR} [data-action=fail_over]"))
     browser.press(Keys.ENTER)
@@ -213,8 +216,6 @@ def test_markup_in_user_text_is_displayed_as_text(system: Platform, browser: Bro
 
 
 def test_dialog_displays_errors_and_escape_closes_it(system: Platform, browser: Browser):
-    from selenium.webdriver.common.keys import Keys
-
     browser.open(f"{system.stack.airflow.url}/servicebus-pairs/")
     fill_action(browser, "fail_over", "because").click()
 
@@ -226,15 +227,9 @@ def test_dialog_displays_errors_and_escape_closes_it(system: Platform, browser: 
 
 
 def test_viewer_has_read_only_access(system: Platform, tmp_path: Path):
-    import json
-
     passwords = json.loads((system.stack.home.airflow / "passwords.json").read_text())
     with open_browser(tmp_path) as opened:
-        opened.open(f"{system.stack.airflow.url}/")
-        opened.type("input[name=username]", "viewer")
-        opened.type("input[name=password]", passwords["viewer"])
-        opened.click("button[type=submit]")
-        opened.wait_until(lambda: "/auth/" not in opened.driver.current_url, what="signed in")
+        sign_in(opened, system, "viewer", passwords["viewer"])
         opened.open(f"{system.stack.airflow.url}/servicebus-pairs/")
         opened.click(f"{PAIR} [data-action=fail_over]")
 

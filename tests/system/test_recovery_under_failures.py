@@ -98,13 +98,8 @@ def test_killed_drain_is_completed_by_its_retry(system: Platform, killed_process
     assert alive == []
     assert system.wait_for_end(run) == "success"
     assert system.api.tries(run) == {("drain", -1): 2}
-    copies = copies_of(system, ids)
-    assert min(copies) == 1
+    assert min(system.copies(ids)["flights"]) == 1
     assert system.wait_for_no_leftovers(seconds=90) == NO_LEFTOVERS
-
-
-def copies_of(system: Platform, ids: dict[str, list[str]]) -> list[int]:
-    return system.copies(ids)["flights"]
 
 
 def test_deferred_drain_marked_failed_leaves_nothing_behind_and_can_be_cleared(system: Platform, outage: str):
@@ -114,13 +109,13 @@ def test_deferred_drain_marked_failed_leaves_nothing_behind_and_can_be_cleared(s
     system.api.mark_failed(run, "drain")
     assert system.wait_for_end(run) == "failed"
     wait_until(lambda: not system.primary_connections(), seconds=30, what="the trigger has closed its connection")
-    assert copies_of(system, ids) == [0] * COUNT
+    assert system.copies(ids) == {"flights": [0] * COUNT}
     system.api.clear(run, "drain")
     system.wait_for_state(run, "drain", "deferred")
     end_outage(system, outage)
 
     assert system.wait_for_end(run) == "success"
-    assert copies_of(system, ids) == [1] * COUNT
+    assert system.copies(ids) == {"flights": [1] * COUNT}
     assert system.wait_for_no_leftovers() == NO_LEFTOVERS
 
 
@@ -131,12 +126,12 @@ def test_paused_dag_continues_its_recovery_when_unpaused(system: Platform, outag
     system.api.pause("recovery_with_sensor", paused=True)
     end_outage(system, outage)
     wait_until(lambda: not system.primary_connections(), seconds=60, what="the trigger has fired")
-    assert copies_of(system, ids) == [0] * COUNT
+    assert system.copies(ids) == {"flights": [0] * COUNT}
     system.api.pause("recovery_with_sensor", paused=False)
 
     assert system.wait_for_end(run) == "success"
     assert set(system.api.tries(run).values()) == {1}
-    assert copies_of(system, ids) == [1] * COUNT
+    assert system.copies(ids) == {"flights": [1] * COUNT}
     assert system.wait_for_no_leftovers() == NO_LEFTOVERS
 
 

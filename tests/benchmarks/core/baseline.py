@@ -16,15 +16,9 @@ __all__ = ["QUEUE", "endpoint", "send_batches"]
 QUEUE = "bench"
 
 
-def endpoint(served: RemoteNamespace, connection_string: str = "") -> Endpoint:
-    """Return the endpoint of a namespace.
-
-    :param connection_string: the namespace's own by default.
-    """
+def endpoint(served: RemoteNamespace) -> Endpoint:
     return Endpoint.from_connection_string(
-        connection_string or served.connection_string,
-        namespace=served.name,
-        administration=f"{served.host}:{served.admin_port}",
+        served.connection_string, namespace=served.name, administration=f"{served.host}:{served.admin_port}"
     )
 
 

@@ -8,16 +8,15 @@ machine affects both sides.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from datetime import timedelta
 from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter, process_time
-from typing import Any
+from typing import Any, TypeAlias
 
 from azure.servicebus import ServiceBusMessage
-from azure.servicebus.aio import ServiceBusClient, ServiceBusSender
+from azure.servicebus.aio import ServiceBusClient
 
 from servicebus_emulator import Fault, FaultKind
 from servicebus_emulator.testing.process import EmulatorProcess
@@ -38,10 +37,8 @@ _ROUNDS = 31
 _SINGLE_SENDS = {0.0: 50, 0.001: 40, 0.005: 20, 0.020: 10}
 
 
-@dataclass(frozen=True, slots=True)
-class _Contender:
-    name: str
-    send: Callable[[int], Awaitable[None]]
+_Send: TypeAlias = Callable[[int], Awaitable[None]]
+"""Sends a number of messages."""
 
 
 def measures() -> Iterator[Measure]:
@@ -94,30 +91,30 @@ async def _time_all(
     ):
         await pair.provision()
         await failed_over.fail_over(QUEUE, reason="benchmark", hold=timedelta(hours=1))
-        batched = (
-            _Contender("batched, bare SDK", lambda count: send_batches(bare, _messages(count))),
-            _Contender("batched, pair", lambda count: _send(sender, count)),
-            _Contender("batched, pair with a ledger", lambda count: _send(with_ledger, count)),
-            _Contender("batched, diverted", lambda count: _divert(diverting, count)),
-        )
-        single = (
-            _Contender("single, bare SDK", lambda count: _send_singles_bare(bare, count)),
-            _Contender("single, pair", lambda count: _send_singles(sender, count)),
-            _Contender("single, pair, without the SDK call", lambda count: _send_singles_without_sdk(sender, count)),
-        )
+        batched: dict[str, _Send] = {
+            "batched, bare SDK": lambda count: send_batches(bare, _messages(count)),
+            "batched, pair": lambda count: _send(sender, count),
+            "batched, pair with a ledger": lambda count: _send(with_ledger, count),
+            "batched, diverted": lambda count: _divert(diverting, count),
+        }
+        single: dict[str, _Send] = {
+            "single, bare SDK": lambda count: _send_singles(bare.send_messages, count),
+            "single, pair": lambda count: _send_singles(sender.send, count),
+            "single, pair, without the SDK call": lambda count: _send_singles_without_sdk(sender, count),
+        }
         return await _rounds(batched, count=_BATCHED_MESSAGES) | await _rounds(single, count=single_sends)
 
 
-async def _rounds(contenders: Sequence[_Contender], *, count: int) -> dict[str, Timings]:
-    timings = {each.name: Timings() for each in contenders}
-    for each in contenders:
-        await each.send(10)  # warm-up
+async def _rounds(contenders: Mapping[str, _Send], *, count: int) -> dict[str, Timings]:
+    timings = {name: Timings() for name in contenders}
+    for send in contenders.values():
+        await send(10)  # warm-up
     for number in range(_ROUNDS):
-        for each in rotated(contenders, number):
+        for name, send in rotated(list(contenders.items()), number):
             started, cpu = perf_counter(), process_time()
-            await each.send(count)
-            timings[each.name].elapsed.append((perf_counter() - started) / count)
-            timings[each.name].cpu.append((process_time() - cpu) / count)
+            await send(count)
+            timings[name].elapsed.append((perf_counter() - started) / count)
+            timings[name].cpu.append((process_time() - cpu) / count)
     return timings
 
 
@@ -134,14 +131,9 @@ async def _divert(sender: PairSender, count: int) -> None:
     assert result.diverted == count
 
 
-async def _send_singles_bare(sender: ServiceBusSender, count: int) -> None:
+async def _send_singles(send: Callable[[ServiceBusMessage], Awaitable[object]], count: int) -> None:
     for message in _messages(count):
-        await sender.send_messages(message)
-
-
-async def _send_singles(sender: PairSender, count: int) -> None:
-    for message in _messages(count):
-        await sender.send(message)
+        await send(message)
 
 
 async def _send_singles_without_sdk(sender: PairSender, count: int) -> None:
@@ -154,6 +146,6 @@ async def _send_singles_without_sdk(sender: PairSender, count: int) -> None:
 
     link._send = do_nothing
     try:
-        await _send_singles(sender, count)
+        await _send_singles(sender.send, count)
     finally:
         del link._send

@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from azure.servicebus import ServiceBusMessage, ServiceBusReceivedMessage
+from azure.servicebus import ServiceBusMessage
 
 __all__ = ["DEDUPLICATED", "ENTITIES", "Journal", "is_unchanged", "make_message", "read_journals"]
 
@@ -33,7 +33,7 @@ def make_message(message_id: str) -> ServiceBusMessage:
     )
 
 
-def is_unchanged(received: ServiceBusReceivedMessage) -> bool:
+def is_unchanged(received: ServiceBusMessage) -> bool:
     """Return whether body and properties are those that were sent, without additional properties."""
     sent = make_message(received.message_id or "")
     properties = {_text(key): _text(value) for key, value in (received.application_properties or {}).items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 
 __all__ = ["Comparison", "Content", "Difference", "Found", "Key", "compare"]
@@ -20,14 +20,14 @@ class Content:
     body: bytes
     content_type: str | None
     subject: str | None
-    correlation_id: str | None
-    reply_to: str | None
-    to: str | None
-    partition_key: str | None
-    session_id: str | None
-    time_to_live: timedelta | None
-    scheduled_for: datetime | None
-    properties: Mapping[str, object]
+    correlation_id: str | None = None
+    reply_to: str | None = None
+    to: str | None = None
+    partition_key: str | None = None
+    session_id: str | None = None
+    time_to_live: timedelta | None = None
+    scheduled_for: datetime | None = None
+    properties: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ def compare(expected: Mapping[Key, Content], found: Iterable[Found], *, destinat
 
 
 def differences(key: Key, expected: Content, actual: Content) -> list[Difference]:
-    pairs = [(field.name, getattr(expected, field.name), getattr(actual, field.name)) for field in fields(Content)]
+    pairs = [(each.name, getattr(expected, each.name), getattr(actual, each.name)) for each in fields(Content)]
     return [
         Difference(key, name, sent, arrived)
         for name, sent, arrived in pairs

@@ -96,10 +96,6 @@ def flight_content(flight: Flight, *, number: int, scheduled_for: datetime | Non
         body=json.dumps(flight, separators=(",", ":")).encode(),
         content_type="application/json",
         subject=str(flight["carrier"]),
-        correlation_id=None,
-        reply_to=None,
-        to=None,
-        partition_key=None,
         session_id=None if flight["tailnum"] is None else str(flight["tailnum"]),
         time_to_live=WEEK if number % 5 == 0 else None,
         scheduled_for=scheduled_for,
@@ -113,14 +109,8 @@ def briefings(*, month: int | None, run_id: str) -> dict[Key, Content]:
             body=json.dumps({"briefing": number, "month": str(month or "all")}).encode(),
             content_type="application/json",
             subject="briefing",
-            correlation_id=None,
-            reply_to=None,
-            to=None,
-            partition_key=None,
             session_id=f"crew-{number % CREWS}",
             time_to_live=WEEK,
-            scheduled_for=None,
-            properties={},
         )
         for number in range(BRIEFINGS)
     }

@@ -7,24 +7,18 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
-from tests.system.demo.comparison import Content
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from tests.system.demo.comparison import Key
-
-    Flight = Mapping[str, str | int | None]
+from tests.system.demo.comparison import Content, Key
 
 __all__ = ["carrier_days", "delay_of", "expected_statistics", "is_delayed"]
 
 DELAYED_MINUTES = 15
 QUEUE = "statistics"
 CENT = Decimal("0.01")
+Flight = Mapping[str, str | int | None]
 MEDIAN, HIGH = Fraction(1, 2), Fraction(95, 100)
 
 
@@ -52,13 +46,7 @@ def expected_statistics(flights: Iterable[Flight]) -> dict[Key, Content]:
             body=json.dumps(figures(carrier, day, group), separators=(",", ":")).encode(),
             content_type="application/json",
             subject=carrier,
-            correlation_id=None,
-            reply_to=None,
-            to=None,
-            partition_key=None,
             session_id=carrier,
-            time_to_live=None,
-            scheduled_for=None,
             properties={"flights": len(group)},
         )
         for (carrier, day), group in carrier_days(flights).items()

@@ -99,11 +99,9 @@ class LedgerReader:
             complete = data[: data.rfind(b"\n") + 1]
             self._offsets[path] += len(complete)
             for line in complete.splitlines():
-                self._add(record_of(line))
-
-    def _add(self, record: Record) -> None:
-        self.records.append(record)
-        self.tally.add(record)
+                record = record_of(line)
+                self.records.append(record)
+                self.tally.add(record)
 
 
 def record_of(line: bytes) -> Record:

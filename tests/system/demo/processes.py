@@ -121,10 +121,6 @@ class Processes:
         child.wait()
         return self.members(name)
 
-    def signal(self, name: str, number: signal.Signals) -> None:
-        """Send a signal to a process, such as SIGSTOP to freeze it."""
-        self._children[name].send_signal(number)
-
     def members(self, name: str) -> list[psutil.Process]:
         return [member for leader in self._leaders if leader.name == name for member in leader.session()]
 
