@@ -79,11 +79,13 @@ class FakeLink:
 
 
 class Diverting:
-    """A backlog sender over three fake queues."""
+    """A backlog sender over fake queues."""
 
-    def __init__(self, count: int = 2, *, order: Any = None, timeout: float | None = None, body: int = 1) -> None:
+    def __init__(
+        self, count: int = 2, *, order: Any = None, timeout: float | None = None, body: int = 1, queues: int = 3
+    ) -> None:
         self.clock = ManualClock(1000.0)
-        self.links = {queue: FakeLink(self.clock) for queue in ("q0", "q1", "q2")}
+        self.links = {f"q{number}": FakeLink(self.clock) for number in range(queues)}
         self.events: list[Any] = []
         self.selector = QueueSelector(tuple(self.links), random=Random(0))  # noqa: S311 - repeatable
         health = EntityHealth(HealthState.FAILED_OVER, reason="an outage")
@@ -247,6 +249,18 @@ async def test_section_4_silent_queues_share_a_bounded_search() -> None:
     diverting.fail()
     await diverting.send()
     assert not diverting.selector.unresponsive
+
+
+async def test_section_4_a_search_that_takes_20_seconds_shortens_the_next_one() -> None:
+    diverting = Diverting(queues=20)
+    for link in diverting.links.values():
+        link.seconds = 60.0
+    diverting.fail(*[TimedOutError("late")] * 9)
+    for ends in (1021.0, 1026.0):
+        with pytest.raises(NoBacklogQueueError):
+            await diverting.send()
+        assert diverting.selector.unresponsive
+        assert diverting.clock.time <= ends
 
 
 async def test_section_4_a_send_gives_up_a_queue_that_did_not_answer_others() -> None:
