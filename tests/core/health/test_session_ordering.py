@@ -14,6 +14,7 @@ from azure.servicebus.aio import ServiceBusClient
 from servicebus_emulator import Fault, FaultKind
 from servicebus_pair.core.health import session_ordering as ordering
 from servicebus_pair.core.health.session_ordering import SessionOrdering
+from servicebus_pair.core.model.errors import ServiceFaultError
 from tests.core.scenarios.test_session_order import OPTIONS, arrived, numbered
 from tests.core.support.drain_progress import ProgressWaiter
 from tests.core.support.local_pair import BACKLOG, LocalPair, messages, open_local_pair
@@ -78,6 +79,28 @@ async def test_the_whole_backlog_is_searched_case_insensitively() -> None:
         assert await order.is_empty("flights") is True
         await both.put_into_backlog("FLIGHTS", messages(1), queue=last)
         assert await order.is_empty("Flights") is False
+
+
+@pytest.mark.parametrize(("undecodable", "empty"), [(True, False), (False, True)])
+async def test_a_message_that_cannot_be_decoded_counts_for_every_entity(undecodable: bool, empty: bool) -> None:
+    closed: list[str] = []
+
+    class Secondary:
+        def receive_link(self, queue: str) -> Secondary:
+            self.queue = queue
+            return self
+
+        async def peek(self, *, max_messages: int, timeout: float, from_sequence_number: int) -> list[object]:
+            assert (max_messages in (1, 250), timeout) == (True, 10)
+            if undecodable and from_sequence_number == 1:
+                raise ServiceFaultError("Handler failed")
+            return []
+
+        async def close(self) -> None:
+            closed.append(self.queue)
+
+    order = SessionOrdering(Secondary(), ["q"])  # type: ignore[arg-type]
+    assert (await order.is_empty("flights"), closed) == (empty, ["q"])
 
 
 @pytest.mark.real_time

@@ -213,7 +213,7 @@ def test_pickled_endpoint_keeps_its_secret() -> None:
 
 def test_secrets_compare_by_text() -> None:
     assert Secret("a") == Secret("a")
-    assert Secret("a") != Secret("b")
+    assert Secret("a") != Secret("b") != Secret("a")
     assert Secret("a") != "a"
     assert len({Secret("a"), Secret("a")}) == 1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusMessage
@@ -22,6 +23,7 @@ from servicebus_pair.core.pair.connection_check import (
     evaluate_attempts,
 )
 from servicebus_pair.core.pair.endpoint_settings import read_endpoint
+from servicebus_pair.core.sdk.receive_link import ReceiveLink
 from tests.core.support.entra import open_entra_namespaces, pair_settings
 from tests.core.support.local_pair import endpoint
 
@@ -132,7 +134,16 @@ async def test_missing_rights_of_a_key_are_named(
     assert all(f"{name} no (the right {name.capitalize()} is missing)" in str(found) for name in missing)
 
 
-async def test_full_access_is_reported_without_side_effects(emulator: Emulator) -> None:
+async def test_full_access_is_reported_without_side_effects(
+    emulator: Emulator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peek, peeked = ReceiveLink.peek, list[Any]()
+
+    async def recorded(link: ReceiveLink, **options: Any) -> Any:
+        peeked.append(options)
+        return await peek(link, **options)
+
+    monkeypatch.setattr(ReceiveLink, "peek", recorded)
     contoso = emulator["contoso"]
     async with (
         ServiceBusClient.from_connection_string(contoso.connection_string) as client,
@@ -142,7 +153,7 @@ async def test_full_access_is_reported_without_side_effects(emulator: Emulator) 
     before = contoso.namespace.counts("flights")
     found = await check_namespace(endpoint(contoso))
     assert str(found) == "contoso: reach yes, authenticate yes, send yes, listen yes, manage yes"
-    assert contoso.namespace.counts("flights") == before
+    assert (contoso.namespace.counts("flights"), peeked) == (before, [{"max_messages": 1, "timeout": 6.0}])
     async with (
         ServiceBusClient.from_connection_string(contoso.connection_string) as client,
         client.get_queue_receiver("flights", max_wait_time=2) as receiver,

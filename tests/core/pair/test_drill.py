@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
@@ -189,7 +190,7 @@ class FakePair:
         self.order = self if ordered else None
         self.sender = self.syphon = lambda *_: self
         self._drain, self._arrived, self._primary = drain, arrived, primary
-        self._attempts = 0
+        self._attempts: list[float] = []
         self._stopped = asyncio.Event()
 
     async def __aenter__(self) -> Self:
@@ -233,8 +234,8 @@ class FakePair:
     async def fail_back(self, entity: str, *, drain_timeout: float) -> AsyncIterator[bool]:
         assert (entity, drain_timeout) == ("flights", 2.0)
         self.clock.time += 3
-        self._attempts += 1
-        yield self._attempts == 2
+        self._attempts.append(asyncio.get_running_loop().time())
+        yield len(self._attempts) == 2
 
 
 async def drilled(pair: FakePair, messages: int, monkeypatch: pytest.MonkeyPatch) -> DrillReport:
@@ -261,6 +262,10 @@ async def test_drill_measures_failover_and_drain(
         ("mark healthy", "flights", "ann", "is over"),
     ]
     assert [message.message_id for message in pair.messages] == [f"{report.drill}-{n}" for n in range(3)]
+    assert re.fullmatch("drill-[0-9a-f]{12}", report.drill)
+    if ordered:
+        # Sends are not held for the whole time.
+        assert pair._attempts[1] - pair._attempts[0] == pytest.approx(1, abs=0.01)
     for message in pair.messages:
         assert (message.session_id, message.time_to_live) == (report.drill, timedelta(minutes=3))
         assert drill_id(message.application_properties) == report.drill

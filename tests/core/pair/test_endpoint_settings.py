@@ -184,7 +184,7 @@ def test_repr_hides_secrets_and_pickle_keeps_them() -> None:
 def test_find_secrets_returns_every_encoding() -> None:
     signed = "Endpoint=sb://h/;SharedAccessSignature=SharedAccessSignature sr=sb%3a%2f%2fh&sig=c4n%2bary%3d&se=1&skn=a"
     found = find_secrets(
-        {"primary_connection_string": signed, "secondary_client_secret": SECRET, "primary_host": HOST, "ordering": 5}
+        {"ordering": 5, "primary_connection_string": signed, "secondary_client_secret": SECRET, "primary_host": HOST}
     )
     assert {signed, signed.partition("SharedAccessSignature=")[2], "c4n%2bary%3d", "c4n+ary=", SECRET} <= set(found)
     assert HOST not in found

@@ -144,6 +144,15 @@ async def test_a_pair_that_is_not_open_rejects_calls_and_can_be_closed() -> None
     await pair.close()
 
 
+async def test_section_6_ordering_by_session_applies_to_sends_pings_and_syphons() -> None:
+    for ordering in ("none", "session"):
+        async with closed_pair(ordering=ordering) as pair:
+            shared = pair._open()
+            ordered = ordering == "session"
+            assert (shared.order is not None, pair.syphon()._context.ordered) == (ordered, ordered)
+            assert shared.prober._order is shared.order
+
+
 async def test_a_syphon_has_the_options_of_its_pair(local_pair: LocalPair) -> None:
     context = local_pair.pair.syphon(
         entities=["Flights"], rate=5, redrive=True, time_to_live=TimeToLive.ELAPSE

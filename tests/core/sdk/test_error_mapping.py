@@ -101,9 +101,8 @@ def test_section_4_a_missing_right_never_triggers_failover() -> None:
 def test_the_error_names_operation_and_exception_on_one_bounded_line() -> None:
     error = classify(new_exception(sdk.ServiceBusConnectionError), where=WHERE, authenticated=False)
     assert str(error).startswith("send to flights on contoso: ServiceBusConnectionError: the text")
-    long = str(classify(RuntimeError("a\nb " * 1000), where=WHERE, authenticated=False))
-    assert "\n" not in long
-    assert len(long) < 400
+    long = classify(RuntimeError("a\nb " * 1000), where=WHERE, authenticated=False)
+    assert str(long) == f"{WHERE}: RuntimeError: {'a b ' * 75}"
 
 
 @pytest.mark.parametrize("condition", [b"amqp:not-allowed", "com.microsoft:argument-error", "amqp:precondition-failed"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -64,6 +65,24 @@ async def test_a_call_that_ignores_its_cancellation_is_left_behind(client: Names
     ended.set()
     await asyncio.sleep(0.1)
     assert (await client.run_bounded(asyncio.sleep(0, 5), 2), client._background) == (5, set())
+
+
+async def test_the_end_of_a_call_that_was_left_behind_is_not_reported_as_an_error(client: NamespaceClient) -> None:
+    reported: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+
+    async def fail_late() -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            raise OSError("the connection is lost") from None
+
+    for call in (fail_late(), asyncio.sleep(60)):
+        with pytest.raises(TimeoutError):
+            await client.run_bounded(call, 1)
+    await asyncio.sleep(0.1)
+    gc.collect()
+    assert (client._background, reported) == (set(), [])
 
 
 async def test_a_cancelled_call_ends_in_the_background(client: NamespaceClient) -> None:

@@ -261,6 +261,10 @@ class FakeDelivery:
     def check_sizes(self, batch: EncodedBatch) -> None:
         self.sent.append([ref.message_id for ref in batch.refs])
 
+    async def open_in_slot(self, slot: SendSlot) -> None:
+        self.timeouts.append(slot.attempt_timeout())
+        raise self.outcomes.pop(0)
+
     async def _operation(self, batch: EncodedBatch, slot: SendSlot) -> bool:
         self.timeouts.append(slot.attempt_timeout())
         slot.on_start()
@@ -302,6 +306,17 @@ async def test_section_4_an_entity_is_suspect_from_the_start_of_the_failed_attem
         assert (await fake.run()).primary == 2
     suspect = next(each for each in changes if isinstance(each, HealthChanged))
     assert (suspect.after.since, suspect.after.reason, fake.timeouts) == (1000.0, "broken", [10.0, 10.0])
+
+
+@pytest.mark.parametrize(("error", "states"), [(FAULT, ["suspect", "healthy"]), (ServerBusyError("busy"), [])])
+async def test_section_4_a_link_that_cannot_be_opened_counts_if_its_error_triggers_failover(
+    error: ServiceError, states: list[str]
+) -> None:
+    fake, changes = FakeDelivery(error), list[Any]()
+    fake.is_open = False
+    with fake.registry.observing(SimpleNamespace(observe=changes.append)):
+        assert (await fake.run()).primary == 2
+    assert [each.after.state for each in changes if isinstance(each, HealthChanged)] == states
 
 
 @pytest.mark.parametrize(("attached", "prepared", "pauses"), [(True, 2, [0.25]), (False, 2, [0.25, 0.5])])

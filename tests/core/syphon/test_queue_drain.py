@@ -114,6 +114,9 @@ async def test_section_6_messages_locked_elsewhere_are_waited_for_up_to_65_secon
     assert drain.pauses[:4] == [2, 4, 5, 5]
     assert set(drain.pauses[4:]) == {5}
     assert 65 < drain.clock.time - EPOCH < 71
+    for seconds in (65, 65.5):
+        drain.clock.time = drain.drain._last_moved_at + seconds
+        assert await drain.drain._is_finished() is (seconds > 65)
     assert (drain.counters.moved, drain.counters.left) == ({}, 2)
 
 
@@ -202,6 +205,13 @@ async def test_section_6_a_failing_destination_is_retried_after_each_delay_and_a
     assert drain.queue.called("abandon")[-1] == ["m0"]
 
 
+async def test_section_6_an_idle_drain_pauses_until_the_retry_of_a_destination() -> None:
+    drain = Drain()
+    drain.context.backoff.record_failure("delays", "busy", now=EPOCH, started=EPOCH)
+    await drain.work()
+    assert drain.pauses == pytest.approx([0.7])
+
+
 async def test_section_6_a_destination_that_recovers_is_served_at_its_next_retry() -> None:
     drain = Drain(3)
     drain.flights.refuse = lambda _: BUSY if len(drain.flights.attempts) < 3 else None
@@ -210,8 +220,12 @@ async def test_section_6_a_destination_that_recovers_is_served_at_its_next_retry
     assert [len(ids) for ids, _ in drain.flights.attempts] == [3, 3, 3]
 
 
-async def test_section_6_up_to_a_thousand_messages_of_failing_destinations_are_skipped_without_a_pause() -> None:
-    drain = Drain(1500, max_batch_messages=100)
+@pytest.mark.parametrize(("batch", "skipped"), [(10, 1000), (27, 1026)])
+async def test_section_6_a_thousand_messages_of_failing_destinations_are_skipped_without_a_pause(
+    batch: int, skipped: int
+) -> None:
+    drain = Drain(1100, max_batch_messages=batch)
+    drain.drain._worker._batch_size = batch
     drain.flights.refuse = lambda _: BUSY
     received: list[int] = []
 
@@ -222,8 +236,7 @@ async def test_section_6_up_to_a_thousand_messages_of_failing_destinations_are_s
 
     drain.drain._sleep = pause  # type: ignore[method-assign]
     await drain.work()
-    assert received
-    assert 1000 <= received[0] < 1200
+    assert received == [skipped]
 
 
 async def test_section_6_new_messages_are_found_while_all_others_wait_for_a_failing_destination() -> None:

@@ -64,7 +64,7 @@ async def test_section_6_full_batches_grow_up_to_the_limit(limit: int, sizes: li
 @pytest.mark.parametrize(("count", "few"), [(7, True), (8, False), (16, False)])
 async def test_section_6_less_than_half_a_batch_suggests_that_the_queue_is_nearly_empty(count: int, few: bool) -> None:
     work = Work(count)
-    assert not work.worker.received_few
+    assert (work.worker.received_few, work.worker.highest_sequence_number) == (False, 0)
     await work.steps()
     assert work.worker.received_few is few
     assert work.worker.batch_size == (64 if count == 16 else 16)
@@ -288,10 +288,8 @@ async def test_section_6_unselected_messages_are_skipped_and_few_stay_locked() -
 async def test_section_6_without_a_permit_for_ten_seconds_all_locks_are_released() -> None:
     work = Work(1, rate=0.05)
     await work.steps()
-    assert (work.clock.time, [call[0] for call in work.queue.calls]) == (
-        pytest.approx(EPOCH + 20),
-        ["detach", "receive", "complete"],
-    )
+    assert work.clock.sleeps == pytest.approx([10, 10])
+    assert [call[0] for call in work.queue.calls] == ["detach", "receive", "complete"]
     assert work.queue.called("receive") == [1]
 
 

@@ -21,6 +21,7 @@ from servicebus_pair.core.health.session_ordering import SessionOrdering
 from servicebus_pair.core.model.errors import DrillError, PairError, ServiceError
 from servicebus_pair.core.model.events import Event, HealthChanged, MessagesAccepted, MessagesSyphoned, Route
 from servicebus_pair.core.model.results import DrainReport, SendResult
+from servicebus_pair.core.sdk.message_browser import sequence_number
 from servicebus_pair.core.sdk.receive_link import ReceiveLink
 from servicebus_pair.core.send.pair_context import PairContext
 
@@ -306,5 +307,5 @@ class _Drill:
                 return True
             if not page:
                 return False
-            first = int(page[-1].sequence_number or 0) + 1
+            first = sequence_number(page[-1]) + 1
         return None

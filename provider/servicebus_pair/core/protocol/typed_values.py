@@ -204,8 +204,10 @@ def _undescribed(value: Any) -> Any:
     """Return the value without the descriptor that the SDK attached to it or put into a map."""
     if isinstance(value, dict):
         # The SDK turns a descriptor of AMQP itself into the key of the value, any other into the map item "descriptor".
-        named = [item for key, item in value.items() if isinstance(key, str) and key != "descriptor"]
-        return _undescribed(named[0]) if named else {key: item for key, item in value.items() if key != "descriptor"}
+        for key, item in value.items():
+            if isinstance(key, str) and key != "descriptor":
+                return _undescribed(item)
+        return {key: item for key, item in value.items() if key != "descriptor"}
     kinds: tuple[type[Any], ...] = (bytes, int, float, list)
     for kind in kinds:
         if isinstance(value, kind) and not isinstance(value, bool):

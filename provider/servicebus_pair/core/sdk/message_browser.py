@@ -10,7 +10,7 @@ from azure.servicebus import ServiceBusReceivedMessage
 
 from servicebus_pair.core.model.errors import ServiceError, ServiceFaultError
 
-__all__ = ["MessageBrowser", "Peekable"]
+__all__ = ["MessageBrowser", "Peekable", "sequence_number"]
 
 _FIRST_SEQUENCE_NUMBER: Final = 1
 # No message has this sequence number, not even where the highest 16 bits name a partition: a peek from here returns
@@ -18,6 +18,11 @@ _FIRST_SEQUENCE_NUMBER: Final = 1
 _BEYOND_ALL: Final = 2**62
 _RETRY_DELAY: Final = 1.0
 _LINEAR_PROBES: Final = 64
+
+
+def sequence_number(message: ServiceBusReceivedMessage) -> int:
+    """Return the sequence number of a message; 0 if it could not be decoded."""
+    return message.sequence_number or 0
 
 
 class Peekable(Protocol):
@@ -90,7 +95,7 @@ class MessageBrowser:
                 continue
             if not page:
                 return
-            cursor = 1 + max(message.sequence_number or 0 for message in page)
+            cursor = 1 + max(map(sequence_number, page))
             yield page
 
     async def _next_readable(self, undecodable: int) -> int:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from servicebus_pair.core.model.errors import AuthorizationError, EntityNotFoundError, ServiceError
+from servicebus_pair.core.sdk.message_browser import sequence_number
 from servicebus_pair.core.syphon.batch_sender import DrainCounters
 from servicebus_pair.core.syphon.destination_backoff import (
     MAX_CONSECUTIVE_FAILURES,
@@ -217,9 +218,9 @@ class QueueDrain:
             self._counters.left = left
             found = next((each for each in page if self._surveyor.is_workable(each, self._worker.skipped)), None)
             if found is not None:
-                self._first_workable = found.sequence_number or 1
+                self._first_workable = sequence_number(found)
                 return True
-            cursor, page_size = (page[-1].sequence_number or 0) + 1, self._context.max_batch_messages
+            cursor, page_size = sequence_number(page[-1]) + 1, self._context.max_batch_messages
         self._counters.left = left
         return False
 
@@ -251,7 +252,7 @@ class QueueDrain:
             delay = min(delay, _MAX_PAUSE_FOR_LOCKS)
         else:
             delay = max(_MIN_PAUSE, min(delay, next_retry - self._context.clock.now(), _MAX_PAUSE))
-        if self._worker.waiting_for_destination or next_retry is not None or self._received_any or self._idle_steps > 1:
+        if next_retry is not None or self._received_any or self._idle_steps > 1:
             await self._sleep(delay)
         while self._all_received and (remaining := self._until_next_retry()) > 0 and not await self._has_new_message():
             await self._sleep(min(remaining, _MAX_PAUSE))
@@ -278,6 +279,6 @@ class QueueDrain:
         except ServiceError:
             return True  # the next step reports the failure
         if page:
-            self._last_peeked = page[-1].sequence_number or 0
+            self._last_peeked = sequence_number(page[-1])
             self._all_received = False
         return bool(page)

@@ -21,6 +21,7 @@ from servicebus_pair.core.model.errors import (
     UndeliverableError,
 )
 from servicebus_pair.core.model.events import DeadLettered
+from servicebus_pair.core.sdk.message_browser import sequence_number
 from servicebus_pair.core.syphon.backlog_entry import BacklogEntry, read_entry
 from servicebus_pair.core.syphon.batch_sender import (
     CALL_TIMEOUT,
@@ -157,9 +158,7 @@ class QueueWorker:
             self._context.rate_limiter.release(permits - count)
         self._received_full_batch = count == permits
         self.received_few = 2 * count < permits
-        self.highest_sequence_number = max(
-            [self.highest_sequence_number, *(each.sequence_number or 0 for each in received)]
-        )
+        self.highest_sequence_number = max([self.highest_sequence_number, *map(sequence_number, received)])
         return received
 
     async def _acquire_permits(self) -> int:
@@ -305,7 +304,7 @@ class QueueWorker:
 
     def _skip(self, received: ServiceBusReceivedMessage) -> None:
         """Leave a message that this drain does not handle; it is abandoned at the end, or its lock expires."""
-        self.skipped.add(received.sequence_number or 0)
+        self.skipped.add(sequence_number(received))
         if len(self._locked) > MAX_WAITING_BATCHES * self._batch_size:
             self._locked.pop(id(received), None)
 

@@ -86,6 +86,14 @@ def test_a_message_too_large_for_a_batch_is_sent_alone() -> None:
     assert EncodedBatch(size).try_add(large)
 
 
+def test_a_message_that_remains_the_only_one_is_sent_alone() -> None:
+    small = new_message()
+    batch = EncodedBatch(1_000)
+    assert batch.try_add(small)
+    assert not batch.try_add(new_message(size=900))
+    assert (batch.sdk_batch, batch._batch is None) == (small, False)
+
+
 def test_only_a_single_message_is_sent_encoded_and_its_id_may_be_bytes() -> None:
     batch = EncodedBatch(10_000)
     assert batch.single_message is None

@@ -64,6 +64,13 @@ def test_a_message_is_encoded_to_the_same_bytes_as_by_the_sdk(message: Any) -> N
     assert ours == theirs
 
 
+@pytest.mark.parametrize("length", range(235, 258))
+def test_sections_around_255_bytes_are_encoded_as_by_the_sdk(length: int) -> None:
+    test_a_message_is_encoded_to_the_same_bytes_as_by_the_sdk.hypothesis.inner_test(  # type: ignore[attr-defined]
+        Message(properties=Properties(message_id="x" * length), application_properties={"a": "x" * length})
+    )
+
+
 @pytest.mark.parametrize(
     "message",
     [

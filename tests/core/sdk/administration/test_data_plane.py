@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -142,13 +143,14 @@ async def test_section_3_settings_are_listed_with_unlimited_durations_as_the_ser
     assert (odd.dead_lettering_on_message_expiration, odd.enable_batched_operations) == (False, False)
 
 
-async def test_section_3_a_queue_is_created_without_unlimited_durations() -> None:
+@pytest.mark.parametrize("durations", [{}, {"default_message_time_to_live": "P1D", "auto_delete_on_idle": "P1000D"}])
+async def test_section_3_a_queue_is_created_without_unlimited_durations(durations: dict[str, str]) -> None:
     created: list[Any] = []
 
     async def create(path: str, **settings: Any) -> None:
         created.append((path, settings))
 
-    await managing(create_queue=create).create_queue("q", BACKLOG_QUEUE)
+    await managing(create_queue=create).create_queue("q", replace(BACKLOG_QUEUE, **durations))
     assert created == [
         (
             "q",
@@ -158,6 +160,7 @@ async def test_section_3_a_queue_is_created_without_unlimited_durations() -> Non
                 "lock_duration": "PT1M",
                 "dead_lettering_on_message_expiration": True,
                 "enable_batched_operations": True,
+                **durations,
             },
         )
     ]

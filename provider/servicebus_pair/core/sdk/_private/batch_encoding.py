@@ -79,7 +79,7 @@ class EncodedBatch:
         self._max_bytes = max_bytes
         self._max_message_bytes = max(max_bytes, max_message_bytes)
         self._first: EncodedMessage | None = None
-        self._transport: _EncodeOnce | None = None
+        self._transport = _EncodeOnce()
         self._batch: ServiceBusMessageBatch | None = None
         self.messages: list[AmqpAnnotatedMessage] = []
         self.refs: list[MessageRef] = []
@@ -116,9 +116,8 @@ class EncodedBatch:
         return size
 
     def _add(self, message: AmqpAnnotatedMessage) -> int:
-        if self._batch is None or self._transport is None:
+        if self._batch is None:
             first = self.messages[0]
-            self._transport = _EncodeOnce()
             # The SDK copies id, session id and partition key of the first message to the batch envelope without
             # counting them: the service would refuse a full batch for its size.
             max_bytes = self._max_bytes - _max_envelope_bytes(first)

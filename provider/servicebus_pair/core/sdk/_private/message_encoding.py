@@ -121,7 +121,7 @@ def _put(output: bytearray, constructor: int, value: bytes) -> None:
 def _put_compound(output: bytearray, constructor: int, count: int, items: bytearray) -> None:
     # The size field counts the count field, too.
     size = len(items) + 1
-    if size < _NARROW_LIMIT and count < _NARROW_LIMIT:
+    if size < _NARROW_LIMIT:  # and so is the count, since each item has at least one byte
         output += bytes((constructor, size, count))
     else:
         output.append(constructor + _WIDE)
