@@ -15,7 +15,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import Context, ContextVar, copy_context
 from fcntl import ioctl
 from termios import TIOCOUTQ
@@ -229,7 +229,8 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
 
     def register(self, keys: list[selectors.SelectorKey]) -> None:
         for key in keys:
-            self._time_selector.register(key.fileobj, key.events, key.data)
+            with suppress(OSError):  # a transport without references closed its socket meanwhile
+                self._time_selector.register(key.fileobj, key.events, key.data)
 
 
 class PatchedClockLoop(SimulatedLoop):
