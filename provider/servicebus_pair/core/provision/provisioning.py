@@ -47,7 +47,7 @@ class Provisioner:
         self._clock = clock
 
     async def plan(self) -> BacklogPlan:
-        """Return what :meth:`provision` would do. :raises ServiceError: the secondary cannot be read."""
+        """Return what :meth:`provision` would do."""
         return plan_backlog(self._namespace, self._count, await self._administration.list_queues())
 
     async def provision(self) -> ProvisionReport:
