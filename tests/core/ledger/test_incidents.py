@@ -74,6 +74,7 @@ def test_sparse_diverts_are_one_incident() -> None:
 
 def test_direct_messages_within_the_gap_do_not_split_an_incident() -> None:
     assert found(*diverted(100, 102), *direct(101, 103), *diverted(104)) == [Incident(1, 100, 104)]
+    assert [len(found(*diverted(0), *direct(1), *diverted(at))) for at in (60, 61)] == [1, 2]
 
 
 @given(acceptances, st.sampled_from([1.0, 7.0, INCIDENT_GAP_SECONDS]))

@@ -9,6 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from servicebus_pair.core.model.events import SLOT_SECONDS
+from servicebus_pair.core.model.health_state import EntityHealth, HealthState
+from servicebus_pair.core.model.pricing import Operations
 from servicebus_pair.core.model.results import DrainReport, Progress, ProvisionReport, SendResult
 
 counts = st.integers(0, 1000)
@@ -28,6 +31,15 @@ drains = st.builds(
     duplicates_possible=counts,
     failures=st.dictionaries(words, st.text(max_size=5)),
 )
+
+
+@pytest.mark.parametrize("empty", [SendResult(), DrainReport(), Operations(), EntityHealth(HealthState.HEALTHY)])
+def test_without_figures_nothing_happened(empty: Any) -> None:
+    assert [getattr(empty, each.name) for each in fields(empty) if getattr(empty, each.name)] in ([], ["healthy"])
+
+
+def test_messages_are_counted_in_slots_of_five_minutes() -> None:
+    assert SLOT_SECONDS == 5 * 60
 
 
 @settings(max_examples=100)

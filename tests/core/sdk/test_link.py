@@ -95,7 +95,7 @@ async def test_a_failed_link_is_replaced_unless_it_survives(failure: BaseExcepti
     with pytest.raises((ServiceError, asyncio.CancelledError)):
         await link._call("send to", lambda _: fail(failure), timeout=5)
     assert (len(owner.discarded), link._handler is not None) == (0 if survives else 1, survives)
-    assert not owner.authenticated
+    assert (owner.authenticated, link._is_idle) == (False, True)
 
 
 async def test_a_link_unused_for_200_seconds_is_idle_and_a_new_one_is_too() -> None:

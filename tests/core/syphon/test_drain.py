@@ -133,6 +133,19 @@ async def test_section_6_a_stopped_or_paused_syphon_receives_nothing_until_it_go
     assert fake.syphon.rate == fake.context.rate_limiter.rate == 5
 
 
+async def test_section_6_a_receive_that_does_not_end_with_the_syphon_is_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fake = FakeSyphon(1)
+    monkeypatch.setattr(fake.transport.queues["q0"], "receive", lambda **_: asyncio.sleep(60))
+    running = asyncio.create_task(fake.syphon.run())
+    await asyncio.sleep(1)
+    fake.syphon.stop()
+    started = asyncio.get_running_loop().time()
+    await running
+    assert asyncio.get_running_loop().time() - started == pytest.approx(1.5, abs=0.1)
+
+
 @pytest.mark.parametrize("dead_letter", [False, True])
 def test_the_transport_opens_links_of_the_pair(dead_letter: bool) -> None:
     calls: list[Any] = []

@@ -126,8 +126,6 @@ async def test_section_6_a_queue_that_fails_five_times_in_a_row_is_given_up() ->
     await drain.work()
     assert (drain.pauses, len(drain.queue.waits)) == ([1, 2, 4, 8, 16], 5)
     assert drain.counters.failures == {"q": "lost"}
-    # Before a pause of more than ten seconds all locks are released.
-    assert drain.operations[-2:] == ["detach", "detach"]
 
 
 async def test_section_6_a_success_resets_the_failures_of_a_queue() -> None:
@@ -210,6 +208,27 @@ async def test_section_6_an_idle_drain_pauses_until_the_retry_of_a_destination()
     drain.context.backoff.record_failure("delays", "busy", now=EPOCH, started=EPOCH)
     await drain.work()
     assert drain.pauses == pytest.approx([0.7])
+
+
+@pytest.mark.parametrize(("seconds", "operations"), [(10.0, []), (10.5, ["detach"])])
+async def test_section_6_before_a_pause_of_more_than_ten_seconds_all_locks_are_released(
+    seconds: float, operations: list[str]
+) -> None:
+    drain = Drain()
+    await drain.drain._sleep(seconds)
+    assert (drain.operations, drain.pauses) == (operations, [seconds])
+
+
+@pytest.mark.parametrize(("idle_steps", "pause"), [(5, 16.0), (9, 30.0)])
+async def test_section_6_while_a_destination_is_in_backoff_a_drain_pauses_30_seconds_at_most(
+    idle_steps: int, pause: float
+) -> None:
+    drain = Drain()
+    for n in range(9):
+        drain.context.backoff.record_failure("delays", "busy", now=EPOCH, started=EPOCH + n)
+    drain.drain._idle_steps = idle_steps
+    await drain.drain._pause_if_idle()
+    assert drain.pauses == [pause]
 
 
 async def test_section_6_a_destination_that_recovers_is_served_at_its_next_retry() -> None:

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -58,14 +58,14 @@ class DrillReport:
 
     drill: str
     entity: str
-    sent: int = 0
-    arrived: int = 0
-    live: int = 0
-    failed_over_seconds: float = 0.0
-    drain_seconds: float = 0.0
-    drain: DrainReport = field(default_factory=DrainReport)
-    pings_delivered: bool | None = None
-    findings: tuple[str, ...] = ()
+    sent: int
+    arrived: int
+    live: int
+    failed_over_seconds: float
+    drain_seconds: float
+    drain: DrainReport
+    pings_delivered: bool | None
+    findings: tuple[str, ...]
 
     @property
     def passed(self) -> bool:

@@ -41,7 +41,7 @@ def parse_duration(text: str) -> timedelta:
     match = _PATTERN.fullmatch(text)
     if match is None or text.endswith(("P", "T")):
         raise ValueError(f"{text!r} is not an ISO 8601 duration of days, hours, minutes and seconds")
-    parts = {name: float(value) if name == "seconds" else int(value) for name, value in match.groupdict("0").items()}
+    parts = {name: float(value) for name, value in match.groupdict("0").items()}
     try:
         return timedelta(**parts)
     except OverflowError as error:

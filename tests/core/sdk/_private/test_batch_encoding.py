@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from servicebus_pair.core.model.errors import InvalidMessageError, MessageTooLargeError
-from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch, encoded_size
+from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch, _max_envelope_bytes, encoded_size
 from tests.core.support.message_strategies import messages
 
 
@@ -68,6 +68,7 @@ def test_a_full_batch_leaves_out_only_its_envelope() -> None:
     while batch.try_add(ServiceBusMessage(b"x" * 1000, message_id="m").raw_amqp_message):
         pass
     assert (len(batch), len({ref.size_bytes for ref in batch.refs})) == (9, 1)
+    assert _max_envelope_bytes(new_message(session="s" * 50)) == 80 + len("m0") + 50
 
 
 def test_a_message_too_large_for_a_batch_is_sent_alone() -> None:

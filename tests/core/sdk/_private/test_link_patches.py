@@ -21,10 +21,10 @@ SDK_SLEEP_SECONDS = 0.05
 
 
 class FakeSender:
-    """A sender of the SDK that is ready after a number of responses."""
+    """A sender of the SDK that is ready after a number of responses, each of which takes so many seconds."""
 
-    def __init__(self, responses: int) -> None:
-        self.missing = responses
+    def __init__(self, responses: int, *, seconds: float = 0.0) -> None:
+        self.missing, self.seconds = responses, seconds
         self.polls = 0
         self._handler: Any = None
 
@@ -33,6 +33,7 @@ class FakeSender:
         self._handler = SimpleNamespace(client_ready_async=self.ready)
 
     async def ready(self) -> bool:
+        await asyncio.sleep(self.seconds)
         self.polls += 1
         self.missing -= 1
         return self.missing < 0
@@ -49,13 +50,12 @@ async def test_opening_polls_without_sleeping_until_ready_and_then_restores_the_
     assert sender._handler.client_ready_async == sender.ready
 
 
-async def test_without_a_response_the_sdk_decides_how_long_to_wait(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(link_patches, "_NO_RESPONSE_SECONDS", 0.0)
-    sender = patch_link(FakeSender(responses=10))
-    assert not await sender.open()
-    assert sender.polls == 1
+@pytest.mark.simulated
+@pytest.mark.parametrize(("seconds", "polls"), [(0.1, 11), (0.2, 1)])
+async def test_without_a_response_the_sdk_decides_how_long_to_wait(seconds: float, polls: int) -> None:
+    sender = patch_link(FakeSender(responses=10, seconds=seconds))
+    assert await sender.open() is (polls == 11)
+    assert sender.polls == polls
 
 
 async def test_polling_stops_after_the_maximum_number_of_responses() -> None:

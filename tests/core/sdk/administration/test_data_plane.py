@@ -166,11 +166,17 @@ async def test_section_3_a_queue_is_created_without_unlimited_durations(duration
     ]
 
 
-@pytest.mark.parametrize(("enabled", "status"), [(True, EntityStatus.ACTIVE), (False, EntityStatus.SEND_DISABLED)])
+@pytest.mark.parametrize(
+    ("enabled", "status", "idle"),
+    [
+        (True, EntityStatus.ACTIVE, timedelta(hours=1)),
+        (False, EntityStatus.SEND_DISABLED, timedelta(days=1000)),
+    ],
+)
 async def test_section_3_the_status_is_changed_and_unlimited_durations_are_left_out(
-    enabled: bool, status: EntityStatus
+    enabled: bool, status: EntityStatus, idle: timedelta
 ) -> None:
-    found = SimpleNamespace(status="", default_message_time_to_live=UNLIMITED, auto_delete_on_idle=timedelta(hours=1))
+    found = SimpleNamespace(status="", default_message_time_to_live=UNLIMITED, auto_delete_on_idle=idle)
     updated: list[Any] = []
 
     async def update(changed: Any) -> None:
@@ -178,11 +184,7 @@ async def test_section_3_the_status_is_changed_and_unlimited_durations_are_left_
 
     await managing(get_queue=answering(found), update_queue=update).set_sending("q", enabled=enabled)
     assert updated == [found]
-    assert (found.status, found.default_message_time_to_live, found.auto_delete_on_idle) == (
-        status,
-        None,
-        timedelta(hours=1),
-    )
+    assert (found.status, found.default_message_time_to_live, found.auto_delete_on_idle) == (status, None, idle)
 
 
 @pytest.mark.parametrize(
