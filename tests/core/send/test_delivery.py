@@ -382,6 +382,7 @@ async def test_section_4_messages_are_packed_by_the_limits_of_the_link_or_the_st
         fake.max_batch_bytes = fake.max_message_bytes = limit
         assert (await fake.run(5, body=100_000)).primary == 5
         assert [len(ids) for ids in fake.sent] == sizes
+        assert fake.delivery._new_encoded_batch()._max_bytes == (limit or 262_144)
     fake = FakeDelivery()
     fake.registry.apply("flights", FailOver("test", "ann"))
     assert (await fake.run(5, body=100_000)).diverted == 5

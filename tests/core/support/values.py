@@ -8,24 +8,17 @@ from collections.abc import Set as AbstractSet
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-import pytest
-
-NONE: AbstractSet[str] = frozenset()
+__all__ = ["check_values"]
 
 
-@pytest.mark.parametrize(
-    ("room", "mutable", "keyword_only"),
-    [
-        ("ledger", NONE, NONE),
-        ("model", NONE, {"ArmCoordinates", "Endpoint", "Operations", "PairOptions", "PriceList"}),
-        ("pair", NONE, {"Attempts", "NamespaceCheck"}),
-        ("protocol", NONE, {"QueueSettings"}),
-        ("sdk", NONE, {"ClientSecret", "DefaultIdentity", "Identity", "ManagedIdentity"}),
-        ("send", NONE, NONE),
-        ("syphon", {"DrainContext", "DrainCounters", "DrainRun", "_DestinationLinks", "_Failure"}, {"DrainRun"}),
-    ],
-)
-def test_values_are_frozen_and_have_slots(room: str, mutable: AbstractSet[str], keyword_only: AbstractSet[str]) -> None:
+def check_values(
+    room: str, *, mutable: AbstractSet[str] = frozenset(), keyword_only: AbstractSet[str] = frozenset()
+) -> None:
+    """Check all dataclasses of a package of core.
+
+    :param mutable: those that are not frozen.
+    :param keyword_only: those that are created by keyword only.
+    """
     package = importlib.import_module(f"servicebus_pair.core.{room}")
     modules = [
         importlib.import_module(found.name) for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")

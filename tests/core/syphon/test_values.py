@@ -1,0 +1,13 @@
+"""Values of this package are frozen (DESIGN section 5)."""
+
+from __future__ import annotations
+
+from tests.core.support.values import check_values
+
+
+def test_values_are_frozen_and_have_slots() -> None:
+    check_values(
+        "syphon",
+        mutable={"DrainContext", "DrainCounters", "DrainRun", "_DestinationLinks", "_Failure"},
+        keyword_only={"DrainRun"},
+    )
