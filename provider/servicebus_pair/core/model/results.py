@@ -164,7 +164,7 @@ class Progress:
     @property
     def per_second(self) -> float:
         """Average number of messages per second."""
-        return (self.moved + self.dead_lettered) / self.seconds if self.seconds > 0 else 0.0
+        return (self.moved + self.dead_lettered) / self.seconds if self.seconds else 0.0
 
     @property
     def eta_seconds(self) -> float | None:
@@ -173,4 +173,4 @@ class Progress:
             return None
         if self.remaining == 0:
             return 0.0
-        return self.remaining / self.per_second if self.per_second > 0 else None
+        return self.remaining / self.per_second if self.per_second else None

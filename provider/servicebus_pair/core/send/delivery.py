@@ -279,7 +279,7 @@ class Delivery:
         self._record_failure(error, attempts)
         if not self._failed_over:
             self._backlog.prepare()
-            delay = min(attempts.retry_delay, max(0.0, self._remaining_interval(attempts)), remaining)
+            delay = min(attempts.retry_delay, self._remaining_interval(attempts), remaining)
             await self._registry.wait_for_change(self._entity, timeout=delay)
             attempts.retry_delay = next_retry_delay(attempts.retry_delay)
 

@@ -31,7 +31,7 @@ MAX_CONSECUTIVE_FAILURES: Final = 5
 
 def backoff_delay(failures: int, *, initial_delay: float) -> float:
     """Return the seconds to wait after so many consecutive failures: ``initial_delay``, doubling, at most 120 s."""
-    return float(min(initial_delay * 2 ** min(max(failures - 1, 0), 30), MAX_BACKOFF))
+    return float(min(initial_delay * 2 ** min(failures - 1, 30), MAX_BACKOFF))
 
 
 @dataclass(slots=True)
