@@ -26,21 +26,3 @@ async def test_section_6_in_session_order_a_destination_has_one_link(ordered: bo
 
     await asyncio.gather(*(send() for _ in range(4)))
     assert used == links
-
-
-@pytest.mark.parametrize("redrive", [False, True])
-async def test_section_6_a_receive_ends_with_the_syphon_and_a_redrive_reads_dead_letters(redrive: bool) -> None:
-    context, transport, _ = drain_context(redrive=redrive)
-    dead: list[bool] = []
-    source = transport.source
-
-    def recorded(queue: str, *, dead_letter: bool, **more: Any) -> Any:
-        dead.append(dead_letter)
-        return source(queue, **more)
-
-    transport.source = recorded  # type: ignore[method-assign]
-    context.source("q")
-    for paused in (False, True):
-        context.paused = paused
-        assert transport.should_stop() is paused
-    assert (dead, context.continuous) == ([redrive], False)
