@@ -47,7 +47,6 @@ LONGEST = [
     "system/test_emulator_readme.py",
     "airflow/operators/test_send.py",
     "airflow/scenarios/test_official_provider.py",
-    "airflow/hooks/test_credential_leaks.py",
     "emulator/testing/test_remote_namespace.py",
     "airflow/links/test_servicebus_pair.py",
     "airflow/sensors/test_backlog.py",

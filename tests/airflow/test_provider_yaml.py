@@ -6,7 +6,6 @@ import importlib
 import inspect
 import json
 import pkgutil
-import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +22,6 @@ from airflow.triggers.base import BaseTrigger
 import servicebus_pair
 from servicebus_pair.get_provider_info import get_provider_info
 from tests.airflow.conftest import PROJECT
-from tests.airflow.support.python_process import run_python
 
 INFO = get_provider_info()
 REGISTRY: dict[str, Any] = yaml.safe_load((PROJECT / "provider" / "servicebus_pair" / "provider.yaml").read_text())
@@ -110,31 +108,3 @@ def test_public_classes_cover_every_kind():
     seen = {kind for each in public_classes() for base, kind in KINDS.items() if issubclass(each, base)}
 
     assert seen >= {"sensors", "operators", "hooks", "triggers", "extra-links"}
-
-
-COMMANDS = {
-    "get airflow-provider-servicebus-pair --full": "servicebus_pair.decorators.servicebus_send.servicebus_send_task",
-    "hooks": "servicebus_namespace",
-    "links": "servicebus_pair.links.servicebus_pair.PairPageLink",
-    "list": "airflow-provider-servicebus-pair",
-    "triggers": "servicebus_pair.triggers.primary_health",
-    "behaviours": "servicebus_pair",
-}
-PROGRAM = """
-import sys
-from airflow.cli.cli_parser import get_parser
-parser = get_parser()
-for command in sys.argv[1:]:
-    print("command:", command)
-    arguments = parser.parse_args(["providers", *command.split(), "--output", "json"])
-    arguments.func(arguments)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("airflow_db")
-def test_the_airflow_command_line_lists_the_provider():
-    printed = run_python(PROGRAM, *COMMANDS)
-
-    shown = dict(re.findall(r"^command: (.*)\n(.*(?:\n(?!command: ).*)*)", printed, flags=re.MULTILINE))
-    assert {name: text in shown[name] for name, text in COMMANDS.items()} == dict.fromkeys(COMMANDS, True), printed

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from http import HTTPStatus
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeAlias
@@ -17,10 +13,8 @@ import pytest
 from airflow.sdk.exceptions import AirflowSkipException
 
 from servicebus_pair.core.model.health_state import HealthState
-from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
 from tests.airflow.conftest import (
     BACKLOG,
-    CONN_ID,
     PROJECT,
     Example,
     Pair,
@@ -30,8 +24,7 @@ from tests.airflow.conftest import (
     shared_health,
     states,
 )
-from tests.airflow.support.queues import contents, divert, queue_names
-from tests.airflow.ui.support.page_client import api_server_app, auth_header
+from tests.airflow.support.queues import contents
 
 RunExample: TypeAlias = Callable[..., Any]
 DAGS = ("provision", "recovery", "cleanup", "drill", "cost", "by_hand", "sends")
@@ -46,35 +39,6 @@ def run_example(run_dag: RunDag, example: Example) -> RunExample:
         return run_dag(example(f"servicebus_pair_{name}"), run_conf=form)
 
     return run
-
-
-@pytest.fixture(scope="module")
-def respond(airflow_db: Path) -> Iterator[Callable[[str], None]]:  # noqa: ARG001  the tables must exist
-    """Answer the next approval request of a cleanup through Airflow's REST API."""
-    from airflow.models.hitl import HITLDetail
-    from airflow.models.taskinstance import TaskInstance
-    from airflow.utils.session import create_session
-    from sqlalchemy import select
-
-    requests = select(TaskInstance.run_id).join(HITLDetail, HITLDetail.ti_id == TaskInstance.id)
-    waiting = requests.where(TaskInstance.task_id == "approve", TaskInstance.state == "awaiting_input")
-    with api_server_app() as client, ThreadPoolExecutor() as thread:
-
-        def answer(option: str) -> None:
-            run_id = None
-            while run_id is None and not over.wait(0.2):
-                with create_session() as session:
-                    run_id = session.scalars(waiting).first()
-            task = f"/api/v2/dags/servicebus_pair_cleanup/dagRuns/{run_id}/taskInstances/approve/-1"
-            given = {"chosen_options": [option], "params_input": {}}
-            reported = client.patch(f"{task}/hitlDetails", json=given, headers=auth_header(client, "admin"))
-            assert reported.status_code == HTTPStatus.OK, reported.text
-
-        over, answers = threading.Event(), []
-        yield lambda option: answers.append(thread.submit(answer, option))
-        over.set()
-        for each in answers:
-            each.result()
 
 
 @pytest.mark.parametrize("name", DAGS)
@@ -96,15 +60,6 @@ def test_every_dag_has_docs_typed_params_and_the_connection_of_the_environment(
     assert any("other_pair" in str(vars(task)) or "other_pair" in str(task.partial_kwargs) for task in own)
 
 
-def test_provisioning_is_idempotent(pair: Pair, run_example: RunExample):
-    planned = results(run_example("provision", plan_only=True))["provision"]
-    first = results(run_example("provision"))["provision"]
-    second = results(run_example("provision", on_drift="fail"))["provision"]
-
-    assert [run["created"] for run in (planned, first, second)] == [0, 2, 0]
-    assert queue_names(pair.secondary["contoso-dr"]) == BACKLOG
-
-
 @pytest.mark.usefixtures("pair")
 def test_a_cleanup_with_nothing_to_delete_needs_no_approval(run_example: RunExample):
     run_example("provision")
@@ -113,45 +68,6 @@ def test_a_cleanup_with_nothing_to_delete_needs_no_approval(run_example: RunExam
 
     done, not_done = ("plan", "planned_queues"), ("approve", "delete", "report")
     assert states(run) == dict.fromkeys(done, "success") | dict.fromkeys(not_done, "skipped")
-
-
-def test_an_approved_cleanup_deletes_the_planned_queues(
-    pair: Pair, run_example: RunExample, respond: Callable[[str], None]
-):
-    asyncio.run(divert(pair, count=2))  # one of the two queues holds messages
-    (held,) = ServiceBusPairHook(CONN_ID).filled_backlog_queues()
-    (empty,) = set(BACKLOG) - {held}
-
-    respond("Approve")
-    run = run_example("cleanup", what="all")
-
-    assert set(states(run).values()) == {"success"}
-    assert results(run)["report"] == {
-        "approved": True,
-        "approved_by": "admin",
-        "deleted": [empty],
-        "not_deleted": {held: "it holds 2 messages"},
-    }
-    assert queue_names(pair.secondary["contoso-dr"]) == [held]
-
-
-def test_a_rejected_cleanup_deletes_nothing_and_reports_the_queues(
-    pair: Pair, run_example: RunExample, respond: Callable[[str], None]
-):
-    run_example("provision")
-
-    respond("Reject")
-    run = run_example("cleanup", what="all", force=True)
-
-    assert run.state == "success"
-    assert (states(run)["approve"], states(run)["delete"]) == ("success", "skipped")
-    assert results(run)["report"] == {
-        "approved": False,
-        "approved_by": None,
-        "deleted": [],
-        "not_deleted": dict.fromkeys(BACKLOG, "not approved"),
-    }
-    assert queue_names(pair.secondary["contoso-dr"]) == BACKLOG
 
 
 @pytest.mark.parametrize(

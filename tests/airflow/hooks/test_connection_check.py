@@ -7,7 +7,6 @@ import re
 import shlex
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -20,8 +19,6 @@ PAGE = (PROJECT / "provider" / "docs" / "connections.md").read_text()
 
 ALL = "reach yes, authenticate yes, send yes, listen yes, manage yes"
 UNTRIED = "send not known (no queue to test), listen not known (no queue to test)"
-# As the hook promises.
-LONGEST = 20
 
 
 @pytest.mark.apart
@@ -37,18 +34,6 @@ def test_the_result_covers_both_namespaces_even_if_one_is_down(pair: Pair):
     assert reported.startswith(f"primary contoso: {ALL}; secondary contoso-dr: reach no (")
     assert "Traceback" not in reported
     assert KEY not in reported
-
-
-@pytest.mark.apart
-def test_the_check_ends_in_time_when_namespaces_hang(pair: Pair):
-    pair.primary.freeze()
-    pair.secondary.freeze()
-    began = time.monotonic()
-    succeeded, reported = ServiceBusPairHook(CONN_ID).test_connection()
-    pair.primary.restore()
-    pair.secondary.restore()
-    assert time.monotonic() - began < LONGEST
-    assert (succeeded, reported.count("reach no (no answer within 6 s)")) == (False, 2), reported
 
 
 async def test_the_check_works_inside_a_running_event_loop(pair: Pair):  # noqa: ARG001  it must run

@@ -7,6 +7,7 @@ import traceback
 from typing import Any
 
 import pytest
+from airflow.sdk.log import redact
 
 from servicebus_pair.core.model.errors import ConfigurationError
 from servicebus_pair.core.sdk.credentials import ClientSecret, DefaultIdentity
@@ -78,7 +79,7 @@ async def test_referenced_namespaces_are_read_synchronously_and_asynchronously(
     expected = found.primary.credential if isinstance(credential, type) else credential
     assert found.primary.credential == expected
     assert credential is None or isinstance(found.primary.credential, type(expected))
-    assert CANARY not in repr(found)
+    assert CANARY not in repr(found) + str(redact(f"as in {json.dumps(connection)}"))
 
 
 @pytest.mark.parametrize(
@@ -105,6 +106,13 @@ async def test_referenced_namespaces_are_read_synchronously_and_asynchronously(
         ),
         (OURS, {"failover_interval": 3601}, "failover_interval is 3601: it must be a timedelta or a number of seconds"),
         (OURS, {"ordering": "fifo"}, "ordering is 'fifo': allowed are none, session"),
+        (OURS, {"failover_intervall": 5}, "connection both: setting 'failover_intervall' is unknown: allowed are"),
+        (
+            OURS,
+            {"secondary_connection_string": f"SharedAccessKey={CANARY}"},
+            "setting secondary_connection_string: conn",
+        ),
+        (OURS, {"primary_host": {"key": CANARY}}, "primary_conn_id and primary_host are both given"),
     ],
 )
 async def test_invalid_references_raise_one_clear_error(

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from servicebus_emulator import EmulatorProcess
-from tests.airflow.conftest import RunDag, run_task, states
+from tests.airflow.conftest import RunDag, run_task
 from tests.airflow.support.queues import contents, queue_names
 
 CONNECTION = {"azure_service_bus_conn_id": "asb_contoso"}
@@ -60,10 +60,6 @@ def record_body(message: Any, context: Any) -> None:
     seen.append(f"{message} in {context['ti'].task_id}")
 
 
-def raise_error(message: Any, context: Any) -> None:  # noqa: ARG001  the provider's signature
-    raise ValueError("not today")
-
-
 def test_queue_operators(contoso: EmulatorProcess, run_dag: RunDag):
     run_task(
         run_dag,
@@ -86,17 +82,6 @@ def test_queue_operators(contoso: EmulatorProcess, run_dag: RunDag):
 
     run_task(run_dag, operator("AzureServiceBusDeleteQueue", "delete", **QUEUE))
     assert queue_names(contoso["contoso"]) == []
-
-
-def test_a_message_whose_callback_raises_stays_in_the_queue(contoso: EmulatorProcess, run_dag: RunDag):
-    from airflow.sdk import DAG
-
-    run_task(run_dag, create_queue(), send("send", message="a"))
-    with DAG("failing", schedule=None) as dag:
-        receive("receive", message_callback=raise_error)()
-
-    assert states(run_dag(dag)) == {"receive": "failed"}
-    assert [message.body for message in contents(contoso["contoso"], "flights")] == ["a"]
 
 
 def test_topic_and_subscription_operators(contoso: EmulatorProcess, run_dag: RunDag):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.airflow.conftest import Pair, RestartSoon, RunDag, events, run_task
+from tests.airflow.conftest import Pair, RunDag, events, run_task
 from tests.airflow.support.queues import contents
 from tests.airflow.support.tasks import drain, provision, send
 
@@ -53,16 +53,3 @@ def test_an_outage_diverts_emits_one_failover_and_is_drained_afterwards(pair: Pa
     lines = [json.loads(line) for file in ledger.iterdir() for line in file.read_text().splitlines()]
     routes = Counter((line["kind"], line["route"]) for line in lines)
     assert routes == {("sent", "backlog"): 2, ("syphoned", "primary"): 4}
-
-
-@pytest.mark.apart
-def test_a_drain_defers_while_the_primary_is_down(pair: Pair, run_dag: RunDag, restart_soon: RestartSoon):
-    run_task(run_dag, provision)
-    pair.primary.kill()
-    run_task(run_dag, send)
-    restart_soon(pair.primary)
-
-    drained = run_task(run_dag, lambda: drain(deferrable=True))["drain"]
-
-    assert drained["moved"] == {"flights": 2}
-    assert [extra["entity"] for extra in events("recovery")] == ["flights"]

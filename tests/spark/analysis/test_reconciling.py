@@ -10,7 +10,6 @@ import asyncio
 import re
 import statistics
 import uuid
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
@@ -24,7 +23,6 @@ from pyspark.sql import SparkSession
 from servicebus_pair.core.health.prober import PING_CONTENT_TYPE
 from servicebus_pair.core.ledger.reconcile import History as Known
 from servicebus_pair.core.ledger.reconcile import Outcome, Totals, Verdict, classify
-from servicebus_pair.core.ledger.session_order_check import Arrival, check_order
 from servicebus_pair.core.ledger.usage import operations_for_record
 from servicebus_pair.core.pricing import Operations
 from servicebus_pair.core.sdk.administration.data_plane import ServiceBusAdministration
@@ -33,7 +31,7 @@ from tests.spark.conftest import BACKLOG_QUEUES, Pair
 from tests.spark.support.job_files import arguments, read_summary
 from tests.spark.support.own_backlog import own_backlog
 from tests.spark.support.planted_queues import BYTES, found, places_of, plant, subscriptions, write_ledger
-from tests.spark.support.random_history import Fate, History, history
+from tests.spark.support.random_history import History, history
 from tests.system.demo.layout import PROJECT
 
 pytestmark = pytest.mark.slow
@@ -120,6 +118,8 @@ def test_planted_outcomes_are_found_exactly(proof: Proof, seed: int):
     overtaken = proof.rows("overtaken", planted)
     assert len(overtaken) == len(planted.overtaken) * len(places_of(planted))
     assert {(row["message_id"], row["overtaken_by"]) for row in overtaken} == planted.overtaken
+    (of_entity,) = proof.rows("summary", planted)
+    assert of_entity["out_of_order"] == len(overtaken)
     incidents = proof.rows("incidents", planted)
     spans = {(row["number"], row["began"], row["ended"]) for row in incidents}
     assert spans == {(each.number, each.began, each.ended) for each in planted.incidents}
@@ -150,36 +150,6 @@ def assert_figures(row: dict[str, Any], verdicts: Sequence[Verdict]) -> None:
         percentiles = statistics.quantiles(waits, n=20, method="inclusive")
         assert row["wait_median_seconds"] == pytest.approx(percentiles[9], abs=1e-3)
         assert row["wait_p95_seconds"] == pytest.approx(percentiles[18], abs=1e-3)
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_session_order_matches_the_pure_rule(proof: Proof, seed: int):
-    planted = proof.histories[seed]
-    expected = dict(expected_sessions(planted))
-    rows = {
-        (row["place"], row["session"]): (row["messages"], row["out_of_order"])
-        for row in proof.rows("sessions", planted)
-    }
-    assert rows == {(place, session): each for place in places_of(planted) for session, each in expected.items()}
-    (of_entity,) = proof.rows("summary", planted)
-    places = len(places_of(planted))
-    assert of_entity["sessions"] == places * len(expected)
-    assert of_entity["session_messages"] == places * sum(messages for messages, _ in expected.values())
-    assert of_entity["out_of_order"] == places * len(planted.overtaken)
-
-
-def expected_sessions(planted: History) -> Iterable[tuple[str, tuple[int, int]]]:
-    """Each session: how many messages it has, and how many of them came out of order."""
-    accepted = [name for batch in planted.batches if not batch.moved for name in batch.ids]
-    lines = {name: line for line, name in reversed(list(enumerate(accepted)))}
-    arrived: defaultdict[str, list[Arrival]] = defaultdict(list)
-    for name in dict.fromkeys(planted.arrivals):
-        message = planted.by_id[name]
-        if message.session is not None and message.sent and message.fate is not Fate.SCHEDULED:
-            first = min(sent.at for sent in message.sent)
-            arrived[message.session].append(Arrival(name, (first, 0, lines[name])))
-    for session, arrivals in arrived.items():
-        yield session, (len(arrivals), sum(each.overtaken_by is not None for each in check_order(arrivals)))
 
 
 def test_overall_totals_are_sums_and_strays_are_separate(proof: Proof):

@@ -122,13 +122,6 @@ def test_invalid_option_is_rejected_before_sending(error: str, spark: SparkSessi
     assert not ledger.exists()
 
 
-def test_invalid_column_is_rejected_before_sending(spark: SparkSession, pair: Pair, tmp_path: Path):
-    table = bodies(spark, 3).withColumnRenamed("body", "subject")
-    with pytest.raises(AnalysisException, match="column body is missing"):
-        writer(table, pair, entity="flights", ledger=tmp_path / "ledger").save()
-    assert not (tmp_path / "ledger").exists()
-
-
 def test_invalid_row_is_named_before_its_batch_is_sent(spark: SparkSession, pair: Pair, tmp_path: Path):
     queue = pair.fresh_queue()
     table = bodies(spark, 10).coalesce(1).withColumn("timeToLive", F.when(F.col("body") == "body 7", F.lit(-1)))

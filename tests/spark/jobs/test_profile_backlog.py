@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -76,13 +75,3 @@ def test_empty_backlog_has_a_report(own: OwnBacklog, tmp_path: Path):
     assert run(own, tmp_path) == 0
     assert "0 messages wait in 2 backlog queues" in (tmp_path / "profile" / "report.html").read_text()
     assert read_summary(tmp_path / "profile")["destinations"] == []
-
-
-@pytest.mark.usefixtures("spark")
-def test_unreadable_backlog_is_rejected_before_any_task(
-    own: OwnBacklog, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    own.file.write_text(json.dumps(own.settings | {"primary_namespace": "never-provisioned"}))
-    assert run(own, tmp_path) == 2
-    assert "the backlog cannot be read (EntityNotFoundError" in capsys.readouterr().err
-    assert not (tmp_path / "profile").exists()

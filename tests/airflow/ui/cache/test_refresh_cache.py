@@ -2,10 +2,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,42 +14,9 @@ from servicebus_pair.ui.cache import refresh_cache
 from servicebus_pair.ui.cache.leader_lock import LeaderLock
 from servicebus_pair.ui.sources.airflow_queries import Records, TaskActivity
 from servicebus_pair.ui.sources.collector import PairStatus
-from tests.airflow.conftest import CONN_ID, PROJECT, Pair
+from tests.airflow.conftest import CONN_ID, Pair
 from tests.airflow.support.queues import divert
 from tests.airflow.ui.support.page_client import wait_for_pair
-
-# A second API-server process: prints the pair's JSON for each line on stdin.
-SERVER_PROCESS = """
-import sys, pathlib
-from servicebus_pair.ui.cache.refresh_cache import RefreshCache
-cache = RefreshCache(interval=1, folder=pathlib.Path(sys.argv[1]))
-for line in sys.stdin:
-    print("PAIR", cache.get().pairs.get(sys.argv[2], b"null").decode(), flush=True)
-"""
-
-
-class ServerProcess:
-    def __init__(self, folder: Path) -> None:
-        command = [sys.executable, "-c", SERVER_PROCESS, str(folder), CONN_ID]
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=PROJECT
-        )
-
-    def counted_at(self) -> float:
-        """Return ``counted_at`` of the displayed backlog, as soon as there is one."""
-        while True:
-            assert self.process.stdin is not None
-            assert self.process.stdout is not None
-            print(file=self.process.stdin, flush=True)
-            line = next(line for line in self.process.stdout if line.startswith("PAIR "))  # skips Airflow's log
-            pair = json.loads(line.removeprefix("PAIR "))
-            if pair is not None and pair["backlog"]["counted_at"] is not None:
-                return float(pair["backlog"]["counted_at"])
-            time.sleep(0.05)
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.communicate()
 
 
 def wait_for_status(folder: Path) -> PairStatus:
@@ -60,30 +26,34 @@ def wait_for_status(folder: Path) -> PairStatus:
     return status
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("pair")
-def test_two_processes_poll_as_often_as_one_and_the_survivor_takes_over(tmp_path: Path):
-    folder = tmp_path / "shared"
-    one, two = ServerProcess(folder), ServerProcess(folder)
-    try:
-        one.counted_at()
-        two.counted_at()
-        started, before = time.monotonic(), wait_for_status(folder)
-        for _ in range(2):
-            previous = one.counted_at()
-            while one.counted_at() == previous or two.counted_at() == previous:
-                time.sleep(0.05)
-        after, elapsed = wait_for_status(folder), time.monotonic() - started
-        # One management call per interval, and one for the plan each minute.
-        assert after.operations - before.operations <= elapsed / 1 + 2
+def counted_at(cache: refresh_cache.RefreshCache) -> float:
+    """Return ``counted_at`` of the displayed backlog, as soon as there is one."""
+    while True:
+        pair = json.loads(cache.get().pairs.get(CONN_ID, b"null"))
+        if pair is not None and pair["backlog"]["counted_at"] is not None:
+            return float(pair["backlog"]["counted_at"])
+        time.sleep(0.05)
 
-        one.kill()
-        killed_at = time.time()
-        while two.counted_at() < killed_at:
+
+@pytest.mark.usefixtures("pair")
+def test_two_caches_poll_as_often_as_one_and_the_survivor_takes_over(tmp_path: Path):
+    folder = tmp_path / "shared"
+    with closing(refresh_cache.RefreshCache(interval=1, folder=folder)) as survivor:
+        with closing(refresh_cache.RefreshCache(interval=1, folder=folder)) as leader:
+            counted_at(leader)
+            counted_at(survivor)
+            started, before = time.monotonic(), wait_for_status(folder)
+            for _ in range(2):
+                previous = counted_at(leader)
+                while counted_at(leader) == previous or counted_at(survivor) == previous:
+                    time.sleep(0.05)
+            after, elapsed = wait_for_status(folder), time.monotonic() - started
+            # One management call per interval, and one for the plan each minute.
+            assert after.operations - before.operations <= elapsed / 1 + 2
+
+        closed_at = time.time()
+        while counted_at(survivor) < closed_at:
             time.sleep(0.05)
-    finally:
-        one.kill()
-        two.kill()
 
 
 @pytest.mark.usefixtures("pair")
