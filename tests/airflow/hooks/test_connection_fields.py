@@ -107,11 +107,7 @@ async def test_referenced_namespaces_are_read_synchronously_and_asynchronously(
         (OURS, {"failover_interval": 3601}, "failover_interval is 3601: it must be a timedelta or a number of seconds"),
         (OURS, {"ordering": "fifo"}, "ordering is 'fifo': allowed are none, session"),
         (OURS, {"failover_intervall": 5}, "connection both: setting 'failover_intervall' is unknown: allowed are"),
-        (
-            OURS,
-            {"secondary_connection_string": f"SharedAccessKey={CANARY}"},
-            "setting secondary_connection_string: conn",
-        ),
+        (OURS, {"secondary_connection_string": f"Key={CANARY}"}, "setting secondary_connection_string: connection str"),
         (OURS, {"primary_host": {"key": CANARY}}, "primary_conn_id and primary_host are both given"),
     ],
 )
