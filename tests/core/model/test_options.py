@@ -44,6 +44,12 @@ def test_default_options() -> None:
     }
 
 
+def test_an_endpoint_is_azure_over_amqp_by_default() -> None:
+    host = "contoso.servicebus.windows.net"
+    endpoint = Endpoint(host=host, namespace="contoso", administration=host)
+    assert (endpoint.emulator, endpoint.transport, endpoint.connection_string) == (False, "amqp", None)
+
+
 @pytest.mark.parametrize(
     ("option", "choices"),
     [

@@ -69,6 +69,15 @@ def test_backlog_message_of_the_dotnet_sdk_is_unwrapped() -> None:
     assert encode(back.message) == encode(expected)
 
 
+@pytest.mark.parametrize(
+    ("ticks", "milliseconds"), [(2**63 - 1, None), (9_223_372_036_854_760_000, 2**32 - 1), (20_000, 2)]
+)
+def test_only_the_longest_time_span_means_no_time_to_live(ticks: int, milliseconds: int | None) -> None:
+    timespan = (amqp_typed("SYMBOL", "com.microsoft:timespan"), amqp_typed("LONG", ticks))
+    restored = unwrap(foreign_message({"x-ms-path": "orders", "x-ms-timetolive": timespan})).message
+    assert (restored.header.time_to_live if restored.header else None) == milliseconds
+
+
 @settings(max_examples=200)
 @given(
     sections=st.fixed_dictionaries(

@@ -280,6 +280,12 @@ async def test_section_6_new_messages_are_found_while_all_others_wait_for_a_fail
     assert (2, 1) in drain.queue.called("peek")
 
 
+async def test_section_6_a_failing_search_for_new_messages_ends_the_wait_so_that_the_next_receive_reports_it() -> None:
+    drain = Drain(1, continuous=True)
+    drain.queue.errors["peek"] = BUSY
+    assert await drain.drain._has_new_message()
+
+
 async def test_section_6_a_paused_drain_releases_its_locks_and_receives_nothing() -> None:
     drain = Drain(3)
     drain.run.resumed.clear()

@@ -143,7 +143,7 @@ class SessionOrdering:
                     return True
         finally:
             await link.close()
-        return browser.undecodable > 0
+        return bool(browser.undecodable)
 
 
 def _session(message: AmqpAnnotatedMessage) -> str:
