@@ -39,6 +39,7 @@ slow = --numprocesses 3 --dist loadfile --no-loadscope-reorder
 test: setup
 	@.ci/within python -m tests.retry $(quick) -- -m "not slow" $(ARGS)
 
+test-all: export BROWSER = 1
 test-all: test
 	@.ci/within python -m tests.retry $(slow) -- -m "slow and not exploring" $(ARGS)
 
