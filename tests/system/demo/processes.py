@@ -108,11 +108,14 @@ class Processes:
         if self._children[name].wait() != 0:
             self.check(name)
 
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """Send a signal to a process and its group."""
+        os.killpg(self._children[name].pid, number)
+
     def kill(self, name: str) -> None:
         """Kill a process and its group with SIGKILL."""
-        child = self._children[name]
-        os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
+        self.signal(name, signal.SIGKILL)
+        self._children[name].wait()
 
     def kill_leader_only(self, name: str) -> list[psutil.Process]:
         """Kill only the process itself, and return the other processes of its session."""
