@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from servicebus_pair.core.protocol.backlog_queues import BacklogPlan, Drift
+from servicebus_pair.core.model.results import Drift
+from servicebus_pair.core.protocol.backlog_queues import BacklogPlan
 from servicebus_pair.core.sdk.administration.data_plane import QueueDepth
 from servicebus_pair.ui.cache.leader_lock import LeaderLock
 from servicebus_pair.ui.sources.collector import PairStatus, PeekResult
