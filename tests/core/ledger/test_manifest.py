@@ -55,6 +55,7 @@ def test_written_manifest_is_read_again_with_extra_fields(tmp_path: Path):
     ("value", "says"),
     [
         ({"version": 2}, "version is 2: this reads 1"),
+        ({"version": 0}, "version is 0: this reads 1"),
         ({"version": 1, "run": "r"}, "not a manifest, KeyError"),
         ({"version": 1, "run": "r", "entities": {"flights": {}}, "bytes": 0, "seconds": 0}, "not an entity"),
     ],

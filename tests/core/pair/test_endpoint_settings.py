@@ -110,6 +110,7 @@ def test_defaults_of_the_connection_form_count_as_absent() -> None:
             {"authentication": "managed_identity", "host": HOST, "client_secret": SECRET},
             "setting client_secret is given, but authentication is 'managed_identity', which does not use it",
         ),
+        ({"authentication": "managed_identity", "host": HOST, **ARM, "tenant_id": "t"}, "setting tenant_id is given"),
         ({"connection_string": STRING, "emulator": True}, "setting emulator is given, but authentication is"),
         ({**BY_SECRET, "emulator": True}, "setting host: emulator is True, which sends tokens without TLS"),
         ({**BY_SECRET, "emulator": "perhaps"}, "setting emulator is 'perhaps': allowed are true and false"),

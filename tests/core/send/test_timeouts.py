@@ -121,6 +121,11 @@ def test_section_4_an_invalid_timeout_is_refused(timeout: Any) -> None:
         Deadline(ManualClock(), timeout=timeout)
 
 
+def test_section_4_a_timeout_of_zero_has_passed_at_once() -> None:
+    with pytest.raises(SendTimeoutError):
+        Deadline(ManualClock(), timeout=0).remaining()
+
+
 def test_section_4_a_deadline_that_has_passed_raises() -> None:
     clock = ManualClock()
     deadline = Deadline(clock, timeout=2.0)
