@@ -135,8 +135,8 @@ async def apply_control(
 
     async def poll() -> None:
         while True:
-            await asyncio.sleep(_POLL_SECONDS)
             await apply()
+            await asyncio.sleep(_POLL_SECONDS)
 
     # Once before the block, so that the limit holds from the first message.
     await apply()

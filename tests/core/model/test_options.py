@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from servicebus_pair.core.model.errors import ConfigurationError
-from servicebus_pair.core.model.options import Endpoint, PairOptions, Secret
+from servicebus_pair.core.model.options import ArmCoordinates, Endpoint, PairOptions, Secret
 
 KEY = "c2VjcmV0LWtleS1vZi10aGUtdGVzdHM="
 TEXT = f"Endpoint=sb://contoso.servicebus.windows.net/;SharedAccessKeyName=send;SharedAccessKey={KEY}"
@@ -195,6 +195,10 @@ def test_invalid_connection_string_is_rejected_without_quoting_it(text: str, nam
 def test_invalid_host_or_credential_is_rejected_by_name(host: str, credential: Any, named: str) -> None:
     with pytest.raises(ConfigurationError, match=named):
         Endpoint.from_credential(host, credential)
+
+
+def test_arm_coordinates_hide_their_credential() -> None:
+    assert KEY not in repr(ArmCoordinates(subscription_id="s", resource_group="g", credential=KEY))
 
 
 def test_endpoint_representations_hide_secrets() -> None:

@@ -8,7 +8,7 @@ from servicebus_pair._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from servicebus_pair.core.sdk.administration import QueueDepth
-    from servicebus_pair.core.sdk.message_browser import MessageBrowser
+    from servicebus_pair.core.sdk.message_browser import MessageBrowser, sequence_number
     from servicebus_pair.core.sdk.namespace_client import NamespaceClient
     from servicebus_pair.core.sdk.receive_link import ReceiveLink
 
@@ -17,13 +17,14 @@ __all__ = [
     "NamespaceClient",
     "QueueDepth",
     "ReceiveLink",
+    "sequence_number",
 ]
 
 __getattr__ = lazy_exports(
     __name__,
     {
         "administration": ["QueueDepth"],
-        "message_browser": ["MessageBrowser"],
+        "message_browser": ["MessageBrowser", "sequence_number"],
         "namespace_client": ["NamespaceClient"],
         "receive_link": ["ReceiveLink"],
     },

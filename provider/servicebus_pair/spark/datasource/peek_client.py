@@ -12,7 +12,7 @@ from azure.servicebus import ServiceBusReceivedMessage
 
 from servicebus_pair.core import Endpoint, SyncBridge
 from servicebus_pair.core.errors import RefusedError
-from servicebus_pair.core.sdk import MessageBrowser, NamespaceClient, ReceiveLink
+from servicebus_pair.core.sdk import MessageBrowser, NamespaceClient, ReceiveLink, sequence_number
 from servicebus_pair.spark.base.offsets import FIRST_SEQUENCE_NUMBER, MAIN, OffsetRange, PeekTarget, find_end
 
 __all__ = ["PeekClient", "PeekCursor", "iterate"]
@@ -76,8 +76,8 @@ class PeekCursor(MessageBrowser):
             page = await self.page(position)
             if not page:
                 return
-            position = 1 + max(map(_sequence_number, page))
-            selected = page if end is None else [message for message in page if _sequence_number(message) < end]
+            position = 1 + max(map(sequence_number, page))
+            selected = page if end is None else [message for message in page if sequence_number(message) < end]
             if selected:
                 yield selected
 
@@ -101,11 +101,7 @@ class PeekCursor(MessageBrowser):
 
     async def _first_from(self, number: int) -> int | None:
         messages = await self.page(number, max_messages=1)
-        return _sequence_number(messages[0]) if messages else None
-
-
-def _sequence_number(message: ServiceBusReceivedMessage) -> int:
-    return message.sequence_number or 0
+        return sequence_number(messages[0]) if messages else None
 
 
 def iterate(bridge: SyncBridge, pages: AsyncIterator[PageT]) -> Iterator[PageT]:
