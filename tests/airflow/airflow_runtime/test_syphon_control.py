@@ -1,8 +1,25 @@
 from __future__ import annotations
 
+import asyncio
 import json
 
+import pytest
+
+from servicebus_pair.airflow_runtime import syphon_control
 from servicebus_pair.airflow_runtime.syphon_control import SyphonControl
+
+
+class FakeSyphon:
+    """Ignores a stop before its drain has started, as the syphon does."""
+
+    def __init__(self) -> None:
+        self.rate: float | None = None
+        self.draining = False
+        self.ended = asyncio.Event()
+
+    def stop(self) -> None:
+        if self.draining:
+            self.ended.set()
 
 
 def test_json_round_trip_and_smallest_rate():
@@ -13,3 +30,15 @@ def test_json_round_trip_and_smallest_rate():
     assert (control.effective_rate(None), control.effective_rate(5), control.effective_rate(50)) == (12.5, 5, 12.5)
     assert [control.effective_rate(None, tasks=5), control.effective_rate(2, tasks=5)] == [2.5, 2]
     assert SyphonControl().effective_rate(None, tasks=5) is None
+
+
+async def test_a_paused_syphon_is_stopped_as_soon_as_its_drain_has_started(monkeypatch: pytest.MonkeyPatch):
+    async def paused(_: str) -> SyphonControl:
+        return SyphonControl(paused=True, by="anna", reason="maintenance")
+
+    monkeypatch.setattr(syphon_control, "syphon_control", paused)
+    syphon, stopped = FakeSyphon(), asyncio.Event()
+    async with syphon_control.apply_control("contoso_pair", syphon, rate=None, stopped=stopped):
+        syphon.draining = True
+        await asyncio.wait_for(syphon.ended.wait(), syphon_control._POLL_SECONDS / 2)
+    assert stopped.is_set()
