@@ -116,6 +116,8 @@ def _option_fields() -> dict[str, Any]:
         ),
         "ordering": _choice("Ordering", "Keep the order of each session, or no order.", ("none", "session")),
         "server_busy_delay": _number("Server busy delay, s", "Pause when the service throttles.", 10, 0, None),
+        "attempt_timeout": _number("Attempt timeout, s", "Longest attempt on one namespace.", 10, 0.001, None),
+        "health_refresh": _number("Health refresh, s", "Oldest shared health that a send acts on.", 5, 0.001, None),
         "enable_syphon": _switch("Syphon while open", "Drain the backlog in each process that opens the pair."),
         "syphon_retry_interval": _number(
             "Syphon backoff, s", "Initial backoff of a destination that fails.", 1, 1, 120

@@ -37,6 +37,8 @@ def test_default_options() -> None:
         "syphon_long_poll": 15 * MINUTE,
         "close_grace": 5 * SECOND,
         "server_busy_delay": 10 * SECOND,
+        "attempt_timeout": 10 * SECOND,
+        "health_refresh": 5 * SECOND,
         "on_quota_exceeded": "raise",
         "on_entity_disabled": "raise",
         "probe": "ping",
@@ -80,6 +82,8 @@ def test_option_accepts_only_its_choices(option: str, choices: tuple[str, ...]) 
         ("syphon_long_poll", SECOND, None, TICK, "seconds, from 1 s"),
         ("close_grace", timedelta(0), None, TICK, "seconds, from 0 s"),
         ("server_busy_delay", timedelta(0), None, TICK, "seconds, from 0 s"),
+        ("attempt_timeout", timedelta(milliseconds=1), None, TICK, "seconds, from 0.001 s"),
+        ("health_refresh", timedelta(milliseconds=1), None, TICK, "seconds, from 0.001 s"),
     ],
 )
 def test_option_is_accepted_within_its_range_and_rejected_with_value_and_range_beyond(

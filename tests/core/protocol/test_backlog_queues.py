@@ -18,7 +18,11 @@ from servicebus_pair.core.protocol.backlog_queues import (
     backlog_prefix,
     backlog_queue,
     backlog_queue_paths,
+    backlog_session_id,
     plan_backlog,
+    session_prefix,
+    session_queue_for,
+    session_queue_paths,
 )
 
 ALL_THREE = ("contoso/x-servicebus-transfer/0", "contoso/x-servicebus-transfer/1", "contoso/x-servicebus-transfer/2")
@@ -121,3 +125,36 @@ def test_plan_covers_exactly_the_expected_queues(count: int, indexes: set[int]) 
     assert sorted(plan.found + plan.create) == sorted(backlog_queue_paths("contoso", count))
     assert set(plan.found) | set(plan.extra) == set(paths)
     assert not set(plan.extra) & set(backlog_queue_paths("contoso", count))
+
+
+def test_session_queues_stand_beside_the_ordinary_ones() -> None:
+    assert session_prefix("contoso") == "contoso/x-servicebus-transfer-sessions/"
+    assert session_queue_paths("contoso", 2) == (
+        "contoso/x-servicebus-transfer-sessions/0",
+        "contoso/x-servicebus-transfer-sessions/1",
+    )
+    assert not session_queue_paths("contoso", 1)[0].startswith(backlog_prefix("contoso"))
+
+
+@given(st.text(), st.text(), st.integers(1, 20))
+def test_the_queue_is_a_function_of_entity_and_session(entity: str, session: str, count: int) -> None:
+    queues = session_queue_paths("contoso", count)
+    assert session_queue_for(entity, session, queues) == session_queue_for(entity.casefold(), session, queues)
+    assert session_queue_for(entity, session, queues) in queues
+
+
+def test_sessions_and_entities_spread_over_the_session_queues() -> None:
+    queues = session_queue_paths("contoso", 3)
+    assert {session_queue_for("flights", str(number), queues) for number in range(50)} == set(queues)
+    assert {session_queue_for(str(number), "s", queues) for number in range(50)} == set(queues)
+
+
+def test_the_session_id_is_the_entity_without_regard_to_case() -> None:
+    assert backlog_session_id("Flights/JFK") == "flights/jfk"
+    assert backlog_session_id("f" * 128) == "f" * 128
+
+
+def test_a_long_path_is_shortened_to_a_session_id_of_its_own() -> None:
+    ids = {backlog_session_id("f" * 200 + end) for end in ("a", "b")}
+    assert len(ids) == 2
+    assert all(len(each) == 128 and each.startswith("f" * 63) for each in ids)

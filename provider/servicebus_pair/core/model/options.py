@@ -60,6 +60,8 @@ OPTION_CHECKS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     "syphon_long_poll": duration(_SECOND),
     "close_grace": duration(timedelta(0)),
     "server_busy_delay": duration(timedelta(0)),
+    "attempt_timeout": duration(timedelta(milliseconds=1)),
+    "health_refresh": duration(timedelta(milliseconds=1)),
     "on_quota_exceeded": choice(_RAISE, _FAIL_OVER),
     "on_entity_disabled": choice(_RAISE, _FAIL_OVER),
     "probe": choice("ping", "link"),
@@ -82,6 +84,9 @@ class PairOptions:
     :param syphon_long_poll: maximum wait of one receive of a continuous syphon.
     :param close_grace: how long closing waits for sends in flight and for the client of the other namespace.
     :param server_busy_delay: pause before retrying a send after "server busy".
+    :param attempt_timeout: maximum duration of one attempt on a namespace. The syphon lengthens its own while
+        confirmations come late.
+    :param health_refresh: maximum age of the shared health that a sender acts on.
     :param on_quota_exceeded: ``raise`` the error of a full entity, or count it as a failure of the entity
         (``fail_over``).
     :param on_entity_disabled: the same for an entity that is disabled for sending.
@@ -104,6 +109,8 @@ class PairOptions:
     syphon_long_poll: timedelta = timedelta(minutes=15)
     close_grace: timedelta = timedelta(seconds=5)
     server_busy_delay: timedelta = timedelta(seconds=10)
+    attempt_timeout: timedelta = timedelta(seconds=10)
+    health_refresh: timedelta = timedelta(seconds=5)
     on_quota_exceeded: str = _RAISE
     on_entity_disabled: str = _RAISE
     probe: str = "ping"

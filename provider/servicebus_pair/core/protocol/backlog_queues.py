@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Iterable, Mapping
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Final
 
@@ -18,8 +20,12 @@ __all__ = [
     "backlog_prefix",
     "backlog_queue",
     "backlog_queue_paths",
+    "backlog_session_id",
     "cleanup_targets",
     "plan_backlog",
+    "session_prefix",
+    "session_queue_for",
+    "session_queue_paths",
 ]
 
 # .NET's TimeSpan.MaxValue; a timedelta rounds it up, which the service rejects.
@@ -27,6 +33,8 @@ MAX_TIME_SPAN: Final = "P10675199DT2H48M5.4775807S"
 _MAX_INT32: Final = 2_147_483_647
 _NAMESPACE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*")
 _INDEX: Final = re.compile(r"0|[1-9][0-9]*")
+# The longest session id that the service accepts.
+_MAX_SESSION_ID: Final = 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +95,42 @@ def backlog_queue(namespace: str, index: int) -> str:
 def backlog_queue_paths(namespace: str, count: int) -> tuple[str, ...]:
     """Return the paths of the backlog queues in use, by index."""
     return tuple(backlog_queue(namespace, index) for index in range(count))
+
+
+def session_prefix(namespace: str) -> str:
+    """Return the common prefix of the backlog queues that require sessions, used with ``ordering="session"``.
+
+    :raises ConfigurationError: ``namespace`` is not the name of a namespace.
+    """
+    return f"{backlog_prefix(namespace).removesuffix('/')}-sessions/"
+
+
+def session_queue_paths(namespace: str, count: int) -> tuple[str, ...]:
+    """Return the paths of the backlog queues that require sessions, by index."""
+    prefix = session_prefix(namespace)
+    return tuple(f"{prefix}{index}" for index in range(count))
+
+
+def session_queue_for(entity: str, session: str, queues: Sequence[str]) -> str:
+    """Return the queue among ``queues`` that keeps the messages of one session of ``entity`` in order.
+
+    Every process that shares the backlog must pass the same queues in the same order.
+    """
+    return queues[zlib.crc32(f"{entity.casefold()}\0{session}".encode()) % len(queues)]
+
+
+def backlog_session_id(entity: str) -> str:
+    """Return the session id of all messages for ``entity`` in one backlog queue that requires sessions.
+
+    The queue depends on the session of the message, the session id on its entity only: so there is one session per
+    entity in each queue, and whether the backlog of an entity is empty can be asked without knowing its sessions.
+    A path that is longer than a session id may be is shortened with its digest.
+    """
+    folded = entity.casefold()
+    if len(folded) <= _MAX_SESSION_ID:
+        return folded
+    digest = hashlib.sha256(folded.encode()).hexdigest()
+    return f"{folded[: _MAX_SESSION_ID - len(digest) - 1]}-{digest}"
 
 
 def plan_backlog(namespace: str, count: int, actual: Mapping[str, QueueSettings]) -> BacklogPlan:

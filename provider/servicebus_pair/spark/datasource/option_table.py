@@ -106,6 +106,8 @@ PAIR_OPTIONS: Final = {
     "pingTimeout": ("ping_timeout", "seconds above 0"),
     "closeGrace": ("close_grace", "seconds from 0"),
     "serverBusyDelay": ("server_busy_delay", "seconds from 0"),
+    "attemptTimeout": ("attempt_timeout", "seconds from 0.001"),
+    "healthRefresh": ("health_refresh", "seconds from 0.001"),
     "onQuotaExceeded": ("on_quota_exceeded", "raise and fail_over"),
     "onEntityDisabled": ("on_entity_disabled", "raise and fail_over"),
     "probe": ("probe", "ping and link"),
