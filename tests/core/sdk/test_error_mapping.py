@@ -11,9 +11,12 @@ import pytest
 from azure.core import exceptions as azure
 from azure.servicebus import exceptions as sdk
 
+from servicebus_emulator import Fault, FaultKind
 from servicebus_pair.core.model import errors
 from servicebus_pair.core.model.options import PairOptions
+from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch
 from servicebus_pair.core.sdk.error_mapping import classify, triggers_failover
+from tests.core.support.local_pair import numbered, open_quick_pair
 
 WHERE = "send to flights on contoso"
 CLASSES: dict[type[Exception], type[errors.ServiceError]] = {
@@ -120,3 +123,42 @@ def test_section_4_options_decide_whether_a_full_or_disabled_entity_fails_over(k
     assert triggers_failover(kind("x"), PairOptions(on_quota_exceeded="fail_over", on_entity_disabled="fail_over"))
     other = PairOptions(on_quota_exceeded="fail_over") if kind is errors.EntityDisabledError else None
     assert not triggers_failover(kind("x"), other or PairOptions(on_entity_disabled="fail_over"))
+
+
+class MessageException(Exception):  # noqa: N818 - the name of the SDK's class for the outcome of a message
+    pass
+
+
+class MessageSendFailed(MessageException):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("inner", "condition", "ours"),
+    [
+        (MessageException(), b"amqp:internal-error", errors.RejectedError),
+        (MessageSendFailed(), "amqp:internal-error", errors.RejectedError),
+        (MessageException(), "amqp:client-error", errors.ServiceFaultError),
+        (RuntimeError(), "amqp:internal-error", errors.ServiceFaultError),
+        (None, "amqp:internal-error", errors.ServiceFaultError),
+    ],
+)
+def test_section_4_a_rejection_is_a_verdict_on_the_message(
+    inner: Exception | None, condition: Any, ours: type[errors.ServiceError]
+) -> None:
+    failure = sdk.ServiceBusError("cannot be processed", error=inner, condition=condition)
+    assert type(classify(failure, where=WHERE, authenticated=True)) is ours
+
+
+async def test_section_4_a_rejected_message_and_a_closed_link_are_told_apart() -> None:
+    async with open_quick_pair() as local_pair:
+        link = local_pair.pair._open().primary.send_link("flights")
+        batch = EncodedBatch(await link.open(timeout=5))
+        assert batch.try_add(numbered(1)[0].raw_amqp_message)
+        local_pair.primary.set_fault(Fault(kind=FaultKind.INTERNAL_ERROR, count=1))
+        with pytest.raises(errors.RejectedError):
+            await link.send(batch, timeout=5)
+        local_pair.primary.set_fault(Fault(kind=FaultKind.CLOSE_LINK, condition="amqp:internal-error", count=1))
+        with pytest.raises(errors.ServiceError) as caught:
+            await link.send(batch, timeout=5)
+        assert caught.value.triggers_failover

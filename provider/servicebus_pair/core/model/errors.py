@@ -20,6 +20,7 @@
         |-- ServiceFaultError     internal, unknown or unclassified             retriable, triggers failover
         |-- AuthenticationSuspectError  failed where it had worked before       retriable, triggers failover
         |-- ServerBusyError       throttled                                     retriable
+        |-- RejectedError         a verdict on a message, not on its entity     retriable
         |-- AuthenticationError   the credential never worked
         |-- AuthorizationError    a right is missing
         |-- EntityNotFoundError
@@ -65,6 +66,7 @@ __all__ = [
     "ProvisionError",
     "QuotaExceededError",
     "RefusedError",
+    "RejectedError",
     "SendCancelledError",
     "SendError",
     "SendTimeoutError",
@@ -156,6 +158,15 @@ class AuthenticationSuspectError(ServiceError):
 
 class ServerBusyError(ServiceError):
     """The service is throttling; wait ``server_busy_delay`` and send again."""
+
+    retriable = True
+
+
+class RejectedError(ServiceError):
+    """The service rejected the message with an internal error: it says so of a message that it cannot digest.
+
+    The rejection is definite: nothing was stored. By itself it says nothing about the entity (SPEC section 4).
+    """
 
     retriable = True
 

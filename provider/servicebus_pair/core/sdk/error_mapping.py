@@ -20,6 +20,7 @@ also within a ``ServiceBusError``                      ``AuthenticationSuspectEr
 ``MessageLockLostError``, ``SessionLockLostError``     ``LockLostError``
 ``ValueError``, ``TypeError``                          ``InvalidMessageError``
 ``ServiceBusError`` with a condition of refusal        ``RefusedError``
+``ServiceBusError`` of a rejected message              ``RejectedError``
 any other                                              ``ServiceFaultError``
 =====================================================  ==========================
 """
@@ -70,6 +71,10 @@ _REFUSED_CONDITIONS: Final = (
     "com.microsoft:argument-error",
     "com.microsoft:argument-out-of-range",
 )
+# What a message is rejected with that the service cannot digest.
+_REJECTED_CONDITION: Final = "amqp:internal-error"
+# The SDK's class for the outcome of one message; it is not public, and only its name is compared.
+_MESSAGE_EXCEPTION: Final = "MessageException"
 _MAX_CHARACTERS: Final = 300
 
 
@@ -88,6 +93,8 @@ def classify(failure: BaseException, *, where: str, authenticated: bool) -> erro
         kind = errors.AuthenticationSuspectError
     if kind is errors.ServiceFaultError and _condition(failure) in _REFUSED_CONDITIONS:
         kind = errors.RefusedError
+    if kind is errors.ServiceFaultError and _is_rejected_message(failure):
+        kind = errors.RejectedError
     return kind(f"{where}: {type(failure).__name__}: {error_text(failure)}")
 
 
@@ -100,6 +107,13 @@ def _is_refused_token(failure: BaseException) -> bool:
     """Detect a refused token, which the SDK reports as a lost connection when it connects to a custom endpoint."""
     inner = failure.inner_exception if isinstance(failure, sdk.ServiceBusConnectionError) else None
     return hasattr(inner, "status_code")
+
+
+def _is_rejected_message(failure: BaseException) -> bool:
+    """Detect a rejected disposition; a link or connection that ends with the same condition is another class."""
+    inner = failure.inner_exception if isinstance(failure, sdk.ServiceBusError) else None
+    outcome = any(kind.__name__ == _MESSAGE_EXCEPTION for kind in type(inner).__mro__)
+    return outcome and _condition(failure) == _REJECTED_CONDITION
 
 
 def _unwrap_credential_error(failure: BaseException) -> BaseException:
