@@ -26,11 +26,12 @@ class BacklogDriftError(PairError):
 class ServiceBusPairProvisionOperator(AsyncPairOperator):
     """Creates the backlog queues that are missing on the secondary (SPEC section 3).
 
-    Idempotent and safe to run concurrently: existing queues are used unchanged and reported. Needs the Manage right
-    on the secondary.
+    With ``ordering="session"`` these include the queues that require sessions. Idempotent and safe to run concurrently:
+    existing queues are used unchanged and reported. Needs the Manage right on the secondary.
 
     The result is ``{"found": n, "missing": n, "created": n, "drifted": n, "extra": n, "failed": n}``, in queues; the
-    log names them and their differences.
+    log names them and their differences. A failed queue could not be created, or exists and cannot be used: it requires
+    sessions although it must not, or the reverse, which only deleting and provisioning it again changes.
 
     :param plan_only: a dry run: log the plan and create nothing (templated).
     :param on_drift: what to do when an existing queue differs from the description: ``warn`` logs each differing field,
@@ -53,11 +54,14 @@ class ServiceBusPairProvisionOperator(AsyncPairOperator):
 
     async def aexecute(self, context: Context) -> dict[str, int]:  # noqa: ARG002  the base class passes it
         """Create the missing queues, or log the plan."""
+        # Imported here, so that parsing a DAG file does not load it.
+        from servicebus_pair.core.protocol import unusable_queues
+
         policy, plan_only = _drift_policy("on_drift", self.on_drift), boolean("plan_only", self.plan_only)
         created: Sequence[str] = ()
-        failed: Mapping[str, str] = {}
         async with self.hook.pair() as pair:
             plan = await pair.plan()
+            failed: Mapping[str, str] = unusable_queues(plan)
             for queue in plan.create:
                 self.log.info("queue=%s is missing: it %s created", queue, "would be" if plan_only else "is")
             for queue in plan.extra:
@@ -66,7 +70,7 @@ class ServiceBusPairProvisionOperator(AsyncPairOperator):
                 report = await pair.provision()
                 created, failed = report.created, report.failed
         for queue, reason in failed.items():
-            self.log.warning("queue=%s was not created: %s", queue, reason)
+            self.log.warning("queue=%s cannot be used: %s", queue, reason)
         self._report_drift(plan.drifted, policy)
         return {
             "found": len(plan.found),

@@ -173,12 +173,16 @@ async def test_namespace_without_queues_is_reported(emulator: Emulator) -> None:
     [
         (["b", "a"], None, "b"),
         ([], None, None),
-        (["c", "B", "a"], ["a", "b"], "B"),
-        (["c"], ["a"], None),
-        ([], ["b", "a"], "a"),
+        (["c", "B", "a"], {"a": False, "b": False}, "B"),
+        (["c"], {"a": False}, None),
+        ([], {"b": False, "a": False}, "a"),
+        ([], {"a": True, "c": False, "b": False}, "b"),
+        ([], {"a": True}, "a"),
     ],
 )
-def test_first_candidate_that_is_listed_is_chosen(queues: list[str], listed: list[str] | None, chosen: str) -> None:
+def test_first_candidate_that_is_listed_is_chosen(
+    queues: list[str], listed: dict[str, bool] | None, chosen: str
+) -> None:
     assert _choose_queue(queues, listed) == chosen
 
 

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from azure.servicebus import ServiceBusMessage
 
 from servicebus_emulator import Fault, FaultKind
 from servicebus_pair.core import Endpoint, NamespacePair, Operations, PairOptions, TimeToLive
 from servicebus_pair.core.model.errors import ConfigurationError, PairClosedError
 from servicebus_pair.core.model.events import Pinged
-from tests.core.support.local_pair import LocalPair, numbered
+from servicebus_pair.core.protocol.backlog_queues import backlog_queue_paths, session_queue_paths
+from tests.core.support.local_pair import BACKLOG, LocalPair, numbered, open_quick_pair
 
 FORKED = """
 import asyncio, os
@@ -132,6 +134,21 @@ def test_section_8_cost_plans_polls_pings_and_messages() -> None:
         empty_receives=8, pings=5, diverts=3, receives=6, sends=3, settlements=6, further_increments=12
     )
     assert pair.cost(period=timedelta(0), messages=1) == Operations(diverts=1, receives=2, sends=1, settlements=2)
+
+
+def test_section_8_session_queues_are_polled_as_well() -> None:
+    assert closed_pair(ordering="session").cost() == Operations(empty_receives=2 * 28_800)
+
+
+async def test_section_6_session_queues_are_counted_with_the_others() -> None:
+    async with open_quick_pair(ordering="session") as made:
+        [used, *_] = sessions = session_queue_paths("contoso", 3)
+        link = made.pair._open().secondary.send_link(used)
+        await link.send_ping(ServiceBusMessage("x", session_id="flights"), timeout=5)
+        depths = {depth.path: depth.active for depth in await made.pair.backlog_depths()}
+        assert depths == dict.fromkeys((*backlog_queue_paths("contoso", 3), *sessions), 0) | {used: 1}
+        assert await made.pair._count_messages([used.upper(), BACKLOG]) == 1
+        assert await made.pair._count_messages([BACKLOG]) == 0
 
 
 async def test_a_pair_that_is_not_open_rejects_calls_and_can_be_closed() -> None:

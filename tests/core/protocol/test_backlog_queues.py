@@ -9,20 +9,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from servicebus_pair.core.model.errors import ConfigurationError
+from servicebus_pair.core.model.options import PairOptions
 from servicebus_pair.core.model.results import Drift
 from servicebus_pair.core.protocol.backlog_queues import (
     BACKLOG_QUEUE,
     MAX_TIME_SPAN,
+    SESSION_QUEUE,
     BacklogPlan,
     QueueSettings,
     backlog_prefix,
     backlog_queue,
     backlog_queue_paths,
     backlog_session_id,
+    cleanup_targets,
+    is_session_queue,
     plan_backlog,
+    queues_in_use,
     session_prefix,
     session_queue_for,
     session_queue_paths,
+    unusable_queues,
 )
 
 ALL_THREE = ("contoso/x-servicebus-transfer/0", "contoso/x-servicebus-transfer/1", "contoso/x-servicebus-transfer/2")
@@ -48,7 +54,10 @@ def test_backlog_queue_settings() -> None:
         "lock_duration": "PT1M",
         "dead_lettering_on_message_expiration": True,
         "enable_batched_operations": True,
+        "requires_session": False,
     }
+    assert replace(SESSION_QUEUE, requires_session=False) == BACKLOG_QUEUE
+    assert SESSION_QUEUE.requires_session
 
 
 @pytest.mark.parametrize("namespace", ["", "con toso", "contoso.servicebus.windows.net", "a/b", "-a", "contoso\n"])
@@ -158,3 +167,48 @@ def test_a_long_path_is_shortened_to_a_session_id_of_its_own() -> None:
     ids = {backlog_session_id("f" * 200 + end) for end in ("a", "b")}
     assert len(ids) == 2
     assert all(len(each) == 128 and each.startswith("f" * 63) for each in ids)
+
+
+SESSIONS = session_queue_paths("contoso", 2)
+
+
+def test_section_6_session_queues_are_in_use_with_session_order_only() -> None:
+    def in_use(ordering: str) -> tuple[str, ...]:
+        return queues_in_use("contoso", PairOptions(backlog_queue_count=2, ordering=ordering))
+
+    assert in_use("none") == ALL_THREE[:2]
+    assert in_use("session") == (*ALL_THREE[:2], *SESSIONS)
+    assert [is_session_queue("contoso", path.upper()) for path in in_use("session")] == [False, False, True, True]
+
+
+def test_section_6_session_queues_are_planned_beside_the_ordinary_ones() -> None:
+    plan = plan_backlog("contoso", 2, existing(ALL_THREE[0]), ordered=True)
+    assert plan == BacklogPlan(ALL_THREE[:1], (ALL_THREE[1], *SESSIONS), (), ())
+    made = existing(*ALL_THREE[:2]) | existing(*SESSIONS, shape=SESSION_QUEUE)
+    assert plan_backlog("contoso", 2, made, ordered=True) == BacklogPlan((*ALL_THREE[:2], *SESSIONS), (), (), ())
+
+
+def test_section_3_session_queues_are_extra_beyond_the_count_and_without_session_order() -> None:
+    made = existing(*ALL_THREE[:2]) | existing(*SESSIONS, "contoso/x-servicebus-transfer-sessions/notes")
+    assert plan_backlog("contoso", 2, made).extra == SESSIONS
+    assert plan_backlog("contoso", 1, made, ordered=True).extra == (SESSIONS[1], ALL_THREE[1])
+    assert cleanup_targets("contoso", 2, made, everything=False) == SESSIONS
+    assert cleanup_targets("contoso", 1, made, everything=False, ordered=True) == (SESSIONS[1], ALL_THREE[1])
+    assert cleanup_targets("contoso", 2, made, everything=False, ordered=True) == ()
+    everything = cleanup_targets("contoso", 2, made, everything=True, ordered=True)
+    assert sorted(everything) == sorted((*ALL_THREE[:2], *SESSIONS))
+
+
+def test_section_6_a_queue_of_the_wrong_kind_is_drift_and_unusable() -> None:
+    made = existing(ALL_THREE[0], shape=SESSION_QUEUE) | existing(SESSIONS[0])
+    plan = plan_backlog("contoso", 1, made, ordered=True)
+    assert plan.drifted == (
+        Drift(ALL_THREE[0], "requires_session", "False", "True"),
+        Drift(SESSIONS[0], "requires_session", "True", "False"),
+    )
+    reasons = unusable_queues(plan)
+    assert list(reasons) == [ALL_THREE[0], SESSIONS[0]]
+    assert "RequiresSession is False, must be True and cannot be changed" in reasons[SESSIONS[0]]
+    assert "delete it and provision again" in reasons[SESSIONS[0]]
+    odd = existing(ALL_THREE[0], shape=replace(BACKLOG_QUEUE, max_delivery_count=1))
+    assert unusable_queues(plan_backlog("contoso", 1, odd)) == {}

@@ -12,7 +12,7 @@ from azure.servicebus import ServiceBusMessage
 from servicebus_emulator import Emulator
 from servicebus_emulator.engine.model.descriptions import EntityStatus, QueueDescription
 from servicebus_pair.core.model.errors import ServerBusyError, ServiceError, TimedOutError
-from servicebus_pair.core.protocol.backlog_queues import backlog_queue, cleanup_targets
+from servicebus_pair.core.protocol.backlog_queues import backlog_queue, cleanup_targets, session_queue_paths
 from servicebus_pair.core.provision.provisioning import Cleaner
 from servicebus_pair.core.sdk.administration.arm import ArmAdministration
 from servicebus_pair.core.sdk.administration.data_plane import ServiceBusAdministration
@@ -60,6 +60,38 @@ async def test_only_named_queues_are_deleted(tidy: LocalPair) -> None:
     assert await tidy.pair.plan_cleanup(everything=True, only=[QUEUES[1]]) == (QUEUES[1],)
     assert (await tidy.pair.cleanup(everything=True, only=named)).deleted == (QUEUES[1], EXTRA)
     assert (await tidy.pair.provision()).found == (QUEUES[0], QUEUES[2])
+
+
+@pytest.mark.parametrize("kind", ["active", "scheduled", "dead-lettered", "locked"])
+async def test_section_3_session_queues_are_extra_without_session_order_and_kept_while_they_hold_messages(
+    kind: str,
+) -> None:
+    empty, used = session_queue_paths("contoso", 2)
+    async with open_quick_pair() as made:
+        for path in (empty, used):
+            made.secondary.namespace.create_queue(QueueDescription(path, requires_session=True))
+        shared = made.pair._open()
+        message = ServiceBusMessage("x", session_id="flights")
+        if kind == "scheduled":
+            message.scheduled_enqueue_time_utc = datetime(2030, 1, 1, tzinfo=UTC)
+        await shared.secondary.send_link(used).send_ping(message, timeout=5)
+        if kind in ("dead-lettered", "locked"):
+            link = shared.secondary.receive_link(used, session_id="flights")
+            [held] = await link.receive(max_messages=1, max_wait_time=2, timeout=5)
+            if kind == "dead-lettered":
+                await link.dead_letter(held, reason="test", description="", timeout=5)
+        assert await made.pair.plan_cleanup() == (empty, used)
+        report = await made.pair.cleanup()
+        assert (report.deleted, report.kept) == ((empty,), {used: 1})
+        assert (await made.pair.cleanup(force=True)).deleted == (used,)
+
+
+async def test_section_3_session_queues_in_use_are_no_target() -> None:
+    async with open_quick_pair(ordering="session") as made:
+        sessions = session_queue_paths("contoso", 3)
+        assert await made.pair.plan_cleanup() == ()
+        assert set(await made.pair.plan_cleanup(everything=True)) == {*QUEUES, *sessions}
+        assert set((await made.pair.cleanup(everything=True)).deleted) == {*QUEUES, *sessions}
 
 
 @pytest.mark.parametrize("kind", ["active", "scheduled", "dead-lettered", "deferred", "locked"])

@@ -12,7 +12,14 @@ from servicebus_emulator.engine.model.descriptions import EntityStatus, QueueDes
 from servicebus_emulator.engine.model.timespan import TimeSpan
 from servicebus_pair.core import Endpoint, NamespacePair, PairOptions
 from servicebus_pair.core.model.errors import ProvisionError
-from servicebus_pair.core.protocol.backlog_queues import BACKLOG_QUEUE, BacklogPlan, QueueSettings, backlog_queue
+from servicebus_pair.core.protocol.backlog_queues import (
+    BACKLOG_QUEUE,
+    SESSION_QUEUE,
+    BacklogPlan,
+    QueueSettings,
+    backlog_queue,
+    session_queue_paths,
+)
 from servicebus_pair.core.provision.provisioning import Provisioner
 from servicebus_pair.core.sdk.administration import administration_for
 from servicebus_pair.core.sdk.administration.data_plane import Administration, ServiceBusAdministration
@@ -22,6 +29,7 @@ from tests.core.support.manual_clock import ManualClock
 
 QUEUES = tuple(backlog_queue("contoso", index) for index in range(3))
 EXTRA = backlog_queue("contoso", 7)
+SESSIONS = session_queue_paths("contoso", 3)
 ODD = QueueDescription(
     QUEUES[0],
     max_size_in_megabytes=1024,
@@ -41,8 +49,9 @@ def managed(emulator: Emulator, way: str) -> Endpoint:
     return through_arm(emulator) if way == "arm" else endpoint(emulator["contoso-dr"])
 
 
-def pair_over(emulator: Emulator, way: str) -> NamespacePair:
-    return NamespacePair(endpoint(emulator["contoso"]), managed(emulator, way), PairOptions(backlog_queue_count=3))
+def pair_over(emulator: Emulator, way: str, *, ordering: str = "none") -> NamespacePair:
+    options = PairOptions(backlog_queue_count=3, ordering=ordering)
+    return NamespacePair(endpoint(emulator["contoso"]), managed(emulator, way), options)
 
 
 def provisioner(administration: Administration, *, clock: ManualClock | None = None) -> Provisioner:
@@ -77,7 +86,8 @@ async def test_drift_is_reported_per_field_and_not_corrected(way: str) -> None:
         async with pair_over(emulator, way) as pair:
             report = await pair.provision()
         assert report.found == QUEUES[:1]
-        assert {drift.field for drift in report.drifted} == {field.name for field in fields(QueueSettings)}
+        compared = {field.name for field in fields(QueueSettings)} - {"requires_session"}
+        assert {drift.field for drift in report.drifted} == compared
         assert {drift.queue for drift in report.drifted} == {QUEUES[0]}
         found = {drift.field: (drift.expected, drift.actual) for drift in report.drifted}
         assert found["max_delivery_count"] == ("2147483647", "10")
@@ -169,3 +179,60 @@ async def test_wrong_key_is_not_retried_or_disclosed() -> None:
             with pytest.raises(ProvisionError, match="not allowed: the Manage right is required") as caught:
                 await pair.provision()
         assert "c2VjcmV0" not in f"{caught.value!r} {caught.value.__cause__!r}"
+
+
+@WAYS
+async def test_section_6_session_order_provisions_queues_that_require_sessions_beside_the_others(way: str) -> None:
+    async with Emulator(NAMESPACES) as emulator:
+        emulator["contoso-dr"].namespace.create_queue(QueueDescription(SESSIONS[1], requires_session=True))
+        async with pair_over(emulator, way, ordering="session") as pair:
+            report = await pair.provision()
+            again = await pair.provision()
+        async with pair_over(emulator, way) as unordered:
+            assert (await unordered.plan()).extra == SESSIONS
+            assert (await unordered.provision()).found == QUEUES
+        assert report.found == SESSIONS[1:2]
+        assert report.created == (*QUEUES, SESSIONS[0], SESSIONS[2])
+        assert {drift.queue for drift in report.drifted} == {SESSIONS[1]}
+        assert (again.found, again.created, again.failed) == ((*QUEUES, *SESSIONS), (), {})
+        async with administration_for(managed(emulator, way)) as administration:
+            made = await administration.list_queues()
+        expected = dict.fromkeys(QUEUES, BACKLOG_QUEUE) | dict.fromkeys(SESSIONS, SESSION_QUEUE)
+        assert {path: made[path] for path in made if path != SESSIONS[1]} == {
+            path: shape for path, shape in expected.items() if path != SESSIONS[1]
+        }
+
+
+@WAYS
+async def test_section_6_a_session_queue_that_requires_none_must_be_deleted_and_made_again(
+    way: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Emulator(NAMESPACES) as emulator:
+        emulator["contoso-dr"].namespace.create_queue(QueueDescription(SESSIONS[0]))
+        async with pair_over(emulator, way, ordering="session") as pair:
+            report = await pair.provision()
+            assert (await pair.cleanup(everything=True, only=list(report.failed))).deleted == SESSIONS[:1]
+            mended = await pair.provision()
+        assert list(report.failed) == [SESSIONS[0]]
+        assert "cannot be changed: drain the queue, delete it and provision again" in report.failed[SESSIONS[0]]
+        assert f"backlog queue={SESSIONS[0]} cannot be used: RequiresSession is False" in caplog.text
+        assert SESSIONS[0] not in (*report.found, *report.created)
+        assert ("requires_session", "True", "False") in {
+            (drift.field, drift.expected, drift.actual) for drift in report.drifted
+        }
+        assert (mended.created, mended.failed) == (SESSIONS[:1], {})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "requires_session", "kind"),
+    [(SESSIONS, False, "queue that requires sessions"), (QUEUES, True, "queue for")],
+)
+async def test_section_3_no_usable_queue_of_one_kind_is_an_error(
+    wrong: tuple[str, ...], requires_session: bool, kind: str
+) -> None:
+    async with Emulator(NAMESPACES) as emulator:
+        for path in wrong:
+            emulator["contoso-dr"].namespace.create_queue(QueueDescription(path, requires_session=requires_session))
+        async with pair_over(emulator, "data plane", ordering="session") as pair:
+            with pytest.raises(ProvisionError, match=f"no usable backlog {kind}"):
+                await pair.provision()

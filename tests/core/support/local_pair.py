@@ -16,7 +16,13 @@ from servicebus_emulator.engine.model.descriptions import QueueDescription
 from servicebus_pair.core import Endpoint, HealthState, NamespacePair, PairOptions
 from servicebus_pair.core.model.events import Event, HealthChanged
 from servicebus_pair.core.protocol.backlog_message import wrap
-from servicebus_pair.core.protocol.backlog_queues import BACKLOG_QUEUE, backlog_queue, backlog_queue_paths
+from servicebus_pair.core.protocol.backlog_queues import (
+    BACKLOG_QUEUE,
+    backlog_queue,
+    backlog_queue_paths,
+    is_session_queue,
+    queues_in_use,
+)
 from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch
 from servicebus_pair.core.sdk.administration.data_plane import ServiceBusAdministration
 from tests.core.support.queues import peek_all
@@ -150,8 +156,10 @@ async def open_local_pair(
             for entity in entities:
                 primary.namespace.create_queue(QueueDescription(entity))
             async with ServiceBusAdministration(endpoint(secondary)) as administration:
-                for queue in backlog_queue_paths("contoso", chosen.backlog_queue_count):
-                    await administration.create_queue(queue, replace(BACKLOG_QUEUE, lock_duration=lock))
+                for queue in queues_in_use("contoso", chosen):
+                    by_session = is_session_queue("contoso", queue)
+                    shape = replace(BACKLOG_QUEUE, lock_duration=lock, requires_session=by_session)
+                    await administration.create_queue(queue, shape)
             recorder = EventRecorder()
             ends = endpoint(primary), endpoint(secondary)
             async with NamespacePair(*ends, chosen, observers=[recorder, *observers], **more) as pair:

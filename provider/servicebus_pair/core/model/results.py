@@ -79,8 +79,10 @@ class ProvisionReport:
     :param found: queues that existed before, drifted ones included.
     :param created: queues created by this call or a concurrent one.
     :param drifted: differing properties of existing queues, which are used unchanged.
-    :param extra: queues with an index beyond the count; unused and unchanged.
-    :param failed: last error of each queue that could not be created.
+    :param extra: queues with an index beyond the count, and session queues without ``ordering="session"``; unused and
+        unchanged.
+    :param failed: why each other queue cannot be used: the last error of its creation, or that it requires sessions
+        although it must not, or the reverse.
     """
 
     found: tuple[str, ...] = ()

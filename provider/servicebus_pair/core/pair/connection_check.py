@@ -7,7 +7,7 @@ show whether the namespace is reachable, whether authentication works, and which
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -86,7 +86,8 @@ async def check_namespace(
 ) -> NamespaceCheck:
     """Check a namespace. Changes and locks nothing, and does not raise for errors of the service.
 
-    :param queues: candidates for the links, of which the first existing one is used; by default any queue.
+    :param queues: candidates for the links, of which the first existing one is used; by default any queue, if possible
+        one that does not require sessions, since those cannot be peeked without locking a session.
     :param timeout: seconds for listing the queues, and again for opening both links. Closing adds at most 2 s.
     """
     listed, manage = await _list_queues(endpoint, timeout)
@@ -160,21 +161,26 @@ def _manage(error: ServiceError | None, *, known: bool) -> CheckResult:
     return CheckResult(works=False, why=_shorten(error))
 
 
-def _choose_queue(queues: Sequence[str], listed: Sequence[str] | None) -> str | None:
-    """Return the queue to test: a candidate that exists, if the existing queues are known."""
+def _choose_queue(queues: Sequence[str], listed: Mapping[str, bool] | None) -> str | None:
+    """Return the queue to test: a candidate that exists, if the existing queues are known.
+
+    :param listed: whether each existing queue requires sessions.
+    """
     if listed is None:
         return queues[0] if queues else None
     existing = {path.casefold() for path in listed}
-    wanted = [path for path in queues if path.casefold() in existing] if queues else sorted(listed)
+    by_preference = sorted(listed, key=lambda path: (listed[path], path))
+    wanted = [path for path in queues if path.casefold() in existing] if queues else by_preference
     return wanted[0] if wanted else None
 
 
-async def _list_queues(endpoint: Endpoint, timeout: float) -> tuple[list[str] | None, ServiceError | None]:
-    listed: list[str] = []
+async def _list_queues(endpoint: Endpoint, timeout: float) -> tuple[dict[str, bool] | None, ServiceError | None]:
+    listed: dict[str, bool] = {}
 
     async def read() -> None:
         async with administration_for(endpoint) as administration:
-            listed.extend(await administration.list_queues())
+            queues = await administration.list_queues()
+            listed.update({path: settings.requires_session for path, settings in queues.items()})
 
     error = await _error_of(read(), timeout)
     return (listed, None) if error is None else (None, error)

@@ -24,7 +24,12 @@ from servicebus_pair.core.model.results import CleanupReport, DrainReport, Provi
 from servicebus_pair.core.model.usage_meter import Meter, Operation
 from servicebus_pair.core.pair.drill import DrillReport, drill
 from servicebus_pair.core.pair.linked_shutdown import LinkedShutdown
-from servicebus_pair.core.protocol.backlog_queues import BacklogPlan, backlog_prefix, backlog_queue_paths
+from servicebus_pair.core.protocol.backlog_queues import (
+    BacklogPlan,
+    backlog_prefixes,
+    backlog_queue_paths,
+    session_queue_paths,
+)
 from servicebus_pair.core.provision.provisioning import Cleaner, Provisioner
 from servicebus_pair.core.sdk.administration import Administration, QueueDepth, administration_for
 from servicebus_pair.core.sdk.namespace_client import NamespaceClient
@@ -78,7 +83,10 @@ class NamespacePair:
         self.secondary = secondary
         self.options = PairOptions() if options is None else options
         self._clock = SystemClock() if clock is None else clock
-        self._queues = backlog_queue_paths(primary.namespace, self.options.backlog_queue_count)
+        self._ordered = self.options.ordering == "session"
+        count = self.options.backlog_queue_count
+        self._queues = backlog_queue_paths(primary.namespace, count)
+        self._session_queues = session_queue_paths(primary.namespace, count) if self._ordered else ()
         self._random = SystemRandom() if random_source is None else random_source
         self._queue_selector = QueueSelector(self._queues, random=self._random)
         self._registry = HealthRegistry(
@@ -101,7 +109,7 @@ class NamespacePair:
         secondary = NamespaceClient(self.secondary, meter=self.meter, send_operation=Operation.DIVERT)
         grace = self.options.close_grace.total_seconds()
         self._linked_shutdown = LinkedShutdown(primary, secondary, grace=grace, clock=self._clock)
-        order = SessionOrdering(secondary, self._queues) if self.options.ordering == "session" else None
+        order = SessionOrdering(secondary, self._queues) if self._ordered else None
         prober = Prober(primary, self._registry, self.options, clock=self._clock, random=self._random, order=order)
         self._registry.on_failed_over, self._registry.on_recovered = prober.start, prober.stop
         self._shared = PairContext(
@@ -196,12 +204,12 @@ class NamespacePair:
             return await self._cleaner(administration).clean(everything=everything, force=force, only=only)
 
     async def backlog_depths(self) -> list[QueueDepth]:
-        """Return the message counts of each backlog queue, from one listing of the secondary.
+        """Return the message counts of each backlog queue, session queues included, from one listing of the secondary.
 
         :raises ServiceError: the secondary's administration cannot be reached.
         """
         async with self._manage() as administration:
-            return await administration.queue_depths(backlog_prefix(self.primary.namespace))
+            return await administration.queue_depths(*backlog_prefixes(self.primary.namespace))
 
     def sender(self, entity: str) -> PairSender:
         """Return a sender for a queue or topic path of the primary; enter it before sending."""
@@ -229,10 +237,12 @@ class NamespacePair:
         :raises ConfigurationError: a queue is not a backlog queue of this pair, or the rate is not above 0.
         """
         chosen = self._queues if queues is None else tuple(queues)
-        prefix = backlog_prefix(self.primary.namespace).casefold()
+        prefixes = backlog_prefixes(self.primary.namespace)
         for queue in chosen:
-            if not queue.casefold().startswith(prefix):
-                raise ConfigurationError(f"queue {queue!r} is not a backlog queue: they begin with {prefix!r}")
+            if not queue.casefold().startswith(prefixes):
+                raise ConfigurationError(
+                    f"queue {queue!r} is not a backlog queue: they begin with {' or '.join(map(repr, prefixes))}"
+                )
         shared = self._open(creating=True)
         initial_delay = self.options.syphon_retry_interval.total_seconds()
         context = DrainContext(
@@ -245,7 +255,7 @@ class NamespacePair:
             selection=Selection.of(entities),
             time_to_live=time_to_live,
             redrive=redrive,
-            ordered=self.options.ordering == "session",
+            ordered=self._ordered,
         )
         long_poll = self.options.syphon_long_poll.total_seconds()
         return Syphon(context, chosen, initial_delay=initial_delay, long_poll=long_poll, count=self._count_messages)
@@ -323,7 +333,9 @@ class NamespacePair:
         :param outage: duration of an outage of one entity, during which it is pinged.
         """
         idle = idle_syphon_operations(
-            queues=self.options.backlog_queue_count, long_poll=self.options.syphon_long_poll, period=period
+            queues=len(self._queues) + len(self._session_queues),
+            long_poll=self.options.syphon_long_poll,
+            period=period,
         )
         pings = ping_operations(outage=outage, interval=self.options.ping_primary_interval)
         return idle + pings + backlog_operations(messages, size_bytes=size_bytes)
@@ -338,7 +350,12 @@ class NamespacePair:
         return administration_for(self.secondary, meter=self.meter)
 
     def _cleaner(self, administration: Administration) -> Cleaner:
-        return Cleaner(administration, namespace=self.primary.namespace, count=self.options.backlog_queue_count)
+        return Cleaner(
+            administration,
+            namespace=self.primary.namespace,
+            count=self.options.backlog_queue_count,
+            ordered=self._ordered,
+        )
 
     def _provisioner(self, administration: Administration) -> Provisioner:
         return Provisioner(
@@ -346,4 +363,5 @@ class NamespacePair:
             namespace=self.primary.namespace,
             count=self.options.backlog_queue_count,
             clock=self._clock,
+            ordered=self._ordered,
         )

@@ -8,18 +8,28 @@ from servicebus_pair._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from servicebus_pair.core.protocol.backlog_message import PATH, destination_of, unwrap
-    from servicebus_pair.core.protocol.backlog_queues import BacklogPlan, backlog_prefix, backlog_queue_paths
+    from servicebus_pair.core.protocol.backlog_queues import (
+        BacklogPlan,
+        backlog_prefixes,
+        backlog_queue_paths,
+        is_session_queue,
+        queues_in_use,
+        unusable_queues,
+    )
     from servicebus_pair.core.protocol.typed_values import amqp_typed, text_keys, to_text
 
 __all__ = [
     "PATH",
     "BacklogPlan",
     "amqp_typed",
-    "backlog_prefix",
+    "backlog_prefixes",
     "backlog_queue_paths",
     "destination_of",
+    "is_session_queue",
+    "queues_in_use",
     "text_keys",
     "to_text",
+    "unusable_queues",
     "unwrap",
 ]
 
@@ -27,7 +37,14 @@ __getattr__ = lazy_exports(
     __name__,
     {
         "backlog_message": ["PATH", "destination_of", "unwrap"],
-        "backlog_queues": ["BacklogPlan", "backlog_prefix", "backlog_queue_paths"],
+        "backlog_queues": [
+            "BacklogPlan",
+            "backlog_prefixes",
+            "backlog_queue_paths",
+            "is_session_queue",
+            "queues_in_use",
+            "unusable_queues",
+        ],
         "typed_values": ["to_text", "text_keys", "amqp_typed"],
     },
 )

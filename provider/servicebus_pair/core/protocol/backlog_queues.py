@@ -6,26 +6,32 @@ import hashlib
 import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Final
 
 from servicebus_pair.core.model.errors import ConfigurationError
+from servicebus_pair.core.model.options import PairOptions
 from servicebus_pair.core.model.results import Drift
 
 __all__ = [
     "BACKLOG_QUEUE",
     "MAX_TIME_SPAN",
+    "SESSION_QUEUE",
     "BacklogPlan",
     "QueueSettings",
     "backlog_prefix",
+    "backlog_prefixes",
     "backlog_queue",
     "backlog_queue_paths",
     "backlog_session_id",
     "cleanup_targets",
+    "is_session_queue",
     "plan_backlog",
+    "queues_in_use",
     "session_prefix",
     "session_queue_for",
     "session_queue_paths",
+    "unusable_queues",
 ]
 
 # .NET's TimeSpan.MaxValue; a timedelta rounds it up, which the service rejects.
@@ -52,6 +58,7 @@ class QueueSettings:
     lock_duration: str
     dead_lettering_on_message_expiration: bool
     enable_batched_operations: bool
+    requires_session: bool
     status: str
 
 
@@ -63,8 +70,11 @@ BACKLOG_QUEUE: Final = QueueSettings(
     lock_duration="PT1M",
     dead_lettering_on_message_expiration=True,
     enable_batched_operations=True,
+    requires_session=False,
     status="Active",
 )
+SESSION_QUEUE: Final = replace(BACKLOG_QUEUE, requires_session=True)
+_REQUIRES_SESSION: Final = "requires_session"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +121,24 @@ def session_queue_paths(namespace: str, count: int) -> tuple[str, ...]:
     return tuple(f"{prefix}{index}" for index in range(count))
 
 
+def backlog_prefixes(namespace: str) -> tuple[str, str]:
+    """Return the prefixes, casefolded, of all backlog queue paths of a primary namespace: ordinary and session queues.
+
+    :raises ConfigurationError: ``namespace`` is not the name of a namespace.
+    """
+    return backlog_prefix(namespace).casefold(), session_prefix(namespace).casefold()
+
+
+def is_session_queue(namespace: str, path: str) -> bool:
+    """Return whether a backlog queue of a primary namespace is one that requires sessions, by its path."""
+    return path.casefold().startswith(session_prefix(namespace).casefold())
+
+
+def queues_in_use(namespace: str, options: PairOptions) -> tuple[str, ...]:
+    """Return the paths of all backlog queues that a pair uses: with ``ordering="session"`` the session queues last."""
+    return tuple(_expected(namespace, options.backlog_queue_count, ordered=options.ordering == "session"))
+
+
 def session_queue_for(entity: str, session: str, queues: Sequence[str]) -> str:
     """Return the queue among ``queues`` that keeps the messages of one session of ``entity`` in order.
 
@@ -133,45 +161,73 @@ def backlog_session_id(entity: str) -> str:
     return f"{folded[: _MAX_SESSION_ID - len(digest) - 1]}-{digest}"
 
 
-def plan_backlog(namespace: str, count: int, actual: Mapping[str, QueueSettings]) -> BacklogPlan:
+def plan_backlog(
+    namespace: str, count: int, actual: Mapping[str, QueueSettings], *, ordered: bool = False
+) -> BacklogPlan:
     """Compare the expected backlog queues with the existing ones.
 
     :param actual: queues that exist on the secondary, by path; queues that are not backlog queues are ignored.
+    :param ordered: expect session queues, too; otherwise existing ones are extra.
     """
-    prefix = backlog_prefix(namespace).casefold()
-    wanted = backlog_queue_paths(namespace, count)
+    expected = _expected(namespace, count, ordered=ordered)
     existing = {path.casefold(): (path, shape) for path, shape in actual.items()}
-    found = tuple(path for path in wanted if path.casefold() in existing)
-    known = {path.casefold() for path in wanted}
+    found = tuple(path for path in expected if path.casefold() in existing)
+    known = {path.casefold() for path in expected}
     extra = tuple(
-        path for folded, (path, _) in sorted(existing.items()) if _is_backlog(folded, prefix) and folded not in known
+        path for folded, (path, _) in sorted(existing.items()) if _is_backlog(namespace, folded) and folded not in known
     )
-    drifted = tuple(drift for path in found for drift in _drift(path, existing[path.casefold()][1]))
-    create = tuple(path for path in wanted if path.casefold() not in existing)
+    drifted = tuple(drift for path in found for drift in _drift(path, expected[path], existing[path.casefold()][1]))
+    create = tuple(path for path in expected if path.casefold() not in existing)
     return BacklogPlan(found=found, create=create, drifted=drifted, extra=extra)
 
 
-def cleanup_targets(namespace: str, count: int, actual: Iterable[str], *, everything: bool) -> tuple[str, ...]:
+def unusable_queues(plan: BacklogPlan) -> dict[str, str]:
+    """Return the existing queues that cannot be used, with what to do.
+
+    A queue that requires sessions refuses messages without one, and one that does not keeps no order; neither can be
+    changed after its creation.
+    """
+    return {
+        drift.queue: f"RequiresSession is {drift.actual}, must be {drift.expected} and cannot be changed: "
+        "drain the queue, delete it and provision again; until then sends to it fail"
+        for drift in plan.drifted
+        if drift.field == _REQUIRES_SESSION
+    }
+
+
+def cleanup_targets(
+    namespace: str, count: int, actual: Iterable[str], *, everything: bool, ordered: bool = False
+) -> tuple[str, ...]:
     """Return the backlog queues that a cleanup deletes if they are empty.
 
     :param actual: queue paths that exist on the secondary; only backlog queues of ``namespace`` are returned.
     :param everything: include all backlog queues, not only those with an index beyond ``count``.
+    :param ordered: session queues with an index below ``count`` are in use, too.
     """
-    prefix = backlog_prefix(namespace).casefold()
-    kept = frozenset() if everything else {path.casefold() for path in backlog_queue_paths(namespace, count)}
+    in_use = () if everything else _expected(namespace, count, ordered=ordered)
+    kept = {path.casefold() for path in in_use}
     return tuple(
-        path for path in sorted(actual) if _is_backlog(folded := path.casefold(), prefix) and folded not in kept
+        path for path in sorted(actual) if _is_backlog(namespace, folded := path.casefold()) and folded not in kept
     )
 
 
-def _is_backlog(folded: str, prefix: str) -> bool:
-    """Return whether :func:`backlog_queue` could have made this path; any other queue is not ours."""
-    return folded.startswith(prefix) and _INDEX.fullmatch(folded.removeprefix(prefix)) is not None
+def _expected(namespace: str, count: int, *, ordered: bool) -> dict[str, QueueSettings]:
+    """Return the settings of the backlog queues in use, by path."""
+    sessions = session_queue_paths(namespace, count) if ordered else ()
+    return dict.fromkeys(backlog_queue_paths(namespace, count), BACKLOG_QUEUE) | dict.fromkeys(sessions, SESSION_QUEUE)
 
 
-def _drift(path: str, actual: QueueSettings) -> tuple[Drift, ...]:
+def _is_backlog(namespace: str, folded: str) -> bool:
+    """Return whether provisioning could have made this path; any other queue is not ours."""
+    return any(
+        folded.startswith(prefix) and _INDEX.fullmatch(folded.removeprefix(prefix)) is not None
+        for prefix in backlog_prefixes(namespace)
+    )
+
+
+def _drift(path: str, expected: QueueSettings, actual: QueueSettings) -> tuple[Drift, ...]:
     return tuple(
-        Drift(path, field.name, str(expected), str(found))
+        Drift(path, field.name, str(wanted), str(found))
         for field in fields(QueueSettings)
-        if (expected := getattr(BACKLOG_QUEUE, field.name)) != (found := getattr(actual, field.name))
+        if (wanted := getattr(expected, field.name)) != (found := getattr(actual, field.name))
     )

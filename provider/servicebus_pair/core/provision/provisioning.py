@@ -22,7 +22,15 @@ from servicebus_pair.core.model.errors import (
 )
 from servicebus_pair.core.model.interfaces import Clock
 from servicebus_pair.core.model.results import CleanupReport, ProvisionReport
-from servicebus_pair.core.protocol.backlog_queues import BACKLOG_QUEUE, BacklogPlan, cleanup_targets, plan_backlog
+from servicebus_pair.core.protocol.backlog_queues import (
+    BACKLOG_QUEUE,
+    SESSION_QUEUE,
+    BacklogPlan,
+    cleanup_targets,
+    is_session_queue,
+    plan_backlog,
+    unusable_queues,
+)
 from servicebus_pair.core.sdk.administration import Administration
 
 __all__ = ["Cleaner", "Provisioner"]
@@ -38,22 +46,27 @@ class Provisioner:
 
     :param namespace: name of the primary namespace, the first part of each path.
     :param count: number of backlog queues.
+    :param ordered: as many queues that require sessions, too.
     """
 
-    def __init__(self, administration: Administration, *, namespace: str, count: int, clock: Clock) -> None:
+    def __init__(
+        self, administration: Administration, *, namespace: str, count: int, clock: Clock, ordered: bool = False
+    ) -> None:
         self._administration = administration
         self._namespace = namespace
         self._count = count
         self._clock = clock
+        self._ordered = ordered
 
     async def plan(self) -> BacklogPlan:
         """Return what :meth:`provision` would do."""
-        return plan_backlog(self._namespace, self._count, await self._administration.list_queues())
+        actual = await self._administration.list_queues()
+        return plan_backlog(self._namespace, self._count, actual, ordered=self._ordered)
 
     async def provision(self) -> ProvisionReport:
         """Create the missing queues, with three attempts each. Idempotent and safe with concurrent runs.
 
-        :raises ProvisionError: not authorized, or no queue is usable.
+        :raises ProvisionError: not authorized, or no queue is usable, or none of those that require sessions.
         :raises ServiceError: the secondary cannot be read.
         """
         try:
@@ -61,14 +74,17 @@ class Provisioner:
         except _DENIED as refusal:
             raise _missing_right("listing the queues", refusal) from refusal
         created: list[str] = []
-        failed: dict[str, str] = {}
+        failed = unusable_queues(plan)
+        found = tuple(path for path in plan.found if path not in failed)
+        for path, reason in failed.items():
+            _log.error("backlog queue=%s cannot be used: %s", path, reason)
         for path in plan.create:
             error = await self._create(path)
             if error is None:
                 created.append(path)
             else:
                 failed[path] = str(error)
-        report = ProvisionReport(plan.found, tuple(created), plan.drifted, plan.extra, failed)
+        report = ProvisionReport(found, tuple(created), plan.drifted, plan.extra, failed)
         _log.info(
             "backlog of namespace=%s found=%d created=%d drifted=%d extra=%d failed=%d",
             self._namespace,
@@ -78,14 +94,17 @@ class Provisioner:
             len(report.extra),
             len(report.failed),
         )
-        if not report.found and not report.created:
-            raise ProvisionError(f"no usable backlog queue for namespace {self._namespace}: {failed}")
+        kinds = [is_session_queue(self._namespace, path) for path in (*report.found, *report.created)]
+        if not all(required in kinds for required in {False, self._ordered}):
+            kind = "queue that requires sessions" if False in kinds else "queue"
+            raise ProvisionError(f"no usable backlog {kind} for namespace {self._namespace}: {failed}")
         return report
 
     async def _create(self, path: str) -> ServiceError | None:
+        settings = SESSION_QUEUE if is_session_queue(self._namespace, path) else BACKLOG_QUEUE
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                await self._administration.create_queue(path, BACKLOG_QUEUE)
+                await self._administration.create_queue(path, settings)
             except EntityExistsError:
                 return None
             except _DENIED as error:
@@ -106,15 +125,16 @@ def _missing_right(operation: str, error: ServiceError) -> ProvisionError:
 class Cleaner:
     """Deletes backlog queues of a pair, on request only; created like :class:`Provisioner`."""
 
-    def __init__(self, administration: Administration, *, namespace: str, count: int) -> None:
+    def __init__(self, administration: Administration, *, namespace: str, count: int, ordered: bool = False) -> None:
         self._administration = administration
         self._namespace = namespace
         self._count = count
+        self._ordered = ordered
 
     async def plan(self, *, everything: bool, only: Collection[str] | None = None) -> tuple[str, ...]:
         """Return the queues that :meth:`clean` would delete if they are empty."""
         actual = await self._administration.list_queues()
-        targets = cleanup_targets(self._namespace, self._count, actual, everything=everything)
+        targets = cleanup_targets(self._namespace, self._count, actual, everything=everything, ordered=self._ordered)
         chosen = None if only is None else {path.casefold() for path in only}
         return tuple(path for path in targets if chosen is None or path.casefold() in chosen)
 

@@ -105,9 +105,15 @@ async def test_section_3_depths_are_those_of_queues_with_the_prefix_in_any_case(
         yield queue("Contoso/1", active_message_count=1, scheduled_message_count=2, dead_letter_message_count=3)
         yield queue("contoso/2", size_in_bytes=4)
         yield queue("fabrikam/1")
+        yield queue("orders/1")
 
-    found = await managing(list_queues_runtime_properties=listed).queue_depths("CONTOSO/")
-    assert found == [QueueDepth("Contoso/1", 1, 2, 3, 0), QueueDepth("contoso/2", 0, 0, 0, 4)]
+    found = await managing(list_queues_runtime_properties=listed).queue_depths("CONTOSO/", "orders")
+    depths = [
+        QueueDepth("Contoso/1", 1, 2, 3, 0),
+        QueueDepth("contoso/2", 0, 0, 0, 4),
+        QueueDepth("orders/1", 0, 0, 0, 0),
+    ]
+    assert found == depths
 
 
 async def test_section_3_settings_are_listed_with_unlimited_durations_as_the_service_writes_them() -> None:
@@ -121,6 +127,7 @@ async def test_section_3_settings_are_listed_with_unlimited_durations_as_the_ser
             lock_duration=timedelta(minutes=1),
             dead_lettering_on_message_expiration=True,
             enable_batched_operations=True,
+            requires_session=False,
             status=EntityStatus.ACTIVE,
         )
         yield SimpleNamespace(
@@ -132,6 +139,7 @@ async def test_section_3_settings_are_listed_with_unlimited_durations_as_the_ser
             lock_duration="PT5S",
             dead_lettering_on_message_expiration=None,
             enable_batched_operations=False,
+            requires_session=True,
             status="Odd",
         )
 
@@ -141,6 +149,7 @@ async def test_section_3_settings_are_listed_with_unlimited_durations_as_the_ser
     assert (odd.max_size_in_megabytes, odd.max_delivery_count, odd.default_message_time_to_live) == (0, 0, "P10675198D")
     assert (odd.auto_delete_on_idle, odd.lock_duration, odd.status) == ("PT1H", "PT5S", "Odd")
     assert (odd.dead_lettering_on_message_expiration, odd.enable_batched_operations) == (False, False)
+    assert odd.requires_session
 
 
 @pytest.mark.parametrize("durations", [{}, {"default_message_time_to_live": "P1D", "auto_delete_on_idle": "P1000D"}])
@@ -160,6 +169,7 @@ async def test_section_3_a_queue_is_created_without_unlimited_durations(duration
                 "lock_duration": "PT1M",
                 "dead_lettering_on_message_expiration": True,
                 "enable_batched_operations": True,
+                "requires_session": False,
                 **durations,
             },
         )

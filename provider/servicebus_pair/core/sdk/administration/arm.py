@@ -29,6 +29,7 @@ _PROPERTY_NAMES: Final = {
     "lock_duration": "lockDuration",
     "dead_lettering_on_message_expiration": "deadLetteringOnMessageExpiration",
     "enable_batched_operations": "enableBatchedOperations",
+    "requires_session": "requiresSession",
     "status": "status",
 }
 _READ_ONLY: Final = frozenset({"createdAt", "updatedAt", "accessedAt", "sizeInBytes", "messageCount", "countDetails"})
@@ -71,9 +72,9 @@ class ArmAdministration:
         properties = {theirs: getattr(settings, ours) for ours, theirs in _PROPERTY_NAMES.items()}
         await self._put(f"create queue {path}", path, properties)
 
-    async def queue_depths(self, prefix: str) -> list[QueueDepth]:
-        """Return the depth of every queue whose path begins with ``prefix``."""
-        folded = prefix.casefold()
+    async def queue_depths(self, *prefixes: str) -> list[QueueDepth]:
+        """Return the depth of every queue whose path begins with one of ``prefixes``, from one listing."""
+        folded = tuple(prefix.casefold() for prefix in prefixes)
         return [
             QueueDepth(
                 path=path,

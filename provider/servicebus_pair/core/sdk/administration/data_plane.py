@@ -61,8 +61,8 @@ class Administration(Protocol):
     async def create_queue(self, path: str, settings: QueueSettings) -> None:
         """Create one queue. :raises EntityExistsError: it exists."""
 
-    async def queue_depths(self, prefix: str) -> list[QueueDepth]:
-        """Return the depth of every queue whose path begins with ``prefix``."""
+    async def queue_depths(self, *prefixes: str) -> list[QueueDepth]:
+        """Return the depth of every queue whose path begins with one of ``prefixes``, from one listing."""
 
     async def message_count(self, path: str) -> int:
         """Return the number of all messages of a queue: active, scheduled, deferred, dead-lettered, in transfer."""
@@ -114,15 +114,16 @@ class ServiceBusAdministration:
             lock_duration=settings.lock_duration,
             dead_lettering_on_message_expiration=settings.dead_lettering_on_message_expiration,
             enable_batched_operations=settings.enable_batched_operations,
+            requires_session=settings.requires_session,
             **_finite_durations(settings),
         )
         await self._call(f"create queue {path}", creation)
 
-    async def queue_depths(self, prefix: str) -> list[QueueDepth]:
-        """Return the depth of every queue whose path begins with ``prefix``."""
+    async def queue_depths(self, *prefixes: str) -> list[QueueDepth]:
+        """Return the depth of every queue whose path begins with one of ``prefixes``, from one listing."""
 
         async def read() -> list[QueueDepth]:
-            folded = prefix.casefold()
+            folded = tuple(prefix.casefold() for prefix in prefixes)
             return [
                 QueueDepth(
                     path=queue.name,
@@ -236,6 +237,7 @@ def _settings(queue: QueueProperties) -> QueueSettings:
         lock_duration=_duration(queue.lock_duration),
         dead_lettering_on_message_expiration=bool(queue.dead_lettering_on_message_expiration),
         enable_batched_operations=bool(queue.enable_batched_operations),
+        requires_session=bool(queue.requires_session),
         status=str(getattr(queue.status, "value", queue.status)),
     )
 
