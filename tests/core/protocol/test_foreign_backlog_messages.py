@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageBodyType
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from servicebus_pair.core.model.errors import UndeliverableError
-from servicebus_pair.core.protocol.backlog_message import unwrap
+from servicebus_pair.core.protocol.backlog_message import destination_of, unwrap
 from servicebus_pair.core.protocol.typed_values import amqp_typed
 from servicebus_pair.core.sdk._private.batch_encoding import encoded_size
 from tests.core.support.encoding import decode, encode
@@ -29,6 +29,9 @@ from tests.core.support.message_strategies import (
 
 ENTITY = "flights"
 MAX_TIME_SPAN_TICKS = 2**63 - 1
+KINDS = ["LIST", "ARRAY", "MAP", "DESCRIBED", "DECIMAL128", "TIMESTAMP", "BINARY", "UUID"]
+SECTIONS = ["properties", "annotations", "footer", "ids", "body", "a", "b"]
+CARRIED = ["x-ms-path", "x-ms-sessionid", "x-ms-timetolive", "x-ms-scheduledenqueuetimeutc", "x-servicebus-pair-types"]
 
 
 def foreign_message(properties: Mapping[str, Any], **sections: Any) -> AmqpAnnotatedMessage:
@@ -140,6 +143,54 @@ def test_unsupported_value_body_is_undeliverable(body: Any) -> None:
     with pytest.raises(UndeliverableError, match="value body") as caught:
         unwrap(message)
     assert caught.value.reason == "Unreadable"
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.sampled_from(KINDS),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.lists(inner, max_size=3).map(lambda items: [KINDS[len(items)], *items])
+        | st.dictionaries(st.sampled_from(SECTIONS) | st.text(max_size=4), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=400)
+@example(notes=json.dumps({"properties": {"a": ["DECIMAL128", ""]}}))
+@example(notes="[" * 100_000)
+@example(notes='{"properties":{"a":' + '["LIST",' * 400 + "null" + "]" * 400 + "}}")
+@example(notes=json.dumps({"body": ["DESCRIBED", "SYMBOL", "\ud800", "STRING"]}))
+@given(notes=st.text() | json_values.map(json.dumps))
+def test_any_type_notes_restore_the_message_or_make_it_undeliverable(notes: str) -> None:
+    message = foreign_message({"a": 5, "x-ms-path": ENTITY}, sequence_body=[[5, ["x"]]])
+    message.application_properties = {b"a": 5, b"b": [b"x", [1]], b"x-ms-path": b"q", b"x-servicebus-pair-types": notes}
+    assert_unwrapped_or_undeliverable(message)
+
+
+@settings(max_examples=400)
+@given(
+    properties=st.dictionaries(
+        st.binary(max_size=4) | st.sampled_from([name.encode() for name in CARRIED]),
+        st.recursive(
+            st.none() | st.booleans() | st.binary(max_size=8) | st.integers() | st.floats() | st.text(max_size=4),
+            lambda inner: st.lists(inner) | st.dictionaries(st.binary(max_size=4), inner),
+            max_leaves=8,
+        ),
+    )
+)
+def test_any_application_properties_restore_the_message_or_make_it_undeliverable(properties: dict[Any, Any]) -> None:
+    message = foreign_message({"x-ms-path": ENTITY})
+    message.application_properties = properties
+    assert_unwrapped_or_undeliverable(message)
+
+
+def assert_unwrapped_or_undeliverable(message: AmqpAnnotatedMessage) -> None:
+    try:
+        entity = unwrap(message).entity
+    except UndeliverableError:
+        entity = None
+    assert destination_of(message) == entity
 
 
 TICKS = (amqp_typed("SYMBOL", "com.microsoft:datetime-offset"), amqp_typed("LONG", 635_000_000_000_000_000))

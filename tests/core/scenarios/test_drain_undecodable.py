@@ -6,8 +6,11 @@ import asyncio
 
 import proton
 import pytest
+from azure.servicebus import ServiceBusMessage
 
 from servicebus_emulator.engine.model.descriptions import QueueDescription
+from servicebus_pair.core import PairOptions
+from servicebus_pair.core.syphon.backlog_entry import TimeToLive
 from tests.core.support.local_pair import BACKLOG, messages, open_local_pair
 from tests.core.support.queues import send_raw
 
@@ -16,6 +19,53 @@ UNREADABLE = [
     pytest.param(proton.decimal64(5), id="decimal64"),
     pytest.param(proton.char("z"), id="char"),
 ]
+
+# What the sender's notes of AMQP types may have become (SPEC section 6: what can never be delivered is dead-lettered).
+CORRUPT_NOTES = {
+    "decimal": '{"properties":{"a":["DECIMAL128",""]}}',
+    "wrong": '{"properties":{"a":["LIST","INT"]}}',
+    "uuid": '{"properties":{"a":"UUID"}}',
+    "range": '{"properties":{"a":"UBYTE"}}',
+    "time": '{"properties":{"a":"TIMESTAMP"},"ids":7}',
+    "deep": '{"properties":{"a":' + '["LIST",' * 900 + "null" + "]" * 900 + "}}",
+    "unclosed": "[" * 20_000,
+    "text": "no notes",
+}
+
+
+@pytest.mark.simulated
+@pytest.mark.parametrize("ordering", ["none", "session"])
+@pytest.mark.parametrize("policy", TimeToLive)
+async def test_section_6_messages_with_corrupt_notes_are_dead_lettered_and_block_nothing(
+    ordering: str, policy: TimeToLive
+) -> None:
+    options = PairOptions(backlog_queue_count=1, ordering=ordering)
+    async with open_local_pair("flights", options=options) as local_pair:
+        for number, (name, notes) in enumerate(CORRUPT_NOTES.items()):
+            await local_pair.put_into_backlog("flights", messages(number))
+            own = {"x-ms-path": "flights", "x-servicebus-pair-types": notes, "a": 500}
+            bad = ServiceBusMessage("x", message_id=name, application_properties=own)
+            await local_pair.put_raw_into_backlog([bad])
+        survey = await local_pair.pair.syphon().survey()
+        assert survey.messages == 2 * len(CORRUPT_NOTES)
+        report = await local_pair.pair.syphon(time_to_live=policy).drain()
+        assert (report.moved, report.left) == ({"flights": len(CORRUPT_NOTES)}, 0)
+        assert set(report.dead_lettered) <= {"BadAlias", "Unreadable", "InvalidMessage"}
+        assert await local_pair.primary_ids() == [f"m{n}" for n in range(len(CORRUPT_NOTES))]
+        assert sorted(await local_pair.backlog_ids(dead_letter=True)) == sorted(CORRUPT_NOTES)
+
+
+@pytest.mark.parametrize("value", UNREADABLE[:1])
+async def test_section_6_a_redrive_ends_though_dead_letters_cannot_be_decoded(value: object) -> None:
+    async with open_local_pair("flights", unchecked=True) as local_pair:
+        bad = proton.Message(id="bad", body="x", properties={"x-ms-path": "flights", "value": value})
+        await asyncio.to_thread(send_raw, local_pair.secondary, BACKLOG, bad)
+        await local_pair.put_into_backlog("later", messages(1))
+        assert (await local_pair.pair.syphon().drain()).dead_lettered == {"Unreadable": 1, "EntityNotFound": 1}
+        local_pair.primary.namespace.create_queue(QueueDescription("later"))
+        async with asyncio.timeout(20):
+            assert (await local_pair.pair.syphon(redrive=True).drain()).moved == {"later": 1}
+        assert local_pair.secondary.namespace.counts(BACKLOG).dead_lettered == 1
 
 
 @pytest.mark.parametrize("value", UNREADABLE)

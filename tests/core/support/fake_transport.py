@@ -101,7 +101,7 @@ class FakeQueue:
     async def dead_letter(self, message: Any, *, reason: str, description: str, timeout: float) -> ServiceError | None:
         del description, timeout
         if "dead_letter" not in self.errors:
-            self.dead.append((message.message_id, reason))
+            self.dead.append((getattr(message, "message_id", ""), reason))
             self.messages.remove(message)
         return self.errors.get("dead_letter")
 

@@ -10,6 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from azure.servicebus import ServiceBusMessage
+from azure.servicebus.amqp import AmqpAnnotatedMessage
 
 from servicebus_emulator import Emulator, HostedNamespace
 from servicebus_emulator.engine.model.descriptions import QueueDescription
@@ -100,10 +101,17 @@ class LocalPair:
 
     async def put_into_backlog(self, entity: str, sent: Iterable[ServiceBusMessage], *, queue: str = BACKLOG) -> None:
         """Divert messages into a given backlog queue, as a sender does while ``entity`` is failed over."""
+        await self._put((wrap(message.raw_amqp_message, entity=entity) for message in sent), queue)
+
+    async def put_raw_into_backlog(self, sent: Iterable[ServiceBusMessage], *, queue: str = BACKLOG) -> None:
+        """Send messages to a backlog queue as they are."""
+        await self._put((message.raw_amqp_message for message in sent), queue)
+
+    async def _put(self, sent: Iterable[AmqpAnnotatedMessage], queue: str) -> None:
         link = self.pair._open().secondary.send_link(queue)
         batch = EncodedBatch(await link.open(timeout=5))
         for message in sent:
-            assert batch.try_add(wrap(message.raw_amqp_message, entity=entity))
+            assert batch.try_add(message)
         await link.send(batch, timeout=5)
 
     async def primary_ids(self, queue: str = "flights") -> list[str]:

@@ -207,6 +207,32 @@ async def test_section_6_messages_to_a_missing_entity_are_dead_lettered(opened: 
     assert (work.worker._locked, work.context.backoff.errors()) == ({}, {})
 
 
+async def test_section_6_whatever_one_message_raises_dead_letters_it_alone(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    work = Work(6)
+    unreadable, unpackable = work.queue.messages[1], work.queue.messages[3]
+    del unreadable.message_id
+
+    def batch_key(message: Any) -> None:
+        if message.properties.message_id == unpackable.message_id:
+            raise KeyError("VALUE")
+
+    monkeypatch.setattr(FakeQueue, "receive", _receive_without_locks)
+    monkeypatch.setattr(work.flights, "batch_key", batch_key)
+    assert await work.steps() == [6]
+    assert work.flights.ids == ["m0", "m2", "m4", "m5"]
+    assert work.worker.counters.dead_lettered == {"Unreadable": 2}
+    assert len([record for record in caplog.records if "is dead-lettered reason=Unreadable" in record.message]) == 2
+
+
+async def _receive_without_locks(queue: FakeQueue, **_: object) -> list[Any]:
+    for each in queue.messages:
+        each.locked_until_utc = None
+    del queue.messages[1].locked_until_utc
+    return list(queue.messages)
+
+
 async def test_section_6_an_expired_message_is_dead_lettered_if_its_time_to_live_elapses() -> None:
     work = Work(time_to_live=TimeToLive.ELAPSE)
     for seconds in (1, 100):

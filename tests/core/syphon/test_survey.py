@@ -32,6 +32,14 @@ async def test_section_6_a_survey_counts_messages_bytes_and_times_by_destination
     assert queue.calls[-1] == ("close", None)
 
 
+async def test_section_6_a_survey_counts_a_message_that_raises_as_unreadable() -> None:
+    context, transport, _ = drain_context()
+    transport.queues["q"].put("flights", "m0", "m1")
+    del transport.queues["q"].messages[0].enqueued_time_utc
+    survey = await Surveyor(context).survey("q")
+    assert (survey.undeliverable, survey.destinations["flights"].messages) == ({"Unreadable": 1}, 1)
+
+
 def test_section_6_surveys_of_several_queues_add_up() -> None:
     early, late = DestinationSurvey(1, 10, 5.0, 6.0), DestinationSurvey(2, 20, 7.0, 9.0)
     total = BacklogSurvey.total(

@@ -41,7 +41,7 @@ from servicebus_pair.core.protocol.typed_values import (
     value_body_note,
 )
 
-__all__ = ["RestoredMessage", "destination_of", "unwrap", "wrap"]
+__all__ = ["RestoredMessage", "destination_of", "unreadable", "unwrap", "wrap"]
 
 PATH: Final = "x-ms-path"
 SESSION_ID: Final = "x-ms-sessionid"
@@ -184,16 +184,21 @@ def unwrap(message: AmqpAnnotatedMessage) -> RestoredMessage:
     (``com.microsoft:timespan``) and the scheduled time as an AMQP timestamp.
 
     :raises UndeliverableError: the path is missing or not text, a carried property cannot be read, or the SDK cannot
-        send the body.
+        send the body. Nothing else is raised, whatever the message holds.
     """
-    carried = text_keys(message.application_properties)
-    entity = _entity_path(carried)
-    notes = _read_type_notes(carried)
     try:
-        restored = _restore_message(message, carried, notes)
-    except ValueError as error:
-        raise UndeliverableError("Unreadable", f"the message for {entity} cannot be restored: {error}") from error
-    return RestoredMessage(entity=entity, message=restored)
+        carried = text_keys(message.application_properties)
+        entity = _entity_path(carried)
+        return RestoredMessage(entity=entity, message=_restore_message(message, carried, _read_type_notes(carried)))
+    except UndeliverableError:
+        raise
+    except Exception as error:
+        raise unreadable(error) from error
+
+
+def unreadable(error: Exception) -> UndeliverableError:
+    """Return the error of a message whose content raised ``error`` while it was read, restored or encoded."""
+    return UndeliverableError("Unreadable", f"the message cannot be restored: {type(error).__name__}: {error}")
 
 
 def destination_of(message: AmqpAnnotatedMessage) -> str | None:
@@ -366,5 +371,5 @@ def _read_type_notes(carried: Mapping[str, Any]) -> _TypeNotes:
         notes = json.loads(_carried_text(carried, TYPE_NOTES)) if TYPE_NOTES in carried else {}
         sections = {name: dict(notes.get(name, {})) for name in ("properties", "annotations", "footer", "ids")}
         return _TypeNotes(**sections, body=notes.get("body"))
-    except (ValueError, AttributeError, TypeError) as error:
+    except (ValueError, AttributeError, TypeError, RecursionError) as error:
         raise UndeliverableError("BadAlias", f"application property {TYPE_NOTES} cannot be read: {error}") from error

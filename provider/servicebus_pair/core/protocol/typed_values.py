@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final, TypeAlias
+from uuid import UUID
 
 __all__ = [
     "TypeNote",
@@ -35,27 +36,15 @@ TypeNote: TypeAlias = "str | list[TypeNote | int | None]"
 _INT32: Final = range(-(2**31), 2**31)
 _INT64: Final = range(-(2**63), 2**63)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_SCALARS: Final = frozenset(
-    {
-        "NULL",
-        "BOOL",
-        "UBYTE",
-        "BYTE",
-        "USHORT",
-        "SHORT",
-        "UINT",
-        "INT",
-        "ULONG",
-        "LONG",
-        "FLOAT",
-        "DOUBLE",
-        "TIMESTAMP",
-        "UUID",
-        "BINARY",
-        "STRING",
-        "SYMBOL",
-    }
-)
+# The Python type that the SDK decodes each AMQP type to.
+_SCALARS: Final[Mapping[str, type[Any]]] = {
+    "NULL": type(None),
+    "BOOL": bool,
+    **dict.fromkeys(("UBYTE", "BYTE", "USHORT", "SHORT", "UINT", "INT", "ULONG", "LONG", "TIMESTAMP"), int),
+    **dict.fromkeys(("FLOAT", "DOUBLE"), float),
+    "UUID": UUID,
+    **dict.fromkeys(("BINARY", "STRING", "SYMBOL"), bytes),
+}
 _COMPOUNDS: Final = frozenset({"LIST", "ARRAY", "MAP", "DESCRIBED", "DECIMAL128"})
 
 
@@ -159,7 +148,7 @@ def restore_type(value: Any, note: TypeNote | None) -> Any:
     match note:
         case None:
             return _infer(value)
-        case str() if note in _SCALARS:
+        case str() if note in _SCALARS and _is_decoded(value, note):
             return amqp_typed(note, value)
         case ["DECIMAL128", str(digits)]:
             return amqp_typed("DECIMAL128", Decimal(digits))
@@ -174,6 +163,11 @@ def restore_type(value: Any, note: TypeNote | None) -> Any:
             exact = descriptor.encode() if isinstance(descriptor, str) else descriptor
             return amqp_typed(kind, exact), restore_type(_undescribed(value), inner)
     raise ValueError(f"the type note {note!r} does not match a received {type(value).__name__}")
+
+
+def _is_decoded(value: Any, kind: str) -> bool:
+    """Return whether the SDK decodes values of an AMQP type like this; it would send another value as a map."""
+    return isinstance(value, _SCALARS[kind]) and (kind == "BOOL" or not isinstance(value, bool))
 
 
 def _restore_each(values: list[Any], notes: list[Any]) -> list[Any]:

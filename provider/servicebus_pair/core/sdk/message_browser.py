@@ -75,12 +75,14 @@ class MessageBrowser:
         """:raises ServiceError: the queue cannot be read at all, for instance because it does not exist."""
         await self.page(_BEYOND_ALL, max_messages=1)
 
-    async def readable_pages(self) -> AsyncIterator[list[ServiceBusReceivedMessage]]:
-        """Yield all messages that can be decoded, one non-empty page at a time.
+    async def readable_pages(
+        self, from_sequence_number: int = _FIRST_SEQUENCE_NUMBER
+    ) -> AsyncIterator[list[ServiceBusReceivedMessage]]:
+        """Yield all messages that can be decoded from a sequence number on, one non-empty page at a time.
 
         :raises ServiceError: the queue cannot be read.
         """
-        cursor, max_messages = _FIRST_SEQUENCE_NUMBER, self._page_size
+        cursor, max_messages = from_sequence_number, self._page_size
         while True:
             try:
                 page = await self.page(cursor, max_messages=max_messages)

@@ -12,7 +12,7 @@ from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
 from servicebus_pair.core.model.errors import UndeliverableError
-from servicebus_pair.core.protocol.backlog_message import unwrap
+from servicebus_pair.core.protocol.backlog_message import unreadable, unwrap
 from servicebus_pair.core.protocol.typed_values import text_keys
 from servicebus_pair.core.sdk._private.receiver_patches import decode_error
 
@@ -69,8 +69,18 @@ def read_entry(received: ServiceBusReceivedMessage, *, policy: TimeToLive, now: 
     """Restore the original of a message received from a backlog queue.
 
     :param now: seconds since the Unix epoch.
-    :raises UndeliverableError: it can never be delivered, or its time to live has ended (reason ``Expired``).
+    :raises UndeliverableError: it can never be delivered, or its time to live has ended (reason ``Expired``). Nothing
+        else is raised: one message must not stop a drain.
     """
+    try:
+        return _read_entry(received, policy, now)
+    except UndeliverableError:
+        raise
+    except Exception as error:
+        raise unreadable(error) from error
+
+
+def _read_entry(received: ServiceBusReceivedMessage, policy: TimeToLive, now: float) -> BacklogEntry:
     reason = decode_error(received)
     if reason is not None:
         raise UndeliverableError("Unreadable", f"the SDK cannot decode the message: {reason}")

@@ -18,6 +18,7 @@ from servicebus_pair.core.model.errors import (
 )
 from servicebus_pair.core.model.events import MessagesSyphoned
 from servicebus_pair.core.model.results import DrainReport
+from servicebus_pair.core.protocol.backlog_message import unreadable
 from servicebus_pair.core.protocol.batching import BatchPacker
 from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch
 from servicebus_pair.core.syphon.backlog_entry import BacklogEntry
@@ -145,6 +146,9 @@ class BatchSender:
             except (MessageTooLargeError, InvalidMessageError) as error:
                 del entries[key]
                 await self._dead_letter(entry, UndeliverableError(dead_letter_reason(error), str(error)))
+            except Exception as error:  # noqa: BLE001 - no message may stop the others
+                del entries[key]
+                await self._dead_letter(entry, unreadable(error))
         return [*(batch for batch in full if batch is not None), *packer.flush()]
 
 

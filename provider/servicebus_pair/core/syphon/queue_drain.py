@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -200,7 +200,7 @@ class QueueDrain:
             workable = await self._find_workable()
         except ServiceError:
             # A peek also fails for a message that cannot be decoded; the next step reports a failing queue.
-            return False
+            workable = True
         return not workable or self._context.clock.now() - self._last_moved_at > _MAX_WAIT_FOR_LOCKS
 
     async def _find_workable(self) -> bool:
@@ -212,17 +212,28 @@ class QueueDrain:
 
     async def _find_workable_from_last(self) -> bool:
         """Peek from the last found message on, and count at least one page of what is left."""
-        cursor, left, page_size = self._first_workable, 0, _FIRST_PAGE_SIZE
-        while page := await self._worker.peek(cursor, max_messages=page_size):
+        left = 0
+        async for page in self._pages():
             left += sum(map(self._surveyor.is_selected, page))
             self._counters.left = left
             found = next((each for each in page if self._surveyor.is_workable(each, self._worker.skipped)), None)
             if found is not None:
                 self._first_workable = sequence_number(found)
                 return True
-            cursor, page_size = sequence_number(page[-1]) + 1, self._context.max_batch_messages
         self._counters.left = left
         return False
+
+    async def _pages(self) -> AsyncIterator[list[Any]]:
+        """Yield the messages from the last found one on; a first small page is usually enough."""
+        if self._context.redrive:
+            # Dead letters that cannot be decoded stay, so that every peek that meets one would fail.
+            async for page in self._worker.readable_pages(self._first_workable):
+                yield page
+            return
+        cursor, page_size = self._first_workable, _FIRST_PAGE_SIZE
+        while page := await self._worker.peek(cursor, max_messages=page_size):
+            yield page
+            cursor, page_size = sequence_number(page[-1]) + 1, self._context.max_batch_messages
 
     async def _wait_while_paused(self) -> None:
         if not self._run.resumed.is_set():

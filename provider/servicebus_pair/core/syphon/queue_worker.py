@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Final
 
 from azure.servicebus import ServiceBusReceivedMessage
@@ -21,7 +21,7 @@ from servicebus_pair.core.model.errors import (
     UndeliverableError,
 )
 from servicebus_pair.core.model.events import DeadLettered
-from servicebus_pair.core.sdk.message_browser import sequence_number
+from servicebus_pair.core.sdk.message_browser import MessageBrowser, sequence_number
 from servicebus_pair.core.syphon.backlog_entry import BacklogEntry, read_entry
 from servicebus_pair.core.syphon.batch_sender import (
     CALL_TIMEOUT,
@@ -45,6 +45,8 @@ _MAX_IDLE_WITH_LOCKS: Final = 10.0
 _MAX_IDLE_WITH_WAITING: Final = 1.0
 # Seconds for releasing messages; locks of those not reached expire.
 _RELEASE_TIMEOUT: Final = 2.0
+# Characters of a dead-letter description, which may quote the message.
+_MAX_DESCRIPTION: Final = 1000
 
 
 class QueueWorker:
@@ -126,6 +128,11 @@ class QueueWorker:
         return await self._source.peek(
             max_messages=max_messages, timeout=CALL_TIMEOUT, from_sequence_number=from_sequence_number
         )
+
+    def readable_pages(self, from_sequence_number: int) -> AsyncIterator[list[ServiceBusReceivedMessage]]:
+        """Yield what can be decoded, from a sequence number on, by peeking. :raises ServiceError: it cannot be read."""
+        browser = MessageBrowser(self._source, page_size=self._context.max_batch_messages, timeout=CALL_TIMEOUT)
+        return browser.readable_pages(from_sequence_number)
 
     async def release(self) -> None:
         """Abandon all locked messages, within 2 s."""
@@ -322,8 +329,12 @@ class QueueWorker:
         if self._context.redrive:
             self._skip(received)
             return
+        name, description = _message_id(received), error.description[:_MAX_DESCRIPTION]
+        _log.warning(
+            "backlog queue=%s message=%r is dead-lettered reason=%s: %s", self.queue, name, error.reason, description
+        )
         failure = await self._source.dead_letter(
-            received, reason=error.reason, description=error.description, timeout=CALL_TIMEOUT
+            received, reason=error.reason, description=description, timeout=CALL_TIMEOUT
         )
         if failure is not None:
             self.counters.failures[self.queue] = str(failure)
@@ -331,7 +342,7 @@ class QueueWorker:
         self._locked.pop(id(received), None)
         self.counters.dead_lettered[error.reason] += 1
         at = self._context.clock.now()
-        self._context.emit(DeadLettered(self.queue, str(received.message_id), error.reason, at))
+        self._context.emit(DeadLettered(self.queue, name, error.reason, at))
 
     def _adjust_batch_size(self, count: int, seconds: float) -> None:
         """Choose the next batch size: limited by bytes, and so that a batch is settled within its locks."""
@@ -342,3 +353,10 @@ class QueueWorker:
         grown = self._batch_size * _BATCH_GROWTH if count >= self._batch_size else self._batch_size
         self._batch_size = max(1, min(limit, grown))
         self._sender.recent_max_bytes = max(1, self._sender.recent_max_bytes * 3 // 4)
+
+
+def _message_id(received: ServiceBusReceivedMessage) -> str:
+    try:
+        return str(received.message_id)
+    except Exception:  # noqa: BLE001 - the message may be the one that cannot be read
+        return "unreadable"

@@ -11,7 +11,7 @@ from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageBodyType
 
 from servicebus_pair.core.model.errors import ServiceError, UndeliverableError
-from servicebus_pair.core.protocol.backlog_message import destination_of, unwrap
+from servicebus_pair.core.protocol.backlog_message import destination_of, unreadable, unwrap
 from servicebus_pair.core.protocol.typed_values import text_keys
 from servicebus_pair.core.sdk.message_browser import MessageBrowser
 from servicebus_pair.core.syphon.batch_sender import CALL_TIMEOUT
@@ -138,14 +138,22 @@ class Surveyor:
     ) -> None:
         for received in page:
             try:
-                entity = unwrap(received.raw_amqp_message).entity
+                entity, found = _describe(received)
             except UndeliverableError as error:
                 undeliverable[error.reason] += 1
                 continue
             if self._context.selection.matches(entity):
-                at = None if (enqueued := received.enqueued_time_utc) is None else enqueued.timestamp()
-                found = DestinationSurvey(1, _approximate_size(received.raw_amqp_message), at, at)
                 waiting[entity] = waiting.get(entity, DestinationSurvey()) + found
+
+
+def _describe(received: ServiceBusReceivedMessage) -> tuple[str, DestinationSurvey]:
+    """Return the destination of a message, and what it adds to a survey. :raises UndeliverableError: it has none."""
+    entity = unwrap(received.raw_amqp_message).entity
+    try:
+        at = None if (enqueued := received.enqueued_time_utc) is None else enqueued.timestamp()
+        return entity, DestinationSurvey(1, _approximate_size(received.raw_amqp_message), at, at)
+    except Exception as error:
+        raise unreadable(error) from error
 
 
 def _approximate_size(message: AmqpAnnotatedMessage) -> int:
