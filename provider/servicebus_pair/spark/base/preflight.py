@@ -24,7 +24,7 @@ from servicebus_pair.core.errors import (
     ServiceError,
 )
 from servicebus_pair.core.events import Event, Pinged
-from servicebus_pair.core.protocol import backlog_prefix, backlog_queue_paths
+from servicebus_pair.core.protocol import backlog_prefixes, queues_in_use
 from servicebus_pair.spark.base.redaction import Redaction
 
 __all__ = ["check_access", "check_job", "select_queues"]
@@ -55,15 +55,19 @@ def check_job(spark: SparkSession, *, rate: float | None, **counts: int | None) 
 def select_queues(settings: PairSettings, queues: Sequence[str] | None) -> tuple[str, ...]:
     """Return the backlog queues that a job works on.
 
-    :param queues: any backlog queues of the pair, including ones no longer in use; ``None`` selects all in use.
+    :param queues: any backlog queues of the pair, including ones no longer in use; ``None`` selects all in use, with
+        ``ordering="session"`` those that require sessions as well.
     :raises ConfigurationError: a queue is not a backlog queue of this pair.
     """
     if queues is None:
-        return backlog_queue_paths(settings.primary.namespace, settings.options.backlog_queue_count)
-    prefix = backlog_prefix(settings.primary.namespace).casefold()
+        return queues_in_use(settings.primary.namespace, settings.options)
+    prefixes = backlog_prefixes(settings.primary.namespace)
     for queue in queues:
-        if not queue.casefold().startswith(prefix):
-            raise ConfigurationError(f"queue {queue!r} is not a backlog queue of this pair: they begin with {prefix!r}")
+        if not queue.casefold().startswith(prefixes):
+            raise ConfigurationError(
+                f"queue {queue!r} is not a backlog queue of this pair: they begin with "
+                f"{' or '.join(map(repr, prefixes))}"
+            )
     return tuple({queue.casefold(): queue for queue in queues}.values())
 
 
