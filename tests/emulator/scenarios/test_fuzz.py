@@ -101,14 +101,17 @@ async def test_only_the_standard_expect_header_is_accepted(hosted: HostedNamespa
         writer.close()
 
 
-async def test_a_message_with_a_million_properties_is_delivered(hosted: HostedNamespace):
+async def test_properties_are_delivered_or_rejected_however_many(hosted: HostedNamespace):
     async with connected(hosted) as peer:
         sender, _ = await attach_links(peer, credit=1)
-        encoded = hostility.many_properties_of(1_000_000)
-        sender.delivery("many")
-        sender.send(encoded)
-        sender.advance()
-        await peer.until(lambda: len(peer.received) == 1, seconds=30)
+        for tag, count in {"a million": 1_000_000, "many": 5_000}.items():
+            encoded = hostility.many_properties_of(count)
+            sender.delivery(tag)
+            sender.send(encoded)
+            sender.advance()
+            await peer.until(lambda tag=tag: tag in peer.answered, seconds=30)
+        assert peer.answered == {"a million": Delivery.REJECTED, "many": Delivery.ACCEPTED}
+        await peer.until(lambda: len(peer.received) == 1)
         assert len(peer.received[0][1]) > len(encoded)
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from azure.servicebus import ServiceBusMessage, ServiceBusReceivedMessage, ServiceBusSubQueue
 from azure.servicebus.aio import ServiceBusClient, ServiceBusReceiver
+from azure.servicebus.amqp import AmqpMessageHeader
 
 from servicebus_pair.core.ledger.reconcile import Found, Location
 from servicebus_pair.core.ledger.writer import Ledger
@@ -103,13 +104,16 @@ async def plant_entity(client: ServiceBusClient, history: History) -> None:
 
 
 def as_sent(message: Planted) -> ServiceBusMessage:
-    return ServiceBusMessage(
+    sent = ServiceBusMessage(
         b"x",
         message_id=message.message_id,
         session_id=message.session,
-        time_to_live=timedelta(milliseconds=1) if message.fate is Fate.EXPIRED else None,
         scheduled_enqueue_time_utc=LATER if message.fate is Fate.SCHEDULED else None,
     )
+    if message.fate is Fate.EXPIRED:
+        # In milliseconds; the message's own attribute truncates to seconds, and 0 is rejected.
+        sent.raw_amqp_message.header = AmqpMessageHeader(time_to_live=1)
+    return sent
 
 
 async def set_aside(client: ServiceBusClient, history: History, aside: Sequence[Planted], place: int) -> None:

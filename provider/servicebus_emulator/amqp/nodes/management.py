@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from uuid import UUID
 
 from servicebus_emulator.amqp.codec.delivery_encoder import encode_delivery
+from servicebus_emulator.amqp.codec.message_checks import check_messages
 from servicebus_emulator.amqp.codec.raw_encoding import MalformedValueError
 from servicebus_emulator.amqp.codec.section_rewrite import by_name, set_application_properties
 from servicebus_emulator.amqp.codec.transfer_decoder import decode_message
@@ -141,6 +142,7 @@ class ManagementNode:
                 raise InvalidArgument(f"messages[{position}] has no encoded message; allowed: binary under 'message'")
             check_encoded_size(len(encoded), messages=1, description=description)
             contents.append(_decode_message(encoded, position=position))
+        check_messages(contents)
         return _ok({"sequence-numbers": Array(tuple(self._entity.schedule(contents)))})
 
     def _cancel(self, fields: _RequestFields) -> Response:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from servicebus_emulator.amqp.codec import proton_fast_path as proton
+from servicebus_emulator.amqp.codec.message_checks import check_messages
 from servicebus_emulator.amqp.codec.raw_encoding import MalformedValueError
 from servicebus_emulator.amqp.codec.transfer_decoder import decode_transfer
 from servicebus_emulator.amqp.nodes.operation_faults import apply_fault
@@ -105,6 +106,7 @@ class ReceiverLink(LinkHandler):
         except MalformedValueError as error:
             raise InvalidArgument(f"a delivery of {len(data)} bytes is not an AMQP message: {error}") from error
         check_encoded_size(size, messages=len(contents), description=self.entity.description)
+        check_messages(contents)
         self.entity.send(contents)
 
     def _apply_fault(self, struck: Armed, delivery: proton.Handle, data: bytes, *, size: int) -> None:

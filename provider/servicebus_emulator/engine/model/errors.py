@@ -23,6 +23,7 @@ __all__ = [
     "SessionCannotBeLocked",
     "SessionLockLost",
     "Unauthorized",
+    "UnprocessableMessage",
 ]
 
 
@@ -133,3 +134,10 @@ class Unauthorized(BrokerError):
 
     condition = "amqp:unauthorized-access"
     status = 401
+
+
+class UnprocessableMessage(BrokerError):
+    """The broker cannot digest a message; the service reports this as an error of its own."""
+
+    condition = "amqp:internal-error"
+    status = 500
