@@ -94,14 +94,14 @@ class ServiceBusPairHook(BaseHook):
         return self._settings(connection, referenced)
 
     def backlog_queue_names(self) -> tuple[str, ...]:
-        """Return the paths of the pair's backlog queues, for a mapped drain.
+        """Return the paths of the pair's backlog queues, for a mapped drain; session queues are among them.
 
         :raises ConfigurationError: as in :meth:`get_settings`.
         """
-        from servicebus_pair.core.protocol import backlog_queue_paths
+        from servicebus_pair.core.protocol import queues_in_use
 
         settings = self.get_settings()
-        return backlog_queue_paths(settings.primary.namespace, settings.options.backlog_queue_count)
+        return queues_in_use(settings.primary.namespace, settings.options)
 
     def filled_backlog_queues(self, queues: Sequence[str] | None = None) -> tuple[str, ...]:
         """Return the backlog queues that hold messages, for a mapped drain; peeks into each and removes nothing.
@@ -200,6 +200,7 @@ async def _check_connection(settings: PairSettings) -> tuple[bool, str]:
     from servicebus_pair.core.pair import check_namespace
     from servicebus_pair.core.protocol import backlog_queue_paths
 
+    # Not the session queues: a link to one would lock a session.
     backlog = backlog_queue_paths(settings.primary.namespace, settings.options.backlog_queue_count)
     primary, secondary = await asyncio.gather(
         check_namespace(settings.primary), check_namespace(settings.secondary, queues=backlog)

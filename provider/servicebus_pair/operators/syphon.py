@@ -258,10 +258,10 @@ class ServiceBusPairSyphonOperator(LineageMixin, AsyncPairOperator):
                 observers.append(stack.enter_context(Ledger(self.ledger, run=context["run_id"])))
             async with self.hook.pair(observers=observers) as pair:
                 # Imported here, so that parsing a DAG file does not load it.
-                from servicebus_pair.core.protocol import backlog_queue_paths
+                from servicebus_pair.core.protocol import queues_in_use
 
                 chosen = optional_path_list("queues", self.queues)
-                queues = backlog_queue_paths(pair.primary.namespace, pair.options.backlog_queue_count)
+                queues = queues_in_use(pair.primary.namespace, pair.options)
                 self.lineage.set_endpoints(pair, reads=queues if chosen is None else chosen)
                 syphon = pair.syphon(
                     chosen,

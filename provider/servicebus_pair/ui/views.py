@@ -56,7 +56,8 @@ class EntityView:
         a Spark job; ``unknown`` without any data.
     :param by_hand: failed over by a person or a drill.
     :param held_until: a manual failover lasts at least until then, even if pings succeed.
-    :param waiting: messages for this entity among those peeked in the backlog queues; a lower bound.
+    :param waiting: messages for this entity among those peeked in the backlog queues; a lower bound, since queues that
+        require sessions are not peeked.
     :param primary: messages sent to the primary in the last day.
     :param backlog: messages diverted to the backlog in the last day.
     :param drained: messages that tasks moved out of the backlog in the last day.
@@ -80,12 +81,15 @@ class EntityView:
 class QueueView:
     """One backlog queue.
 
-    :param state: ``in use``, ``missing``, or ``extra`` if its index is beyond the configured number of queues.
-    :param oldest_seconds: age of the oldest message.
+    :param state: ``in use``, ``missing``, or ``extra`` if its index is beyond the configured number of queues, or it
+        requires sessions and the pair keeps no session order.
+    :param requires_session: it holds the messages of sessions, with ``ordering="session"``.
+    :param oldest_seconds: age of the oldest message; unknown if the queue requires sessions.
     """
 
     path: str
     state: str
+    requires_session: bool = False
     active: int = 0
     scheduled: int = 0
     dead_lettered: int = 0
@@ -122,6 +126,7 @@ class DeadLetterView:
 class BacklogView:
     """Contents of the backlog queues.
 
+    :param oldest_seconds: age of the oldest message in the queues without sessions.
     :param counted_at: time of the last successful count.
     :param error: why the last count failed; the other fields are then those of ``counted_at``.
     :param dead_letter_reasons: number of peeked dead letters by reason.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.airflow.conftest import BACKLOG, LogOfFailure, Pair, RunDag, run_task
+from servicebus_pair.core.protocol.backlog_queues import session_queue_paths
+from tests.airflow.conftest import BACKLOG, LogOfFailure, Pair, RunDag, define_connection, run_task
 from tests.airflow.support.queues import queue_names
 from tests.airflow.support.tasks import provision
 
@@ -30,3 +31,21 @@ def test_drift_warns_or_fails_after_missing_queues_were_created(
     assert f"queue={BACKLOG[0]} drifted: max_delivery_count is 10, expected 2147483647" in log
     assert "1 backlog queues differ from the description" in log
     assert warned == {"found": 2, "missing": 0, "created": 0, "drifted": 1, "extra": 0, "failed": 0}
+
+
+def test_session_queues_are_created_and_one_of_the_wrong_kind_is_failed(
+    pair: Pair, run_dag: RunDag, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    """SPEC section 6: ordered backlogs are queues that require sessions, which cannot be changed after creation."""
+    pair.settings |= {"ordering": "session"}
+    define_connection(monkeypatch, pair.extra())
+    wrong, other = session_queue_paths("contoso", 2)
+    pair.secondary["contoso-dr"].create_queue(wrong)
+
+    planned = run_task(run_dag, lambda: provision(plan_only=True))["provision"]
+    done = run_task(run_dag, provision)["provision"]
+
+    assert planned == {"found": 1, "missing": 3, "created": 0, "drifted": 1, "extra": 0, "failed": 1}
+    assert done == {"found": 1, "missing": 3, "created": 3, "drifted": 1, "extra": 0, "failed": 1}
+    assert sorted(queue_names(pair.secondary["contoso-dr"])) == sorted([*BACKLOG, wrong, other])
+    assert f"queue={wrong} cannot be used: RequiresSession is False, must be True" in capfd.readouterr().out

@@ -10,7 +10,7 @@ from servicebus_emulator import RemoteNamespace
 from servicebus_pair.core import Endpoint
 from tests.airflow.conftest import Pair
 
-__all__ = ["PeekedMessage", "contents", "divert", "endpoint_of", "queue_names", "send_directly"]
+__all__ = ["PeekedMessage", "contents", "divert", "divert_session", "endpoint_of", "queue_names", "send_directly"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,28 @@ async def divert(pair: Pair, entity: str = "flights", *, count: int = 3) -> None
         await opened.fail_over(entity, reason="drill")
         async with opened.sender(entity) as sender:
             await sender.send([ServiceBusMessage(str(number)) for number in range(count)])
+
+
+async def divert_session(pair: Pair, queue: str, entity: str = "flights", *, count: int = 3) -> None:
+    """Leave messages of one session of an entity in a backlog queue that requires sessions."""
+    from azure.servicebus import ServiceBusMessage
+    from azure.servicebus.aio import ServiceBusClient
+
+    from servicebus_pair.core.protocol.backlog_queues import backlog_session_id
+
+    secondary = pair.secondary["contoso-dr"].connection_string
+    async with ServiceBusClient.from_connection_string(secondary) as client, client.get_queue_sender(queue) as sender:
+        properties = {"x-ms-path": entity, "x-ms-sessionid": "N14228"}
+        copies = (
+            ServiceBusMessage(
+                str(number),
+                message_id=f"s{number}",
+                session_id=backlog_session_id(entity),
+                application_properties=properties,
+            )
+            for number in range(count)
+        )
+        await sender.send_messages(list(copies))
 
 
 def send_directly(served: RemoteNamespace, queue: str, **properties: Any) -> None:

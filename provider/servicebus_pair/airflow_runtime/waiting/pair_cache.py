@@ -139,10 +139,10 @@ class SharedPair:
 
     async def _survey_first_page(self) -> BacklogSurvey:
         from servicebus_pair.core import BacklogSurvey
-        from servicebus_pair.core.protocol import backlog_queue_paths
+        from servicebus_pair.core.protocol import queues_in_use
 
         pair = self.pair
-        queues = backlog_queue_paths(pair.primary.namespace, pair.options.backlog_queue_count)
+        queues = queues_in_use(pair.primary.namespace, pair.options)
         return BacklogSurvey.total(await asyncio.gather(*(_survey_queue(pair, queue) for queue in queues)))
 
     async def serve(

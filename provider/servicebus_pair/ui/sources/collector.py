@@ -83,7 +83,7 @@ class Collector:
     """Collects the status of one pair; :meth:`collect` must not run concurrently.
 
     Each call makes two unbilled probes and one management call, another one each minute, and, while the backlog holds
-    messages, one peek into each queue with messages every 15 s.
+    messages, one peek into each queue with messages every 15 s, except those that require sessions.
 
     :ivar status: the last status; may be replaced by that of another process.
     """
@@ -137,11 +137,15 @@ class Collector:
         return status
 
     async def _peek(self, depths: Sequence[QueueDepth]) -> PeekResult:
+        from servicebus_pair.core.protocol import is_session_queue
         from servicebus_pair.core.sdk import NamespaceClient
 
+        namespace = self.settings.primary.namespace
         client = NamespaceClient(self.settings.secondary, meter=self._pair.meter)
         try:
-            active = [depth.path for depth in depths if depth.active][:_MAX_PEEKED_QUEUES]
+            # To peek a session one must lock it, which would hold up a syphon and the failback.
+            readable = [depth.path for depth in depths if depth.active and not is_session_queue(namespace, depth.path)]
+            active = readable[:_MAX_PEEKED_QUEUES]
             dead = [depth.path for depth in depths if depth.dead_lettered][:_MAX_PEEKED_QUEUES]
             active_pages = await asyncio.gather(*(_peek_page(client, path) for path in active))
             dead_pages = await asyncio.gather(*(_peek_page(client, path, dead_letter=True) for path in dead))

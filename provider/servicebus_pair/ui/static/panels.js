@@ -165,7 +165,7 @@ function backlog(pair, now) {
     key: queue.path,
     kind: queue.state !== "in use" ? "not-in-use" : isEmpty(queue) ? "empty" : null,
     cells: [
-      [h("code", {}, queue.path), queue.state !== "in use" && h("span", { class: `badge ${queue.state}` }, queue.state)],
+      [h("code", {}, queue.path), queue.requires_session && h("span", { class: "badge sessions" }, "sessions"), queue.state !== "in use" && h("span", { class: `badge ${queue.state}` }, queue.state)],
       bar((queue.active + queue.scheduled) / deepest, { kind: "backlog" }),
       formatNumber(queue.active + queue.scheduled),
       queue.oldest_seconds === null ? "–" : formatDuration(queue.oldest_seconds),

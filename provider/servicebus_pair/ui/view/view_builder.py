@@ -12,7 +12,7 @@ from servicebus_pair.airflow_runtime.syphon_control import SYPHON_CONTROL_KEY, S
 from servicebus_pair.core import Operations, PairSettings, bill
 from servicebus_pair.core.events import SLOT_SECONDS
 from servicebus_pair.core.pricing import STANDARD_PRICES, idle_syphon_operations
-from servicebus_pair.core.protocol import backlog_queue_paths
+from servicebus_pair.core.protocol import is_session_queue, queues_in_use
 from servicebus_pair.ui.sources.airflow_queries import ACTIVE_STATES, Records, TaskActivity
 from servicebus_pair.ui.sources.collector import PairStatus, PeekResult
 from servicebus_pair.ui.sources.event_queries import ActionRecord
@@ -122,10 +122,10 @@ def _backlog_view(settings: PairSettings | None, status: PairStatus | None, now:
 
 
 def _queue_views(settings: PairSettings, status: PairStatus, now: float) -> list[QueueView]:
-    """Return the queues in use by index, then the extra ones."""
+    """Return the queues in use by index, those that require sessions last, then the extra ones."""
     if status.depths is None:
         return []
-    in_use = backlog_queue_paths(settings.primary.namespace, settings.options.backlog_queue_count)
+    in_use = queues_in_use(settings.primary.namespace, settings.options)
     depths = {depth.path.casefold(): depth for depth in status.depths}
     in_use_folded = {path.casefold() for path in in_use}
     extra = sorted(depth.path for folded, depth in depths.items() if folded not in in_use_folded)
@@ -133,14 +133,16 @@ def _queue_views(settings: PairSettings, status: PairStatus, now: float) -> list
     for path in (*in_use, *extra):
         folded = path.casefold()
         depth = depths.get(folded)
+        requires_session = is_session_queue(settings.primary.namespace, path)
         if depth is None:
-            views.append(QueueView(path=path, state="missing"))
+            views.append(QueueView(path=path, state="missing", requires_session=requires_session))
             continue
         oldest = status.peeked.oldest.get(folded) if depth.active else None
         views.append(
             QueueView(
                 path=depth.path,
                 state="in use" if folded in in_use_folded else "extra",
+                requires_session=requires_session,
                 active=depth.active,
                 scheduled=depth.scheduled,
                 dead_lettered=depth.dead_lettered,
@@ -248,9 +250,9 @@ def _cost_view(
     billed = bill(operations)
     quiet_day = 0
     if settings is not None:
-        options = settings.options
+        queues = queues_in_use(settings.primary.namespace, settings.options)
         quiet_day = idle_syphon_operations(
-            queues=options.backlog_queue_count, long_poll=options.syphon_long_poll, period=_DAY
+            queues=len(queues), long_poll=settings.options.syphon_long_poll, period=_DAY
         ).total
     reported_at, report = records.cost_reports.get(conn_id, (None, {}))
     return CostView(

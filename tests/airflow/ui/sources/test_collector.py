@@ -8,15 +8,15 @@ import pytest
 
 from servicebus_pair.core import NamespacePair
 from servicebus_pair.core.pair.settings import PairSettings
-from servicebus_pair.core.protocol.backlog_queues import BACKLOG_QUEUE
+from servicebus_pair.core.protocol.backlog_queues import BACKLOG_QUEUE, session_queue_paths
 from servicebus_pair.core.sdk.administration.data_plane import ServiceBusAdministration
 from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
 from servicebus_pair.ui.sources.airflow_queries import Records
 from servicebus_pair.ui.sources.collector import Collector
 from servicebus_pair.ui.view.view_builder import build_pair_view
 from servicebus_pair.ui.views import PairView
-from tests.airflow.conftest import CONN_ID, KEY, Pair
-from tests.airflow.support.queues import divert
+from tests.airflow.conftest import BACKLOG, CONN_ID, KEY, Pair, define_connection
+from tests.airflow.support.queues import divert, divert_session
 
 
 @pytest.fixture
@@ -25,7 +25,11 @@ def settings(pair: Pair) -> PairSettings:  # noqa: ARG001  its connection
 
 
 def view_of(collector: Collector) -> PairView:
-    return build_pair_view(CONN_ID, collector.settings, collector.status, Records(), now=time.time())
+    return view_with(collector, collector.settings)
+
+
+def view_with(collector: Collector, settings: PairSettings) -> PairView:
+    return build_pair_view(CONN_ID, settings, collector.status, Records(), now=time.time())
 
 
 @pytest.mark.usefixtures("pair")
@@ -52,6 +56,33 @@ async def test_missing_extra_and_drifted_queues_are_found(settings: PairSettings
         ["contoso/x-servicebus-transfer/7"],
         ["contoso/x-servicebus-transfer/1"],
     )
+
+
+async def test_session_queues_are_counted_and_not_peeked(pair: Pair, monkeypatch: pytest.MonkeyPatch):
+    """SPEC section 6: the broker gives a session to one at a time, so a look must not take it."""
+    pair.settings |= {"ordering": "session"}
+    define_connection(monkeypatch, pair.extra())
+    settings = ServiceBusPairHook(CONN_ID).get_settings()
+    collector = Collector(settings)
+    async with NamespacePair(settings.primary, settings.secondary, settings.options) as opened:
+        await opened.provision()
+    used, empty = session_queue_paths("contoso", 2)
+    await divert_session(pair, used, count=2)
+
+    await collector.collect()
+
+    backlog = view_of(collector).backlog
+    counted = {queue.path: (queue.active, queue.requires_session, queue.state) for queue in backlog.queues}
+    assert counted == {
+        **dict.fromkeys(BACKLOG, (0, False, "in use")),
+        used: (2, True, "in use"),
+        empty: (0, True, "in use"),
+    }
+    assert (backlog.messages, backlog.oldest_seconds, backlog.error) == (2, None, None)
+    assert collector.status.operations == 2
+    unordered = replace(settings, options=replace(settings.options, ordering="none"))
+    states = {queue.path: queue.state for queue in view_with(collector, unordered).backlog.queues}
+    assert states == {**dict.fromkeys(BACKLOG, "in use"), used: "extra", empty: "extra"}
 
 
 async def test_ages_destinations_and_dead_letters_are_peeked(pair: Pair, settings: PairSettings):
