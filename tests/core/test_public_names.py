@@ -23,6 +23,7 @@ def test_the_public_face_of_core_is_exactly_this() -> None:
     assert servicebus_pair.core.__all__ == [
         "ArmCoordinates",
         "BacklogSurvey",
+        "BlockingHealthStore",
         "CleanupReport",
         "ClientSecret",
         "DefaultIdentity",

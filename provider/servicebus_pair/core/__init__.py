@@ -14,7 +14,7 @@ from servicebus_pair._lazy import lazy_exports
 if TYPE_CHECKING:
     from servicebus_pair.core.ledger.writer import Ledger
     from servicebus_pair.core.model.health_state import EntityHealth, HealthState
-    from servicebus_pair.core.model.interfaces import HealthStore, InMemoryHealthStore
+    from servicebus_pair.core.model.interfaces import BlockingHealthStore, HealthStore, InMemoryHealthStore
     from servicebus_pair.core.model.options import ArmCoordinates, Endpoint, PairOptions, Secret
     from servicebus_pair.core.model.pricing import Operations, PriceList, bill
     from servicebus_pair.core.model.results import (
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ArmCoordinates",
     "BacklogSurvey",
+    "BlockingHealthStore",
     "CleanupReport",
     "ClientSecret",
     "DefaultIdentity",
@@ -75,7 +76,7 @@ __getattr__ = lazy_exports(
     {
         "ledger.writer": ["Ledger"],
         "model.health_state": ["EntityHealth", "HealthState"],
-        "model.interfaces": ["HealthStore", "InMemoryHealthStore"],
+        "model.interfaces": ["BlockingHealthStore", "HealthStore", "InMemoryHealthStore"],
         "model.options": ["ArmCoordinates", "Endpoint", "PairOptions", "Secret"],
         "model.pricing": ["Operations", "PriceList", "bill"],
         "model.results": [

@@ -7,26 +7,27 @@ deferred tasks (Airflow 3.3.2).
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import threading
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, Final
 
 from airflow.sdk import Asset, get_current_context
+
+from servicebus_pair.core.model import DaemonThread
 
 __all__ = ["AssetState", "TaskState", "count_running_tasks"]
 
 _log = logging.getLogger(__name__)
-# While dag.test serves one call, no other thread can reach its supervisor (Airflow 3.3.2).
-_supervisor_lock = threading.Lock()
+# One thread for all calls: while dag.test serves one call, no other thread can reach its supervisor (Airflow 3.3.2).
+_thread: Final = DaemonThread("Airflow state")
 
 
 class _SoftState(ABC):
     """Small JSON values, without null, in one of Airflow's stores.
 
-    The state is soft: a failing read returns ``None`` and a failing write is logged, because a send must not fail
-    over its bookkeeping. The last writer wins; there is no compare-and-set.
+    The state is soft: a failing :meth:`get` returns ``None`` and a failing :meth:`set` is logged, because a send must
+    not fail over its bookkeeping; :meth:`read` and :meth:`write` raise. The last writer wins; there is no
+    compare-and-set.
     """
 
     _has_async_accessor = False
@@ -41,7 +42,7 @@ class _SoftState(ABC):
     async def get(self, key: str) -> Any:
         """Return the value of ``key``, or ``None``."""
         try:
-            return await self._call("get", key)
+            return await self.read(key)
         except Exception as error:  # noqa: BLE001  soft state; task, triggerer and dag.test raise different errors
             _log.warning("%s key=%s: cannot read its state: %s", self._label, key, error)
             return None
@@ -49,19 +50,23 @@ class _SoftState(ABC):
     async def set(self, key: str, value: Any) -> None:
         """Store ``value`` under ``key``."""
         try:
-            await self._call("set", key, value)
+            await self.write(key, value)
         except Exception as error:  # noqa: BLE001  as above
             _log.warning("%s key=%s: cannot write its state: %s", self._label, key, error)
+
+    async def read(self, key: str) -> Any:
+        """Return the value of ``key``, or ``None`` if there is none. :raises Exception: it cannot be read."""
+        return await self._call("get", key)
+
+    async def write(self, key: str, value: Any) -> None:
+        """Store ``value`` under ``key``. :raises Exception: it cannot be stored."""
+        await self._call("set", key, value)
 
     async def _call(self, method: str, *arguments: Any) -> Any:
         if self._has_async_accessor and hasattr(_supervisor_comms(), "asend"):
             return await getattr(self._accessor(), f"a{method}")(*arguments)
 
-        def call() -> Any:
-            with _supervisor_lock:
-                return getattr(self._accessor(), method)(*arguments)
-
-        return await asyncio.to_thread(call)
+        return await _thread.call(lambda: getattr(self._accessor(), method)(*arguments))
 
 
 class _InMemoryAccessor(dict[str, Any]):
@@ -115,7 +120,7 @@ async def count_running_tasks() -> int:
     Returns 1 when that cannot be determined, as outside a task.
     """
     try:
-        return max(1, await asyncio.to_thread(_count_running_tasks))
+        return max(1, await _thread.call(_count_running_tasks))
     except Exception as error:  # noqa: BLE001  as above
         _log.warning("cannot count the running instances of this task: %s", error)
         return 1
@@ -125,8 +130,7 @@ def _count_running_tasks() -> int:
     if _supervisor_comms() is None:
         return 1
     task = get_current_context()["ti"]
-    with _supervisor_lock:
-        return task.get_ti_count(dag_id=task.dag_id, task_ids=[task.task_id], states=["running"])
+    return task.get_ti_count(dag_id=task.dag_id, task_ids=[task.task_id], states=["running"])
 
 
 def _task_state_store() -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import Final
+from typing import Any, Final
 
 from servicebus_pair.airflow_runtime.state.accessor import AssetState
 from servicebus_pair.airflow_runtime.state.name_index import NameIndex
@@ -31,25 +31,32 @@ class AirflowHealthStore:
         self._entities = NameIndex(self._state, prefix=_INDEX_KEY_PREFIX)
 
     async def load(self, entity: str) -> EntityHealth | None:
-        """Return the shared health of ``entity``, or ``None`` when there is none or it cannot be parsed."""
-        value = await self._state.get(_key(entity))
-        if value is None:
-            return None
-        try:
-            return EntityHealth.from_json(value)
-        except ValueError as error:
-            _log.warning("entity=%s: ignoring its shared health: %s", entity, error)
-            return None
+        """Return the shared health of ``entity``, or ``None`` when there is none or it cannot be parsed.
+
+        :raises Exception: the state cannot be read.
+        """
+        return _parsed(entity, await self._state.read(_key(entity)))
 
     async def save(self, entity: str, health: EntityHealth) -> None:
-        """Share the health of ``entity``; the last writer wins."""
-        await self._state.set(_key(entity), health.to_json())
+        """Share the health of ``entity``; the last writer wins. :raises Exception: the state cannot be written."""
+        await self._state.write(_key(entity), health.to_json())
         await self._entities.add(entity.casefold())
 
     async def known(self) -> dict[str, EntityHealth]:
-        """Return the health of every entity that was ever saved, by lower-case path."""
-        loaded = {entity: await self.load(entity) for entity in sorted(await self._entities.names())}
+        """Return the readable health of every entity that was ever saved, by lower-case path."""
+        names = sorted(await self._entities.names())
+        loaded = {entity: _parsed(entity, await self._state.get(_key(entity))) for entity in names}
         return {entity: health for entity, health in loaded.items() if health is not None}
+
+
+def _parsed(entity: str, value: Any) -> EntityHealth | None:
+    if value is None:
+        return None
+    try:
+        return EntityHealth.from_json(value)
+    except ValueError as error:
+        _log.warning("entity=%s: ignoring its shared health: %s", entity, error)
+        return None
 
 
 def _key(entity: str) -> str:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from math import inf
 from typing import Final
 
-from servicebus_pair.core.model.errors import ObserverError
+from servicebus_pair.core.health.store_calls import StoreCalls
+from servicebus_pair.core.model.errors import HealthStoreError, ObserverError
 from servicebus_pair.core.model.events import Event, HealthChanged, Observer
 from servicebus_pair.core.model.health_state import (
     HEALTHY,
@@ -19,21 +22,26 @@ from servicebus_pair.core.model.health_state import (
     decide,
     merge,
 )
-from servicebus_pair.core.model.interfaces import Clock, HealthStore
+from servicebus_pair.core.model.interfaces import BlockingHealthStore, Clock, HealthStore, InMemoryHealthStore
 from servicebus_pair.core.model.options import PairOptions
 
 __all__ = ["HealthRegistry"]
 
 _log = logging.getLogger(__name__)
 _STORE_TIMEOUT: Final = 5.0
-_HANGING_STORE_TIMEOUT: Final = 0.5
+# Of health_refresh: shared health is read again after this part of it, so that the reading itself may take the rest.
+_REFRESH_FRACTION: Final = 0.8
+# Of health_refresh: a lease with less left is renewed before it is used.
+_RENEW_FRACTION: Final = 0.5
 
 
 class HealthRegistry:
     """Keeps one health per entity, in memory and through the store (SPEC section 4).
 
-    Entity paths are compared case-insensitively.
+    Entity paths are compared case-insensitively. The health of entities that are watched or failed over is read again
+    from a shared store within every ``health_refresh``.
 
+    :param store: shared with other processes, or with other pairs of this one; ``None`` for health of this pair alone.
     :ivar on_failed_over: called with the entity when its pings must start.
     :ivar on_recovered: called with the entity when its pings must stop.
     """
@@ -42,7 +50,7 @@ class HealthRegistry:
         self,
         options: PairOptions,
         *,
-        store: HealthStore,
+        store: HealthStore | BlockingHealthStore | None,
         observers: Sequence[Observer],
         clock: Clock,
     ) -> None:
@@ -50,15 +58,23 @@ class HealthRegistry:
         # A shared failover without a ping for two intervals may belong to a process that has ended.
         self._failover_max_age = 2 * options.ping_primary_interval.total_seconds()
         self._ordered = options.ordering == "session"
-        self._store = store
+        self._shared = store is not None
+        self._store = StoreCalls(InMemoryHealthStore() if store is None else store)
+        self._refresh_seconds = options.health_refresh.total_seconds()
         self._observers = list(observers)
         self._clock = clock
         self._health: dict[str, EntityHealth] = {}
         self._changed: dict[str, asyncio.Event] = {}
         self._unsaved: dict[str, EntityHealth] = {}
         self._saving: dict[str, asyncio.Task[bool]] = {}
-        self._refreshing: set[asyncio.Task[EntityHealth]] = set()
-        self._store_hangs = False
+        self._loading: dict[str, asyncio.Task[None]] = {}
+        # Start of the last load that succeeded.
+        self._loaded_at: dict[str, float] = {}
+        self._store_fails = False
+        self._watched: Counter[str] = Counter()
+        # Paths as callers write them, which stores and observers receive.
+        self._names: dict[str, str] = {}
+        self._refreshing: asyncio.Task[None] | None = None
         self.on_failed_over: Callable[[str], None] = lambda _: None
         self.on_recovered: Callable[[str], None] = lambda _: None
 
@@ -80,39 +96,56 @@ class HealthRegistry:
             self._share(entity, decision.health)
         if decision.health.state is HealthState.SUSPECT and before.state is HealthState.HEALTHY:
             # If another process has failed over already, the send need not wait for the failover interval.
-            self._refresh_soon(entity)
+            self._load_soon(entity)
         if Action.START_PING in decision.actions:
             self.on_failed_over(entity)
         if Action.STOP_PING in decision.actions:
             self.on_recovered(entity)
         return decision.health
 
+    def watch(self, entity: str) -> None:
+        """Keep the health of ``entity`` as fresh as ``health_refresh`` says, until :meth:`unwatch`."""
+        self._watched[entity.casefold()] += 1
+        self._names.setdefault(entity.casefold(), entity)
+        self._start_refreshing()
+
+    def unwatch(self, entity: str) -> None:
+        """End one :meth:`watch` of ``entity``."""
+        self._watched[entity.casefold()] -= 1
+        if self._watched[entity.casefold()] <= 0:
+            del self._watched[entity.casefold()]
+
     async def refresh(self, entity: str, *, timeout: float = _STORE_TIMEOUT) -> EntityHealth:
         """Adopt what other processes have shared about ``entity``, if it is newer.
 
-        :param timeout: seconds to wait for the store; at most 0.5 s while it does not respond.
+        Later than ``timeout``, the store's answer is still adopted when it arrives.
+
+        :param timeout: seconds to wait for the store, which is not waited for while it hangs.
         """
-        try:
-            shared = await asyncio.wait_for(self._store.load(entity), self._store_timeout(timeout))
-        except Exception as error:  # noqa: BLE001 - the user's store may raise anything; health works without it
-            self._record_store_failure(error, timeout=timeout)
-            _log.exception("entity=%s: shared health could not be read", entity)
-            return self.current(entity)
-        self._store_hangs = False
-        before = self.current(entity)
-        if shared is None:
-            return before
-        now = self._clock.now()
-        after = merge(before, shared, now=now, max_age=self._failover_max_age)
-        if self._ordered and before.failed_over and not after.failed_over:
-            # The other process may not have seen what this one diverted: only our own ping may fail back.
-            return before
-        self._set(entity, before, after, now)
-        if after.failed_over and not before.failed_over:
-            self.on_failed_over(entity)
-        if before.failed_over and not after.failed_over:
-            self.on_recovered(entity)
-        return after
+        await asyncio.wait({self._load_soon(entity)}, timeout=timeout)
+        return self.current(entity)
+
+    async def lease(self, entity: str, *, timeout: float) -> EntityHealth:
+        """Return health that may be acted on for :meth:`lease_seconds_left`, loaded if need be.
+
+        :param timeout: seconds to wait for the store.
+        :raises HealthStoreError: the store cannot be read.
+        """
+        if self.lease_seconds_left(entity) < _RENEW_FRACTION * self._refresh_seconds:
+            await self.refresh(entity, timeout=timeout)
+        if self.lease_seconds_left(entity) <= 0:
+            raise HealthStoreError(
+                f"the health of {entity} cannot be read from the shared store, and without it this process does not "
+                "know where to send without breaking the order of sessions: repair the store and send again"
+            )
+        return self.current(entity)
+
+    def lease_seconds_left(self, entity: str) -> float:
+        """Return for how long the health of ``entity`` may be acted on; at most 0 if it must be loaded first."""
+        if not self._shared:
+            return inf
+        loaded_at = self._loaded_at.get(entity.casefold(), -inf)
+        return loaded_at + self._refresh_seconds - self._clock.now()
 
     async def wait_for_change(self, entity: str, *, timeout: float) -> None:
         """Wait until the state of ``entity`` changes, at most ``timeout`` seconds."""
@@ -163,28 +196,34 @@ class HealthRegistry:
         saving = self._saving.get(entity.casefold())
         if saving is None:
             return True  # this process wrote nothing: what it knows came from the store
-        await asyncio.wait({saving}, timeout=self._store_timeout(_STORE_TIMEOUT))
+        await asyncio.wait({saving}, timeout=_STORE_TIMEOUT)
         return saving.done() and not saving.cancelled() and saving.result()
 
     async def flush(self) -> None:
-        """Wait until all changes are in the store, at most 5 s, or 0.5 s while it does not respond."""
-        pending = {*self._saving.values(), *self._refreshing}
+        """Wait until all changes are in the store, at most 5 s, and not while it hangs."""
+        pending = [saving for saving in self._saving.values() if not saving.done()]
         if pending:
-            await asyncio.wait(pending, timeout=self._store_timeout(_STORE_TIMEOUT))
+            await asyncio.wait(pending, timeout=_STORE_TIMEOUT)
 
     async def close(self) -> None:
-        """Flush, then cancel what is left."""
+        """Flush, then cancel what is left; nothing is watched any more."""
         await self.flush()
-        for entity, saving in self._saving.items():
-            if not saving.done():
-                _log.error("entity=%s: its health was not shared before closing: the store does not answer", entity)
-        remaining = [task for task in (*self._saving.values(), *self._refreshing) if not task.done()]
+        unsaved = {*self._unsaved, *(entity for entity, saving in self._saving.items() if not saving.done())}
+        for entity in sorted(unsaved):
+            _log.error("entity=%s: its health was not shared before closing: the store does not accept it", entity)
+        self._watched.clear()
+        background = [*self._saving.values(), *self._loading.values(), *filter(None, [self._refreshing])]
+        remaining = [task for task in background if not task.done()]
         for task in remaining:
             task.cancel()
+        await self._store.close()
         await asyncio.gather(*remaining, return_exceptions=True)
 
     def _set(self, entity: str, before: EntityHealth, after: EntityHealth, now: float) -> None:
         self._health[entity.casefold()] = after
+        self._names.setdefault(entity.casefold(), entity)
+        if after.failed_over:
+            self._start_refreshing()
         if after.state is before.state:
             return
         _log.warning(
@@ -200,35 +239,91 @@ class HealthRegistry:
         if changed is not None:
             changed.set()
 
-    def _refresh_soon(self, entity: str) -> None:
-        task = asyncio.get_running_loop().create_task(self.refresh(entity), name=f"refresh health of {entity}")
-        self._refreshing.add(task)
-        task.add_done_callback(self._refreshing.discard)
+    def _start_refreshing(self) -> None:
+        if self._shared and (self._refreshing is None or self._refreshing.done()):
+            loop = asyncio.get_running_loop()
+            self._refreshing = loop.create_task(self._refresh_periodically(), name="refresh shared health")
 
-    def _record_store_failure(self, error: Exception, *, timeout: float) -> None:
-        """Consider the store hanging after a full timeout; a slow store with a short timeout remains usable."""
-        if isinstance(error, TimeoutError) and timeout >= _STORE_TIMEOUT:
-            self._store_hangs = True
+    async def _refresh_periodically(self) -> None:
+        pause = interval = _REFRESH_FRACTION * self._refresh_seconds
+        while True:
+            await self._clock.sleep(pause)
+            began = self._clock.now()
+            failed_over = (entity for entity, health in self._health.items() if health.failed_over)
+            in_use = {*self._watched, *failed_over, *self._unsaved}
+            if not in_use:
+                return
+            for entity in in_use:
+                await self.refresh(self._names[entity])
+                if entity in self._unsaved:
+                    self._save_soon(entity)
+            pause = max(0.0, interval - (self._clock.now() - began))
 
-    def _store_timeout(self, timeout: float) -> float:
-        return min(timeout, _HANGING_STORE_TIMEOUT) if self._store_hangs else timeout
+    def _load_soon(self, entity: str) -> asyncio.Task[None]:
+        """Load the shared health, or join the load in progress."""
+        key = entity.casefold()
+        loading = self._loading.get(key)
+        if loading is None or loading.done():
+            loop = asyncio.get_running_loop()
+            loading = self._loading[key] = loop.create_task(self._load(entity), name=f"load health of {entity}")
+        return loading
+
+    async def _load(self, entity: str) -> None:
+        began = self._clock.now()
+        try:
+            shared = await self._store.load(entity)
+        except Exception as error:  # noqa: BLE001 - the user's store may raise anything; health works without it
+            self._record_store_failure(f"entity={entity}: shared health could not be read", error)
+            return
+        self._record_store_success()
+        self._loaded_at[entity.casefold()] = began
+        if shared is not None:
+            self._adopt(entity, shared)
+
+    def _adopt(self, entity: str, shared: EntityHealth) -> None:
+        before, now = self.current(entity), self._clock.now()
+        after = merge(before, shared, now=now, max_age=self._failover_max_age)
+        if self._ordered and before.failed_over and not after.failed_over:
+            # The other process may not have seen what this one diverted: only our own ping may fail back.
+            return
+        if after.since != before.since:
+            self._unsaved.pop(entity.casefold(), None)  # another process has written newer health
+        self._set(entity, before, after, now)
+        if after.failed_over and not before.failed_over:
+            self.on_failed_over(entity)
+        if before.failed_over and not after.failed_over:
+            self.on_recovered(entity)
+
+    def _record_store_failure(self, message: str, error: Exception) -> None:
+        """Log the first of several failures in a row as a warning."""
+        level = logging.DEBUG if self._store_fails else logging.WARNING
+        self._store_fails = True
+        _log.log(level, "%s; not logged again until the store answers: %s: %s", message, type(error).__name__, error)
+
+    def _record_store_success(self) -> None:
+        if self._store_fails:
+            _log.info("the health store answers again")
+        self._store_fails = False
 
     def _share(self, entity: str, health: EntityHealth) -> None:
+        self._unsaved[entity.casefold()] = health
+        self._save_soon(entity.casefold())
+
+    def _save_soon(self, key: str) -> None:
         # One save at a time per entity, since the last write wins; a slow store receives only the newest health.
-        key = entity.casefold()
-        self._unsaved[key] = health
         saving = self._saving.get(key)
         if saving is None or saving.done():
-            self._saving[key] = asyncio.get_running_loop().create_task(self._save(entity), name=f"share {entity}")
+            self._saving[key] = asyncio.get_running_loop().create_task(self._save(key), name=f"share health of {key}")
 
-    async def _save(self, entity: str) -> bool:
-        stored = False
-        while (health := self._unsaved.pop(entity.casefold(), None)) is not None:
+    async def _save(self, key: str) -> bool:
+        entity = self._names[key]
+        while (health := self._unsaved.pop(key, None)) is not None:
             try:
-                await asyncio.wait_for(self._store.save(entity, health), _STORE_TIMEOUT)
-                stored = True
-            except Exception as error:  # noqa: BLE001 - as above; the next change is shared again
-                stored = False
-                self._record_store_failure(error, timeout=_STORE_TIMEOUT)
-                _log.exception("entity=%s: sharing its health failed; other processes find out by themselves", entity)
-        return stored
+                await self._store.save(entity, health)
+            except Exception as error:  # noqa: BLE001 - as above
+                self._record_store_failure(f"entity={entity}: sharing its health failed", error)
+                self._unsaved.setdefault(key, health)
+                self._start_refreshing()
+                return False
+            self._record_store_success()
+        return True

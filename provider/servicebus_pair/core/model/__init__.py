@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         message_rate,
         non_empty_text,
     )
+    from servicebus_pair.core.model.daemon_thread import DaemonThread
     from servicebus_pair.core.model.interfaces import Clock, SystemClock
     from servicebus_pair.core.model.options import OPTION_CHECKS
     from servicebus_pair.core.model.results import Drift
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "OPTION_CHECKS",
     "Clock",
+    "DaemonThread",
     "Drift",
     "Meter",
     "Operation",
@@ -39,6 +41,7 @@ __getattr__ = lazy_exports(
     __name__,
     {
         "checks": ["boolean", "choice", "duration", "integer", "message_rate", "non_empty_text"],
+        "daemon_thread": ["DaemonThread"],
         "interfaces": ["Clock", "SystemClock"],
         "options": ["OPTION_CHECKS"],
         "results": ["Drift"],

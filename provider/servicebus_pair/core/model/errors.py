@@ -9,6 +9,7 @@
     |   `-- PartnerFaultError     the client of the other namespace ended
     |-- DrillError                a drill could not start, or was abandoned
     |-- ProvisionError            no usable backlog queue exists
+    |-- HealthStoreError          with ordering="session", shared health cannot be read or does not settle in time
     |-- ObserverError             an observer, such as the ledger, failed to record accepted messages
     |-- SendError                 a send ended without acceptance; carries the unsent messages
     |   |-- SendTimeoutError      the caller's timeout expired
@@ -55,6 +56,7 @@ __all__ = [
     "EntityDisabledError",
     "EntityExistsError",
     "EntityNotFoundError",
+    "HealthStoreError",
     "InvalidMessageError",
     "LockLostError",
     "MessageTooLargeError",
@@ -209,6 +211,10 @@ class RefusedError(ServiceError):
 
 class LockLostError(ServiceError):
     """The lock expired before the message was settled; it will be delivered again."""
+
+
+class HealthStoreError(PairError):
+    """With ``ordering="session"``, health could not be read from the shared store, or did not settle in time."""
 
 
 class ObserverError(PairError):

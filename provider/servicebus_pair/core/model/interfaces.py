@@ -8,7 +8,7 @@ from typing import Protocol
 
 from servicebus_pair.core.model.health_state import EntityHealth
 
-__all__ = ["Clock", "HealthStore", "InMemoryHealthStore", "SystemClock"]
+__all__ = ["BlockingHealthStore", "Clock", "HealthStore", "InMemoryHealthStore", "SystemClock"]
 
 
 class Clock(Protocol):
@@ -43,13 +43,29 @@ class HealthStore(Protocol):
     """Store of entity health shared with other processes.
 
     The stored values are soft state: a ping corrects a wrong "failed over", and a failing send corrects a wrong
-    "healthy".
+    "healthy". With ``ordering="session"`` they are not: a value must be visible to all processes within
+    ``health_refresh`` of its ``save``.
+
+    The methods are called one at a time, in the pair's event loop, and must not block it.
     """
 
     async def load(self, entity: str) -> EntityHealth | None:
         """Return the stored health of ``entity``, or ``None``."""
 
     async def save(self, entity: str, health: EntityHealth) -> None:
+        """Store the health of ``entity``; the last writer wins."""
+
+
+class BlockingHealthStore(Protocol):
+    """A :class:`HealthStore` whose methods may block: they run one at a time in a daemon thread of their own.
+
+    A method that never returns costs that thread; it holds up neither other threads nor the exit of the process.
+    """
+
+    def load(self, entity: str) -> EntityHealth | None:
+        """Return the stored health of ``entity``, or ``None``."""
+
+    def save(self, entity: str, health: EntityHealth) -> None:
         """Store the health of ``entity``; the last writer wins."""
 
 

@@ -16,7 +16,7 @@ from servicebus_pair.core.health.session_ordering import SessionOrdering
 from servicebus_pair.core.model.errors import ConfigurationError, PairClosedError
 from servicebus_pair.core.model.events import Observer
 from servicebus_pair.core.model.health_state import EntityHealth, FailOver, MarkHealthy
-from servicebus_pair.core.model.interfaces import Clock, HealthStore, InMemoryHealthStore, SystemClock
+from servicebus_pair.core.model.interfaces import BlockingHealthStore, Clock, HealthStore, SystemClock
 from servicebus_pair.core.model.options import Endpoint, PairOptions, check_distinct
 from servicebus_pair.core.model.owner import ProcessLoopGuard
 from servicebus_pair.core.model.pricing import Operations, backlog_operations, idle_syphon_operations, ping_operations
@@ -60,7 +60,8 @@ class NamespacePair:
     :param primary: namespace of the application's entities.
     :param secondary: namespace of the backlog queues only; managed through Azure Resource Manager if it has ``arm``.
     :param options: intervals and limits.
-    :param store: health shared with other processes; in memory by default.
+    :param store: health shared with other processes, in memory and for this pair alone by default. Its methods may be
+        coroutines, or plain functions that block: those run in a daemon thread of their own.
     :param observers: receive every event, in order.
     :param clock: time source, for tests.
     :param random_source: chooses backlog queues and spreads pings; for tests.
@@ -73,7 +74,7 @@ class NamespacePair:
         secondary: Endpoint,
         options: PairOptions | None = None,
         *,
-        store: HealthStore | None = None,
+        store: HealthStore | BlockingHealthStore | None = None,
         observers: Sequence[Observer] = (),
         clock: Clock | None = None,
         random_source: Random | None = None,
@@ -91,7 +92,7 @@ class NamespacePair:
         self._queue_selector = QueueSelector(self._queues, random=self._random)
         self._registry = HealthRegistry(
             self.options,
-            store=InMemoryHealthStore() if store is None else store,
+            store=store,
             observers=observers,
             clock=self._clock,
         )

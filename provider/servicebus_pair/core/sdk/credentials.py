@@ -11,14 +11,18 @@ import asyncio
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from servicebus_pair.core.model.daemon_thread import DaemonThread
 from servicebus_pair.core.model.options import Secret
 
 if TYPE_CHECKING:
     from azure.core.credentials import AccessToken
 
 __all__ = ["ClientSecret", "DefaultIdentity", "Identity", "ManagedIdentity"]
+
+# The event loop's own pool may be full of calls that hang.
+_IMPORTS: Final = DaemonThread("azure-identity import")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +43,9 @@ class Identity(ABC):
         :raises azure.core.exceptions.ServiceRequestError: the token service cannot be reached.
         """
         # Importing azure-identity blocks for 0.1 s, so it happens outside the event loop.
-        token_cache = await asyncio.to_thread(import_module, "servicebus_pair.core.sdk.token_cache")
+        token_cache = await asyncio.get_running_loop().run_in_executor(
+            _IMPORTS, import_module, "servicebus_pair.core.sdk.token_cache"
+        )
         token: AccessToken = await token_cache.cached_token(self, scopes, claims=claims, options=options)
         return token
 

@@ -42,10 +42,16 @@ class PairSender:
 
     async def __aenter__(self) -> Self:
         self._context.owner.check()
-        await self._load_shared_health()
+        self._context.registry.watch(self.entity)
+        try:
+            await self._load_shared_health()
+        except BaseException:
+            self._context.registry.unwatch(self.entity)
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self._context.registry.unwatch(self.entity)
         await self._context.registry.flush()
 
     async def send(self, messages: Messages, *, timeout: float | None = None) -> SendResult:
