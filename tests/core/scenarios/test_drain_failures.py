@@ -15,6 +15,7 @@ from azure.servicebus.aio import ServiceBusClient
 from servicebus_emulator import Fault, FaultKind, Operation
 from servicebus_emulator.engine.model.descriptions import QueueDescription
 from servicebus_pair.core import PairOptions
+from servicebus_pair.core.protocol.backlog_queues import backlog_queue_paths
 from servicebus_pair.core.sdk.receive_link import ReceiveLink
 from tests.core.support.drain_progress import ProgressWaiter
 from tests.core.support.local_pair import BACKLOG, LocalPair, messages, open_local_pair
@@ -51,6 +52,33 @@ async def test_section_6_a_message_without_session_to_a_session_queue_is_dead_le
         assert await reasons(local_pair) == {"m1": "Refused", "m2": "Refused"}
         for session in "ab":
             assert await ids_of(local_pair, session) == [f"{session}{n}" for n in range(20)]
+
+
+@pytest.mark.parametrize("seconds", [12.0, 25.0])
+async def test_section_2_a_primary_that_confirms_late_is_waited_for(seconds: float) -> None:
+    options = PairOptions(backlog_queue_count=2)
+    async with open_local_pair("flights", options=options) as local_pair:
+        for n, queue in enumerate(backlog_queue_paths("contoso", 2)):
+            await local_pair.put_into_backlog("flights", messages(*range(n * 200, n * 200 + 200)), queue=queue)
+        late = Fault(kind=FaultKind.LATE_DISPOSITION, delay=seconds, on=(Operation.SEND,))
+        local_pair.primary.set_fault(late)
+        report = await local_pair.pair.syphon().drain()
+        copies = Counter(await local_pair.primary_ids())
+        assert (report.moved, report.left) == ({"flights": 400}, 0)
+        assert set(copies) == {f"m{n}" for n in range(400)}
+        assert max(copies.values()) <= (2 if seconds < 20 else 3)
+        assert copies.total() - 400 <= report.duplicates_possible
+
+
+async def test_section_4_a_primary_that_rejects_everything_is_an_outage() -> None:
+    async with open_local_pair("flights") as local_pair:
+        await local_pair.put_into_backlog("flights", messages(*range(50)))
+        fault = local_pair.primary.set_fault(Fault(kind=FaultKind.INTERNAL_ERROR, on=(Operation.SEND,)))
+        draining = asyncio.create_task(local_pair.pair.syphon().drain())
+        await asyncio.sleep(5)
+        local_pair.primary.clear_faults(fault.id)
+        report = await draining
+        assert (report.moved, report.dead_lettered, report.left) == ({"flights": 50}, {}, 0)
 
 
 @pytest.mark.parametrize("kind", [FaultKind.SERVER_BUSY, FaultKind.QUOTA_EXCEEDED, FaultKind.ENTITY_DISABLED])

@@ -14,6 +14,7 @@ from servicebus_pair.core.model.errors import ServiceError
 from servicebus_pair.core.model.events import Event
 from servicebus_pair.core.protocol.backlog_message import wrap
 from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch
+from servicebus_pair.core.sdk.send_link import SendSlot
 from servicebus_pair.core.syphon.destination_backoff import DestinationBackoff
 from servicebus_pair.core.syphon.drain_context import DrainContext
 from servicebus_pair.core.syphon.rate_limiter import RateLimiter
@@ -120,12 +121,14 @@ class FakeDestination:
 
     :ivar refuse: returns the error of sending these message ids, or ``None``.
     :ivar attempts: the ids of each batch, with the timeout.
+    :ivar pings: number of pings, for which ``refuse`` is asked with no ids.
     """
 
     max_message_bytes = 0
 
     def __init__(self) -> None:
         self.limit = 262_144
+        self.pings = self.reopened = 0
         self.refuse: Callable[[list[str]], BaseException | None] = lambda _: None
         self.open_error: ServiceError | None = None
         self.ids: list[str] = []
@@ -145,13 +148,28 @@ class FakeDestination:
     def split_if_mixed(self, batch: EncodedBatch) -> list[tuple[list[int], EncodedBatch]]:
         return self.parts(batch)
 
-    async def send(self, batch: EncodedBatch, *, timeout: float) -> None:
+    async def send_in_slot(self, batch: EncodedBatch, slot: SendSlot) -> bool:
+        timeout = slot.attempt_timeout()
+        if timeout is None:
+            return False
         ids = [ref.message_id for ref in batch.refs]
         self.attempts.append((ids, timeout))
         error = self.refuse(ids)
         if error is not None:
             raise error
         self.ids += ids
+        return True
+
+    async def reopen(self, *, timeout: float) -> None:
+        del timeout
+        self.reopened += 1
+
+    async def send_ping(self, message: Any, *, timeout: float) -> None:
+        del message, timeout
+        self.pings += 1
+        error = self.refuse([])
+        if error is not None:
+            raise error
 
 
 class FakeTransport:

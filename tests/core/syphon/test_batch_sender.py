@@ -13,7 +13,9 @@ from servicebus_pair.core.model.errors import (
     InvalidMessageError,
     MessageTooLargeError,
     RefusedError,
+    RejectedError,
     ServerBusyError,
+    ServiceError,
     TimedOutError,
     UndeliverableError,
 )
@@ -26,14 +28,19 @@ from tests.core.support.fake_transport import EPOCH, FakeDestination, drain_cont
 class Sending:
     """A batch sender for the queue ``q``, and the entries to be sent to ``flights``."""
 
-    def __init__(self, *sent: ServiceBusMessage, send_before: float = 36.0) -> None:
-        self.context, transport, self.events = drain_context()
+    def __init__(self, *sent: ServiceBusMessage, send_before: float = 36.0, **more: Any) -> None:
+        self.context, transport, self.events = drain_context(**more)
+        self.clock = transport.clock
         self.destination: FakeDestination = transport.entities["flights"]
         self.counters = DrainCounters()
         self.dead: list[tuple[str, str]] = []
         self.sender = BatchSender(self.context, "q", counters=self.counters, dead_letter=self._dead_letter)
+        self.entries: dict[int, BacklogEntry] = {}
+        self.add(*sent, send_before=send_before)
+
+    def add(self, *sent: ServiceBusMessage, send_before: float) -> None:
         entries = [entry(message, EPOCH + send_before + n) for n, message in enumerate(sent)]
-        self.entries = {id(each.message): each for each in entries}
+        self.entries |= {id(each.message): each for each in entries}
 
     async def _dead_letter(self, refused: BacklogEntry, error: UndeliverableError) -> None:
         self.dead.append((refused.received.message_id or "", error.reason))
@@ -75,6 +82,61 @@ async def test_section_6_a_refused_batch_is_halved_until_the_message_is_alone(re
     assert sending.dead == [(f"m{refused}", "Refused")]
     assert sending.destination.ids == [f"m{n}" for n in range(5) if n != refused]
     assert (sending.sizes, sending.entries, sending.counters.moved["flights"]) == (sizes, {}, 4)
+
+
+@pytest.mark.parametrize("pings", [True, False])
+@pytest.mark.parametrize("rejected", [0, 2, 4])
+async def test_section_4_a_message_rejected_three_times_alone_is_dead_lettered_if_the_entity_accepts_others(
+    rejected: int, pings: bool
+) -> None:
+    sending = Sending(*numbered(5), pings=pings)
+    sending.destination.refuse = lambda ids: RejectedError("internal") if f"m{rejected}" in ids else None
+    await sending.send()
+    alone = [ids for ids, _ in sending.destination.attempts if ids == [f"m{rejected}"]]
+    assert (len(alone), sending.dead) == (3, [(f"m{rejected}", "Rejected")])
+    assert sending.destination.ids == [f"m{n}" for n in range(5) if n != rejected]
+    assert (sending.destination.pings, sending.destination.reopened) == ((1, 0) if pings else (0, 1))
+    assert (sending.entries, sending.counters.duplicates_possible) == ({}, 0)
+
+
+async def test_section_4_a_message_that_is_accepted_at_the_third_attempt_is_delivered() -> None:
+    sending, rejections = Sending(*numbered(1)), iter(range(2))
+    sending.destination.refuse = lambda ids: (
+        RejectedError("internal") if ids and next(rejections, None) is not None else None
+    )
+    await sending.send()
+    assert (sending.destination.ids, sending.dead, sending.counters.moved) == (["m0"], [], {"flights": 1})
+
+
+@pytest.mark.parametrize("error", [RejectedError("internal"), TimedOutError("t")])
+async def test_section_4_if_a_ping_fails_too_a_rejection_is_an_outage_of_the_entity(error: ServiceError) -> None:
+    sending = Sending(*numbered(4))
+    sending.destination.refuse = lambda ids: RejectedError("internal") if ids else error
+    with pytest.raises(type(error)):
+        await sending.send()
+    assert (sending.sizes, sending.destination.pings, sending.dead) == ([4, 2, 1], 1, [])
+    assert (len(sending.entries), sending.counters.duplicates_possible) == (4, 0)
+
+
+async def test_section_2_a_send_that_timed_out_doubles_the_time_of_the_next_up_to_half_a_lock() -> None:
+    sending, latency = Sending(*numbered(2), send_before=36), 12.0
+    started = sending.context.clock.now()
+
+    def late(_: object) -> TimedOutError | None:
+        timeout = sending.destination.attempts[-1][1]
+        sending.clock.time += min(latency, timeout)
+        return TimedOutError("late") if latency > timeout else None
+
+    sending.destination.refuse = late
+    with pytest.raises(TimedOutError):
+        await sending.send()
+    await sending.send()
+    assert [timeout for _, timeout in sending.destination.attempts] == [10, 20]
+    assert (sending.entries, sending.counters.duplicates_possible) == ({}, 2)
+    sending.add(*numbered(1), send_before=sending.clock.time - started + 19)
+    with pytest.raises(LocksExpiringError):
+        await sending.send()
+    assert len(sending.destination.attempts) == 2, "too little time remains of the lock"
 
 
 @pytest.mark.parametrize(("error", "sizes"), [(RefusedError, [4, 3, 1]), (MessageTooLargeError, [4, 2, 2])])

@@ -14,6 +14,7 @@ from servicebus_pair.core.model.errors import (
     LockLostError,
     ServerBusyError,
     ServiceError,
+    TimedOutError,
 )
 from servicebus_pair.core.model.events import DeadLettered
 from servicebus_pair.core.syphon.backlog_entry import Selection, TimeToLive
@@ -83,15 +84,30 @@ async def test_section_6_at_least_one_message_is_received_however_large() -> Non
     assert await work.steps(3) == [16, 1, 1]
 
 
-@pytest.mark.parametrize(("seconds", "size"), [(15.0, 64), (15.5, 8)])
-async def test_section_6_a_slow_batch_halves_the_next_one(seconds: float, size: int) -> None:
-    work = Work(100)
+@pytest.mark.parametrize(("seconds", "sizes"), [(15.0, [16, 64, 100, 100]), (15.5, [16, 16, 16, 16])])
+async def test_section_6_after_a_slow_batch_the_next_one_is_not_larger(seconds: float, sizes: list[int]) -> None:
+    work = Work(300)
 
     def slow(_: object) -> None:
         work.clock.time += seconds
 
     work.flights.refuse = slow
-    assert await work.steps(2) == [16, size]
+    assert await work.steps(4) == sizes
+
+
+async def test_section_6_slow_batches_are_halved_down_to_the_first_size_and_further_if_sends_time_out() -> None:
+    work, seconds = Work(800), 0.0
+
+    def slow(_: object) -> TimedOutError | None:
+        work.clock.time += seconds
+        return TimedOutError("slow") if seconds > 30 else None
+
+    work.flights.refuse = slow
+    assert await work.steps(3) == [16, 64, 100]
+    seconds = 20.0
+    assert await work.steps(5) == [100, 50, 25, 16, 16]
+    seconds = 31.0
+    assert await work.steps(2) == [16, 8]
 
 
 @pytest.mark.parametrize("lock", [60.0, 5.0])

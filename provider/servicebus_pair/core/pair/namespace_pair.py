@@ -257,6 +257,8 @@ class NamespacePair:
             time_to_live=time_to_live,
             redrive=redrive,
             ordered=self._ordered,
+            attempt_timeout=self.options.attempt_timeout.total_seconds(),
+            pings=self.options.probe == "ping",
         )
         long_poll = self.options.syphon_long_poll.total_seconds()
         return Syphon(context, chosen, initial_delay=initial_delay, long_poll=long_poll, count=self._count_messages)

@@ -57,12 +57,14 @@ class BacklogEntry:
     """A received message and the message to be sent to the primary.
 
     :param send_before: until when (pair's clock, seconds) it may be sent and still be settled within its lock.
+    :param lock_seconds: how long it was locked when it was read.
     """
 
     entity: str
     received: ServiceBusReceivedMessage
     message: AmqpAnnotatedMessage
     send_before: float = 0.0
+    lock_seconds: float = 60.0
 
 
 def read_entry(received: ServiceBusReceivedMessage, *, policy: TimeToLive, now: float) -> BacklogEntry:
@@ -88,8 +90,8 @@ def _read_entry(received: ServiceBusReceivedMessage, policy: TimeToLive, now: fl
     scheduled = _remove_past_schedule(restored.message, now)
     if policy is TimeToLive.ELAPSE:
         _reduce_time_to_live(restored.message, received, scheduled, now)
-    send_before = now + _SENDING_SHARE * _lock_seconds(received, now)
-    return BacklogEntry(restored.entity, received, restored.message, send_before)
+    lock = _lock_seconds(received, now)
+    return BacklogEntry(restored.entity, received, restored.message, now + _SENDING_SHARE * lock, lock)
 
 
 def _remove_past_schedule(message: AmqpAnnotatedMessage, now: float) -> float | None:

@@ -7,13 +7,17 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 from typing import Final
 
+from servicebus_pair.core.health.prober import ping_message
 from servicebus_pair.core.model.errors import (
     InvalidMessageError,
     MessageTooLargeError,
     RefusedError,
+    RejectedError,
     ServiceError,
+    TimedOutError,
     UndeliverableError,
 )
 from servicebus_pair.core.model.events import MessagesSyphoned
@@ -21,6 +25,7 @@ from servicebus_pair.core.model.results import DrainReport
 from servicebus_pair.core.protocol.backlog_message import unreadable
 from servicebus_pair.core.protocol.batching import BatchPacker
 from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch
+from servicebus_pair.core.sdk.send_link import SendSlot
 from servicebus_pair.core.syphon.backlog_entry import BacklogEntry
 from servicebus_pair.core.syphon.drain_context import DrainContext
 from servicebus_pair.core.syphon.ports import Destination
@@ -31,8 +36,12 @@ __all__ = ["CALL_TIMEOUT", "BatchSender", "DrainCounters", "LocksExpiringError",
 CALL_TIMEOUT: Final = 10.0
 # No send is started with less time before the locks end: the messages could not be settled.
 _MIN_SEND_TIMEOUT: Final = 0.5
+# Share of a lock that one send may take.
+_ATTEMPT_SHARE: Final = 0.5
 # Refusals that concern a message and not the entity.
-_MESSAGE_ERRORS: Final = (RefusedError, MessageTooLargeError)
+_MESSAGE_ERRORS: Final = (RefusedError, RejectedError, MessageTooLargeError)
+# Attempts of a message alone that the service rejects, before it is given up.
+_MAX_REJECTIONS: Final = 3
 
 
 @dataclass(slots=True)
@@ -61,6 +70,16 @@ class DrainCounters:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """Where a batch goes, until when it may be sent (clock), and how many seconds one attempt may take."""
+
+    destination: Destination
+    entity: str
+    send_before: float
+    max_attempt: float
+
+
 class LocksExpiringError(Exception):
     """The messages could be sent, but not settled within their locks."""
 
@@ -83,6 +102,7 @@ class BatchSender:
     ) -> None:
         self.confirmed: list[BacklogEntry] = []
         self.recent_max_bytes = 1
+        self._longest_lock = 0.0
         self._context = context
         self._queue = queue
         self._counters = counters
@@ -91,50 +111,115 @@ class BatchSender:
     async def send(self, destination: Destination, entries: dict[int, BacklogEntry]) -> None:
         """Send entries for one entity; those sent or dead-lettered are removed from ``entries``.
 
-        If the service refuses a batch for one of its messages, the batch is halved until that message is alone; it
-        is dead-lettered and the others arrive.
+        If the service refuses or rejects a batch for one of its messages, the batch is halved until that message is
+        alone. It is dead-lettered and the others arrive; rejected, only if the service accepts others, and rejects it
+        three times alone.
 
         :param entries: by the identity (``id``) of the message to send.
         :raises LocksExpiringError: the locks would end before the messages are settled.
         :raises ServiceError: the entity accepts no more.
         """
-        send_before = min(entry.send_before for entry in entries.values())
-        limit = await destination.open(timeout=self._timeout(send_before))
-        for batch in await self._pack(limit, destination, entries):
-            await self._send_batch(destination, batch, entries, send_before)
+        # Of messages that waited in the link's buffer, less is left of the locks than of the others.
+        self._longest_lock = max(self._longest_lock, *(entry.lock_seconds for entry in entries.values()))
+        limits = _Limits(
+            destination,
+            entity=next(iter(entries.values())).entity,
+            send_before=min(entry.send_before for entry in entries.values()),
+            max_attempt=_ATTEMPT_SHARE * self._longest_lock,
+        )
+        max_bytes = await destination.open(timeout=self._timeout(limits))
+        for batch in await self._pack(max_bytes, destination, entries):
+            await self._send_batch(batch, entries, limits)
 
-    async def _send_batch(
-        self, destination: Destination, batch: EncodedBatch, entries: dict[int, BacklogEntry], send_before: float
-    ) -> None:
+    async def _send_batch(self, batch: EncodedBatch, entries: dict[int, BacklogEntry], limits: _Limits) -> None:
         try:
-            await destination.send(batch, timeout=self._timeout(send_before))
+            await self._attempt(batch, limits)
         except _MESSAGE_ERRORS as error:
-            parts = [part for _, part in destination.split_if_mixed(batch)] if isinstance(error, RefusedError) else []
-            if not parts and len(batch) == 1:
-                refused = entries.pop(id(batch.messages[0]))
-                await self._dead_letter(refused, UndeliverableError(dead_letter_reason(error), str(error)))
+            refused = isinstance(error, RefusedError)
+            parts = [part for _, part in limits.destination.split_if_mixed(batch)] if refused else []
+            if parts or len(batch) > 1:
+                for part in parts or batch.split():
+                    await self._send_batch(part, entries, limits)
                 return
-            for part in parts or batch.split():
-                await self._send_batch(destination, part, entries, send_before)
-        except (ServiceError, asyncio.CancelledError) as error:
-            if not isinstance(error, ServiceError) or error.may_be_stored:
-                self._counters.duplicates_possible += len(batch)
-            raise
+            if isinstance(error, RejectedError) and await self._retry_rejected(batch, limits):
+                self._record(batch, entries)
+                return
+            await self._dead_letter(
+                entries.pop(id(batch.messages[0])), UndeliverableError(dead_letter_reason(error), str(error))
+            )
         else:
-            self._record(batch, [entries.pop(id(message)) for message in batch.messages])
+            self._record(batch, entries)
 
-    def _record(self, batch: EncodedBatch, sent: list[BacklogEntry]) -> None:
+    async def _retry_rejected(self, batch: EncodedBatch, limits: _Limits) -> bool:
+        """Return whether a message that was rejected alone is accepted at last, if the entity accepts others.
+
+        :raises ServiceError: the entity does not: the failure is not the message's.
+        """
+        before = self._context.attempts.confirmations(limits.entity)
+        for _ in range(_MAX_REJECTIONS - 1):
+            if self._context.attempts.confirmations(limits.entity) == before:
+                await self._probe(limits)
+            try:
+                await self._attempt(batch, limits)
+            except RejectedError:
+                continue
+            return True
+        return False
+
+    async def _probe(self, limits: _Limits) -> None:
+        """:raises ServiceError: the entity accepts nothing else either."""
+        timeout = self._timeout(limits)
+        if self._context.pings:
+            await limits.destination.send_ping(ping_message(), timeout=timeout)
+        else:
+            await limits.destination.reopen(timeout=timeout)
+        self._context.attempts.record_confirmation(limits.entity, inf)
+
+    async def _attempt(self, batch: EncodedBatch, limits: _Limits) -> None:
+        """Send a batch, with the time that confirmations from the entity have been taking.
+
+        :raises LocksExpiringError: the link was free too late.
+        :raises ServiceError: the batch was not confirmed.
+        """
+        started, timeout = -inf, 0.0
+
+        def take_turn() -> float | None:
+            nonlocal started, timeout
+            started = self._context.clock.now()
+            try:
+                timeout = self._timeout(limits)
+            except LocksExpiringError:
+                return None
+            return timeout
+
+        try:
+            sent = await limits.destination.send_in_slot(batch, SendSlot(attempt_timeout=take_turn))
+        except (ServiceError, asyncio.CancelledError) as error:
+            if started > -inf and (not isinstance(error, ServiceError) or error.may_be_stored):
+                self._counters.duplicates_possible += len(batch)
+            if isinstance(error, TimedOutError):
+                self._context.attempts.record_timeout(limits.entity, timeout)
+            raise
+        if not sent:
+            raise LocksExpiringError
+        self._context.attempts.record_confirmation(limits.entity, self._context.clock.now() - started)
+
+    def _record(self, batch: EncodedBatch, entries: dict[int, BacklogEntry]) -> None:
+        sent = [entries.pop(id(message)) for message in batch.messages]
         entity = sent[0].entity
         self.confirmed += sent
         self._context.emit(MessagesSyphoned(entity, self._queue, tuple(batch.refs), self._context.clock.now()))
         self._counters.moved[entity] += len(sent)
         self.recent_max_bytes = max(self.recent_max_bytes, *(ref.size_bytes for ref in batch.refs))
 
-    def _timeout(self, send_before: float) -> float:
-        remaining = send_before - self._context.clock.now()
-        if remaining < _MIN_SEND_TIMEOUT:
+    def _timeout(self, limits: _Limits) -> float:
+        """Return how long the next call may take. :raises LocksExpiringError: too little time remains."""
+        attempts = self._context.attempts
+        wanted = min(attempts.current(limits.entity), limits.max_attempt)
+        remaining = limits.send_before - self._context.clock.now()
+        if remaining < (wanted if attempts.is_lengthened(limits.entity) else _MIN_SEND_TIMEOUT):
             raise LocksExpiringError
-        return min(CALL_TIMEOUT, remaining)
+        return min(wanted, remaining)
 
     async def _pack(self, limit: int, destination: Destination, entries: dict[int, BacklogEntry]) -> list[EncodedBatch]:
         new_batch = partial(EncodedBatch, limit, max_message_bytes=destination.max_message_bytes)

@@ -9,6 +9,7 @@ from typing import Final
 
 from servicebus_pair.core.model.events import Event
 from servicebus_pair.core.model.interfaces import Clock
+from servicebus_pair.core.syphon.attempt_timeouts import AttemptTimeouts
 from servicebus_pair.core.syphon.backlog_entry import Selection, TimeToLive
 from servicebus_pair.core.syphon.destination_backoff import DestinationBackoff, PermanentFailures
 from servicebus_pair.core.syphon.link_pool import LinkPool
@@ -27,10 +28,13 @@ class DrainContext:
 
     :param max_batch_messages: most messages that one link receives at a time.
     :param max_batch_bytes: most bytes that one link receives at a time.
+    :param attempt_timeout: seconds of one send; longer while confirmations come late.
+    :param pings: a ping, and not a new link, finds out if a destination that rejects a message accepts others.
     :param slow_batch_seconds: a batch that took longer makes the next one smaller.
     :param redrive: receive from the dead-letter queues.
     :param paused: the syphon is paused or stopped: receive nothing more.
     :param continuous: retry permanent failures too, because the syphon runs until it is stopped.
+    :ivar attempts: how long a send to each destination may take.
     :ivar permanent_failures: destinations that have refused the credential from the start.
     """
 
@@ -49,9 +53,13 @@ class DrainContext:
     permanent_failures: PermanentFailures = field(default_factory=PermanentFailures)
     max_batch_bytes: int = MAX_BATCH_BYTES
     slow_batch_seconds: float = 15.0
+    attempt_timeout: float = 10.0
+    pings: bool = True
+    attempts: AttemptTimeouts = field(init=False)
     _links: LinkPool = field(init=False)
 
     def __post_init__(self) -> None:
+        self.attempts = AttemptTimeouts(self.attempt_timeout)
         self._links = LinkPool(1) if self.ordered else LinkPool()
 
     def source(self, queue: str) -> Source:

@@ -14,6 +14,7 @@ from azure.servicebus import ServiceBusReceivedMessage
 from servicebus_pair.core.model.errors import ServiceError
 from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch
 from servicebus_pair.core.sdk.namespace_client import NamespaceClient
+from servicebus_pair.core.sdk.send_link import SendSlot
 
 __all__ = ["Destination", "PairTransport", "Source", "Transport"]
 
@@ -75,8 +76,14 @@ class Destination(Protocol):
     def split_if_mixed(self, batch: EncodedBatch) -> list[tuple[list[int], EncodedBatch]]:
         """Split a refused batch of several sessions; return no parts if it has only one."""
 
-    async def send(self, batch: EncodedBatch, *, timeout: float) -> None:
-        """Send a batch and wait until it is accepted."""
+    async def send_in_slot(self, batch: EncodedBatch, slot: SendSlot) -> bool:
+        """Send a batch once the link is free and wait until it is accepted; False if ``slot`` did not allow it."""
+
+    async def reopen(self, *, timeout: float) -> None:
+        """Attach a new link, which finds out whether the entity accepts senders."""
+
+    async def send_ping(self, message: Any, *, timeout: float) -> None:
+        """Send a message outside any batch, which finds out whether the entity accepts messages."""
 
 
 class Transport(Protocol):

@@ -81,6 +81,7 @@ class QueueDrain:
         self._worker = QueueWorker(context, queue, counters=counters)
         self._surveyor = Surveyor(context)
         self._last_moved_at = context.clock.now()
+        self._last_done = counters.done
         self._queue_errors = 0
         self._permanently_failed = False
         self._idle_steps = 0
@@ -101,7 +102,7 @@ class QueueDrain:
         """Drain the queue until it is empty, given up or stopped."""
         helpers: set[asyncio.Task[None]] = set()
         try:
-            while not await self._is_finished():
+            while not await self._is_finished() or await self._has_waited_for(helpers):
                 await self._wait_while_paused()
                 count = await self._step(self._run.long_poll if self._run.continuous else _SHORT_WAIT)
                 if self._needs_helper(count):
@@ -109,8 +110,6 @@ class QueueDrain:
                     helpers.add(helper)
                     helper.add_done_callback(helpers.discard)
                 await self._pause_if_idle()
-            if helpers:
-                await asyncio.wait(set(helpers))
         finally:
             # Releasing messages is bounded in time, and must not be cancelled halfway.
             self._run.finishing.add(asyncio.current_task())
@@ -119,6 +118,13 @@ class QueueDrain:
                 helper.cancel()
             await asyncio.gather(*helpers, return_exceptions=True)
             await self._worker.detach()
+
+    async def _has_waited_for(self, helpers: set[asyncio.Task[None]]) -> bool:
+        """Wait for the other links to this queue; return True if the queue has to be checked again."""
+        if helpers and not self._run.stopped.is_set():
+            await asyncio.wait(set(helpers))
+            return not self._run.stopped.is_set()
+        return False
 
     def _needs_helper(self, count: int) -> bool:
         """Return whether to open another link: a full batch was received, and other queues leave links unused."""
@@ -196,6 +202,9 @@ class QueueDrain:
             return False
         if self._permanently_failed or self._queue_errors >= MAX_CONSECUTIVE_FAILURES:
             return True
+        if self._counters.done > self._last_done:
+            # By another link to this queue, too.
+            self._last_done, self._last_moved_at = self._counters.done, self._context.clock.now()
         try:
             workable = await self._find_workable()
         except ServiceError:

@@ -18,6 +18,7 @@ from servicebus_pair.core.model.errors import (
     AuthorizationError,
     EntityNotFoundError,
     ServiceError,
+    TimedOutError,
     UndeliverableError,
 )
 from servicebus_pair.core.model.events import DeadLettered
@@ -45,6 +46,8 @@ _MAX_IDLE_WITH_LOCKS: Final = 10.0
 _MAX_IDLE_WITH_WAITING: Final = 1.0
 # Seconds for releasing messages; locks of those not reached expire.
 _RELEASE_TIMEOUT: Final = 2.0
+# A batch that was sent for so long, and not to its end, was too large for its locks.
+_MIN_SENDING_SECONDS: Final = 1.0
 # Characters of a dead-letter description, which may quote the message.
 _MAX_DESCRIPTION: Final = 1000
 
@@ -82,7 +85,7 @@ class QueueWorker:
             dead_letter=lambda entry, error: self._dead_letter(entry.received, error),
         )
         self._received_full_batch = False
-        self._locks_expired = False
+        self._shrink_batch = False
 
     def clone(self) -> QueueWorker:
         """Return a worker with another link to the queue, starting with what this one has learned."""
@@ -253,9 +256,11 @@ class QueueWorker:
                 for entry in pending.values():
                     await self._dead_letter(entry.received, UndeliverableError(dead_letter_reason(error), str(error)))
             except LocksExpiringError:
-                self._locks_expired = True
+                # Else the time was spent waiting for a link, however few messages there are.
+                self._shrink_batch |= self._context.clock.now() - started > _MIN_SENDING_SECONDS
                 await self._abandon([entry.received for entry in pending.values()])
             except ServiceError as error:
+                self._shrink_batch |= isinstance(error, TimedOutError)
                 self._record_failure(entity, error, started=started)
                 await self._wait_for_destination(entity, pending)
             finally:
@@ -347,9 +352,12 @@ class QueueWorker:
     def _adjust_batch_size(self, count: int, seconds: float) -> None:
         """Choose the next batch size: limited by bytes, and so that a batch is settled within its locks."""
         limit = min(self._context.max_batch_messages, self._context.max_batch_bytes // self._sender.recent_max_bytes)
-        if self._locks_expired or seconds > self._context.slow_batch_seconds:
+        if self._shrink_batch:
             limit = min(limit, self._batch_size // 2)
-        self._locks_expired = False
+        elif seconds > self._context.slow_batch_seconds:
+            # What takes long however few messages there are must not end in batches of one.
+            limit = min(limit, max(_INITIAL_BATCH_SIZE, self._batch_size // 2))
+        self._shrink_batch = False
         grown = self._batch_size * _BATCH_GROWTH if count >= self._batch_size else self._batch_size
         self._batch_size = max(1, min(limit, grown))
         self._sender.recent_max_bytes = max(1, self._sender.recent_max_bytes * 3 // 4)
