@@ -36,7 +36,7 @@ CLASSES: dict[type[Exception], type[errors.ServiceError]] = {
     sdk.MessagingEntityAlreadyExistsError: errors.ServiceFaultError,
     sdk.ServiceBusQuotaExceededError: errors.QuotaExceededError,
     sdk.ServiceBusServerBusyError: errors.ServerBusyError,
-    sdk.SessionCannotBeLockedError: errors.ServiceFaultError,
+    sdk.SessionCannotBeLockedError: errors.SessionLockedError,
     sdk.AutoLockRenewFailed: errors.ServiceFaultError,
     sdk.AutoLockRenewTimeout: errors.ServiceFaultError,
 }

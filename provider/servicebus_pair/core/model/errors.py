@@ -22,6 +22,7 @@
         |-- AuthenticationSuspectError  failed where it had worked before       retriable, triggers failover
         |-- ServerBusyError       throttled                                     retriable
         |-- RejectedError         a verdict on a message, not on its entity     retriable
+        |-- SessionLockedError    another receiver holds the session            retriable
         |-- AuthenticationError   the credential never worked
         |-- AuthorizationError    a right is missing
         |-- EntityNotFoundError
@@ -75,6 +76,7 @@ __all__ = [
     "ServerBusyError",
     "ServiceError",
     "ServiceFaultError",
+    "SessionLockedError",
     "TimedOutError",
     "UndeliverableError",
     "UnreachableError",
@@ -169,6 +171,12 @@ class RejectedError(ServiceError):
 
     The rejection is definite: nothing was stored. By itself it says nothing about the entity (SPEC section 4).
     """
+
+    retriable = True
+
+
+class SessionLockedError(ServiceError):
+    """Another receiver holds the session, until it closes or its lock expires."""
 
     retriable = True
 

@@ -18,6 +18,7 @@ also within a ``ServiceBusError``                      ``AuthenticationSuspectEr
 ``ServiceBusQuotaExceededError``                       ``QuotaExceededError``
 ``MessageSizeExceededError``                           ``MessageTooLargeError``
 ``MessageLockLostError``, ``SessionLockLostError``     ``LockLostError``
+``SessionCannotBeLockedError``                         ``SessionLockedError``
 ``ValueError``, ``TypeError``                          ``InvalidMessageError``
 ``ServiceBusError`` with a condition of refusal        ``RefusedError``
 ``ServiceBusError`` of a rejected message              ``RejectedError``
@@ -51,6 +52,7 @@ _TABLE: Final[tuple[tuple[type[BaseException], type[errors.ServiceError]], ...]]
     (sdk.ServiceBusCommunicationError, errors.UnreachableError),
     (sdk.MessageLockLostError, errors.LockLostError),
     (sdk.SessionLockLostError, errors.LockLostError),
+    (sdk.SessionCannotBeLockedError, errors.SessionLockedError),
     (sdk.ServiceBusError, errors.ServiceFaultError),
     (azure.ClientAuthenticationError, errors.AuthenticationError),
     (azure.ResourceNotFoundError, errors.EntityNotFoundError),
