@@ -67,6 +67,14 @@ async def test_sender_and_syphon_can_be_created_in_a_thread(local_pair: LocalPai
     assert (await syphon.drain()).empty
 
 
+async def test_a_syphon_in_another_loop_is_rejected(local_pair: LocalPair) -> None:
+    syphon = local_pair.pair.syphon()
+    for call in (syphon.drain, syphon.run, syphon.survey):
+        with pytest.raises(PairClosedError, match="is used in another one"):
+            await asyncio.to_thread(lambda call=call: asyncio.run(_awaited(call)))
+    assert (await syphon.drain()).empty
+
+
 async def test_use_in_another_loop_is_rejected_and_is_no_outage(local_pair: LocalPair) -> None:
     async with local_pair.pair.sender("flights") as sender:
         calls = (
@@ -116,6 +124,35 @@ async def test_cancelled_close_disconnects(local_pair: LocalPair) -> None:
         assert shared.primary.is_closed
         assert shared.secondary.is_closed
         await asyncio.gather(sending, return_exceptions=True)
+
+
+async def test_close_cancelled_at_any_moment_and_called_again_leaves_no_socket(local_pair: LocalPair) -> None:
+    """Also when it is cancelled twice, as by a time-out in a task that is cancelled."""
+    pair = local_pair.pair
+    await pair.close()
+    for delay in range(12):
+        for cancels in (1, 2):
+            await pair.__aenter__()
+            async with pair.sender("flights") as sender:
+                await sender.send(numbered(1))
+                await pair.fail_over("flights", reason="test")
+                await sender.send(numbered(1))
+                await pair.mark_healthy("flights")
+            closing = asyncio.create_task(pair.close())
+            for _ in range(cancels):
+                for _ in range(delay):
+                    await asyncio.sleep(0)
+                closing.cancel()
+            await asyncio.wait({closing})
+            await pair.close()
+            await until_disconnected(local_pair)
+
+
+async def until_disconnected(local_pair: LocalPair) -> None:
+    brokers = [namespace._broker for namespace in (local_pair.primary, local_pair.secondary)]
+    async with asyncio.timeout(5):
+        while any(broker.connection_count for broker in brokers):  # noqa: ASYNC110 - connections have no event
+            await asyncio.sleep(0.01)
 
 
 def closed_pair(**options: Any) -> NamespacePair:

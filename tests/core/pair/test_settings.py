@@ -73,7 +73,7 @@ def test_namespace_and_administration_can_be_set_for_local_host() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"fail_over_interval": 5}, "setting 'fail_over_interval' is unknown: allowed are backlog_queue_count, "),
+        ({"fail_over_interval": 5}, "setting 'fail_over_interval' is unknown: allowed are attempt_timeout, "),
         ({"sort": 5, "fail_over_interval": 5}, "setting 'fail_over_interval' is unknown"),
         ({"primary_connection_string": None}, "setting primary_connection_string is missing"),
         ({"secondary_connection_string": ""}, "setting secondary_connection_string is missing"),

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator
+from concurrent.futures import CancelledError
 
 import pytest
 
@@ -167,6 +168,65 @@ def test_bridge_that_is_not_open_rejects_calls(opened: bool) -> None:
     assert inspect.getcoroutinestate(call) == inspect.CORO_CLOSED
     if not opened:
         bridge._loop.close()
+
+
+def test_calls_that_race_with_closing_end() -> None:
+    """Each call returns, is cancelled, or is refused before its start; none waits for ever."""
+    for _ in range(30):
+        outcomes: list[str] = []
+        started = threading.Barrier(9)
+        bridge = SyncBridge()
+
+        def call(bridge: SyncBridge = bridge, started: threading.Barrier = started, to: list[str] = outcomes) -> None:
+            started.wait()
+            for _ in range(50):
+                try:
+                    bridge.run(answer())
+                except PairClosedError:
+                    return to.append("closed")
+                except CancelledError:
+                    return to.append("cancelled")
+            return to.append("returned")
+
+        threads = [threading.Thread(target=call, daemon=True) for _ in range(8)]
+        with bridge:
+            for thread in threads:
+                thread.start()
+            started.wait()
+        for thread in threads:
+            thread.join(SECONDS)
+        assert len(outcomes) == 8
+
+
+def test_closing_cancels_a_running_call_and_one_that_its_end_starts() -> None:
+    bridge, running, ended = SyncBridge(), threading.Event(), list[str]()
+
+    async def second() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("second")
+
+    async def first() -> None:
+        running.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            follower.append(asyncio.create_task(second()))
+            await asyncio.sleep(0)
+
+    def call() -> None:
+        with pytest.raises(CancelledError):
+            bridge.run(first())
+        ended.append("first")
+
+    follower: list[asyncio.Task[None]] = []
+    caller = threading.Thread(target=call)
+    with bridge:
+        caller.start()
+        assert running.wait(SECONDS)
+    caller.join(SECONDS)
+    assert sorted(ended) == ["first", "second"]
 
 
 async def test_call_cancelled_before_its_start_never_starts() -> None:

@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import Context
+from math import inf
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from servicebus_pair.airflow_runtime.observers.asset_events import HealthChangeRecorder
@@ -47,10 +48,9 @@ class SingleFlightCache(Generic[ResultT]):
         :raises Exception: what ``call`` raised.
         """
         task = self._calls.get(key)
-        if task is None or (task.done() and time.monotonic() - self._completed_at[key] > max_age):
+        if task is None or (task.done() and time.monotonic() - self._completed_at.get(key, -inf) > max_age):
             # In an empty context, so that its log lines do not end up in the log of the trigger that came first.
-            task = asyncio.get_running_loop().create_task(call(), name=f"get {key}", context=Context())
-            task.add_done_callback(lambda _: self._record_completion(key))
+            task = asyncio.get_running_loop().create_task(self._run(key, call), name=f"get {key}", context=Context())
             self._calls[key] = task
         return await asyncio.shield(task)
 
@@ -60,8 +60,12 @@ class SingleFlightCache(Generic[ResultT]):
             task.cancel()
         await asyncio.gather(*self._calls.values(), return_exceptions=True)
 
-    def _record_completion(self, key: str) -> None:
-        self._completed_at[key] = time.monotonic()
+    async def _run(self, key: str, call: Callable[[], Coroutine[Any, Any, ResultT]]) -> ResultT:
+        # Recorded before the task is done: a callback would run after those that wait for it.
+        try:
+            return await call()
+        finally:
+            self._completed_at[key] = time.monotonic()
 
 
 class SharedPair:

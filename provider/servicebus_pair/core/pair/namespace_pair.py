@@ -100,8 +100,11 @@ class NamespacePair:
         self._shared: PairContext | None = None
         self._linked_shutdown: LinkedShutdown | None = None
         self._running_syphon: asyncio.Task[DrainReport] | None = None
+        self._finishing: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
+        await self._wait_until_closed()
         if self._shared is not None:
             raise ConfigurationError(
                 "the pair is open already: share it, or create another one with the same endpoints"
@@ -139,19 +142,36 @@ class NamespacePair:
         """Reject new sends, wait for those in flight, stop the syphon and the pings, and close both clients.
 
         Idempotent. A send that is still in flight after ``close_grace`` ends with a ``SendError`` that contains its
-        messages.
+        messages. When cancelled, it closes the clients without that grace; when cancelled again, it leaves this to a
+        task in the background, which another call waits for.
 
         :raises PairClosedError: the pair was opened in another process or event loop, where it stays open.
         """
-        if self._shared is None:
-            return
-        shared = self._open()
-        self._shared = None
+        if self._shared is not None:
+            shared = self._open()
+            self._shared = None
+            self._finishing = asyncio.create_task(self._finish(shared), name="finish sends in flight")
+            self._closing = asyncio.create_task(self._close(shared, self._finishing), name="close the pair")
         try:
-            await self._finish(shared)
+            await self._wait_until_closed()
+        except asyncio.CancelledError:
+            if self._finishing is not None:
+                self._finishing.cancel()
+            await self._wait_until_closed()
+            raise
+
+    async def _wait_until_closed(self) -> None:
+        if self._closing is not None and not self._closing.done():
+            await asyncio.shield(self._closing)
+
+    async def _close(self, shared: PairContext, finishing: asyncio.Task[None]) -> None:
+        try:
+            await asyncio.wait({finishing})
         finally:
-            # Also when close() is cancelled: no connection may stay open.
+            # Also when that fails: no connection may stay open.
             await asyncio.gather(shared.primary.close(), shared.secondary.close())
+        if not finishing.cancelled():
+            finishing.result()
 
     async def _finish(self, shared: PairContext) -> None:
         """Wait for sends in flight within the grace, then stop the background tasks."""
@@ -256,6 +276,7 @@ class NamespacePair:
             selection=Selection.of(entities),
             time_to_live=time_to_live,
             redrive=redrive,
+            check_owner=shared.owner.check,
             ordered=self._ordered,
             attempt_timeout=self.options.attempt_timeout.total_seconds(),
             pings=self.options.probe == "ping",

@@ -58,6 +58,7 @@ class NamespaceClient:
         self._receive_links: WeakSet[ReceiveLink] = WeakSet()
         self._background: set[asyncio.Future[Any]] = set()
         self._closed = False
+        self._closing: asyncio.Task[None] | None = None
         self._fault: PairClosedError | None = None
 
     def send_link(self, path: str, *, link_index: int = 0) -> SendLink:
@@ -158,13 +159,16 @@ class NamespaceClient:
         self._track(asyncio.get_running_loop().create_task(close_quietly(handler)))
 
     async def close(self) -> None:
-        """Close every link, then the client, each within 2 s. Idempotent."""
-        if self._closed:
-            return
-        self._closed = True
-        if self._fault is None:
-            self.on_closed("was closed")
-        await self._close_all()
+        """Close every link, then the client, each within 2 s. Idempotent.
+
+        When cancelled, this goes on in the background, and another call waits for it.
+        """
+        if self._closing is None:
+            self._closed = True
+            if self._fault is None:
+                self.on_closed("was closed")
+            self._closing = asyncio.get_running_loop().create_task(self._close_all(), name=f"close {self.namespace}")
+        await asyncio.shield(self._closing)
 
     async def _close_all(self) -> None:
         links = [*self._send_links.values(), *self._receive_links]

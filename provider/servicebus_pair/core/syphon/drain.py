@@ -116,6 +116,7 @@ class Syphon:
         :param first_page: only the oldest messages of each queue, ``syphon_batch_size`` of them.
         :raises ServiceError: a queue cannot be read.
         """
+        self._context.check_owner()
         surveyor = Surveyor(self._context)
         surveys = (surveyor.survey(queue, first_page=first_page) for queue in self._queues)
         return BacklogSurvey.total(await asyncio.gather(*surveys))
@@ -175,6 +176,7 @@ class Syphon:
             if progress is not None:
                 progress(self.report())
 
+        self._context.check_owner()
         self._context.continuous = continuous
         self._context.permanent_failures = PermanentFailures()
         self._context.backoff.reset_permanent_failures()

@@ -34,6 +34,7 @@ class DrainContext:
     :param redrive: receive from the dead-letter queues.
     :param paused: the syphon is paused or stopped: receive nothing more.
     :param continuous: retry permanent failures too, because the syphon runs until it is stopped.
+    :param check_owner: raises ``PairClosedError`` in another process or event loop than that of the pair.
     :ivar attempts: how long a send to each destination may take.
     :ivar permanent_failures: destinations that have refused the credential from the start.
     """
@@ -50,6 +51,7 @@ class DrainContext:
     redrive: bool = False
     paused: bool = False
     continuous: bool = False
+    check_owner: Callable[[], None] = lambda: None
     permanent_failures: PermanentFailures = field(default_factory=PermanentFailures)
     max_batch_bytes: int = MAX_BATCH_BYTES
     slow_batch_seconds: float = 15.0

@@ -153,6 +153,27 @@ async def test_results_and_errors_are_cached_up_to_max_age():
     await cache.close()
 
 
+async def test_a_result_can_be_asked_for_as_soon_as_it_is_there():
+    cache: SingleFlightCache[int] = SingleFlightCache()
+
+    async def call() -> int:
+        return 7
+
+    first = asyncio.ensure_future(cache.get("a", call, max_age=60))
+    await asyncio.sleep(0)
+    task = cache._calls["a"]
+    while not task.done():
+        await asyncio.sleep(0)
+        # After the task's end and before its callbacks.
+        assert await cache.get("a", call, max_age=60) == 7
+    assert await first == 7
+    cancelled = asyncio.ensure_future(cache.get("b", call, max_age=60))
+    await asyncio.sleep(0)
+    cache._calls["b"].cancel()
+    await asyncio.wait({cancelled})
+    assert await cache.get("b", call, max_age=60) == 7
+
+
 async def test_a_call_continues_when_its_first_waiter_is_cancelled():
     cache: SingleFlightCache[int] = SingleFlightCache()
     go = asyncio.Event()
