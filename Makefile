@@ -6,6 +6,7 @@
 #   make demo-stop      stop what `make demo KEEP=1` left running
 #   make test           run the quick tests; ARGS="tests/core/send -k divert" selects some
 #   make test-all       run all tests, including those of more than 20 seconds each
+#   make test-public-sdk  run the quick tests of the core through the public interface of azure-servicebus only
 #   make explore        search for event sequences that lose or reorder messages, new ones on each run
 #   make conformance    run the Azure SDK's own live tests against the embedded Service Bus (15 minutes);
 #                       ARGS="--admin" runs those of the administration client only (1 minute)
@@ -17,7 +18,7 @@
 #   make clean          remove everything that these targets created
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-stop test test-all explore conformance bench chaos mutants check lint types contracts constraints clean
+.PHONY: help setup demo demo-stop test test-all test-public-sdk explore conformance bench chaos mutants check lint types contracts constraints clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -42,6 +43,10 @@ test: setup
 test-all: export BROWSER = 1
 test-all: test
 	@.ci/within python -m tests.retry $(slow) -- -m "slow and not exploring" $(ARGS)
+
+test-public-sdk: export SERVICEBUS_PAIR_SDK_PATH = public
+test-public-sdk: setup
+	@.ci/within python -m tests.retry $(quick) -- -m "not slow" tests/core $(ARGS)
 
 explore: setup
 	@.ci/within pytest -m exploring $(ARGS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from servicebus_pair.core import Endpoint, NamespacePair, PairOptions
+from servicebus_pair.core.sdk._private.capabilities import PATH_VARIABLE, fast_path
 from tests.core.support.local_pair import FAILOVER_INTERVAL, LocalPair, open_quick_pair
 from tests.simulated_time import LoopFactories, loop_factories
 from tests.system.demo.namespaces import PRIMARY, SECONDARY, Namespace
@@ -21,6 +23,32 @@ from tests.system.demo.processes import Processes
 
 def pytest_asyncio_loop_factories(item: pytest.Item) -> LoopFactories:
     return loop_factories(item)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if os.environ.get(PATH_VARIABLE) == "public":
+        for item in items:
+            if item.get_closest_marker("fast_sdk") is not None:
+                item.add_marker(pytest.mark.skip(reason=f"{PATH_VARIABLE}=public"))
+
+
+@pytest.fixture(params=["fast", "public"])
+def sdk_path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Run the test on both ways into azure-servicebus."""
+    monkeypatch.setenv(PATH_VARIABLE, request.param)
+    fast_path.cache_clear()
+    assert fast_path() is (request.param == "fast")
+    yield request.param
+    fast_path.cache_clear()
+
+
+@pytest.fixture
+def public_sdk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Use the public interface of azure-servicebus only."""
+    monkeypatch.setenv(PATH_VARIABLE, "public")
+    fast_path.cache_clear()
+    yield
+    fast_path.cache_clear()
 
 
 @dataclass(frozen=True)

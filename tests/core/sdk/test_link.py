@@ -19,7 +19,8 @@ from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch
 from servicebus_pair.core.sdk.link import Link, close_quietly
 from servicebus_pair.core.sdk.send_link import SendLink, SendSlot
 
-pytestmark = pytest.mark.simulated
+# The fake senders have the SDK's public methods only.
+pytestmark = [pytest.mark.simulated, pytest.mark.usefixtures("public_sdk")]
 
 
 class Owner:
@@ -141,18 +142,25 @@ async def test_before_it_is_attached_a_send_link_has_no_limits() -> None:
     assert link.accepts_mixed_sessions
 
 
-async def test_attaching_reads_both_limits_and_a_refused_token_is_explained() -> None:
+async def test_attaching_reads_the_limit_of_a_batch_and_a_refused_token_is_explained() -> None:
     owner = Owner()
     batch = SimpleNamespace(max_size_in_bytes=1_000)
-    sender = SimpleNamespace(create_message_batch=lambda: asyncio.sleep(0, batch), _max_message_size_on_link=9_000)
+    sender = SimpleNamespace(create_message_batch=lambda: asyncio.sleep(0, batch))
     link = SendLink(owner, "flights", lambda: sender)
     assert await link.open(timeout=5) == 1_000
-    assert (link.max_batch_bytes, link.max_message_bytes, link.is_open) == (1_000, 9_000, True)
+    assert (link.max_batch_bytes, link.max_message_bytes, link.is_open) == (1_000, 1_000, True)
     await link.open(timeout=5)
     assert owner.bounds == [5.4], "it is open"
     sender.create_message_batch = lambda: fail(sdk.ServiceBusAuthenticationError(message="no"))
     with pytest.raises(ServiceError, match="flights within 5 s: open a link to flights on contoso"):
         await link.reopen(timeout=5)
+
+
+async def test_the_limit_of_a_message_is_not_public_but_only_premium_has_larger_ones_than_batches() -> None:
+    batch = SimpleNamespace(max_size_in_bytes=1024 * 1024)
+    link = SendLink(Owner(), "flights", lambda: SimpleNamespace(create_message_batch=lambda: asyncio.sleep(0, batch)))
+    await link.open(timeout=5)
+    assert (link.max_batch_bytes, link.max_message_bytes) == (1024 * 1024, 100 * 1024 * 1024)
 
 
 async def test_a_busy_server_is_reported_by_its_class() -> None:
@@ -162,8 +170,6 @@ async def test_a_busy_server_is_reported_by_its_class() -> None:
 
 class FakeSender:
     """A sender of the SDK whose calls take some time and are recorded."""
-
-    _max_message_size_on_link = 9_000
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []

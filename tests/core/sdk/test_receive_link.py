@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any, Self
 
 import pytest
+from azure.servicebus.amqp import AmqpMessageBodyType
 
 from servicebus_pair.core.model.errors import LockLostError, ServiceError, TimedOutError, UnreachableError
 from servicebus_pair.core.model.pricing import Operations
@@ -31,6 +32,7 @@ def link_over(receiver: Any) -> tuple[ReceiveLink, Owner]:
     return link, owner
 
 
+@pytest.mark.fast_sdk
 async def test_only_unconfirmed_messages_of_a_partly_settled_range_have_a_failure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -83,7 +85,7 @@ class FakeReceiver:
         self.messages = list(messages)
         self.waits: list[tuple[int, float]] = []
         self.running = self.most_running = 0
-        self._handler = SimpleNamespace(_received_messages=SimpleNamespace(empty=lambda: not buffered))
+        self._handler = SimpleNamespace(_link=None, _received_messages=SimpleNamespace(empty=lambda: not buffered))
 
     async def __aenter__(self) -> Self:
         return self
@@ -99,6 +101,7 @@ class FakeReceiver:
         self.running -= 1
 
 
+@pytest.mark.fast_sdk
 @pytest.mark.parametrize(("buffered", "wait", "used"), [(False, 60, 60), (True, 60, 0.2), (True, 0.1, 0.1)])
 async def test_a_receive_waits_briefly_if_messages_are_buffered(buffered: bool, wait: float, used: float) -> None:
     receiver = FakeReceiver("a", "b", buffered=buffered)
@@ -116,11 +119,51 @@ async def test_a_receive_that_fails_or_finds_nothing_is_counted() -> None:
         assert owner.meter.read() == Operations(empty_receives=1)
 
 
+@pytest.mark.fast_sdk
 async def test_a_receive_that_should_stop_releases_its_messages() -> None:
     link, owner = link_over(FakeReceiver(0, 0, 0))
     link._should_stop = lambda: True
     assert await link.receive(max_messages=5, max_wait_time=1, timeout=2) == []
     assert owner.meter.read() == Operations(receives=3, settlements=3)
+
+
+@pytest.mark.simulated
+@pytest.mark.usefixtures("public_sdk")
+async def test_a_public_receive_waits_in_steps_and_ends_soon_after_it_should_stop() -> None:
+    clock = asyncio.get_running_loop().time
+    waits: list[float] = []
+
+    async def receive_messages(*, max_message_count: int, max_wait_time: float) -> list[Any]:
+        assert max_message_count == 5
+        waits.append(max_wait_time)
+        await asyncio.sleep(max_wait_time)
+        return []
+
+    receiver = FakeReceiver()
+    receiver.receive_messages = receive_messages  # type: ignore[method-assign]
+    link, owner = link_over(receiver)
+    assert await link.receive(max_messages=5, max_wait_time=1.1, timeout=2) == []
+    assert (len(waits), sum(waits)) == (5, pytest.approx(1.1))
+    stop_at = clock() + 60
+    link._should_stop = lambda: clock() >= stop_at
+    assert await link.receive(max_messages=5, max_wait_time=900, timeout=2) == []
+    assert stop_at <= clock() <= stop_at + 0.5
+    assert owner.meter.read() == Operations(empty_receives=2)
+
+
+@pytest.mark.usefixtures("public_sdk")
+async def test_a_public_receive_counts_increments_by_the_body() -> None:
+    large = SimpleNamespace(body_type=AmqpMessageBodyType.DATA, body=iter([b"x" * 70_000, b"x" * 70_000]))
+    other = SimpleNamespace(body_type=AmqpMessageBodyType.VALUE, body=5)
+    link, owner = link_over(FakeReceiver(large, other))
+    assert await link.receive(max_messages=5, max_wait_time=1, timeout=2) == [large, other]
+    assert owner.meter.read() == Operations(receives=2, further_increments=2)
+
+
+@pytest.mark.usefixtures("public_sdk")
+async def test_without_private_names_credit_is_left_to_the_end_of_the_link() -> None:
+    link, _ = link_over(SimpleNamespace())
+    await link.drain_credit(timeout=2)
 
 
 @pytest.mark.simulated
@@ -152,6 +195,7 @@ async def test_settlements_are_bounded_as_a_whole(count: int, seconds: float) ->
     assert {type(outcome) for outcome in outcomes} == {TimedOutError}
 
 
+@pytest.mark.fast_sdk
 async def test_credit_is_only_drained_on_an_open_link() -> None:
     drained: list[Any] = []
 

@@ -1,4 +1,4 @@
-"""Maps exceptions of the SDK to our errors, by class and never by message text.
+"""Maps exceptions of the SDK to our errors, by class, and by message text only where nothing else is public.
 
 The table restates how each fault was measured to reach a client of azure-servicebus 7.15:
 
@@ -28,6 +28,7 @@ any other                                              ``ServiceFaultError``
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from azure.core import exceptions as azure
@@ -35,6 +36,7 @@ from azure.servicebus import exceptions as sdk
 
 from servicebus_pair.core.model import errors
 from servicebus_pair.core.model.options import PairOptions
+from servicebus_pair.core.sdk._private.capabilities import fast_path
 
 __all__ = ["classify", "error_text", "triggers_failover"]
 
@@ -77,6 +79,7 @@ _REFUSED_CONDITIONS: Final = (
 _REJECTED_CONDITION: Final = "amqp:internal-error"
 # The SDK's class for the outcome of one message; it is not public, and only its name is compared.
 _MESSAGE_EXCEPTION: Final = "MessageException"
+_STATED_CONDITION: Final = re.compile(r"Error condition: ([\w.:-]+?)\.?(?: |$)")
 _MAX_CHARACTERS: Final = 300
 
 
@@ -125,7 +128,10 @@ def _unwrap_credential_error(failure: BaseException) -> BaseException:
 
 
 def _condition(failure: BaseException) -> str:
-    """Return the AMQP error condition, which the SDK keeps in a private attribute."""
+    """Return the AMQP error condition: a private attribute of the SDK's errors, and public in their text only."""
+    if not fast_path():
+        stated = _STATED_CONDITION.search(str(failure))
+        return "" if stated is None else stated[1]
     condition = getattr(failure, "_condition", None)
     value = getattr(condition, "value", condition)
     return value.decode() if isinstance(value, bytes) else str(value)

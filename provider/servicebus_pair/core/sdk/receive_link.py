@@ -8,9 +8,11 @@ from typing import Any, Final, TypeAlias
 
 from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusReceiver
+from azure.servicebus.amqp import AmqpMessageBodyType
 
 from servicebus_pair.core.model.errors import ServiceError
 from servicebus_pair.core.model.usage_meter import Operation
+from servicebus_pair.core.sdk._private.capabilities import fast_path
 from servicebus_pair.core.sdk._private.receiver_patches import (
     PartialSettlementError,
     can_settle_ranges,
@@ -29,6 +31,9 @@ __all__ = ["ReceiveLink"]
 _MAX_CONCURRENT_SETTLEMENTS: Final = 32
 # The locks of buffered messages are already running, so a receive that starts with some waits for more only briefly.
 _WAIT_WITH_BUFFERED_MESSAGES: Final = 0.2
+
+# On the public path: how long a receive waits before it asks whether it should stop.
+_PUBLIC_WAIT: Final = 0.25
 
 _Messages: TypeAlias = Sequence[ServiceBusReceivedMessage]
 _Outcomes: TypeAlias = dict[int, ServiceError | None]
@@ -72,6 +77,8 @@ class ReceiveLink(Link):
         """
 
         async def receive(receiver: ServiceBusReceiver) -> list[ServiceBusReceivedMessage]:
+            if not fast_path():
+                return await self._receive_publicly(receiver, max_messages, max_wait_time)
             count_bytes = self._client.meter.count_increments
             await patch_receiver(receiver, should_stop=self._should_stop, on_message_bytes=count_bytes)
             buffered = has_buffered_messages(receiver)
@@ -89,8 +96,25 @@ class ReceiveLink(Link):
             return []
         return received
 
+    async def _receive_publicly(
+        self, receiver: ServiceBusReceiver, max_messages: int, max_wait_time: float
+    ) -> list[ServiceBusReceivedMessage]:
+        """Receive in short waits: a longer one could not be stopped without losing the link."""
+        await receiver.__aenter__()
+        clock = asyncio.get_running_loop().time
+        end = clock() + max_wait_time
+        received: list[ServiceBusReceivedMessage] = []
+        while not (received or self._should_stop()) and (remaining := end - clock()) > 0:
+            wait = min(_PUBLIC_WAIT, remaining)
+            received = await receiver.receive_messages(max_message_count=max_messages, max_wait_time=wait)
+        for message in received:
+            # The size is not published; that of the body is nearly all of it where increments are billed.
+            if message.body_type is AmqpMessageBodyType.DATA:
+                self._client.meter.count_increments(sum(map(len, message.body)))
+        return received
+
     async def _release(self, messages: _Messages, *, timeout: float) -> None:
-        if self._handler is None or not can_settle_ranges(self._handler, messages):
+        if not self._can_settle_ranges():
             await self.abandon(messages, timeout=timeout)
             return
         self._client.meter.count(Operation.SETTLE, len(messages))
@@ -113,8 +137,11 @@ class ReceiveLink(Link):
         )
 
     async def drain_credit(self, *, timeout: float) -> None:
-        """Stop deliveries until the next receive; messages in transit are released without counting a delivery."""
-        if self._handler is not None:
+        """Stop deliveries until the next receive; messages in transit are released without counting a delivery.
+
+        On the public path they stay locked until the link closes, or for one lock duration.
+        """
+        if self._handler is not None and fast_path():
             await self._call("take credit back from", drain_credit, timeout=timeout)
 
     def detach_soon(self) -> None:
@@ -149,11 +176,14 @@ class ReceiveLink(Link):
         def settle_together(receiver: ServiceBusReceiver, part: _Messages) -> Awaitable[None]:
             return settle_range(receiver, part, complete=complete, timeout=timeout)
 
-        if self._handler is not None and can_settle_ranges(self._handler, messages):
+        if self._can_settle_ranges():
             outcomes = await self._settle(list(contiguous_ranges(messages)), settle_together, timeout)
         else:
             outcomes = await self._settle([[message] for message in messages], settle_one, timeout)
         return [outcomes[id(message)] for message in messages]
+
+    def _can_settle_ranges(self) -> bool:
+        return fast_path() and self._handler is not None and can_settle_ranges(self._handler)
 
     async def _settle(
         self,

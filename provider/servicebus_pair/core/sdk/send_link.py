@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from math import inf
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusSender
@@ -18,12 +18,16 @@ from servicebus_pair.core.model.errors import AuthenticationError, Authenticatio
 from servicebus_pair.core.model.usage_meter import Operation
 from servicebus_pair.core.protocol.batching import is_mixed, partition_key, session_key, split_by_session
 from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch
+from servicebus_pair.core.sdk._private.capabilities import fast_path, tracing
 from servicebus_pair.core.sdk._private.sender_patches import patch_sender, send_preencoded
 from servicebus_pair.core.sdk.link import Link
 
 __all__ = ["SendLink", "SendSlot", "noop"]
 
 _log = logging.getLogger(__name__)
+# Service Bus quotas: batches of the Premium tier, and the largest message that an entity can be set to take.
+_PREMIUM_BATCH_BYTES: Final = 1_048_576
+_MAX_MESSAGE_BYTES: Final = 104_857_600
 # The timeout of a call whose time was used up by attaching.
 _MIN_TIMEOUT: Final = 0.1
 
@@ -199,10 +203,10 @@ class SendLink(Link):
             )
 
     def _send(self, sender: ServiceBusSender, batch: EncodedBatch, *, timeout: float) -> Awaitable[None]:
-        message = batch.single_message if self._takes_preencoded else None
-        if message is None:
-            return sender.send_messages(batch.sdk_batch, timeout=timeout)
-        return send_preencoded(sender, message, timeout=timeout)
+        encoded = batch.encoded_form if self._takes_preencoded else None
+        if encoded is None:
+            return sender.send_messages(batch.public_form, timeout=timeout)
+        return send_preencoded(sender, encoded, timeout=timeout)
 
     async def _ensure_attached(self, timeout: float) -> float:
         """Attach if needed and return what remains of ``timeout``."""
@@ -231,9 +235,15 @@ class SendLink(Link):
     async def _attach(self, timeout: float) -> None:
         async def attach(sender: ServiceBusSender) -> tuple[int, int]:
             batch = await sender.create_message_batch()
-            self._takes_preencoded = patch_sender(sender)
-            # The SDK publishes the limit for batches only; without the other one, large messages are refused here.
-            return batch.max_size_in_bytes, int(getattr(sender, "_max_message_size_on_link", 0))
+            self._takes_preencoded = fast_path() and not tracing()
+            if fast_path():
+                patch_sender(sender)
+                inner: Any = sender
+                return batch.max_size_in_bytes, int(inner._max_message_size_on_link)  # noqa: SLF001 - fast path
+            # The SDK publishes the limit of batches only. Where that is the one of the Premium tier, a message may be
+            # larger, by a setting of the entity; the service knows it.
+            large = batch.max_size_in_bytes >= _PREMIUM_BATCH_BYTES
+            return batch.max_size_in_bytes, _MAX_MESSAGE_BYTES if large else batch.max_size_in_bytes
 
         started = asyncio.get_running_loop().time()
         try:

@@ -12,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from servicebus_pair.core.model.errors import InvalidMessageError, MessageTooLargeError
+from servicebus_pair.core.protocol.batching import partition_key
 from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch, _max_envelope_bytes, encoded_size
+from servicebus_pair.core.sdk._private.message_encoding import encode_message
 from tests.core.support.message_strategies import messages
 
 
@@ -22,6 +24,15 @@ def new_message(
     return ServiceBusMessage(bytes(size), message_id=f"m{number}", session_id=session, **more).raw_amqp_message
 
 
+def size_in_bytes(batch: EncodedBatch) -> int:
+    """The size of a batch as the SDK measures it."""
+    theirs = ServiceBusMessageBatch(2**30)
+    for message in batch.messages:
+        theirs.add_message(message)
+    return theirs.size_in_bytes
+
+
+@pytest.mark.fast_sdk
 @settings(max_examples=150)
 @given(message=messages())
 def test_a_message_is_encoded_as_the_sdk_encodes_it(message: AmqpAnnotatedMessage) -> None:
@@ -31,8 +42,14 @@ def test_a_message_is_encoded_as_the_sdk_encodes_it(message: AmqpAnnotatedMessag
         theirs.add_message(message)
         assert ours.try_add(message)
         assert ours.try_add(message)
-    [one, two] = ours.sdk_batch._message[5]  # type: ignore[union-attr]
+    encoded: Any = ours.encoded_form
+    [one, two] = encoded[5]
     assert [bytes(one)] == [bytes(two)] == [bytes(each) for each in theirs._message[5]]
+    assert encoded[3] == theirs._message[3]
+    # The SDK finds a partition key only where the annotation's name is bytes, as in its own messages.
+    key = partition_key(message)
+    assert encoded[2] == ({"x-opt-partition-key": key} if key else None)
+    assert theirs._message[2] in (None, {b"x-opt-partition-key": key})
     assert encoded_size(message) == len(one)
 
 
@@ -56,13 +73,14 @@ def test_a_batch_is_not_larger_than_the_limit_with_its_envelope_and_nearly_full(
     # The envelope repeats id, session id and partition key of the first message.
     envelope = len(f"m0{session or ''}{key or ''}")
     if len(packed) > 1:
-        assert batch.sdk_batch.size_in_bytes <= limit  # type: ignore[union-attr]
+        assert size_in_bytes(batch) <= limit
         assert payload + envelope <= limit
     for message in given_messages:
         if message not in packed:
             assert payload + encoded_size(message) + 2 * envelope + 200 + 10 * len(packed) > limit
 
 
+@pytest.mark.usefixtures("sdk_path")
 def test_a_full_batch_leaves_out_only_its_envelope() -> None:
     batch = EncodedBatch(10_000)
     while batch.try_add(ServiceBusMessage(b"x" * 1000, message_id="m").raw_amqp_message):
@@ -71,13 +89,14 @@ def test_a_full_batch_leaves_out_only_its_envelope() -> None:
     assert _max_envelope_bytes(new_message(session="s" * 50)) == 80 + len("m0") + 50
 
 
+@pytest.mark.usefixtures("sdk_path")
 def test_a_message_too_large_for_a_batch_is_sent_alone() -> None:
     large = ServiceBusMessage(b"x" * 5_000, message_id="large").raw_amqp_message
     size = encoded_size(large)
     batch = EncodedBatch(1_000, max_message_bytes=size)
     assert batch.try_add(large)
     assert not batch.try_add(new_message())
-    assert (batch.sdk_batch, [(ref.message_id, ref.size_bytes) for ref in batch.refs]) == (large, [("large", size)])
+    assert (batch.public_form, [(ref.message_id, ref.size_bytes) for ref in batch.refs]) == (large, [("large", size)])
     for limits in ((size - 1, 0), (1_000, size - 1), (size - 1, 5)):
         refused = EncodedBatch(limits[0], max_message_bytes=limits[1])
         with pytest.raises(MessageTooLargeError, match=rf"'large' takes {size} bytes: the link takes {size - 1}"):
@@ -87,26 +106,36 @@ def test_a_message_too_large_for_a_batch_is_sent_alone() -> None:
     assert EncodedBatch(size).try_add(large)
 
 
+@pytest.mark.usefixtures("sdk_path")
 def test_a_message_that_remains_the_only_one_is_sent_alone() -> None:
     small = new_message()
     batch = EncodedBatch(1_000)
     assert batch.try_add(small)
     assert not batch.try_add(new_message(size=900))
-    assert (batch.sdk_batch, batch._batch is None) == (small, False)
+    assert batch.public_form == small
 
 
-def test_only_a_single_message_is_sent_encoded_and_its_id_may_be_bytes() -> None:
+@pytest.mark.fast_sdk
+def test_only_a_single_message_is_sent_outside_a_batch_and_its_id_may_be_bytes() -> None:
     batch = EncodedBatch(10_000)
-    assert batch.single_message is None
     binary = AmqpAnnotatedMessage(data_body=b"x", properties={"message_id": b"\xff1"})
     assert batch.try_add(binary)
-    assert batch.single_message is not None
-    assert (len(batch.single_message.encoded), batch.refs[0].message_id) == (encoded_size(binary), "\\xff1")
+    single: Any = batch.encoded_form
+    assert (len(single.encoded), batch.refs[0].message_id) == (encoded_size(binary), "\\xff1")
     assert batch.try_add(AmqpAnnotatedMessage(data_body=b"x"))
-    assert (batch.single_message, batch.refs[1].message_id) == (None, "None")
-    assert len(batch.sdk_batch) == 2  # type: ignore[arg-type]
+    several: Any = batch.encoded_form
+    assert (several[3].message_id, len(several[5]), batch.refs[1].message_id) == (b"\xff1", 2, "None")
 
 
+@pytest.mark.fast_sdk
+@pytest.mark.usefixtures("public_sdk")
+@pytest.mark.parametrize("size", [*range(150, 262), 1_000, 70_000])
+def test_both_paths_measure_a_message_alike(size: int) -> None:
+    message = new_message(size=size)
+    assert encoded_size(message) == len(encode_message(message).encoded)
+
+
+@pytest.mark.usefixtures("sdk_path")
 @pytest.mark.parametrize("position", [0, 1, 2])
 def test_a_value_without_an_encoding_is_refused_and_the_batch_is_unchanged(position: int) -> None:
     bad = new_message(9, application_properties={"count": 2**40})
@@ -119,6 +148,7 @@ def test_a_value_without_an_encoding_is_refused_and_the_batch_is_unchanged(posit
     assert len(batch) == len(batch.refs) == position
 
 
+@pytest.mark.usefixtures("sdk_path")
 @pytest.mark.parametrize(("count", "halves"), [(2, [1, 1]), (5, [3, 2]), (6, [3, 3])])
 def test_a_batch_splits_into_halves_in_order(count: int, halves: list[int]) -> None:
     batch = EncodedBatch(10_000)
@@ -128,6 +158,7 @@ def test_a_batch_splits_into_halves_in_order(count: int, halves: list[int]) -> N
     assert [ref.message_id for part in parts for ref in part.refs] == [f"m{number}" for number in range(count)]
 
 
+@pytest.mark.usefixtures("sdk_path")
 def test_a_repacked_batch_keeps_its_limits_and_grows_if_its_envelope_does() -> None:
     batch = EncodedBatch(3_000, max_message_bytes=5_000)
     many = [new_message(number, session="s" * 120 if number == 7 else None) for number in range(40)]

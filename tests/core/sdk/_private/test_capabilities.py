@@ -1,49 +1,80 @@
-"""Without a private name that has no public alternative, the import fails with a clear error."""
+"""The fast path is taken on the versions that the tests ran with; on others the public one, with one warning."""
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
-from types import ModuleType
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.metadata import version
 
 import pytest
-from azure.servicebus import ServiceBusMessageBatch, __version__
+from azure.servicebus import __version__
 
-from servicebus_pair.core.sdk._private import batch_encoding, message_encoding
+from servicebus_pair.core.sdk._private import capabilities
+from servicebus_pair.core.sdk._private.capabilities import PATH_VARIABLE, TESTED_VERSIONS, fast_path
+
+# Imports and names that a newer version may lack, made to fail; then everything that sends and drains is imported.
+IMPORT_WITHOUT_PRIVATE_NAMES = """
+import sys
+import azure.servicebus.aio
+for name in list(sys.modules):
+    if name.startswith("azure.servicebus._pyamqp") or name.startswith("azure.servicebus._transport"):
+        sys.modules[name] = None
+from servicebus_pair.core.sdk._private.capabilities import fast_path
+import servicebus_pair.core as core
+[getattr(core, name) for name in core.__all__]
+assert not fast_path()
+"""
 
 
-@pytest.mark.parametrize(
-    ("ours", "module", "name"),
-    [
-        (message_encoding, "azure.servicebus._pyamqp._encode", "encode_payload"),
-        (message_encoding, "azure.servicebus._pyamqp.message", "Message"),
-        (batch_encoding, "azure.servicebus.aio._transport._pyamqp_transport_async", "PyamqpTransportAsync"),
-    ],
-)
-def test_without_the_encoder_the_import_fails_naming_version_and_name(
-    monkeypatch: pytest.MonkeyPatch, ours: ModuleType, module: str, name: str
+@pytest.fixture(autouse=True)
+def decide_again(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.delenv(PATH_VARIABLE, raising=False)
+    fast_path.cache_clear()
+    yield
+    fast_path.cache_clear()
+
+
+def test_the_tests_run_with_a_tested_version_on_the_fast_path() -> None:
+    assert __version__ == version("azure-servicebus")
+    assert __version__ in TESTED_VERSIONS
+    assert fast_path()
+
+
+def test_another_version_takes_the_public_path_with_one_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.delattr(importlib.import_module(module), name)
-    with pytest.raises(ImportError, match=rf"azure-servicebus {__version__} cannot be used: .*{name}.*; install"):
-        import_again(ours)
+    monkeypatch.setattr(capabilities, "__version__", "7.99.0")
+    with caplog.at_level(logging.INFO):
+        assert [fast_path(), fast_path()] == [False, False]
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert "azure-servicebus 7.99.0 is used through its public interface only" in record.getMessage()
+    assert TESTED_VERSIONS[-1] in record.getMessage()
 
 
-@pytest.mark.parametrize("name", ["_message", "_amqp_transport"])
-def test_without_the_private_attributes_of_a_batch_the_import_fails(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    class Incomplete(ServiceBusMessageBatch):
-        def __init__(self) -> None:
-            super().__init__()
-            delattr(self, name)
-
-    monkeypatch.setattr("azure.servicebus.ServiceBusMessageBatch", Incomplete)
-    with pytest.raises(ImportError, match=rf"cannot be used: ServiceBusMessageBatch has no '{name}'"):
-        import_again(batch_encoding)
+def test_a_tested_version_without_a_private_name_takes_the_public_path(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delattr("azure.servicebus._pyamqp.performatives.TransferFrame")
+    with caplog.at_level(logging.WARNING):
+        assert not fast_path()
+    assert "TransferFrame" in caplog.text
 
 
-def import_again(module: ModuleType) -> None:
-    """Execute a module again under another name."""
-    assert module.__file__ is not None
-    spec = importlib.util.spec_from_file_location("import_again", module.__file__)
-    assert spec is not None
-    assert spec.loader is not None
-    spec.loader.exec_module(importlib.util.module_from_spec(spec))
+def test_the_variable_selects_the_public_path_without_a_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv(PATH_VARIABLE, "public")
+    with caplog.at_level(logging.INFO):
+        assert not fast_path()
+    (record,) = caplog.records
+    assert (record.levelno, PATH_VARIABLE in record.getMessage()) == (logging.INFO, True)
+
+
+def test_nothing_private_is_needed_to_import_the_core() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORT_WITHOUT_PRIVATE_NAMES], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

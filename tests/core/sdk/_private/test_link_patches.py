@@ -13,9 +13,11 @@ import certifi
 import pytest
 from azure.servicebus._pyamqp.aio import AMQPClientAsync
 
-from servicebus_pair.core.sdk._private import capabilities, link_patches
+from servicebus_pair.core.sdk._private import link_patches
 from servicebus_pair.core.sdk._private.link_patches import _close_without_keep_alive, patch_link, shared_ssl_context
 from tests.core.support.local_pair import LocalPair, messages, numbered, open_local_pair
+
+pytestmark = pytest.mark.fast_sdk
 
 SDK_SLEEP_SECONDS = 0.05
 
@@ -30,7 +32,7 @@ class FakeSender:
 
     def _create_handler(self, auth: object) -> None:
         del auth
-        self._handler = SimpleNamespace(client_ready_async=self.ready)
+        self._handler = SimpleNamespace(client_ready_async=self.ready, close_async=None)
 
     async def ready(self) -> bool:
         await asyncio.sleep(self.seconds)
@@ -82,18 +84,11 @@ async def test_a_pair_opens_its_links_without_the_sleeps_of_the_sdk(monkeypatch:
     assert SDK_SLEEP_SECONDS not in sleeps
 
 
-@pytest.mark.parametrize("incomplete", [SimpleNamespace(), SimpleNamespace(_create_handler=lambda _: None)])
-def test_a_link_without_the_private_names_is_not_patched_and_a_warning_is_logged(
-    incomplete: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(capabilities, "_warned", set())
-    assert patch_link(incomplete) is incomplete
-    if hasattr(incomplete, "_create_handler"):
-        incomplete._create_handler(None)
-    warning, *more = caplog.messages
-    assert warning.endswith("opening a link takes up to a second more")
-    assert all(text.endswith("closing a link takes up to a second more") for text in more)
-    assert caplog.records[0].levelno == logging.WARNING
+@pytest.mark.usefixtures("public_sdk")
+def test_on_the_public_path_a_link_is_not_patched() -> None:
+    sender = FakeSender(responses=1)
+    assert patch_link(sender) is sender
+    assert "_create_handler" not in vars(sender)
 
 
 def test_all_links_of_a_client_share_one_ca_bundle() -> None:
@@ -148,12 +143,3 @@ async def test_a_link_without_a_keep_alive_task_is_closed() -> None:
     _close_without_keep_alive(inner)
     await inner.close_async()
     assert closed == [True]
-
-
-def test_without_the_keep_alive_attribute_closing_is_not_patched_and_a_warning_is_logged(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(capabilities, "_warned", set())
-    _close_without_keep_alive(SimpleNamespace())
-    (warning,) = caplog.messages
-    assert warning.endswith("closing a link takes up to a second more")

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from servicebus_pair.core.sdk._private.message_encoding import encode
 
+pytestmark = pytest.mark.fast_sdk
+
 # Around the lengths from which AMQP counts with four bytes instead of one.
 lengths = st.sampled_from([0, 1, 20, 120, 126, 127, 128, 251, 254, 255, 256, 300])
 texts = st.builds(lambda letter, length: letter * length, st.sampled_from("xé"), lengths)

@@ -1,17 +1,14 @@
-"""A receiver without the private names works through the public API; partial settlement is reported per message."""
+"""On the fast path messages are buffered, settled in ranges, and replaced where they cannot be decoded."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import Any, Self
 
 import pytest
-from azure.servicebus import __version__
 
-from servicebus_pair.core.sdk._private import capabilities, receiver_patches
 from servicebus_pair.core.sdk._private.receiver_patches import (
     PartialSettlementError,
     can_settle_ranges,
@@ -22,14 +19,8 @@ from servicebus_pair.core.sdk._private.receiver_patches import (
     release_ranges,
     settle_range,
 )
-from tests.core.support.local_pair import BACKLOG, messages, open_local_pair
 
-LINK = (*receiver_patches._OF_LINK, *receiver_patches._OF_SETTLEMENT)
-
-
-@pytest.fixture(autouse=True)
-def forget_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(capabilities, "_warned", set())
+pytestmark = pytest.mark.fast_sdk
 
 
 class Receiver(SimpleNamespace):
@@ -39,67 +30,17 @@ class Receiver(SimpleNamespace):
         return self
 
 
-def receiver_without(missing: str) -> Receiver:
-    def only(names: tuple[str, ...], **more: Any) -> SimpleNamespace:
-        found = {**dict.fromkeys(names), **more}
-        return SimpleNamespace(**{name: value for name, value in found.items() if name != missing})
-
-    # Class attributes, as in the SDK: an instance attribute means that the link is patched already.
-    link = type("Link", (), vars(only(LINK)))()
-    names = ("_received_messages", "do_work_async", "settle_messages_async")
-    handler = only(names, _link=link)
-    return Receiver(_handler=handler) if missing != "_handler" else Receiver()
+def test_ranges_are_settled_over_an_open_link_only() -> None:
+    receiver: Any = Receiver(_handler=SimpleNamespace(_link=object()))
+    assert can_settle_ranges(receiver)
+    receiver._handler._link = None
+    assert not can_settle_ranges(receiver)
 
 
-@pytest.mark.parametrize("missing", ["_handler", *receiver_patches._OF_HANDLER, *receiver_patches._OF_LINK])
-async def test_a_receiver_that_cannot_be_patched_works_unpatched_and_warns_once(
-    missing: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    receiver: Any = receiver_without(missing)
-    with caplog.at_level(logging.WARNING):
-        await patch_receiver(receiver, should_stop=lambda: False, on_message_bytes=lambda _: None)
-        await patch_receiver(receiver, should_stop=lambda: False, on_message_bytes=lambda _: None)
-    (warning,) = caplog.messages
-    assert __version__ in warning
-    assert f".{missing}," in warning
-
-
-async def test_without_the_message_class_the_receiver_is_not_patched_and_a_warning_is_logged(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.delattr("azure.servicebus._pyamqp.message.Message")
-    receiver: Any = receiver_without("nothing")
+async def test_a_receiver_without_a_link_is_not_patched() -> None:
+    receiver: Any = Receiver(_handler=SimpleNamespace(_link=None))
     await patch_receiver(receiver, should_stop=lambda: False, on_message_bytes=lambda _: None)
-    (warning,) = caplog.messages
-    assert "_pyamqp.message.Message" in warning
-
-
-@pytest.mark.parametrize("missing", ["settle_messages_async", "_link", *receiver_patches._OF_SETTLEMENT])
-def test_messages_are_settled_one_by_one_where_ranges_cannot_be(missing: str) -> None:
-    complete: Any = receiver_without("nothing")
-    incomplete: Any = receiver_without(missing)
-    message: Any = SimpleNamespace(_delivery_id=1, _delivery_tag=b"1")
-    assert can_settle_ranges(complete, [message])
-    assert not can_settle_ranges(incomplete, [message])
-
-
-@pytest.mark.parametrize("missing", receiver_patches._OF_MESSAGE)
-def test_messages_without_a_delivery_id_are_settled_one_by_one(missing: str) -> None:
-    complete: Any = receiver_without("nothing")
-    present = {name: 1 for name in receiver_patches._OF_MESSAGE if name != missing}
-    message: Any = SimpleNamespace(**present)
-    assert not can_settle_ranges(complete, [message])
-
-
-async def test_a_backlog_is_drained_with_public_names_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(receiver_patches, "first_missing_attribute", lambda _, names, **__: next(iter(names)))
-    async with open_local_pair("flights") as both:
-        await both.put_into_backlog("flights", messages(*range(40)))
-        await both.put_into_backlog("gone", messages(1, name="x"))
-        report = await both.pair.syphon().drain()
-        assert (report.moved, report.dead_lettered) == ({"flights": 40}, {"EntityNotFound": 1})
-        assert await both.primary_ids("flights") == [f"m{n}" for n in range(40)]
-        assert await both.backlog_ids(BACKLOG) == []
+    assert vars(receiver._handler) == {"_link": None}
 
 
 def test_deliveries_are_split_where_an_id_is_missing() -> None:

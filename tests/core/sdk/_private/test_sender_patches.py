@@ -1,8 +1,7 @@
-"""A single message is encoded once; without the private names the public API is used and a warning logged."""
+"""On the fast path a single message is encoded once, and arrives as one sent through the public interface."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from datetime import timedelta
 from operator import attrgetter
@@ -10,17 +9,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from azure.servicebus import ServiceBusMessage, __version__
+from azure.servicebus import ServiceBusMessage
 from azure.servicebus._pyamqp._encode import encode_payload
 from azure.servicebus._pyamqp.constants import SessionState
 
-from servicebus_pair.core.sdk._private import capabilities, sender_patches
-from servicebus_pair.core.sdk._private.batch_encoding import EncodedMessage
+from servicebus_pair.core.sdk import send_link
+from servicebus_pair.core.sdk._private import capabilities
+from servicebus_pair.core.sdk._private.message_encoding import EncodedMessage
 from servicebus_pair.core.sdk._private.sender_patches import patch_sender
 from tests.core.support.local_pair import LocalPair, numbered
 from tests.core.support.queues import peek_all
 
-pytestmark = pytest.mark.simulated
+pytestmark = [pytest.mark.simulated, pytest.mark.fast_sdk]
 
 # More than a frame of the SDK, and than one of the emulator.
 TWO_FRAMES = 150_000
@@ -35,11 +35,6 @@ RECEIVED_FIELDS = [
     "time_to_live",
     "application_properties",
 ]
-
-
-@pytest.fixture(autouse=True)
-def forget_warnings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(capabilities, "_warned", set())
 
 
 @pytest.fixture(autouse=True)
@@ -77,7 +72,7 @@ async def test_a_single_message_is_encoded_once_and_equals_one_sent_publicly(
     async with local_pair.pair.sender("flights") as sender:
         await sender.send(message_with_all_properties())
     assert encoded == []
-    monkeypatch.setattr(sender_patches, "first_missing_attribute", lambda _, names, **__: next(iter(names)))
+    monkeypatch.setattr(send_link, "fast_path", lambda: False)
     sender._link._discard()
     async with local_pair.pair.sender("flights") as sender:
         await sender.send(message_with_all_properties())
@@ -109,53 +104,10 @@ async def test_a_message_of_several_frames_is_sent_by_the_sdk(local_pair: LocalP
 async def test_with_tracing_on_the_sdk_encodes_the_message(
     local_pair: LocalPair, encoded: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sender_patches, "settings", SimpleNamespace(tracing_implementation=lambda: object))
+    monkeypatch.setattr(capabilities, "settings", SimpleNamespace(tracing_implementation=lambda: object))
     async with local_pair.pair.sender("flights") as sender:
         await sender.send(message_with_all_properties())
     assert encoded == ["rich"]
-
-
-def sender_without(missing: str) -> Any:
-    """The private attributes of the SDK's sender that the patch uses."""
-
-    def only(names: tuple[str, ...], **more: Any) -> dict[str, Any]:
-        return {name: value for name, value in {**dict.fromkeys(names), **more}.items() if name != missing}
-
-    connection = SimpleNamespace(**only(sender_patches._OF_CONNECTION))
-    session = SimpleNamespace(**only(sender_patches._OF_SESSION, _connection=connection))
-    # Class attributes, as in the SDK: an instance attribute means that the link is patched already.
-    link = type("Link", (), only(sender_patches._OF_LINK, _session=session))()
-    return SimpleNamespace(**only(sender_patches._OF_SENDER, _handler=SimpleNamespace(**only((), _link=link))))
-
-
-@pytest.mark.parametrize(
-    "missing",
-    [
-        *sender_patches._OF_SENDER,
-        "_link",
-        *sender_patches._OF_LINK,
-        *sender_patches._OF_SESSION,
-        *sender_patches._OF_CONNECTION,
-    ],
-)
-def test_a_sender_without_the_private_names_works_unpatched_and_warns_once(
-    missing: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    assert patch_sender(sender_without("nothing"))
-    with caplog.at_level(logging.WARNING):
-        assert not patch_sender(sender_without(missing))
-        assert not patch_sender(sender_without(missing))
-    (warning,) = caplog.messages
-    assert __version__ in warning
-    assert f".{missing}," in warning
-
-
-@pytest.mark.parametrize(("module", "name"), [("performatives", "TransferFrame"), ("constants", "SessionState")])
-def test_without_the_transfer_frame_the_sender_is_not_patched(
-    module: str, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delattr(f"azure.servicebus._pyamqp.{module}.{name}")
-    assert not patch_sender(sender_without("nothing"))
 
 
 class FakeTransfers:
@@ -164,16 +116,19 @@ class FakeTransfers:
     def __init__(self) -> None:
         self.frames: list[Any] = []
         self.left_to_sdk: list[Any] = []
-        sender = sender_without("nothing")
-        self.link = sender._handler._link
-        self.session = self.link._session
-        self.session._connection._process_outgoing_frame = self._write
-        self.session._connection._remote_max_frame_size = 300
+        connection = SimpleNamespace(_process_outgoing_frame=self._write, _remote_max_frame_size=300)
+        self.session = SimpleNamespace(_connection=connection)
+        # A class attribute, as in the SDK: an instance attribute means that the link is patched already.
+        self.link = type("Link", (), {"_outgoing_transfer": staticmethod(self._transfer_of_the_sdk)})()
+        self.link._session, self.link.network_trace = self.session, False
+        sender: Any = SimpleNamespace(_handler=SimpleNamespace(_link=self.link))
         self.session.channel, self.session.state, self.session.next_outgoing_id = 3, SessionState.MAPPED, 9
         self.session.remote_incoming_window = self.session.outgoing_window = self.link.current_link_credit = 10
         self.link.handle, self.link.delivery_count = 0, 4
-        type(self.link)._outgoing_transfer = staticmethod(self._transfer_of_the_sdk)
-        assert patch_sender(sender)
+        patch_sender(sender)
+        patched = self.link._outgoing_transfer
+        patch_sender(sender)
+        assert self.link._outgoing_transfer is patched
 
     async def _write(self, channel: int, frame: Any) -> None:
         self.frames.append((channel, frame[1], frame[2], frame[4], frame[5], frame[11]))

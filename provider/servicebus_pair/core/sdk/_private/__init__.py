@@ -1,1 +1,1 @@
-"""Uses of azure-servicebus' private names; each is checked for and has a public fallback where one exists."""
+"""Uses of azure-servicebus' private names: an optimisation, taken only where ``capabilities.fast_path()`` allows it."""

@@ -1,72 +1,43 @@
-"""A batch that encodes each message only once.
+"""A batch that knows its size in bytes, on either way into azure-servicebus.
 
 Encoding is what a batched send spends its time on. The SDK's own batch (7.15) encodes each message twice, to measure
-and to add it, and its asynchronous sender rebuilds a batch of any transport but its own. This module uses private
-names without which it cannot be imported; the tests compare the bytes with those of the SDK's public batch.
+and to add it, and its asynchronous sender does so again with a batch that it did not create. On the fast path each
+message is encoded once, here; the tests compare the bytes with those of the SDK's public batch. On the public path the
+SDK's batch measures each message, and the SDK encodes what is sent.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final
 
 from azure.servicebus import ServiceBusMessageBatch
 from azure.servicebus.amqp import AmqpAnnotatedMessage
-from azure.servicebus.exceptions import MessageSizeExceededError
 
 from servicebus_pair.core.model.errors import InvalidMessageError, MessageTooLargeError
 from servicebus_pair.core.model.events import MessageRef
 from servicebus_pair.core.protocol.batching import partition_key
-from servicebus_pair.core.sdk._private.capabilities import first_missing_attribute, incompatible_sdk_error
-from servicebus_pair.core.sdk._private.message_encoding import Message, encode
+from servicebus_pair.core.sdk._private.capabilities import fast_path, tracing
 
-try:
-    from azure.servicebus.aio._transport._pyamqp_transport_async import PyamqpTransportAsync
-except ImportError as error:
-    raise incompatible_sdk_error(error) from error
-if missing := first_missing_attribute(
-    ServiceBusMessageBatch(), ("_message", "_amqp_transport"), consequence="nothing can be sent"
-):
-    raise incompatible_sdk_error(f"ServiceBusMessageBatch has no {missing!r}")
+if TYPE_CHECKING:
+    from servicebus_pair.core.sdk._private.message_encoding import EncodedMessage
 
-__all__ = ["EncodedBatch", "EncodedMessage", "encoded_size"]
+__all__ = ["EncodedBatch", "encoded_size"]
 
 # What the SDK's encoder raises for a value that has no AMQP encoding.
 _ENCODING_ERRORS: Final = (ValueError, TypeError, OverflowError, struct.error)
 # Two sections with their descriptors, the name of the annotation, and the longest headers of three strings.
 _ENVELOPE_BYTES: Final = 80
-
-
-class EncodedMessage(Message):
-    """A message in the SDK's internal form, with its encoded bytes."""
-
-    encoded: bytearray
-
-
-class _EncodeOnce(PyamqpTransportAsync):
-    """The SDK's transport, adding the bytes that it has just measured to the batch."""
-
-    def __init__(self) -> None:
-        self._encoded = bytearray()
-
-    @property
-    def last_size(self) -> int:
-        """Size of the last message in bytes."""
-        return len(self._encoded)
-
-    def get_message_encoded_size(self, message: Any) -> int:  # type: ignore[override]  # a static method there
-        self._encoded = bytearray()
-        encode(self._encoded, message)
-        return len(self._encoded)
-
-    def add_batch(self, sb_message_batch: Any, outgoing_sb_message: Any) -> None:  # type: ignore[override]  # the same
-        del outgoing_sb_message  # it is the message that was measured last
-        sb_message_batch._message[5].append(self._encoded)  # noqa: SLF001 - see the module
+# AMQP 1.0, sections 1.6.19 and 3.2.6: a message within a batch is a data section with a length of one byte or of four.
+_SHORT_SECTION_BYTES: Final = 5
+_LONG_SECTION_BYTES: Final = 8
+_SHORT_LIMIT: Final = 256
+_NO_LIMIT: Final = 2**63
 
 
 class EncodedBatch:
-    """A batch in the SDK's encoding; implements ``batching.Batch``.
+    """A batch of messages with their encoded sizes; implements ``batching.Batch``.
 
     A message that remains the only one is sent alone. It may then be as large as ``max_message_bytes``, which can be
     more than a batch may have.
@@ -78,9 +49,9 @@ class EncodedBatch:
     def __init__(self, max_bytes: int, *, max_message_bytes: int = 0) -> None:
         self._max_bytes = max_bytes
         self._max_message_bytes = max(max_bytes, max_message_bytes)
-        self._first: EncodedMessage | None = None
-        self._transport = _EncodeOnce()
-        self._batch: ServiceBusMessageBatch | None = None
+        self._encode = _encoder()
+        self._encoded: list[EncodedMessage] | None = [] if self._encode is not None else None
+        self._bytes = 0
         self.messages: list[AmqpAnnotatedMessage] = []
         self.refs: list[MessageRef] = []
 
@@ -93,39 +64,32 @@ class EncodedBatch:
         :raises MessageTooLargeError: it fits neither a batch nor the link.
         :raises InvalidMessageError: one of its values has no AMQP encoding.
         """
+        encoded = None
         try:
-            size = self._add_first(message) if not self.messages else self._add(message)
-        except MessageSizeExceededError:
-            return False
+            if self._encode is None:
+                size = _public_size(message)
+            else:
+                encoded = self._encode(message)
+                size = len(encoded.encoded)
         except _ENCODING_ERRORS as error:
             raise _invalid(message, error) from error
-        self.messages.append(message)
-        self.refs.append(MessageRef(_message_id(message), size))
-        return True
-
-    def _add_first(self, message: AmqpAnnotatedMessage) -> int:
-        first = EncodedMessage._make(PyamqpTransportAsync.to_outgoing_amqp_message(message))
-        first.encoded = bytearray()
-        encode(first.encoded, first)
-        size = len(first.encoded)
-        if size > self._max_message_bytes:
-            raise MessageTooLargeError(
-                f"message {_message_id(message)!r} takes {size} bytes: the link takes {self._max_message_bytes}"
-            )
-        self._first = first
-        return size
-
-    def _add(self, message: AmqpAnnotatedMessage) -> int:
-        if self._batch is None:
-            first = self.messages[0]
+        bytes_after = self._bytes + _section_size(size)
+        if not self.messages:
+            if size > self._max_message_bytes:
+                raise MessageTooLargeError(
+                    f"message {_message_id(message)!r} takes {size} bytes: the link takes {self._max_message_bytes}"
+                )
             # The SDK copies id, session id and partition key of the first message to the batch envelope without
             # counting them: the service would refuse a full batch for its size.
-            max_bytes = self._max_bytes - _max_envelope_bytes(first)
-            batch = ServiceBusMessageBatch(max_bytes, amqp_transport=self._transport)
-            batch.add_message(first)
-            self._batch = batch
-        self._batch.add_message(message)
-        return self._transport.last_size
+            bytes_after += _max_envelope_bytes(message)
+        elif bytes_after > self._max_bytes:
+            return False
+        self._bytes = bytes_after
+        self.messages.append(message)
+        self.refs.append(MessageRef(_message_id(message), size))
+        if encoded is not None and self._encoded is not None:
+            self._encoded.append(encoded)
+        return True
 
     def split(self) -> list[EncodedBatch]:
         """Return two batches with half of the messages each, in order."""
@@ -148,18 +112,27 @@ class EncodedBatch:
         return EncodedBatch(self._max_bytes, max_message_bytes=self._max_message_bytes)
 
     @property
-    def sdk_batch(self) -> ServiceBusMessageBatch | AmqpAnnotatedMessage:
-        """The argument for the SDK's ``send_messages``: the batch, or the message if there is only one."""
-        if self._batch is None or len(self.messages) == 1:
-            return self.messages[0]
-        # The class itself, as in the SDK's own batches: the sender rebuilds a batch of any other transport.
-        self._batch._amqp_transport = PyamqpTransportAsync  # noqa: SLF001 - see the module
-        return self._batch
+    def public_form(self) -> list[AmqpAnnotatedMessage] | AmqpAnnotatedMessage:
+        """The argument for the SDK's ``send_messages``: the messages, or the message if there is only one."""
+        return self.messages[0] if len(self.messages) == 1 else self.messages
 
     @property
-    def single_message(self) -> EncodedMessage | None:
-        """The encoded message if there is only one, else ``None``."""
-        return self._first if len(self.messages) == 1 else None
+    def encoded_form(self) -> EncodedMessage | list[Any] | None:
+        """The batch in the SDK's internal form, or the message if there is only one; ``None`` on the public path."""
+        if self._encoded is None:
+            return None
+        if len(self._encoded) == 1:
+            return self._encoded[0]
+        from servicebus_pair.core.sdk._private.message_encoding import envelope
+
+        first = self.messages[0]
+        properties = first.properties
+        return envelope(
+            [each.encoded for each in self._encoded],
+            message_id=None if properties is None else _text_if_utf8(properties.message_id),
+            session_id=None if properties is None else _text_if_utf8(properties.group_id),
+            partition_key=partition_key(first),
+        )
 
 
 def encoded_size(message: AmqpAnnotatedMessage) -> int:
@@ -167,12 +140,34 @@ def encoded_size(message: AmqpAnnotatedMessage) -> int:
 
     :raises InvalidMessageError: one of its values has no AMQP encoding.
     """
-    encoded = bytearray()
+    encode = _encoder()
     try:
-        encode(encoded, PyamqpTransportAsync.to_outgoing_amqp_message(message))
+        return _public_size(message) if encode is None else len(encode(message).encoded)
     except _ENCODING_ERRORS as error:
         raise _invalid(message, error) from error
-    return len(encoded)
+
+
+def _encoder() -> Callable[[AmqpAnnotatedMessage], EncodedMessage] | None:
+    """Return our encoder; ``None`` where the SDK must encode."""
+    if not fast_path() or tracing():
+        return None
+    from servicebus_pair.core.sdk._private.message_encoding import encode_message
+
+    return encode_message
+
+
+def _public_size(message: AmqpAnnotatedMessage) -> int:
+    """Return the encoded size of a message as the SDK's batch measures it."""
+    batch = ServiceBusMessageBatch(_NO_LIMIT)
+    empty = batch.size_in_bytes
+    batch.add_message(message)
+    grown = batch.size_in_bytes - empty
+    short = grown - _SHORT_SECTION_BYTES
+    return short if short < _SHORT_LIMIT else grown - _LONG_SECTION_BYTES
+
+
+def _section_size(size: int) -> int:
+    return size + (_SHORT_SECTION_BYTES if size < _SHORT_LIMIT else _LONG_SECTION_BYTES)
 
 
 def _invalid(message: AmqpAnnotatedMessage, error: Exception) -> InvalidMessageError:
@@ -189,3 +184,12 @@ def _max_envelope_bytes(first: AmqpAnnotatedMessage) -> int:
 def _message_id(message: AmqpAnnotatedMessage) -> str:
     value = None if message.properties is None else message.properties.message_id
     return value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
+
+
+def _text_if_utf8(value: Any) -> Any:
+    if not isinstance(value, bytes):
+        return value
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value

@@ -1,48 +1,60 @@
-"""Checks for private names of azure-servicebus, which a newer version may lack.
+"""Which way this process takes into azure-servicebus: the fast path through private names, or the public interface.
 
-Where a public alternative exists it is used, and a warning says once what that costs. Where none exists, the import
-fails. Both messages name the installed version and the missing name.
+The fast path is taken on the versions that the tests ran with, and only there. Any other version may have renamed what
+the fast path uses, or worse, changed what it means: there the public interface does everything, more slowly, and one
+warning says so.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
-from typing import Any, Final
+import os
+from functools import cache
+from typing import Final
 
+from azure.core.settings import settings
 from azure.servicebus import __version__
 
-__all__ = ["first_missing_attribute", "incompatible_sdk_error"]
+__all__ = ["PATH_VARIABLE", "TESTED_VERSIONS", "fast_path", "tracing"]
 
 _log = logging.getLogger(__name__)
-_TESTED_VERSION: Final = "7.15"
-_warned: Final[set[tuple[str, str]]] = set()
+TESTED_VERSIONS: Final = ("7.15.0",)
+"""The versions of azure-servicebus that all tests were run with; the only ones on which private names are used."""
+PATH_VARIABLE: Final = "SERVICEBUS_PAIR_SDK_PATH"
+"""Environment variable that selects the public interface on every version, with the value ``public``."""
 
 
-def first_missing_attribute(thing: Any, names: Iterable[str], *, consequence: str) -> str | None:
-    """Return the first of ``names`` that ``thing`` lacks, or ``None``; each is logged once.
+@cache
+def fast_path() -> bool:
+    """Return whether private names of azure-servicebus are used; decided once per process."""
+    if os.environ.get(PATH_VARIABLE) == "public":
+        _log.info("%s=public: azure-servicebus is used through its public interface only", PATH_VARIABLE)
+        return False
+    reason = _obstacle()
+    if reason is None:
+        return True
+    _log.warning(
+        "azure-servicebus %s is used through its public interface only, which is slower: %s", __version__, reason
+    )
+    return False
 
-    :param consequence: what happens without it, for the warning.
-    """
-    for name in names:
-        if not hasattr(thing, name):
-            qualified = f"{type(thing).__name__}.{name}"
-            if (qualified, consequence) not in _warned:
-                _warned.add((qualified, consequence))
-                _log.warning(
-                    "azure-servicebus %s has no %s, which %s had: %s",
-                    __version__,
-                    qualified,
-                    _TESTED_VERSION,
-                    consequence,
-                )
-            return name
+
+def _obstacle() -> str | None:
+    """Return why the fast path cannot be taken, or ``None``."""
+    if __version__ not in TESTED_VERSIONS:
+        return f"the fast path was tested with {', '.join(TESTED_VERSIONS)}"
+    try:
+        # All private names that are imported; the attributes of this version are known.
+        from azure.servicebus._pyamqp._encode import encode_payload  # noqa: F401 - probed
+        from azure.servicebus._pyamqp.constants import SessionState, SessionTransferState  # noqa: F401 - probed
+        from azure.servicebus._pyamqp.message import Message, Properties  # noqa: F401 - probed
+        from azure.servicebus._pyamqp.performatives import TransferFrame  # noqa: F401 - probed
+        from azure.servicebus._transport._pyamqp_transport import PyamqpTransport  # noqa: F401 - probed
+    except ImportError as error:
+        return f"this build of it differs ({error})"
     return None
 
 
-def incompatible_sdk_error(reason: object) -> ImportError:
-    """Return the error for a missing name without which nothing can be sent."""
-    return ImportError(
-        f"azure-servicebus {__version__} cannot be used: {reason}, which {_TESTED_VERSION} had; "
-        f"install azure-servicebus {_TESTED_VERSION}"
-    )
+def tracing() -> bool:
+    """Return whether the SDK traces: then it adds a context to each message while it encodes, so we must not."""
+    return settings.tracing_implementation() is not None

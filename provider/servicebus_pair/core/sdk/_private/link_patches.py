@@ -20,12 +20,10 @@ from typing import Any, Final, TypeVar
 
 import certifi
 
-from servicebus_pair.core.sdk._private.capabilities import first_missing_attribute
+from servicebus_pair.core.sdk._private.capabilities import fast_path
 
 __all__ = ["patch_link", "shared_ssl_context"]
 
-_SLOW_OPEN: Final = "opening a link takes up to a second more"
-_SLOW_CLOSE: Final = "closing a link takes up to a second more"
 # A broken connection "responds" immediately for ever; after this many responses the SDK may sleep.
 _MAX_RESPONSES: Final = 50
 # The SDK waits 0.2 s for a response: a call that took this long received none.
@@ -35,18 +33,18 @@ HandlerT = TypeVar("HandlerT")
 
 
 def patch_link(handler: HandlerT) -> HandlerT:
-    """Make an unopened sender or receiver open and close without the SDK's sleeps; return it.
+    """Make an unopened sender or receiver open and close without the SDK's sleeps, on the fast path; return it.
 
     What it waits for, and for how long, is unchanged.
     """
-    if first_missing_attribute(handler, ("_create_handler",), consequence=_SLOW_OPEN):
+    if not fast_path():
         return handler
     inner: Any = handler
     create = inner._create_handler
 
     def create_patched(auth: Any) -> None:
         create(auth)
-        amqp_client = getattr(inner, "_handler", None)
+        amqp_client = inner._handler
         _open_without_sleeping(amqp_client)
         _close_without_keep_alive(amqp_client)
 
@@ -56,8 +54,6 @@ def patch_link(handler: HandlerT) -> HandlerT:
 
 def _open_without_sleeping(amqp_client: Any) -> None:
     """Poll until the client is ready or no response comes, instead of sleeping between responses."""
-    if first_missing_attribute(amqp_client, ("client_ready_async",), consequence=_SLOW_OPEN):
-        return
     poll = amqp_client.client_ready_async
 
     async def poll_until_ready() -> bool:
@@ -76,8 +72,6 @@ def _open_without_sleeping(amqp_client: Any) -> None:
 
 def _close_without_keep_alive(amqp_client: Any) -> None:
     """Cancel the keep-alive task before closing, instead of waiting for the end of its sleep."""
-    if first_missing_attribute(amqp_client, ("_keep_alive_thread", "close_async"), consequence=_SLOW_CLOSE):
-        return
     close = amqp_client.close_async
 
     async def close_promptly() -> None:

@@ -13,7 +13,7 @@
   :func:`release_ranges` releases messages like the SDK on close, with the outcome ``released``, which counts no
   delivery.
 
-Without one of the private names, the SDK's public behaviour applies and a warning is logged.
+Used only where ``capabilities.fast_path()`` is true; so private names are imported on use.
 """
 
 # ruff: noqa: SLF001 - private members are what this module is about
@@ -22,12 +22,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from typing import Any, Final
 
 from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusReceiver
-
-from servicebus_pair.core.sdk._private.capabilities import first_missing_attribute
 
 __all__ = [
     "PartialSettlementError",
@@ -44,22 +43,6 @@ __all__ = [
 _ACCEPTED: Final = "accepted"
 _MODIFIED: Final = "modified"
 _RELEASED: Final = "released"
-_OF_HANDLER: Final = ("_link", "_received_messages", "do_work_async")
-_OF_LINK: Final = (
-    "_incoming_transfer",
-    "_on_transfer",
-    "_received_payload",
-    "_first_frame",
-    "_process_incoming_message",
-)
-_OF_SETTLEMENT: Final = ("_received_delivery_tags", "_pending_dispositions")
-_OF_MESSAGE: Final = ("_delivery_id", "_delivery_tag")
-_UNPATCHED: Final = (
-    "messages that arrive between two receives are received twice, and a message that the SDK cannot decode blocks "
-    "its queue"
-)
-_LOCKED_ON_STOP: Final = "messages that a stopping syphon releases may be locked again, for one lock duration"
-_ONE_BY_ONE: Final = "messages are settled one by one, so draining is slower"
 # Positions in the SDK's tuple form of a transfer frame (AMQP 1.0, section 2.7.5).
 _MORE: Final = 5
 _PAYLOAD: Final = 11
@@ -85,37 +68,24 @@ async def patch_receiver(
     :param on_message_bytes: called with the size of each arriving message, which the SDK does not keep.
     """
     await receiver.__aenter__()
-    if first_missing_attribute(receiver, ("_handler",), consequence=_UNPATCHED) or first_missing_attribute(
-        receiver._handler, _OF_HANDLER, consequence=_UNPATCHED
-    ):
-        return
     handler: Any = receiver._handler
     link = handler._link
-    if (
-        link is None
-        or "_incoming_transfer" in vars(link)
-        or first_missing_attribute(link, _OF_LINK, consequence=_UNPATCHED)
-    ):
+    if link is None or "_incoming_transfer" in vars(link):
         return
-    placeholder_class = _placeholder_class()
-    if placeholder_class is None:
-        first_missing_attribute(None, ("_pyamqp.message.Message",), consequence=_UNPATCHED)
-        return
-    _patch_transfers(handler, link, placeholder_class, on_message_bytes)
+    _patch_transfers(handler, link, on_message_bytes)
     if "do_work_async" not in vars(handler):
         _patch_stop(handler, should_stop)
 
 
+@cache
 def _placeholder_class() -> Any:
-    """Return a class, in the SDK's internal form, for undecodable messages; ``None`` without that form."""
-    try:
-        from azure.servicebus._pyamqp.message import Message
-    except ImportError:
-        return None
+    """Return a class, in the SDK's internal form, for undecodable messages."""
+    from azure.servicebus._pyamqp.message import Message
+
     return type("UndecodableMessage", (Message,), {})
 
 
-def _patch_transfers(handler: Any, link: Any, placeholder_class: Any, on_message_bytes: Callable[[int], None]) -> None:
+def _patch_transfers(handler: Any, link: Any, on_message_bytes: Callable[[int], None]) -> None:
     """Make ``link`` buffer messages that arrive between receives, and replace undecodable ones by a placeholder."""
     incoming_transfer = link._incoming_transfer
 
@@ -131,7 +101,7 @@ def _patch_transfers(handler: Any, link: Any, placeholder_class: Any, on_message
             raise  # a failure of the connection, not of the decoder
         except Exception as error:  # noqa: BLE001 - the decoder raises all kinds
             link._received_payload = bytearray()
-            placeholder = placeholder_class()
+            placeholder = _placeholder_class()()
             placeholder.decode_error = f"{type(error).__name__}: {error}"
             await link._process_incoming_message(link._first_frame, placeholder)
 
@@ -162,17 +132,10 @@ def decode_error(received: ServiceBusReceivedMessage) -> str | None:
     return error
 
 
-def can_settle_ranges(receiver: ServiceBusReceiver, messages: Sequence[ServiceBusReceivedMessage]) -> bool:
-    """Return whether :func:`settle_range` works with the installed SDK and the open link."""
+def can_settle_ranges(receiver: ServiceBusReceiver) -> bool:
+    """Return whether the link is open; without one settlement fails, which settling one by one reports properly."""
     handler: Any = getattr(receiver, "_handler", None)
-    if first_missing_attribute(handler, ("settle_messages_async", "_link"), consequence=_ONE_BY_ONE):
-        return False
-    link = handler._link
-    # Without a link settlement fails either way; settling one by one reports it properly.
-    return link is not None and not (
-        first_missing_attribute(link, _OF_SETTLEMENT, consequence=_ONE_BY_ONE)
-        or any(first_missing_attribute(each, _OF_MESSAGE, consequence=_ONE_BY_ONE) for each in messages[:1])
-    )
+    return getattr(handler, "_link", None) is not None
 
 
 def contiguous_ranges(messages: Iterable[ServiceBusReceivedMessage]) -> Iterator[list[ServiceBusReceivedMessage]]:
@@ -238,11 +201,8 @@ async def drain_credit(receiver: ServiceBusReceiver) -> None:
 
     Otherwise released messages are delivered over the same link again at once. The next receive gives new credit.
     """
-    if first_missing_attribute(receiver, ("_amqp_transport", "_handler"), consequence=_LOCKED_ON_STOP):
-        return
-    transport: Any = receiver._amqp_transport
-    if not first_missing_attribute(transport, ("drain_and_release_messages_async",), consequence=_LOCKED_ON_STOP):
-        await transport.drain_and_release_messages_async(receiver._handler)
+    inner: Any = receiver
+    await inner._amqp_transport.drain_and_release_messages_async(inner._handler)
 
 
 async def release_ranges(receiver: ServiceBusReceiver, messages: Iterable[ServiceBusReceivedMessage]) -> None:
