@@ -140,7 +140,7 @@ async def _fill(secondary: Endpoint, count: int, *, body_bytes: int = 200, queue
             async with client.get_queue_sender(queue) as sender:
                 limit = (await sender.create_message_batch()).max_size_in_bytes
                 for batch in _batches(limit, range(number, count, queues), body_bytes=body_bytes):
-                    await sender.send_messages(batch.sdk_batch)
+                    await sender.send_messages(batch.public_form)
 
 
 def _batches(limit: int, numbers: Sequence[int], *, body_bytes: int) -> Iterator[EncodedBatch]:

@@ -55,6 +55,7 @@ async def test_section_6_messages_with_corrupt_notes_are_dead_lettered_and_block
         assert sorted(await local_pair.backlog_ids(dead_letter=True)) == sorted(CORRUPT_NOTES)
 
 
+@pytest.mark.fast_sdk  # only the SDK's inside shows such a message
 @pytest.mark.parametrize("value", UNREADABLE[:1])
 async def test_section_6_a_redrive_ends_though_dead_letters_cannot_be_decoded(value: object) -> None:
     async with open_local_pair("flights", unchecked=True) as local_pair:
@@ -68,6 +69,7 @@ async def test_section_6_a_redrive_ends_though_dead_letters_cannot_be_decoded(va
         assert local_pair.secondary.namespace.counts(BACKLOG).dead_lettered == 1
 
 
+@pytest.mark.fast_sdk  # only the SDK's inside shows such a message
 @pytest.mark.parametrize("value", UNREADABLE)
 async def test_section_6_undecodable_messages_are_dead_lettered_and_block_nothing(value: object) -> None:
     async with open_local_pair("flights", unchecked=True) as local_pair:
