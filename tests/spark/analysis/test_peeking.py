@@ -9,24 +9,31 @@ from pathlib import Path
 
 import proton
 import pytest
+from azure.servicebus import ServiceBusMessage
 
+from servicebus_pair.core import PairOptions
+from servicebus_pair.core.protocol.backlog_queues import backlog_session_id, session_queue_paths
+from servicebus_pair.spark.analysis import peeking
 from servicebus_pair.spark.analysis.peeking import UNREADABLE, peek_task
 from servicebus_pair.spark.analysis.receiving_entities import ReceivingEntity
 from servicebus_pair.spark.base.credential_reference import PairReference
+from servicebus_pair.spark.base.redaction import SparkTaskError
 from tests.core.support.local_pair import BACKLOG, LocalPair, messages, open_local_pair
 from tests.core.support.queues import send_raw
 
 
-def settings(both: LocalPair, folder: Path) -> PairReference:
+def settings(both: LocalPair, folder: Path, *, ordering: str = "none") -> PairReference:
     sides = {"primary": both.primary, "secondary": both.secondary}
     written = {f"{side}_connection_string": each.connection_string for side, each in sides.items()}
     written |= {f"{side}_namespace": each.name for side, each in sides.items()}
-    (folder / "pair.json").write_text(json.dumps(written | {"backlog_queue_count": 1}))
+    (folder / "pair.json").write_text(json.dumps(written | {"backlog_queue_count": 1, "ordering": ordering}))
     return PairReference.parse(f"file:{folder / 'pair.json'}")
 
 
-def peeked(reference: PairReference, entities: list[ReceivingEntity] | None) -> Counter[tuple[str, str | None]]:
-    batches = peek_task(reference, entities, 0, tasks=1)
+def peeked(
+    reference: PairReference, entities: list[ReceivingEntity] | None, *diverted: str
+) -> Counter[tuple[str, str | None]]:
+    batches = peek_task(reference, entities, 0, tasks=1, diverted=diverted)
     return Counter((row["location"], row["id"]) for batch in batches for row in batch.to_pylist())
 
 
@@ -47,3 +54,42 @@ async def test_undecodable_message_is_counted_and_its_neighbors_are_read(tmp_pat
         waiting = [f"m{number}" for number in (*range(before), 8, 9)]
         assert in_backlog == Counter([*(("backlog", each) for each in waiting), (UNREADABLE, None)])
         assert arrived == Counter([(UNREADABLE, None)])
+
+
+async def test_section_6_every_session_of_the_backlog_is_read_and_one_that_a_syphon_holds_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Left out, its messages would be classified as lost (SPEC section 9)."""
+    monkeypatch.setattr(peeking, "_SESSION_WAIT_SECONDS", 0.5)
+    monkeypatch.setattr(peeking, "_SESSION_RETRY_SECONDS", 0.1)
+    options = PairOptions(backlog_queue_count=1, ordering="session")
+    async with open_local_pair("flights", options=options) as both:
+        secondary = both.pair._open().secondary
+        [queue] = session_queue_paths("contoso", 1)
+        for entity in ("Flights", "delays"):
+            message = ServiceBusMessage(
+                "x",
+                message_id=entity,
+                session_id=backlog_session_id(entity),
+                application_properties={"x-ms-path": entity, "x-ms-sessionid": "s"},
+            )
+            await secondary.send_link(queue).send_ping(message, timeout=5)
+        reference = settings(both, tmp_path, ordering="session")
+        everything = Counter({("backlog", "Flights"): 1, ("backlog", "delays"): 1})
+        assert await asyncio.to_thread(peeked, reference, None) == everything
+
+        syphon = secondary.receive_link(queue, session_id="flights")
+        await syphon.accept_session(timeout=5)
+        with pytest.raises(SparkTaskError, match="messages cannot be examined: wait for the end of the drain"):
+            await asyncio.to_thread(peeked, reference, None, "FLIGHTS")
+        waiting = asyncio.create_task(asyncio.to_thread(peeked, reference, None, "FLIGHTS"))
+        await asyncio.sleep(0.2)
+        await syphon.close()
+        assert await waiting == everything
+        assert await asyncio.to_thread(peeked, reference, None, "nothing-there") == everything
+
+
+async def test_section_3_a_session_queue_that_does_not_exist_is_absent(tmp_path: Path) -> None:
+    async with open_local_pair("flights", options=PairOptions(backlog_queue_count=1)) as both:
+        reference = settings(both, tmp_path, ordering="session")
+        assert await asyncio.to_thread(peeked, reference, None) == Counter({("absent", None): 2})

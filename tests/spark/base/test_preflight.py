@@ -11,8 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from servicebus_pair.core import PairSettings, read_pair_settings
 from servicebus_pair.core.errors import ConfigurationError
+from servicebus_pair.core.protocol import backlog_session_id
 from servicebus_pair.spark import publish
-from servicebus_pair.spark.base.preflight import check_access, select_queues
+from servicebus_pair.spark.base.preflight import Access, check_access, select_queues
 from servicebus_pair.spark.base.redaction import Redaction
 from servicebus_pair.spark.transfer.draining import drain
 from tests.spark.conftest import CANARY, Pair
@@ -37,7 +38,7 @@ def own(pair: Pair, tmp_path: Path) -> OwnBacklog:
     return own
 
 
-def check(settings: PairSettings) -> dict[str, str]:
+def check(settings: PairSettings) -> Access:
     return check_access(settings, select_queues(settings, None), redaction=Redaction(), sends=True)
 
 
@@ -50,7 +51,24 @@ def with_key(connection_string: str, name: str, key: str) -> str:
 
 
 def test_reachable_destinations_pass(own: OwnBacklog):
-    assert check(read_pair_settings(own.settings)) == {}
+    assert check(read_pair_settings(own.settings)) == Access({}, ())
+
+
+def test_section_6_entities_of_sessions_in_the_backlog_are_probed(pair: Pair, tmp_path: Path):
+    own = own_backlog(pair, tmp_path, ordering="session")
+    there = own.fresh_queue()
+    for entity in (there.upper(), "gone", "e" * 200):
+        own.divert_session(entity, 1)
+    settings = read_pair_settings(own.settings)
+    found = check(settings)
+    assert found.unavailable == {}
+    assert set(found.sessions) == {there, "gone", backlog_session_id("e" * 200)}
+    with pytest.raises(ConfigurationError, match=r"the primary does not respond: gone \(.*\), q-"):
+        check(
+            read_pair_settings(
+                own.settings | {"primary_connection_string": unreachable(own.settings["primary_connection_string"])}
+            )
+        )
 
 
 # Side, change of its connection string, error.

@@ -75,3 +75,19 @@ def test_empty_backlog_has_a_report(own: OwnBacklog, tmp_path: Path):
     assert run(own, tmp_path) == 0
     assert "0 messages wait in 2 backlog queues" in (tmp_path / "profile" / "report.html").read_text()
     assert read_summary(tmp_path / "profile")["destinations"] == []
+
+
+def test_section_6_messages_of_sessions_are_profiled_with_the_others(
+    session: Session, pair: Pair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    own = own_backlog(pair, tmp_path, ordering="session")
+    queue = own.fresh_queue()
+    ids = {each for name in ("a", "b", "c") for each in own.divert_session(queue, 4, session=name)}
+
+    assert run(own, tmp_path) == 0
+
+    assert "12 messages wait in 4 backlog queues, 0 are dead letters" in capsys.readouterr().out
+    (row,) = table(session.spark, tmp_path, "destinations")
+    assert (row["destination"], row["messages"]) == (queue, 12)
+    assert {each["messageId"] for each in table(session.spark, tmp_path, "messages")} == ids
+    assert run(own, tmp_path) == 0, "no session stays locked"

@@ -9,12 +9,17 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from azure.servicebus import ServiceBusMessage
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from servicebus_pair.core import SyncBridge
 from servicebus_pair.core.ledger.writer import Ledger
 from servicebus_pair.core.pair.namespace_pair import NamespacePair
-from servicebus_pair.core.protocol.backlog_queues import backlog_queue_paths
+from servicebus_pair.core.protocol.backlog_queues import (
+    backlog_queue_paths,
+    backlog_session_id,
+    session_queue_for,
+    session_queue_paths,
+)
 from servicebus_pair.core.sdk.administration.data_plane import ServiceBusAdministration
 from tests.spark.conftest import BACKLOG_QUEUES, Pair, provision
 from tests.system.demo.comparison import Found
@@ -54,6 +59,26 @@ class OwnBacklog(Pair):
             bridge.run(send())
         return set(ids)
 
+    def divert_session(self, entity: str, count: int, *, session: str = "s") -> set[str]:
+        """Leave messages of one session of ``entity`` in its backlog queue; return their ids."""
+        queues = session_queue_paths(self.name, BACKLOG_QUEUES)
+        ids = [f"{entity[:20]}-{session}-{number}" for number in range(count)]
+        with (
+            ServiceBusClient.from_connection_string(self.secondary.connection_string) as client,
+            client.get_queue_sender(session_queue_for(entity, session, queues)) as sender,
+        ):
+            copies = (
+                ServiceBusMessage(
+                    b"x",
+                    message_id=each,
+                    session_id=backlog_session_id(entity),
+                    application_properties={"x-ms-path": entity, "x-ms-sessionid": session},
+                )
+                for each in ids
+            )
+            sender.send_messages(list(copies))
+        return set(ids)
+
     def allow_sending(self, queue: str, *, allowed: bool) -> None:
         self.administer("primary", lambda administration: administration.set_sending(queue, enabled=allowed))
 
@@ -81,6 +106,8 @@ def own_backlog(pair: Pair, folder: Path, **changes: object) -> OwnBacklog:
     file.touch(mode=0o600)
     file.write_text(json.dumps(pair.settings | {"primary_namespace": name}))
     own = OwnBacklog(pair.primary, pair.secondary, pair.processes, file, name)
+    ordering = {name: changes[name] for name in ("ordering",) if name in changes}
+    file.write_text(json.dumps(own.settings | ordering))
     with SyncBridge() as bridge:
         bridge.run(provision(own))
     file.write_text(json.dumps(own.settings | changes))

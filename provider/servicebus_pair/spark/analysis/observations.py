@@ -67,13 +67,18 @@ def count_ledger_records(ledger: DataFrame) -> LedgerCounts:
 
 
 def peek_messages(
-    spark: SparkSession, reference: PairReference, entities: Sequence[ReceivingEntity] | None
+    spark: SparkSession,
+    reference: PairReference,
+    entities: Sequence[ReceivingEntity] | None,
+    *,
+    diverted: Sequence[str] = (),
 ) -> DataFrame:
     """Return one row per message in queues and their dead-letter queues.
 
     Every Spark action peeks again, and queues change meanwhile: persist the result.
 
     :param entities: what to peek; ``None`` is the pair's backlog queues.
+    :param diverted: entities whose sessions in the backlog must be read.
     """
     # Each task opens all its links concurrently, so one wave of tasks is faster than several.
     tasks = min(_MAX_PEEK_TASKS, spark.sparkContext.defaultParallelism)
@@ -81,7 +86,7 @@ def peek_messages(
     def peek_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for index in batch.column("id").to_pylist():
-                yield from peek_task(reference, entities, index, tasks=tasks)
+                yield from peek_task(reference, entities, index, tasks=tasks, diverted=diverted)
 
     return spark.range(0, tasks, 1, tasks).mapInArrow(peek_batches, PEEKED_SCHEMA.ddl)
 

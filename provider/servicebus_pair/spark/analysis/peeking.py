@@ -1,23 +1,33 @@
 """Peeks queues from Spark tasks: one row per message of the receiving entities and the backlog queues.
 
 The tasks divide the queues among themselves by index, so that the driver need not know the pair's settings.
+
+A queue that requires sessions is read session by session, under its lock. A syphon that holds one is waited for: its
+messages are in the backlog, and would be classified as lost if they were left out.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
 from azure.servicebus import ServiceBusMessageState, ServiceBusReceivedMessage
 
 from servicebus_pair.core import Endpoint, PairSettings, SyncBridge
-from servicebus_pair.core.errors import EntityNotFoundError
+from servicebus_pair.core.errors import EntityNotFoundError, SessionLockedError
 from servicebus_pair.core.health import PING_CONTENT_TYPE
 from servicebus_pair.core.ledger import Location
-from servicebus_pair.core.protocol import PATH, backlog_queue_paths, text_keys, to_text
+from servicebus_pair.core.protocol import (
+    PATH,
+    backlog_session_id,
+    is_session_queue,
+    queues_in_use,
+    text_keys,
+    to_text,
+)
 from servicebus_pair.spark.analysis.receiving_entities import ReceivingEntity
 from servicebus_pair.spark.base.arrow_schema import RowSchema
 from servicebus_pair.spark.base.credential_reference import PairReference
@@ -42,6 +52,10 @@ ABSENT: Final = "absent"
 PING: Final = "ping"
 UNREADABLE: Final = "unreadable"
 
+# A syphon that died keeps its session for one lock duration of the queue, a minute.
+_SESSION_WAIT_SECONDS: Final = 65.0
+_SESSION_RETRY_SECONDS: Final = 1.0
+
 _LOCATIONS: Final = {
     ServiceBusMessageState.ACTIVE: Location.ACTIVE,
     ServiceBusMessageState.SCHEDULED: Location.SCHEDULED,
@@ -51,15 +65,24 @@ _LOCATIONS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class _Queue:
-    """A queue, subscription or dead-letter queue; ``entity`` is ``None`` for the backlog."""
+    """A queue, subscription or dead-letter queue; ``entity`` is ``None`` for the backlog.
+
+    :param sessions: sessions to read at least, if the queue requires sessions; ``None`` if it does not.
+    """
 
     path: str
     entity: str | None
     dead_letter: bool
+    sessions: tuple[str, ...] | None = None
 
 
 def peek_task(
-    reference: PairReference, entities: Sequence[ReceivingEntity] | None, index: int, *, tasks: int
+    reference: PairReference,
+    entities: Sequence[ReceivingEntity] | None,
+    index: int,
+    *,
+    tasks: int,
+    diverted: Sequence[str] = (),
 ) -> Iterator[pa.RecordBatch]:
     """Yield one row per message in this task's share of the queues.
 
@@ -68,13 +91,14 @@ def peek_task(
 
     :param entities: what to peek; ``None`` is the pair's backlog queues.
     :param index: number of this task, from 0, among ``tasks``.
+    :param diverted: entities whose sessions in the backlog must be read, even if a syphon holds them now.
     :raises SparkTaskError: an entity does not exist or cannot be read; without secrets.
     """
     redaction = Redaction()
     with redact_errors(redaction):
         settings = reference.resolve(redaction)
         if entities is None:
-            endpoint, queues = settings.secondary, _backlog_queues(settings)
+            endpoint, queues = settings.secondary, _backlog_queues(settings, diverted)
         else:
             endpoint, queues = settings.primary, _with_dead_letters((each.path, each.entity) for each in entities)
         with SyncBridge() as bridge:
@@ -82,9 +106,16 @@ def peek_task(
                 yield PEEKED_SCHEMA.batch(page)
 
 
-def _backlog_queues(settings: PairSettings) -> list[_Queue]:
-    paths = backlog_queue_paths(settings.primary.namespace, settings.options.backlog_queue_count)
-    return _with_dead_letters((path, None) for path in paths)
+def _backlog_queues(settings: PairSettings, diverted: Sequence[str]) -> list[_Queue]:
+    namespace = settings.primary.namespace
+    queues = _with_dead_letters((path, None) for path in queues_in_use(namespace, settings.options))
+    sessions = tuple(dict.fromkeys(map(backlog_session_id, diverted)))
+    return [
+        replace(queue, sessions=sessions)
+        if is_session_queue(namespace, queue.path) and not queue.dead_letter
+        else queue
+        for queue in queues
+    ]
 
 
 def _with_dead_letters(paths: Iterable[tuple[str, str | None]]) -> list[_Queue]:
@@ -106,12 +137,57 @@ async def _pages(endpoint: Endpoint, queues: Sequence[_Queue]) -> AsyncIterator[
 
     try:
         # Opening a link takes about half a second, so all are opened concurrently.
-        cursors = await asyncio.gather(*map(open_cursor, queues))
-        for queue, cursor in zip(queues, cursors, strict=True):
+        unordered = [queue for queue in queues if queue.sessions is None]
+        cursors = await asyncio.gather(*map(open_cursor, unordered))
+        for queue, cursor in zip(unordered, cursors, strict=True):
             async for page in _queue_pages(queue, cursor):
                 yield page
+        for queue in queues:
+            if queue.sessions is not None:
+                async for page in _session_pages(client, queue, queue.sessions):
+                    yield page
     finally:
         await client.close()
+
+
+async def _session_pages(
+    client: PeekClient, queue: _Queue, expected: Sequence[str]
+) -> AsyncIterator[list[dict[str, Any]]]:
+    """Yield the messages of all sessions of a queue, one session at a time, so that a syphon is held up briefly.
+
+    :param expected: sessions to wait for while another receiver holds them.
+    """
+    try:
+        sessions = dict.fromkeys((*expected, *await client.sessions(queue.path)))
+    except EntityNotFoundError:
+        yield [_marker(queue, ABSENT)]
+        return
+    for session_id in sessions:
+        cursor = await _accept(client, queue.path, session_id)
+        try:
+            async for page in _queue_pages(queue, cursor):
+                yield page
+        finally:
+            await cursor.close()
+
+
+async def _accept(client: PeekClient, path: str, session_id: str) -> PeekCursor:
+    """Return a cursor that holds the lock of a session. :raises SessionLockedError: another receiver keeps it."""
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + _SESSION_WAIT_SECONDS
+    while True:
+        cursor = client.cursor(PeekTarget(path, session_id=session_id))
+        try:
+            await cursor.accept_session()
+        except SessionLockedError as error:
+            await cursor.close()
+            if clock() >= deadline:
+                raise SessionLockedError(
+                    f"{error}; its messages cannot be examined: wait for the end of the drain, or pause the syphon"
+                ) from error
+        else:
+            return cursor
+        await asyncio.sleep(_SESSION_RETRY_SECONDS)
 
 
 async def _queue_pages(queue: _Queue, cursor: PeekCursor | None) -> AsyncIterator[list[dict[str, Any]]]:

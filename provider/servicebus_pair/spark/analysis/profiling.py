@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own documentation uses
 
 from servicebus_pair.core.model import SystemClock
-from servicebus_pair.core.protocol import PATH
+from servicebus_pair.core.protocol import PATH, is_session_queue
 from servicebus_pair.spark.analysis.output_folder import OutputFolder
 from servicebus_pair.spark.base.credential_reference import PairReference
 from servicebus_pair.spark.base.offsets import DEAD_LETTER, MAIN
@@ -78,6 +79,9 @@ def profile(
 ) -> Profile:
     """Peek every message of the backlog and write the output folder. Idempotent; nothing is received.
 
+    Queues that require sessions are read session by session, under their locks; sessions that a syphon holds at the
+    start are left out.
+
     :param pair_reference: where driver and executors find the pair's settings, such as ``env:NAME`` or ``file:PATH``.
     :param output: folder, on a file system that driver and executors share.
     :param queues: paths of backlog queues; default: all of the pair.
@@ -89,10 +93,14 @@ def profile(
     folder = OutputFolder(output)
     settings = PairReference.parse(pair_reference).resolve(redaction)
     selected = select_queues(settings, queues)
-    check_access(settings, selected, redaction=redaction, sends=False)
+    sessions = check_access(settings, selected, redaction=redaction, sends=False).sessions
+    by_session = [queue for queue in selected if is_session_queue(settings.primary.namespace, queue)]
+    unordered = [queue for queue in selected if queue not in by_session]
     folder.begin()
     # Written first: every further Spark action on the queues would peek again, and queues change.
-    messages = folder.write_and_read(_read_messages(spark, pair_reference, selected, at=at), "messages")
+    messages = folder.write_and_read(
+        _read_messages(spark, pair_reference, unordered, by_session, sessions, at=at), "messages"
+    )
 
     def rows(table: DataFrame, name: str) -> list[dict[str, Any]]:
         return [row.asDict() for row in folder.write_and_read(table.coalesce(1), name).collect()]
@@ -111,34 +119,45 @@ def profile(
     return result
 
 
-def _read_messages(spark: SparkSession, reference: str, queues: Sequence[str], *, at: float) -> DataFrame:
+def _read_messages(
+    spark: SparkSession,
+    reference: str,
+    unordered: Sequence[str],
+    by_session: Sequence[str],
+    sessions: Sequence[str],
+    *,
+    at: float,
+) -> DataFrame:
     register(spark)
-    options = {
-        "credential": reference,
-        "namespace": "secondary",
-        "entity": ",".join(queues),
-        "subQueue": f"{MAIN},{DEAD_LETTER}",
-    }
+
+    def read(queues: Sequence[str], **options: str) -> DataFrame:
+        loaded = spark.read.format("servicebus").options(
+            credential=reference, namespace="secondary", entity=",".join(queues), **options
+        )
+        return _columns(loaded.load(), at=at)
+
+    parts = [read(unordered, subQueue=f"{MAIN},{DEAD_LETTER}")] if unordered else []
+    if by_session:
+        parts.append(read(by_session, subQueue=DEAD_LETTER))
+        if sessions:
+            parts.append(read(by_session, sessionId=",".join(sessions)))
+    return reduce(DataFrame.unionByName, parts)
+
+
+def _columns(messages: DataFrame, *, at: float) -> DataFrame:
     properties = F.col("applicationProperties")
     size = F.length("body") + F.coalesce(F.length(properties), F.lit(0))
-    return (
-        spark.read.format("servicebus")
-        .options(**options)
-        .load()
-        .select(
-            F.col("entity").alias("queue"),
-            "subQueue",
-            F.coalesce(F.lower(F.get_json_object(properties, f"$['{PATH}']")), F.lit(_NO_DESTINATION)).alias(
-                "destination"
-            ),
-            "messageId",
-            "sequenceNumber",
-            "enqueuedTime",
-            F.greatest(F.lit(0.0), F.lit(at) - F.col("enqueuedTime").cast("double")).alias("age_seconds"),
-            size.cast("bigint").alias("bytes"),
-            "deadLetterReason",
-            "deadLetterErrorDescription",
-        )
+    return messages.select(
+        F.col("entity").alias("queue"),
+        "subQueue",
+        F.coalesce(F.lower(F.get_json_object(properties, f"$['{PATH}']")), F.lit(_NO_DESTINATION)).alias("destination"),
+        "messageId",
+        "sequenceNumber",
+        "enqueuedTime",
+        F.greatest(F.lit(0.0), F.lit(at) - F.col("enqueuedTime").cast("double")).alias("age_seconds"),
+        size.cast("bigint").alias("bytes"),
+        "deadLetterReason",
+        "deadLetterErrorDescription",
     )
 
 

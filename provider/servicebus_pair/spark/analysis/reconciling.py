@@ -82,7 +82,7 @@ def reconcile(
     folder = OutputFolder(output)
     records = read_ledger(spark, ledger)
     reference = PairReference.parse(pair_reference)
-    backlog = peek_messages(spark, reference, None)
+    backlog = peek_messages(spark, reference, None, diverted=[each.entity for each in receiving_entities])
     arrived = peek_messages(spark, reference, receiving_entities)
     folder.begin()
     persisted = [table.persist() for table in (records, backlog, arrived)]

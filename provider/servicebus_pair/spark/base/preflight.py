@@ -6,8 +6,8 @@ Nothing is received, locked or sent.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from math import inf
 from typing import Final
@@ -24,16 +24,20 @@ from servicebus_pair.core.errors import (
     ServiceError,
 )
 from servicebus_pair.core.events import Event, Pinged
-from servicebus_pair.core.protocol import backlog_prefixes, queues_in_use
+from servicebus_pair.core.protocol import backlog_prefixes, is_session_queue, queues_in_use
+from servicebus_pair.core.sdk import NamespaceClient, list_sessions
 from servicebus_pair.spark.base.redaction import Redaction
 
-__all__ = ["check_access", "check_job", "select_queues"]
+__all__ = ["Access", "check_access", "check_job", "select_queues"]
 
 _PERMISSION_ERRORS: Final = frozenset(
     kind.__name__ for kind in (AuthenticationError, AuthenticationSuspectError, AuthorizationError)
 )
 _NOT_FOUND: Final = EntityNotFoundError.__name__
 _MIN_PING_INTERVAL: Final = timedelta(seconds=20)
+_SESSION_TIMEOUT: Final = 30.0
+# A longer path is shortened to a session id of exactly this length, which names no entity.
+_MAX_SESSION_ID: Final = 128
 # Each probe opens a link: a backlog for a thousand destinations must not open a thousand at once.
 _MAX_PROBED_ENTITIES: Final = 32
 
@@ -71,6 +75,18 @@ def select_queues(settings: PairSettings, queues: Sequence[str] | None) -> tuple
     return tuple({queue.casefold(): queue for queue in queues}.values())
 
 
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What the checks found.
+
+    :param unavailable: error names by destination, for destinations that do not respond now.
+    :param sessions: ids of the sessions in backlog queues that require them, except those that a syphon holds.
+    """
+
+    unavailable: Mapping[str, str]
+    sessions: tuple[str, ...] = ()
+
+
 def check_access(
     settings: PairSettings,
     queues: Sequence[str],
@@ -78,32 +94,53 @@ def check_access(
     redaction: Redaction,
     entities: Iterable[str] | None = None,
     sends: bool,
-) -> dict[str, str]:
+) -> Access:
     """Peek the backlog queues and, if the job ``sends``, open links to the destinations of their first messages.
 
     :param entities: check only these destinations.
-    :returns: error names by destination, for destinations that do not respond now.
     :raises ConfigurationError: a queue does not exist or cannot be read, a permission is missing, or no destination
         responds.
     """
     destinations = None if entities is None else list(entities)
     with SyncBridge() as bridge:
         try:
-            unavailable = bridge.run(_find_unavailable(settings, queues, destinations, sends=sends))
+            access = bridge.run(_check(settings, queues, destinations, sends=sends))
         except ServiceError as error:
             raise ConfigurationError(
                 redaction.clean(f"the backlog cannot be read ({type(error).__name__}: {error}); no task was started")
             ) from None
-    forbidden = {entity: name for entity, name in unavailable.items() if name in _PERMISSION_ERRORS}
+    forbidden = {entity: name for entity, name in access.unavailable.items() if name in _PERMISSION_ERRORS}
     if forbidden:
         raise ConfigurationError(
             f"these credentials lack the Send permission on the primary: {_format(forbidden)}; no task was started"
         )
-    return unavailable
+    return access
+
+
+async def _check(settings: PairSettings, queues: Sequence[str], entities: list[str] | None, *, sends: bool) -> Access:
+    by_session = [queue for queue in queues if is_session_queue(settings.primary.namespace, queue)]
+    unordered = [queue for queue in queues if queue not in by_session]
+    sessions = await _list_sessions(settings, by_session)
+    unavailable = await _find_unavailable(settings, unordered, sessions, entities, sends=sends)
+    return Access(unavailable, sessions)
+
+
+async def _list_sessions(settings: PairSettings, queues: Sequence[str]) -> tuple[str, ...]:
+    client = NamespaceClient(settings.secondary)
+    try:
+        listed = await asyncio.gather(*(list_sessions(client, queue, timeout=_SESSION_TIMEOUT) for queue in queues))
+    finally:
+        await client.close()
+    return tuple(sorted({session_id for ids in listed for session_id in ids}))
 
 
 async def _find_unavailable(
-    settings: PairSettings, queues: Sequence[str], entities: list[str] | None, *, sends: bool
+    settings: PairSettings,
+    queues: Sequence[str],
+    sessions: Iterable[str],
+    entities: list[str] | None,
+    *,
+    sends: bool,
 ) -> dict[str, str]:
     errors = _PingErrors()
     options = replace(
@@ -117,9 +154,14 @@ async def _find_unavailable(
     )
     async with NamespacePair(settings.primary, settings.secondary, options, observers=[errors]) as pair:
         survey = await pair.syphon(queues, entities=entities).survey(first_page=True)
-        if not sends or not survey.destinations:
+        # A session of the backlog is named after its entity.
+        named = {session_id for session_id in sessions if len(session_id) < _MAX_SESSION_ID}
+        if entities is not None:
+            named &= {entity.casefold() for entity in entities}
+        known = {entity.casefold() for entity in survey.destinations}
+        probed = sorted({*survey.destinations, *(named - known)})[:_MAX_PROBED_ENTITIES]
+        if not sends or not probed:
             return {}
-        probed = sorted(survey.destinations)[:_MAX_PROBED_ENTITIES]
         await asyncio.gather(*(pair.ping(entity) for entity in probed))
     # The drain dead-letters messages whose destination does not exist, so that is no reason to stop here.
     unavailable = {entity: name for entity, name in errors.by_entity.items() if name != _NOT_FOUND}

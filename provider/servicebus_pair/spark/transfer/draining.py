@@ -108,7 +108,8 @@ def drain(
     settings = reference.resolve(redaction)
     selected = select_queues(settings, queues)
     folder = _create_folder(ledger)
-    for entity, error in check_access(settings, selected, redaction=redaction, entities=entities, sends=True).items():
+    access = check_access(settings, selected, redaction=redaction, entities=entities, sends=True)
+    for entity, error in access.unavailable.items():
         _log.warning("entity=%s does not respond (%s): its messages may remain in the backlog", entity, error)
     queue_groups = _distribute(selected, len(selected) if tasks is None else tasks)
     concurrent_tasks = min(len(queue_groups), spark.sparkContext.defaultParallelism)
