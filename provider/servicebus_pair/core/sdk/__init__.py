@@ -11,14 +11,12 @@ if TYPE_CHECKING:
     from servicebus_pair.core.sdk.message_browser import MessageBrowser, sequence_number
     from servicebus_pair.core.sdk.namespace_client import NamespaceClient
     from servicebus_pair.core.sdk.receive_link import ReceiveLink
-    from servicebus_pair.core.sdk.session_listing import list_sessions
 
 __all__ = [
     "MessageBrowser",
     "NamespaceClient",
     "QueueDepth",
     "ReceiveLink",
-    "list_sessions",
     "sequence_number",
 ]
 
@@ -29,6 +27,5 @@ __getattr__ = lazy_exports(
         "message_browser": ["MessageBrowser", "sequence_number"],
         "namespace_client": ["NamespaceClient"],
         "receive_link": ["ReceiveLink"],
-        "session_listing": ["list_sessions"],
     },
 )

@@ -14,11 +14,12 @@ from weakref import WeakSet
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusSubQueue, TransportType
 from azure.servicebus.aio import ServiceBusClient
 
-from servicebus_pair.core.model.errors import PairClosedError
+from servicebus_pair.core.model.errors import PairClosedError, ServiceFaultError
 from servicebus_pair.core.model.options import Endpoint
 from servicebus_pair.core.model.usage_meter import Meter, Operation
 from servicebus_pair.core.sdk._private.link_patches import patch_link, shared_ssl_context
 from servicebus_pair.core.sdk.entity_lookup import EntityLookup
+from servicebus_pair.core.sdk.error_mapping import classify
 from servicebus_pair.core.sdk.link import CLOSE_TIMEOUT, close_quietly
 from servicebus_pair.core.sdk.receive_link import ReceiveLink
 from servicebus_pair.core.sdk.send_link import SendLink
@@ -107,6 +108,37 @@ class NamespaceClient:
         )
         self._receive_links.add(link)
         return link
+
+    async def list_sessions(self, path: str, *, timeout: float) -> list[str]:
+        """Return the ids of the sessions of a queue that hold messages, also of those that a receiver has locked.
+
+        Sessions that appear or disappear meanwhile may be missing.
+
+        :raises ServiceError: classified.
+        """
+
+        async def read() -> set[str]:
+            return {session_id async for session_id in self._client.list_queue_sessions(path, timeout=timeout)}
+
+        self.check_open()
+        self.meter.count(Operation.MANAGE)
+        try:
+            return sorted(await self.run_bounded(read(), timeout))
+        except Exception as failure:
+            where = f"list the sessions of {path} on {self.namespace}"
+            error = classify(failure, where=where, authenticated=self.authenticated)
+            if isinstance(error, ServiceFaultError):
+                # The SDK reports a missing queue as a fault of its management link.
+                await self._check_exists(path, timeout=timeout)
+            raise error from failure
+
+    async def _check_exists(self, path: str, *, timeout: float) -> None:
+        """:raises EntityNotFoundError: it does not; dead letters have no sessions, so that any queue can be peeked."""
+        link = self.receive_link(path, dead_letter=True)
+        try:
+            await link.peek(max_messages=1, timeout=timeout)
+        finally:
+            await link.close()
 
     def check_open(self) -> None:
         """:raises PairClosedError: the client was closed, or faulted with its partner."""

@@ -79,8 +79,7 @@ def profile(
 ) -> Profile:
     """Peek every message of the backlog and write the output folder. Idempotent; nothing is received.
 
-    Queues that require sessions are read session by session, under their locks; sessions that a syphon holds at the
-    start are left out.
+    Queues that require sessions are read session by session, under their locks: the job fails while a syphon holds one.
 
     :param pair_reference: where driver and executors find the pair's settings, such as ``env:NAME`` or ``file:PATH``.
     :param output: folder, on a file system that driver and executors share.

@@ -25,7 +25,7 @@ from servicebus_pair.core.errors import (
 )
 from servicebus_pair.core.events import Event, Pinged
 from servicebus_pair.core.protocol import backlog_prefixes, is_session_queue, queues_in_use
-from servicebus_pair.core.sdk import NamespaceClient, list_sessions
+from servicebus_pair.core.sdk import NamespaceClient
 from servicebus_pair.spark.base.redaction import Redaction
 
 __all__ = ["Access", "check_access", "check_job", "select_queues"]
@@ -80,7 +80,7 @@ class Access:
     """What the checks found.
 
     :param unavailable: error names by destination, for destinations that do not respond now.
-    :param sessions: ids of the sessions in backlog queues that require them, except those that a syphon holds.
+    :param sessions: ids of the sessions in backlog queues that require them.
     """
 
     unavailable: Mapping[str, str]
@@ -128,7 +128,7 @@ async def _check(settings: PairSettings, queues: Sequence[str], entities: list[s
 async def _list_sessions(settings: PairSettings, queues: Sequence[str]) -> tuple[str, ...]:
     client = NamespaceClient(settings.secondary)
     try:
-        listed = await asyncio.gather(*(list_sessions(client, queue, timeout=_SESSION_TIMEOUT) for queue in queues))
+        listed = await asyncio.gather(*(client.list_sessions(queue, timeout=_SESSION_TIMEOUT) for queue in queues))
     finally:
         await client.close()
     return tuple(sorted({session_id for ids in listed for session_id in ids}))

@@ -12,7 +12,7 @@ from azure.servicebus import ServiceBusReceivedMessage
 
 from servicebus_pair.core import Endpoint, SyncBridge
 from servicebus_pair.core.errors import RefusedError
-from servicebus_pair.core.sdk import MessageBrowser, NamespaceClient, ReceiveLink, list_sessions, sequence_number
+from servicebus_pair.core.sdk import MessageBrowser, NamespaceClient, ReceiveLink, sequence_number
 from servicebus_pair.spark.base.offsets import FIRST_SEQUENCE_NUMBER, MAIN, OffsetRange, PeekTarget, find_end
 
 __all__ = ["PeekClient", "PeekCursor", "iterate"]
@@ -44,8 +44,8 @@ class PeekClient:
         return PeekCursor(link)
 
     async def sessions(self, path: str) -> list[str]:
-        """Return the ids of the sessions of a queue that hold messages and that nobody else has locked."""
-        return await list_sessions(self._client, path, timeout=_CALL_SECONDS)
+        """Return the ids of the sessions of a queue that hold messages."""
+        return await self._client.list_sessions(path, timeout=_CALL_SECONDS)
 
     async def close(self) -> None:
         """Close the client and all its cursors."""

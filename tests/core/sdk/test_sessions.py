@@ -1,4 +1,4 @@
-"""Listing the sessions of a queue that requires sessions (SPEC section 6)."""
+"""Sessions of a queue: listed, and accepted by one receiver at a time (SPEC section 6)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from servicebus_emulator import Emulator, Fault, FaultKind, HostedNamespace
 from servicebus_emulator.engine.model.descriptions import QueueDescription
 from servicebus_pair.core.model.errors import EntityNotFoundError, RefusedError, SessionLockedError, TimedOutError
 from servicebus_pair.core.sdk.namespace_client import NamespaceClient
-from servicebus_pair.core.sdk.session_listing import list_sessions
 from tests.core.support.local_pair import endpoint
 
 TIMEOUT = 5.0
@@ -45,25 +44,35 @@ async def sessions() -> AsyncIterator[Sessions]:
             await client.close()
 
 
-async def test_every_session_with_messages_is_listed_once_and_free_afterwards(sessions: Sessions) -> None:
-    assert await list_sessions(sessions.client, "q", timeout=TIMEOUT) == []
-    names = [f"s{number:02}" for number in range(11)]
-    await sessions.send(*names, "s00")
-    assert await list_sessions(sessions.client, "q", timeout=TIMEOUT) == names
-    link = sessions.client.receive_link("q", session_id="s00")
-    assert len(await link.peek(max_messages=5, timeout=TIMEOUT)) == 2
-    assert len(await link.receive(max_messages=5, max_wait_time=2, timeout=TIMEOUT)) == 2
+async def test_every_session_with_messages_is_listed_once(sessions: Sessions) -> None:
+    assert await sessions.client.list_sessions("q", timeout=TIMEOUT) == []
+    names = [f"s{number:03}" for number in range(101)]
+    await sessions.send(*names, "s000")
+    assert await sessions.client.list_sessions("q", timeout=TIMEOUT) == names
+    assert sessions.client.meter.read().management_calls == 2
 
 
-async def test_a_session_that_another_receiver_holds_is_left_out(sessions: Sessions) -> None:
+async def test_a_session_is_accepted_by_one_receiver_at_a_time_and_listed_while_locked(sessions: Sessions) -> None:
     await sessions.send("a", "b")
     held = sessions.client.receive_link("q", session_id="a")
     assert await held.accept_session(timeout=TIMEOUT) == "a"
-    assert await list_sessions(sessions.client, "q", timeout=TIMEOUT) == ["b"]
     with pytest.raises(SessionLockedError, match="is locked by another receiver"):
         await sessions.client.receive_link("q", session_id="a").accept_session(timeout=TIMEOUT)
+    following = sessions.client.receive_link("q", next_session_wait=1)
+    assert await following.accept_session(timeout=TIMEOUT) == "b"
+    with pytest.raises(TimedOutError):
+        await sessions.client.receive_link("q", next_session_wait=1).accept_session(timeout=TIMEOUT)
+    assert await sessions.client.list_sessions("q", timeout=TIMEOUT) == ["a", "b"]
     await held.close()
-    assert await sessions.client.receive_link("q", session_id="a").accept_session(timeout=TIMEOUT) == "a"
+    again = sessions.client.receive_link("q", session_id="a")
+    assert await again.accept_session(timeout=TIMEOUT) == "a"
+    assert len(await again.peek(max_messages=5, timeout=TIMEOUT)) == 1
+
+
+async def test_an_empty_session_can_be_accepted_and_peeked(sessions: Sessions) -> None:
+    link = sessions.client.receive_link("q", session_id="none")
+    assert await link.accept_session(timeout=TIMEOUT) == "none"
+    assert await link.peek(max_messages=5, timeout=TIMEOUT) == []
 
 
 @pytest.mark.parametrize(("path", "error"), [("missing", EntityNotFoundError), ("plain", RefusedError)])
@@ -71,11 +80,11 @@ async def test_a_queue_that_has_no_sessions_to_list_is_an_error(
     path: str, error: type[Exception], sessions: Sessions
 ) -> None:
     with pytest.raises(error):
-        await list_sessions(sessions.client, path, timeout=TIMEOUT)
+        await sessions.client.list_sessions(path, timeout=TIMEOUT)
 
 
 async def test_silence_is_not_taken_for_an_empty_queue(sessions: Sessions) -> None:
     await sessions.send("a")
     sessions.namespace.set_fault(Fault(kind=FaultKind.FREEZE))
     with pytest.raises(TimedOutError):
-        await list_sessions(sessions.client, "q", timeout=1)
+        await sessions.client.list_sessions("q", timeout=1)
