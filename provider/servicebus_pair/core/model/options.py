@@ -92,10 +92,11 @@ class PairOptions:
     :param on_entity_disabled: the same for an entity that is disabled for sending.
     :param probe: how a failed-over entity is tested: ``ping`` sends an empty message; ``link`` only opens a sender
         link, which costs no message but does not detect a full entity or a link without credit.
-    :param ordering: ``session`` keeps the order of each session through divert and drain: its messages use one
-        backlog queue, which must therefore be usable, and an entity fails back only when its backlog is empty. A
-        process that cannot read the backlog when it starts sends nothing past it. ``none`` keeps no order across a
-        failover.
+    :param ordering: ``session`` keeps the order of each session through divert and drain: its messages use one backlog
+        queue that requires sessions, which must therefore be usable, and an entity fails back only when these queues
+        are empty. Sends wait for about ``health_refresh`` at a failover and at a failback, and raise while shared
+        health cannot be read. Without a shared store, each process keeps the order of its own sends. ``none`` keeps no
+        order across a failover.
     :raises ConfigurationError: an option is out of range; the text names option, value and range.
     """
 

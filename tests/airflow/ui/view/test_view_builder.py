@@ -65,3 +65,10 @@ def test_drain_outside_airflow_is_detected_by_a_shrinking_backlog(
     syphon = build_pair_view(CONN_ID, settings, replace(STATUS, counts=counts), Records(), now=NOW).syphon
 
     assert (syphon.running, syphon.per_second, syphon.eta_seconds) == (0, per_second, eta)
+
+
+def test_session_queues_are_polled_on_a_quiet_day_as_well(settings: PairSettings):
+    """SPEC section 6: 10 queues and no backlog are 960 receives a day."""
+    ordered = replace(settings, options=replace(settings.options, ordering="session"))
+    views = [build_pair_view(CONN_ID, each, STATUS, Records(), now=NOW) for each in (settings, ordered)]
+    assert [view.cost.quiet_day for view in views] == [960, 1920]
