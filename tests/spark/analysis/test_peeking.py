@@ -13,6 +13,7 @@ from azure.servicebus import ServiceBusMessage
 
 from servicebus_pair.core import PairOptions
 from servicebus_pair.core.protocol.backlog_queues import backlog_session_id, session_queue_paths
+from servicebus_pair.core.sdk import session_browser
 from servicebus_pair.spark.analysis import peeking
 from servicebus_pair.spark.analysis.peeking import UNREADABLE, peek_task
 from servicebus_pair.spark.analysis.receiving_entities import ReceivingEntity
@@ -61,7 +62,7 @@ async def test_section_6_every_session_of_the_backlog_is_read_and_one_that_a_syp
 ) -> None:
     """Left out, its messages would be classified as lost (SPEC section 9)."""
     monkeypatch.setattr(peeking, "_SESSION_WAIT_SECONDS", 0.5)
-    monkeypatch.setattr(peeking, "_SESSION_RETRY_SECONDS", 0.1)
+    monkeypatch.setattr(session_browser, "_RETRY_DELAY", 0.1)
     options = PairOptions(backlog_queue_count=1, ordering="session")
     async with open_local_pair("flights", options=options) as both:
         secondary = both.pair._open().secondary

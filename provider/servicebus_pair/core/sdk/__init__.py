@@ -11,12 +11,14 @@ if TYPE_CHECKING:
     from servicebus_pair.core.sdk.message_browser import MessageBrowser, sequence_number
     from servicebus_pair.core.sdk.namespace_client import NamespaceClient
     from servicebus_pair.core.sdk.receive_link import ReceiveLink
+    from servicebus_pair.core.sdk.session_browser import SessionBrowser
 
 __all__ = [
     "MessageBrowser",
     "NamespaceClient",
     "QueueDepth",
     "ReceiveLink",
+    "SessionBrowser",
     "sequence_number",
 ]
 
@@ -27,5 +29,6 @@ __getattr__ = lazy_exports(
         "message_browser": ["MessageBrowser", "sequence_number"],
         "namespace_client": ["NamespaceClient"],
         "receive_link": ["ReceiveLink"],
+        "session_browser": ["SessionBrowser"],
     },
 )

@@ -54,7 +54,6 @@ UNREADABLE: Final = "unreadable"
 
 # A syphon that died keeps its session for one lock duration of the queue, a minute.
 _SESSION_WAIT_SECONDS: Final = 65.0
-_SESSION_RETRY_SECONDS: Final = 1.0
 
 _LOCATIONS: Final = {
     ServiceBusMessageState.ACTIVE: Location.ACTIVE,
@@ -155,39 +154,23 @@ async def _session_pages(
 ) -> AsyncIterator[list[dict[str, Any]]]:
     """Yield the messages of all sessions of a queue, one session at a time, so that a syphon is held up briefly.
 
-    :param expected: sessions to wait for while another receiver holds them.
+    :param expected: sessions to read even if the service does not list them.
+    :raises SessionLockedError: another receiver keeps a session.
     """
+    browser = client.session_browser(queue.path, expected=expected, lock_wait=_SESSION_WAIT_SECONDS)
     try:
-        sessions = dict.fromkeys((*expected, *await client.sessions(queue.path)))
+        async for page in browser.readable_pages():
+            yield [_row(queue, message) for message in page]
     except EntityNotFoundError:
         yield [_marker(queue, ABSENT)]
         return
-    for session_id in sessions:
-        cursor = await _accept(client, queue.path, session_id)
-        try:
-            async for page in _queue_pages(queue, cursor):
-                yield page
-        finally:
-            await cursor.close()
-
-
-async def _accept(client: PeekClient, path: str, session_id: str) -> PeekCursor:
-    """Return a cursor that holds the lock of a session. :raises SessionLockedError: another receiver keeps it."""
-    clock = asyncio.get_running_loop().time
-    deadline = clock() + _SESSION_WAIT_SECONDS
-    while True:
-        cursor = client.cursor(PeekTarget(path, session_id=session_id))
-        try:
-            await cursor.accept_session()
-        except SessionLockedError as error:
-            await cursor.close()
-            if clock() >= deadline:
-                raise SessionLockedError(
-                    f"{error}; its messages cannot be examined: wait for the end of the drain, or pause the syphon"
-                ) from error
-        else:
-            return cursor
-        await asyncio.sleep(_SESSION_RETRY_SECONDS)
+    if browser.locked:
+        raise SessionLockedError(
+            f"sessions {', '.join(browser.locked)} of {queue.path} are held by another receiver, so that their "
+            "messages cannot be examined: wait for the end of the drain, or pause the syphon"
+        )
+    if browser.undecodable:
+        yield [_marker(queue, UNREADABLE)] * browser.undecodable
 
 
 async def _queue_pages(queue: _Queue, cursor: PeekCursor | None) -> AsyncIterator[list[dict[str, Any]]]:

@@ -5,14 +5,14 @@ Sessions are the exception: a session can only be peeked while its lock is held.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterable, Iterator
 from typing import Final, TypeVar
 
 from azure.servicebus import ServiceBusReceivedMessage
 
 from servicebus_pair.core import Endpoint, SyncBridge
 from servicebus_pair.core.errors import RefusedError
-from servicebus_pair.core.sdk import MessageBrowser, NamespaceClient, ReceiveLink, sequence_number
+from servicebus_pair.core.sdk import MessageBrowser, NamespaceClient, ReceiveLink, SessionBrowser, sequence_number
 from servicebus_pair.spark.base.offsets import FIRST_SEQUENCE_NUMBER, MAIN, OffsetRange, PeekTarget, find_end
 
 __all__ = ["PeekClient", "PeekCursor", "iterate"]
@@ -43,9 +43,17 @@ class PeekClient:
             link = self._client.receive_link(target.address)
         return PeekCursor(link)
 
-    async def sessions(self, path: str) -> list[str]:
-        """Return the ids of the sessions of a queue that hold messages."""
-        return await self._client.list_sessions(path, timeout=_CALL_SECONDS)
+    def session_browser(self, path: str, *, expected: Iterable[str], lock_wait: float) -> SessionBrowser:
+        """Return a browser of all sessions of a queue that requires them."""
+        return SessionBrowser(
+            self._client,
+            path,
+            page_size=_PAGE_SIZE,
+            timeout=_CALL_SECONDS,
+            attempts=_ATTEMPTS,
+            expected=expected,
+            lock_wait=lock_wait,
+        )
 
     async def close(self) -> None:
         """Close the client and all its cursors."""
@@ -57,15 +65,6 @@ class PeekCursor(MessageBrowser):
 
     def __init__(self, link: ReceiveLink) -> None:
         super().__init__(link, page_size=_PAGE_SIZE, timeout=_CALL_SECONDS, attempts=_ATTEMPTS)
-        self._receive_link = link
-
-    async def accept_session(self) -> None:
-        """Lock the session that this cursor reads. :raises SessionLockedError: another receiver holds it."""
-        await self._receive_link.accept_session(timeout=_CALL_SECONDS)
-
-    async def close(self) -> None:
-        """Close the link, which frees its session."""
-        await self._receive_link.close()
 
     async def page(
         self, from_sequence_number: int = FIRST_SEQUENCE_NUMBER, *, max_messages: int | None = None
