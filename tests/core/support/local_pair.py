@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from copy import copy
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
 from azure.servicebus import ServiceBusMessage
-from azure.servicebus.amqp import AmqpAnnotatedMessage
+from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageProperties
 
 from servicebus_emulator import Emulator, HostedNamespace
 from servicebus_emulator.engine.model.descriptions import QueueDescription
@@ -21,8 +22,11 @@ from servicebus_pair.core.protocol.backlog_queues import (
     BACKLOG_QUEUE,
     backlog_queue,
     backlog_queue_paths,
+    backlog_session_id,
     is_session_queue,
     queues_in_use,
+    session_queue_for,
+    session_queue_paths,
 )
 from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch
 from servicebus_pair.core.sdk.administration.data_plane import ServiceBusAdministration
@@ -107,6 +111,17 @@ class LocalPair:
         """Send messages to a backlog queue as they are."""
         await self._put((message.raw_amqp_message for message in sent), queue)
 
+    async def put_into_sessions(self, entity: str, sent: Iterable[ServiceBusMessage]) -> None:
+        """Divert messages with session ids into the backlog queues that require sessions, as ``ordering=session``."""
+        queues = session_queue_paths("contoso", self.pair.options.backlog_queue_count)
+        copies: dict[str, list[AmqpAnnotatedMessage]] = {}
+        for message in sent:
+            copied = wrap(message.raw_amqp_message, entity=entity)
+            copied.properties = replace_group(copied, backlog_session_id(entity))
+            copies.setdefault(session_queue_for(entity, str(message.session_id), queues), []).append(copied)
+        for queue, held in copies.items():
+            await self._put(held, queue)
+
     async def _put(self, sent: Iterable[AmqpAnnotatedMessage], queue: str) -> None:
         link = self.pair._open().secondary.send_link(queue)
         batch = EncodedBatch(await link.open(timeout=5))
@@ -124,6 +139,12 @@ class LocalPair:
         secondary = self.secondary.connection_string
         found = await asyncio.gather(*(peek_all(secondary, path, dead_letter=dead_letter) for path in paths))
         return [message.message_id or "" for held in found for message in held]
+
+
+def replace_group(message: AmqpAnnotatedMessage, session: str) -> AmqpMessageProperties:
+    properties = AmqpMessageProperties() if message.properties is None else copy(message.properties)
+    properties.group_id = session
+    return properties
 
 
 def messages(*numbers: int, body: str = "body", name: str = "m", **more: Any) -> list[ServiceBusMessage]:

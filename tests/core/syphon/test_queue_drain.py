@@ -11,7 +11,8 @@ import pytest
 from servicebus_pair.core.model.errors import AuthorizationError, ServerBusyError, ServiceError, UnreachableError
 from servicebus_pair.core.syphon.backlog_entry import Selection
 from servicebus_pair.core.syphon.batch_sender import DrainCounters
-from servicebus_pair.core.syphon.queue_drain import DrainRun, QueueDrain
+from servicebus_pair.core.syphon.drain_run import DrainRun
+from servicebus_pair.core.syphon.queue_drain import QueueDrain
 from tests.core.support.fake_transport import EPOCH, FakeDestination, FakeQueue, drain_context
 
 BUSY = ServerBusyError("busy")
@@ -124,7 +125,7 @@ async def test_section_6_a_queue_that_fails_five_times_in_a_row_is_given_up() ->
     drain = Drain(1)
     drain.queue.errors |= {"receive": LOST, "peek": LOST}
     await drain.work()
-    assert (drain.pauses, len(drain.queue.waits)) == ([1, 2, 4, 8, 16], 5)
+    assert (drain.pauses, len(drain.queue.waits)) == ([1, 2, 4, 8], 5)
     assert drain.counters.failures == {"q": "lost"}
 
 

@@ -28,6 +28,7 @@ from servicebus_pair.core.protocol.backlog_queues import (
     BacklogPlan,
     backlog_prefixes,
     backlog_queue_paths,
+    is_session_queue,
     session_queue_paths,
 )
 from servicebus_pair.core.provision.provisioning import Cleaner, Provisioner
@@ -257,7 +258,7 @@ class NamespacePair:
         :param redrive: move the dead letters of the backlog queues instead, once their cause is fixed.
         :raises ConfigurationError: a queue is not a backlog queue of this pair, or the rate is not above 0.
         """
-        chosen = self._queues if queues is None else tuple(queues)
+        chosen = self._queues + self._session_queues if queues is None else tuple(queues)
         prefixes = backlog_prefixes(self.primary.namespace)
         for queue in chosen:
             if not queue.casefold().startswith(prefixes):
@@ -282,7 +283,14 @@ class NamespacePair:
             pings=self.options.probe == "ping",
         )
         long_poll = self.options.syphon_long_poll.total_seconds()
-        return Syphon(context, chosen, initial_delay=initial_delay, long_poll=long_poll, count=self._count_messages)
+        return Syphon(
+            context,
+            chosen,
+            initial_delay=initial_delay,
+            long_poll=long_poll,
+            count=self._count_messages,
+            session_queues=[queue for queue in chosen if is_session_queue(self.primary.namespace, queue)],
+        )
 
     async def _count_messages(self, queues: Collection[str]) -> int:
         """Return the number of active messages in ``queues``. :raises ServiceError: it cannot be read."""

@@ -23,6 +23,7 @@ from servicebus_pair.core.sdk.error_mapping import classify
 from servicebus_pair.core.sdk.link import CLOSE_TIMEOUT, close_quietly
 from servicebus_pair.core.sdk.receive_link import ReceiveLink
 from servicebus_pair.core.sdk.send_link import SendLink
+from servicebus_pair.core.sdk.session_link import SessionLink
 
 __all__ = ["NamespaceClient"]
 
@@ -139,6 +140,31 @@ class NamespaceClient:
             await link.peek(max_messages=1, timeout=timeout)
         finally:
             await link.close()
+
+    def session_link(
+        self,
+        path: str,
+        *,
+        wait: float,
+        session_id: str | None = None,
+        should_stop: Callable[[], bool] = lambda: False,
+    ) -> SessionLink:
+        """Return a new link that accepts one session of the queue ``path``; the caller closes it.
+
+        :param wait: seconds that the service waits for a session.
+        :param session_id: the session; by default any that holds messages and that nobody else has locked.
+        :param should_stop: as in :meth:`receive_link`.
+        """
+        chosen = NEXT_AVAILABLE_SESSION if session_id is None else session_id
+        link = SessionLink(
+            self,
+            path,
+            lambda: patch_link(self._client.get_queue_receiver(path, session_id=chosen, max_wait_time=wait)),
+            should_stop=should_stop,
+            wait=wait,
+        )
+        self._receive_links.add(link)
+        return link
 
     def check_open(self) -> None:
         """:raises PairClosedError: the client was closed, or faulted with its partner."""

@@ -16,11 +16,11 @@ from servicebus_pair.core.protocol.backlog_message import unreadable, unwrap
 from servicebus_pair.core.protocol.typed_values import text_keys
 from servicebus_pair.core.sdk._private.receiver_patches import decode_error
 
-__all__ = ["BacklogEntry", "Selection", "TimeToLive", "read_entry"]
+__all__ = ["SENDING_SHARE", "BacklogEntry", "Selection", "TimeToLive", "lock_seconds", "read_entry"]
 
 _SCHEDULED_TIME: Final = "x-opt-scheduled-enqueue-time"
 # Share of the lock's time for sending; the rest is for settling.
-_SENDING_SHARE: Final = 0.6
+SENDING_SHARE: Final = 0.6
 # Assumed if the lock appears to have ended, because the service's clock and ours disagree by more than the lock.
 _DEFAULT_LOCK_SECONDS: Final = 30.0
 _MILLISECOND: Final = timedelta(milliseconds=1)
@@ -90,8 +90,9 @@ def _read_entry(received: ServiceBusReceivedMessage, policy: TimeToLive, now: fl
     scheduled = _remove_past_schedule(restored.message, now)
     if policy is TimeToLive.ELAPSE:
         _reduce_time_to_live(restored.message, received, scheduled, now)
-    lock = _lock_seconds(received, now)
-    return BacklogEntry(restored.entity, received, restored.message, now + _SENDING_SHARE * lock, lock)
+    until = received.locked_until_utc
+    lock = lock_seconds(None if until is None else until.timestamp(), now)
+    return BacklogEntry(restored.entity, received, restored.message, now + SENDING_SHARE * lock, lock)
 
 
 def _remove_past_schedule(message: AmqpAnnotatedMessage, now: float) -> float | None:
@@ -122,7 +123,7 @@ def _reduce_time_to_live(
     header.time_to_live = remaining
 
 
-def _lock_seconds(received: ServiceBusReceivedMessage, now: float) -> float:
-    until = received.locked_until_utc
-    remaining = 0.0 if until is None else until.timestamp() - now
+def lock_seconds(until: float | None, now: float) -> float:
+    """Return how long a lock lasts that ends at ``until`` by the service's clock."""
+    remaining = 0.0 if until is None else until - now
     return remaining if remaining > 0 else _DEFAULT_LOCK_SECONDS

@@ -30,11 +30,9 @@ from servicebus_pair.core.syphon.backlog_entry import BacklogEntry
 from servicebus_pair.core.syphon.drain_context import DrainContext
 from servicebus_pair.core.syphon.ports import Destination
 
-__all__ = ["CALL_TIMEOUT", "BatchSender", "DrainCounters", "LocksExpiringError", "dead_letter_reason"]
+__all__ = ["BatchSender", "DrainCounters", "LocksExpiringError", "dead_letter_reason"]
 
-# Seconds.
-CALL_TIMEOUT: Final = 10.0
-# No send is started with less time before the locks end: the messages could not be settled.
+# Seconds. No send is started with less time before the locks end: the messages could not be settled.
 _MIN_SEND_TIMEOUT: Final = 0.5
 # Share of a lock that one send may take.
 _ATTEMPT_SHARE: Final = 0.5

@@ -111,6 +111,11 @@ class DestinationBackoff:
         failure = self._failures.get(entity.casefold())
         return failure is not None and failure.count >= MAX_CONSECUTIVE_FAILURES
 
+    def retry_at(self, entity: str) -> float | None:
+        """Return when the delay of ``entity`` ends; ``None`` if it is not failing."""
+        failure = self._failures.get(entity.casefold())
+        return None if failure is None else failure.retry_at
+
     def next_retry(self) -> float | None:
         """Return when the next delay ends; ``None`` when no destination is to be retried."""
         return min((each.retry_at for each in self._failures.values() if each.retry_at < inf), default=None)

@@ -16,7 +16,9 @@ from servicebus_pair.core.model.results import DrainReport, Progress
 from servicebus_pair.core.syphon.batch_sender import DrainCounters
 from servicebus_pair.core.syphon.destination_backoff import PermanentFailures
 from servicebus_pair.core.syphon.drain_context import DrainContext
-from servicebus_pair.core.syphon.queue_drain import DrainRun, QueueDrain
+from servicebus_pair.core.syphon.drain_run import DrainRun
+from servicebus_pair.core.syphon.queue_drain import QueueDrain
+from servicebus_pair.core.syphon.session_drain import SessionQueueDrain
 from servicebus_pair.core.syphon.survey import BacklogSurvey, Surveyor
 
 __all__ = ["Syphon"]
@@ -36,6 +38,7 @@ class Syphon:
     :param queues: paths of backlog queues on the secondary.
     :param initial_delay: seconds of the first backoff after a failure.
     :param long_poll: seconds of one receive of a continuous syphon.
+    :param session_queues: those of ``queues`` that require sessions.
     :param count: returns how many messages the queues hold; needs the right to manage the secondary.
     """
 
@@ -47,9 +50,11 @@ class Syphon:
         initial_delay: float,
         long_poll: float,
         count: Callable[[Collection[str]], Awaitable[int]],
+        session_queues: Collection[str] = (),
     ) -> None:
         self._context = context
         self._queues = tuple(queues)
+        self._session_queues = frozenset(session_queues)
         self._initial_delay = initial_delay
         self._long_poll = long_poll
         self._count = count
@@ -111,14 +116,21 @@ class Syphon:
         )
 
     async def survey(self, *, first_page: bool = False) -> BacklogSurvey:
-        """Dry run: return what the queues hold for each destination, by peeking; nothing is locked or moved.
+        """Dry run: return what the queues hold for each destination, by peeking; no message is locked or moved.
+
+        Sessions of queues that require them are accepted for a moment.
 
         :param first_page: only the oldest messages of each queue, ``syphon_batch_size`` of them.
         :raises ServiceError: a queue cannot be read.
         """
         self._context.check_owner()
         surveyor = Surveyor(self._context)
-        surveys = (surveyor.survey(queue, first_page=first_page) for queue in self._queues)
+        surveys = (
+            surveyor.survey_sessions(queue, count=self._count, first_page=first_page)
+            if self._is_by_session(queue)
+            else surveyor.survey(queue, first_page=first_page)
+            for queue in self._queues
+        )
         return BacklogSurvey.total(await asyncio.gather(*surveys))
 
     async def drain(self, *, progress: Callable[[DrainReport], None] | None = None) -> DrainReport:
@@ -194,22 +206,33 @@ class Syphon:
             resumed=self._resumed,
             stopped=self._stopped,
             report_progress=report_progress,
+            count_messages=self._count,
         )
+
+    def _is_by_session(self, queue: str) -> bool:
+        # Dead letters have no sessions, whatever their queue requires.
+        return queue in self._session_queues and not self._context.redrive
+
+    def _drain_of(self, run: DrainRun, queue: str, counters: DrainCounters) -> QueueDrain | SessionQueueDrain:
+        if self._is_by_session(queue):
+            return SessionQueueDrain(self._context, run, queue, counters=counters)
+        return QueueDrain(self._context, run, queue, counters=counters)
 
     async def _work(self, run: DrainRun) -> None:
         """Drain all queues; a stop cancels that, which completes what was confirmed and abandons the others."""
-        drains = {queue: QueueDrain(self._context, run, queue, counters=each) for queue, each in self._counters.items()}
+        drains = {queue: self._drain_of(run, queue, each) for queue, each in self._counters.items()}
         tasks = [asyncio.create_task(drain.work(), name=f"syphon {queue}") for queue, drain in drains.items()]
         stopped = asyncio.create_task(self._stopped.wait())
         try:
-            done: set[asyncio.Task[Any]] = set()
+            done: set[asyncio.Future[Any]] = set()
             while not stopped.done() and not set(tasks) <= done:
-                pending = [*(task for task in tasks if task not in done), stopped]
-                done |= (await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED))[0]
+                waits: list[asyncio.Future[Any]] = [*(task for task in tasks if task not in done), stopped, run.failed]
+                done |= (await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED))[0]
                 for task in done - {stopped}:
                     task.result()
         finally:
             stopped.cancel()
+            run.failed.cancel()
             self.stop()
             # Cancelling a receive costs its link, without which its messages cannot be abandoned at once. A paused
             # receive ends by itself.

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
+from servicebus_pair.core.model.errors import AuthorizationError, ServiceError
 from servicebus_pair.core.model.events import Event
 from servicebus_pair.core.model.interfaces import Clock
+from servicebus_pair.core.protocol.backlog_queues import backlog_session_id
 from servicebus_pair.core.syphon.attempt_timeouts import AttemptTimeouts
 from servicebus_pair.core.syphon.backlog_entry import Selection, TimeToLive
-from servicebus_pair.core.syphon.destination_backoff import DestinationBackoff, PermanentFailures
+from servicebus_pair.core.syphon.destination_backoff import (
+    DestinationBackoff,
+    PermanentFailures,
+    explain_destination_error,
+)
 from servicebus_pair.core.syphon.link_pool import LinkPool
-from servicebus_pair.core.syphon.ports import Destination, Source, Transport
+from servicebus_pair.core.syphon.ports import Destination, SessionSource, Source, Transport
 from servicebus_pair.core.syphon.rate_limiter import RateLimiter
 
-__all__ = ["MAX_BATCH_BYTES", "DrainContext"]
+__all__ = ["CALL_TIMEOUT", "MAX_BATCH_BYTES", "DrainContext"]
 
+_log = logging.getLogger(__name__)
+# Seconds of one call of a backlog queue.
+CALL_TIMEOUT: Final = 10.0
 # Message bytes that one link receives at a time; decoded they take a few times as much memory.
 MAX_BATCH_BYTES: Final = 16 * 2**20
 
@@ -67,6 +77,41 @@ class DrainContext:
     def source(self, queue: str) -> Source:
         """Return a new link to a backlog queue, or to its dead-letter queue."""
         return self.transport.source(queue, should_stop=lambda: self.paused, dead_letter=self.redrive)
+
+    def record_failure(self, entity: str, error: ServiceError, *, started: float, queue: str) -> None:
+        """Back off from ``entity``, or abandon it at once if it has refused the credential from the start.
+
+        :param started: when the failed attempt started.
+        :param queue: path of the backlog queue that the messages came from.
+        """
+        now = self.clock.now()
+        if isinstance(error, AuthorizationError):
+            error = explain_destination_error(error, entity)
+            if self.permanent_failures.record(entity, error) and not self.continuous:
+                self.backoff.record_permanent_failure(entity, str(error), now=now)
+                _log.error("entity=%s is given up queue=%s: %s", entity, queue, error)
+                return
+        delay = self.backoff.record_failure(entity, str(error), now=now, started=started)
+        _log.warning("entity=%s retry_in=%.0fs queue=%s: %s", entity, delay, queue, error)
+
+    def record_success(self, entity: str) -> None:
+        """Record that ``entity`` accepts messages."""
+        self.backoff.record_success(entity)
+        self.permanent_failures.record_success(entity)
+
+    def session(self, queue: str, *, wait: float, session_id: str | None = None) -> SessionSource:
+        """Return a new link that accepts one session of a backlog queue, waiting ``wait`` seconds for one."""
+        return self.transport.session(queue, wait=wait, session_id=session_id, should_stop=lambda: self.paused)
+
+    async def list_sessions(self, queue: str) -> list[str]:
+        """Return the ids of the sessions of selected entities that hold messages, also of those that are locked.
+
+        :raises ServiceError: the queue cannot be read.
+        """
+        listed = await self.transport.list_sessions(queue, timeout=CALL_TIMEOUT)
+        entities = self.selection.entities
+        wanted = None if entities is None else set(map(backlog_session_id, entities))
+        return [session_id for session_id in listed if wanted is None or session_id in wanted]
 
     @asynccontextmanager
     async def destination(self, entity: str) -> AsyncIterator[Destination]:

@@ -16,7 +16,7 @@ from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch
 from servicebus_pair.core.sdk.namespace_client import NamespaceClient
 from servicebus_pair.core.sdk.send_link import SendSlot
 
-__all__ = ["Destination", "PairTransport", "Source", "Transport"]
+__all__ = ["Destination", "PairTransport", "SessionSource", "Source", "Transport"]
 
 
 class Source(Protocol):
@@ -60,6 +60,21 @@ class Source(Protocol):
         """Detach."""
 
 
+class SessionSource(Source, Protocol):
+    """A peek-lock receiver of one session of a backlog queue that requires sessions.
+
+    :ivar locked_until: when the lock of the session expires, if the service said so.
+    """
+
+    locked_until: float | None
+
+    async def accept(self, *, timeout: float) -> str | None:
+        """Accept the session and return its id; ``None`` if none has messages that nobody has locked."""
+
+    async def renew(self, *, timeout: float) -> None:
+        """Renew the lock of the session."""
+
+
 class Destination(Protocol):
     """A sender to an entity of the primary."""
 
@@ -92,6 +107,14 @@ class Transport(Protocol):
     def source(self, queue: str, *, should_stop: Callable[[], bool], dead_letter: bool = False) -> Source:
         """Return a new link to a backlog queue, which receives nothing once ``should_stop()``; close it after use."""
 
+    def session(
+        self, queue: str, *, wait: float, session_id: str | None, should_stop: Callable[[], bool]
+    ) -> SessionSource:
+        """Return a new link that accepts one session, by default any with messages, waiting ``wait`` seconds."""
+
+    async def list_sessions(self, queue: str, *, timeout: float) -> list[str]:
+        """Return the ids of the sessions of a backlog queue that hold messages, also of those that are locked."""
+
     def destination(self, entity: str, *, link_index: int = 0) -> Destination:
         """Return the shared link to an entity; there is one per link index."""
 
@@ -107,6 +130,16 @@ class PairTransport:
         """Return a new link to a backlog queue, which receives nothing once ``should_stop()``; close it after use."""
         # No prefetch: a buffered message is locked, and its lock could end in the buffer.
         return self._secondary.receive_link(queue, dead_letter=dead_letter, should_stop=should_stop)
+
+    def session(
+        self, queue: str, *, wait: float, session_id: str | None, should_stop: Callable[[], bool]
+    ) -> SessionSource:
+        """Return a new link that accepts one session, by default any with messages, waiting ``wait`` seconds."""
+        return self._secondary.session_link(queue, wait=wait, session_id=session_id, should_stop=should_stop)
+
+    async def list_sessions(self, queue: str, *, timeout: float) -> list[str]:
+        """Return the ids of the sessions of a backlog queue that hold messages, also of those that are locked."""
+        return await self._secondary.list_sessions(queue, timeout=timeout)
 
     def destination(self, entity: str, *, link_index: int = 0) -> Destination:
         """Return the shared link to an entity; there is one per link index."""

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator
 from typing import Any, Final
 
-from servicebus_pair.core.model.errors import AuthorizationError, EntityNotFoundError, ServiceError
+from servicebus_pair.core.model.errors import ServiceError
 from servicebus_pair.core.sdk.message_browser import sequence_number
 from servicebus_pair.core.syphon.batch_sender import DrainCounters
-from servicebus_pair.core.syphon.destination_backoff import (
-    MAX_CONSECUTIVE_FAILURES,
-    PermanentFailures,
-    backoff_delay,
-    explain_queue_error,
-)
+from servicebus_pair.core.syphon.destination_backoff import backoff_delay
 from servicebus_pair.core.syphon.drain_context import DrainContext
+from servicebus_pair.core.syphon.drain_run import DrainRun
+from servicebus_pair.core.syphon.queue_failures import QueueFailures
 from servicebus_pair.core.syphon.queue_worker import QueueWorker
 from servicebus_pair.core.syphon.survey import Surveyor
 
-__all__ = ["DrainRun", "QueueDrain"]
+__all__ = ["QueueDrain"]
 
 _log = logging.getLogger(__name__)
 # All times are seconds. A receive that returns nothing is followed by a peek, so it need not wait long.
@@ -39,35 +35,6 @@ _MAX_PAUSE: Final = 30.0
 # Longest pause while another syphon has locked all messages.
 _MAX_PAUSE_FOR_LOCKS: Final = 5.0
 _MIN_PAUSE: Final = 0.05
-_PERMANENT: Final = (AuthorizationError, EntityNotFoundError)
-
-
-@dataclass(slots=True, kw_only=True)
-class DrainRun:
-    """One call of ``drain`` or ``run``: what the drains of its queues share.
-
-    :param continuous: run until stopped; else until the queues are empty.
-    :param wait_for_permissions: do not fail if every queue or destination has refused from the start.
-    :param initial_delay: seconds of the first backoff after a failure.
-    :param long_poll: seconds of one receive of a continuous run.
-    :param max_links: most busy links to backlog queues, over all queues.
-    :param resumed: set while the syphon is not paused.
-    :ivar finishing: tasks that are releasing their messages and must not be cancelled.
-    """
-
-    queue_count: int
-    continuous: bool
-    wait_for_permissions: bool
-    initial_delay: float
-    long_poll: float
-    max_links: int
-    resumed: asyncio.Event
-    stopped: asyncio.Event
-    report_progress: Callable[[], None]
-    queue_failures: PermanentFailures = field(default_factory=PermanentFailures)
-    busy_queues: set[str] = field(default_factory=set)
-    extra_links: int = 0
-    finishing: set[asyncio.Task[Any] | None] = field(default_factory=set)
 
 
 class QueueDrain:
@@ -82,8 +49,8 @@ class QueueDrain:
         self._surveyor = Surveyor(context)
         self._last_moved_at = context.clock.now()
         self._last_done = counters.done
-        self._queue_errors = 0
-        self._permanently_failed = False
+        self._failures = QueueFailures(run, queue, counters)
+        self._retry_delay = 0.0
         self._idle_steps = 0
         self._skipped = 0
         self._received_any = False
@@ -160,15 +127,13 @@ class QueueDrain:
                 # A link that died silently also receives nothing; a new link detects that.
                 await self._worker.detach()
         except ServiceError as error:
-            self._record_queue_error(explain_queue_error(error, self._queue))
+            self._retry_delay = self._failures.record(error)
+            self._long_poll_expired = False
         else:
-            self._queue_errors = 0
-            self._counters.failures.pop(self._queue, None)
-            self._run.queue_failures.record_success(self._queue)
+            self._failures.record_success()
         self._record_step(count, moved=self._counters.done > done)
         self._run.report_progress()
-        if self._run.continuous and not self._run.wait_for_permissions:
-            self._raise_if_all_failed()
+        self._run.raise_if_all_failed(self._context)
         return count
 
     def _record_step(self, count: int, *, moved: bool) -> None:
@@ -180,27 +145,12 @@ class QueueDrain:
         else:
             self._idle_steps += 1
 
-    def _record_queue_error(self, error: ServiceError) -> None:
-        self._counters.failures[self._queue] = str(error)
-        self._queue_errors += 1
-        self._long_poll_expired = False
-        if isinstance(error, _PERMANENT) and self._run.queue_failures.record(self._queue, error):
-            self._permanently_failed = not self._run.continuous
-
-    def _raise_if_all_failed(self) -> None:
-        """:raises ServiceError: every queue, or every destination tried so far, has refused from the start."""
-        queues, destinations = self._run.queue_failures.errors, self._context.permanent_failures
-        if len(queues) == self._run.queue_count:
-            raise next(iter(queues.values()))
-        if destinations.errors and not destinations.any_succeeded:
-            raise next(iter(destinations.errors.values()))
-
     async def _is_finished(self) -> bool:
         if self._run.stopped.is_set():
             return True
         if self._run.continuous or self._expects_more:
             return False
-        if self._permanently_failed or self._queue_errors >= MAX_CONSECUTIVE_FAILURES:
+        if self._failures.given_up:
             return True
         if self._counters.done > self._last_done:
             # By another link to this queue, too.
@@ -251,12 +201,9 @@ class QueueDrain:
 
     async def _pause_if_idle(self) -> None:
         """Pause if the last step moved nothing: until a destination's backoff ends, at most 30 s."""
-        if self._permanently_failed:
-            return
-        if self._queue_errors:
-            delay = backoff_delay(self._queue_errors, initial_delay=self._run.initial_delay)
-            _log.warning("syphon queue=%s retry_in=%.0fs: %s", self._queue, delay, self._counters.failures)
-            await self._sleep(delay)
+        if self._failures.count:
+            if not self._failures.given_up:
+                await self._sleep(self._retry_delay)
             return
         if not self._idle_steps or self._long_poll_expired:
             return

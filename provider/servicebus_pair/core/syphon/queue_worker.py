@@ -15,41 +15,33 @@ from typing import Final
 from azure.servicebus import ServiceBusReceivedMessage
 
 from servicebus_pair.core.model.errors import (
-    AuthorizationError,
     EntityNotFoundError,
     ServiceError,
     TimedOutError,
     UndeliverableError,
 )
-from servicebus_pair.core.model.events import DeadLettered
 from servicebus_pair.core.sdk.message_browser import MessageBrowser, sequence_number
 from servicebus_pair.core.syphon.backlog_entry import BacklogEntry, read_entry
 from servicebus_pair.core.syphon.batch_sender import (
-    CALL_TIMEOUT,
     BatchSender,
     DrainCounters,
     LocksExpiringError,
     dead_letter_reason,
 )
-from servicebus_pair.core.syphon.destination_backoff import explain_destination_error
-from servicebus_pair.core.syphon.drain_context import DrainContext
+from servicebus_pair.core.syphon.batch_size import INITIAL_BATCH_SIZE, next_batch_size
+from servicebus_pair.core.syphon.drain_context import CALL_TIMEOUT, DrainContext
+from servicebus_pair.core.syphon.settlement import RELEASE_TIMEOUT, Settlement
 
 __all__ = ["MAX_WAITING_BATCHES", "QueueWorker"]
 
 _log = logging.getLogger(__name__)
-_INITIAL_BATCH_SIZE: Final = 16
-_BATCH_GROWTH: Final = 4
 # Messages that wait for failing destinations, in batches; they are sent together when a backoff ends.
 MAX_WAITING_BATCHES: Final = 4
 # Seconds. If the rate limit grants nothing for so long, all locked messages are released.
 _MAX_IDLE_WITH_LOCKS: Final = 10.0
 _MAX_IDLE_WITH_WAITING: Final = 1.0
-# Seconds for releasing messages; locks of those not reached expire.
-_RELEASE_TIMEOUT: Final = 2.0
 # A batch that was sent for so long, and not to its end, was too large for its locks.
 _MIN_SENDING_SECONDS: Final = 1.0
-# Characters of a dead-letter description, which may quote the message.
-_MAX_DESCRIPTION: Final = 1000
 
 
 class QueueWorker:
@@ -76,7 +68,7 @@ class QueueWorker:
         self.received_few = False
         self._context = context
         self._source = context.source(queue)
-        self._batch_size = min(_INITIAL_BATCH_SIZE, context.max_batch_messages)
+        self._batch_size = min(INITIAL_BATCH_SIZE, context.max_batch_messages)
         self._locked: dict[int, ServiceBusReceivedMessage] = {}
         self._sender = BatchSender(
             context,
@@ -84,6 +76,7 @@ class QueueWorker:
             counters=self.counters,
             dead_letter=lambda entry, error: self._dead_letter(entry.received, error),
         )
+        self._settlement = Settlement(context, queue, self._source, self.counters)
         self._received_full_batch = False
         self._shrink_batch = False
 
@@ -144,9 +137,9 @@ class QueueWorker:
         if not locked:
             return
         try:
-            async with asyncio.timeout(_RELEASE_TIMEOUT):
+            async with asyncio.timeout(RELEASE_TIMEOUT):
                 # With credit left, the service would deliver them again at once over this link.
-                await self._source.drain_credit(timeout=_RELEASE_TIMEOUT)
+                await self._source.drain_credit(timeout=RELEASE_TIMEOUT)
                 await self._abandon(locked)
         except (TimeoutError, ServiceError):
             _log.warning("backlog queue=%s not released=%d in time: their locks end", self.queue, len(locked))
@@ -249,8 +242,7 @@ class QueueWorker:
                 return
             try:
                 await self._sender.send(destination, pending)
-                backoff.record_success(entity)
-                self._context.permanent_failures.record_success(entity)
+                self._context.record_success(entity)
             except EntityNotFoundError as error:
                 backoff.record_success(entity)
                 for entry in pending.values():
@@ -261,47 +253,17 @@ class QueueWorker:
                 await self._abandon([entry.received for entry in pending.values()])
             except ServiceError as error:
                 self._shrink_batch |= isinstance(error, TimedOutError)
-                self._record_failure(entity, error, started=started)
+                self._context.record_failure(entity, error, started=started, queue=self.queue)
                 await self._wait_for_destination(entity, pending)
             finally:
                 backoff.release(entity, started=started)
 
-    def _record_failure(self, entity: str, error: ServiceError, *, started: float) -> None:
-        """Back off from ``entity``, or abandon it at once if it has refused the credential from the start."""
-        now = self._context.clock.now()
-        if isinstance(error, AuthorizationError):
-            error = explain_destination_error(error, entity)
-            if self._context.permanent_failures.record(entity, error) and not self._context.continuous:
-                self._context.backoff.record_permanent_failure(entity, str(error), now=now)
-                _log.error("entity=%s is given up queue=%s: %s", entity, self.queue, error)
-                return
-        delay = self._context.backoff.record_failure(entity, str(error), now=now, started=started)
-        _log.warning("entity=%s retry_in=%.0fs queue=%s: %s", entity, delay, self.queue, error)
-
     async def _complete(self) -> None:
         """Complete the messages that the primary confirmed."""
         confirmed, self._sender.confirmed = self._sender.confirmed, []
-        if not confirmed:
-            return
         for entry in confirmed:
             self._locked.pop(id(entry.received), None)
-        # After a stop, do not wait long; messages without a confirmed completion may be delivered again.
-        timeout = _RELEASE_TIMEOUT if self._context.paused else CALL_TIMEOUT
-        try:
-            results = await self._source.complete([entry.received for entry in confirmed], timeout=timeout)
-        except asyncio.CancelledError:
-            self.counters.duplicates_possible += len(confirmed)
-            raise
-        errors = [error for error in results if error is not None]
-        self.counters.duplicates_possible += len(errors)
-        if errors:
-            _log.warning(
-                "backlog queue=%s completions failed=%d of=%d, they may come again: %s",
-                self.queue,
-                len(errors),
-                len(confirmed),
-                errors[0],
-            )
+        await self._settlement.complete([entry.received for entry in confirmed])
 
     async def _wait_for_destination(self, entity: str, pending: dict[int, BacklogEntry]) -> None:
         entries = list(pending.values())
@@ -334,37 +296,11 @@ class QueueWorker:
         if self._context.redrive:
             self._skip(received)
             return
-        name, description = _message_id(received), error.description[:_MAX_DESCRIPTION]
-        _log.warning(
-            "backlog queue=%s message=%r is dead-lettered reason=%s: %s", self.queue, name, error.reason, description
-        )
-        failure = await self._source.dead_letter(
-            received, reason=error.reason, description=description, timeout=CALL_TIMEOUT
-        )
-        if failure is not None:
-            self.counters.failures[self.queue] = str(failure)
-            return
-        self._locked.pop(id(received), None)
-        self.counters.dead_lettered[error.reason] += 1
-        at = self._context.clock.now()
-        self._context.emit(DeadLettered(self.queue, name, error.reason, at))
+        if await self._settlement.dead_letter(received, error):
+            self._locked.pop(id(received), None)
 
     def _adjust_batch_size(self, count: int, seconds: float) -> None:
-        """Choose the next batch size: limited by bytes, and so that a batch is settled within its locks."""
-        limit = min(self._context.max_batch_messages, self._context.max_batch_bytes // self._sender.recent_max_bytes)
-        if self._shrink_batch:
-            limit = min(limit, self._batch_size // 2)
-        elif seconds > self._context.slow_batch_seconds:
-            # What takes long however few messages there are must not end in batches of one.
-            limit = min(limit, max(_INITIAL_BATCH_SIZE, self._batch_size // 2))
+        self._batch_size = next_batch_size(
+            self._context, self._batch_size, self._sender, count=count, seconds=seconds, shrink=self._shrink_batch
+        )
         self._shrink_batch = False
-        grown = self._batch_size * _BATCH_GROWTH if count >= self._batch_size else self._batch_size
-        self._batch_size = max(1, min(limit, grown))
-        self._sender.recent_max_bytes = max(1, self._sender.recent_max_bytes * 3 // 4)
-
-
-def _message_id(received: ServiceBusReceivedMessage) -> str:
-    try:
-        return str(received.message_id)
-    except Exception:  # noqa: BLE001 - the message may be the one that cannot be read
-        return "unreadable"

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Final, NoReturn
 
 from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageBodyType
 
-from servicebus_pair.core.model.errors import ServiceError, UndeliverableError
+from servicebus_pair.core.model.errors import ConfigurationError, ServiceError, SessionLockedError, UndeliverableError
 from servicebus_pair.core.protocol.backlog_message import destination_of, unreadable, unwrap
 from servicebus_pair.core.protocol.typed_values import text_keys
 from servicebus_pair.core.sdk.message_browser import MessageBrowser
-from servicebus_pair.core.syphon.batch_sender import CALL_TIMEOUT
 from servicebus_pair.core.syphon.destination_backoff import explain_queue_error
-from servicebus_pair.core.syphon.drain_context import DrainContext
+from servicebus_pair.core.syphon.drain_context import CALL_TIMEOUT, DrainContext
+from servicebus_pair.core.syphon.ports import Source
 
 __all__ = ["BacklogSurvey", "DestinationSurvey", "Surveyor"]
+
+# Seconds that the service may take to grant a session.
+_ACCEPT_WAIT: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +64,20 @@ class BacklogSurvey:
     :param destinations: by entity.
     :param undeliverable: number of messages that would be dead-lettered, by reason.
     :param unreadable: places in a queue that could not be read: at least so many messages.
+    :param locked: messages in sessions that syphons were moving, whose destinations are unknown; in a survey of some
+        entities or of a first page, and without the right to count messages, one for each of the sessions.
     """
 
     destinations: Mapping[str, DestinationSurvey] = field(default_factory=dict)
     undeliverable: Mapping[str, int] = field(default_factory=dict)
     unreadable: int = 0
+    locked: int = 0
 
     @property
     def messages(self) -> int:
         """Number of all messages found."""
         waiting = sum(each.messages for each in self.destinations.values())
-        return waiting + sum(self.undeliverable.values()) + self.unreadable
+        return waiting + sum(self.undeliverable.values()) + self.unreadable + self.locked
 
     @classmethod
     def total(cls, parts: Iterable[BacklogSurvey]) -> BacklogSurvey:
@@ -82,7 +90,9 @@ class BacklogSurvey:
             destinations[entity] = destinations.get(entity, DestinationSurvey()) + each
         undeliverable = Counter(self.undeliverable)
         undeliverable.update(other.undeliverable)
-        return BacklogSurvey(destinations, dict(undeliverable), self.unreadable + other.unreadable)
+        return BacklogSurvey(
+            destinations, dict(undeliverable), self.unreadable + other.unreadable, self.locked + other.locked
+        )
 
 
 class Surveyor:
@@ -98,22 +108,60 @@ class Surveyor:
         :raises ServiceError: it cannot be read.
         """
         source = self._context.source(queue)
+        try:
+            return await self._read(source, first_page=first_page)
+        except ServiceError as error:
+            _raise_explained(error, queue)
+        finally:
+            await source.close()
+
+    async def survey_sessions(
+        self, queue: str, *, count: Callable[[Collection[str]], Awaitable[int]], first_page: bool = False
+    ) -> BacklogSurvey:
+        """Return what a queue that requires sessions holds.
+
+        A session can be peeked only by the receiver that holds it, so each is accepted for a moment. Nothing can be
+        said of those that others hold, except how many messages they have together.
+
+        :param count: returns how many messages queues hold.
+        :raises ServiceError: it cannot be read.
+        """
+        found, locked = BacklogSurvey(), 0
+        try:
+            for session_id in await self._context.list_sessions(queue):
+                part = await self._survey_session(queue, session_id, first_page=first_page)
+                locked += part is None
+                found += BacklogSurvey() if part is None else part
+                if first_page and found.messages >= self._context.max_batch_messages:
+                    break
+        except ServiceError as error:
+            _raise_explained(error, queue)
+        if not locked or first_page:
+            return replace(found, locked=locked)
+        if self._context.selection.entities is None:
+            with suppress(ServiceError, ConfigurationError):
+                locked = max(locked, await count([queue]) - found.messages)
+        return replace(found, locked=locked)
+
+    async def _survey_session(self, queue: str, session_id: str, *, first_page: bool) -> BacklogSurvey | None:
+        source = self._context.session(queue, wait=_ACCEPT_WAIT, session_id=session_id)
+        try:
+            await source.accept(timeout=CALL_TIMEOUT)
+            return await self._read(source, first_page=first_page)
+        except SessionLockedError:
+            return None
+        finally:
+            await source.close()
+
+    async def _read(self, source: Source, *, first_page: bool) -> BacklogSurvey:
         browser = MessageBrowser(source, page_size=self._context.max_batch_messages, timeout=CALL_TIMEOUT)
         waiting: dict[str, DestinationSurvey] = {}
         undeliverable: Counter[str] = Counter()
-        try:
-            async for page in browser.readable_pages():
-                self._count(page, waiting, undeliverable)
-                if first_page:
-                    break
-            return BacklogSurvey(waiting, dict(undeliverable), browser.undecodable)
-        except ServiceError as error:
-            explained = explain_queue_error(error, queue)
-            if explained is error:
-                raise
-            raise explained from error
-        finally:
-            await source.close()
+        async for page in browser.readable_pages():
+            self._count(page, waiting, undeliverable)
+            if first_page:
+                break
+        return BacklogSurvey(waiting, dict(undeliverable), browser.undecodable)
 
     def is_selected(self, received: ServiceBusReceivedMessage) -> bool:
         """Return whether a peeked message is to be moved or dead-lettered by this drain."""
@@ -144,6 +192,13 @@ class Surveyor:
                 continue
             if self._context.selection.matches(entity):
                 waiting[entity] = waiting.get(entity, DestinationSurvey()) + found
+
+
+def _raise_explained(error: ServiceError, queue: str) -> NoReturn:
+    explained = explain_queue_error(error, queue)
+    if explained is error:
+        raise error
+    raise explained from error
 
 
 def _describe(received: ServiceBusReceivedMessage) -> tuple[str, DestinationSurvey]:

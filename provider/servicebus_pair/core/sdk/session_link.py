@@ -1,0 +1,78 @@
+"""Peek-lock receiver of one session of a queue that requires sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from azure.servicebus.aio import ServiceBusReceiver
+from azure.servicebus.exceptions import OperationTimeoutError
+
+from servicebus_pair.core.model.errors import LockLostError, TimedOutError
+from servicebus_pair.core.model.usage_meter import Operation
+from servicebus_pair.core.sdk.link import LinkOwner
+from servicebus_pair.core.sdk.receive_link import ReceiveLink
+
+__all__ = ["SessionLink"]
+
+
+class SessionLink(ReceiveLink):
+    """A receiver that accepts one session, whose lock it holds until it is closed or the lock expires.
+
+    A link that fails does not accept another session by itself: each further call raises ``LockLostError``.
+
+    :param wait: how many seconds the service waits for a session with messages that nobody else has locked.
+    :ivar locked_until: when the lock expires (service's clock, seconds since the Unix epoch), if the service said so.
+    """
+
+    def __init__(
+        self,
+        client: LinkOwner,
+        path: str,
+        create_handler: Callable[[], Any],
+        *,
+        should_stop: Callable[[], bool],
+        wait: float,
+    ) -> None:
+        super().__init__(client, path, create_handler, should_stop=should_stop)
+        self.locked_until: float | None = None
+        self._wait = wait
+
+    async def accept(self, *, timeout: float) -> str | None:
+        """Accept the session and return its id; ``None`` if no session has messages that nobody has locked.
+
+        :param timeout: seconds in addition to those that the service waits.
+        :raises SessionLockedError: another receiver holds the session that was asked for.
+        """
+        try:
+            session_id = await self._call("accept a session of", self._accept, timeout=self._wait + timeout)
+        except TimedOutError as error:
+            # A peer that says nothing at all ends with another exception.
+            if not isinstance(error.__cause__, OperationTimeoutError):
+                raise
+            self._client.meter.count(Operation.EMPTY_RECEIVE)
+            return None
+        self._create_handler = self._lost
+        return session_id
+
+    async def renew(self, *, timeout: float) -> None:
+        """Renew the lock of the session. :raises LockLostError: it has expired."""
+
+        async def renew(receiver: ServiceBusReceiver) -> None:
+            await receiver.session.renew_lock(timeout=timeout)
+            self._remember_lock(receiver)
+
+        self._client.meter.count(Operation.RENEW)
+        await self._call("renew the session lock on", renew, timeout=timeout)
+
+    async def _accept(self, receiver: ServiceBusReceiver) -> str:
+        await receiver.__aenter__()
+        self._remember_lock(receiver)
+        return str(receiver.session.session_id)
+
+    def _remember_lock(self, receiver: ServiceBusReceiver) -> None:
+        until = receiver.session.locked_until_utc
+        self.locked_until = None if until is None else until.timestamp()
+
+    def _lost(self) -> Any:
+        raise LockLostError(f"the session of {self.path} on {self._client.namespace} is lost: its link has failed")
