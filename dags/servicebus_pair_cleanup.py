@@ -18,8 +18,8 @@ APPROVAL_HOURS = number("SERVICEBUS_PAIR_APPROVAL_HOURS", 24, low=0.01, high=876
 DOCS = """
 ### Cleanup of a pair of namespaces
 
-1. `plan` lists the backlog queues to delete: those beyond the number in the connection, or all of them to
-   decommission the pair.
+1. `plan` lists the backlog queues to delete: those beyond the number in the connection and those that require sessions
+   although `ordering` is not `session`, or all of them to decommission the pair.
 2. `planned_queues` ends the run here if there are none.
 3. `approve` waits for a person's decision, under *Required actions*. No decision within 24 hours counts as a rejection.
 4. `delete` deletes exactly these queues. A queue that holds messages is kept, unless *Including their messages* was
@@ -46,7 +46,7 @@ with DAG(
         "what": Param(
             "extra",
             enum=["extra", "all"],
-            values_display={"extra": "queues beyond the number in use", "all": "all queues of this pair"},
+            values_display={"extra": "queues that are not in use", "all": "all queues of this pair"},
             title="Backlog queues to delete",
         ),
         "force": Param(

@@ -15,7 +15,8 @@ DOCS = """
 ### Provisioning of a pair of namespaces
 
 Creates the missing backlog queues on the secondary and changes nothing else. Run it once for a new pair, and after
-the number of backlog queues was raised in the connection. It is safe to run again, and concurrently.
+the number of backlog queues was raised in the connection or `ordering` was set to `session`, which adds queues that
+require sessions. It is safe to run again, and concurrently.
 
 With *Plan only* it creates nothing: the log of `provision` lists missing and extra queues, and the fields in which
 existing queues differ from the description.

@@ -189,7 +189,12 @@ def _silence_sdk_logging() -> None:
 
 
 async def _holds_messages(pair: NamespacePair, queue: str) -> bool:
+    from servicebus_pair.core.protocol import is_session_queue
+
     try:
+        if is_session_queue(pair.primary.namespace, queue):
+            # Not a survey, which sees nothing of the sessions that a syphon holds, or held until it was killed.
+            return bool(await pair.waiting_sessions(queue))
         found = await pair.syphon([queue]).survey(first_page=True)
     except EntityNotFoundError:  # not provisioned yet
         return False

@@ -186,6 +186,7 @@ async def test_section_6_session_queues_are_counted_with_the_others() -> None:
         assert depths == dict.fromkeys((*backlog_queue_paths("contoso", 3), *sessions), 0) | {used: 1}
         assert await made.pair._count_messages([used.upper(), BACKLOG]) == 1
         assert await made.pair._count_messages([BACKLOG]) == 0
+        assert [await made.pair.waiting_sessions(queue) for queue in sessions] == [["flights"], [], []]
 
 
 async def test_a_pair_that_is_not_open_rejects_calls_and_can_be_closed() -> None:

@@ -22,6 +22,7 @@ from servicebus_pair.core.protocol.backlog_queues import (
     backlog_queue_paths,
     backlog_session_id,
     cleanup_targets,
+    entity_of_session,
     is_session_queue,
     plan_backlog,
     queues_in_use,
@@ -161,6 +162,8 @@ def test_sessions_and_entities_spread_over_the_session_queues() -> None:
 def test_the_session_id_is_the_entity_without_regard_to_case() -> None:
     assert backlog_session_id("Flights/JFK") == "flights/jfk"
     assert backlog_session_id("f" * 128) == "f" * 128
+    assert entity_of_session(backlog_session_id("Flights/JFK")) == "flights/jfk"
+    assert entity_of_session(backlog_session_id("f" * 200)) is None
 
 
 def test_a_long_path_is_shortened_to_a_session_id_of_its_own() -> None:

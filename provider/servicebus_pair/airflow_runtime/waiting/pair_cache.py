@@ -171,9 +171,18 @@ class SharedPair:
 
 async def _survey_queue(pair: NamespacePair, queue: str) -> BacklogSurvey:
     from servicebus_pair.core import BacklogSurvey
+    from servicebus_pair.core.protocol import entity_of_session, is_session_queue
+    from servicebus_pair.core.syphon import DestinationSurvey
 
     try:
-        return await pair.syphon([queue]).survey(first_page=True)
+        found = await pair.syphon([queue]).survey(first_page=True)
+        if not is_session_queue(pair.primary.namespace, queue):
+            return found
+        # Sessions that a syphon holds, or held until it was killed, cannot be peeked. They are named after entities.
+        peeked = {entity.casefold() for entity in found.destinations}
+        waiting = map(entity_of_session, await pair.waiting_sessions(queue))
+        hidden = [entity for entity in waiting if entity is not None and entity not in peeked]
+        return found + BacklogSurvey({entity: DestinationSurvey() for entity in hidden})
     except EntityNotFoundError:  # not provisioned yet, so it holds nothing
         return BacklogSurvey()
 

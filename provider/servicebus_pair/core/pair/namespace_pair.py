@@ -48,6 +48,7 @@ __all__ = ["NamespacePair"]
 
 _log = logging.getLogger(__name__)
 _NONE: Final = timedelta(0)
+_LISTING_TIMEOUT: Final = 10.0
 _DRILL_LIMIT: Final = timedelta(minutes=2)
 _DRILL_LIFE: Final = timedelta(hours=1)
 
@@ -232,6 +233,16 @@ class NamespacePair:
         """
         async with self._manage() as administration:
             return await administration.queue_depths(*backlog_prefixes(self.primary.namespace))
+
+    async def waiting_sessions(self, queue: str) -> list[str]:
+        """Return the sessions with messages in a backlog queue that requires sessions; nothing is locked or moved.
+
+        There is one session for each entity, with the entity's path as its id (a longer path is shortened). Sessions
+        that a syphon holds are among them.
+
+        :raises ServiceError: the queue cannot be read.
+        """
+        return await self._open().secondary.list_sessions(queue, timeout=_LISTING_TIMEOUT)
 
     def sender(self, entity: str) -> PairSender:
         """Return a sender for a queue or topic path of the primary; enter it before sending."""

@@ -25,6 +25,7 @@ __all__ = [
     "backlog_queue_paths",
     "backlog_session_id",
     "cleanup_targets",
+    "entity_of_session",
     "is_session_queue",
     "plan_backlog",
     "queues_in_use",
@@ -159,6 +160,14 @@ def backlog_session_id(entity: str) -> str:
         return folded
     digest = hashlib.sha256(folded.encode()).hexdigest()
     return f"{folded[: _MAX_SESSION_ID - len(digest) - 1]}-{digest}"
+
+
+def entity_of_session(session_id: str) -> str | None:
+    """Return the casefolded entity that a session id of :func:`backlog_session_id` names; ``None`` if it was shortened.
+
+    A path of exactly the maximum length cannot be told from a shortened one.
+    """
+    return session_id if len(session_id) < _MAX_SESSION_ID else None
 
 
 def plan_backlog(

@@ -24,7 +24,7 @@ from servicebus_pair.core.errors import (
     ServiceError,
 )
 from servicebus_pair.core.events import Event, Pinged
-from servicebus_pair.core.protocol import backlog_prefixes, is_session_queue, queues_in_use
+from servicebus_pair.core.protocol import backlog_prefixes, entity_of_session, is_session_queue, queues_in_use
 from servicebus_pair.core.sdk import NamespaceClient
 from servicebus_pair.spark.base.redaction import Redaction
 
@@ -36,8 +36,6 @@ _PERMISSION_ERRORS: Final = frozenset(
 _NOT_FOUND: Final = EntityNotFoundError.__name__
 _MIN_PING_INTERVAL: Final = timedelta(seconds=20)
 _SESSION_TIMEOUT: Final = 30.0
-# A longer path is shortened to a session id of exactly this length, which names no entity.
-_MAX_SESSION_ID: Final = 128
 # Each probe opens a link: a backlog for a thousand destinations must not open a thousand at once.
 _MAX_PROBED_ENTITIES: Final = 32
 
@@ -154,8 +152,7 @@ async def _find_unavailable(
     )
     async with NamespacePair(settings.primary, settings.secondary, options, observers=[errors]) as pair:
         survey = await pair.syphon(queues, entities=entities).survey(first_page=True)
-        # A session of the backlog is named after its entity.
-        named = {session_id for session_id in sessions if len(session_id) < _MAX_SESSION_ID}
+        named = {entity for entity in map(entity_of_session, sessions) if entity is not None}
         if entities is not None:
             named &= {entity.casefold() for entity in entities}
         known = {entity.casefold() for entity in survey.destinations}
