@@ -128,6 +128,9 @@ async def _save_if_newer(store: AirflowHealthStore, entity: str, health: EntityH
         known = await store.load(entity)
         if known is not None and known.since >= health.since:
             return False
+        if known is not None and known.epoch > 0:
+            # Above the epoch that processes know, or they would take it for a read of the past.
+            health = replace(health, epoch=known.epoch + 1)
         await store.save(entity, health)
     except Exception:  # noqa: BLE001  soft state; a task, a trigger and dag.test raise different errors
         _log.warning("entity=%s: its health could not be recorded", entity, exc_info=True)

@@ -51,9 +51,9 @@ class NamespaceView:
 class EntityView:
     """Health of one entity.
 
-    :param state: ``healthy``, ``suspect`` or ``failed_over`` as tasks shared it; ``unreadable`` if the stored value is
-        invalid; ``diverted`` if no task reported a failover but messages for the entity arrive in the backlog, as with
-        a Spark job; ``unknown`` without any data.
+    :param state: ``healthy``, ``suspect``, ``failed_over`` or ``failing_back`` as tasks shared it; ``unreadable`` if
+        the stored value is invalid; ``diverted`` if no task reported a failover but messages for the entity arrive in
+        the backlog, as with a Spark job; ``unknown`` without any data.
     :param by_hand: failed over by a person or a drill.
     :param held_until: a manual failover lasts at least until then, even if pings succeed.
     :param waiting: messages for this entity among those peeked in the backlog queues; a lower bound, since queues that

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 from random import Random
@@ -176,15 +174,19 @@ async def test_section_5_a_ping_reports_its_duration_and_result(
         if failure is not None:
             raise failure
 
-    @asynccontextmanager
-    async def fail_back(entity: str) -> AsyncIterator[bool | None]:
-        yield empty and entity == "flights"
+    async def fail_back(entity: str, *, reason: str, by: str) -> bool:
+        assert (entity, by, reason.endswith("and its backlog is empty")) == ("flights", "ping", True)
+        return bool(empty)
 
     link = SimpleNamespace(
         reopen=lambda *, timeout: call("reopen", timeout), send_ping=lambda _, *, timeout: call("send", timeout)
     )
     primary: Any = SimpleNamespace(send_link=lambda _: link)
-    registry: Any = SimpleNamespace(emit_best_effort=emitted.append, apply=lambda _, event: applied.append(event))
+    registry: Any = SimpleNamespace(
+        emit_best_effort=emitted.append,
+        apply=lambda _, event: applied.append(event),
+        current=lambda _: EntityHealth(HealthState.FAILED_OVER, since=900),
+    )
     order: Any = None if empty is None else SimpleNamespace(fail_back=fail_back)
     options = PairOptions(probe="link" if by_link else "ping")
     prober = Prober(primary, registry, options, clock=clock, random=Random(0), order=order)  # noqa: S311 - unused
@@ -193,4 +195,28 @@ async def test_section_5_a_ping_reports_its_duration_and_result(
     assert emitted == [Pinged("flights", failure is None, 3.0, name, 1003.0)]
     assert calls == [("reopen" if by_link else "send", 60.0)]
     answered = PingSucceeded(1000) if failure is None else EntityMissing(1000)
-    assert applied == [PingFailed(1000) if empty is False or isinstance(failure, UnreachableError) else answered]
+    # With session order, a ping is only recorded: the failback changes the health.
+    only_recorded = empty is not None or isinstance(failure, UnreachableError)
+    assert applied == [PingFailed(1000) if only_recorded else answered]
+
+
+@pytest.mark.parametrize(
+    "health",
+    [
+        EntityHealth(HealthState.FAILED_OVER, since=900, held_until=2000),
+        EntityHealth(HealthState.FAILING_BACK, since=900),
+    ],
+)
+async def test_section_6_a_ping_begins_no_failback_during_another_one_or_a_hold(health: EntityHealth) -> None:
+    async def send_ping(_: object, *, timeout: float) -> None:
+        assert timeout == 60
+
+    unused: Any = SimpleNamespace()
+    primary: Any = SimpleNamespace(send_link=lambda _: SimpleNamespace(send_ping=send_ping))
+    applied: list[Any] = []
+    registry: Any = SimpleNamespace(
+        emit_best_effort=lambda _: None, apply=lambda _, event: applied.append(event), current=lambda _: health
+    )
+    prober = Prober(primary, registry, PairOptions(), clock=ManualClock(1000), random=Random(0), order=unused)  # noqa: S311
+    assert not await prober.ping("flights")
+    assert applied == [PingFailed(1000)]

@@ -262,19 +262,18 @@ async def test_section_4_every_observer_gets_every_event_and_the_first_failure_i
     assert [len(each.events) for each in (*observers, extra)] == [2, 2, 2, 1]
 
 
-@pytest.mark.parametrize("ordered", [False, True])
-async def test_section_6_a_shared_recovery_is_adopted_unless_sessions_keep_their_order(ordered: bool) -> None:
+async def test_section_4_a_shared_failover_and_recovery_are_adopted() -> None:
     store = InMemoryHealthStore()
-    options = PairOptions(ordering="session" if ordered else "none")
-    registry = HealthRegistry(options, store=store, observers=[], clock=SystemClock())
+    registry = new_registry(store)
     started, stopped = list[str](), list[str]()
     registry.on_failed_over, registry.on_recovered = started.append, stopped.append
     now = SystemClock().now()
     for since, state in ((now + 1, HealthState.FAILED_OVER), (now + 2, HealthState.HEALTHY)):
         await store.save("flights", EntityHealth(state, since=since))
         await registry.refresh("Flights")
-    assert registry.current("FLIGHTS").failed_over is ordered
-    assert (started, stopped, list(registry.entities())) == (["Flights"], [] if ordered else ["Flights"], ["flights"])
+    assert not registry.current("FLIGHTS").failed_over
+    assert (started, stopped, list(registry.entities())) == (["Flights"], ["Flights"], ["flights"])
+    await registry.close()
 
 
 @pytest.mark.parametrize(("changes", "seconds"), [(False, 3.0), (True, 1.0)])

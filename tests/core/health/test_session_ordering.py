@@ -1,28 +1,33 @@
-"""Failback with session ordering searches the whole backlog and holds sends meanwhile (SPEC section 6)."""
+"""Session order: queues and sessions of backlog copies, and failback once those sessions are empty (SPEC section 6)."""
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from typing import Any
 
-import proton
 import pytest
 from azure.servicebus import ServiceBusMessage
-from azure.servicebus.aio import ServiceBusClient
+from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageProperties
 
 from servicebus_emulator import Fault, FaultKind
-from servicebus_pair.core.health import session_ordering as ordering
+from servicebus_pair.core import EntityHealth, HealthState
+from servicebus_pair.core.health import session_ordering
 from servicebus_pair.core.health.session_ordering import SessionOrdering
-from servicebus_pair.core.model.errors import ServiceFaultError
-from tests.core.scenarios.test_session_order import OPTIONS, arrived, numbered
-from tests.core.support.drain_progress import ProgressWaiter
-from tests.core.support.local_pair import BACKLOG, LocalPair, messages, open_local_pair
-from tests.core.support.queues import send_raw
+from servicebus_pair.core.model.errors import HealthStoreError
+from servicebus_pair.core.model.events import HealthChanged
+from servicebus_pair.core.model.health_state import FailOver
+from servicebus_pair.core.model.interfaces import InMemoryHealthStore, SystemClock
+from servicebus_pair.core.protocol.backlog_queues import backlog_session_id, session_queue_for, session_queue_paths
+from tests.core.health.test_ordered_registry import OPTIONS, Backlog, new_registry
+from tests.core.support.local_pair import LocalPair, open_local_pair
 
 pytestmark = pytest.mark.simulated
 
-ONE_QUEUE = replace(OPTIONS, backlog_queue_count=1)
+QUEUES = session_queue_paths("contoso", 3)
+LONG = f"{'Orders/' * 20}x"
 
 
 def order_of(both: LocalPair) -> SessionOrdering:
@@ -31,222 +36,302 @@ def order_of(both: LocalPair) -> SessionOrdering:
     return order
 
 
-async def within(seconds: float, *tasks: asyncio.Task[object]) -> bool:
-    """Return whether one of the tasks ends within ``seconds``."""
-    return bool((await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED))[0])
+def session_message(session: str | None, number: int = 0) -> AmqpAnnotatedMessage:
+    return AmqpAnnotatedMessage(
+        data_body=b"x", properties=AmqpMessageProperties(message_id=f"m{number}", group_id=session)
+    )
 
 
-class HeldFailback:
-    """A failback that ends once :attr:`may_end` is set; sets :attr:`entered` when it holds the sends."""
-
-    def __init__(self, order: SessionOrdering, entity: str, *, drain_timeout: float = 0.0) -> None:
-        self.entered, self.may_end = asyncio.Event(), asyncio.Event()
-        self.task = asyncio.create_task(self._run(order, entity, drain_timeout))
-
-    async def _run(self, order: SessionOrdering, entity: str, drain_timeout: float) -> bool:
-        async with order.fail_back(entity, drain_timeout=drain_timeout) as empty:
-            self.entered.set()
-            await self.may_end.wait()
-        return empty
+@asynccontextmanager
+async def open_ordered_pair(store: Any = None) -> AsyncIterator[LocalPair]:
+    async with open_local_pair("flights", options=replace(OPTIONS, backlog_queue_count=3), store=store) as both:
+        yield both
 
 
-def search_started(order: SessionOrdering, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
-    """Return an event that is set when the backlog search begins."""
-    started = asyncio.Event()
-    is_empty = order.is_empty
-
-    async def is_empty_recorded(entity: str) -> bool | None:
-        started.set()
-        return await is_empty(entity)
-
-    monkeypatch.setattr(order, "is_empty", is_empty_recorded)
-    return started
+async def divert(both: LocalPair, entity: str, queue: str, *, session: str | None = None) -> None:
+    """Put a message into a session queue, as a diverting sender does."""
+    link = both.pair._open().secondary.send_link(queue)
+    session_id = backlog_session_id(entity) if session is None else session
+    await link.send_ping(ServiceBusMessage("x", session_id=session_id), timeout=5)
 
 
-def test_a_session_maps_to_the_same_queue_in_every_process_and_case_of_the_entity():
-    order = SessionOrdering(None, [f"q{n}" for n in range(5)])  # type: ignore[arg-type]  # unused
-    queues = [order.queue_for("flights", session) for session in ("", "a", "b", "N14228", "\u00fc")]
-    assert queues == ["q2", "q0", "q0", "q3", "q1"]
-    assert queues == [order.queue_for("FLIGHTS", session) for session in ("", "a", "b", "N14228", "\u00fc")]
-    assert order.queue_for("delays", "a") != order.queue_for("flights", "a")
-
-
-async def test_the_whole_backlog_is_searched_case_insensitively() -> None:
-    async with open_local_pair("flights", options=OPTIONS) as both:
-        order = order_of(both)
-        last = both.pair._queues[-1]
-        await both.put_into_backlog("delays", messages(*range(ordering._PAGE_SIZE + 10), name="d"), queue=last)
-        assert await order.is_empty("flights") is True
-        await both.put_into_backlog("FLIGHTS", messages(1), queue=last)
-        assert await order.is_empty("Flights") is False
-
-
-@pytest.mark.parametrize(("undecodable", "empty"), [(True, False), (False, True)])
-async def test_a_message_that_cannot_be_decoded_counts_for_every_entity(undecodable: bool, empty: bool) -> None:
-    closed: list[str] = []
-
-    class Secondary:
-        def receive_link(self, queue: str) -> Secondary:
-            self.queue = queue
-            return self
-
-        async def peek(self, *, max_messages: int, timeout: float, from_sequence_number: int) -> list[object]:
-            assert (max_messages in (1, 250), timeout) == (True, 10)
-            if undecodable and from_sequence_number == 1:
-                raise ServiceFaultError("Handler failed")
-            return []
-
-        async def close(self) -> None:
-            closed.append(self.queue)
-
-    order = SessionOrdering(Secondary(), ["q"])  # type: ignore[arg-type]
-    assert (await order.is_empty("flights"), closed) == (empty, ["q"])
-
-
-@pytest.mark.real_time
-async def test_a_message_without_a_readable_destination_counts_for_every_entity() -> None:
-    async with open_local_pair("flights", options=ONE_QUEUE, unchecked=True) as both:
-        await asyncio.to_thread(send_raw, both.secondary, BACKLOG, proton.Message(body="whose?"))
-        assert await order_of(both).is_empty("flights") is False
-
-
-async def test_an_unreadable_backlog_is_not_empty() -> None:
-    async with open_local_pair("flights", options=OPTIONS) as both:
-        order = order_of(both)
-        both.secondary.set_fault(Fault(kind=FaultKind.REFUSE))
-        assert await order.is_empty("flights") is None
-        for drain_timeout in (0.0, 0.3):
-            async with order.fail_back("flights", drain_timeout=drain_timeout) as empty:
-                assert not empty
-
-
-async def test_failback_waits_for_sends_in_flight_and_holds_new_ones(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async with open_local_pair("flights", options=OPTIONS) as both:
-        order = order_of(both)
-        searching = search_started(order, monkeypatch)
-        await order.enter_send("Flights", timeout=1)
-        failback = HeldFailback(order, "flights", drain_timeout=20)
-        # The send in flight may still divert messages, so the search must wait for it.
-        assert not await within(0.3, asyncio.create_task(searching.wait()))
-        order.leave_send("flights")
-        await asyncio.wait_for(failback.entered.wait(), 5)
-        sending = asyncio.create_task(order.enter_send("FLIGHTS", timeout=20))
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(order.enter_send("flights", timeout=0.2), 5)
-        assert not sending.done()
-        await asyncio.wait_for(order.enter_send("delays", timeout=1), 1)
-        failback.may_end.set()
-        assert await failback.task
-        await asyncio.wait_for(sending, 5)
-
-
-async def test_failbacks_of_one_entity_are_serialized(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with open_local_pair("flights", options=OPTIONS) as both:
-        order = order_of(both)
-        one = HeldFailback(order, "flights")
-        await asyncio.wait_for(one.entered.wait(), 5)
-        searching = search_started(order, monkeypatch)
-        two = HeldFailback(order, "FLIGHTS")
-        assert not await within(0.3, asyncio.create_task(searching.wait()))
-        one.may_end.set()
-        two.may_end.set()
-        assert [await one.task, await two.task] == [True, True]
-
-
-async def test_a_syphon_does_not_overtake_messages_locked_by_another() -> None:
-    async with open_local_pair("flights", options=ONE_QUEUE, lock="PT30S") as both, AsyncExitStack() as elsewhere:
-        await both.put_into_backlog("flights", numbered("a", 1, 2, 3))
-        client = await elsewhere.enter_async_context(
-            ServiceBusClient.from_connection_string(both.secondary.connection_string)
-        )
-        other = await elsewhere.enter_async_context(client.get_queue_receiver(BACKLOG))
-        held: dict[str | None, object] = {}
-        while len(held) < 3:
-            held |= {each.message_id: each for each in await other.receive_messages(3, max_wait_time=5)}
-        await other.abandon_message(held["a/1"])  # type: ignore[arg-type]
-        await other.abandon_message(held["a/3"])  # type: ignore[arg-type]
-        syphon, watch = both.pair.syphon(), ProgressWaiter()
-        running = asyncio.create_task(syphon.run(progress=watch))
-        async with asyncio.timeout(10):
-            await watch.until(lambda report: report.moved_total)
-        assert not await within(1, running)
-        assert await arrived(both) == {"a": [1]}
-        await other.abandon_message(held["a/2"])  # type: ignore[arg-type]
-        async with asyncio.timeout(10):
-            await watch.until(lambda report: report.moved_total == 3)
-        syphon.stop()
-        await running
-        assert await arrived(both) == {"a": [1, 2, 3]}
-
-
-def order_without_a_service(monkeypatch: pytest.MonkeyPatch, answers: tuple[bool | None, ...]) -> SessionOrdering:
-    """Return an order of three queues whose searches have these results; the last one is repeated."""
-    order = SessionOrdering(None, ["q0", "q1", "q2"])  # type: ignore[arg-type]  # unused
-    remaining = list(answers)
-
-    async def is_empty(_: str) -> bool | None:
-        return remaining.pop(0) if len(remaining) > 1 else remaining[0]
-
-    monkeypatch.setattr(order, "is_empty", is_empty)
-    return order
-
-
-@pytest.mark.parametrize(
-    ("answers", "in_flight", "drain_timeout", "expected"),
-    [
-        ((True,), False, 0.0, (True, 0.0)),
-        ((True, False), False, 0.0, (False, 0.0)),
-        ((None,), False, 0.0, (False, 0.0)),
-        ((False, None, True), False, 5.0, (True, 0.2)),
-        ((False,), False, 5.0, (False, 5.0)),
-        ((True,), True, 0.0, (False, 10.0)),
-        ((True,), True, 3.0, (False, 3.0)),
-    ],
-)
-async def test_an_entity_fails_back_once_nothing_is_in_flight_or_in_the_backlog(
-    answers: tuple[bool | None, ...],
-    in_flight: bool,
-    drain_timeout: float,
-    expected: tuple[bool, float],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    order = order_without_a_service(monkeypatch, answers)
-    if in_flight:
-        await order.enter_send("Flights", timeout=1)
-    started = asyncio.get_running_loop().time()
-    async with order.fail_back("flights", drain_timeout=drain_timeout) as empty:
-        assert empty is expected[0]
-    assert asyncio.get_running_loop().time() - started == pytest.approx(expected[1], abs=0.05)
-    assert order._failed_back == {}
-
-
-@pytest.mark.parametrize(("timeout", "seconds"), [(3, 3), (60, 20)])
-async def test_a_send_waits_for_a_failback_within_its_timeout_and_at_most_20_seconds(
-    timeout: float, seconds: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    order = order_without_a_service(monkeypatch, (True,))
-    started = asyncio.get_running_loop().time()
-    async with order.fail_back("flights"):
-        with pytest.raises(TimeoutError):
-            await order.enter_send("FLIGHTS", timeout=timeout)
-    assert asyncio.get_running_loop().time() - started == pytest.approx(seconds, abs=0.05)
-    for _ in range(2):
-        await order.enter_send("flights", timeout=1)
-    order.leave_send("Flights")
-    assert order._sends_in_flight == {"flights": 1}
-    order.leave_send("flights")
-    assert order._sends_in_flight == {}
-
-
-def test_messages_are_grouped_in_order_by_the_queue_of_their_session() -> None:
-    order = SessionOrdering(None, ["q0", "q1", "q2"])  # type: ignore[arg-type]  # unused
-    sessions = {1: "a", 2: None, 3: "b", 4: "a", 5: ""}
-    sent = {key: ServiceBusMessage("x", session_id=each).raw_amqp_message for key, each in sessions.items()}
-    copies = {key: ServiceBusMessage("copy").raw_amqp_message for key in sessions}
-    groups = order.group_by_queue("flights", copies, sent)
+def test_section_6_a_copy_goes_to_the_queue_of_its_session_in_the_session_of_its_entity() -> None:
+    unused: Any = None
+    order = SessionOrdering(unused, unused, session_queues=QUEUES, queues=["q0", "q1"], clock=SystemClock())
+    messages = {number: session_message(f"s{number % 4}", number) for number in range(12)} | {12: session_message(None)}
+    copies = {number: session_message("gone", number) for number in messages}
+    groups = order.group_by_queue("Flights", copies, messages)
+    assert sum(len(group) for group in groups.values()) == 13
     for queue, group in groups.items():
-        expected = [key for key, session in sessions.items() if order.queue_for("FLIGHTS", session or "") == queue]
-        assert (list(group), [group[key] is copies[key] for key in group]) == (expected, [True] * len(expected))
-    assert sum(map(len, groups.values())) == 5
+        assert list(group) == sorted(group)
+        for number, copied in group.items():
+            assert copied is copies[number]
+            if number == 12:
+                assert queue in ("q0", "q1")
+                continue
+            assert queue == order.queue_for("FLIGHTS", f"s{number % 4}")
+            assert queue == session_queue_for("flights", f"s{number % 4}", QUEUES)
+            assert copied.properties is not None
+            assert copied.properties.group_id == "flights"
+
+
+@pytest.mark.parametrize("entity", ["flights", LONG])
+async def test_section_6_the_backlog_of_an_entity_is_empty_when_its_session_is_in_every_queue(entity: str) -> None:
+    async with open_ordered_pair() as both:
+        order = order_of(both)
+        assert await order.is_empty(entity)
+        await divert(both, "delays", QUEUES[0])
+        for queue in QUEUES:
+            await divert(both, entity, queue)
+            assert await order.is_empty(entity.upper()) is False
+            # A queue that does not exist holds nothing.
+            both.secondary.namespace.delete_queue(queue)
+            assert await order.is_empty(entity)
+
+
+async def test_section_6_a_session_that_is_locked_is_not_empty() -> None:
+    async with open_ordered_pair() as both:
+        order, secondary = order_of(both), both.pair._open().secondary
+        link = secondary.receive_link(QUEUES[1], session_id="flights")
+        await link.accept_session(timeout=5)
+        assert await order.is_empty("flights") is False
+        assert await order.is_empty("delays")
+        await link.close()
+        assert await order.is_empty("flights")
+
+
+async def test_section_6_a_backlog_that_cannot_be_read_is_not_empty() -> None:
+    async with open_ordered_pair() as both:
+        both.secondary.set_fault(Fault(kind=FaultKind.REFUSE))
+        assert await order_of(both).is_empty("flights") is None
+        assert not await order_of(both).fail_back("flights", reason="test", by="ann")
+
+
+@pytest.mark.parametrize("unreadable", [False, True])
+async def test_section_6_a_new_process_diverts_behind_the_backlog_of_an_earlier_one(unreadable: bool) -> None:
+    async with open_ordered_pair() as both:
+        await divert(both, "flights", QUEUES[2])
+        if unreadable:
+            both.secondary.set_fault(Fault(kind=FaultKind.REFUSE))
+        async with both.pair.sender("delays"), both.pair.sender("flights"):
+            health = both.pair.health("flights")
+            assert health.failed_over
+            assert health.reason == f"its backlog {'cannot be read' if unreadable else 'is not empty'}"
+            assert both.pair.health("delays").failed_over is unreadable
+
+
+async def test_section_6_processes_that_look_at_the_same_time_do_not_take_each_other_for_a_backlog() -> None:
+    async with open_ordered_pair() as both:
+
+        async def enter() -> None:
+            async with both.pair.sender("flights"):
+                pass
+
+        await asyncio.gather(*(enter() for _ in range(8)))
+        assert not both.recorder.of(HealthChanged)
+
+
+class Failback:
+    """A failed-over entity of one or several processes, and its backlog."""
+
+    def __init__(self, *, store: Any = None, messages: int = 0) -> None:
+        self.registry = new_registry(store)
+        self.order = Backlog(self.registry, [0] * messages)
+
+    async def fail_over(self) -> None:
+        await self.registry.change("flights", FailOver("test", "ann"))
+
+    def start(self, **more: Any) -> asyncio.Task[bool]:
+        return asyncio.create_task(self.order.fail_back("flights", reason="answered", by="ping", **more))
+
+    @property
+    def state(self) -> HealthState:
+        return self.registry.current("flights").state
+
+
+async def test_section_6_in_one_process_an_empty_backlog_fails_back_at_once() -> None:
+    failback, loop = Failback(), asyncio.get_running_loop()
+    await failback.fail_over()
+    began = loop.time()
+    assert await failback.start()
+    assert (failback.state, failback.registry.current("flights").reason) == (HealthState.HEALTHY, "answered")
+    assert loop.time() - began < 1
+
+
+async def test_section_6_a_failback_waits_for_sends_in_flight_and_holds_new_ones() -> None:
+    failback, loop = Failback(), asyncio.get_running_loop()
+    await failback.fail_over()
+    await failback.order.enter_send("flights", timeout=1)
+    running = failback.start()
+    await asyncio.sleep(3)
+    assert failback.state is HealthState.FAILING_BACK
+    with pytest.raises(TimeoutError):
+        await failback.order.enter_send("flights", timeout=2)
+    held = asyncio.create_task(failback.order.enter_send("Flights", timeout=60))
+    # An attempt of the send in flight that waits for its lease sends nothing: it does not hold up the failback.
+    next_attempt = asyncio.create_task(failback.registry.lease("flights", timeout=60))
+    began = loop.time()
+    assert await running
+    await asyncio.gather(held, next_attempt)
+    assert loop.time() - began < 1
+
+
+async def test_section_6_a_failback_gives_up_after_ten_seconds_of_sends_in_flight() -> None:
+    failback, loop = Failback(), asyncio.get_running_loop()
+    await failback.fail_over()
+    await failback.order.enter_send("flights", timeout=1)
+    began = loop.time()
+    assert not await failback.start()
+    assert loop.time() - began == pytest.approx(10, abs=0.5)
+    assert failback.state is HealthState.FAILED_OVER
+
+
+async def test_section_6_with_a_backlog_sends_are_held_only_now_and_then() -> None:
+    """A syphon that keeps up has the sessions locked all the time; without a hold nothing would ever fail back."""
+    failback = Failback(messages=1)
+    await failback.fail_over()
+    states = [failback.state]
+    failback.registry._observers.append(Recorder(states))
+    for _ in range(session_ordering._MAX_FUTILE_LOOKS - 1):
+        assert not await failback.start()
+    assert states == [HealthState.FAILED_OVER]
+    assert not await failback.start()
+    assert states == [HealthState.FAILED_OVER, HealthState.FAILING_BACK, HealthState.FAILED_OVER]
+    running = failback.start(look_first=False)
+    await asyncio.sleep(3)
+    failback.order.messages.clear()
+    assert await running
+
+
+class Recorder:
+    def __init__(self, states: list[HealthState]) -> None:
+        self._states = states
+
+    def observe(self, event: object) -> None:
+        if isinstance(event, HealthChanged):
+            self._states.append(event.after.state)
+
+
+async def test_section_6_a_cancelled_failback_fails_over_again() -> None:
+    failback = Failback(store=InMemoryHealthStore())
+    await failback.fail_over()
+    running = failback.start()
+    await asyncio.sleep(2)
+    assert failback.state is HealthState.FAILING_BACK
+    running.cancel()
+    await asyncio.wait({running})
+    await failback.registry.close()
+    assert failback.state is HealthState.FAILED_OVER
+
+
+async def test_section_6_between_processes_a_failback_holds_all_sends_before_it_looks() -> None:
+    store, loop = InMemoryHealthStore(), asyncio.get_running_loop()
+    one, two = Failback(store=store), Failback(store=store)
+    await one.fail_over()
+    for health in await asyncio.gather(*(each.registry.lease("flights", timeout=20) for each in (one, two))):
+        assert health.state is HealthState.FAILED_OVER
+    # Fischer's rule: acted on only after health_refresh.
+    assert loop.time() == pytest.approx(5, abs=0.1)
+    running = one.start()
+    await asyncio.sleep(3)
+    with pytest.raises(TimeoutError, match="answered"):
+        await two.registry.lease("flights", timeout=2)
+    held = asyncio.create_task(two.registry.lease("flights", timeout=60))
+    began = loop.time()
+    assert await running
+    assert (await held).state is HealthState.HEALTHY
+    assert loop.time() - began < 3
+    await one.registry.close()
+    await two.registry.close()
+
+
+async def test_section_6_of_two_failbacks_at_once_one_ends_and_the_other_leaves_it_alone() -> None:
+    store = InMemoryHealthStore()
+    processes = [Failback(store=store) for _ in range(2)]
+    await processes[0].fail_over()
+    await asyncio.sleep(6)
+    for each in processes:
+        await each.registry.refresh("flights")
+    assert sorted(await asyncio.gather(*(each.start() for each in processes))) == [False, True]
+    assert store.known["flights"].state is HealthState.HEALTHY
+    for each in processes:
+        assert (await each.registry.lease("flights", timeout=5)).state is HealthState.HEALTHY
+        await each.registry.close()
+
+
+async def test_section_6_whoever_needs_to_send_ends_the_failback_of_a_process_that_died() -> None:
+    store, loop = InMemoryHealthStore(), asyncio.get_running_loop()
+    now = SystemClock().now()
+    dead = EntityHealth(HealthState.FAILING_BACK, now, epoch=7, effective_at=now + 5, token="dead")
+    await store.save("flights", dead)
+    registry = new_registry(store)
+    health = await registry.lease("flights", timeout=60)
+    assert (health.state, health.epoch) == (HealthState.FAILED_OVER, 8)
+    assert loop.time() == pytest.approx(20, abs=2)
+    await registry.close()
+
+
+class FailingStore(InMemoryHealthStore):
+    fails = False
+
+    async def load(self, entity: str) -> EntityHealth | None:
+        self._check()
+        return await super().load(entity)
+
+    async def save(self, entity: str, health: EntityHealth) -> None:
+        self._check()
+        await super().save(entity, health)
+
+    def _check(self) -> None:
+        if self.fails:
+            raise ConnectionError("the store is down")
+
+
+async def test_section_6_a_store_that_cannot_be_read_stops_sends_with_an_error() -> None:
+    store = FailingStore()
+    registry = new_registry(store)
+    order = Backlog(registry, [])
+    assert (await registry.lease("flights", timeout=5)).state is HealthState.HEALTHY
+    store.fails = True
+    await asyncio.sleep(3)
+    with pytest.raises(HealthStoreError, match="cannot be read from the shared store"):
+        await order.enter_send("flights", timeout=60)
+    assert not order._is_sending("flights")
+    with pytest.raises(HealthStoreError, match="cannot be changed"):
+        await registry.change("flights", FailOver("test", "ann"))
+    assert registry.current("flights").state is HealthState.HEALTHY
+    store.fails = False
+    assert (await registry.lease("flights", timeout=5)).state is HealthState.HEALTHY
+    await registry.close()
+
+
+async def test_section_6_a_manual_change_that_the_store_does_not_hold_changes_nothing() -> None:
+    store = FailingStore()
+    async with open_ordered_pair(store) as both:
+        store.fails = True
+        assert not await both.pair.fail_over("flights", reason="test")
+        assert not both.pair.health("flights").failed_over
+        store.fails = False
+        assert await both.pair.fail_over("flights", reason="test")
+        assert both.pair.health("flights").failed_over
+
+
+async def test_section_6_a_lease_is_renewed_while_it_is_held_and_ends_with_a_change() -> None:
+    store, loop = FailingStore(), asyncio.get_running_loop()
+    registry, other = new_registry(store), new_registry(store)
+    health = await registry.lease("flights", timeout=5)
+    holding = asyncio.create_task(registry.hold_lease("flights", health))
+    assert not (await asyncio.wait({holding}, timeout=60))[0]
+    await other.change("flights", FailOver("test", "ann"))
+    changed = loop.time()
+    await asyncio.wait_for(holding, 2.6)
+    assert (await other.lease("flights", timeout=10)).failed_over
+    assert loop.time() - changed >= 5
+    health = await registry.lease("flights", timeout=10)
+    holding = asyncio.create_task(registry.hold_lease("flights", health))
+    await asyncio.sleep(1)
+    store.fails = True
+    await asyncio.wait_for(holding, 2.6)
+    store.fails = False
+    await registry.close()
+    await other.close()

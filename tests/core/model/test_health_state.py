@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 
 from servicebus_pair.core.model.health_state import (
     HEALTHY,
+    AbandonFailback,
     Action,
+    BeginFailback,
+    CompleteFailback,
     EntityHealth,
     EntityMissing,
     FailOver,
@@ -62,6 +65,15 @@ def out(reason: str = "connection lost", by: str = "send", *, last_ping: float |
 BY_PING = healthy("a ping was answered", "ping", last_ping=NOW)
 MISSING = healthy("the primary answered a ping that the entity does not exist", "ping", last_ping=NOW)
 HELD = replace(OUT, held_until=NOW + 1)
+HOLDING = EntityHealth(
+    HealthState.FAILING_BACK, since=990.0, last_ping=985.0, reason="answered", by="ping", epoch=4, token="t"
+)
+
+
+def ended(state: HealthState, reason: str, by: str) -> EntityHealth:
+    return replace(HOLDING, state=state, since=NOW, reason=reason, by=by)
+
+
 TABLE: list[Any] = [
     pytest.param(WELL, SendSucceeded(), WELL, NOTHING, id="healthy: success"),
     pytest.param(
@@ -89,6 +101,31 @@ TABLE: list[Any] = [
     pytest.param(HELD, EntityMissing(NOW), replace(HELD, last_ping=NOW), NOTHING, id="held: entity missing"),
     pytest.param(OUT, DRILL, OUT, NOTHING, id="failed over: manual failover keeps the first cause"),
     pytest.param(OUT, BACK, healthy("drill over", "ann", last_ping=990.0), RECOVERS, id="failed over: manual failback"),
+    pytest.param(HOLDING, SendSucceeded(), HOLDING, NOTHING, id="failing back: late success"),
+    pytest.param(HOLDING, failed(), HOLDING, NOTHING, id="failing back: late failure"),
+    pytest.param(
+        HOLDING,
+        PingSucceeded(NOW),
+        replace(ended(HealthState.HEALTHY, "a ping was answered", "ping"), last_ping=NOW),
+        RECOVERS,
+        id="failing back: ping success, without session order",
+    ),
+    pytest.param(
+        HOLDING,
+        EntityMissing(NOW),
+        replace(ended(HealthState.HEALTHY, MISSING.reason, "ping"), last_ping=NOW),
+        RECOVERS,
+        id="failing back: entity missing, without session order",
+    ),
+    pytest.param(
+        HOLDING, PingFailed(NOW), replace(HOLDING, last_ping=NOW), {Action.PUBLISH}, id="failing back: ping failure"
+    ),
+    pytest.param(
+        HOLDING, DRILL, ended(HealthState.FAILED_OVER, "drill", "ann"), FAILS_OVER, id="failing back: manual failover"
+    ),
+    pytest.param(
+        HOLDING, BACK, ended(HealthState.HEALTHY, "drill over", "ann"), RECOVERS, id="failing back: manual failback"
+    ),
 ]
 
 
@@ -103,6 +140,64 @@ def test_transition_table_is_complete() -> None:
     cases = {(param.values[0].state, type(param.values[1])) for param in TABLE}
     events = (SendSucceeded, SendFailed, PingSucceeded, EntityMissing, PingFailed, FailOver, MarkHealthy)
     assert cases == {(state, event) for state in HealthState for event in events}
+
+
+BEGIN = BeginFailback("answered", "ping", "t")
+FAILED_BACK = ended(HealthState.HEALTHY, "answered", "ping")
+FAILED_OVER_AGAIN = ended(HealthState.FAILED_OVER, "a failback did not end: answered", "ping")
+FAILBACK_TABLE: list[Any] = [
+    (WELL, BEGIN, WELL, NOTHING),
+    (SUSPECT, BEGIN, SUSPECT, NOTHING),
+    (replace(OUT, epoch=4), BEGIN, replace(HOLDING, since=NOW, last_ping=990.0), {Action.PUBLISH}),
+    (replace(HELD, epoch=4), BEGIN, replace(HOLDING, since=NOW, last_ping=990.0), {Action.PUBLISH}),
+    (HOLDING, BEGIN, HOLDING, NOTHING),
+    (OUT, CompleteFailback("t"), OUT, NOTHING),
+    (HOLDING, CompleteFailback("another"), HOLDING, NOTHING),
+    (HOLDING, CompleteFailback("t"), FAILED_BACK, RECOVERS),
+    (WELL, AbandonFailback("t"), WELL, NOTHING),
+    (HOLDING, AbandonFailback("another"), HOLDING, NOTHING),
+    (HOLDING, AbandonFailback("t"), FAILED_OVER_AGAIN, FAILS_OVER),
+]
+
+
+@pytest.mark.parametrize(("before", "event", "after", "actions"), FAILBACK_TABLE)
+def test_section_6_failback_in_session_order(
+    before: EntityHealth, event: HealthEvent, after: EntityHealth, actions: set[Action]
+) -> None:
+    decision = decide(before, event, now=NOW, failover_interval=INTERVAL)
+    assert (decision.health, decision.actions) == (after, actions)
+
+
+@pytest.mark.parametrize(
+    ("before", "event", "settles"),
+    [
+        (SUSPECT, failed(999.0), None),  # still suspect
+        (OVERDUE, failed(), 5.0),
+        (WELL, DRILL, 5.0),
+        (OUT, DRILL, None),
+        (OUT, PingFailed(NOW), None),
+        (OUT, BACK, 5.0),
+        (OUT, BEGIN, 5.0),
+        (HOLDING, CompleteFailback("t"), 0.0),
+        (HOLDING, AbandonFailback("t"), 0.0),
+        (HOLDING, DRILL, 10.0),
+        (HOLDING, BACK, 10.0),
+    ],
+)
+def test_section_6_each_change_of_route_is_a_new_epoch_that_settles(
+    before: EntityHealth, event: HealthEvent, settles: float | None
+) -> None:
+    after = decide(before, event, now=NOW, failover_interval=INTERVAL, settle_seconds=5.0).health
+    changes = settles is not None
+    assert after.epoch == before.epoch + changes
+    assert after.effective_at == (before.effective_at if settles is None else NOW + settles)
+    assert (after.route is not before.route) is changes
+
+
+def test_section_4_a_failing_back_entity_counts_as_failed_over() -> None:
+    assert HOLDING.failed_over
+    assert replace(HOLDING, held_until=NOW + 1).is_held(NOW)
+    assert SUSPECT.route is HealthState.HEALTHY
 
 
 def test_zero_failover_interval_fails_over_at_first_failure() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any, Self
@@ -230,12 +230,14 @@ class FakePair:
     def stop(self) -> None:
         self._stopped.set()
 
-    @asynccontextmanager
-    async def fail_back(self, entity: str, *, drain_timeout: float) -> AsyncIterator[bool]:
-        assert (entity, drain_timeout) == ("flights", 2.0)
+    async def fail_back(self, entity: str, *, reason: str, by: str, look_first: bool) -> bool:
+        assert (entity, look_first) == ("flights", False)
         self.clock.time += 3
         self._attempts.append(asyncio.get_running_loop().time())
-        yield len(self._attempts) == 2
+        if len(self._attempts) < 2:
+            return False
+        await self.mark_healthy(entity, reason=reason, by=by)
+        return True
 
 
 async def drilled(pair: FakePair, messages: int, monkeypatch: pytest.MonkeyPatch) -> DrillReport:

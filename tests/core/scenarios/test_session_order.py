@@ -60,7 +60,7 @@ async def test_an_entity_fails_back_only_when_its_backlog_is_empty() -> None:
 async def test_with_a_silent_secondary_nothing_fails_back_and_calls_time_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ordering, "_PEEK_TIMEOUT", 2.0)
+    monkeypatch.setattr(ordering, "_CALL_TIMEOUT", 2.0)
     async with open_local_pair("flights", options=OPTIONS) as both, both.pair.sender("flights") as sender:
         await both.pair.fail_over("flights", reason="test")
         await sender.send(numbered("a", 1, 2))

@@ -36,7 +36,6 @@ from servicebus_pair.core.model.errors import (
 )
 from servicebus_pair.core.model.events import Event, HealthChanged, MessageRef, MessagesAccepted, Route
 from servicebus_pair.core.model.health_state import FailOver
-from servicebus_pair.core.model.interfaces import InMemoryHealthStore
 from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch
 from servicebus_pair.core.sdk.send_link import SendSlot
 from servicebus_pair.core.send.delivery import Delivery
@@ -240,7 +239,7 @@ class FakeDelivery:
         self.attached, self.is_open = attached, True
         self.max_batch_bytes = self.max_message_bytes = 250_000
         given = PairOptions(**{"failover_interval": timedelta(seconds=3), **options})
-        self.registry = HealthRegistry(given, store=InMemoryHealthStore(), observers=[], clock=self.clock)
+        self.registry = HealthRegistry(given, store=None, observers=[], clock=self.clock)
         context: Any = SimpleNamespace(options=given, registry=self.registry, order=None, clock=self.clock)
         fake: Any = self
         self.delivery = Delivery(

@@ -79,7 +79,7 @@ class EventRecorder:
             self.states.append(event.after.state)
             if event.after.failed_over:
                 self.failed_over.set()
-            if event.before.failed_over:
+            if event.before.failed_over and not event.after.failed_over:
                 self.recovered.set()
 
     async def wait_for(self, kind: type[Any]) -> None:

@@ -27,7 +27,7 @@ class HealthChangeRecorder:
         match event:
             # Health that was loaded from the store became valid before the event that reports it.
             case HealthChanged(entity, before, after, at) if after.since >= at:
-                if after.failed_over:
+                if after.failed_over and not before.failed_over:
                     self.failed_over[entity] = after
                 elif before.failed_over and after.state is HealthState.HEALTHY:
                     self.recovered[entity] = after

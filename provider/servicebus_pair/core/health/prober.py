@@ -17,9 +17,9 @@ from azure.servicebus import ServiceBusMessage
 
 from servicebus_pair.core.health.registry import HealthRegistry
 from servicebus_pair.core.health.session_ordering import SessionOrdering
-from servicebus_pair.core.model.errors import EntityNotFoundError, PairClosedError, ServiceError
+from servicebus_pair.core.model.errors import EntityNotFoundError, HealthStoreError, PairClosedError, ServiceError
 from servicebus_pair.core.model.events import Pinged
-from servicebus_pair.core.model.health_state import EntityMissing, PingFailed, PingSucceeded
+from servicebus_pair.core.model.health_state import EntityMissing, HealthState, PingFailed, PingSucceeded
 from servicebus_pair.core.model.interfaces import Clock
 from servicebus_pair.core.model.options import PairOptions
 from servicebus_pair.core.sdk.namespace_client import NamespaceClient
@@ -100,12 +100,21 @@ class Prober:
         return False
 
     async def _fail_back(self, entity: str, event: PingSucceeded | EntityMissing) -> bool:
-        if self._order is None:
+        health = self._registry.current(entity)
+        if self._order is None or not health.failed_over:
             self._registry.apply(entity, event)
             return True
-        async with self._order.fail_back(entity) as backlog_is_empty:
-            self._registry.apply(entity, event if backlog_is_empty else PingFailed(event.began))
-        return backlog_is_empty
+        # With session order a ping alone ends no failover; it is recorded, so that other processes need not ping.
+        self._registry.apply(entity, PingFailed(event.began))
+        if health.state is HealthState.FAILING_BACK or health.is_held(self._clock.now()):
+            return False
+        missing = isinstance(event, EntityMissing)
+        reason = "a ping was answered: the entity does not exist" if missing else "a ping was answered"
+        try:
+            return await self._order.fail_back(entity, reason=f"{reason}, and its backlog is empty", by="ping")
+        except HealthStoreError as error:
+            _log.warning("entity=%s stays failed over: %s", entity, error)
+            return False
 
     def start(self, entity: str) -> None:
         """Ping ``entity`` every ``ping_primary_interval`` until it is healthy. Idempotent."""
@@ -158,6 +167,8 @@ class Prober:
     async def _ping_logging_errors(self, entity: str) -> None:
         """Ping; an unexpected error must not end the task, or the entity would stay failed over."""
         try:
+            if self._order is not None:
+                await self._order.abandon_dead_failback(entity)
             await self.ping(entity)
         except PairClosedError:
             raise

@@ -11,11 +11,12 @@ from math import inf
 from typing import Final
 
 from servicebus_pair.core.health.store_calls import StoreCalls
-from servicebus_pair.core.model.errors import HealthStoreError, ObserverError
+from servicebus_pair.core.model.errors import ObserverError
 from servicebus_pair.core.model.events import Event, HealthChanged, Observer
 from servicebus_pair.core.model.health_state import (
     HEALTHY,
     Action,
+    Decision,
     EntityHealth,
     HealthEvent,
     HealthState,
@@ -31,8 +32,6 @@ _log = logging.getLogger(__name__)
 _STORE_TIMEOUT: Final = 5.0
 # Of health_refresh: shared health is read again after this part of it, so that the reading itself may take the rest.
 _REFRESH_FRACTION: Final = 0.8
-# Of health_refresh: a lease with less left is renewed before it is used.
-_RENEW_FRACTION: Final = 0.5
 
 
 class HealthRegistry:
@@ -57,7 +56,6 @@ class HealthRegistry:
         self._failover_interval = options.failover_interval.total_seconds()
         # A shared failover without a ping for two intervals may belong to a process that has ended.
         self._failover_max_age = 2 * options.ping_primary_interval.total_seconds()
-        self._ordered = options.ordering == "session"
         self._shared = store is not None
         self._store = StoreCalls(InMemoryHealthStore() if store is None else store)
         self._refresh_seconds = options.health_refresh.total_seconds()
@@ -67,9 +65,7 @@ class HealthRegistry:
         self._changed: dict[str, asyncio.Event] = {}
         self._unsaved: dict[str, EntityHealth] = {}
         self._saving: dict[str, asyncio.Task[bool]] = {}
-        self._loading: dict[str, asyncio.Task[None]] = {}
-        # Start of the last load that succeeded.
-        self._loaded_at: dict[str, float] = {}
+        self._loading: dict[str, asyncio.Task[bool]] = {}
         self._store_fails = False
         self._watched: Counter[str] = Counter()
         # Paths as callers write them, which stores and observers receive.
@@ -88,20 +84,17 @@ class HealthRegistry:
 
     def apply(self, entity: str, event: HealthEvent) -> EntityHealth:
         """Apply ``event`` to ``entity``; share the new health and notify observers."""
-        before = self.current(entity)
-        now = self._clock.now()
-        decision = decide(before, event, now=now, failover_interval=self._failover_interval)
-        self._set(entity, before, decision.health, now)
+        before, now = self.current(entity), self._clock.now()
+        decision = self._decide(before, event, now)
+        self._execute(entity, before, decision, now)
         if Action.PUBLISH in decision.actions:
             self._share(entity, decision.health)
-        if decision.health.state is HealthState.SUSPECT and before.state is HealthState.HEALTHY:
-            # If another process has failed over already, the send need not wait for the failover interval.
-            self._load_soon(entity)
-        if Action.START_PING in decision.actions:
-            self.on_failed_over(entity)
-        if Action.STOP_PING in decision.actions:
-            self.on_recovered(entity)
         return decision.health
+
+    async def change(self, entity: str, event: HealthEvent) -> bool:
+        """Apply ``event``, and return whether the store holds the result."""
+        self.apply(entity, event)
+        return await self.saved(entity)
 
     def watch(self, entity: str) -> None:
         """Keep the health of ``entity`` as fresh as ``health_refresh`` says, until :meth:`unwatch`."""
@@ -125,27 +118,13 @@ class HealthRegistry:
         await asyncio.wait({self._load_soon(entity)}, timeout=timeout)
         return self.current(entity)
 
-    async def lease(self, entity: str, *, timeout: float) -> EntityHealth:
-        """Return health that may be acted on for :meth:`lease_seconds_left`, loaded if need be.
-
-        :param timeout: seconds to wait for the store.
-        :raises HealthStoreError: the store cannot be read.
-        """
-        if self.lease_seconds_left(entity) < _RENEW_FRACTION * self._refresh_seconds:
-            await self.refresh(entity, timeout=timeout)
-        if self.lease_seconds_left(entity) <= 0:
-            raise HealthStoreError(
-                f"the health of {entity} cannot be read from the shared store, and without it this process does not "
-                "know where to send without breaking the order of sessions: repair the store and send again"
-            )
+    async def lease(self, entity: str, *, timeout: float) -> EntityHealth:  # noqa: ARG002 - of the subclass
+        """Return the health that an attempt to send obeys; with session order, see ``OrderedHealthRegistry``."""
         return self.current(entity)
 
-    def lease_seconds_left(self, entity: str) -> float:
+    def lease_seconds_left(self, entity: str) -> float:  # noqa: ARG002 - as above
         """Return for how long the health of ``entity`` may be acted on; at most 0 if it must be loaded first."""
-        if not self._shared:
-            return inf
-        loaded_at = self._loaded_at.get(entity.casefold(), -inf)
-        return loaded_at + self._refresh_seconds - self._clock.now()
+        return inf
 
     async def wait_for_change(self, entity: str, *, timeout: float) -> None:
         """Wait until the state of ``entity`` changes, at most ``timeout`` seconds."""
@@ -219,6 +198,19 @@ class HealthRegistry:
         await self._store.close()
         await asyncio.gather(*remaining, return_exceptions=True)
 
+    def _decide(self, before: EntityHealth, event: HealthEvent, now: float) -> Decision:
+        return decide(before, event, now=now, failover_interval=self._failover_interval)
+
+    def _execute(self, entity: str, before: EntityHealth, decision: Decision, now: float) -> None:
+        self._set(entity, before, decision.health, now)
+        if decision.health.state is HealthState.SUSPECT and before.state is HealthState.HEALTHY:
+            # If another process has failed over already, the send need not wait for the failover interval.
+            self._load_soon(entity)
+        if Action.START_PING in decision.actions:
+            self.on_failed_over(entity)
+        if Action.STOP_PING in decision.actions:
+            self.on_recovered(entity)
+
     def _set(self, entity: str, before: EntityHealth, after: EntityHealth, now: float) -> None:
         self._health[entity.casefold()] = after
         self._names.setdefault(entity.casefold(), entity)
@@ -259,8 +251,8 @@ class HealthRegistry:
                     self._save_soon(entity)
             pause = max(0.0, interval - (self._clock.now() - began))
 
-    def _load_soon(self, entity: str) -> asyncio.Task[None]:
-        """Load the shared health, or join the load in progress."""
+    def _load_soon(self, entity: str) -> asyncio.Task[bool]:
+        """Load the shared health, or join the load in progress; the result says whether that worked."""
         key = entity.casefold()
         loading = self._loading.get(key)
         if loading is None or loading.done():
@@ -268,24 +260,16 @@ class HealthRegistry:
             loading = self._loading[key] = loop.create_task(self._load(entity), name=f"load health of {entity}")
         return loading
 
-    async def _load(self, entity: str) -> None:
+    async def _load(self, entity: str) -> bool:
         began = self._clock.now()
         try:
             shared = await self._store.load(entity)
         except Exception as error:  # noqa: BLE001 - the user's store may raise anything; health works without it
             self._record_store_failure(f"entity={entity}: shared health could not be read", error)
-            return
+            return False
         self._record_store_success()
-        self._loaded_at[entity.casefold()] = began
-        if shared is not None:
-            self._adopt(entity, shared)
-
-    def _adopt(self, entity: str, shared: EntityHealth) -> None:
         before, now = self.current(entity), self._clock.now()
-        after = merge(before, shared, now=now, max_age=self._failover_max_age)
-        if self._ordered and before.failed_over and not after.failed_over:
-            # The other process may not have seen what this one diverted: only our own ping may fail back.
-            return
+        after = self._merged(entity, before, shared, began=began, now=now)
         if after.since != before.since:
             self._unsaved.pop(entity.casefold(), None)  # another process has written newer health
         self._set(entity, before, after, now)
@@ -293,6 +277,19 @@ class HealthRegistry:
             self.on_failed_over(entity)
         if before.failed_over and not after.failed_over:
             self.on_recovered(entity)
+        return True
+
+    def _merged(
+        self,
+        _: str,
+        known: EntityHealth,
+        shared: EntityHealth | None,
+        *,
+        began: float,  # noqa: ARG002 - of the subclass
+        now: float,
+    ) -> EntityHealth:
+        """Return the health after a load of ``shared`` that began at ``began``."""
+        return known if shared is None else merge(known, shared, now=now, max_age=self._failover_max_age)
 
     def _record_store_failure(self, message: str, error: Exception) -> None:
         """Log the first of several failures in a row as a warning."""

@@ -1,157 +1,223 @@
 """``ordering="session"`` (SPEC section 6): messages of a session keep their order through divert and drain.
 
-Four rules ensure this, each enforced where it belongs:
-
-- A session's copies always go to the same backlog queue, chosen by a hash of entity and session id.
-- The syphon relays only from the head of a backlog queue (``syphon.queue_worker``), so that no message overtakes one
-  that another syphon has locked.
-- An entity fails back only when no backlog queue holds a message for it, and this process sends nothing to the entity
-  while it checks (:meth:`SessionOrdering.fail_back`).
-- A "healthy" shared by another process is not adopted; only our own ping fails an entity back (``registry``).
-
-The order is that of sends in one process, and of sends in different processes that do not overlap. Concurrent sends of
-two processes have no order. A duplicate may follow its original, as always.
+Diverted messages with a session id go to backlog queues that require sessions, where the broker gives each session to
+one receiver at a time, in order. An entity fails back when its sessions there are empty. Between processes, order is
+kept by the leases of ``ordered_registry``.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import uuid
 import zlib
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
 
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
-from servicebus_pair.core.model.errors import ServiceError
-from servicebus_pair.core.protocol.backlog_message import destination_of
+from servicebus_pair.core.health.leases import FAILBACK_POLL_SECONDS
+from servicebus_pair.core.health.ordered_registry import OrderedHealthRegistry
+from servicebus_pair.core.model.errors import (
+    EntityNotFoundError,
+    ServiceError,
+    ServiceFaultError,
+    SessionLockedError,
+)
+from servicebus_pair.core.model.health_state import AbandonFailback, BeginFailback, CompleteFailback, FailOver
+from servicebus_pair.core.model.interfaces import Clock
+from servicebus_pair.core.protocol.backlog_queues import backlog_session_id, session_queue_for
 from servicebus_pair.core.protocol.typed_values import to_text
-from servicebus_pair.core.sdk.message_browser import MessageBrowser
 from servicebus_pair.core.sdk.namespace_client import NamespaceClient
 
 __all__ = ["SessionOrdering"]
 
 _log = logging.getLogger(__name__)
-_PAGE_SIZE: Final = 250
-_PEEK_TIMEOUT: Final = 10.0
-# How long sends to an entity may be held while its backlog is searched.
-_MAX_HOLD_SECONDS: Final = 10.0
+_CALL_TIMEOUT: Final = 10.0
 _POLL_SECONDS: Final = 0.1
+# Between two looks at a queue that held messages a moment ago.
+_SEARCH_PAUSE: Final = 0.5
+_MAX_FUTILE_LOOKS: Final = 5
+# How long a session may be locked by another process that looks whether it is empty.
+_LOOK_SECONDS: Final = 2.0
 KeyT = TypeVar("KeyT")
 
 
 class SessionOrdering:
-    """Chooses backlog queues by session and gates failback; one per pair and process.
+    """Chooses backlog queues by session and fails entities back; one per pair and process.
 
-    :param queues: paths of all backlog queues, in the same order in every process.
+    :param session_queues: paths of the backlog queues that require sessions, in the same order in every process.
+    :param queues: paths of the others, for messages without a session id.
     """
 
-    def __init__(self, secondary: NamespaceClient, queues: Sequence[str]) -> None:
+    def __init__(
+        self,
+        secondary: NamespaceClient,
+        registry: OrderedHealthRegistry,
+        *,
+        session_queues: Sequence[str],
+        queues: Sequence[str],
+        clock: Clock,
+    ) -> None:
         self._secondary = secondary
+        self._registry = registry
+        self._session_queues = tuple(session_queues)
         self._queues = tuple(queues)
-        self._sends_in_flight: Counter[str] = Counter()
-        self._no_sends: dict[str, asyncio.Event] = {}
-        self._failed_back: dict[str, asyncio.Event] = {}
-        self._failback_locks: dict[str, asyncio.Lock] = {}
+        self._clock = clock
+        self._entered: Counter[str] = Counter()
+        self._futile_looks: Counter[str] = Counter()
 
     def queue_for(self, entity: str, session: str) -> str:
-        """Return the backlog queue of a session; messages without a session id count as session ``""``."""
-        return self._queues[zlib.crc32(f"{entity.casefold()}\0{session}".encode()) % len(self._queues)]
+        """Return the backlog queue of a session."""
+        return session_queue_for(entity, session, self._session_queues)
 
     def group_by_queue(
         self, entity: str, copies: Mapping[KeyT, AmqpAnnotatedMessage], messages: Mapping[KeyT, AmqpAnnotatedMessage]
     ) -> dict[str, dict[KeyT, AmqpAnnotatedMessage]]:
-        """Return ``copies`` grouped by backlog queue, in the given order.
+        """Return ``copies`` grouped by backlog queue, in the given order; they get the session id of their entity.
 
         :param messages: the originals of the copies, which have the session ids.
         """
         groups: dict[str, dict[KeyT, AmqpAnnotatedMessage]] = {}
         for key, copied in copies.items():
-            queue = self.queue_for(entity, _session(messages[key]))
+            session = _session(messages[key])
+            if session is None:
+                queue = self._queues[zlib.crc32(entity.casefold().encode()) % len(self._queues)]
+            else:
+                queue = self.queue_for(entity, session)
+                assert copied.properties is not None  # noqa: S101 - a backlog copy has a message id
+                copied.properties.group_id = backlog_session_id(entity)
             groups.setdefault(queue, {})[key] = copied
         return groups
 
     async def enter_send(self, entity: str, *, timeout: float) -> None:
-        """Wait until no failback of ``entity`` is in progress; none begins before :meth:`leave_send`.
+        """Begin to send a batch, once that is allowed; until :meth:`leave_send`, no failback completes.
 
-        :param timeout: seconds.
+        Except while it waits in ``registry.lease``, which it must call before each attempt.
+
         :raises TimeoutError: it took longer; then :meth:`leave_send` must not be called.
+        :raises HealthStoreError: the shared store cannot be read.
         """
-        folded = entity.casefold()
-        while (failed_back := self._failed_back.get(folded)) is not None:
-            await asyncio.wait_for(failed_back.wait(), min(timeout, 2 * _MAX_HOLD_SECONDS))
-        self._sends_in_flight[folded] += 1
+        self._entered[entity.casefold()] += 1
+        try:
+            await self._registry.lease(entity, timeout=timeout)
+        except BaseException:
+            self.leave_send(entity)
+            raise
 
     def leave_send(self, entity: str) -> None:
         """End a send that :meth:`enter_send` admitted."""
-        folded = entity.casefold()
-        self._sends_in_flight[folded] -= 1
-        if not self._sends_in_flight[folded]:
-            del self._sends_in_flight[folded]
-            self._no_sends.pop(folded, asyncio.Event()).set()
-
-    @asynccontextmanager
-    async def fail_back(self, entity: str, *, drain_timeout: float = 0.0) -> AsyncIterator[bool]:
-        """Hold the sends to ``entity`` and yield whether its backlog is empty; if so it may be declared healthy.
-
-        :param drain_timeout: seconds to hold the sends while a syphon drains the backlog; 0 does not wait for one.
-        """
-        folded = entity.casefold()
-        async with self._failback_locks.setdefault(folded, asyncio.Lock()):
-            # Check without holding sends first: most of the time there is a backlog.
-            if not drain_timeout and not await self.is_empty(entity):
-                yield False
-                return
-            failed_back = self._failed_back[folded] = asyncio.Event()
-            try:
-                yield await self._is_quiet_and_empty(entity, drain_timeout=drain_timeout)
-            finally:
-                del self._failed_back[folded]
-                failed_back.set()
+        self._entered[entity.casefold()] -= 1
 
     async def is_empty(self, entity: str) -> bool | None:
-        """Return whether no backlog queue holds a message for ``entity``; ``None`` if the queues cannot be read."""
+        """Return whether no session queue holds a message for ``entity``; ``None`` if the queues cannot be read.
+
+        A session that somebody has locked is not empty.
+        """
+        return await self._are_empty(entity, self._session_queues)
+
+    async def divert_behind_backlog(self, entity: str) -> None:
+        """Fail ``entity`` over if its backlog is not empty, so that nothing overtakes what an earlier process left.
+
+        :raises HealthStoreError: the shared store cannot be read or written.
+        """
+        empty = await self._become_empty(entity, seconds=_LOOK_SECONDS, pause=_POLL_SECONDS)
+        if not empty:
+            reason = "its backlog is not empty" if empty is False else "its backlog cannot be read"
+            await self._registry.change(entity, FailOver(reason, "session order"))
+
+    async def abandon_dead_failback(self, entity: str) -> None:
+        """Fail over again if the process that began a failback has died. :raises HealthStoreError: as above."""
+        await self._registry.abandon_dead_failback(entity)
+
+    async def fail_back(self, entity: str, *, reason: str, by: str, look_first: bool = True) -> bool:
+        """Make a failed-over entity healthy if its backlog is empty; sends to it are held meanwhile.
+
+        :param reason: recorded with the change, as is ``by``.
+        :param look_first: hold sends only if each queue was seen empty. A syphon that keeps up with new messages has
+            their sessions locked all the time, so that now and then sends are held nevertheless.
+        :returns: whether the entity is healthy.
+        :raises HealthStoreError: the shared store cannot be read or written.
+        """
+        if look_first and not await self._look(entity):
+            return False
+        token = uuid.uuid4().hex
+        await self._registry.change(entity, BeginFailback(reason, by, token))
         try:
-            found = await asyncio.gather(*(self._holds(queue, entity.casefold()) for queue in self._queues))
+            empty = await self._stays_empty(entity, token)
+        except BaseException:
+            self._registry.apply(entity, AbandonFailback(token))
+            raise
+        await self._registry.change(entity, CompleteFailback(token) if empty else AbandonFailback(token))
+        return empty and not self._registry.current(entity).failed_over
+
+    async def _look(self, entity: str) -> bool:
+        """Return whether it is worth while to hold the sends."""
+        key = entity.casefold()
+        empty = await self._become_empty(entity, seconds=FAILBACK_POLL_SECONDS, pause=_SEARCH_PAUSE)
+        self._futile_looks[key] = 0 if empty else self._futile_looks[key] + 1
+        return bool(empty) or (empty is False and self._futile_looks[key] % _MAX_FUTILE_LOOKS == 0)
+
+    async def _stays_empty(self, entity: str, token: str) -> bool:
+        """Return whether the backlog is empty once nobody sends any more."""
+        registry = self._registry
+        if registry.is_shared:
+            await self._clock.sleep(registry.leases.hold_seconds)
+        deadline = self._clock.now() + FAILBACK_POLL_SECONDS
+        while registry.current(entity).is_failing_back(token):
+            if not self._is_sending(entity) and await self.is_empty(entity) and self._clock.now() < deadline:
+                return True
+            if self._clock.now() >= deadline:
+                break
+            await self._clock.sleep(_POLL_SECONDS)
+        return False
+
+    def _is_sending(self, entity: str) -> bool:
+        return self._entered[entity.casefold()] > self._registry.waiting(entity)
+
+    async def _become_empty(self, entity: str, *, seconds: float, pause: float) -> bool | None:
+        """Return whether each queue was empty at least once in ``seconds``; ``None`` if they cannot be read."""
+        deadline = self._clock.now() + seconds
+        remaining = self._session_queues
+        while True:
+            held = await self._holding(entity, remaining)
+            if not held:
+                return None if held is None else True
+            if self._clock.now() >= deadline:
+                return False
+            remaining = held
+            await self._clock.sleep(pause)
+
+    async def _are_empty(self, entity: str, queues: Sequence[str]) -> bool | None:
+        held = await self._holding(entity, queues)
+        return None if held is None else not held
+
+    async def _holding(self, entity: str, queues: Sequence[str]) -> tuple[str, ...] | None:
+        """Return which of ``queues`` hold messages for ``entity``; ``None`` if they cannot be read."""
+        try:
+            found = await asyncio.gather(*(self._holds(queue, backlog_session_id(entity)) for queue in queues))
         except ServiceError as error:
             _log.warning("entity=%s: its backlog cannot be read: %s", entity, error)
             return None
-        return not any(found)
+        return tuple(queue for queue, holds in zip(queues, found, strict=True) if holds)
 
-    async def _is_quiet_and_empty(self, entity: str, *, drain_timeout: float) -> bool:
-        folded = entity.casefold()
+    async def _holds(self, queue: str, session_id: str) -> bool:
+        link = self._secondary.receive_link(queue, session_id=session_id)
         try:
-            async with asyncio.timeout(drain_timeout or _MAX_HOLD_SECONDS):
-                if self._sends_in_flight[folded]:
-                    await self._no_sends.setdefault(folded, asyncio.Event()).wait()
-                while await self.is_empty(entity) is not True:
-                    if not drain_timeout:
-                        return False
-                    await asyncio.sleep(_POLL_SECONDS)
-                return True
-        except TimeoutError:
-            return False
-
-    async def _holds(self, queue: str, folded: str) -> bool:
-        link = self._secondary.receive_link(queue)
-        browser = MessageBrowser(link, page_size=_PAGE_SIZE, timeout=_PEEK_TIMEOUT)
-        try:
-            async for page in browser.readable_pages():
-                if any(_may_be_for(folded, each.raw_amqp_message) for each in page):
-                    return True
+            await link.accept_session(timeout=_CALL_TIMEOUT)
+            try:
+                return bool(await link.peek(max_messages=1, timeout=_CALL_TIMEOUT))
+            except ServiceFaultError:
+                return True  # there is a message, which cannot be decoded
+        except SessionLockedError:
+            return True
+        except EntityNotFoundError:
+            return False  # not provisioned yet, so nothing was diverted to it
         finally:
             await link.close()
-        return bool(browser.undecodable)
 
 
-def _session(message: AmqpAnnotatedMessage) -> str:
+def _session(message: AmqpAnnotatedMessage) -> str | None:
     session = None if message.properties is None else message.properties.group_id
-    return "" if session is None else to_text(session)
-
-
-def _may_be_for(folded: str, message: AmqpAnnotatedMessage) -> bool:
-    """Return whether a backlog message is for this entity, or for one that cannot be read."""
-    entity = destination_of(message)
-    return entity is None or entity.casefold() == folded
+    return None if session is None else to_text(session)

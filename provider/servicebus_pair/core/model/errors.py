@@ -9,7 +9,7 @@
     |   `-- PartnerFaultError     the client of the other namespace ended
     |-- DrillError                a drill could not start, or was abandoned
     |-- ProvisionError            no usable backlog queue exists
-    |-- HealthStoreError          with ordering="session", shared health cannot be read or does not settle in time
+    |-- HealthStoreError          with ordering="session", shared health cannot be read or written
     |-- ObserverError             an observer, such as the ledger, failed to record accepted messages
     |-- SendError                 a send ended without acceptance; carries the unsent messages
     |   |-- SendTimeoutError      the caller's timeout expired
@@ -222,7 +222,7 @@ class LockLostError(ServiceError):
 
 
 class HealthStoreError(PairError):
-    """With ``ordering="session"``, health could not be read from the shared store, or did not settle in time."""
+    """With ``ordering="session"``, the shared store could not be read or written, so nothing is sent."""
 
 
 class ObserverError(PairError):

@@ -4,6 +4,14 @@
 
     healthy --failure that counts--> suspect --failover_interval without a success--> failed over
     failed over --ping success, "no such entity" or mark_healthy--> healthy;  any success while suspect --> healthy
+
+With ``ordering="session"`` (SPEC section 6) a ping does not end a failover by itself::
+
+    failed over --backlog seen empty--> failing back --backlog still empty, nothing in flight--> healthy
+    failing back --backlog not empty, or its writer died--> failed over
+
+While failing back, nothing is sent. Each change of route has a new epoch and settles before it is acted on: from
+``since`` to ``effective_at``, other processes may still act on the route before.
 """
 
 from __future__ import annotations
@@ -14,7 +22,10 @@ from typing import Any, TypeAlias
 
 __all__ = [
     "HEALTHY",
+    "AbandonFailback",
     "Action",
+    "BeginFailback",
+    "CompleteFailback",
     "Decision",
     "EntityHealth",
     "EntityMissing",
@@ -27,6 +38,7 @@ __all__ = [
     "SendFailed",
     "SendSucceeded",
     "decide",
+    "latest_ping",
     "merge",
 ]
 
@@ -37,6 +49,7 @@ class HealthState(StrEnum):
     HEALTHY = "healthy"
     SUSPECT = "suspect"
     FAILED_OVER = "failed_over"
+    FAILING_BACK = "failing_back"
 
 
 class Action(Enum):
@@ -56,6 +69,9 @@ class EntityHealth:
     :param reason: why the state was entered.
     :param by: what changed the state: ``send``, ``ping``, or the name given to a manual change.
     :param held_until: time before which pings do not end a manual failover.
+    :param epoch: number of changes of the route; the same state in another epoch is another decision.
+    :param effective_at: when the route may be acted on, if session order is kept.
+    :param token: identifies a failback.
     """
 
     state: HealthState = HealthState.HEALTHY
@@ -64,6 +80,9 @@ class EntityHealth:
     reason: str = ""
     by: str = ""
     held_until: float | None = None
+    epoch: int = 0
+    effective_at: float = 0.0
+    token: str = ""
 
     def is_held(self, now: float) -> bool:
         """Return whether a manual failover is in force that pings cannot end yet."""
@@ -71,8 +90,17 @@ class EntityHealth:
 
     @property
     def failed_over(self) -> bool:
-        """Whether sends go to the backlog."""
-        return self.state is HealthState.FAILED_OVER
+        """Whether sends go to the backlog, or are held until the entity has failed back."""
+        return self.state in (HealthState.FAILED_OVER, HealthState.FAILING_BACK)
+
+    def is_failing_back(self, token: str) -> bool:
+        """Return whether this is the failback ``token``."""
+        return self.state is HealthState.FAILING_BACK and self.token == token
+
+    @property
+    def route(self) -> HealthState:
+        """The state without the difference between healthy and suspect, whose sends go the same way."""
+        return HealthState.HEALTHY if self.state is HealthState.SUSPECT else self.state
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form in which health is shared between processes."""
@@ -83,6 +111,9 @@ class EntityHealth:
             "reason": self.reason,
             "by": self.by,
             "held_until": -1.0 if self.held_until is None else self.held_until,
+            "epoch": self.epoch,
+            "effective_at": self.effective_at,
+            "token": self.token,
         }
 
     @classmethod
@@ -90,8 +121,9 @@ class EntityHealth:
         """Read the output of :meth:`to_json`. :raises ValueError: ``value`` is not a health record."""
         try:
             ping = float(value["last_ping"])
-            # Records of earlier versions lack this field.
+            # Records of earlier versions lack these fields.
             held = float(value.get("held_until", -1.0))
+            epoch, effective_at = int(value.get("epoch", 0)), float(value.get("effective_at", 0.0))
             return cls(
                 state=HealthState(value["state"]),
                 since=float(value["since"]),
@@ -99,6 +131,9 @@ class EntityHealth:
                 reason=str(value["reason"]),
                 by=str(value["by"]),
                 held_until=None if held < 0 else held,
+                epoch=epoch,
+                effective_at=effective_at,
+                token=str(value.get("token", "")),
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a health record, {type(error).__name__}: {error}") from error
@@ -161,9 +196,34 @@ class MarkHealthy:
     by: str
 
 
-HealthEvent: TypeAlias = (
+@dataclass(frozen=True, slots=True)
+class BeginFailback:
+    """Hold all sends, because the backlog was seen empty; ``token`` tells this failback from all others."""
+
+    reason: str
+    by: str
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class CompleteFailback:
+    """End the failback ``token``: the backlog is empty, and nothing is on its way there."""
+
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class AbandonFailback:
+    """Fail over again: the failback ``token`` found a message in the backlog, or its writer died."""
+
+    token: str
+
+
+_FailbackEvent: TypeAlias = BeginFailback | CompleteFailback | AbandonFailback
+_OtherEvent: TypeAlias = (
     SendSucceeded | SendFailed | PingSucceeded | EntityMissing | PingFailed | FailOver | MarkHealthy
 )
+HealthEvent: TypeAlias = _OtherEvent | _FailbackEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,12 +239,35 @@ _ON_RECOVERY = frozenset({Action.STOP_PING, Action.PUBLISH})
 _PUBLISH = frozenset({Action.PUBLISH})
 
 
-def decide(health: EntityHealth, event: HealthEvent, *, now: float, failover_interval: float) -> Decision:
+def decide(
+    health: EntityHealth,
+    event: HealthEvent,
+    *,
+    now: float,
+    failover_interval: float,
+    settle_seconds: float | None = None,
+) -> Decision:
     """Return the health after ``event``, with the actions that the caller must perform.
 
     :param now: seconds since the Unix epoch.
     :param failover_interval: seconds of failures before a failover; 0 fails over at the first one.
+    :param settle_seconds: how long other processes may still act on the route before; ``None`` without session order.
     """
+    if isinstance(event, BeginFailback | CompleteFailback | AbandonFailback):
+        decision = _decide_failback(health, event, now)
+    else:
+        decision = _decide(health, event, now, failover_interval)
+    if settle_seconds is None or decision.health.route is health.route:
+        return decision
+    settle = settle_seconds
+    if isinstance(event, CompleteFailback | AbandonFailback):
+        settle = 0.0  # nobody was sending
+    elif health.state is HealthState.FAILING_BACK:
+        settle *= 2  # the failback's writer may not have noticed yet, and end it
+    return replace(decision, health=replace(decision.health, epoch=health.epoch + 1, effective_at=now + settle))
+
+
+def _decide(health: EntityHealth, event: _OtherEvent, now: float, failover_interval: float) -> Decision:
     match event:
         case SendSucceeded():
             return _after_success(health, now)
@@ -202,20 +285,44 @@ def decide(health: EntityHealth, event: HealthEvent, *, now: float, failover_int
             return Decision(_healthy(health, now, event.reason, event.by), _ON_RECOVERY)
 
 
+def _decide_failback(health: EntityHealth, event: _FailbackEvent, now: float) -> Decision:
+    match event:
+        case BeginFailback() if health.state is HealthState.FAILED_OVER:
+            begun = replace(
+                health,
+                state=HealthState.FAILING_BACK,
+                since=now,
+                reason=event.reason,
+                by=event.by,
+                held_until=None,
+                token=event.token,
+            )
+            return Decision(begun, _PUBLISH)
+        case CompleteFailback(token) if health.is_failing_back(token):
+            return Decision(_healthy(health, now, health.reason, health.by), _ON_RECOVERY)
+        case AbandonFailback(token) if health.is_failing_back(token):
+            return _fail_over(health, now, f"a failback did not end: {health.reason}", health.by)
+    return Decision(health)
+
+
 def merge(local: EntityHealth, shared: EntityHealth, *, now: float, max_age: float) -> EntityHealth:
     """Merge the health known here with that shared by another process: the newer state and the newer ping.
 
     An entity that is suspect here also takes over an older failover if it was confirmed in the last ``max_age``
     seconds. The comparison is only as exact as the clocks of the machines agree.
     """
-    ping = max((each for each in (local.last_ping, shared.last_ping) if each is not None), default=None)
     confirmed = shared.since if shared.last_ping is None else max(shared.since, shared.last_ping)
     takes_over = local.state is HealthState.SUSPECT and shared.failed_over and now - confirmed <= max_age
-    return replace(shared if shared.since > local.since or takes_over else local, last_ping=ping)
+    return replace(shared if shared.since > local.since or takes_over else local, last_ping=latest_ping(local, shared))
+
+
+def latest_ping(one: EntityHealth, other: EntityHealth) -> float | None:
+    """Return the start of the last ping that either knows."""
+    return max((each.last_ping for each in (one, other) if each.last_ping is not None), default=None)
 
 
 def _healthy(health: EntityHealth, now: float, reason: str, by: str) -> EntityHealth:
-    return EntityHealth(HealthState.HEALTHY, now, health.last_ping, reason, by)
+    return replace(health, state=HealthState.HEALTHY, since=now, reason=reason, by=by, held_until=None)
 
 
 def _after_success(health: EntityHealth, now: float) -> Decision:
@@ -233,9 +340,10 @@ def _after_ping(before: EntityHealth, began: float, now: float, reason: str) -> 
 
 
 def _fail_over(health: EntityHealth, now: float, reason: str, by: str) -> Decision:
-    if health.failed_over:
+    if health.state is HealthState.FAILED_OVER:
         return Decision(health)
-    return Decision(EntityHealth(HealthState.FAILED_OVER, now, health.last_ping, reason, by), _ON_FAILOVER)
+    failed_over = replace(health, state=HealthState.FAILED_OVER, since=now, reason=reason, by=by, held_until=None)
+    return Decision(failed_over, _ON_FAILOVER)
 
 
 def _fail_over_manually(health: EntityHealth, event: FailOver, now: float) -> Decision:
@@ -253,4 +361,5 @@ def _after_failure(health: EntityHealth, event: SendFailed, now: float, failover
     since = health.since if health.state is HealthState.SUSPECT else max(event.began, health.since)
     if now - since >= failover_interval:
         return _fail_over(health, now, event.reason, "send")
-    return Decision(EntityHealth(HealthState.SUSPECT, since, health.last_ping, event.reason, "send"))
+    suspect = replace(health, state=HealthState.SUSPECT, since=since, reason=event.reason, by="send", held_until=None)
+    return Decision(suspect)

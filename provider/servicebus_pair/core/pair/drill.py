@@ -35,7 +35,6 @@ DRILL_PROPERTY: Final = "x-servicebus-pair-drill"
 _CALL_TIMEOUT: Final = 5.0
 _PEEK_BATCH: Final = 250
 # With session ordering: how long sends are held while the backlog is emptied, and the pause between attempts.
-_HOLD_SECONDS: Final = 2.0
 _HOLD_PAUSE: Final = 1.0
 _END_HOLD: Final = timedelta(milliseconds=1)
 
@@ -236,7 +235,7 @@ class _Drill:
             raise
 
     async def _drain_and_fail_back(self, order: SessionOrdering) -> DrainReport:
-        """With session ordering: drain, hold sends while the last messages are moved, then fail back."""
+        """With session order: drain, hold sends while the last messages are moved, then fail back."""
         syphon = self._pair.syphon()
         drain = asyncio.create_task(syphon.run(), name=f"drain of {self._id}")
         try:
@@ -259,10 +258,8 @@ class _Drill:
         return drain.result()
 
     async def _try_fail_back(self, order: SessionOrdering) -> bool:
-        async with order.fail_back(self._entity, drain_timeout=_HOLD_SECONDS) as empty:
-            if empty:
-                await self._pair.mark_healthy(self._entity, reason=f"{self._id} is over", by=self._by)
-        return empty
+        reason = f"{self._id} is over"
+        return await order.fail_back(self._entity, reason=reason, by=self._by, look_first=False)
 
     def _verify(self, sent: SendResult, observer: _DrillObserver, messages: int, drain: DrainReport) -> None:
         if sent.primary:

@@ -10,10 +10,11 @@ from datetime import timedelta
 from random import Random, SystemRandom
 from typing import Final, Self
 
+from servicebus_pair.core.health.ordered_registry import OrderedHealthRegistry
 from servicebus_pair.core.health.prober import Prober
 from servicebus_pair.core.health.registry import HealthRegistry
 from servicebus_pair.core.health.session_ordering import SessionOrdering
-from servicebus_pair.core.model.errors import ConfigurationError, PairClosedError
+from servicebus_pair.core.model.errors import ConfigurationError, HealthStoreError, PairClosedError
 from servicebus_pair.core.model.events import Observer
 from servicebus_pair.core.model.health_state import EntityHealth, FailOver, MarkHealthy
 from servicebus_pair.core.model.interfaces import BlockingHealthStore, Clock, HealthStore, SystemClock
@@ -92,12 +93,8 @@ class NamespacePair:
         self._session_queues = session_queue_paths(primary.namespace, count) if self._ordered else ()
         self._random = SystemRandom() if random_source is None else random_source
         self._queue_selector = QueueSelector(self._queues, random=self._random)
-        self._registry = HealthRegistry(
-            self.options,
-            store=store,
-            observers=observers,
-            clock=self._clock,
-        )
+        registry = OrderedHealthRegistry if self._ordered else HealthRegistry
+        self._registry = registry(self.options, store=store, observers=observers, clock=self._clock)
         self.meter = Meter()
         self._shared: PairContext | None = None
         self._linked_shutdown: LinkedShutdown | None = None
@@ -115,7 +112,7 @@ class NamespacePair:
         secondary = NamespaceClient(self.secondary, meter=self.meter, send_operation=Operation.DIVERT)
         grace = self.options.close_grace.total_seconds()
         self._linked_shutdown = LinkedShutdown(primary, secondary, grace=grace, clock=self._clock)
-        order = SessionOrdering(secondary, self._queues) if self._ordered else None
+        order = self._session_ordering(secondary)
         prober = Prober(primary, self._registry, self.options, clock=self._clock, random=self._random, order=order)
         self._registry.on_failed_over, self._registry.on_recovered = prober.start, prober.stop
         self._shared = PairContext(
@@ -188,6 +185,13 @@ class NamespacePair:
         await self._registry.close()
         if self._linked_shutdown is not None:
             await self._linked_shutdown.close()
+
+    def _session_ordering(self, secondary: NamespaceClient) -> SessionOrdering | None:
+        if not isinstance(self._registry, OrderedHealthRegistry):
+            return None
+        return SessionOrdering(
+            secondary, self._registry, session_queues=self._session_queues, queues=self._queues, clock=self._clock
+        )
 
     async def provision(self) -> ProvisionReport:
         """Create the missing backlog queues on the secondary (SPEC section 3). Idempotent.
@@ -311,11 +315,13 @@ class NamespacePair:
     async def fail_over(self, entity: str, *, reason: str, by: str = "caller", hold: timedelta = _NONE) -> bool:
         """Send messages for ``entity`` to the backlog from now on, until a ping succeeds or it is marked healthy.
 
-        Effective in this process at once; waits up to 5 s for the health store.
+        Effective in this process at once; waits up to 5 s for the health store. With ``ordering="session"`` and a
+        shared store, it is effective in all processes after ``health_refresh``, and not at all if the store fails.
 
         :param reason: recorded with the change, as is ``by``.
         :param hold: minimum duration during which no ping ends the failover, here or in other processes.
-        :returns: whether the health store holds the change. If not, other processes keep the health that they know.
+        :returns: whether the health store holds the change. If not, other processes keep the health that they know,
+            and with ``ordering="session"`` this one does, too.
         """
         return await self._change_health(entity, FailOver(reason, by, hold.total_seconds()))
 
@@ -325,8 +331,11 @@ class NamespacePair:
 
     async def _change_health(self, entity: str, event: FailOver | MarkHealthy) -> bool:
         self._open()
-        self._registry.apply(entity, event)
-        return await self._registry.saved(entity)
+        try:
+            return await self._registry.change(entity, event)
+        except HealthStoreError as error:
+            _log.error("entity=%s: its health was not changed: %s", entity, error)
+            return False
 
     def health(self, entity: str) -> EntityHealth:
         """Return the health of ``entity`` as known in this process."""

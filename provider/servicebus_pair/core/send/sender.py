@@ -11,7 +11,6 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
 from servicebus_pair.core.model.errors import InvalidMessageError, SendError
-from servicebus_pair.core.model.health_state import FailOver
 from servicebus_pair.core.model.results import ScheduleResult, SendResult
 from servicebus_pair.core.protocol.typed_values import amqp_typed
 from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch
@@ -143,13 +142,8 @@ class PairSender:
 
     async def _check_ordered_backlog(self) -> None:
         """With session order, divert until the backlog of an earlier process is drained."""
-        order = self._context.order
-        if order is None:
-            return
-        empty = await order.is_empty(self.entity)
-        if not empty:
-            reason = "its backlog is not empty" if empty is False else "its backlog cannot be read"
-            self._context.registry.apply(self.entity, FailOver(reason, "session order"))
+        if self._context.order is not None:
+            await self._context.order.divert_behind_backlog(self.entity)
 
 
 def _with_schedule(message: AmqpAnnotatedMessage, at: datetime) -> AmqpAnnotatedMessage:

@@ -59,8 +59,8 @@ export function openDialog(dialog, pair, name, { problem = null, onSuccess }) {
 
 const FIELDS = {
   entities: (pair, action) => {
-    const state = action === "fail_back" ? "failed_over" : null;
-    const names = pair.entities.filter((entity) => state === null || entity.state === state).map((entity) => entity.entity);
+    const states = action === "fail_back" ? ["failed_over", "failing_back"] : null;
+    const names = pair.entities.filter((entity) => states === null || states.includes(entity.state)).map((entity) => entity.entity);
     return h("fieldset", {}, h("legend", {}, "Queues and topics"),
       names.slice(0, 100).map((entity) => h("label", { class: "choice" },
         h("input", { type: "checkbox", name: "entities", value: entity, checked: names.length === 1 }), h("code", {}, entity))),

@@ -4,8 +4,8 @@ import { formatBytes, formatDuration, formatNumber, h, localTime, plural, relati
 import { bar, sendsPlot } from "./plots.js";
 import { verdict } from "./verdict.js";
 
-const STATE_LABELS = { healthy: "healthy", suspect: "suspect", failed_over: "failed over", diverted: "diverted", unreadable: "unreadable", unknown: "unknown" };
-const SEVERITY = { failed_over: 0, diverted: 1, unreadable: 2, suspect: 3, unknown: 4, healthy: 5 };
+const STATE_LABELS = { healthy: "healthy", suspect: "suspect", failed_over: "failed over", failing_back: "failing back", diverted: "diverted", unreadable: "unreadable", unknown: "unknown" };
+const SEVERITY = { failed_over: 0, failing_back: 1, diverted: 2, unreadable: 3, suspect: 4, unknown: 5, healthy: 6 };
 const MAX_ROWS = 12; // above this, healthy entities are collapsed
 
 /** Returns the section of one pair. */

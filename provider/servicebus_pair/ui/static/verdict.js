@@ -20,6 +20,8 @@ function outage(pair) {
     const effect = secondaryDown ? `secondary ${pair.secondary.name} is unreachable too, so sends fail` : "sends go to the backlog";
     return ["bad", `${countEntities(failedOver, "is", "are")} failed over${manually}: ${effect}.`];
   }
+  const failingBack = pair.entities.filter((entity) => entity.state === "failing_back");
+  if (failingBack.length > 0) return ["warn", `${countEntities(failingBack, "is", "are")} failing back: sends wait until the backlog is empty.`];
   if (pair.primary.reachable !== false) return null;
   if (secondaryDown) return ["bad", `${pair.primary.name} and ${pair.secondary.name} are both unreachable.`];
   const diverted = divertedText(pair);

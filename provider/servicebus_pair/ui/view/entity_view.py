@@ -16,7 +16,7 @@ from servicebus_pair.ui.views import EntityView
 __all__ = ["build_entity_views"]
 
 # Values of EntityHealth.by for automatic failovers; any other is a person or a drill.
-_AUTOMATIC: Final = ("send", "publish")
+_AUTOMATIC: Final = ("send", "publish", "ping", "session order")
 _DIVERTED: Final = "Messages are in the backlog, but no task reported a failover: the sender runs outside Airflow."
 _ACCEPTED: Final = "The primary accepted all messages that tasks sent."
 

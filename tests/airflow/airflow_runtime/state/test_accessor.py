@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+import time
 from typing import Any
 
 import pytest
 from airflow.models.dagrun import DagRun
 from airflow.sdk import Context
 
-from servicebus_pair.airflow_runtime.state.accessor import count_running_tasks
+from servicebus_pair.airflow_runtime.state import accessor
+from servicebus_pair.airflow_runtime.state.accessor import AssetState, count_running_tasks
+from servicebus_pair.airflow_runtime.state.health_store import AirflowHealthStore
 from servicebus_pair.assets import pair_asset
+from servicebus_pair.core.model import DaemonThread, daemon_thread
 from servicebus_pair.operators._support.base import AsyncPairOperator
 from tests.airflow.conftest import CONN_ID, RunDag
 
@@ -64,3 +70,32 @@ def test_running_mapped_instances_of_the_task_are_counted(run_dag: RunDag):
 
 async def test_outside_a_task_the_count_is_one():
     assert await count_running_tasks() == 1
+
+
+class BlockingAccessor:
+    """A state store that never answers."""
+
+    def get(self, key: str) -> Any:
+        threading.Event().wait()
+        raise AssertionError(key)
+
+    set = get
+
+
+async def test_section_4_a_state_store_that_hangs_costs_one_thread_and_fails_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(daemon_thread, "HANG_SECONDS", 0.2)
+    monkeypatch.setattr(accessor, "_thread", DaemonThread("Airflow state"))
+    monkeypatch.setattr(AssetState, "_accessor", lambda _: BlockingAccessor())
+    store, state = AirflowHealthStore(CONN_ID), AssetState(pair_asset(CONN_ID))
+    before = threading.active_count()
+    for _ in range(12):
+        began = time.monotonic()
+        with pytest.raises(TimeoutError, match="the thread of Airflow state hangs"):
+            await store.load("flights")
+        assert await state.get("key") is None
+        await state.set("key", 1)
+    assert time.monotonic() - began < 0.2
+    assert threading.active_count() - before <= 1
+    assert await asyncio.wait_for(asyncio.to_thread(list), 5) == []

@@ -30,6 +30,15 @@ def test_shared_health_is_displayed():
     assert (view.last_ping, view.by_hand, view.waiting) == (130.0, False, 3)
 
 
+def test_section_6_a_failing_back_entity_is_displayed_as_such_and_not_as_manual():
+    health = EntityHealth(
+        HealthState.FAILING_BACK, since=100.0, last_ping=99.0, reason="a ping was answered", by="ping"
+    )
+    view = flights_view(health.to_json(), waiting_since=105.0)
+
+    assert (view.state, view.since, view.by_hand) == ("failing_back", 100.0, False)
+
+
 @pytest.mark.parametrize("value", [{"state": "exploded"}, 7])
 def test_invalid_shared_health_is_unreadable(value: object):
     assert flights_view(value).state == "unreadable"

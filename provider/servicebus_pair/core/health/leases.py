@@ -1,0 +1,106 @@
+"""When a process may act on shared health, so that no two processes act on different routes: pure (SPEC section 6).
+
+With ``refresh`` as ``health_refresh``, this holds as long as what one process saves can be loaded by all others within
+half of ``refresh`` from the start of the save:
+
+- A lease lasts half of ``refresh`` from the start of a load. Attempts to send end within it.
+- A change of route settles for ``refresh``: by then every process has loaded it or has no lease. It settles from the
+  moment a process learns of it, so that clocks need not agree; only one that has settled twice over, by the clock of
+  whoever loads it first, counts as old.
+- A failback holds for a quarter longer. A process that loaded the health before it, and saved within a quarter of
+  ``refresh``, has overwritten it by then, which its writer notices (Fischer's rule).
+- A failback that lasts too long has no writer any more; every process may abandon it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import Final
+
+from servicebus_pair.core.model.health_state import EntityHealth, HealthState, latest_ping
+
+__all__ = ["FAILBACK_POLL_SECONDS", "Leases"]
+
+FAILBACK_POLL_SECONDS: Final = 10.0
+"""How long a failback looks for an empty backlog while all sends are held."""
+
+
+@dataclass(slots=True)
+class _Lease:
+    loaded_at: float = -inf
+    observed_at: float = -inf
+    acts_at: float = -inf
+
+
+@dataclass(frozen=True, slots=True)
+class Leases:
+    """The leases of one process, by folded entity; times are those of its clock.
+
+    :param refresh: ``health_refresh`` in seconds.
+    """
+
+    refresh: float
+    _leases: dict[str, _Lease] = field(default_factory=dict)
+
+    @property
+    def duration(self) -> float:
+        """Seconds for which loaded health may be acted on."""
+        return self.refresh / 2
+
+    @property
+    def hold_seconds(self) -> float:
+        """How long a failback holds sends before the backlog is looked at."""
+        return 1.25 * self.refresh
+
+    @property
+    def save_window(self) -> float:
+        """Seconds after the start of a load in which a save that follows from it must start."""
+        return self.refresh / 4
+
+    @property
+    def abandoned_after(self) -> float:
+        """How long a failback may last, seen from any process."""
+        return 2 * self.refresh + FAILBACK_POLL_SECONDS
+
+    def loaded(self, entity: str, *, began: float) -> None:
+        """Start a lease with a load that began at ``began``."""
+        self._of(entity).loaded_at = began
+
+    def loaded_at(self, entity: str) -> float:
+        """Return the start of the last load."""
+        return self._of(entity).loaded_at
+
+    def seconds_left(self, entity: str, now: float) -> float:
+        """Return how long the health may still be acted on."""
+        return self._of(entity).loaded_at + self.duration - now
+
+    def observed(self, entity: str, health: EntityHealth, now: float) -> None:
+        """Take note of a decision that was loaded or saved for the first time."""
+        lease = self._of(entity)
+        settle = max(0.0, health.effective_at - health.since)
+        lease.observed_at = now
+        lease.acts_at = now + settle if now < health.effective_at + settle else now
+
+    def adopt(self, entity: str, known: EntityHealth, shared: EntityHealth, now: float) -> EntityHealth:
+        """Return the health that this process has after it loaded ``shared``."""
+        ping = latest_ping(known, shared)
+        if (shared.epoch, shared.route, shared.token) == (known.epoch, known.route, known.token):
+            held = shared.held_until if shared.failed_over else known.held_until
+            return replace(known, last_ping=ping, held_until=held)
+        if shared.epoch < known.epoch and now - self._of(entity).observed_at < self.refresh / 2:
+            return replace(known, last_ping=ping)  # what is known is not visible everywhere yet
+        self.observed(entity, shared, now)
+        return replace(shared, last_ping=ping)
+
+    def seconds_to_settle(self, entity: str, now: float) -> float:
+        """Return how long the route may not be acted on yet; 0 or less if it may."""
+        return self._of(entity).acts_at - now
+
+    def is_abandoned(self, entity: str, health: EntityHealth, now: float) -> bool:
+        """Return whether this is a failback whose writer has died."""
+        observed_at = self._of(entity).observed_at
+        return health.state is HealthState.FAILING_BACK and now - observed_at >= self.abandoned_after
+
+    def _of(self, entity: str) -> _Lease:
+        return self._leases.setdefault(entity.casefold(), _Lease())
