@@ -72,8 +72,8 @@ class ServiceBusPairSyphonOperator(LineageMixin, AsyncPairOperator):
 
     The result is ``{"moved": {entity: n}, "dead_lettered": {reason: n}, "left": n, "duplicates_possible": n}``, over
     all bursts of one try. A dry run returns ``{"waiting": {entity: {"messages": n, "bytes": n, "oldest_seconds": x,
-    "newest_seconds": x}}, "undeliverable": {reason: n}, "unreadable": n}``: what would be moved, and what would be
-    dead-lettered.
+    "newest_seconds": x}}, "undeliverable": {reason: n}, "unreadable": n, "locked": n}``: what would be moved, what
+    would be dead-lettered, and what other syphons are moving in sessions.
 
     :param entities: move messages of these entities only, and wait for these. When not given, all messages are moved,
         and the task waits for the entities that are failed over or have messages in the backlog. A list, or a text
@@ -245,6 +245,7 @@ class ServiceBusPairSyphonOperator(LineageMixin, AsyncPairOperator):
             "waiting": {entity: _destination_summary(each, now) for entity, each in found.destinations.items()},
             "undeliverable": dict(found.undeliverable),
             "unreadable": found.unreadable,
+            "locked": found.locked,
         }
 
     async def _drain(self, context: Context, rate: float | None) -> tuple[DrainReport, bool]:

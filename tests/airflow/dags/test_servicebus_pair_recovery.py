@@ -11,11 +11,22 @@ from typing import Any, TypeAlias
 import pytest
 
 from servicebus_pair.core.model.errors import ConfigurationError
+from servicebus_pair.core.protocol.backlog_queues import session_queue_paths
 from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
 from servicebus_pair.operators.send import ServiceBusPairSendOperator
-from tests.airflow.conftest import CONN_ID, Example, Pair, RestartSoon, RunDag, results, run_task, states
+from tests.airflow.conftest import (
+    CONN_ID,
+    Example,
+    Pair,
+    RestartSoon,
+    RunDag,
+    define_connection,
+    results,
+    run_task,
+    states,
+)
 from tests.airflow.support import tasks
-from tests.airflow.support.queues import contents, divert
+from tests.airflow.support.queues import contents, divert, divert_session
 
 Recover: TypeAlias = Callable[..., Any]
 RECOVERY = "servicebus_pair_recovery"
@@ -92,6 +103,27 @@ def test_each_non_empty_queue_is_drained_by_a_mapped_task(pair: Pair, recover: R
     assert len(contents(pair.primary["contoso"], "briefings")) == 3
 
 
+def test_ordered_backlogs_are_planned_and_drained_with_the_others(
+    pair: Pair, recover: Recover, run_dag: RunDag, monkeypatch: pytest.MonkeyPatch
+):
+    """SPEC section 6: with session order, diverted messages of sessions are in queues that require sessions."""
+    pair.settings |= {"ordering": "session"}
+    define_connection(monkeypatch, pair.extra())
+    run_task(run_dag, tasks.provision)
+    asyncio.run(divert(pair, "briefings", count=2))
+    asyncio.run(divert_session(pair, session_queue_paths("contoso", 2)[1], "flights", count=4))
+
+    plan = results(recover(plan_only=True))["plan"]
+    report = results(recover())["report"]
+
+    waiting = {entity: each["messages"] for entity, each in plan["waiting"].items()}
+    assert (waiting, plan["locked"]) == ({"flights": 4, "briefings": 2}, 0)
+    assert (report["moved"], report["dead_lettered"]) == ({"flights": 4, "briefings": 2}, {})
+    arrived = contents(pair.primary["contoso"], "flights")
+    assert [(each.message_id, each.session_id) for each in arrived] == [(f"s{n}", "N14228") for n in range(4)]
+    assert ServiceBusPairHook(CONN_ID).filled_backlog_queues() == ()
+
+
 @pytest.mark.apart
 def test_a_dry_run_reports_waiting_messages_and_moves_none(pair: Pair, recover: Recover):
     asyncio.run(divert(pair, count=3))
@@ -102,7 +134,8 @@ def test_a_dry_run_reports_waiting_messages_and_moves_none(pair: Pair, recover: 
     assert run.state == "success"
     assert {task for task, state in states(run).items() if state == "success"} == {"plan"}
     plan = results(run)["plan"]
-    assert (plan["waiting"]["flights"]["messages"], plan["undeliverable"], plan["unreadable"]) == (3, {}, 0)
+    assert (plan["waiting"]["flights"]["messages"], plan["undeliverable"]) == (3, {})
+    assert (plan["unreadable"], plan["locked"]) == (0, 0)
     assert 0 <= plan["waiting"]["flights"]["newest_seconds"] <= plan["waiting"]["flights"]["oldest_seconds"] < 60
     assert len(ServiceBusPairHook(CONN_ID).filled_backlog_queues()) == 1
 

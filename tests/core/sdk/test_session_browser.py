@@ -48,8 +48,8 @@ async def test_all_messages_are_read_by_session_and_stay(client: NamespaceClient
 
 
 async def test_a_session_that_another_receiver_holds_is_waited_for_and_else_named(client: NamespaceClient) -> None:
-    held = client.receive_link("q", session_id="a")
-    await held.accept_session(timeout=5)
+    held = client.session_link("q", wait=1, session_id="a")
+    await held.accept(timeout=5)
     browser = browser_of(client)
     assert (await read(browser), browser.locked) == ([["b1"]], ["a"])
     waiting = browser_of(client, lock_wait=5)

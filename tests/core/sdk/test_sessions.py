@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
@@ -10,7 +11,13 @@ from azure.servicebus import ServiceBusMessage
 
 from servicebus_emulator import Emulator, Fault, FaultKind, HostedNamespace
 from servicebus_emulator.engine.model.descriptions import QueueDescription
-from servicebus_pair.core.model.errors import EntityNotFoundError, RefusedError, SessionLockedError, TimedOutError
+from servicebus_pair.core.model.errors import (
+    EntityNotFoundError,
+    LockLostError,
+    RefusedError,
+    SessionLockedError,
+    TimedOutError,
+)
 from servicebus_pair.core.sdk.namespace_client import NamespaceClient
 from tests.core.support.local_pair import endpoint
 
@@ -54,24 +61,28 @@ async def test_every_session_with_messages_is_listed_once(sessions: Sessions) ->
 
 async def test_a_session_is_accepted_by_one_receiver_at_a_time_and_listed_while_locked(sessions: Sessions) -> None:
     await sessions.send("a", "b")
-    held = sessions.client.receive_link("q", session_id="a")
-    assert await held.accept_session(timeout=TIMEOUT) == "a"
+    held = sessions.client.session_link("q", wait=1, session_id="a")
+    assert await held.accept(timeout=TIMEOUT) == "a"
     with pytest.raises(SessionLockedError, match="is locked by another receiver"):
-        await sessions.client.receive_link("q", session_id="a").accept_session(timeout=TIMEOUT)
-    following = sessions.client.receive_link("q", next_session_wait=1)
-    assert await following.accept_session(timeout=TIMEOUT) == "b"
-    with pytest.raises(TimedOutError):
-        await sessions.client.receive_link("q", next_session_wait=1).accept_session(timeout=TIMEOUT)
+        await sessions.client.session_link("q", wait=1, session_id="a").accept(timeout=TIMEOUT)
+    following = sessions.client.session_link("q", wait=1)
+    assert await following.accept(timeout=TIMEOUT) == "b"
+    assert await sessions.client.session_link("q", wait=1).accept(timeout=TIMEOUT) is None
     assert await sessions.client.list_sessions("q", timeout=TIMEOUT) == ["a", "b"]
     await held.close()
-    again = sessions.client.receive_link("q", session_id="a")
-    assert await again.accept_session(timeout=TIMEOUT) == "a"
+    again = sessions.client.session_link("q", wait=1, session_id="a")
+    assert await again.accept(timeout=TIMEOUT) == "a"
     assert len(await again.peek(max_messages=5, timeout=TIMEOUT)) == 1
+    by_id = sessions.client.receive_link("q", session_id="a")
+    with pytest.raises(SessionLockedError):
+        await by_id.accept_session(timeout=TIMEOUT)
+    await again.close()
+    assert await by_id.accept_session(timeout=TIMEOUT) == "a"
 
 
 async def test_an_empty_session_can_be_accepted_and_peeked(sessions: Sessions) -> None:
-    link = sessions.client.receive_link("q", session_id="none")
-    assert await link.accept_session(timeout=TIMEOUT) == "none"
+    link = sessions.client.session_link("q", wait=1, session_id="none")
+    assert await link.accept(timeout=TIMEOUT) == "none"
     assert await link.peek(max_messages=5, timeout=TIMEOUT) == []
 
 
@@ -88,3 +99,23 @@ async def test_silence_is_not_taken_for_an_empty_queue(sessions: Sessions) -> No
     sessions.namespace.set_fault(Fault(kind=FaultKind.FREEZE))
     with pytest.raises(TimedOutError):
         await sessions.client.list_sessions("q", timeout=1)
+
+
+async def test_a_link_that_was_browsed_accepts_its_session_again_and_one_that_received_does_not(
+    sessions: Sessions,
+) -> None:
+    await sessions.send("a", "a")
+    browsed = sessions.client.session_link("q", wait=1, session_id="a")
+    await browsed.accept(timeout=TIMEOUT)
+    browsed.detach_soon()
+    await asyncio.sleep(0.1)
+    assert len(await browsed.peek(max_messages=5, timeout=TIMEOUT)) == 2
+    await browsed.receive(max_messages=1, max_wait_time=1, timeout=TIMEOUT)
+    browsed.detach_soon()
+    with pytest.raises(LockLostError, match="is lost: its link has failed"):
+        await browsed.peek(max_messages=5, timeout=TIMEOUT)
+    following = sessions.client.session_link("q", wait=1)
+    assert await following.accept(timeout=TIMEOUT) == "a"
+    following.detach_soon()
+    with pytest.raises(LockLostError):
+        await following.peek(max_messages=5, timeout=TIMEOUT)

@@ -79,8 +79,8 @@ async def test_section_6_every_session_of_the_backlog_is_read_and_one_that_a_syp
         everything = Counter({("backlog", "Flights"): 1, ("backlog", "delays"): 1})
         assert await asyncio.to_thread(peeked, reference, None) == everything
 
-        syphon = secondary.receive_link(queue, session_id="flights")
-        await syphon.accept_session(timeout=5)
+        syphon = secondary.session_link(queue, wait=1, session_id="flights")
+        await syphon.accept(timeout=5)
         with pytest.raises(SparkTaskError, match="messages cannot be examined: wait for the end of the drain"):
             await asyncio.to_thread(peeked, reference, None, "FLIGHTS")
         waiting = asyncio.create_task(asyncio.to_thread(peeked, reference, None, "FLIGHTS"))

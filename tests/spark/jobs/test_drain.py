@@ -54,6 +54,20 @@ def test_diverted_messages_are_drained_and_recorded(
 
 
 @pytest.mark.usefixtures("spark")
+def test_section_6_sessions_are_drained_in_order_with_the_others(pair: Pair, tmp_path: Path):
+    own = own_backlog(pair, tmp_path, ordering="session")
+    queue = own.fresh_queue()
+    names = ("a", "b", "c")
+    ids = {name: [f"{queue}-{name}-{number}" for number in range(30)] for name in names}
+    assert all(own.divert_session(queue, 30, session=name) == set(ids[name]) for name in names)
+    assert run(own, tmp_path) == 0
+    found = read_json(tmp_path / "drain.json")
+    assert (found["moved"], found["left"], found["tasks"]) == ({queue: 90}, 0, 4)
+    arrived = [found.key[1] for found in own.peek(queue)]
+    assert {name: [each for each in arrived if each in ids[name]] for name in names} == ids
+
+
+@pytest.mark.usefixtures("spark")
 def test_rate_is_divided_among_tasks(own: OwnBacklog, tmp_path: Path):
     queue = own.fresh_queue()
     own.divert(tmp_path / "ledger", queue, 200)

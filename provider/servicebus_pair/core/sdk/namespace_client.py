@@ -80,7 +80,6 @@ class NamespaceClient:
         prefetch: int = 0,
         dead_letter: bool = False,
         session_id: str | None = None,
-        next_session_wait: float | None = None,
         should_stop: Callable[[], bool] = lambda: False,
     ) -> ReceiveLink:
         """Return a new receiver of the queue ``path``; the caller closes it.
@@ -88,8 +87,6 @@ class NamespaceClient:
         :param prefetch: number of messages the link may buffer.
         :param dead_letter: receive from the dead-letter queue.
         :param session_id: receive from this session only; the link holds its lock while open.
-        :param next_session_wait: receive from any session with messages that nobody else has locked, and wait up to
-            this many seconds for one.
         :param should_stop: polled many times a second during a receive; ends it when True.
         """
         sub_queue = ServiceBusSubQueue.DEAD_LETTER if dead_letter else None
@@ -98,11 +95,7 @@ class NamespaceClient:
             path,
             lambda: patch_link(
                 self._client.get_queue_receiver(
-                    path,
-                    prefetch_count=prefetch,
-                    sub_queue=sub_queue,
-                    session_id=session_id if next_session_wait is None else NEXT_AVAILABLE_SESSION,
-                    max_wait_time=next_session_wait,
+                    path, prefetch_count=prefetch, sub_queue=sub_queue, session_id=session_id
                 )
             ),
             should_stop=should_stop,
@@ -161,6 +154,7 @@ class NamespaceClient:
             path,
             lambda: patch_link(self._client.get_queue_receiver(path, session_id=chosen, max_wait_time=wait)),
             should_stop=should_stop,
+            session_id=session_id,
             wait=wait,
         )
         self._receive_links.add(link)

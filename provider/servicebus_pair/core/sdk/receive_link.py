@@ -57,7 +57,6 @@ class ReceiveLink(Link):
         """Attach, and return the id of the session whose lock the link holds from now on.
 
         :raises SessionLockedError: another receiver holds the session.
-        :raises TimedOutError: no session has messages that nobody has locked; a silent peer raises the same.
         """
 
         async def accept(receiver: ServiceBusReceiver) -> str:

@@ -11,10 +11,11 @@ from azure.servicebus import ServiceBusReceivedMessage
 from servicebus_pair.core.model.errors import SessionLockedError
 from servicebus_pair.core.sdk.message_browser import MessageBrowser
 from servicebus_pair.core.sdk.namespace_client import NamespaceClient
-from servicebus_pair.core.sdk.receive_link import ReceiveLink
+from servicebus_pair.core.sdk.session_link import SessionLink
 
 __all__ = ["SessionBrowser"]
 
+_ACCEPT_WAIT: Final = 1.0
 _RETRY_DELAY: Final = 1.0
 
 
@@ -75,14 +76,14 @@ class SessionBrowser:
                 await link.close()
             self.undecodable += browser.undecodable
 
-    async def _accept(self, session_id: str) -> ReceiveLink | None:
+    async def _accept(self, session_id: str) -> SessionLink | None:
         """Return a link that holds the lock of a session; ``None`` if another receiver keeps it."""
         clock = asyncio.get_running_loop().time
         deadline = clock() + self._lock_wait
         while True:
-            link = self._client.receive_link(self._path, session_id=session_id)
+            link = self._client.session_link(self._path, wait=_ACCEPT_WAIT, session_id=session_id)
             try:
-                await link.accept_session(timeout=self._timeout)
+                await link.accept(timeout=self._timeout)
             except SessionLockedError:
                 await link.close()
                 if clock() >= deadline:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusReceiver
 from azure.servicebus.exceptions import OperationTimeoutError
 
@@ -19,8 +21,10 @@ __all__ = ["SessionLink"]
 class SessionLink(ReceiveLink):
     """A receiver that accepts one session, whose lock it holds until it is closed or the lock expires.
 
-    A link that fails does not accept another session by itself: each further call raises ``LockLostError``.
+    A link that fails does not accept another session by itself: each further call raises ``LockLostError``. One that
+    was only browsed accepts its session again, since a peek also fails for a message that cannot be decoded.
 
+    :param session_id: the session to accept; ``None`` for the next available one.
     :param wait: how many seconds the service waits for a session with messages that nobody else has locked.
     :ivar locked_until: when the lock expires (service's clock, seconds since the Unix epoch), if the service said so.
     """
@@ -32,11 +36,13 @@ class SessionLink(ReceiveLink):
         create_handler: Callable[[], Any],
         *,
         should_stop: Callable[[], bool],
+        session_id: str | None,
         wait: float,
     ) -> None:
         super().__init__(client, path, create_handler, should_stop=should_stop)
         self.locked_until: float | None = None
         self._wait = wait
+        self._may_reopen = session_id is not None
 
     async def accept(self, *, timeout: float) -> str | None:
         """Accept the session and return its id; ``None`` if no session has messages that nobody has locked.
@@ -52,8 +58,15 @@ class SessionLink(ReceiveLink):
                 raise
             self._client.meter.count(Operation.EMPTY_RECEIVE)
             return None
-        self._create_handler = self._lost
+        self._create_handler = partial(self._reopen, self._create_handler)
         return session_id
+
+    async def receive(
+        self, *, max_messages: int, max_wait_time: float, timeout: float
+    ) -> list[ServiceBusReceivedMessage]:
+        """As in ``ReceiveLink``; from now on the link does not reopen."""
+        self._may_reopen = False
+        return await super().receive(max_messages=max_messages, max_wait_time=max_wait_time, timeout=timeout)
 
     async def renew(self, *, timeout: float) -> None:
         """Renew the lock of the session. :raises LockLostError: it has expired."""
@@ -74,5 +87,7 @@ class SessionLink(ReceiveLink):
         until = receiver.session.locked_until_utc
         self.locked_until = None if until is None else until.timestamp()
 
-    def _lost(self) -> Any:
+    def _reopen(self, create_handler: Callable[[], Any]) -> Any:
+        if self._may_reopen:
+            return create_handler()
         raise LockLostError(f"the session of {self.path} on {self._client.namespace} is lost: its link has failed")

@@ -14,9 +14,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from servicebus_emulator import Fault, FaultKind, RemoteNamespace
 from servicebus_pair.airflow_runtime.waiting.pair_cache import SingleFlightCache, shared_pair
 from servicebus_pair.core.model.errors import ConfigurationError
+from servicebus_pair.core.protocol.backlog_queues import session_queue_paths
 from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
 from servicebus_pair.triggers.primary_health import PrimaryHealthTrigger
 from tests.airflow.conftest import CONN_ID, Pair, define_connection
+from tests.airflow.support.queues import divert_session
 
 MANY = 40
 waiter: ContextVar[str] = ContextVar("waiter", default="none")
@@ -190,3 +192,18 @@ async def test_a_call_continues_when_its_first_waiter_is_cancelled():
     go.set()
 
     assert await second == 7
+
+
+async def test_an_entity_whose_session_a_syphon_holds_is_found(pair: Pair, monkeypatch: pytest.MonkeyPatch):
+    """SPEC section 6: only the holder of a session can peek it, and a killed one holds it for another minute."""
+    pair.settings |= {"ordering": "session"}
+    define_connection(monkeypatch, pair.extra())
+    queue = session_queue_paths("contoso", 2)[0]
+    async with shared_pair(ServiceBusPairHook(CONN_ID)) as shared:
+        await shared.pair.provision()
+        for entity in ("Flights", "delays", "e" * 200):
+            await divert_session(pair, queue, entity, count=1)
+        assert sorted((await shared.first_page(max_age=0)).destinations) == ["Flights", "delays", "e" * 200]
+        held = shared.pair._open().secondary.session_link(queue, wait=1, session_id="flights")
+        await held.accept(timeout=5)
+        assert sorted((await shared.first_page(max_age=0)).destinations) == ["delays", "e" * 200, "flights"]
