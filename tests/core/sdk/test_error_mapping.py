@@ -113,7 +113,7 @@ def test_section_4_a_refused_request_is_not_an_outage(condition: Any) -> None:
     failure = sdk.ServiceBusError("the session id is missing", condition=condition)
     error = classify(failure, where=WHERE, authenticated=True)
     assert type(error) is errors.RefusedError
-    unknown = sdk.ServiceBusError("", condition="amqp:internal-error")
+    unknown = sdk.ServiceBusError("", condition="amqp:unheard-of")
     assert type(classify(unknown, where=WHERE, authenticated=True)) is errors.ServiceFaultError
 
 
@@ -140,7 +140,7 @@ class MessageSendFailed(MessageException):
         (MessageSendFailed(), "amqp:internal-error", errors.RejectedError),
         (MessageException(), "amqp:client-error", errors.ServiceFaultError),
         (RuntimeError(), "amqp:internal-error", errors.ServiceFaultError),
-        (None, "amqp:internal-error", errors.ServiceFaultError),
+        (None, "amqp:internal-error", errors.RejectedError),
     ],
 )
 def test_section_4_a_rejection_is_a_verdict_on_the_message(

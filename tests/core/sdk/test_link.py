@@ -12,7 +12,7 @@ import pytest
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus import exceptions as sdk
 
-from servicebus_pair.core.model.errors import PairClosedError, ServerBusyError, ServiceError
+from servicebus_pair.core.model.errors import PairClosedError, ServerBusyError, ServiceError, ServiceFaultError
 from servicebus_pair.core.model.pricing import Operations
 from servicebus_pair.core.model.usage_meter import Meter, Operation
 from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch
@@ -264,11 +264,10 @@ async def test_section_4_a_link_that_refused_a_mixture_of_sessions_gets_one_sess
     assert len({link.batch_key(message) for message in batch.messages}) == 1
     assert link.split_if_mixed(batch_of(1, 1)) == []
     assert link.accepts_mixed_sessions
-    parts = link.split_if_mixed(batch, [5, 6, 7, 8])
-    assert [(numbers, part.messages) for numbers, part in parts] == [
-        ([5, 7], batch.messages[::2]),
-        ([6, 8], batch.messages[1::2]),
-    ]
+    assert not link.refuses_mixture(ServiceFaultError("broken"), batch.messages)
+    assert link.accepts_mixed_sessions
+    parts = link.split_if_mixed(batch)
+    assert [part.messages for part in parts] == [batch.messages[::2], batch.messages[1::2]]
     assert len({link.batch_key(message) for message in batch.messages}) == 2
 
 

@@ -36,6 +36,7 @@ SILENT = (errors.TimedOutError, sdk.OperationTimeoutError)
 HANGS = (errors.TimedOutError, TimeoutError)
 BUSY = (errors.ServerBusyError, sdk.ServiceBusServerBusyError)
 FAULTY = (errors.ServiceFaultError, sdk.ServiceBusError)
+REJECTED = (errors.RejectedError, sdk.ServiceBusError)
 FULL = (errors.QuotaExceededError, sdk.ServiceBusQuotaExceededError)
 LARGE = (errors.MessageTooLargeError, sdk.MessageSizeExceededError)
 DISABLED = (errors.EntityDisabledError, sdk.MessagingEntityDisabledError)
@@ -61,7 +62,8 @@ CELLS: list[tuple[FaultKind, Operation, tuple[type[Exception], type[Exception]],
     *((K.CLOSE_CONNECTION, on, LOST, {}) for on in (AUTHENTICATE, OPEN, SEND)),
     (K.CLOSE_CONNECTION, MANAGE, FAULTY, {}),
     *((K.SERVER_BUSY, on, BUSY, {}) for on in (OPEN, SEND, MANAGE)),
-    *((K.INTERNAL_ERROR, on, FAULTY, {}) for on in (OPEN, SEND, MANAGE)),
+    (K.INTERNAL_ERROR, OPEN, FAULTY, {}),
+    *((K.INTERNAL_ERROR, on, REJECTED, {}) for on in (SEND, MANAGE)),
     *((K.QUOTA_EXCEEDED, on, FULL, {}) for on in (OPEN, SEND, MANAGE)),
     *((K.SIZE_EXCEEDED, on, LARGE, {}) for on in (OPEN, SEND, MANAGE)),
     *((K.ENTITY_DISABLED, on, DISABLED, {}) for on in (OPEN, SEND, MANAGE)),

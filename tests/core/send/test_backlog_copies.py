@@ -19,6 +19,7 @@ from servicebus_pair.core.model.events import BacklogCopyTooLarge
 from servicebus_pair.core.protocol.backlog_message import wrap
 from servicebus_pair.core.sdk._private.batch_encoding import encoded_size
 from servicebus_pair.core.send.backlog_copies import UnencodedBatch, copy_overhead, needs_size_check
+from servicebus_pair.core.send.delivery_state import TrackedMessage
 from tests.core.support.encoding import encode
 from tests.core.support.local_pair import QUICK_OPTIONS, LocalPair, endpoint
 from tests.core.support.message_strategies import messages
@@ -66,7 +67,7 @@ HALF = 1_048_576 // 2 - 300
 )
 def test_section_4_unencoded_messages_are_collected_up_to_a_megabyte(bodies: list[list[bytes]], fits: bool) -> None:
     batch = UnencodedBatch()
-    *first, last = [AmqpAnnotatedMessage(data_body=body) for body in bodies]
+    *first, last = [TrackedMessage(AmqpAnnotatedMessage(data_body=body)) for body in bodies]
     assert all(batch.try_add(each) for each in first)
     assert batch.try_add(last) is fits
     assert batch.messages == [*first, *([last] if fits else [])]
@@ -79,7 +80,7 @@ def test_section_4_bodies_of_values_are_not_measured() -> None:
         AmqpAnnotatedMessage(value_body="x" * 3 * HALF),
         AmqpAnnotatedMessage(sequence_body=[["x" * HALF]]),
     ):
-        assert all(batch.try_add(message) for _ in range(3))
+        assert all(batch.try_add(TrackedMessage(message)) for _ in range(3))
 
 
 def almost_full() -> ServiceBusMessage:

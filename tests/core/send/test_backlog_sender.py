@@ -26,6 +26,7 @@ from servicebus_pair.core.model.errors import (
 from servicebus_pair.core.model.events import BacklogCopyTooLarge, MessagesAccepted, QueuePulled, Route
 from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch
 from servicebus_pair.core.sdk.send_link import SendSlot
+from servicebus_pair.core.send.attempt import AttemptExecutor
 from servicebus_pair.core.send.backlog_sender import BacklogSender
 from servicebus_pair.core.send.delivery_state import DeliveryState
 from servicebus_pair.core.send.queue_selector import QueueSelector
@@ -106,13 +107,14 @@ class Diverting:
         self.start(count, body=body)
 
     def start(self, count: int, *, body: int = 1) -> None:
-        self.state.start_batch(
-            [ServiceBusMessage(b"x" * body, message_id=f"m{n}").raw_amqp_message for n in range(count)]
-        )
+        sent = [ServiceBusMessage(b"x" * body, message_id=f"m{n}").raw_amqp_message for n in range(count)]
+        self.taken = [self.state.take(message) for message in sent]
 
     async def send(self, *, because: ServiceError | None = None) -> str:
         """Send; return the queue that is used from then on."""
-        await self.sender.send(self.state, because=because, deadline=self.deadline)
+        executor = AttemptExecutor("flights", self.state, emit=self.events.append, clock=self.clock)
+        left = await self.sender.send(self.taken, executor, because=because, deadline=self.deadline)
+        assert left == []
         return self.sender._queue or ""
 
     def fail(self, *outcomes: ServiceError, queue: str | None = None) -> None:
@@ -227,7 +229,7 @@ async def test_section_4_a_send_that_ends_between_batches_reports_all_states() -
         await diverting.send()
     assert diverting.state.result().diverted_ids == ("m0", "m1")
     assert [message.properties.message_id for message in diverting.state.in_doubt] == ["m2", "m3"]  # type: ignore[union-attr]
-    assert list(diverting.state.pending) == [2, 3, 4]
+    assert len(diverting.state.unsent) == 3
 
 
 async def test_section_4_silent_queues_share_a_bounded_search() -> None:

@@ -38,8 +38,9 @@ from servicebus_pair.core.model.events import Event, HealthChanged, MessageRef, 
 from servicebus_pair.core.model.health_state import FailOver
 from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch
 from servicebus_pair.core.sdk.send_link import SendSlot
+from servicebus_pair.core.send.attempt import AttemptExecutor
 from servicebus_pair.core.send.delivery import Delivery
-from servicebus_pair.core.send.delivery_state import DeliveryState
+from servicebus_pair.core.send.delivery_state import DeliveryState, TrackedMessage
 from servicebus_pair.core.send.input_messages import InputMessages
 from servicebus_pair.core.send.timeouts import Deadline
 from tests.core.support.local_pair import FAILOVER_INTERVAL, FAILOVER_MARGIN, LocalPair, numbered, open_quick_pair
@@ -236,23 +237,40 @@ class FakeDelivery:
         self.sent: list[list[str]] = []
         self.diverted: list[ServiceError | None] = []
         self.prepared = 0
+        self._keep_apart = False
         self.attached, self.is_open = attached, True
         self.max_batch_bytes = self.max_message_bytes = 250_000
         given = PairOptions(**{"failover_interval": timedelta(seconds=3), **options})
         self.registry = HealthRegistry(given, store=None, observers=[], clock=self.clock)
-        context: Any = SimpleNamespace(options=given, registry=self.registry, order=None, clock=self.clock)
+        self.probes: list[ServiceError | None] = []
+        self.accepted_at: dict[str, float] = {}
+        context: Any = SimpleNamespace(
+            options=given,
+            registry=self.registry,
+            order=None,
+            clock=self.clock,
+            prober=self,
+            accepted_at=self.accepted_at,
+        )
         fake: Any = self
+        self.state = DeliveryState()
         self.delivery = Delivery(
-            "flights", context, link=fake, backlog=fake, operation=self._operation, timeout=timeout
+            "flights", context, link=fake, backlog=fake, operation=self._operation, state=self.state, timeout=timeout
         )
 
-    def batch_key(self, _: object) -> None:
-        return None
+    def batch_key(self, message: object) -> Any:
+        return id(message) if self._keep_apart else None
 
-    def split_if_mixed(self, batch: EncodedBatch, numbers: Sequence[int]) -> list[Any]:
-        """Split into single messages."""
-        parts = [part for message in batch.messages for part in batch.repack([message])]
-        return [([number], part) for number, part in zip(numbers, parts, strict=True)] if len(parts) > 1 else []
+    def refuses_mixture(self, error: ServiceError, messages: Sequence[AmqpAnnotatedMessage]) -> bool:
+        """Keep every message apart from then on."""
+        if not isinstance(error, RefusedError) or len(messages) == 1:
+            return False
+        self._keep_apart = True
+        return True
+
+    async def probe(self, entity: str, *, timeout: float) -> ServiceError | None:
+        assert (entity, timeout <= 10) == ("flights", True)
+        return self.probes.pop(0)
 
     def prepare(self) -> None:
         self.prepared += 1
@@ -272,11 +290,19 @@ class FakeDelivery:
             raise self.outcomes.pop(0)
         return len(batch) > 0
 
-    async def send(self, state: DeliveryState, *, because: ServiceError | None, deadline: Deadline) -> None:
+    async def send(
+        self,
+        messages: Sequence[TrackedMessage],
+        executor: AttemptExecutor,
+        *,
+        because: ServiceError | None,
+        deadline: Deadline,
+    ) -> list[TrackedMessage]:
         deadline.remaining()
         self.diverted.append(because)
-        refs = [MessageRef(str(number), 1) for number in state.pending]
-        state.mark_accepted(list(state.pending), route=Route.BACKLOG, queue="q", refs=refs)
+        refs = [MessageRef(str(number), 1) for number in range(len(messages))]
+        executor.state.accept(messages, route=Route.BACKLOG, queue="q", refs=refs)
+        return []
 
     async def run(self, count: int = 2, *, body: int = 1) -> SendResult:
         sent = [ServiceBusMessage(b"x" * body, message_id=f"m{n}") for n in range(count)]
@@ -381,7 +407,7 @@ async def test_section_4_messages_are_packed_by_the_limits_of_the_link_or_the_st
         fake.max_batch_bytes = fake.max_message_bytes = limit
         assert (await fake.run(5, body=100_000)).primary == 5
         assert [len(ids) for ids in fake.sent] == sizes
-        assert fake.delivery._new_encoded_batch()._max_bytes == (limit or 262_144)
+        assert fake.delivery._new_tracked_batch().encoded._max_bytes == (limit or 262_144)
     fake = FakeDelivery()
     fake.registry.apply("flights", FailOver("test", "ann"))
     assert (await fake.run(5, body=100_000)).diverted == 5

@@ -1,31 +1,41 @@
-"""Each message of a send is accepted, in doubt or unsent, by its own number (SPEC section 4)."""
+"""Each message of a send is in exactly one state, kept by its identity (SPEC section 4)."""
 
 from __future__ import annotations
 
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.amqp import AmqpAnnotatedMessage
+from hypothesis import given
+from hypothesis import strategies as st
 
+from servicebus_pair.core.model.errors import RejectedError
 from servicebus_pair.core.model.events import MessageRef, Route
 from servicebus_pair.core.model.results import SendResult
-from servicebus_pair.core.send.delivery_state import DeliveryState
+from servicebus_pair.core.send.delivery_state import DeliveryState, MessageStatus, TrackedMessage
 
 MESSAGES: list[AmqpAnnotatedMessage] = [ServiceBusMessage("x", message_id=f"m{n}").raw_amqp_message for n in range(4)]
+
+
+def taken(state: DeliveryState, count: int = 4) -> list[TrackedMessage]:
+    return [state.take(message) for message in MESSAGES[:count]]
 
 
 def refs(*numbers: int) -> list[MessageRef]:
     return [MessageRef(f"m{number}", 10) for number in numbers]
 
 
-def test_section_4_accepted_messages_are_neither_pending_nor_in_doubt() -> None:
+def test_section_4_accepted_messages_are_neither_unsent_nor_in_doubt() -> None:
     state = DeliveryState()
-    state.start_batch(MESSAGES)
-    assert (list(state.pending), state.in_doubt, state.result()) == ([0, 1, 2, 3], (), SendResult())
-    state.mark_in_doubt([0, 2, 3])
-    state.mark_accepted([0, 2], route=Route.PRIMARY, queue=None, refs=refs(0, 2))
-    assert (state.pending, state.in_doubt) == ({1: MESSAGES[1], 3: MESSAGES[3]}, (MESSAGES[3],))
-    state.mark_accepted([1], route=Route.BACKLOG, queue="q1", refs=refs(1))
-    state.mark_accepted([3], route=Route.BACKLOG, queue="q0", refs=refs(3))
-    assert (state.pending, state.in_doubt) == ({}, ())
+    m0, m1, m2, m3 = taken(state)
+    assert (state.unsent, len(state.in_doubt), state.result()) == (tuple(MESSAGES), 0, SendResult())
+    state.start_attempt([m0, m2, m3])
+    assert list(state.in_doubt) == [MESSAGES[0], MESSAGES[2], MESSAGES[3]]
+    state.accept([m0, m2], route=Route.PRIMARY, queue=None, refs=refs(0, 2))
+    state.end_attempt([m3], may_be_stored=False)
+    assert (list(state.unsent), len(state.in_doubt)) == ([MESSAGES[1], MESSAGES[3]], 0)
+    state.accept([m1], route=Route.BACKLOG, queue="q1", refs=refs(1))
+    state.accept([m3], route=Route.BACKLOG, queue="q0", refs=refs(3))
+    assert not state.unsent
+    assert not state.in_doubt
     assert state.result() == SendResult(
         primary=2,
         diverted=2,
@@ -36,21 +46,63 @@ def test_section_4_accepted_messages_are_neither_pending_nor_in_doubt() -> None:
     )
 
 
-def test_section_4_a_refused_attempt_leaves_only_earlier_doubts() -> None:
+def test_section_4_a_doubt_stays_until_the_message_is_accepted_perhaps_twice() -> None:
     state = DeliveryState()
-    state.start_batch(MESSAGES)
-    state.mark_in_doubt([3, 1])
-    before = state.in_doubt_numbers
-    state.mark_in_doubt([0])
-    assert state.in_doubt == (MESSAGES[0], MESSAGES[1], MESSAGES[3])
-    state.restore_in_doubt(before)
-    assert (before, state.in_doubt) == ({1, 3}, (MESSAGES[1], MESSAGES[3]))
-    state.start_batch(MESSAGES[:1])
-    assert (list(state.pending), state.in_doubt) == ([0], ())
+    m0, m1, *_ = taken(state)
+    state.start_attempt([m0])
+    state.end_attempt([m0], may_be_stored=True)
+    state.start_attempt([m0, m1])
+    state.end_attempt([m0, m1], may_be_stored=False)
+    assert list(state.in_doubt) == MESSAGES[:1]
+    state.accept([m0, m1], route=Route.PRIMARY, queue=None, refs=refs(0, 1))
+    assert state.result().duplicates_possible_ids == ("m0",)
+    assert list(state.in_doubt) == []
 
 
-def test_section_4_what_is_pending_cannot_be_changed_from_outside() -> None:
+def test_section_4_an_attempt_that_was_skipped_leaves_no_doubt() -> None:
     state = DeliveryState()
-    state.start_batch(MESSAGES)
-    state.pending.clear()
-    assert len(state.pending) == 4
+    [message] = taken(state, 1)
+    state.end_attempt([message], may_be_stored=True)
+    assert (message.status, state.in_doubt) == (MessageStatus.QUEUED, ())
+
+
+def test_section_4_a_refused_message_is_unsent_with_its_verdict() -> None:
+    state = DeliveryState()
+    m0, m1, m2, m3 = taken(state)
+    verdict = RejectedError("cannot be digested")
+    state.refuse(m2, verdict)
+    state.accept([m0, m1, m3], route=Route.PRIMARY, queue=None, refs=refs(0, 1, 3))
+    assert [(each.message, each.verdict) for each in state.refused] == [(MESSAGES[2], verdict)]
+    assert (len(state.unsent), len(state.in_doubt)) == (1, 0)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(["start", "lost", "rejected", "accept", "refuse"]))))
+def test_section_4_every_message_is_accepted_or_unsent_and_never_both(steps: list[tuple[int, str]]) -> None:
+    state = DeliveryState()
+    # One object sent several times counts as several messages.
+    tracked = [state.take(MESSAGES[0]) for _ in range(4)]
+    doubted: set[int] = set()
+    for number, step in steps:
+        each = tracked[number]
+        if each.status in (MessageStatus.ACCEPTED, MessageStatus.REFUSED):
+            continue
+        match step:
+            case "start":
+                state.start_attempt([each])
+            case "lost" | "rejected":
+                if step == "lost" and each.status is MessageStatus.IN_FLIGHT:
+                    doubted.add(number)
+                state.end_attempt([each], may_be_stored=step == "lost")
+            case "accept":
+                state.accept([each], route=Route.PRIMARY, queue=None, refs=refs(number))
+            case _:
+                state.refuse(each, RejectedError("x"))
+    accepted = [each for each in tracked if each.status is MessageStatus.ACCEPTED]
+    assert state.result().sent + len(state.unsent) == len(tracked)
+    assert state.result().sent == len(accepted)
+    assert set(state.result().duplicates_possible_ids) == {
+        f"m{number}" for number in doubted if tracked[number].status is MessageStatus.ACCEPTED
+    }
+    in_flight = {n for n, each in enumerate(tracked) if each.status is MessageStatus.IN_FLIGHT}
+    left = {n for n, each in enumerate(tracked) if each.status is not MessageStatus.ACCEPTED}
+    assert len(state.in_doubt) == len((doubted & left) | in_flight)

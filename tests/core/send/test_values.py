@@ -6,4 +6,4 @@ from tests.core.support.values import check_values
 
 
 def test_values_are_frozen_and_have_slots() -> None:
-    check_values("send")
+    check_values("send", mutable={"_Part"}, keyword_only={"AttemptHistory", "SendPolicy"})

@@ -133,7 +133,7 @@ class FakeDestination:
         self.open_error: ServiceError | None = None
         self.ids: list[str] = []
         self.attempts: list[tuple[list[str], float]] = []
-        self.parts: Callable[[EncodedBatch], list[tuple[list[int], EncodedBatch]]] = lambda _: []
+        self.parts: Callable[[EncodedBatch], list[EncodedBatch]] = lambda _: []
 
     async def open(self, *, timeout: float) -> int:
         del timeout
@@ -145,7 +145,7 @@ class FakeDestination:
         del message
         return None
 
-    def split_if_mixed(self, batch: EncodedBatch) -> list[tuple[list[int], EncodedBatch]]:
+    def split_if_mixed(self, batch: EncodedBatch) -> list[EncodedBatch]:
         return self.parts(batch)
 
     async def send_in_slot(self, batch: EncodedBatch, slot: SendSlot) -> bool:

@@ -25,7 +25,7 @@ from servicebus_pair.core import HealthState, NamespacePair, PairOptions
 from servicebus_pair.core.model.errors import SendError, find_send_error
 from servicebus_pair.core.model.events import Event, HealthChanged, MessagesAccepted
 from servicebus_pair.core.model.interfaces import InMemoryHealthStore, SystemClock
-from servicebus_pair.core.protocol.backlog_queues import backlog_queue_paths
+from servicebus_pair.core.protocol.backlog_queues import backlog_queue_paths, session_queue_paths
 from servicebus_pair.core.send.sender import PairSender
 from servicebus_pair.core.syphon.drain import Syphon
 from tests.core.support.local_pair import endpoint
@@ -36,6 +36,7 @@ __all__ = ["ENTITIES", "QUEUES", "Simulation", "Worker"]
 
 ENTITIES = ("flights", "delays")
 QUEUES = backlog_queue_paths("contoso", 2)
+SESSION_QUEUES = session_queue_paths("contoso", 2)
 # Per direction, so that a step of the model ends while exchanges are under way.
 LATENCY = 0.01
 # From the decision to send to the arrival of the last frame; the link was opened before the decision.
@@ -119,6 +120,9 @@ class Simulation:
             self.primary.namespace.create_queue(QueueDescription(entity))
         for queue in QUEUES:
             self.secondary.namespace.create_queue(QueueDescription(queue, max_delivery_count=2**31 - 1))
+        for queue in SESSION_QUEUES:
+            described = QueueDescription(queue, max_delivery_count=2**31 - 1, requires_session=True)
+            self.secondary.namespace.create_queue(described)
         for namespace in (self.primary, self.secondary):
             namespace.set_fault(Fault(kind=FaultKind.LATENCY, delay=LATENCY))
 
@@ -185,7 +189,7 @@ class Simulation:
         assert not missing, f"{len(missing)} accepted messages are in no queue, such as {missing[0]}"
 
     def _places(self) -> list[tuple[HostedNamespace, Sequence[str]]]:
-        return [(self.primary, ENTITIES), (self.secondary, QUEUES)]
+        return [(self.primary, ENTITIES), (self.secondary, (*QUEUES, *SESSION_QUEUES))]
 
     # Final state
 
@@ -338,7 +342,7 @@ class Worker:
             await asyncio.sleep(0.1)
 
     async def _send_once(self, sender: PairSender, messages: list[Any], scheduled: float | None) -> list[Any]:
-        """Send and return the unsent messages; accepted and unsent together must be all messages."""
+        """Send and return what is to be sent again; accepted and unsent together must be all messages."""
         account: SendError | None
         try:
             if scheduled is None:
@@ -357,7 +361,9 @@ class Worker:
             return []
         unsent = [self.world.sent[each.properties.message_id] for each in account.unsent]
         self._account_for(messages, account.result.message_ids, unsent)
-        return unsent
+        # Sent again, what the service refused would come after the messages that were accepted around it.
+        refused = {each.properties.message_id for each in account.refused}
+        return [message for message in unsent if message.message_id not in refused]
 
     def _account_for(self, given: list[Any], accepted: Sequence[str], unsent: list[Any]) -> None:
         reported = sorted([*accepted, *(message.message_id for message in unsent)])

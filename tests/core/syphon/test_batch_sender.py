@@ -146,7 +146,7 @@ async def test_section_4_only_a_refused_batch_of_several_sessions_is_split_by_se
     sending = Sending(*numbered(4))
     sending.destination.refuse = lambda ids: error("mixed") if len(ids) == 4 else None
     sending.destination.parts = lambda batch: [
-        ([], part) for parts in (batch.messages[:3], batch.messages[3:]) for part in batch.repack(parts)
+        part for parts in (batch.messages[:3], batch.messages[3:]) for part in batch.repack(parts)
     ]
     await sending.send()
     assert (sending.sizes, len(sending.destination.ids), sending.dead) == (sizes, 4, [])

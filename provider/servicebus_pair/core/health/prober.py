@@ -77,20 +77,8 @@ class Prober:
         :returns: True when the entity accepted the ping and, with session ordering, its backlog is empty. It is
             healthy from then on.
         """
-        link = self._primary.send_link(entity)
         started = self._clock.now()
-        failure: ServiceError | None = None
-        try:
-            if self._by_link:
-                await link.reopen(timeout=self._timeout)
-            else:
-                await link.send_ping(ping_message(), timeout=self._timeout)
-        except ServiceError as error:
-            failure = error
-        ended = self._clock.now()
-        error_name = None if failure is None else type(failure).__name__
-        self._registry.emit_best_effort(Pinged(entity, failure is None, ended - started, error_name, ended))
-        match failure:
+        match await self.probe(entity, timeout=self._timeout):
             case None:
                 return await self._fail_back(entity, PingSucceeded(started))
             case EntityNotFoundError():
@@ -98,6 +86,27 @@ class Prober:
             case _:
                 self._registry.apply(entity, PingFailed(started))
         return False
+
+    async def probe(self, entity: str, *, timeout: float) -> ServiceError | None:
+        """Find out once whether ``entity`` accepts a ping, without a change of its health.
+
+        :param timeout: seconds.
+        :returns: why it did not; ``None`` if it did.
+        """
+        link = self._primary.send_link(entity)
+        started = self._clock.now()
+        failure: ServiceError | None = None
+        try:
+            if self._by_link:
+                await link.reopen(timeout=timeout)
+            else:
+                await link.send_ping(ping_message(), timeout=timeout)
+        except ServiceError as error:
+            failure = error
+        ended = self._clock.now()
+        error_name = None if failure is None else type(failure).__name__
+        self._registry.emit_best_effort(Pinged(entity, failure is None, ended - started, error_name, ended))
+        return failure
 
     async def _fail_back(self, entity: str, event: PingSucceeded | EntityMissing) -> bool:
         health = self._registry.current(entity)

@@ -240,6 +240,8 @@ class SendError(PairError):
     :param unsent: messages that the caller still owns.
     :param in_doubt: members of ``unsent`` that may be stored although no confirmation arrived. Sending them again
         with the same ids is safe with duplicate detection and may create duplicates without it.
+    :ivar refused: members of ``unsent`` that the service rejected while it accepted others; sending them again
+        unchanged is useless.
     :ivar sequence_numbers: of ``result.primary_ids``, when the messages were being scheduled.
     """
 
@@ -257,6 +259,7 @@ class SendError(PairError):
         self.result = result
         self.unsent = tuple(unsent)
         self.in_doubt = tuple(in_doubt)
+        self.refused: tuple[Any, ...] = ()
         self.sequence_numbers: tuple[int, ...] = ()
 
 

@@ -19,6 +19,8 @@ class SendResult:
     :param message_ids: ids in the order of sending.
     :param primary_ids: ids that the entity itself accepted.
     :param diverted_ids: ids that a backlog queue accepted.
+    :param duplicates_possible_ids: ids that were accepted after an attempt without an answer, so that two copies may
+        exist.
     """
 
     primary: int = 0
@@ -27,6 +29,7 @@ class SendResult:
     message_ids: tuple[str, ...] = field(default=(), repr=False)
     primary_ids: tuple[str, ...] = field(default=(), repr=False)
     diverted_ids: tuple[str, ...] = field(default=(), repr=False)
+    duplicates_possible_ids: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def sent(self) -> int:
@@ -46,6 +49,7 @@ class SendResult:
             message_ids=tuple(chain.from_iterable(part.message_ids for part in parts)),
             primary_ids=tuple(chain.from_iterable(part.primary_ids for part in parts)),
             diverted_ids=tuple(chain.from_iterable(part.diverted_ids for part in parts)),
+            duplicates_possible_ids=tuple(chain.from_iterable(part.duplicates_possible_ids for part in parts)),
         )
 
 

@@ -112,13 +112,9 @@ def is_mixed(messages: Sequence[AmqpAnnotatedMessage]) -> bool:
     return len({session_key(message) for message in messages}) > 1
 
 
-def split_by_session(
-    messages: Sequence[AmqpAnnotatedMessage], numbers: Sequence[int]
-) -> Iterator[tuple[list[int], list[AmqpAnnotatedMessage]]]:
-    """Yield the messages of a rejected batch by session, each part with its numbers and in order."""
-    parts: dict[Hashable, tuple[list[int], list[AmqpAnnotatedMessage]]] = {}
-    for number, message in zip(numbers, messages, strict=True):
-        part = parts.setdefault(session_key(message), ([], []))
-        part[0].append(number)
-        part[1].append(message)
-    yield from parts.values()
+def split_by_session(messages: Sequence[AmqpAnnotatedMessage]) -> list[list[AmqpAnnotatedMessage]]:
+    """Return the messages of a rejected batch by session, each part in order."""
+    parts: dict[Hashable, list[AmqpAnnotatedMessage]] = {}
+    for message in messages:
+        parts.setdefault(session_key(message), []).append(message)
+    return list(parts.values())

@@ -21,7 +21,7 @@ also within a ``ServiceBusError``                      ``AuthenticationSuspectEr
 ``SessionCannotBeLockedError``                         ``SessionLockedError``
 ``ValueError``, ``TypeError``                          ``InvalidMessageError``
 ``ServiceBusError`` with a condition of refusal        ``RefusedError``
-``ServiceBusError`` of a rejected message              ``RejectedError``
+``ServiceBusError`` of a rejected message or request   ``RejectedError``
 any other                                              ``ServiceFaultError``
 =====================================================  ==========================
 """
@@ -115,10 +115,14 @@ def _is_refused_token(failure: BaseException) -> bool:
 
 
 def _is_rejected_message(failure: BaseException) -> bool:
-    """Detect a rejected disposition; a link or connection that ends with the same condition is another class."""
-    inner = failure.inner_exception if isinstance(failure, sdk.ServiceBusError) else None
-    outcome = any(kind.__name__ == _MESSAGE_EXCEPTION for kind in type(inner).__mro__)
-    return outcome and _condition(failure) == _REJECTED_CONDITION
+    """Detect a rejected message or request; a link or connection that ends with the same condition is another class.
+
+    The SDK wraps the exception of an outcome, a link or a connection. It wraps none when a request was answered.
+    """
+    if not isinstance(failure, sdk.ServiceBusError) or _condition(failure) != _REJECTED_CONDITION:
+        return False
+    inner = failure.inner_exception
+    return inner is None or any(kind.__name__ == _MESSAGE_EXCEPTION for kind in type(inner).__mro__)
 
 
 def _unwrap_credential_error(failure: BaseException) -> BaseException:

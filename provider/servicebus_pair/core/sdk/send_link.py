@@ -14,7 +14,12 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusSender
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
-from servicebus_pair.core.model.errors import AuthenticationError, AuthenticationSuspectError
+from servicebus_pair.core.model.errors import (
+    AuthenticationError,
+    AuthenticationSuspectError,
+    RefusedError,
+    ServiceError,
+)
 from servicebus_pair.core.model.usage_meter import Operation
 from servicebus_pair.core.protocol.batching import is_mixed, partition_key, session_key, split_by_session
 from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch
@@ -111,27 +116,24 @@ class SendLink(Link):
         """Return the key that all messages of one batch must share."""
         return partition_key(message) if self.accepts_mixed_sessions else session_key(message)
 
-    def split_if_mixed(
-        self, batch: EncodedBatch, numbers: Sequence[int] | None = None
-    ) -> list[tuple[list[int], EncodedBatch]]:
-        """Split a refused batch by session, with the numbers of each part; return no parts if it has one session.
+    def refuses_mixture(self, error: ServiceError, messages: Sequence[AmqpAnnotatedMessage]) -> bool:
+        """Return whether ``error`` refused a batch of these messages because they are of several sessions.
 
-        Partitioned and session entities refuse a batch of several sessions (SPEC section 4); from then on,
-        :meth:`batch_key` keeps sessions apart.
-
-        :param numbers: numbers of the batch's messages; by default they are counted from 0.
+        Partitioned and session entities refuse such a batch (SPEC section 4); from then on, :meth:`batch_key` keeps
+        sessions apart.
         """
-        if not is_mixed(batch.messages):
-            return []
+        if not isinstance(error, RefusedError) or not is_mixed(messages):
+            return False
         if self.accepts_mixed_sessions:
             _log.info("entity=%s refused a batch of several sessions: it gets one session per batch now", self.path)
             self.accepts_mixed_sessions = False
-        parts: list[tuple[list[int], EncodedBatch]] = []
-        for remaining, messages in split_by_session(batch.messages, range(len(batch)) if numbers is None else numbers):
-            for part in batch.repack(messages):
-                parts.append((remaining[: len(part)], part))
-                del remaining[: len(part)]
-        return parts
+        return True
+
+    def split_if_mixed(self, batch: EncodedBatch) -> list[EncodedBatch]:
+        """Return the parts of a refused batch by session; none if it has one session only."""
+        if not self.refuses_mixture(RefusedError(""), batch.messages):
+            return []
+        return [part for messages in split_by_session(batch.messages) for part in batch.repack(messages)]
 
     async def send(self, batch: EncodedBatch, *, timeout: float) -> None:
         """Send one batch and wait for its acceptance. At least once: after an error it may have been stored."""

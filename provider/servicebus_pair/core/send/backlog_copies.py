@@ -12,6 +12,7 @@ from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageBodyType
 
 from servicebus_pair.core.protocol.backlog_message import wrap
 from servicebus_pair.core.sdk._private.batch_encoding import encoded_size
+from servicebus_pair.core.send.delivery_state import TrackedMessage
 
 __all__ = ["UnencodedBatch", "copy_overhead", "needs_size_check"]
 
@@ -26,15 +27,15 @@ class UnencodedBatch:
     """Messages of one partition key, limited to about 1 MB of memory; implements ``batching.Batch``."""
 
     def __init__(self) -> None:
-        self.messages: list[AmqpAnnotatedMessage] = []
+        self.messages: list[TrackedMessage] = []
         self._bytes = 0
 
-    def try_add(self, message: AmqpAnnotatedMessage) -> bool:
-        """Add ``message`` unless the batch is full; the first one always fits."""
-        size = _MESSAGE_OVERHEAD_BYTES + _body_bytes(message)
+    def try_add(self, tracked: TrackedMessage) -> bool:
+        """Add a message unless the batch is full; the first one always fits."""
+        size = _MESSAGE_OVERHEAD_BYTES + _body_bytes(tracked.message)
         if self.messages and self._bytes + size > _MAX_BATCH_BYTES:
             return False
-        self.messages.append(message)
+        self.messages.append(tracked)
         self._bytes += size
         return True
 

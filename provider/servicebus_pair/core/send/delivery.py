@@ -1,50 +1,60 @@
-"""One send from its first message to its end: batching, attempts on the primary, diversion (SPEC section 4)."""
+"""One send from its first message to its end: packs batches and executes what is decided (SPEC section 4)."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import TypeAlias
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
 
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
-from servicebus_pair.core.model.errors import (
-    RefusedError,
-    SendCancelledError,
-    SendError,
-    ServerBusyError,
-    ServiceError,
-    UnreachableError,
-)
-from servicebus_pair.core.model.events import MessagesAccepted, Route
-from servicebus_pair.core.model.health_state import SendFailed, SendSucceeded
+from servicebus_pair.core.model.errors import SendCancelledError, SendError, ServiceError
+from servicebus_pair.core.model.events import Route
+from servicebus_pair.core.model.health_state import EntityHealth, SendFailed, SendSucceeded
 from servicebus_pair.core.model.results import SendResult
-from servicebus_pair.core.protocol.batching import BatchPacker, partition_key
+from servicebus_pair.core.protocol.batching import BatchPacker
 from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch
 from servicebus_pair.core.sdk.error_mapping import triggers_failover
-from servicebus_pair.core.sdk.send_link import SendLink, SendSlot, noop
+from servicebus_pair.core.sdk.send_link import SendLink, SendSlot
+from servicebus_pair.core.send.attempt import AttemptExecutor, SendOperation, TrackedBatch
 from servicebus_pair.core.send.backlog_copies import UnencodedBatch
 from servicebus_pair.core.send.backlog_sender import BacklogSender
-from servicebus_pair.core.send.delivery_state import DeliveryState
+from servicebus_pair.core.send.delivery_state import DeliveryState, TrackedMessage
 from servicebus_pair.core.send.input_messages import InputMessages
-from servicebus_pair.core.send.pair_context import DEFAULT_BATCH_LIMIT, PairContext
-from servicebus_pair.core.send.timeouts import (
-    INITIAL_RETRY_DELAY,
-    Deadline,
-    attempt_timeout,
-    next_retry_delay,
-    prepare_delay,
+from servicebus_pair.core.send.message_limits import check_message
+from servicebus_pair.core.send.next_step import (
+    Attempt,
+    AttemptHistory,
+    Divert,
+    Fail,
+    Pause,
+    Probe,
+    Refuse,
+    SendPolicy,
+    Split,
+    TimeOut,
+    next_step,
     remaining_interval,
 )
+from servicebus_pair.core.send.pair_context import DEFAULT_BATCH_LIMIT, PairContext
+from servicebus_pair.core.send.timeouts import Deadline, attempt_timeout, prepare_delay
 
-__all__ = ["Delivery", "SendOperation"]
+__all__ = ["Delivery"]
 
 _log = logging.getLogger(__name__)
-_Batch: TypeAlias = EncodedBatch | UnencodedBatch
+_MAX_PROBE_SECONDS: Final = 10.0
 
-SendOperation: TypeAlias = Callable[[EncodedBatch, SendSlot], Awaitable[bool]]
-"""Sends or schedules a batch on the primary; returns False when the slot was given up. Raises ServiceError."""
+
+@dataclass(slots=True)
+class _Part:
+    """Messages that are sent together, and what happened to them so far."""
+
+    messages: list[TrackedMessage]
+    batch: TrackedBatch | None = None
+    history: AttemptHistory = field(default_factory=AttemptHistory)
 
 
 class Delivery:
@@ -64,33 +74,41 @@ class Delivery:
         link: SendLink,
         backlog: BacklogSender,
         operation: SendOperation,
+        state: DeliveryState,
         timeout: float | None,
     ) -> None:
         self._entity = entity
+        self._context = context
         self._options = context.options
         self._registry = context.registry
-        self._order = context.order
         self._clock = context.clock
         self._link = link
         self._backlog = backlog
         self._operation = operation
         self._deadline = Deadline(context.clock, timeout=timeout)
-        self._state = DeliveryState()
-        self._packer: BatchPacker[_Batch] = BatchPacker(self._new_batch, key=link.batch_key)
-        self._unpacked: list[AmqpAnnotatedMessage] = []
+        self._policy = SendPolicy(
+            interval=self._options.failover_interval.total_seconds(),
+            busy_delay=self._options.server_busy_delay.total_seconds(),
+            deadline=self._deadline.at,
+            ordered=context.order is not None,
+        )
+        self._state = state
+        self._executor = AttemptExecutor(entity, state, emit=self._registry.emit, clock=self._clock)
+        self._packer: BatchPacker[TrackedBatch | UnencodedBatch] = BatchPacker(
+            self._new_batch, key=lambda tracked: link.batch_key(tracked.message)
+        )
 
     async def run(self, messages: InputMessages) -> SendResult:
         """Deliver all of ``messages``.
 
-        :raises SendError: with the messages that are accepted, unsent and in doubt.
+        :raises SendError: with the messages that are accepted, unsent, refused and in doubt.
         :raises CancelledError: its cause carries the same, see ``find_send_error``.
         """
         try:
             await self._deliver_all(messages)
+            self._raise_if_refused()
         except (asyncio.CancelledError, Exception) as error:
-            pending = self._state.pending.values()
-            packed = [message for batch in self._packer.open_batches() for message in batch.messages]
-            send_error = self._send_error(error, [*pending, *packed, *self._unpacked, *messages.remaining()])
+            send_error = self._send_error(error, messages)
             if isinstance(error, asyncio.CancelledError):
                 # asyncio.timeout recognizes its own cancellation only by exactly this class.
                 raise asyncio.CancelledError(*error.args) from send_error
@@ -107,20 +125,27 @@ class Delivery:
             await self._deliver(batch)
 
     async def _pack(self, message: AmqpAnnotatedMessage) -> None:
-        # Packing may fail; until it succeeds the message is in no batch and would be missing from ``unsent``.
-        self._unpacked.append(message)
+        tracked = self._state.take(message)
+        check_message(message)
         if self._packer.is_empty and not self._link.is_open:
             await self._open_link()
-        full = self._packer.add(message)
-        self._unpacked.clear()
+        full = self._packer.add(tracked)
         if full is not None:
             await self._deliver(full)
 
-    def _send_error(self, error: BaseException, unsent: list[AmqpAnnotatedMessage]) -> SendError:
-        result, in_doubt = self._state.result(), self._state.in_doubt
+    def _raise_if_refused(self) -> None:
+        for refused in self._state.refused:
+            if refused.verdict is not None:
+                raise refused.verdict
+
+    def _send_error(self, error: BaseException, messages: InputMessages) -> SendError:
+        state = self._state
+        result, in_doubt, refused = state.result(), state.in_doubt, state.refused
+        unsent = [*state.unsent, *messages.remaining()]
         summary = (
             f"sending to {self._entity} ended with {result.primary} messages on the primary, {result.diverted} in "
             f"the backlog, {len(unsent)} unsent, {len(in_doubt)} of them in doubt"
+            + (f" and {len(refused)} refused" if refused else "")
         )
         _log.warning("%s: %s", summary, type(error).__name__)
         kind, cause = SendError, error
@@ -130,207 +155,229 @@ class Delivery:
             case asyncio.CancelledError():
                 kind = SendCancelledError
         reason = str(error) or type(error).__name__
-        return kind(f"{summary}: {reason}", cause=cause, result=result, unsent=unsent, in_doubt=in_doubt)
+        account = kind(f"{summary}: {reason}", cause=cause, result=result, unsent=unsent, in_doubt=in_doubt)
+        account.refused = tuple(each.message for each in refused)
+        account.sequence_numbers = tuple(state.sequence_numbers)
+        return account
 
     async def _open_link(self) -> None:
         """Open the link for its size limits, unless the primary cannot be reached now."""
         if self._failed_over:
             return  # a hanging ping may hold the link
-        attempts = _AttemptState()
+        timer = _AttemptTimer(self._clock.now())
         try:
-            await self._link.open_in_slot(self._slot(attempts))
+            await self._link.open_in_slot(self._slot(AttemptHistory(), timer))
         except ServiceError as error:
-            self._raise_if_final(error)
+            if self._is_final(error):
+                raise
             self._deadline.remaining(last=error)
             if triggers_failover(error, self._options):
-                self._record_failure(error, attempts)
+                self._record_failure(error, timer.began)
         finally:
-            attempts.end()
+            timer.end()
 
     @property
     def _failed_over(self) -> bool:
         return self._registry.current(self._entity).failed_over
 
-    def _new_batch(self) -> _Batch:
-        return UnencodedBatch() if self._failed_over else self._new_encoded_batch()
+    async def _health(self) -> EntityHealth:
+        return self._registry.current(self._entity)
 
-    def _new_encoded_batch(self) -> EncodedBatch:
+    def _new_batch(self) -> TrackedBatch | UnencodedBatch:
+        return UnencodedBatch() if self._failed_over else self._new_tracked_batch()
+
+    def _new_tracked_batch(self) -> TrackedBatch:
         link = self._link
-        return EncodedBatch(link.max_batch_bytes or DEFAULT_BATCH_LIMIT, max_message_bytes=link.max_message_bytes)
+        limit = link.max_batch_bytes or DEFAULT_BATCH_LIMIT
+        return TrackedBatch(EncodedBatch(limit, max_message_bytes=link.max_message_bytes))
 
-    async def _deliver(self, batch: _Batch) -> None:
-        """Send a batch to the primary or, once the entity is failed over, to the backlog."""
-        self._state.start_batch(batch.messages)
-        if self._order is None:
-            await self._deliver_pending(batch)
+    async def _deliver(self, batch: TrackedBatch | UnencodedBatch) -> None:
+        """Deliver the messages of a batch, in parts where that is necessary."""
+        parts = deque([_Part(batch.messages, batch if isinstance(batch, TrackedBatch) else None)])
+        order = self._context.order
+        if order is None:
+            await self._deliver_parts(parts)
             return
         try:
-            await self._order.enter_send(self._entity, timeout=self._deadline.remaining())
+            await order.enter_send(self._entity, timeout=self._deadline.remaining())
         except TimeoutError as error:
             raise self._deadline.timeout_error(last=None) from error
         try:
-            await self._deliver_pending(batch)
+            await self._deliver_parts(parts)
         finally:
-            self._order.leave_send(self._entity)
+            order.leave_send(self._entity)
 
-    async def _deliver_pending(self, pending: _Batch) -> None:
-        failure: ServiceError | None = None
-        first = 0
-        for batch in self._encoded_batches(pending):
-            self._backlog.check_sizes(batch)
-            attempts = _AttemptState()
-            if not await self._send_split_if_mixed(batch, range(first, first + len(batch)), attempts):
-                failure = attempts.last_error
-                break
-            first += len(batch)
-        if self._state.pending:
-            await self._backlog.send(self._state, because=failure, deadline=self._deadline)
+    async def _deliver_parts(self, parts: deque[_Part]) -> None:
+        while parts:
+            parts.extendleft(reversed(await self._deliver_part(parts.popleft())))
 
-    def _encoded_batches(self, batch: _Batch) -> Iterator[EncodedBatch]:
-        """Yield ``batch``, or its parts if it was collected for the backlog and the primary has recovered."""
-        if isinstance(batch, EncodedBatch):
-            yield batch
-            return
-        # All messages have one key, so their order is kept.
-        packer = BatchPacker(self._new_encoded_batch, key=partition_key)
-        for message in batch.messages:
-            if self._failed_over:
-                break
-            full = packer.add(message)
-            if full is not None:
-                yield full
-        yield from packer.flush()
-
-    async def _send_split_if_mixed(self, batch: EncodedBatch, numbers: Sequence[int], attempts: _AttemptState) -> bool:
-        """Send a batch to the primary, split by session if it is refused for its mixture; False once failed over."""
-        try:
-            return await self._send_to_primary(batch, numbers, attempts)
-        except RefusedError:
-            parts = self._link.split_if_mixed(batch, numbers)
-            if not parts:
-                raise
-        for part_numbers, part in parts:
-            if not await self._send_to_primary(part, part_numbers, attempts):
-                return False
-        return True
-
-    async def _send_to_primary(self, batch: EncodedBatch, numbers: Sequence[int], attempts: _AttemptState) -> bool:
-        """Retry a batch while the entity is suspect; return False once it is failed over."""
-        while not self._failed_over:
-            try:
-                sent = await self._attempt(batch, numbers, attempts)
-            except ServiceError as error:
-                attempts.last_error = error
-                self._raise_if_final(error)
-                await self._handle_failure(error, attempts)
+    async def _deliver_part(self, part: _Part) -> list[_Part]:
+        """Deliver a part; return the parts that are to be delivered in its place, if any."""
+        while True:
+            step = next_step(
+                part.history,
+                await self._health(),
+                now=self._clock.now(),
+                messages=len(part.messages),
+                policy=self._policy,
+            )
+            if isinstance(step, Split | Refuse | Divert | Fail | TimeOut):
+                return await self._finish(part, step)
+            if isinstance(step, Attempt):
+                if part.batch is None:
+                    return self._encoded(part)
+                if await self._attempt(part):
+                    return []
+                if self._is_refused_mixture(part):
+                    return self._encoded(part)
             else:
-                if sent:
-                    self._handle_success(batch, numbers)
-                    return True
-        return False
+                await self._wait(part, step)
 
-    async def _attempt(self, batch: EncodedBatch, numbers: Sequence[int], attempts: _AttemptState) -> bool:
-        """Send once; return False when the entity failed over while the batch waited for the link."""
-        in_doubt_before = self._state.in_doubt_numbers
-        slot = self._slot(attempts, on_start=lambda: self._state.mark_in_doubt(numbers))
+    async def _wait(self, part: _Part, step: Pause | Probe) -> None:
+        if isinstance(step, Probe):
+            await self._probe(part)
+        else:
+            await self._registry.wait_for_change(self._entity, timeout=step.seconds)
+            part.history = part.history.paused()
+
+    async def _finish(self, part: _Part, step: Split | Refuse | Divert | Fail | TimeOut) -> list[_Part]:
+        """Execute the last step of a part; return the parts that take its place."""
+        match step:
+            case Split():
+                middle = (len(part.messages) + 1) // 2
+                halves = part.messages[:middle], part.messages[middle:]
+                return [_Part(half, None, part.history.part()) for half in halves]
+            case Refuse():
+                self._refuse(part)
+                return []
+            case Divert():
+                return await self._divert(part)
+            case TimeOut(error):
+                raise self._deadline.timeout_error(last=error)
+            case Fail(error):
+                raise error
+
+    def _encoded(self, part: _Part) -> list[_Part]:
+        """Pack messages for the primary, in their order within each session."""
+        packer = BatchPacker(self._new_tracked_batch, key=lambda tracked: self._link.batch_key(tracked.message))
+        full = [batch for each in part.messages if (batch := packer.add(each)) is not None]
+        return [_Part(batch.messages, batch, part.history) for batch in (*full, *packer.flush())]
+
+    async def _attempt(self, part: _Part) -> bool:
+        """Attempt to send an encoded part; on a failure, add it to the part's history and the entity's health."""
+        assert part.batch is not None  # noqa: S101 - for the type checker
+        self._backlog.check_sizes(part.batch.encoded)
+        waiting_since = self._clock.now()
+        timer = _AttemptTimer(waiting_since)
         try:
-            return await self._operation(batch, slot)
+            sent = await self._executor.attempt(
+                part.batch, self._operation, self._slot(part.history, timer), route=Route.PRIMARY
+            )
         except ServiceError as error:
-            if not error.may_be_stored:
-                self._state.restore_in_doubt(in_doubt_before)
-            raise
+            part.history = part.history.failed(
+                error, began=timer.began, was_attached=timer.was_attached, is_final=self._is_final(error)
+            )
+            if not part.history.is_final:
+                self._after_failure(part, error)
+            return False
         finally:
-            attempts.end()
+            timer.end()
+        if sent:
+            self._registry.apply(self._entity, SendSucceeded())
+            self._context.accepted_at[self._entity.casefold()] = self._clock.now()
+        elif not self._failed_over:
+            # The link was busy with other sends all the time: the clock of this send goes on.
+            part.history = part.history.waited(since=waiting_since)
+        return sent
 
-    def _slot(self, attempts: _AttemptState, *, on_start: Callable[[], None] = noop) -> SendSlot:
+    def _slot(self, history: AttemptHistory, timer: _AttemptTimer) -> SendSlot:
         """Return a slot that is given up once the entity failed over, and that ends with the failover interval."""
+        interval = self._policy.interval
+        longest = self._options.attempt_timeout.total_seconds()
 
         def seconds() -> float | None:
             if self._failed_over:
                 return None
-            attempts.start(self._clock.now(), attached=self._link.attached)
-            remaining = self._deadline.remaining(last=attempts.last_error)
-            timeout = min(attempt_timeout(self._remaining_interval(attempts)), remaining)
-            attempts.prepare_timer = asyncio.get_running_loop().call_later(
-                prepare_delay(timeout), self._backlog.prepare
+            now, remaining = self._clock.now(), self._deadline.remaining(last=history.last_error)
+            health = self._registry.current(self._entity)
+            left = remaining_interval(health, interval=interval, now=now, failing_since=history.failing_since)
+            timeout = min(attempt_timeout(left, longest=longest), remaining)
+            timer.start(
+                now,
+                attached=self._link.attached,
+                prepare_after=prepare_delay(timeout),
+                prepare=self._backlog.prepare,
             )
             return timeout
 
         return SendSlot(
             attempt_timeout=seconds,
             still_wanted=lambda: not self._failed_over,
-            on_start=on_start,
-            wait_seconds=self._deadline.remaining(last=attempts.last_error),
+            wait_seconds=min(self._deadline.remaining(last=history.last_error), max(interval, longest)),
         )
 
-    async def _handle_failure(self, error: ServiceError, attempts: _AttemptState) -> None:
-        """Count a retriable failure against the entity's health, and wait before the next attempt."""
-        remaining = self._deadline.remaining(last=error)
-        if isinstance(error, ServerBusyError):
-            attempts.failing_since = None
-            delay = self._options.server_busy_delay.total_seconds()
-            if delay > remaining:
-                raise self._deadline.timeout_error(last=error)
-            await self._registry.wait_for_change(self._entity, timeout=delay)
-            return
-        if isinstance(error, UnreachableError) and attempts.allow_one_retry():
-            self._backlog.prepare()
-            return
-        self._record_failure(error, attempts)
+    def _after_failure(self, part: _Part, error: ServiceError) -> None:
+        if part.history.counts:
+            self._record_failure(error, part.history.failing_since)
         if not self._failed_over:
             self._backlog.prepare()
-            delay = min(attempts.retry_delay, self._remaining_interval(attempts), remaining)
-            await self._registry.wait_for_change(self._entity, timeout=delay)
-            attempts.retry_delay = next_retry_delay(attempts.retry_delay)
 
-    def _record_failure(self, error: ServiceError, attempts: _AttemptState) -> None:
-        since = self._clock.now() if attempts.failing_since is None else attempts.failing_since
-        self._registry.apply(self._entity, SendFailed(str(error), since))
+    def _record_failure(self, error: ServiceError, since: float | None) -> None:
+        began = self._clock.now() if since is None else since
+        self._registry.apply(self._entity, SendFailed(str(error), began))
 
-    def _handle_success(self, batch: EncodedBatch, numbers: Sequence[int]) -> None:
-        self._registry.apply(self._entity, SendSucceeded())
-        self._state.mark_accepted(numbers, route=Route.PRIMARY, queue=None, refs=batch.refs)
-        at = self._clock.now()
-        self._registry.emit(MessagesAccepted(self._entity, Route.PRIMARY, None, tuple(batch.refs), at))
+    def _is_refused_mixture(self, part: _Part) -> bool:
+        """Return whether the entity refused a batch for mixing sessions; from now on they are kept apart."""
+        error = part.history.error
+        mixed = error is not None and self._link.refuses_mixture(error, [each.message for each in part.messages])
+        if mixed:
+            part.history = part.history.part()
+        return mixed
 
-    def _raise_if_final(self, error: ServiceError) -> None:
-        if not (error.retriable or triggers_failover(error, self._options)):
-            raise error
+    async def _probe(self, part: _Part) -> None:
+        """Find out whether the entity takes anything else than a message that it rejected."""
+        since = part.history.rejected_since or 0.0
+        works = self._context.accepted_at.get(self._entity.casefold(), 0.0) > since
+        failure = None
+        if not works:
+            seconds = min(_MAX_PROBE_SECONDS, self._deadline.remaining(last=part.history.last_error))
+            failure = await self._context.prober.probe(self._entity, timeout=seconds)
+        part.history = part.history.probed(succeeded=failure is None)
+        if failure is not None:
+            self._record_failure(failure, part.history.rejected_since)
 
-    def _remaining_interval(self, attempts: _AttemptState) -> float:
-        return remaining_interval(
-            self._registry.current(self._entity),
-            interval=self._options.failover_interval.total_seconds(),
-            now=self._clock.now(),
-            failing_since=attempts.failing_since,
+    def _refuse(self, part: _Part) -> None:
+        [message] = part.messages
+        verdict = part.history.last_error
+        assert verdict is not None  # noqa: S101 - for the type checker
+        _log.warning("entity=%s refuses one message and takes others: %s", self._entity, verdict)
+        self._state.refuse(message, verdict)
+
+    async def _divert(self, part: _Part) -> list[_Part]:
+        """Send a part to the backlog; return what is left because the entity failed back meanwhile."""
+        left = await self._backlog.send(
+            part.messages, self._executor, because=part.history.last_error, deadline=self._deadline
         )
+        return [_Part(left, None, part.history.part())] if left else []
+
+    def _is_final(self, error: ServiceError) -> bool:
+        return not (error.retriable or triggers_failover(error, self._options))
 
 
-class _AttemptState:
-    """The attempts to send one batch to the primary."""
+class _AttemptTimer:
+    """When an attempt began, once the link was free; and the timer that opens the link to the backlog if it is slow."""
 
-    def __init__(self) -> None:
-        self.last_error: ServiceError | None = None
-        self.retry_delay = INITIAL_RETRY_DELAY
-        # Start of the first failed attempt, including one whose connection loss was not counted.
-        self.failing_since: float | None = None
-        self.prepare_timer: asyncio.TimerHandle | None = None
-        self._was_attached = False
-        self._retried = False
+    def __init__(self, now: float) -> None:
+        self.began = now
+        self.was_attached = False
+        self._prepare: asyncio.TimerHandle | None = None
 
-    def start(self, now: float, *, attached: bool) -> None:
-        """Start an attempt at ``now``; ``attached`` says whether the link had worked before."""
-        self.failing_since = now if self.failing_since is None else self.failing_since
-        self._was_attached = attached
+    def start(self, now: float, *, attached: bool, prepare_after: float, prepare: Callable[[], None]) -> None:
+        """Start the attempt; ``attached`` says whether the link had worked before."""
+        self.began, self.was_attached = now, attached
+        self._prepare = asyncio.get_running_loop().call_later(prepare_after, prepare)
 
     def end(self) -> None:
         """End the attempt, whatever its outcome."""
-        if self.prepare_timer is not None:
-            self.prepare_timer.cancel()
-
-    def allow_one_retry(self) -> bool:
-        """Return True for the first loss of a working connection: it is retried at once and not counted."""
-        if self._retried or not self._was_attached:
-            return False
-        self._retried = True
-        return True
+        if self._prepare is not None:
+            self._prepare.cancel()

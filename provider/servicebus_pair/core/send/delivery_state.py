@@ -1,71 +1,128 @@
-"""The state of each message of one send (SPEC section 4: no message is lost to the caller).
+"""The account of one send (SPEC section 4): each message is in exactly one state, kept by its identity.
 
-However a send ends (an error, its deadline, cancellation), each message taken from the caller is accepted (with
-route and id), pending and in doubt (possibly stored), or unsent. One batch is pending at a time.
+A message is queued, in flight, accepted by a route, or refused. A message whose attempt ended without an answer is in
+doubt: it may be stored, and stays in doubt until it is accepted, which may then be a second copy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from enum import Enum, auto
 
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
+from servicebus_pair.core.model.errors import ServiceError
 from servicebus_pair.core.model.events import MessageRef, Route
 from servicebus_pair.core.model.results import SendResult
 
-__all__ = ["DeliveryState"]
+__all__ = ["DeliveryState", "MessageStatus", "TrackedMessage"]
+
+
+class MessageStatus(Enum):
+    """State of one message of a send."""
+
+    QUEUED = auto()
+    IN_FLIGHT = auto()
+    ACCEPTED = auto()
+    REFUSED = auto()
+
+
+class TrackedMessage:
+    """One message of a send and its state; compared by identity, since a caller may send one object twice.
+
+    :ivar may_be_stored: an attempt ended without an answer.
+    :ivar verdict: why the service refused the message.
+    """
+
+    __slots__ = ("may_be_stored", "message", "status", "verdict")
+
+    def __init__(self, message: AmqpAnnotatedMessage) -> None:
+        self.message = message
+        self.status = MessageStatus.QUEUED
+        self.may_be_stored = False
+        self.verdict: ServiceError | None = None
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether the message may be stored although no confirmation arrived."""
+        return self.may_be_stored or self.status is MessageStatus.IN_FLIGHT
 
 
 class DeliveryState:
-    """What was accepted by one send, and what is pending. Messages are numbered within the pending batch."""
+    """All messages of one send. Accepted messages are released; only their ids are kept.
+
+    :ivar sequence_numbers: those that the primary assigned, in the order of acceptance.
+    """
 
     def __init__(self) -> None:
+        self.sequence_numbers: list[int] = []
         self._accepted: list[SendResult] = []
-        self._pending: dict[int, AmqpAnnotatedMessage] = {}
-        self._in_doubt: set[int] = set()
+        # In the order in which they were taken from the caller.
+        self._not_accepted: dict[TrackedMessage, None] = {}
 
-    def start_batch(self, messages: Sequence[AmqpAnnotatedMessage]) -> None:
-        """Make ``messages`` the pending batch; the previous one was accepted."""
-        self._pending = dict(enumerate(messages))
-        self._in_doubt.clear()
+    def take(self, message: AmqpAnnotatedMessage) -> TrackedMessage:
+        """Take a message from the caller: it is queued."""
+        tracked = TrackedMessage(message)
+        self._not_accepted[tracked] = None
+        return tracked
+
+    def start_attempt(self, messages: Iterable[TrackedMessage]) -> None:
+        """Record that the first byte of these messages is about to be sent."""
+        for each in messages:
+            each.status = MessageStatus.IN_FLIGHT
+
+    def end_attempt(self, messages: Iterable[TrackedMessage], *, may_be_stored: bool) -> None:
+        """Record that an attempt failed: the messages in flight are queued again.
+
+        :param may_be_stored: no answer arrived, so that the messages are in doubt from now on.
+        """
+        for each in messages:
+            if each.status is MessageStatus.IN_FLIGHT:
+                each.status = MessageStatus.QUEUED
+                each.may_be_stored = each.may_be_stored or may_be_stored
+
+    def accept(
+        self, messages: Sequence[TrackedMessage], *, route: Route, queue: str | None, refs: Sequence[MessageRef]
+    ) -> None:
+        """Record that the service confirmed these messages.
+
+        :param refs: their ids and sizes, in the same order.
+        """
+        ids = tuple(ref.message_id for ref in refs)
+        twice = tuple(ref.message_id for ref, each in zip(refs, messages, strict=True) if each.may_be_stored)
+        for each in messages:
+            each.status = MessageStatus.ACCEPTED
+            del self._not_accepted[each]
+        if route is Route.PRIMARY:
+            part = SendResult(primary=len(ids), message_ids=ids, primary_ids=ids, duplicates_possible_ids=twice)
+        else:
+            part = SendResult(
+                diverted=len(ids),
+                backlog_queues=() if queue is None else (queue,),
+                message_ids=ids,
+                diverted_ids=ids,
+                duplicates_possible_ids=twice,
+            )
+        self._accepted.append(part)
+
+    def refuse(self, message: TrackedMessage, verdict: ServiceError) -> None:
+        """Record that the service does not take this message, whichever others it takes."""
+        message.status, message.verdict = MessageStatus.REFUSED, verdict
 
     @property
-    def pending(self) -> dict[int, AmqpAnnotatedMessage]:
-        """The messages of the current batch that are not accepted, by number."""
-        return dict(self._pending)
-
-    @property
-    def in_doubt_numbers(self) -> frozenset[int]:
-        """The numbers of messages in doubt, to be restored if the next attempt is refused."""
-        return frozenset(self._in_doubt)
+    def unsent(self) -> tuple[AmqpAnnotatedMessage, ...]:
+        """The messages that were not accepted, refused ones included, in the order of the caller."""
+        return tuple(each.message for each in self._not_accepted)
 
     @property
     def in_doubt(self) -> tuple[AmqpAnnotatedMessage, ...]:
-        """The pending messages that may be stored although no confirmation arrived."""
-        return tuple(self._pending[number] for number in sorted(self._in_doubt))
+        """The members of :attr:`unsent` that may be stored although no confirmation arrived."""
+        return tuple(each.message for each in self._not_accepted if each.in_doubt)
 
-    def mark_in_doubt(self, numbers: Iterable[int]) -> None:
-        """Record that an attempt starts to send these messages."""
-        self._in_doubt.update(numbers)
-
-    def restore_in_doubt(self, before: frozenset[int]) -> None:
-        """Record that the attempt was refused, so it stored nothing; ``before`` is still in doubt."""
-        self._in_doubt = set(before)
-
-    def mark_accepted(
-        self, numbers: Iterable[int], *, route: Route, queue: str | None, refs: Sequence[MessageRef]
-    ) -> None:
-        """Record that the service confirmed these messages."""
-        for number in numbers:
-            del self._pending[number]
-            self._in_doubt.discard(number)
-        ids = tuple(ref.message_id for ref in refs)
-        if route is Route.PRIMARY:
-            part = SendResult(primary=len(ids), message_ids=ids, primary_ids=ids)
-        else:
-            queues = () if queue is None else (queue,)
-            part = SendResult(diverted=len(ids), backlog_queues=queues, message_ids=ids, diverted_ids=ids)
-        self._accepted.append(part)
+    @property
+    def refused(self) -> tuple[TrackedMessage, ...]:
+        """The messages that the service refused, with their verdicts."""
+        return tuple(each for each in self._not_accepted if each.status is MessageStatus.REFUSED)
 
     def result(self) -> SendResult:
         """Return what was accepted so far."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import AsyncIterable, AsyncIterator, Collection, Iterable, Iterator
 from typing import Any, TypeAlias
@@ -56,10 +57,17 @@ class InputMessages:
                 yield to_amqp_message(message)
 
     def remaining(self) -> list[Any]:
-        """Return what was not read of a collection; a stream or iterator keeps its position for its owner."""
-        if self._stream is not None or not self._is_collection:
-            return []
-        return [each.raw_amqp_message if isinstance(each, ServiceBusMessage) else each for each in self._iterator]
+        """Return what was not read of a collection; a stream or iterator keeps its position for its owner.
+
+        A collection whose iterator raises keeps what comes after that.
+        """
+        unread: list[Any] = []
+        if self._stream is None and self._is_collection:
+            # This is called for the account of a send that ends with an error of its own, perhaps this very one.
+            with contextlib.suppress(Exception):
+                for each in self._iterator:
+                    unread.append(each.raw_amqp_message if isinstance(each, ServiceBusMessage) else each)  # noqa: PERF401 - what came before the error is kept
+        return unread
 
 
 def to_amqp_message(message: Any) -> AmqpAnnotatedMessage:

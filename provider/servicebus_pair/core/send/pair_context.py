@@ -26,6 +26,7 @@ class PairContext:
     """Clients, health, pings, backlog queue selection and sends in flight of one open pair.
 
     :param order: set with ``ordering="session"``.
+    :ivar accepted_at: when each entity, by folded path, last accepted a message of this process.
     """
 
     options: PairOptions
@@ -38,3 +39,4 @@ class PairContext:
     owner: ProcessLoopGuard
     in_flight: InFlightSends = field(default_factory=InFlightSends)
     order: SessionOrdering | None = None
+    accepted_at: dict[str, float] = field(default_factory=dict)

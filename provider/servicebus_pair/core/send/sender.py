@@ -10,13 +10,15 @@ from typing import Final, Self
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
-from servicebus_pair.core.model.errors import InvalidMessageError, SendError
+from servicebus_pair.core.model.errors import InvalidMessageError
 from servicebus_pair.core.model.results import ScheduleResult, SendResult
 from servicebus_pair.core.protocol.typed_values import amqp_typed
 from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch
 from servicebus_pair.core.sdk.send_link import SendSlot
+from servicebus_pair.core.send.attempt import SendOperation
 from servicebus_pair.core.send.backlog_sender import BacklogSender
-from servicebus_pair.core.send.delivery import Delivery, SendOperation
+from servicebus_pair.core.send.delivery import Delivery
+from servicebus_pair.core.send.delivery_state import DeliveryState
 from servicebus_pair.core.send.input_messages import InputMessages, Message, Messages, to_amqp_message
 from servicebus_pair.core.send.pair_context import PairContext
 from servicebus_pair.core.send.timeouts import MAX_CALL_TIMEOUT
@@ -75,7 +77,7 @@ class PairSender:
             observer, or of the caller's iterable.
         :raises CancelledError: the send was cancelled; ``find_send_error`` returns the ``SendCancelledError``.
         """
-        return await self._deliver(InputMessages(messages), self._link.send_in_slot, timeout)
+        return await self._deliver(InputMessages(messages), self._link.send_in_slot, DeliveryState(), timeout)
 
     async def schedule(
         self, messages: Message | Collection[Message], at: datetime, *, timeout: float | None = None
@@ -97,19 +99,15 @@ class PairSender:
         if not (single or isinstance(messages, Collection)):
             raise InvalidMessageError(f"messages is {type(messages).__name__}: allowed are a message and a collection")
         scheduled = [_with_schedule(to_amqp_message(message), at) for message in InputMessages(messages).remaining()]
-        numbers: list[int] = []
+        state = DeliveryState()
 
         async def schedule_batch(batch: EncodedBatch, slot: SendSlot) -> bool:
             assigned = await self._link.schedule_in_slot(batch, slot, at=at)
-            numbers.extend([] if assigned is None else assigned)
+            state.sequence_numbers += [] if assigned is None else assigned
             return assigned is not None
 
-        try:
-            sent = await self._deliver(InputMessages(scheduled), schedule_batch, timeout)
-        except SendError as error:
-            error.sequence_numbers = tuple(numbers)
-            raise
-        return ScheduleResult(sent, tuple(numbers))
+        sent = await self._deliver(InputMessages(scheduled), schedule_batch, state, timeout)
+        return ScheduleResult(sent, tuple(state.sequence_numbers))
 
     async def cancel_scheduled(self, sequence_numbers: int | Sequence[int], *, timeout: float | None = None) -> None:
         """Cancel scheduled messages on the primary, by the sequence numbers that :meth:`schedule` returned.
@@ -121,10 +119,18 @@ class PairSender:
         numbers = [sequence_numbers] if isinstance(sequence_numbers, int) else sequence_numbers
         await self._link.cancel_scheduled(numbers, timeout=MAX_CALL_TIMEOUT if timeout is None else timeout)
 
-    async def _deliver(self, messages: InputMessages, operation: SendOperation, timeout: float | None) -> SendResult:
+    async def _deliver(
+        self, messages: InputMessages, operation: SendOperation, state: DeliveryState, timeout: float | None
+    ) -> SendResult:
         self._context.owner.check()
         delivery = Delivery(
-            self.entity, self._context, link=self._link, backlog=self._backlog, operation=operation, timeout=timeout
+            self.entity,
+            self._context,
+            link=self._link,
+            backlog=self._backlog,
+            operation=operation,
+            state=state,
+            timeout=timeout,
         )
         with self._context.in_flight:
             return await delivery.run(messages)

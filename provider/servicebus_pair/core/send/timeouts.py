@@ -14,26 +14,20 @@ from math import inf, isnan
 from typing import Final
 
 from servicebus_pair.core.model.errors import ConfigurationError, SendTimeoutError, ServiceError, TimedOutError
-from servicebus_pair.core.model.health_state import EntityHealth, HealthState
 from servicebus_pair.core.model.interfaces import Clock
 from servicebus_pair.core.model.results import SendResult
 
 __all__ = [
-    "INITIAL_RETRY_DELAY",
     "MAX_CALL_TIMEOUT",
     "BacklogSearchBudget",
     "Deadline",
     "attempt_timeout",
-    "next_retry_delay",
     "prepare_delay",
-    "remaining_interval",
     "search_timeout",
 ]
 
 # All values are seconds.
 MAX_CALL_TIMEOUT: Final = 10.0
-INITIAL_RETRY_DELAY: Final = 0.25
-_MAX_RETRY_DELAY: Final = 5.0
 _MIN_ATTEMPT: Final = 1.0
 _MIN_LATE_ATTEMPT: Final = 0.7
 _MIN_PREPARE_DELAY: Final = 0.3
@@ -59,6 +53,11 @@ class Deadline:
         self._timeout = timeout
         self._at = inf if timeout is None else clock.now() + timeout
 
+    @property
+    def at(self) -> float:
+        """When it passes, on the clock; infinite without a limit."""
+        return self._at
+
     def remaining(self, *, last: ServiceError | None = None) -> float:
         """Return the remaining seconds; infinite without a limit.
 
@@ -81,36 +80,19 @@ class Deadline:
         )
 
 
-def remaining_interval(
-    health: EntityHealth, *, interval: float, now: float, failing_since: float | None = None
-) -> float:
-    """Return the seconds until the entity fails over unless an attempt succeeds; ``interval`` while nothing failed.
+def attempt_timeout(remaining: float, *, longest: float) -> float:
+    """Return the timeout of an attempt when the failover interval ends in ``remaining`` seconds.
 
-    The result is negative when the interval has passed and one more attempt is due, because the loss of a
-    connection is retried once.
-
-    :param interval: the failover interval, seconds.
-    :param failing_since: start of this send's first failed attempt, if ``health`` does not know it yet.
+    :param longest: the option ``attempt_timeout``, seconds.
     """
-    since = health.since if health.state is HealthState.SUSPECT else failing_since
-    return interval if since is None else since + interval - now
-
-
-def attempt_timeout(remaining: float) -> float:
-    """Return the timeout of an attempt when the failover interval ends in ``remaining`` seconds."""
     if remaining < 0:
-        return max(_MIN_LATE_ATTEMPT, _MIN_ATTEMPT + remaining)
-    return min(MAX_CALL_TIMEOUT, max(_MIN_ATTEMPT, remaining))
+        return min(longest, max(_MIN_LATE_ATTEMPT, _MIN_ATTEMPT + remaining))
+    return min(longest, max(_MIN_ATTEMPT, remaining))
 
 
 def prepare_delay(timeout: float) -> float:
     """Return after how many seconds of an attempt with this timeout the link to the backlog is opened."""
     return max(_MIN_PREPARE_DELAY, timeout - _LINK_OPENING)
-
-
-def next_retry_delay(delay: float) -> float:
-    """Return the delay that follows ``delay``: twice as long, at most 5 s."""
-    return min(delay * 2, _MAX_RETRY_DELAY)
 
 
 def search_timeout(failover_interval: float, *, unresponsive: bool) -> float:
@@ -125,14 +107,16 @@ def search_timeout(failover_interval: float, *, unresponsive: bool) -> float:
 class BacklogSearchBudget:
     """Time budget of one send for attempts on backlog queues; successful attempts cost nothing.
 
-    An attempt may use half of the remaining budget, at least 1 s and at most 10 s.
+    An attempt may use half of the remaining budget, at least 1 s and at most ``longest``.
 
     :param seconds: total of all failed attempts.
     :param deadline: the caller's limit, which takes precedence.
+    :param longest: seconds; the option ``attempt_timeout``.
     """
 
-    def __init__(self, clock: Clock, *, seconds: float, deadline: Deadline) -> None:
+    def __init__(self, clock: Clock, *, seconds: float, deadline: Deadline, longest: float = MAX_CALL_TIMEOUT) -> None:
         self._clock = clock
+        self._longest = longest
         self.deadline = deadline
         self._remaining = seconds
         self._started = clock.now()
@@ -155,7 +139,7 @@ class BacklogSearchBudget:
 
         :raises SendTimeoutError: the caller's deadline has passed.
         """
-        share = min(MAX_CALL_TIMEOUT, max(_MIN_ATTEMPT, self._remaining / 2))
+        share = min(self._longest, max(_MIN_ATTEMPT, self._remaining / 2))
         remaining = max(_MIN_CALL, share - (self._clock.now() - self._started))
         return min(remaining, self.deadline.remaining())
 

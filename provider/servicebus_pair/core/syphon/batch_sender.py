@@ -133,8 +133,7 @@ class BatchSender:
         try:
             await self._attempt(batch, limits)
         except _MESSAGE_ERRORS as error:
-            refused = isinstance(error, RefusedError)
-            parts = [part for _, part in limits.destination.split_if_mixed(batch)] if refused else []
+            parts = limits.destination.split_if_mixed(batch) if isinstance(error, RefusedError) else []
             if parts or len(batch) > 1:
                 for part in parts or batch.split():
                     await self._send_batch(part, entries, limits)

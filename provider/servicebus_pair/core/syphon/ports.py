@@ -88,7 +88,7 @@ class Destination(Protocol):
     def batch_key(self, message: Any) -> Hashable:
         """Return what all messages of one batch must have in common."""
 
-    def split_if_mixed(self, batch: EncodedBatch) -> list[tuple[list[int], EncodedBatch]]:
+    def split_if_mixed(self, batch: EncodedBatch) -> list[EncodedBatch]:
         """Split a refused batch of several sessions; return no parts if it has only one."""
 
     async def send_in_slot(self, batch: EncodedBatch, slot: SendSlot) -> bool:

@@ -171,13 +171,15 @@ class _SendProgress:
             yield
         except SendError as error:
             self._add(error.result)
-            raise type(error)(
+            described = type(error)(
                 f"{self._describe(in_doubt=len(error.in_doubt))}: {_reason(error)}",
                 cause=error.cause,
                 result=self._accepted,
                 unsent=error.unsent,
                 in_doubt=error.in_doubt,
-            ) from error
+            )
+            described.refused = error.refused
+            raise described from error
         except ConfigurationError as error:
             raise ConfigurationError(f"{error}; {self._describe()}") from error
         except BaseException as error:

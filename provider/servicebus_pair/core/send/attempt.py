@@ -1,0 +1,85 @@
+"""One attempt to send a batch, on the primary or on the backlog: the only code that moves messages in the account."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import Final, TypeAlias
+
+from azure.servicebus.amqp import AmqpAnnotatedMessage
+
+from servicebus_pair.core.model.errors import ServiceError
+from servicebus_pair.core.model.events import Event, MessagesAccepted, Route
+from servicebus_pair.core.model.interfaces import Clock
+from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch
+from servicebus_pair.core.sdk.send_link import SendSlot
+from servicebus_pair.core.send.delivery_state import DeliveryState, TrackedMessage
+
+__all__ = ["AttemptExecutor", "SendOperation", "TrackedBatch"]
+
+SendOperation: TypeAlias = Callable[[EncodedBatch, SendSlot], Awaitable[bool]]
+"""Sends or schedules a batch; returns False when the slot was given up. Raises ServiceError."""
+
+_NO_COPIES: Final[Mapping[TrackedMessage, AmqpAnnotatedMessage]] = {}
+
+
+class TrackedBatch:
+    """A batch to be sent and the messages that are in it; implements ``batching.Batch``.
+
+    :param copies: what is sent in place of a message; by default the message itself.
+    """
+
+    def __init__(
+        self, encoded: EncodedBatch, *, copies: Mapping[TrackedMessage, AmqpAnnotatedMessage] = _NO_COPIES
+    ) -> None:
+        self.encoded = encoded
+        self.messages: list[TrackedMessage] = []
+        self._copies = copies
+
+    def try_add(self, tracked: TrackedMessage) -> bool:
+        """Add a message; return False when the batch is full.
+
+        :raises MessageTooLargeError: it fits neither a batch nor the link.
+        :raises InvalidMessageError: one of its values has no AMQP encoding.
+        """
+        if not self.encoded.try_add(self._copies.get(tracked, tracked.message)):
+            return False
+        self.messages.append(tracked)
+        return True
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+
+class AttemptExecutor:
+    """Makes the attempts of one send and keeps its account.
+
+    :param state: the account.
+    :param emit: passes events to the observers.
+    """
+
+    def __init__(self, entity: str, state: DeliveryState, *, emit: Callable[[Event], None], clock: Clock) -> None:
+        self.state = state
+        self._entity = entity
+        self._emit = emit
+        self._clock = clock
+
+    async def attempt(
+        self, batch: TrackedBatch, operation: SendOperation, slot: SendSlot, *, route: Route, queue: str | None = None
+    ) -> bool:
+        """Send a batch once; return False when ``slot`` was given up and nothing was sent.
+
+        :raises ServiceError: classified; the account says what is in doubt.
+        :raises ObserverError: the batch was accepted, but an observer missed it.
+        """
+        slot = replace(slot, on_start=lambda: self.state.start_attempt(batch.messages))
+        try:
+            if not await operation(batch.encoded, slot):
+                return False
+        except ServiceError as error:
+            self.state.end_attempt(batch.messages, may_be_stored=error.may_be_stored)
+            raise
+        refs = tuple(batch.encoded.refs)
+        self.state.accept(batch.messages, route=route, queue=queue, refs=refs)
+        self._emit(MessagesAccepted(self._entity, route, queue, refs, self._clock.now()))
+        return True

@@ -1,0 +1,61 @@
+"""What the service rejects of every message, checked before sending (SPEC section 4). Pure.
+
+A message beyond these limits would be rejected with an internal error, together with its batch, and the sender would
+have to find out which message it was.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from azure.servicebus.amqp import AmqpAnnotatedMessage
+
+from servicebus_pair.core.model.errors import InvalidMessageError
+from servicebus_pair.core.protocol.typed_values import text_keys
+
+__all__ = ["MAX_PROPERTIES_BYTES", "MAX_PROPERTY_BYTES", "check_message"]
+
+MAX_PROPERTY_BYTES: Final = 32 * 1024
+MAX_PROPERTIES_BYTES: Final = 64 * 1024
+# A character takes at most 4 bytes in UTF-8: properties with fewer characters need not be measured.
+_MAX_BYTES_PER_CHARACTER: Final = 4
+# What a value takes that is neither text nor bytes, at most.
+_SCALAR_BYTES: Final = 17
+
+
+def check_message(message: AmqpAnnotatedMessage) -> None:
+    """Check one message.
+
+    :raises InvalidMessageError: names the field, its value and what is allowed.
+    """
+    if message.header is not None and message.header.time_to_live == 0:
+        raise InvalidMessageError("time to live is 0: it must be longer, or none")
+    properties = message.application_properties
+    if not properties:
+        return
+    characters = sum(map(_length, properties)) + sum(map(_length, properties.values()))
+    if characters * _MAX_BYTES_PER_CHARACTER > MAX_PROPERTY_BYTES:
+        _check_properties(text_keys(properties))
+
+
+def _check_properties(properties: dict[str, Any]) -> None:
+    total = 0
+    for name, value in properties.items():
+        size = _bytes(value)
+        total += _bytes(name) + size
+        if size > MAX_PROPERTY_BYTES:
+            raise InvalidMessageError(
+                f"application property {name[:100]!r} takes {size} bytes: at most {MAX_PROPERTY_BYTES} are allowed"
+            )
+    if total > MAX_PROPERTIES_BYTES:
+        raise InvalidMessageError(
+            f"the application properties take {total} bytes together: at most {MAX_PROPERTIES_BYTES} are allowed"
+        )
+
+
+def _length(value: Any) -> int:
+    return len(value) if isinstance(value, str | bytes) else _SCALAR_BYTES
+
+
+def _bytes(value: Any) -> int:
+    return len(value.encode(errors="surrogatepass")) if isinstance(value, str) else _length(value)

@@ -1,0 +1,257 @@
+"""What to do next with a batch for the primary (SPEC section 4). Pure: time, health and history decide.
+
+::
+
+    no failure yet                     -> Attempt
+    the entity is failed over          -> Divert
+    an error for the caller            -> Fail
+    the message was rejected           -> Split until it is alone; then two more tries; then Refuse, if the entity takes
+                                          anything else (a probe finds out); if it does not, it counts as a failure
+    busy                               -> Pause, as long as the caller allows
+    failing for the failover interval  -> Divert, even while other sends succeed; Fail where order is kept
+    any other failure                  -> Pause, longer each time
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Final, TypeAlias
+
+from servicebus_pair.core.model.errors import (
+    RejectedError,
+    ServerBusyError,
+    ServiceError,
+    TimedOutError,
+    UnreachableError,
+)
+from servicebus_pair.core.model.health_state import EntityHealth, HealthState
+
+__all__ = [
+    "Attempt",
+    "AttemptHistory",
+    "Divert",
+    "Fail",
+    "Pause",
+    "Probe",
+    "Refuse",
+    "SendPolicy",
+    "Split",
+    "Step",
+    "TimeOut",
+    "next_step",
+    "remaining_interval",
+]
+
+MAX_REJECTIONS: Final = 3
+# Without a deadline, a send that meets a busy service for longer than this and the interval is diverted.
+_MAX_BUSY_ANSWERS: Final = 10
+_INITIAL_DELAY: Final = 0.25
+_MAX_DELAY: Final = 5.0
+_MAX_DOUBLINGS: Final = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendPolicy:
+    """Limits of one send. Times are seconds.
+
+    :param interval: failover interval.
+    :param busy_delay: pause after "server busy".
+    :param deadline: when the caller's time is over, on the pair's clock; infinite without a limit.
+    :param ordered: session order is kept, so only a failed-over entity may be diverted.
+    """
+
+    interval: float
+    busy_delay: float
+    deadline: float = inf
+    ordered: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptHistory:
+    """What happened to one batch on the primary so far. Times are seconds on the pair's clock.
+
+    :param failing_since: start of the first attempt after which none succeeded; "server busy" starts it anew.
+    :param busy_since: start of the first attempt that was answered with "server busy".
+    :param error: the last failure, until it has been dealt with; then an attempt is due.
+    :param last_error: the last failure.
+    :param is_final: the last failure is an error for the caller.
+    :param counts: the last failure counts against the entity's health.
+    :param failures: how many failures counted.
+    :param rejections: how often the batch was rejected.
+    :param rejected_since: start of the first attempt that ended so.
+    :param entity_works: something else was accepted since then.
+    :param probe_failed: nothing else was accepted either.
+    :param forgiven: the loss of a working connection was not counted, which happens once.
+    """
+
+    failing_since: float | None = None
+    busy_since: float | None = None
+    error: ServiceError | None = None
+    last_error: ServiceError | None = None
+    is_final: bool = False
+    counts: bool = False
+    failures: int = 0
+    busy_answers: int = 0
+    rejections: int = 0
+    rejected_since: float | None = None
+    entity_works: bool = False
+    probe_failed: bool = False
+    forgiven: bool = False
+
+    def failed(self, error: ServiceError, *, began: float, was_attached: bool, is_final: bool) -> AttemptHistory:
+        """Return the history after an attempt failed.
+
+        :param began: start of the attempt.
+        :param was_attached: the link had worked before.
+        """
+        since = began if self.failing_since is None else self.failing_since
+        after = replace(self, error=error, last_error=error, failing_since=since, is_final=is_final, counts=False)
+        if is_final:
+            return after
+        match error:
+            case ServerBusyError():
+                busy_since = since if self.busy_since is None else self.busy_since
+                return replace(after, failing_since=None, busy_since=busy_since, busy_answers=self.busy_answers + 1)
+            case RejectedError():
+                rejected_since = began if self.rejected_since is None else self.rejected_since
+                return replace(after, rejections=self.rejections + 1, rejected_since=rejected_since, probe_failed=False)
+            case UnreachableError() if was_attached and not self.forgiven:
+                return replace(after, error=None, forgiven=True)
+        return replace(after, counts=True, failures=self.failures + 1)
+
+    def probed(self, *, succeeded: bool) -> AttemptHistory:
+        """Return the history after it was found out whether the entity accepts anything else."""
+        if succeeded:
+            return replace(self, entity_works=True)
+        return replace(self, probe_failed=True, rejections=0, counts=True, failures=self.failures + 1)
+
+    def waited(self, *, since: float) -> AttemptHistory:
+        """Return the history after the link was busy with other sends from ``since`` on."""
+        error = TimedOutError("the link to the entity was busy with other sends")
+        began = since if self.failing_since is None else self.failing_since
+        return replace(self, error=error, last_error=error, failing_since=began, counts=False)
+
+    def paused(self) -> AttemptHistory:
+        """Return the history after a pause: an attempt is due."""
+        return replace(self, error=None, counts=False)
+
+    def part(self) -> AttemptHistory:
+        """Return the history of a part of a rejected batch: its clock goes on, and nothing else is known of it."""
+        return AttemptHistory(failing_since=self.failing_since, last_error=self.last_error, forgiven=self.forgiven)
+
+    @property
+    def retry_delay(self) -> float:
+        """Seconds to wait after a failure: doubling with each that counted, at most 5."""
+        return float(min(_INITIAL_DELAY * 2 ** min(max(self.failures - 1, 0), _MAX_DOUBLINGS), _MAX_DELAY))
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """Send the batch to the primary."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Wait, at most until the entity's health changes."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Send the two halves of the batch one after the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Find out whether the entity accepts anything else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Return the message to the caller as not accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Divert:
+    """Send the messages to the backlog."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """End the send with this error."""
+
+    error: ServiceError
+
+
+@dataclass(frozen=True, slots=True)
+class TimeOut:
+    """End the send because the caller's time is over.
+
+    :param error: the failure that used it up, if any.
+    """
+
+    error: ServiceError | None
+
+
+Step: TypeAlias = Attempt | Pause | Split | Probe | Refuse | Divert | Fail | TimeOut
+
+
+def next_step(history: AttemptHistory, health: EntityHealth, *, now: float, messages: int, policy: SendPolicy) -> Step:
+    """Return what to do with a batch of so many messages."""
+    if history.error is not None and history.is_final:
+        return Fail(history.error)
+    if policy.deadline <= now:
+        return TimeOut(history.last_error)
+    if health.failed_over:
+        return Divert()
+    match history.error:
+        case None:
+            return Attempt()
+        case RejectedError() if not history.probe_failed:
+            return _after_rejection(history, messages, now, policy)
+        case ServerBusyError() as error:
+            return _after_busy(error, history, now, policy)
+        case error if _own_clock_is_over(history, now, policy):
+            return Fail(error) if policy.ordered else Divert()
+    remaining = remaining_interval(health, interval=policy.interval, now=now, failing_since=history.failing_since)
+    return Pause(min(history.retry_delay, max(0.0, remaining), policy.deadline - now))
+
+
+def remaining_interval(
+    health: EntityHealth, *, interval: float, now: float, failing_since: float | None = None
+) -> float:
+    """Return the seconds until the messages are diverted unless an attempt succeeds; ``interval`` while nothing failed.
+
+    The clock of the send and that of the entity both count. The result is negative when the interval has passed and
+    one more attempt is due, because the loss of a connection is retried once.
+
+    :param interval: the failover interval, seconds.
+    :param failing_since: start of this send's first failed attempt.
+    """
+    starts = [health.since] if health.state is HealthState.SUSPECT else []
+    starts += [] if failing_since is None else [failing_since]
+    return min((since + interval - now for since in starts), default=interval)
+
+
+def _after_rejection(history: AttemptHistory, messages: int, now: float, policy: SendPolicy) -> Step:
+    if messages > 1:
+        return Split()
+    if history.rejections < MAX_REJECTIONS:
+        return Pause(min(_INITIAL_DELAY * history.rejections, policy.deadline - now))
+    return Refuse() if history.entity_works else Probe()
+
+
+def _after_busy(error: ServiceError, history: AttemptHistory, now: float, policy: SendPolicy) -> Step:
+    if policy.busy_delay > policy.deadline - now:
+        return TimeOut(error)
+    since = now if history.busy_since is None else history.busy_since
+    enough = history.busy_answers > _MAX_BUSY_ANSWERS and now - since >= policy.interval
+    if policy.deadline == inf and enough:
+        return Fail(error) if policy.ordered else Divert()
+    return Pause(policy.busy_delay)
+
+
+def _own_clock_is_over(history: AttemptHistory, now: float, policy: SendPolicy) -> bool:
+    return history.failing_since is not None and now - history.failing_since >= policy.interval

@@ -1,0 +1,158 @@
+"""Whatever ends a send, its caller gets the account of every message (SPEC section 4)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from azure.servicebus import ServiceBusMessage
+from azure.servicebus.amqp import AmqpAnnotatedMessage
+
+from servicebus_emulator import Fault, FaultKind, Operation
+from servicebus_emulator.engine.model.descriptions import QueueDescription
+from servicebus_pair.core.model.errors import SendError, find_send_error
+from tests.core.support.local_pair import LocalPair, numbered, open_quick_pair
+
+pytestmark = pytest.mark.simulated
+
+TOMORROW = datetime.now(UTC) + timedelta(days=1)
+BIG = 100_000
+
+
+class RaisingRows(Collection[ServiceBusMessage]):
+    """A collection whose iterator raises in the middle, and again whenever it is asked."""
+
+    def __init__(self, *, good: int) -> None:
+        self._good = good
+
+    def __len__(self) -> int:
+        return self._good + 1
+
+    def __contains__(self, item: object) -> bool:
+        return False
+
+    def __iter__(self) -> Iterator[ServiceBusMessage]:
+        return self
+
+    def __next__(self) -> ServiceBusMessage:
+        if self._good == 0:
+            raise RuntimeError("the file ended early")
+        self._good -= 1
+        return ServiceBusMessage(b"x" * BIG, message_id=f"m{self._good}")
+
+
+def ids(messages: tuple[AmqpAnnotatedMessage, ...]) -> list[str]:
+    return [str(message.properties.message_id) for message in messages]  # type: ignore[union-attr]
+
+
+async def test_section_4_an_input_that_keeps_raising_ends_in_the_account(local_pair: LocalPair) -> None:
+    async with local_pair.pair.sender("flights") as sender:
+        with pytest.raises(SendError, match="the file ended early") as caught:
+            await sender.send(RaisingRows(good=4))
+    assert caught.value.result.primary_ids == ("m3", "m2")
+    assert ids(caught.value.unsent) == ["m1", "m0"]
+
+
+async def test_section_4_a_cancelled_schedule_keeps_the_numbers_of_what_was_scheduled(local_pair: LocalPair) -> None:
+    messages = [ServiceBusMessage(b"x" * BIG, message_id=f"m{n}") for n in range(4)]
+    async with local_pair.pair.sender("flights") as sender:
+        await sender.schedule(numbered(1, start=9), TOMORROW)
+        # The first batch is answered; the second one is not.
+        local_pair.primary.set_fault(
+            Fault(kind=FaultKind.LATE_DISPOSITION, on=(Operation.MANAGE,), entity="flights", delay=0.2, count=1)
+        )
+        scheduling = asyncio.create_task(sender.schedule(messages, TOMORROW))
+        await asyncio.sleep(0.1)
+        local_pair.primary.set_fault(Fault(kind=FaultKind.NO_DISPOSITION, on=(Operation.MANAGE,), entity="flights"))
+        await asyncio.sleep(0.4)
+        scheduling.cancel()
+        with pytest.raises(asyncio.CancelledError) as caught:
+            await scheduling
+        account = find_send_error(caught.value)
+        assert account is not None
+        assert account.result.primary_ids == ("m0", "m1")
+        assert len(account.sequence_numbers) == 2
+        local_pair.primary.clear_faults()
+        await sender.cancel_scheduled(account.sequence_numbers)
+
+
+async def test_section_4_a_send_repeated_after_an_unconfirmed_store_says_that_two_copies_may_exist() -> None:
+    async with (
+        open_quick_pair(failover_interval=timedelta(seconds=30), attempt_timeout=timedelta(seconds=1)) as local_pair,
+        local_pair.pair.sender("flights") as sender,
+    ):
+        await sender.send(numbered(1))
+        local_pair.primary.set_fault(Fault(kind=FaultKind.NO_DISPOSITION, entity="flights", count=1))
+        result = await sender.send(numbered(2, start=1))
+        assert (result.primary_ids, result.duplicates_possible_ids) == (("m1", "m2"), ("m1", "m2"))
+        assert await local_pair.primary_ids() == ["m0", "m1", "m2", "m1", "m2"]
+        assert (await sender.send(numbered(1, start=3))).duplicates_possible_ids == ()
+
+
+async def test_section_4_a_message_diverted_after_an_unconfirmed_store_may_exist_twice(local_pair: LocalPair) -> None:
+    async with local_pair.pair.sender("flights") as sender:
+        await sender.send(numbered(1))
+        local_pair.primary.set_fault(Fault(kind=FaultKind.NO_DISPOSITION, entity="flights"))
+        result = await sender.send(numbered(1, start=1))
+        assert (result.diverted_ids, result.duplicates_possible_ids) == (("m1",), ("m1",))
+
+
+@pytest.mark.parametrize("failed_over", [False, True])
+async def test_section_4_a_refused_mixture_of_sessions_loses_no_message(failed_over: bool) -> None:
+    """Sessions alternate and fill batches to the brim, so that every part is packed anew."""
+    async with open_quick_pair() as local_pair:
+        local_pair.primary.namespace.create_queue(QueueDescription("partitioned", enable_partitioning=True))
+        sent = [
+            ServiceBusMessage(
+                b"x" * (20_000 + 997 * (number % 7)), message_id=f"m{number}", session_id="s" * (1 + number % 5)
+            )
+            for number in range(60)
+        ]
+        async with local_pair.pair.sender("partitioned") as sender:
+            if failed_over:
+                await local_pair.pair.fail_over("partitioned", reason="test")
+            result = await sender.send(sent)
+        stored = await (local_pair.backlog_ids() if failed_over else local_pair.primary_ids("partitioned"))
+        assert sorted(stored) == sorted(result.message_ids) == sorted(f"m{n}" for n in range(60))
+
+
+@pytest.mark.parametrize("timeout", [None, 300.0])
+async def test_section_4_a_send_over_a_slow_line_ends_while_others_keep_the_entity_healthy(
+    timeout: float | None,
+) -> None:
+    """A message that takes longer than an attempt, beside small ones whose successes end every suspicion."""
+    loop = asyncio.get_running_loop()
+    async with open_quick_pair(
+        failover_interval=timedelta(seconds=20), attempt_timeout=timedelta(seconds=10)
+    ) as local_pair:
+        async with local_pair.pair.sender("flights") as large, local_pair.pair.sender("flights") as small:
+            await large.send(numbered(1, start=900))
+            local_pair.primary.set_fault(Fault(kind=FaultKind.BANDWIDTH, bytes_per_second=20_000))
+            done = asyncio.Event()
+
+            async def traffic() -> int:
+                sent = 0
+                while not done.is_set():
+                    sent += (await small.send(numbered(1, start=sent))).sent
+                    await asyncio.sleep(0.5)
+                return sent
+
+            others = [asyncio.create_task(traffic()) for _ in range(2)]
+            began = loop.time()
+            result = await large.send(ServiceBusMessage(b"x" * 250_000, message_id="large"), timeout=timeout)
+            assert loop.time() - began < 75
+            done.set()
+            local_pair.primary.clear_faults()
+            assert all(await asyncio.gather(*others))
+        assert (result.diverted_ids, result.duplicates_possible_ids) == (("large",), ("large",))
+
+
+async def test_section_4_a_send_without_a_deadline_ends_although_the_service_stays_busy(local_pair: LocalPair) -> None:
+    local_pair.primary.set_fault(Fault(kind=FaultKind.SERVER_BUSY, entity="flights"))
+    async with local_pair.pair.sender("flights") as sender:
+        async with asyncio.timeout(60):
+            result = await sender.send(numbered(2))
+        assert result.diverted == 2
+        assert not local_pair.pair.health("flights").failed_over

@@ -1,0 +1,73 @@
+"""What the service rejects of every message is checked before sending (SPEC section 4)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from azure.servicebus import ServiceBusMessage
+from hypothesis import given
+from hypothesis import strategies as st
+
+from servicebus_pair.core.model.errors import InvalidMessageError, SendError
+from servicebus_pair.core.send.message_limits import MAX_PROPERTIES_BYTES, MAX_PROPERTY_BYTES, check_message
+from tests.core.support.local_pair import LocalPair, numbered
+
+KILOBYTE = 1024
+
+
+def check(**properties: Any) -> None:
+    given: Any = properties
+    check_message(ServiceBusMessage("x", application_properties=given).raw_amqp_message)
+
+
+def test_section_4_limits() -> None:
+    assert (MAX_PROPERTY_BYTES, MAX_PROPERTIES_BYTES) == (32 * KILOBYTE, 64 * KILOBYTE)
+
+
+@pytest.mark.parametrize(
+    ("value", "size"), [("x" * 32_769, 32_769), ("é" * 16_385, 32_770), (b"x" * 40_000, 40_000)], ids=repr
+)
+def test_section_4_a_property_over_32_kilobytes_is_named_with_its_size(value: Any, size: int) -> None:
+    with pytest.raises(InvalidMessageError, match=f"application property 'airline' takes {size} bytes: at most 32768"):
+        check(number=1, airline=value)
+
+
+@pytest.mark.parametrize("value", ["x" * 32_768, "é" * 16_384, b"x" * 32_768, 2**40, True, None], ids=repr)
+def test_section_4_a_property_of_32_kilobytes_is_allowed(value: Any) -> None:
+    check(airline=value)
+
+
+def test_section_4_all_properties_and_their_names_together_take_64_kilobytes() -> None:
+    half = "x" * (32 * KILOBYTE - 1)
+    check(a=half, b=half)
+    with pytest.raises(InvalidMessageError, match="take 65537 bytes together: at most 65536 are allowed"):
+        check(a=half, bb=half)
+
+
+@given(st.dictionaries(st.text(max_size=5), st.integers(0, 40_000), max_size=4))
+def test_section_4_messages_within_the_limits_are_never_refused(sizes: dict[str, int]) -> None:
+    properties: Any = {name: "x" * size for name, size in sizes.items()}
+    total = sum(len(name.encode()) + size for name, size in sizes.items())
+    allowed = total <= 64 * KILOBYTE and all(size <= 32 * KILOBYTE for size in sizes.values())
+    message = ServiceBusMessage("x", application_properties=properties).raw_amqp_message
+    if allowed:
+        check_message(message)
+    else:
+        with pytest.raises(InvalidMessageError):
+            check_message(message)
+
+
+@pytest.mark.parametrize("life", [timedelta(0), timedelta(milliseconds=999)])
+async def test_section_4_a_time_to_live_of_zero_is_refused_before_anything_is_sent(
+    local_pair: LocalPair, life: timedelta
+) -> None:
+    dying = ServiceBusMessage("x", message_id="dying", time_to_live=life)
+    async with local_pair.pair.sender("flights") as sender:
+        with pytest.raises(SendError, match="time to live is 0") as caught:
+            await sender.send([dying, *numbered(2)])
+        assert isinstance(caught.value.cause, InvalidMessageError)
+        assert len(caught.value.unsent) == 3
+        assert await local_pair.primary_ids() == []
+        assert not local_pair.pair.health("flights").failed_over

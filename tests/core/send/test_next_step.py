@@ -1,0 +1,199 @@
+"""What to do next with a batch for the primary (SPEC section 4)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from servicebus_pair.core.model.errors import (
+    AuthorizationError,
+    RejectedError,
+    ServerBusyError,
+    ServiceError,
+    ServiceFaultError,
+    TimedOutError,
+    UnreachableError,
+)
+from servicebus_pair.core.model.health_state import HEALTHY, EntityHealth, HealthState
+from servicebus_pair.core.send.next_step import (
+    Attempt,
+    AttemptHistory,
+    Divert,
+    Fail,
+    Pause,
+    Probe,
+    Refuse,
+    SendPolicy,
+    Split,
+    Step,
+    TimeOut,
+    next_step,
+    remaining_interval,
+)
+
+NOW = 1000.0
+SUSPECT = EntityHealth(HealthState.SUSPECT, since=990.0)
+FAILED_OVER = EntityHealth(HealthState.FAILED_OVER, since=900.0)
+POLICY = SendPolicy(interval=60.0, busy_delay=10.0)
+FAULT, BUSY, REJECTED = ServiceFaultError("broken"), ServerBusyError("busy"), RejectedError("poison")
+LOST, FORBIDDEN = UnreachableError("lost"), AuthorizationError("no")
+NEW = AttemptHistory()
+
+
+def failed(*errors: ServiceError, began: float = NOW, was_attached: bool = False) -> AttemptHistory:
+    """The history after attempts that failed one after the other, each followed by its pause but the last."""
+    history = NEW
+    for error in errors:
+        history = history.paused().failed(
+            error, began=began, was_attached=was_attached, is_final=isinstance(error, AuthorizationError)
+        )
+    return history
+
+
+def step(
+    history: AttemptHistory,
+    health: EntityHealth = HEALTHY,
+    *,
+    now: float = NOW,
+    messages: int = 1,
+    policy: SendPolicy = POLICY,
+) -> Step:
+    return next_step(history, health, now=now, messages=messages, policy=policy)
+
+
+@pytest.mark.parametrize(
+    ("health", "failing_since", "remaining"),
+    [
+        pytest.param(HEALTHY, None, 60.0, id="nothing failed yet"),
+        pytest.param(HEALTHY, 998.0, 58.0, id="this send started to fail"),
+        pytest.param(SUSPECT, 998.0, 50.0, id="another send failed before it"),
+        pytest.param(EntityHealth(HealthState.SUSPECT, since=900.0), None, -40.0, id="interval has passed"),
+    ],
+)
+def test_section_4_the_interval_starts_with_the_first_failure(
+    health: EntityHealth, failing_since: float | None, remaining: float
+) -> None:
+    assert remaining_interval(health, interval=60.0, now=NOW, failing_since=failing_since) == remaining
+
+
+def test_section_4_the_earlier_of_both_clocks_counts() -> None:
+    assert remaining_interval(SUSPECT, interval=60.0, now=NOW, failing_since=980.0) == 40.0
+
+
+@pytest.mark.parametrize(("health", "expected"), [(HEALTHY, Attempt()), (SUSPECT, Attempt()), (FAILED_OVER, Divert())])
+def test_section_4_a_batch_goes_to_the_primary_unless_it_is_failed_over(health: EntityHealth, expected: Step) -> None:
+    assert step(NEW, health) == expected
+
+
+@pytest.mark.parametrize("health", [HEALTHY, SUSPECT, FAILED_OVER])
+def test_section_4_an_error_for_the_caller_ends_the_send_at_once(health: EntityHealth) -> None:
+    assert step(failed(FORBIDDEN), health) == Fail(FORBIDDEN)
+
+
+def test_section_4_retry_delays_double_up_to_five_seconds() -> None:
+    pauses = [step(failed(*[FAULT] * count)) for count in range(1, 9)]
+    assert pauses == [Pause(each) for each in (0.25, 0.5, 1.0, 2.0, 4.0, 5.0, 5.0, 5.0)]
+    assert step(failed(FAULT).paused()) == Attempt()
+
+
+def test_section_4_a_pause_ends_with_the_interval_and_the_deadline() -> None:
+    history = failed(*[FAULT] * 8)
+    assert step(history, SUSPECT, now=1048.0) == Pause(2.0)
+    assert step(history, policy=replace(POLICY, deadline=NOW + 1.5)) == Pause(1.5)
+
+
+@pytest.mark.parametrize("history", [NEW, failed(FAULT), failed(BUSY), failed(REJECTED)])
+def test_section_4_a_send_ends_at_its_deadline(history: AttemptHistory) -> None:
+    assert step(history, policy=replace(POLICY, deadline=NOW)) == TimeOut(history.last_error)
+    assert step(history.paused(), policy=replace(POLICY, deadline=NOW)) == TimeOut(history.last_error)
+
+
+@pytest.mark.parametrize("health", [HEALTHY, EntityHealth(HealthState.SUSPECT, since=1059.0)])
+def test_section_4_each_send_has_its_own_clock(health: EntityHealth) -> None:
+    history = failed(FAULT, FAULT)
+    assert isinstance(step(history, health, now=NOW + 59.9), Pause)
+    assert step(history, health, now=NOW + 60) == Divert()
+    ordered = replace(POLICY, ordered=True)
+    assert step(history, health, now=NOW + 60, policy=ordered) == Fail(FAULT)
+
+
+def test_section_4_waiting_for_the_link_is_part_of_the_clock() -> None:
+    history = NEW.waited(since=NOW - 60)
+    assert not history.counts
+    assert step(history) == Divert()
+    assert isinstance(step(failed(FAULT, began=NOW - 1).waited(since=NOW)), Pause)
+
+
+def test_section_4_one_loss_of_a_working_connection_is_tried_again_at_once_and_not_counted() -> None:
+    once = failed(LOST, was_attached=True)
+    assert (step(once), once.counts, once.failing_since) == (Attempt(), False, NOW)
+    twice = once.failed(LOST, began=NOW, was_attached=True, is_final=False)
+    assert (step(twice), twice.counts) == (Pause(0.25), True)
+    assert failed(LOST).counts
+    assert failed(FAULT, was_attached=True).counts
+
+
+def test_section_4_busy_is_waited_for_and_starts_the_clock_anew() -> None:
+    history = failed(FAULT, BUSY)
+    assert (step(history), history.counts, history.failing_since) == (Pause(10.0), False, None)
+    late = replace(POLICY, deadline=NOW + 9.9)
+    assert step(history, policy=late) == TimeOut(BUSY)
+    assert step(history, policy=replace(POLICY, deadline=NOW + 10)) == Pause(10.0)
+
+
+def test_section_4_a_send_without_a_deadline_ends_although_the_service_stays_busy() -> None:
+    history = failed(*[BUSY] * 11)
+    assert step(history, now=NOW + 59) == Pause(10.0)
+    assert step(history, now=NOW + 110) == Divert()
+    assert step(history, now=NOW + 110, policy=replace(POLICY, ordered=True)) == Fail(BUSY)
+    assert step(failed(*[BUSY] * 10), now=NOW + 110) == Pause(10.0)
+    # Within the caller's timeout, it is waited for.
+    assert step(history, now=NOW + 110, policy=replace(POLICY, deadline=NOW + 500)) == Pause(10.0)
+
+
+def test_section_4_a_rejected_batch_is_split_until_the_offender_stands_alone() -> None:
+    history = failed(REJECTED)
+    assert (step(history, messages=2), history.counts) == (Split(), False)
+    part = failed(FAULT, REJECTED).part()
+    assert (part.rejections, part.failures, part.failing_since) == (0, 0, NOW)
+    assert step(part) == Attempt()
+
+
+def test_section_4_alone_a_message_is_tried_three_times_before_the_verdict() -> None:
+    assert step(failed(REJECTED)) == Pause(0.25)
+    assert step(failed(REJECTED, REJECTED)) == Pause(0.5)
+    third = failed(REJECTED, REJECTED, REJECTED)
+    assert step(third) == Probe()
+    assert step(third.probed(succeeded=True)) == Refuse()
+    counted = third.probed(succeeded=False)
+    assert (step(counted), counted.counts) == (Pause(0.25), True)
+    # Then three more attempts follow, unless the entity fails over.
+    again = counted.paused().failed(REJECTED, began=NOW, was_attached=True, is_final=False)
+    assert (step(again), again.counts) == (Pause(0.25), False)
+    assert step(counted, now=NOW + 60) == Divert()
+    assert step(third, FAILED_OVER) == Divert()
+
+
+@given(
+    errors=st.lists(st.sampled_from([FAULT, BUSY, REJECTED, LOST, TimedOutError("late")]), max_size=12),
+    health=st.sampled_from([HEALTHY, SUSPECT, FAILED_OVER]),
+    messages=st.integers(1, 3),
+    elapsed=st.floats(0, 500),
+    deadline=st.sampled_from([inf, NOW + 0.1, NOW + 100]),
+)
+def test_section_4_no_pause_goes_beyond_the_deadline_and_no_message_is_refused_with_a_batch(
+    errors: list[ServiceError], health: EntityHealth, messages: int, elapsed: float, deadline: float
+) -> None:
+    now, policy = NOW + elapsed, replace(POLICY, deadline=deadline)
+    decided = step(failed(*errors), health, now=now, messages=messages, policy=policy)
+    match decided:
+        case Pause(seconds):
+            assert 0 <= seconds <= deadline - now
+        case Refuse() | Probe():
+            assert messages == 1
+        case Divert():
+            assert health.failed_over or elapsed >= 60
