@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from math import inf
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -91,8 +92,13 @@ class Diverting:
         self.selector = QueueSelector(tuple(self.links), random=Random(0))  # noqa: S311 - repeatable
         health = EntityHealth(HealthState.FAILED_OVER, reason="an outage")
         registry = SimpleNamespace(
-            current=lambda _: health, emit=self.events.append, emit_best_effort=self.events.append
+            current=lambda _: health,
+            emit=self.events.append,
+            emit_best_effort=self.events.append,
+            lease=self._lease,
+            lease_seconds_left=lambda _: inf,
         )
+        self.failed_back = False
         context: Any = SimpleNamespace(
             options=PairOptions(),
             secondary=SimpleNamespace(send_link=self.links.__getitem__),
@@ -105,6 +111,10 @@ class Diverting:
         self.deadline = Deadline(self.clock, timeout=timeout)
         self.state = DeliveryState()
         self.start(count, body=body)
+
+    async def _lease(self, entity: str, *, timeout: float) -> EntityHealth:
+        assert (entity, timeout > 0) == ("flights", True)
+        return EntityHealth() if self.failed_back else EntityHealth(HealthState.FAILED_OVER)
 
     def start(self, count: int, *, body: int = 1) -> None:
         sent = [ServiceBusMessage(b"x" * body, message_id=f"m{n}").raw_amqp_message for n in range(count)]

@@ -13,7 +13,7 @@ from azure.servicebus.amqp import AmqpAnnotatedMessage
 
 from servicebus_pair.core.model.errors import SendCancelledError, SendError, ServiceError
 from servicebus_pair.core.model.events import Route
-from servicebus_pair.core.model.health_state import EntityHealth, SendFailed, SendSucceeded
+from servicebus_pair.core.model.health_state import SendFailed, SendSucceeded
 from servicebus_pair.core.model.results import SendResult
 from servicebus_pair.core.protocol.batching import BatchPacker
 from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch
@@ -39,7 +39,7 @@ from servicebus_pair.core.send.next_step import (
     next_step,
     remaining_interval,
 )
-from servicebus_pair.core.send.pair_context import DEFAULT_BATCH_LIMIT, PairContext
+from servicebus_pair.core.send.pair_context import DEFAULT_BATCH_LIMIT, PairContext, lease
 from servicebus_pair.core.send.timeouts import Deadline, attempt_timeout, prepare_delay
 
 __all__ = ["Delivery"]
@@ -180,9 +180,6 @@ class Delivery:
     def _failed_over(self) -> bool:
         return self._registry.current(self._entity).failed_over
 
-    async def _health(self) -> EntityHealth:
-        return self._registry.current(self._entity)
-
     def _new_batch(self) -> TrackedBatch | UnencodedBatch:
         return UnencodedBatch() if self._failed_over else self._new_tracked_batch()
 
@@ -216,7 +213,7 @@ class Delivery:
         while True:
             step = next_step(
                 part.history,
-                await self._health(),
+                await lease(self._context, self._entity, self._deadline, last=part.history.last_error),
                 now=self._clock.now(),
                 messages=len(part.messages),
                 policy=self._policy,
@@ -285,7 +282,7 @@ class Delivery:
         if sent:
             self._registry.apply(self._entity, SendSucceeded())
             self._context.accepted_at[self._entity.casefold()] = self._clock.now()
-        elif not self._failed_over:
+        elif self._clock.now() - waiting_since >= self._policy.interval:
             # The link was busy with other sends all the time: the clock of this send goes on.
             part.history = part.history.waited(since=waiting_since)
         return sent
@@ -296,9 +293,11 @@ class Delivery:
         longest = self._options.attempt_timeout.total_seconds()
 
         def seconds() -> float | None:
-            if self._failed_over:
+            lease_left = self._registry.lease_seconds_left(self._entity)
+            if self._failed_over or lease_left <= 0:
                 return None
-            now, remaining = self._clock.now(), self._deadline.remaining(last=history.last_error)
+            now = self._clock.now()
+            remaining = min(self._deadline.remaining(last=history.last_error), lease_left)
             health = self._registry.current(self._entity)
             left = remaining_interval(health, interval=interval, now=now, failing_since=history.failing_since)
             timeout = min(attempt_timeout(left, longest=longest), remaining)
@@ -312,7 +311,7 @@ class Delivery:
 
         return SendSlot(
             attempt_timeout=seconds,
-            still_wanted=lambda: not self._failed_over,
+            still_wanted=lambda: not self._failed_over and self._registry.lease_seconds_left(self._entity) > 0,
             wait_seconds=min(self._deadline.remaining(last=history.last_error), max(interval, longest)),
         )
 

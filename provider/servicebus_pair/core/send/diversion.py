@@ -27,7 +27,7 @@ from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch
 from servicebus_pair.core.sdk.send_link import SendSlot
 from servicebus_pair.core.send.attempt import AttemptExecutor, TrackedBatch
 from servicebus_pair.core.send.delivery_state import TrackedMessage
-from servicebus_pair.core.send.pair_context import PairContext
+from servicebus_pair.core.send.pair_context import PairContext, lease
 from servicebus_pair.core.send.timeouts import BacklogSearchBudget, Deadline, search_timeout
 
 __all__ = ["Diversion"]
@@ -38,6 +38,10 @@ _MAX_SESSION_QUEUE_ATTEMPTS: Final = 3
 _REJECTION_PAUSES: Final = (0.25, 0.5)
 
 _Copies: TypeAlias = dict[TrackedMessage, AmqpAnnotatedMessage]
+
+
+class _FailedBackError(Exception):
+    """The entity failed back: with session order, nothing may be diverted any more."""
 
 
 class Diversion:
@@ -85,11 +89,12 @@ class Diversion:
             await self._try_rejected_elsewhere(copies)
             return [], queue
         originals = {tracked: tracked.message for tracked in messages}
+        left: list[TrackedMessage] = []
         for fixed, part in order.group_by_queue(self._entity, copies, originals).items():
-            await self._to_fixed_queue(fixed, part)
+            left += await self._to_fixed_queue(fixed, part)
         for tracked, (error, fixed) in self._rejected.items():
             self._refuse(tracked, error, fixed)
-        return [], preferred
+        return left, preferred
 
     async def _to_any_queue(self, copies: _Copies, queue: str | None) -> str | None:
         """Send the copies to ``queue``, or to others when it fails; return the last one used."""
@@ -117,13 +122,18 @@ class Diversion:
                 retried.add(chosen)
         return queue
 
-    async def _to_fixed_queue(self, queue: str, copies: _Copies) -> None:
-        """Send copies to this queue only: with session order, each session has one backlog queue."""
+    async def _to_fixed_queue(self, queue: str, copies: _Copies) -> list[TrackedMessage]:
+        """Send copies to this queue only: with session order, each session has one backlog queue.
+
+        :returns: what is left because the entity failed back meanwhile.
+        """
         failures = 0
         while remaining := [tracked for tracked in copies if tracked not in self._rejected]:
             self._deadline.remaining(last=self._because)
             try:
                 await self._to_queue(queue, copies, remaining)
+            except _FailedBackError:
+                return [tracked for tracked in remaining if tracked in copies]
             except (MessageTooLargeError, InvalidMessageError):
                 raise
             except ServiceError as error:
@@ -135,6 +145,7 @@ class Diversion:
                     self._selector.unresponsive = self._budget.exhausted
                     raise self._no_queue_error(error, len(remaining), tried=1) from error
                 _log.warning("backlog queue=%s of these sessions failed: %s", queue, error)
+        return []
 
     async def _keeps_queue(self, queue: str, error: ServiceError, *, allow_retry: bool) -> bool:
         """Return whether a failed queue is tried again; else remove it for all senders.
@@ -223,13 +234,20 @@ class Diversion:
         removed, unresponsive = selector.is_removed(queue), selector.unresponsive
 
         def seconds() -> float | None:
+            lease_left = self._context.registry.lease_seconds_left(self._entity)
+            if lease_left <= 0:
+                return None
             if (selector.is_removed(queue) and not removed) or (selector.unresponsive and not unresponsive):
                 return None
             # Time spent waiting for a busy link is not charged to the queue.
             self._budget.start_attempt()
-            return self._budget.call_timeout()
+            return min(self._budget.call_timeout(), lease_left)
 
-        return SendSlot(attempt_timeout=seconds, wait_seconds=self._deadline.remaining())
+        return SendSlot(
+            attempt_timeout=seconds,
+            still_wanted=lambda: self._context.registry.lease_seconds_left(self._entity) > 0,
+            wait_seconds=self._deadline.remaining(),
+        )
 
     def _abandoned_error(self, queue: str) -> ServiceError:
         """Return why a slot was given up: the deadline passed, or other sends found the queue unresponsive."""
@@ -250,6 +268,10 @@ class Diversion:
         return [*(batch for batch in full if batch is not None), *packer.flush()]
 
     async def _send_batch(self, queue: str, batch: TrackedBatch, copies: _Copies) -> None:
+        if self._context.order is not None:
+            health = await lease(self._context, self._entity, self._deadline, last=self._because)
+            if not health.failed_over:
+                raise _FailedBackError
         operation = self._context.secondary.send_link(queue).send_in_slot
         if not await self._executor.attempt(batch, operation, self._slot(queue), route=Route.BACKLOG, queue=queue):
             raise self._abandoned_error(queue)

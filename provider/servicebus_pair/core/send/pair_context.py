@@ -8,14 +8,17 @@ from typing import Final
 from servicebus_pair.core.health.prober import Prober
 from servicebus_pair.core.health.registry import HealthRegistry
 from servicebus_pair.core.health.session_ordering import SessionOrdering
+from servicebus_pair.core.model.errors import SendTimeoutError, ServiceError
+from servicebus_pair.core.model.health_state import EntityHealth
 from servicebus_pair.core.model.interfaces import Clock
 from servicebus_pair.core.model.options import PairOptions
 from servicebus_pair.core.model.owner import ProcessLoopGuard
 from servicebus_pair.core.sdk.namespace_client import NamespaceClient
 from servicebus_pair.core.send.in_flight import InFlightSends
 from servicebus_pair.core.send.queue_selector import QueueSelector
+from servicebus_pair.core.send.timeouts import Deadline
 
-__all__ = ["DEFAULT_BATCH_LIMIT", "PairContext"]
+__all__ = ["DEFAULT_BATCH_LIMIT", "PairContext", "lease"]
 
 # Bytes; used until a link has reported its limit. Every tier accepts this limit of the Standard tier.
 DEFAULT_BATCH_LIMIT: Final = 262_144
@@ -40,3 +43,20 @@ class PairContext:
     in_flight: InFlightSends = field(default_factory=InFlightSends)
     order: SessionOrdering | None = None
     accepted_at: dict[str, float] = field(default_factory=dict)
+
+
+async def lease(
+    context: PairContext, entity: str, deadline: Deadline, *, last: ServiceError | None = None
+) -> EntityHealth:
+    """Return the health that the next attempt obeys; with session order, what all processes agree on.
+
+    :param last: the failure that used up the time, if any.
+    :raises SendTimeoutError: the deadline passed first.
+    :raises HealthStoreError: with session order, the shared store cannot be read.
+    """
+    try:
+        return await context.registry.lease(entity, timeout=deadline.remaining(last=last))
+    except TimeoutError as error:
+        if isinstance(error, SendTimeoutError):
+            raise
+        raise deadline.timeout_error(last=last) from error
