@@ -13,11 +13,12 @@ from servicebus_emulator import Fault, FaultKind, Operation
 from servicebus_emulator.engine.model.descriptions import QueueDescription
 from servicebus_pair.core import NamespacePair, PairOptions
 from servicebus_pair.core.model.errors import AuthorizationError
-from servicebus_pair.core.protocol.backlog_queues import session_queue_paths
+from servicebus_pair.core.protocol.backlog_queues import backlog_queue_paths, session_queue_paths
 from servicebus_pair.core.sdk.session_link import SessionLink
 from tests.core.support.drain_progress import ProgressWaiter
-from tests.core.support.local_pair import LocalPair, endpoint, messages, open_local_pair
+from tests.core.support.local_pair import BACKLOG, LocalPair, endpoint, messages, open_local_pair
 from tests.core.support.queues import peek_all
+from tests.simulated_time import Process, SimulatedLoop
 
 pytestmark = pytest.mark.simulated
 
@@ -298,3 +299,93 @@ async def test_section_6_a_survey_counts_sessions_and_what_other_syphons_hold() 
         first = await syphon.survey(first_page=True)
         assert 0 < first.messages <= 2 * 200
         assert (await syphon.drain(progress=None)).moved == {"flights": 601}
+
+
+@pytest.mark.parametrize("old_form", [False, True])
+@pytest.mark.parametrize("seconds", [0.05, 0.15, 0.25, 0.35, 0.45, 0.55])
+async def test_section_6_after_the_kill_of_a_syphon_another_one_moves_everything_in_order(
+    seconds: float, old_form: bool
+) -> None:
+    async with open_local_pair("flights", "delays", options=OPTIONS) as local_pair:
+        for namespace in (local_pair.primary, local_pair.secondary):
+            namespace.set_fault(Fault(kind=FaultKind.LATENCY, delay=0.01))
+        for entity in ("flights", "delays"):
+            for start in range(0, 360, 60):
+                sent = session_messages(60, *"abcd", start=start)
+                if old_form:
+                    for session, queue in zip("abcd", backlog_queue_paths("contoso", 2) * 2, strict=True):
+                        own = [message for message in sent if message.session_id == session]
+                        await local_pair.put_into_backlog(entity, own, queue=queue)
+                else:
+                    await local_pair.put_into_sessions(entity, sent)
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimulatedLoop)
+        process = Process(loop, "killed")
+        other = process.call(NamespacePair, endpoint(local_pair.primary), endpoint(local_pair.secondary), OPTIONS)
+
+        async def drain() -> None:
+            async with other:
+                await other.syphon().drain()
+
+        process.start(drain())
+        await asyncio.sleep(seconds)
+        process.kill()
+        assert (await local_pair.pair.syphon().drain()).left == 0
+        for entity in ("flights", "delays"):
+            assert await arrivals(local_pair, entity) == in_order(360, *"abcd")
+        await process.reap()
+
+
+@pytest.mark.parametrize("old_form", [False, True])
+async def test_section_6_a_drain_does_not_give_up_while_another_syphon_that_dies_later_makes_progress(
+    old_form: bool,
+) -> None:
+    options = PairOptions(backlog_queue_count=1, ordering="session")
+    async with open_local_pair("flights", options=options) as local_pair:
+        put = local_pair.put_into_backlog if old_form else local_pair.put_into_sessions
+        await put("flights", session_messages(450, "a"))
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimulatedLoop)
+        process = Process(loop, "slow")
+        other = process.call(NamespacePair, endpoint(local_pair.primary), endpoint(local_pair.secondary), options)
+
+        async def drain() -> None:
+            async with other:
+                await other.syphon(rate=4).drain()
+
+        process.start(drain())
+        await asyncio.sleep(3)
+        draining = asyncio.create_task(local_pair.pair.syphon().drain())
+        await asyncio.sleep(90)
+        process.kill()
+        assert (await draining).left == 0
+        assert await arrivals(local_pair) == in_order(450, "a")
+        await process.reap()
+
+
+# Backlogs in the form of earlier versions: messages with session ids in ordinary queues.
+
+
+async def test_section_6_old_backlogs_are_drained_in_order_by_two_syphons_and_a_disabled_entity_waits_alone() -> None:
+    options = PairOptions(backlog_queue_count=1, ordering="session")
+    async with open_local_pair("closed", "flights", options=options) as local_pair:
+        await local_pair.put_into_backlog("closed", session_messages(60, "a", "b"))
+        for start in range(0, 200, 50):
+            await local_pair.put_into_backlog("flights", session_messages(50, "a", "b", start=start))
+        fault = local_pair.primary.set_fault(Fault(kind=FaultKind.ENTITY_DISABLED, entity="closed"))
+        ends = endpoint(local_pair.primary), endpoint(local_pair.secondary)
+        async with NamespacePair(*ends, options) as other:
+            syphons = [local_pair.pair.syphon(), other.syphon()]
+            running = [asyncio.create_task(syphon.run()) for syphon in syphons]
+            async with asyncio.timeout(200):
+                while sum(syphon.report().moved.get("flights", 0) for syphon in syphons) < 400:  # noqa: ASYNC110
+                    await asyncio.sleep(0.5)
+            local_pair.primary.clear_faults(fault.id)
+            async with asyncio.timeout(300):
+                while local_pair.secondary.namespace.counts(BACKLOG).active:  # noqa: ASYNC110 - it has no event
+                    await asyncio.sleep(0.5)
+            for syphon in syphons:
+                syphon.stop()
+            await asyncio.gather(*running)
+        assert await arrivals(local_pair) == in_order(200, "a", "b")
+        assert await arrivals(local_pair, "closed") == in_order(60, "a", "b")

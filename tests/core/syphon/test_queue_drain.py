@@ -121,6 +121,20 @@ async def test_section_6_messages_locked_elsewhere_are_waited_for_up_to_65_secon
     assert (drain.counters.moved, drain.counters.left) == ({}, 2)
 
 
+async def test_section_6_a_drain_does_not_give_up_while_another_syphon_moves_the_first_messages() -> None:
+    drain = Drain(4)
+    drain.queue.locked |= {1, 2, 3, 4}
+
+    def move_one() -> None:
+        if drain.clock.time - EPOCH > 50 * (5 - len(drain.queue.messages)) and len(drain.queue.messages) > 1:
+            del drain.queue.messages[0]
+
+    drain.on_progress = move_one
+    await drain.work()
+    assert (len(drain.queue.messages), drain.counters.left) == (1, 1)
+    assert 150 + 65 < drain.clock.time - EPOCH < 150 + 65 + 20
+
+
 async def test_section_6_a_queue_that_fails_five_times_in_a_row_is_given_up() -> None:
     drain = Drain(1)
     drain.queue.errors |= {"receive": LOST, "peek": LOST}

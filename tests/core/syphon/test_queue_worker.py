@@ -184,27 +184,82 @@ async def test_section_6_release_without_locked_messages_calls_nothing_and_a_fai
 
 
 @pytest.mark.parametrize(
-    ("locked", "moved", "abandoned"), [({1}, [], ["m1", "m2", "m3"]), ({3}, ["m0", "m1"], ["m3"]), (set(), None, None)]
+    ("locked", "moved", "abandoned"),
+    [
+        ({1}, ["b1", "c2", "b4", "-5"], ["a3"]),
+        ({2}, ["a0", "c2", "a3", "-5"], ["b4"]),
+        ({1, 2, 6}, ["c2"], ["a3", "b4"]),
+        (set(), ["a0", "b1", "c2", "a3", "b4", "-5"], None),
+    ],
 )
-async def test_section_6_in_session_order_only_the_head_of_the_queue_is_sent(
-    locked: set[int], moved: list[str] | None, abandoned: list[str] | None
+async def test_section_6_in_the_old_form_no_message_overtakes_an_earlier_one_of_its_session(
+    locked: set[int], moved: list[str], abandoned: list[str] | None
 ) -> None:
-    work = Work(4, ordered=True)
+    work = Work(ordered=True)
+    for number, session in enumerate("abcab-"):
+        work.queue.put("flights", f"{session}{number}", session_id=None if session == "-" else session)
     work.queue.locked |= locked
     await work.steps()
-    assert work.flights.ids == (["m0", "m1", "m2", "m3"] if moved is None else moved)
+    assert work.flights.ids == moved
     assert work.queue.called("abandon") == ([] if abandoned is None else [abandoned])
+    assert work.worker.held_back is (abandoned is not None)
+    work.queue.locked.clear()
+    await work.steps(2)
+    for session in "abc":
+        arrived = [name for name in work.flights.ids if name[0] == session]
+        assert arrived == sorted(arrived)
+    assert work.queue.messages == []
 
 
-async def test_section_6_in_session_order_nothing_waits_for_a_destination() -> None:
-    work = Work(2, ordered=True)
+async def test_section_6_in_the_old_form_messages_wait_in_order_behind_a_failing_destination(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    work = Work(ordered=True)
+    work.put(2, session_id="a")
     work.flights.refuse = busy
     await work.steps()
-    assert (work.queue.called("abandon"), work.waiting, work.queue.locked) == ([["m0", "m1"]], 0, set())
+    work.put(1, session_id="a")
+    work.put(1, "delays", session_id="a")
+    receive = work.queue.receive
+
+    async def receive_while_the_entity_recovers(**given: Any) -> list[Any]:
+        work.context.backoff.record_success("flights")
+        work.flights.refuse = lambda _: None
+        return await receive(**given)
+
+    monkeypatch.setattr(work.queue, "receive", receive_while_the_entity_recovers)
+    delays: FakeDestination = work.context.transport.destination("delays")  # type: ignore[assignment]
+    await work.steps()
+    assert (work.flights.ids, delays.ids) == ([], ["m3"])
+    await work.steps()
+    assert work.flights.ids == ["m0", "m1", "m2"]
+
+
+async def test_section_6_in_the_old_form_nothing_is_sent_behind_a_message_whose_lock_ends() -> None:
+    work = Work(ordered=True)
+    work.flights.refuse = busy
+    work.put(1, session_id="a")
+    await work.steps()
+    work.clock.time += 20
+    work.put(1, session_id="a")
+    work.context.backoff.record_failure("flights", "busy", now=work.clock.time + 5, started=work.clock.time + 5)
+    await work.steps()
+    assert work.waiting == 2
+    work.clock.time += 20
+    work.flights.refuse = lambda _: None
+    await work.steps()
+    assert work.queue.called("abandon") == [["m0", "m1"]]
+    await work.steps()
+    assert work.flights.ids == ["m0", "m1"]
+
+
+async def test_section_6_in_the_old_form_a_failing_peek_releases_the_batch() -> None:
+    work = Work(ordered=True)
+    work.put(2, session_id="a")
     work.queue.errors["peek"] = ServerBusyError("busy")
     with pytest.raises(ServerBusyError):
         await work.steps()
-    assert work.queue.called("abandon") == [["m0", "m1"]] * 2
+    assert (work.queue.called("abandon"), work.queue.locked, work.flights.ids) == ([["m0", "m1"]], set(), [])
 
 
 @pytest.mark.parametrize("opened", [False, True])

@@ -13,10 +13,10 @@ from azure.servicebus.amqp import AmqpAnnotatedMessage
 
 from servicebus_pair.core.model.errors import UndeliverableError
 from servicebus_pair.core.protocol.backlog_message import unreadable, unwrap
-from servicebus_pair.core.protocol.typed_values import text_keys
+from servicebus_pair.core.protocol.typed_values import text_keys, to_text
 from servicebus_pair.core.sdk._private.receiver_patches import decode_error
 
-__all__ = ["SENDING_SHARE", "BacklogEntry", "Selection", "TimeToLive", "lock_seconds", "read_entry"]
+__all__ = ["SENDING_SHARE", "BacklogEntry", "Selection", "TimeToLive", "lock_seconds", "read_entry", "session_of"]
 
 _SCHEDULED_TIME: Final = "x-opt-scheduled-enqueue-time"
 # Share of the lock's time for sending; the rest is for settling.
@@ -65,6 +65,22 @@ class BacklogEntry:
     message: AmqpAnnotatedMessage
     send_before: float = 0.0
     lock_seconds: float = 60.0
+
+    @property
+    def session(self) -> tuple[str, str] | None:
+        """The entity and session id that the message has on the primary; ``None`` without a session id."""
+        properties = self.message.properties
+        session = None if properties is None else properties.group_id
+        return None if session is None else (self.entity.casefold(), to_text(session))
+
+
+def session_of(received: ServiceBusReceivedMessage) -> tuple[str, str] | None:
+    """Return the :attr:`BacklogEntry.session` of a peeked message; ``None`` for one that can never be delivered."""
+    try:
+        restored = unwrap(received.raw_amqp_message)
+    except UndeliverableError:
+        return None
+    return BacklogEntry(restored.entity, received, restored.message).session
 
 
 def read_entry(received: ServiceBusReceivedMessage, *, policy: TimeToLive, now: float) -> BacklogEntry:

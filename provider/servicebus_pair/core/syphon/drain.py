@@ -202,7 +202,7 @@ class Syphon:
             wait_for_permissions=wait_for_permissions,
             initial_delay=self._initial_delay,
             long_poll=self._long_poll,
-            max_links=0 if self._context.ordered else _MAX_LINKS,
+            max_links=_MAX_LINKS,
             resumed=self._resumed,
             stopped=self._stopped,
             report_progress=report_progress,

@@ -45,6 +45,7 @@ class DrainContext:
     :param paused: the syphon is paused or stopped: receive nothing more.
     :param continuous: retry permanent failures too, because the syphon runs until it is stopped.
     :param check_owner: raises ``PairClosedError`` in another process or event loop than that of the pair.
+    :ivar old_form_seen: an ordinary queue holds messages of sessions, which an earlier version diverted.
     :ivar attempts: how long a send to each destination may take.
     :ivar permanent_failures: destinations that have refused the credential from the start.
     """
@@ -61,6 +62,7 @@ class DrainContext:
     redrive: bool = False
     paused: bool = False
     continuous: bool = False
+    old_form_seen: bool = False
     check_owner: Callable[[], None] = lambda: None
     permanent_failures: PermanentFailures = field(default_factory=PermanentFailures)
     max_batch_bytes: int = MAX_BATCH_BYTES
@@ -72,7 +74,7 @@ class DrainContext:
 
     def __post_init__(self) -> None:
         self.attempts = AttemptTimeouts(self.attempt_timeout)
-        self._links = LinkPool(1) if self.ordered else LinkPool()
+        self._links = LinkPool()
 
     def source(self, queue: str) -> Source:
         """Return a new link to a backlog queue, or to its dead-letter queue."""

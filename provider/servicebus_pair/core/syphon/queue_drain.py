@@ -59,6 +59,7 @@ class QueueDrain:
         # All messages of the queue were received, and are for destinations in backoff.
         self._all_received = False
         self._last_peeked = 0
+        self._last_found = 0
         # The sequence number of the first message that could be moved.
         self._first_workable = 1
         # Nothing is known yet, or the last step moved a lot: receive again. Else peek first, which finds out sooner
@@ -97,6 +98,9 @@ class QueueDrain:
         """Return whether to open another link: a full batch was received, and other queues leave links unused."""
         run = self._run
         (run.busy_queues.add if count else run.busy_queues.discard)(self._queue)
+        if self._context.old_form_seen:
+            # Another link would only receive what has to wait for this one.
+            return False
         return count >= self._worker.batch_size > 1 and len(run.busy_queues) + run.extra_links < run.max_links
 
     async def _help(self, worker: QueueWorker) -> None:
@@ -105,7 +109,7 @@ class QueueDrain:
         try:
             while await worker.step(wait=_SHORT_WAIT):
                 self._run.report_progress()
-                if worker.waiting_for_destination or worker.received_few or self._context.paused:
+                if worker.waiting_for_destination or worker.received_few or worker.held_back or self._context.paused:
                     break
         except ServiceError as error:
             _log.warning("syphon queue=%s, one more link: %s", self._queue, error)
@@ -177,6 +181,9 @@ class QueueDrain:
             self._counters.left = left
             found = next((each for each in page if self._surveyor.is_workable(each, self._worker.skipped)), None)
             if found is not None:
+                if sequence_number(found) != self._last_found:
+                    # Another syphon moved what was first: while one makes progress, this one does not give up.
+                    self._last_found, self._last_moved_at = sequence_number(found), self._context.clock.now()
                 self._first_workable = sequence_number(found)
                 return True
         self._counters.left = left
@@ -210,7 +217,7 @@ class QueueDrain:
         next_retry = self._context.backoff.next_retry()
         if self._run.continuous and next_retry is not None and not self._received_any:
             self._all_received = True
-        skipping = self._received_any and not self._context.ordered and not self._all_received
+        skipping = self._received_any and not self._worker.held_back and not self._all_received
         if skipping and self._skipped < _MAX_SKIPPED:
             return
         self._skipped = 0

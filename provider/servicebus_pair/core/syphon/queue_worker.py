@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterable, Sequence
+from math import inf
 from typing import Final
 
 from azure.servicebus import ServiceBusReceivedMessage
@@ -21,7 +22,7 @@ from servicebus_pair.core.model.errors import (
     UndeliverableError,
 )
 from servicebus_pair.core.sdk.message_browser import MessageBrowser, sequence_number
-from servicebus_pair.core.syphon.backlog_entry import BacklogEntry, read_entry
+from servicebus_pair.core.syphon.backlog_entry import BacklogEntry, read_entry, session_of
 from servicebus_pair.core.syphon.batch_sender import (
     BatchSender,
     DrainCounters,
@@ -56,6 +57,7 @@ class QueueWorker:
     :ivar waiting_for_destination: locked entries by failing destination.
     :ivar skipped: sequence numbers of messages that this drain does not handle.
     :ivar highest_sequence_number: of all messages received.
+    :ivar held_back: the last step abandoned messages of sessions whose earlier messages are locked elsewhere.
     :ivar received_few: the last receive returned less than half of what was requested: the queue may be nearly empty.
     """
 
@@ -66,6 +68,7 @@ class QueueWorker:
         self.skipped: set[int] = set()
         self.highest_sequence_number = 0
         self.received_few = False
+        self.held_back = False
         self._context = context
         self._source = context.source(queue)
         self._batch_size = min(INITIAL_BATCH_SIZE, context.max_batch_messages)
@@ -106,7 +109,9 @@ class QueueWorker:
             received = await self._receive(wait)
             started = self._context.clock.now()
             count = len(received)
-            batch = await self._group_by_destination(await self._keep_head(received))
+            batch = await self._group_by_destination(received)
+            if self._context.ordered:
+                batch = await self._keep_session_order(batch)
         try:
             results = await asyncio.gather(
                 *(self._deliver(entity, entries) for entity, entries in batch.items()), return_exceptions=True
@@ -177,33 +182,58 @@ class QueueWorker:
             permits = await limiter.acquire(wanted)
         return permits
 
-    async def _keep_head(self, received: list[ServiceBusReceivedMessage]) -> list[ServiceBusReceivedMessage]:
-        """With session order, keep only messages at the head of the queue and abandon the others.
+    async def _keep_session_order(self, batch: dict[str, list[BacklogEntry]]) -> dict[str, list[BacklogEntry]]:
+        """Abandon messages of sessions that would overtake an earlier message, and return the others in order.
 
-        An earlier message may be locked by another syphon that has not sent it yet.
+        Messages with a session id are in ordinary queues only if an earlier version diverted them. An earlier message
+        of the session may be locked by another syphon, or over another link, and not be sent yet.
         """
-        if not self._context.ordered or not received:
-            return received
+        self.held_back = False
+        entries = [entry for entries in batch.values() for entry in entries if entry.session is not None]
+        if not entries:
+            return batch
+        self._context.old_form_seen = True
         try:
-            head = await self._source.peek(max_messages=len(received), timeout=CALL_TIMEOUT)
+            first_missing = await self._first_not_held(max(sequence_number(entry.received) for entry in entries))
         except ServiceError:
-            await self._abandon(received)
+            await self._abandon([entry.received for entries in batch.values() for entry in entries])
             raise
-        count = 0
-        for message, expected in zip(received, head, strict=False):
-            if message.sequence_number != expected.sequence_number:
+        overtaking = {
+            id(entry) for entry in entries if first_missing.get(entry.session, inf) < sequence_number(entry.received)
+        }
+        self.held_back = bool(overtaking)
+        await self._abandon([entry.received for entry in entries if id(entry) in overtaking])
+        ordered: dict[str, list[BacklogEntry]] = {}
+        names: dict[str, str] = {}
+        kept = (entry for entries in batch.values() for entry in entries if id(entry) not in overtaking)
+        for entry in sorted(kept, key=lambda each: sequence_number(each.received)):
+            name = names.setdefault(entry.entity.casefold(), entry.entity)
+            ordered.setdefault(name, []).append(entry)
+        return ordered
+
+    async def _first_not_held(self, last: int) -> dict[tuple[str, str] | None, int]:
+        """Return the first message of each session, up to a sequence number, that is not locked by this worker."""
+        held = {sequence_number(each) for each in self._locked.values()}
+        found: dict[tuple[str, str] | None, int] = {}
+        async for page in self.readable_pages(1):
+            for message in page:
+                number = sequence_number(message)
+                if number not in held and number <= last:
+                    found.setdefault(session_of(message), number)
+            if sequence_number(page[-1]) >= last:
                 break
-            count += 1
-        await self._abandon(received[count:])
-        return received[:count]
+        return found
 
     async def _take_due(self, now: float) -> dict[str, list[BacklogEntry]]:
         """Take the waiting entries of destinations whose backoff ended; abandon those whose locks end soon."""
         expiring: list[BacklogEntry] = []
         due: dict[str, list[BacklogEntry]] = {}
         for entity, entries in list(self.waiting_for_destination.items()):
-            expiring += [entry for entry in entries if entry.send_before <= now]
             kept = [entry for entry in entries if entry.send_before > now]
+            if self._context.ordered and len(kept) < len(entries):
+                # Those behind an abandoned message must not overtake it.
+                kept = []
+            expiring += [entry for entry in entries if not kept or entry.send_before <= now]
             del self.waiting_for_destination[entity]
             if kept:
                 target = due if self._context.backoff.is_due(entity, now=now) else self.waiting_for_destination
@@ -237,6 +267,10 @@ class QueueWorker:
         backoff = self._context.backoff
         async with self._context.destination(entity) as destination:
             started = self._context.clock.now()
+            if self._context.ordered and self._is_waited_for(entity):
+                # What was received first is sent first, when the next step takes it.
+                await self._wait_for_destination(entity, pending)
+                return
             if not backoff.try_acquire(entity, now=started):
                 await self._wait_for_destination(entity, pending)
                 return
@@ -265,11 +299,11 @@ class QueueWorker:
             self._locked.pop(id(entry.received), None)
         await self._settlement.complete([entry.received for entry in confirmed])
 
+    def _is_waited_for(self, entity: str) -> bool:
+        return any(name.casefold() == entity.casefold() for name in self.waiting_for_destination)
+
     async def _wait_for_destination(self, entity: str, pending: dict[int, BacklogEntry]) -> None:
         entries = list(pending.values())
-        if self._context.ordered:
-            await self._abandon([entry.received for entry in entries])
-            return
         waiting = sum(map(len, self.waiting_for_destination.values()))
         room = max(0, MAX_WAITING_BATCHES * self._batch_size - waiting)
         self.waiting_for_destination.setdefault(entity, []).extend(entries[:room])

@@ -66,6 +66,7 @@ class SessionQueueDrain:
         self._last_progress_at = context.clock.now()
         self._last_done = counters.done
         self._last_count: int | None = None
+        self._last_listed: set[str] = set()
         self._pauses = 0
         # With a selection: the sessions that this pass has still to visit.
         self._unvisited: list[str] = []
@@ -240,6 +241,8 @@ class SessionQueueDrain:
             _log.info("the sessions of queue=%s cannot be listed: %s", self._queue, error)
             return False
         self._counters.left = sum(self._abandoned.values()) + len(listed)
+        if listed != self._last_listed:
+            self._last_listed, self._last_progress_at = listed, self._context.clock.now()
         if listed and self._context.selection.entities is None:
             count = await self._run.count(self._queue)
             if count is not None:
