@@ -155,27 +155,41 @@ def test_section_4_a_send_without_a_deadline_ends_although_the_service_stays_bus
     assert step(history, now=NOW + 110, policy=replace(POLICY, deadline=NOW + 500)) == Pause(10.0)
 
 
+def rejected(count: int, *, works_at: float | None = None) -> AttemptHistory:
+    """The history of a batch that was rejected so often, and of which something else is known to be accepted."""
+    return replace(failed(*[REJECTED] * count), works_at=works_at)
+
+
 def test_section_4_a_rejected_batch_is_split_until_the_offender_stands_alone() -> None:
     history = failed(REJECTED)
-    assert (step(history, messages=2), history.counts) == (Split(), False)
-    part = failed(FAULT, REJECTED).part()
-    assert (part.rejections, part.failures, part.failing_since) == (0, 0, NOW)
-    assert step(part) == Attempt()
+    assert (step(history, messages=2), history.counts) == (Probe(), False)
+    works = history.probed(works_at=NOW + 1)
+    assert step(works, messages=2) == Split()
+    part = works.part()
+    assert (part.rejections, part.failures, part.failing_since, step(part)) == (0, 0, NOW, Attempt())
+    # One probe is enough for all parts of a batch.
+    again = part.failed(REJECTED, began=NOW + 2, was_attached=True, is_final=False)
+    assert step(again, messages=2) == Split()
+
+
+def test_section_4_a_rejection_counts_if_nothing_else_is_accepted_either() -> None:
+    counted = failed(REJECTED).probed(works_at=None)
+    assert (step(counted, messages=5), counted.counts) == (Pause(0.25), True)
+    again = counted.paused().failed(REJECTED, began=NOW, was_attached=True, is_final=False)
+    assert (step(again, messages=5), again.counts) == (Probe(), False)
+    assert step(again.probed(works_at=None), messages=5) == Pause(0.5)
+    assert step(counted, now=NOW + 60) == Divert()
+    assert step(rejected(3), FAILED_OVER) == Divert()
 
 
 def test_section_4_alone_a_message_is_tried_three_times_before_the_verdict() -> None:
-    assert step(failed(REJECTED)) == Pause(0.25)
-    assert step(failed(REJECTED, REJECTED)) == Pause(0.5)
-    third = failed(REJECTED, REJECTED, REJECTED)
-    assert step(third) == Probe()
-    assert step(third.probed(succeeded=True)) == Refuse()
-    counted = third.probed(succeeded=False)
-    assert (step(counted), counted.counts) == (Pause(0.25), True)
-    # Then three more attempts follow, unless the entity fails over.
-    again = counted.paused().failed(REJECTED, began=NOW, was_attached=True, is_final=False)
-    assert (step(again), again.counts) == (Pause(0.25), False)
-    assert step(counted, now=NOW + 60) == Divert()
-    assert step(third, FAILED_OVER) == Divert()
+    assert step(rejected(1)) == Probe()
+    assert step(rejected(1, works_at=NOW + 1)) == Pause(0.25)
+    assert step(rejected(2, works_at=NOW + 1)) == Pause(0.5)
+    assert step(rejected(3, works_at=NOW + 1)) == Refuse()
+    # What was accepted before the message was first rejected proves nothing.
+    assert step(rejected(3, works_at=NOW)) == Probe()
+    assert step(rejected(3, works_at=NOW).probed(works_at=None)) == Pause(0.25)
 
 
 @given(
@@ -193,7 +207,7 @@ def test_section_4_no_pause_goes_beyond_the_deadline_and_no_message_is_refused_w
     match decided:
         case Pause(seconds):
             assert 0 <= seconds <= deadline - now
-        case Refuse() | Probe():
+        case Refuse():
             assert messages == 1
         case Divert():
             assert health.failed_over or elapsed >= 60

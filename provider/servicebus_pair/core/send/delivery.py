@@ -7,7 +7,6 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
 
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
@@ -45,7 +44,6 @@ from servicebus_pair.core.send.timeouts import Deadline, attempt_timeout, prepar
 __all__ = ["Delivery"]
 
 _log = logging.getLogger(__name__)
-_MAX_PROBE_SECONDS: Final = 10.0
 
 
 @dataclass(slots=True)
@@ -282,27 +280,21 @@ class Delivery:
         if sent:
             self._registry.apply(self._entity, SendSucceeded())
             self._context.accepted_at[self._entity.casefold()] = self._clock.now()
-        elif self._clock.now() - waiting_since >= self._policy.interval:
+        elif self._clock.now() - waiting_since >= self._longest_wait:
             # The link was busy with other sends all the time: the clock of this send goes on.
             part.history = part.history.waited(since=waiting_since)
         return sent
 
     def _slot(self, history: AttemptHistory, timer: _AttemptTimer) -> SendSlot:
         """Return a slot that is given up once the entity failed over, and that ends with the failover interval."""
-        interval = self._policy.interval
-        longest = self._options.attempt_timeout.total_seconds()
 
         def seconds() -> float | None:
             lease_left = self._registry.lease_seconds_left(self._entity)
             if self._failed_over or lease_left <= 0:
                 return None
-            now = self._clock.now()
-            remaining = min(self._deadline.remaining(last=history.last_error), lease_left)
-            health = self._registry.current(self._entity)
-            left = remaining_interval(health, interval=interval, now=now, failing_since=history.failing_since)
-            timeout = min(attempt_timeout(left, longest=longest), remaining)
+            timeout = min(self._attempt_timeout(history), lease_left)
             timer.start(
-                now,
+                self._clock.now(),
                 attached=self._link.attached,
                 prepare_after=prepare_delay(timeout),
                 prepare=self._backlog.prepare,
@@ -312,8 +304,24 @@ class Delivery:
         return SendSlot(
             attempt_timeout=seconds,
             still_wanted=lambda: not self._failed_over and self._registry.lease_seconds_left(self._entity) > 0,
-            wait_seconds=min(self._deadline.remaining(last=history.last_error), max(interval, longest)),
+            wait_seconds=min(self._deadline.remaining(last=history.last_error), self._longest_wait),
         )
+
+    def _attempt_timeout(self, history: AttemptHistory) -> float:
+        """Return the seconds that an attempt may take that starts now; it ends with the failover interval."""
+        left = remaining_interval(
+            self._registry.current(self._entity),
+            interval=self._policy.interval,
+            now=self._clock.now(),
+            failing_since=history.failing_since,
+        )
+        longest = self._options.attempt_timeout.total_seconds()
+        return min(attempt_timeout(left, longest=longest), self._deadline.remaining(last=history.last_error))
+
+    @property
+    def _longest_wait(self) -> float:
+        """How long to wait for the link while other sends use it."""
+        return max(self._policy.interval, self._options.attempt_timeout.total_seconds())
 
     def _after_failure(self, part: _Part, error: ServiceError) -> None:
         if part.history.counts:
@@ -336,12 +344,13 @@ class Delivery:
     async def _probe(self, part: _Part) -> None:
         """Find out whether the entity takes anything else than a message that it rejected."""
         since = part.history.rejected_since or 0.0
-        works = self._context.accepted_at.get(self._entity.casefold(), 0.0) > since
+        key = self._entity.casefold()
         failure = None
-        if not works:
-            seconds = min(_MAX_PROBE_SECONDS, self._deadline.remaining(last=part.history.last_error))
-            failure = await self._context.prober.probe(self._entity, timeout=seconds)
-        part.history = part.history.probed(succeeded=failure is None)
+        if self._context.accepted_at.get(key, 0.0) <= since:
+            failure = await self._context.prober.probe(self._entity, timeout=self._attempt_timeout(part.history))
+            if failure is None:
+                self._context.accepted_at[key] = self._clock.now()
+        part.history = part.history.probed(works_at=self._context.accepted_at[key] if failure is None else None)
         if failure is not None:
             self._record_failure(failure, part.history.rejected_since)
 

@@ -5,8 +5,8 @@
     no failure yet                     -> Attempt
     the entity is failed over          -> Divert
     an error for the caller            -> Fail
-    the message was rejected           -> Split until it is alone; then two more tries; then Refuse, if the entity takes
-                                          anything else (a probe finds out); if it does not, it counts as a failure
+    the message was rejected           -> Probe whether the entity takes anything else; if not, it counts as a failure;
+                                          else Split until the message is alone, two more tries, and Refuse
     busy                               -> Pause, as long as the caller allows
     failing for the failover interval  -> Divert, even while other sends succeed; Fail where order is kept
     any other failure                  -> Pause, longer each time
@@ -80,7 +80,7 @@ class AttemptHistory:
     :param failures: how many failures counted.
     :param rejections: how often the batch was rejected.
     :param rejected_since: start of the first attempt that ended so.
-    :param entity_works: something else was accepted since then.
+    :param works_at: when the entity last accepted something else, as far as that was looked up.
     :param probe_failed: nothing else was accepted either.
     :param forgiven: the loss of a working connection was not counted, which happens once.
     """
@@ -95,7 +95,7 @@ class AttemptHistory:
     busy_answers: int = 0
     rejections: int = 0
     rejected_since: float | None = None
-    entity_works: bool = False
+    works_at: float | None = None
     probe_failed: bool = False
     forgiven: bool = False
 
@@ -120,11 +120,15 @@ class AttemptHistory:
                 return replace(after, error=None, forgiven=True)
         return replace(after, counts=True, failures=self.failures + 1)
 
-    def probed(self, *, succeeded: bool) -> AttemptHistory:
-        """Return the history after it was found out whether the entity accepts anything else."""
-        if succeeded:
-            return replace(self, entity_works=True)
-        return replace(self, probe_failed=True, rejections=0, counts=True, failures=self.failures + 1)
+    def probed(self, *, works_at: float | None) -> AttemptHistory:
+        """Return the history after it was found out whether the entity accepts anything else.
+
+        :param works_at: when it did; ``None`` if it does not.
+        """
+        if works_at is not None:
+            return replace(self, works_at=works_at)
+        failures = self.failures + 1
+        return replace(self, works_at=None, probe_failed=True, rejections=0, counts=True, failures=failures)
 
     def waited(self, *, since: float) -> AttemptHistory:
         """Return the history after the link was busy with other sends from ``since`` on."""
@@ -137,8 +141,13 @@ class AttemptHistory:
         return replace(self, error=None, counts=False)
 
     def part(self) -> AttemptHistory:
-        """Return the history of a part of a rejected batch: its clock goes on, and nothing else is known of it."""
-        return AttemptHistory(failing_since=self.failing_since, last_error=self.last_error, forgiven=self.forgiven)
+        """Return the history of a part of a rejected batch: its clock goes on, and it was not rejected itself."""
+        return AttemptHistory(
+            failing_since=self.failing_since,
+            last_error=self.last_error,
+            works_at=self.works_at,
+            forgiven=self.forgiven,
+        )
 
     @property
     def retry_delay(self) -> float:
@@ -236,11 +245,15 @@ def remaining_interval(
 
 
 def _after_rejection(history: AttemptHistory, messages: int, now: float, policy: SendPolicy) -> Step:
+    if history.works_at is None:
+        return Probe()
     if messages > 1:
         return Split()
     if history.rejections < MAX_REJECTIONS:
         return Pause(min(_INITIAL_DELAY * history.rejections, policy.deadline - now))
-    return Refuse() if history.entity_works else Probe()
+    # The verdict needs a proof from the time in which this message was rejected.
+    since = now if history.rejected_since is None else history.rejected_since
+    return Refuse() if history.works_at > since else Probe()
 
 
 def _after_busy(error: ServiceError, history: AttemptHistory, now: float, policy: SendPolicy) -> Step:
