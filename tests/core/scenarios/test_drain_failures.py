@@ -70,6 +70,17 @@ async def test_section_2_a_primary_that_confirms_late_is_waited_for(seconds: flo
         assert copies.total() - 400 <= report.duplicates_possible
 
 
+async def test_section_4_messages_that_the_primary_rejects_are_dead_lettered_alone() -> None:
+    async with open_local_pair("flights") as local_pair:
+        never = [ServiceBusMessage("x", message_id=f"never{n}", time_to_live=timedelta(0)) for n in range(2)]
+        await local_pair.put_into_backlog("flights", [never[0], *messages(1, 2, 3), never[1], *messages(4)])
+        async with asyncio.timeout(20):
+            report = await local_pair.pair.syphon().drain()
+        assert (report.moved, report.dead_lettered, report.left) == ({"flights": 4}, {"Rejected": 2}, 0)
+        assert await reasons(local_pair) == {"never0": "Rejected", "never1": "Rejected"}
+        assert await local_pair.primary_ids() == ["m1", "m2", "m3", "m4"]
+
+
 async def test_section_4_a_primary_that_rejects_everything_is_an_outage() -> None:
     async with open_local_pair("flights") as local_pair:
         await local_pair.put_into_backlog("flights", messages(*range(50)))

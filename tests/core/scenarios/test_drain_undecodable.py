@@ -10,6 +10,7 @@ from azure.servicebus import ServiceBusMessage
 
 from servicebus_emulator.engine.model.descriptions import QueueDescription
 from servicebus_pair.core import PairOptions
+from servicebus_pair.core.protocol.backlog_queues import session_queue_paths
 from servicebus_pair.core.syphon.backlog_entry import TimeToLive
 from tests.core.support.local_pair import BACKLOG, messages, open_local_pair
 from tests.core.support.queues import send_raw
@@ -65,6 +66,28 @@ async def test_section_6_in_the_old_form_an_undecodable_message_holds_up_no_sess
         bad = proton.Message(id="bad", body="x", properties={"x-ms-path": "flights", "value": proton.char("z")})
         await asyncio.to_thread(send_raw, local_pair.secondary, BACKLOG, bad)
         await local_pair.put_into_backlog("flights", sent[position:])
+        async with asyncio.timeout(20):
+            report = await local_pair.pair.syphon().drain()
+        assert (report.moved, report.dead_lettered, report.left) == ({"flights": 15}, {"Unreadable": 1}, 0)
+        assert await local_pair.primary_ids() == [f"m{n}" for n in range(15)]
+
+
+@pytest.mark.parametrize("position", [0, 7])
+@pytest.mark.parametrize("value", UNREADABLE)
+async def test_section_6_an_undecodable_message_in_a_session_is_dead_lettered_and_the_session_goes_on(
+    value: object, position: int
+) -> None:
+    options = PairOptions(backlog_queue_count=1, ordering="session")
+    sent = [ServiceBusMessage("x", message_id=f"m{n}", session_id="a") for n in range(15)]
+    async with open_local_pair("flights", options=options, unchecked=True) as local_pair:
+        await local_pair.put_into_sessions("flights", sent[:position])
+        bad = proton.Message(id="bad", body="x", properties={"x-ms-path": "flights", "value": value})
+        bad.group_id = "flights"
+        queue = session_queue_paths("contoso", 1)[0]
+        await asyncio.to_thread(send_raw, local_pair.secondary, queue, bad)
+        await local_pair.put_into_sessions("flights", sent[position:])
+        survey = await local_pair.pair.syphon().survey()
+        assert (survey.destinations["flights"].messages, survey.unreadable) == (15, 1)
         async with asyncio.timeout(20):
             report = await local_pair.pair.syphon().drain()
         assert (report.moved, report.dead_lettered, report.left) == ({"flights": 15}, {"Unreadable": 1}, 0)

@@ -125,6 +125,18 @@ async def test_section_6_a_drain_ends_with_what_an_abandoned_entity_leaves() -> 
         assert await arrivals(local_pair, "closed") == in_order(20, "a", "b")
 
 
+async def test_section_4_messages_that_the_primary_rejects_are_dead_lettered_and_their_session_goes_on() -> None:
+    async with open_local_pair("flights", options=OPTIONS) as local_pair:
+        sent = session_messages(20, "a")
+        for position in (0, 9, 18):
+            never = ServiceBusMessage("x", message_id=f"n{position}", session_id="a", time_to_live=timedelta(0))
+            sent.insert(position, never)
+        await local_pair.put_into_sessions("flights", sent)
+        report = await local_pair.pair.syphon().drain()
+        assert (report.moved, report.dead_lettered, report.left) == ({"flights": 20}, {"Rejected": 3}, 0)
+        assert await arrivals(local_pair) == in_order(20, "a")
+
+
 async def test_section_6_messages_for_a_missing_entity_are_dead_lettered_and_can_be_redriven() -> None:
     async with open_local_pair(options=OPTIONS) as local_pair:
         await local_pair.put_into_sessions("later", session_messages(20, "a", "b"))

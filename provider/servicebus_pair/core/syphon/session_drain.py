@@ -56,7 +56,7 @@ class SessionQueueDrain:
         self._counters = counters
         self._failures = QueueFailures(run, queue, counters)
         self._sessions: dict[asyncio.Task[None], str] = {}
-        # What is left in sessions that are held for abandoned destinations, by session id.
+        # What was received of sessions that are held for abandoned destinations, by session id.
         self._abandoned: dict[str, int] = {}
         # Consecutive failures of each session, by id.
         self._losses: Counter[str] = Counter()
@@ -198,8 +198,7 @@ class SessionQueueDrain:
             while not self._context.paused and not self._ended.is_set():
                 now = self._context.clock.now()
                 if backoff.is_abandoned(entity) and not self._run.continuous:
-                    if session_id not in self._abandoned:
-                        self._abandoned[session_id] = await worker.count()
+                    self._abandoned[session_id] = len(worker.waiting)
                     await self._sleep(_HOLD_INTERVAL, ended=self._ended)
                 elif backoff.is_due(entity, now=now):
                     return True
@@ -231,7 +230,9 @@ class SessionQueueDrain:
         return False
 
     async def _is_empty(self) -> bool:
-        """Return whether only sessions for abandoned destinations have messages, and count them.
+        """Return whether only sessions for abandoned destinations have messages, and count what is left.
+
+        Without the right to count, at least so many are left.
 
         A session that cannot be accepted is locked by another syphon, which may have died.
         """
@@ -243,7 +244,7 @@ class SessionQueueDrain:
         self._counters.left = sum(self._abandoned.values()) + len(listed)
         if listed != self._last_listed:
             self._last_listed, self._last_progress_at = listed, self._context.clock.now()
-        if listed and self._context.selection.entities is None:
+        if self._counters.left and self._context.selection.entities is None:
             count = await self._run.count(self._queue)
             if count is not None:
                 self._counters.left = count

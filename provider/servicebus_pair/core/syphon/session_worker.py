@@ -38,8 +38,6 @@ _MAX_IDLE: Final = 10.0
 _RENEWAL_SHARE: Final = 0.5
 # A clock that differs from the service's must not make a lock look longer than those of backlog queues.
 _MAX_LOCK_SECONDS: Final = 60.0
-_COUNT_PAGE: Final = 250
-_MAX_COUNTED_PAGES: Final = 40
 
 
 class SessionWorker:
@@ -104,16 +102,6 @@ class SessionWorker:
         if remaining < max(_RENEWAL_SHARE * self._lock_seconds, for_seconds / SENDING_SHARE):
             await self._source.renew(timeout=CALL_TIMEOUT)
             self._remember_lock()
-
-    async def count(self) -> int:
-        """Return how many messages the session holds, by peeking; at least so many if there are thousands."""
-        count, cursor = 0, 1
-        for _ in range(_MAX_COUNTED_PAGES):
-            page = await self._source.peek(max_messages=_COUNT_PAGE, timeout=CALL_TIMEOUT, from_sequence_number=cursor)
-            if not page:
-                break
-            count, cursor = count + len(page), (page[-1].sequence_number or 0) + 1
-        return count
 
     def _remember_lock(self) -> None:
         now = self._context.clock.now()
