@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -122,6 +123,34 @@ def test_ordered_backlogs_are_planned_and_drained_with_the_others(
     arrived = contents(pair.primary["contoso"], "flights")
     assert [(each.message_id, each.session_id) for each in arrived] == [(f"s{n}", "N14228") for n in range(4)]
     assert ServiceBusPairHook(CONN_ID).filled_backlog_queues() == ()
+
+
+def test_sessions_sent_during_a_failover_are_recovered_in_order(
+    pair: Pair, recover: Recover, run_dag: RunDag, monkeypatch: pytest.MonkeyPatch
+):
+    """SPEC section 6: through divert, drain and failback, with the health that tasks share through Airflow."""
+    pair.settings |= {"ordering": "session", "health_refresh": 2}
+    define_connection(monkeypatch, pair.extra())
+    run_task(run_dag, tasks.provision)
+
+    def send(numbers: range) -> dict[str, Any]:
+        messages = [{"body": str(n), "message_id": f"{name}{n}", "session_id": name} for n in numbers for name in "ad"]
+        return run_task(run_dag, lambda: tasks.send(messages=messages))["send"]
+
+    assert send(range(2))["primary"] == 4
+    run_task(run_dag, lambda: tasks.fail_over(entities="flights", hold=timedelta(seconds=8)))
+    diverted = send(range(2, 5))
+    report = results(recover())["report"]
+    back = send(range(5, 7))
+
+    assert (diverted["diverted"], set(diverted["backlog_queues"])) == (6, set(session_queue_paths("contoso", 2)))
+    assert report["moved"] == {"flights": 6}
+    assert back["sent"] == 4
+    if back["diverted"]:
+        recover()
+    arrived = contents(pair.primary["contoso"], "flights")
+    for name in "ad":
+        assert [each.message_id for each in arrived if each.session_id == name] == [f"{name}{n}" for n in range(7)]
 
 
 @pytest.mark.apart
