@@ -10,7 +10,7 @@
 #   make explore        search for event sequences that lose or reorder messages, new ones on each run
 #   make conformance    run the Azure SDK's own live tests against the embedded Service Bus (15 minutes);
 #                       ARGS="--admin" runs those of the administration client only (1 minute)
-#   make chaos          kill, freeze and reset senders, syphons and namespaces; SECONDS=60 SEED=1
+#   make chaos          kill, freeze and reset senders, syphons and namespaces; SECONDS=60 SEED=1 ORDERING=session
 #   make mutants        mutate modules and report which mutants their tests miss; PATHS=provider/.../delivery.py COUNT=50
 #   make check          lint, check types and import contracts
 #   make bench          run the benchmarks; GROUP=emulator selects one group
@@ -58,7 +58,8 @@ conformance: setup
 	@.ci/within python -m tests.conformance $(ARGS)
 
 chaos: setup
-	@.ci/within python -m tests.system.chaos --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED))
+	@.ci/within python -m tests.system.chaos --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED)) \
+		$(if $(ORDERING),--ordering $(ORDERING))
 
 mutants: setup
 	@.ci/within python -m tests.mutants $(PATHS) $(if $(COUNT),--count $(COUNT)) $(if $(SEED),--seed $(SEED))

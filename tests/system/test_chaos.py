@@ -13,12 +13,12 @@ import pytest
 from azure.servicebus import ServiceBusMessage
 
 from servicebus_pair.core import PairOptions
-from servicebus_pair.core.ledger.reconcile import Found, Location
+from servicebus_pair.core.ledger.reconcile import Found, Location, Totals
 from servicebus_pair.core.ledger.writer import Ledger
 from servicebus_pair.core.protocol.backlog_queues import backlog_queue_paths
 from tests.core.support.local_pair import open_local_pair
 from tests.system.chaos.__main__ import run
-from tests.system.chaos.messages import DEDUPLICATED, ENTITIES, Journal, is_unchanged, make_message
+from tests.system.chaos.messages import DEDUPLICATED, ENTITIES, Journal, is_unchanged, make_message, session_of
 from tests.system.chaos.verdict import QueueContents, Verdict, peek_queues, verdict_on
 from tests.system.chaos.worker import LEDGERS, QUEUES
 
@@ -28,8 +28,9 @@ FLIGHT = ("flights", "flights.0")
 
 @pytest.mark.system
 @pytest.mark.slow
-async def test_a_short_chaos_run_loses_no_message(tmp_path: Path) -> None:
-    verdict = await run(seconds=8, seed=7, folder=tmp_path, lock="PT5S")
+@pytest.mark.parametrize("ordering", ["none", "session"])
+async def test_a_short_chaos_run_loses_no_message_and_keeps_order_where_promised(tmp_path: Path, ordering: str) -> None:
+    verdict = await run(seconds=8, seed=7, folder=tmp_path, lock="PT5S", ordering=ordering)
     assert verdict.sent > 0
     assert verdict.kills + verdict.faults > 0
     assert verdict.ledger.sent >= verdict.sent
@@ -87,9 +88,9 @@ def duplicate_despite_detection(contents: QueueContents, folder: Path) -> QueueC
 
 
 def leave_in_backlog(contents: QueueContents, folder: Path) -> QueueContents:
-    Journal(folder, "late").record("flights", ["flights.late"])
+    Journal(folder, "late").record("flights", ["flights.99"])
     left = Found(backlog_queue_paths("contoso", QUEUES)[0], Location.BACKLOG)
-    return replace(contents, found={**contents.found, ("flights", "flights.late"): [left]})
+    return replace(contents, found={**contents.found, ("flights", "flights.99"): [left]})
 
 
 def drop_ledger_record(contents: QueueContents, folder: Path) -> QueueContents:
@@ -123,6 +124,23 @@ def test_each_planted_defect_is_the_only_finding(
     assert {name: getattr(found, name) for name in counted if getattr(found, name)} == findings
     # At-least-once delivery allows duplicates where the entity does not detect them.
     assert found.holds == (plant is duplicate)
+
+
+def test_a_message_that_arrived_after_a_later_one_of_its_session_is_out_of_order(tmp_path: Path) -> None:
+    (tmp_path / LEDGERS).mkdir()
+    session = session_of("a.0")
+    numbers = [n for n in range(200) if session_of(f"a.{n}") == session][:4]
+    other = next(n for n in range(200) if session_of(f"a.{n}") != session)
+    order = [numbers[0], numbers[2], numbers[1], other, numbers[3]]
+    Journal(tmp_path, "a").record("flights", [f"a.{n}" for n in order if n != numbers[3]])
+    found = {("flights", f"a.{n}"): [Found("flights", Location.ACTIVE)] for n in order}
+    for ordering in ("none", "session"):
+        judged = verdict_on(
+            QueueContents(found, 0), tmp_path, actions=Counter(), seconds=0, seed=0, ordering=ordering, in_sessions=0
+        )
+        assert judged.disorder == 1
+        assert replace(judged, missing_in_ledger=0, ledger=Totals()).holds is (ordering == "none")
+    assert verdict_on(QueueContents(found, 0), tmp_path, actions=Counter(), seconds=0, seed=0, in_sessions=3).stuck == 3
 
 
 def test_a_message_with_another_body_or_property_is_damaged() -> None:

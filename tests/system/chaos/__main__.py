@@ -1,8 +1,8 @@
-"""Chaos test with real processes: ``make chaos SECONDS=60 SEED=1``.
+"""Chaos test with real processes: ``make chaos SECONDS=60 SEED=1 ORDERING=session``.
 
 Senders, syphons and both namespaces run in separate processes, which are killed, frozen, disconnected and slowed down
 at random. Then the backlog is drained and every message is searched for in the queues. The last line of the output is a
-JSON object; the exit status is 0 if no message was lost.
+JSON object; the exit status is 0 if no message was lost, and in session order none came out of order.
 """
 
 from __future__ import annotations
@@ -20,7 +20,13 @@ from random import SystemRandom
 from typing import Any
 
 from servicebus_pair.core import Endpoint
-from servicebus_pair.core.protocol.backlog_queues import BACKLOG_QUEUE, backlog_queue_paths
+from servicebus_pair.core.protocol.backlog_queues import (
+    BACKLOG_QUEUE,
+    SESSION_QUEUE,
+    backlog_queue_paths,
+    session_prefix,
+    session_queue_paths,
+)
 from servicebus_pair.core.protocol.iso_duration import parse_duration
 from servicebus_pair.core.sdk.administration.data_plane import ServiceBusAdministration
 from tests.system.chaos.fault_injector import FaultInjector
@@ -38,13 +44,20 @@ _DRAIN_TIMEOUT = 180.0
 
 
 async def run(
-    *, seconds: float, seed: int, folder: Path, senders: int = 2, syphons: int = 2, lock: str = "PT1M"
+    *,
+    seconds: float,
+    seed: int,
+    folder: Path,
+    senders: int = 2,
+    syphons: int = 2,
+    lock: str = "PT1M",
+    ordering: str = "none",
 ) -> Verdict:
     """Inject faults for ``seconds``, drain and compare.
 
     :param lock: lock duration of the backlog queues: how long messages that a killed syphon had locked stay locked.
     """
-    processes = Processes(folder)
+    processes = Processes(folder, ordering=ordering)
     try:
         await asyncio.gather(*(namespace.start() for namespace in processes.namespaces))
         await _create_queues(processes, lock=lock)
@@ -58,7 +71,10 @@ async def run(
         await processes.stop_workers("syphon")
         await _drain(processes.settings)
         contents = await peek_queues(*(each.served.connection_string for each in processes.namespaces))
-        return verdict_on(contents, folder, actions=processes.actions, seconds=seconds, seed=seed)
+        left = await _left_in_sessions(processes)
+        return verdict_on(
+            contents, folder, actions=processes.actions, seconds=seconds, seed=seed, ordering=ordering, in_sessions=left
+        )
     finally:
         processes.stop()
 
@@ -74,6 +90,17 @@ async def _create_queues(processes: Processes, *, lock: str) -> None:
     async with ServiceBusAdministration(secondary) as administration:
         for queue in backlog_queue_paths("contoso", QUEUES):
             await administration.create_queue(queue, replace(BACKLOG_QUEUE, lock_duration=lock))
+        for queue in session_queue_paths("contoso", QUEUES):
+            await administration.create_queue(queue, replace(SESSION_QUEUE, lock_duration=lock))
+
+
+async def _left_in_sessions(processes: Processes) -> int:
+    """Return how many messages the session queues hold, which nobody can peek at without their sessions."""
+    secondary = Endpoint.from_connection_string(**processes.secondary.endpoint)
+    async with ServiceBusAdministration(secondary) as administration:
+        return sum(
+            depth.active + depth.dead_lettered for depth in await administration.queue_depths(session_prefix("contoso"))
+        )
 
 
 async def _drain(settings: dict[str, Any]) -> None:
@@ -97,6 +124,7 @@ def main() -> int:
     parser.add_argument("--senders", type=int, default=2)
     parser.add_argument("--syphons", type=int, default=2)
     parser.add_argument("--lock", default="PT1M", help="lock duration of the backlog queues, ISO 8601")
+    parser.add_argument("--ordering", choices=["none", "session"], default="none")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
         verdict = asyncio.run(run(**{**vars(arguments), "folder": Path(folder)}))

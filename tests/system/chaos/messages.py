@@ -11,12 +11,13 @@ from typing import Any
 
 from azure.servicebus import ServiceBusMessage
 
-__all__ = ["DEDUPLICATED", "ENTITIES", "Journal", "is_unchanged", "make_message", "read_journals"]
+__all__ = ["DEDUPLICATED", "ENTITIES", "Journal", "is_unchanged", "make_message", "read_journals", "session_of"]
 
 # The queue with duplicate detection, whose window covers the whole run.
 DEDUPLICATED = "once"
 ENTITIES = ("flights", "delays", DEDUPLICATED)
 _MAX_BODY_BYTES = 2000
+_SESSIONS = 7
 _MAX_INT32 = 2**31  # the SDK encodes larger numbers as long
 
 
@@ -27,10 +28,14 @@ def make_message(message_id: str) -> ServiceBusMessage:
     return ServiceBusMessage(
         f"{message_id}:{random.getrandbits(64):x}:".encode() + random.randbytes(random.randint(0, _MAX_BODY_BYTES)),
         message_id=message_id,
-        session_id=f"session {number % 7}",
+        session_id=session_of(message_id),
         subject=f"subject {number}",
         application_properties={"number": number, "name": message_id},
     )
+
+
+def session_of(message_id: str) -> str:
+    return f"session {zlib.crc32(message_id.encode()) % _MAX_INT32 % _SESSIONS}"
 
 
 def is_unchanged(received: ServiceBusMessage) -> bool:

@@ -100,8 +100,9 @@ class Processes:
     :ivar actions: number of kills and faults, in total and by target.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, ordering: str = "none") -> None:
         self.folder = folder
+        self.ordering = ordering
         self.primary = NamespaceProcess("contoso", folder / "contoso")
         self.secondary = NamespaceProcess("contoso-dr", folder / "contoso-dr")
         self.namespaces = (self.primary, self.secondary)
@@ -110,7 +111,12 @@ class Processes:
 
     @property
     def settings(self) -> dict[str, Any]:
-        return {"primary": self.primary.endpoint, "secondary": self.secondary.endpoint}
+        return {
+            "primary": self.primary.endpoint,
+            "secondary": self.secondary.endpoint,
+            "ordering": self.ordering,
+            "store": str(self.folder / "health"),
+        }
 
     def start_workers(self, *, senders: int, syphons: int, rate: float) -> None:
         """Start the workers. :param rate: messages per second of all senders together."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TypeAlias
@@ -17,7 +18,7 @@ from servicebus_pair.core.model.events import Route
 from servicebus_pair.core.protocol.backlog_message import PATH
 from servicebus_pair.core.protocol.backlog_queues import backlog_queue_paths
 from tests.core.support.queues import peek_all
-from tests.system.chaos.messages import DEDUPLICATED, ENTITIES, is_unchanged, read_journals
+from tests.system.chaos.messages import DEDUPLICATED, ENTITIES, is_unchanged, read_journals, session_of
 from tests.system.chaos.worker import LEDGERS, QUEUES
 
 __all__ = ["LedgerRecords", "QueueContents", "Verdict", "peek_queues", "read_ledger", "verdict_on"]
@@ -53,6 +54,8 @@ class Verdict:
     :ivar lost: accepted messages that are in no queue; must be 0.
     :ivar damaged: copies with another body or other properties; must be 0.
     :ivar stuck: copies in a backlog or dead-letter queue; must be 0.
+    :ivar disorder: accepted messages of a sender that first arrived after a later one of their session; must be 0 in
+        session order.
     :ivar duplicates: additional copies on entities without duplicate detection.
     :ivar duplicates_after_detection: additional copies on the entity with duplicate detection; must be 0.
     :ivar missing_in_ledger: accepted messages without a ledger record; must be 0.
@@ -70,11 +73,13 @@ class Verdict:
     lost: int
     damaged: int
     stuck: int
+    disorder: int
     duplicates: int
     duplicates_after_detection: int
     missing_in_ledger: int
     ledger: Totals
     actions: Mapping[str, int]
+    ordering: str = "none"
 
     @property
     def ledger_agrees(self) -> bool:
@@ -84,8 +89,9 @@ class Verdict:
 
     @property
     def holds(self) -> bool:
+        out_of_order = self.disorder and self.ordering == "session"
         return self.ledger_agrees and not (
-            self.lost or self.damaged or self.stuck or self.duplicates_after_detection or self.crashes
+            out_of_order or self.lost or self.damaged or self.stuck or self.duplicates_after_detection or self.crashes
         )
 
     def as_json(self) -> dict[str, object]:
@@ -115,8 +121,20 @@ async def peek_queues(primary: str, secondary: str) -> QueueContents:
     return QueueContents(found, damaged)
 
 
-def verdict_on(contents: QueueContents, folder: Path, *, actions: Counter[str], seconds: float, seed: int) -> Verdict:
-    """Compare the queues with the journals and the ledger in ``folder``."""
+def verdict_on(
+    contents: QueueContents,
+    folder: Path,
+    *,
+    actions: Counter[str],
+    seconds: float,
+    seed: int,
+    ordering: str = "none",
+    in_sessions: int = 0,
+) -> Verdict:
+    """Compare the queues with the journals and the ledger in ``folder``.
+
+    :param in_sessions: messages left in backlog queues that require sessions.
+    """
     sent = set(read_journals(folder))
     ledger = read_ledger(folder / LEDGERS)
     extra: Counter[str] = Counter()
@@ -132,13 +150,30 @@ def verdict_on(contents: QueueContents, folder: Path, *, actions: Counter[str], 
         crashes=actions["crashes"],
         lost=len(sent - contents.found.keys()),
         damaged=contents.damaged,
-        stuck=contents.stuck,
+        stuck=contents.stuck + in_sessions,
+        disorder=_disorder(contents, sent),
         duplicates=sum(count for entity, count in extra.items() if entity != DEDUPLICATED),
         duplicates_after_detection=extra[DEDUPLICATED],
         missing_in_ledger=sum(key not in ledger or not ledger[key].sent for key in sent),
         ledger=_reconcile(contents, ledger),
         actions=dict(sorted(actions.items())),
+        ordering=ordering,
     )
+
+
+def _disorder(contents: QueueContents, sent: AbstractSet[Key]) -> int:
+    """Count accepted messages that first arrived after a later message of the same sender and session."""
+    latest: defaultdict[tuple[str, str, str], int] = defaultdict(int)
+    late = 0
+    # The queues of the primary were peeked in order, and stand first.
+    for entity, message_id in contents.found:
+        if (entity, message_id) not in sent:
+            continue
+        sender, _, number = message_id.rpartition(".")
+        lane = entity, sender, session_of(message_id)
+        late += int(number) < latest[lane]
+        latest[lane] = max(latest[lane], int(number))
+    return late
 
 
 @dataclass(slots=True)

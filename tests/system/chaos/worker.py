@@ -19,6 +19,7 @@ from servicebus_pair.core.ledger.writer import Ledger
 from servicebus_pair.core.model.errors import SendError
 from servicebus_pair.core.model.events import Observer
 from servicebus_pair.core.send.sender import PairSender
+from tests.system.chaos.health_store import FileHealthStore
 from tests.system.chaos.messages import ENTITIES, Journal, make_message
 
 __all__ = ["LEDGERS", "QUEUES", "open_pair"]
@@ -29,7 +30,8 @@ _MAX_MESSAGES_PER_SEND = 40
 
 
 def open_pair(settings: dict[str, Any], *, observers: Sequence[Observer] = ()) -> NamespacePair:
-    """Return a pair with short intervals."""
+    """Return a pair with short intervals; in session order, with a store that all processes share."""
+    ordering = settings["ordering"]
     options = PairOptions(
         backlog_queue_count=QUEUES,
         failover_interval=timedelta(seconds=1),
@@ -37,9 +39,12 @@ def open_pair(settings: dict[str, Any], *, observers: Sequence[Observer] = ()) -
         ping_timeout=timedelta(seconds=2),
         server_busy_delay=timedelta(seconds=0.5),
         syphon_long_poll=timedelta(seconds=20),
+        health_refresh=timedelta(seconds=2),
+        ordering=ordering,
     )
+    store = FileHealthStore(Path(settings["store"])) if ordering == "session" else None
     primary, secondary = (Endpoint.from_connection_string(**settings[side]) for side in ("primary", "secondary"))
-    return NamespacePair(primary, secondary, options, observers=observers)
+    return NamespacePair(primary, secondary, options, observers=observers, store=store)
 
 
 async def _send(pair: NamespacePair, name: str, folder: Path, rate: float, stopped: asyncio.Event) -> None:
@@ -64,7 +69,9 @@ async def _send_to(sender: PairSender, name: str, journal: Journal, *, rate: flo
                 result = await sender.send([*unsent, *new])
                 unsent = ()
             except SendError as error:
-                result, unsent = error.result, error.unsent
+                # Sent again, a refused message would come after those that were accepted around it.
+                refused = {id(each) for each in error.refused}
+                result, unsent = error.result, [each for each in error.unsent if id(each) not in refused]
             journal.record(sender.entity, result.message_ids)
             with suppress(TimeoutError):
                 await asyncio.wait_for(stopped.wait(), len(new) * len(ENTITIES) / rate)
