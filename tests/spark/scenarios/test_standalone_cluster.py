@@ -22,7 +22,7 @@ import psutil
 import pytest
 
 from servicebus_pair.core.ledger.reconcile import Found, History, Location, Totals, Verdict, classify
-from servicebus_pair.core.syphon.link_pool import max_links
+from servicebus_pair.core.syphon.policies.link_pool import max_links
 from servicebus_pair.spark import jobs
 from servicebus_pair.spark.datasource.write_task import PACED_BATCH_SECONDS
 from tests.spark.conftest import CANARY, Pair

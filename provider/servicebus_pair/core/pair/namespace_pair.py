@@ -39,11 +39,11 @@ from servicebus_pair.core.send.pair_context import PairContext
 from servicebus_pair.core.send.queue_selector import QueueSelector
 from servicebus_pair.core.send.sender import PairSender
 from servicebus_pair.core.syphon.backlog_entry import Selection, TimeToLive
-from servicebus_pair.core.syphon.destination_backoff import DestinationBackoff
 from servicebus_pair.core.syphon.drain import Syphon
 from servicebus_pair.core.syphon.drain_context import DrainContext
+from servicebus_pair.core.syphon.policies.destination_backoff import DestinationBackoff
+from servicebus_pair.core.syphon.policies.rate_limiter import RateLimiter
 from servicebus_pair.core.syphon.ports import PairTransport
-from servicebus_pair.core.syphon.rate_limiter import RateLimiter
 
 __all__ = ["NamespacePair"]
 

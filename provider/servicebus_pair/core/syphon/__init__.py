@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from servicebus_pair.core.syphon.link_pool import max_links
+from servicebus_pair.core.syphon.policies.link_pool import max_links
+from servicebus_pair.core.syphon.policies.rate_limiter import RateLimiter
 from servicebus_pair.core.syphon.queue_worker import MAX_WAITING_BATCHES
-from servicebus_pair.core.syphon.rate_limiter import RateLimiter
 from servicebus_pair.core.syphon.survey import DestinationSurvey
 
 __all__ = ["MAX_WAITING_BATCHES", "DestinationSurvey", "RateLimiter", "max_links"]

@@ -14,9 +14,9 @@ from typing import Any, Final
 from servicebus_pair.core.model.errors import ServiceError
 from servicebus_pair.core.model.results import DrainReport, Progress
 from servicebus_pair.core.syphon.batch_sender import DrainCounters
-from servicebus_pair.core.syphon.destination_backoff import PermanentFailures
 from servicebus_pair.core.syphon.drain_context import DrainContext
 from servicebus_pair.core.syphon.drain_run import DrainRun
+from servicebus_pair.core.syphon.policies.destination_backoff import PermanentFailures
 from servicebus_pair.core.syphon.queue_drain import QueueDrain
 from servicebus_pair.core.syphon.session_drain import SessionQueueDrain
 from servicebus_pair.core.syphon.survey import BacklogSurvey, Surveyor

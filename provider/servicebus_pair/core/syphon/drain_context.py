@@ -12,16 +12,16 @@ from servicebus_pair.core.model.errors import AuthorizationError, ServiceError
 from servicebus_pair.core.model.events import Event
 from servicebus_pair.core.model.interfaces import Clock
 from servicebus_pair.core.protocol.backlog_queues import backlog_session_id
-from servicebus_pair.core.syphon.attempt_timeouts import AttemptTimeouts
 from servicebus_pair.core.syphon.backlog_entry import Selection, TimeToLive
-from servicebus_pair.core.syphon.destination_backoff import (
+from servicebus_pair.core.syphon.policies.attempt_timeouts import AttemptTimeouts
+from servicebus_pair.core.syphon.policies.destination_backoff import (
     DestinationBackoff,
     PermanentFailures,
     explain_destination_error,
 )
-from servicebus_pair.core.syphon.link_pool import LinkPool
+from servicebus_pair.core.syphon.policies.link_pool import LinkPool
+from servicebus_pair.core.syphon.policies.rate_limiter import RateLimiter
 from servicebus_pair.core.syphon.ports import Destination, SessionSource, Source, Transport
-from servicebus_pair.core.syphon.rate_limiter import RateLimiter
 
 __all__ = ["CALL_TIMEOUT", "MAX_BATCH_BYTES", "DrainContext"]
 

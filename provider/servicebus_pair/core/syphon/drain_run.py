@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from servicebus_pair.core.model.errors import AuthorizationError, ConfigurationError, ServiceError
-from servicebus_pair.core.syphon.destination_backoff import PermanentFailures
+from servicebus_pair.core.syphon.policies.destination_backoff import PermanentFailures
 
 if TYPE_CHECKING:
     from servicebus_pair.core.syphon.drain_context import DrainContext

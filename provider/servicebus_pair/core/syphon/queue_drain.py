@@ -10,10 +10,10 @@ from typing import Any, Final
 from servicebus_pair.core.model.errors import ServiceError
 from servicebus_pair.core.sdk.message_browser import sequence_number
 from servicebus_pair.core.syphon.batch_sender import DrainCounters
-from servicebus_pair.core.syphon.destination_backoff import backoff_delay
 from servicebus_pair.core.syphon.drain_context import DrainContext
 from servicebus_pair.core.syphon.drain_run import DrainRun
-from servicebus_pair.core.syphon.queue_failures import QueueFailures
+from servicebus_pair.core.syphon.policies.destination_backoff import backoff_delay
+from servicebus_pair.core.syphon.policies.queue_failures import QueueFailures
 from servicebus_pair.core.syphon.queue_worker import QueueWorker
 from servicebus_pair.core.syphon.survey import Surveyor
 

@@ -29,8 +29,8 @@ from servicebus_pair.core.syphon.batch_sender import (
     LocksExpiringError,
     dead_letter_reason,
 )
-from servicebus_pair.core.syphon.batch_size import INITIAL_BATCH_SIZE, next_batch_size
 from servicebus_pair.core.syphon.drain_context import CALL_TIMEOUT, DrainContext
+from servicebus_pair.core.syphon.policies.batch_size import INITIAL_BATCH_SIZE, next_batch_size
 from servicebus_pair.core.syphon.settlement import RELEASE_TIMEOUT, Settlement
 
 __all__ = ["MAX_WAITING_BATCHES", "QueueWorker"]

@@ -16,8 +16,8 @@ from servicebus_pair.core.model.errors import ConfigurationError, ServiceError, 
 from servicebus_pair.core.protocol.backlog_message import destination_of, unreadable, unwrap
 from servicebus_pair.core.protocol.typed_values import text_keys
 from servicebus_pair.core.sdk.message_browser import MessageBrowser
-from servicebus_pair.core.syphon.destination_backoff import explain_queue_error
 from servicebus_pair.core.syphon.drain_context import CALL_TIMEOUT, DrainContext
+from servicebus_pair.core.syphon.policies.destination_backoff import explain_queue_error
 from servicebus_pair.core.syphon.ports import Source
 
 __all__ = ["BacklogSurvey", "DestinationSurvey", "Surveyor"]

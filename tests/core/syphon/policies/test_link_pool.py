@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 
-from servicebus_pair.core.syphon.link_pool import LinkPool, max_links
+from servicebus_pair.core.syphon.policies.link_pool import LinkPool, max_links
 
 
 class Batches:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from servicebus_pair.core.syphon.attempt_timeouts import AttemptTimeouts
+from servicebus_pair.core.syphon.policies.attempt_timeouts import AttemptTimeouts
 
 
 def test_section_2_each_timed_out_send_doubles_the_time_up_to_half_a_lock() -> None:

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from servicebus_pair.core.model.errors import AuthorizationError, EntityNotFoundError, ServiceError
-from servicebus_pair.core.syphon.destination_backoff import (
+from servicebus_pair.core.syphon.policies.destination_backoff import (
     MAX_CONSECUTIVE_FAILURES,
     backoff_delay,
     explain_queue_error,

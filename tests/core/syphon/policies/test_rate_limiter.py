@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from servicebus_pair.core.model.errors import ConfigurationError
-from servicebus_pair.core.syphon.rate_limiter import RateLimiter
+from servicebus_pair.core.syphon.policies.rate_limiter import RateLimiter
 from tests.core.support.manual_clock import ManualClock
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from servicebus_pair.core.syphon.destination_backoff import MAX_BACKOFF, DestinationBackoff, backoff_delay
+from servicebus_pair.core.syphon.policies.destination_backoff import MAX_BACKOFF, DestinationBackoff, backoff_delay
 
 
 def test_a_destination_without_failure_can_be_acquired_by_all():
