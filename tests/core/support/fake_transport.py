@@ -15,8 +15,8 @@ from servicebus_pair.core.model.events import Event
 from servicebus_pair.core.protocol.backlog_message import wrap
 from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch
 from servicebus_pair.core.sdk.send_link import SendSlot
-from servicebus_pair.core.syphon.policies.destination_backoff import DestinationBackoff
 from servicebus_pair.core.syphon.drain_context import DrainContext
+from servicebus_pair.core.syphon.policies.destination_backoff import DestinationBackoff
 from servicebus_pair.core.syphon.policies.rate_limiter import RateLimiter
 from tests.core.support.manual_clock import ManualClock
 
