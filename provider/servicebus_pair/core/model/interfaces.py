@@ -43,8 +43,8 @@ class HealthStore(Protocol):
     """Store of entity health shared with other processes.
 
     The stored values are soft state: a ping corrects a wrong "failed over", and a failing send corrects a wrong
-    "healthy". With ``ordering="session"`` they are not: a value must be visible to all processes within
-    ``health_refresh`` of its ``save``.
+    "healthy". With ``ordering="session"`` they are not: the value of a ``save`` must be visible to all processes
+    within half of ``health_refresh`` from its start, and of several values the last one counts for all.
 
     The methods are called one at a time, in the pair's event loop, and must not block it.
     """
