@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from math import inf
 from random import Random
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ from servicebus_pair.core.model.errors import (
     InvalidMessageError,
     MessageTooLargeError,
     NoBacklogQueueError,
+    RejectedError,
     SendTimeoutError,
     ServerBusyError,
     ServiceError,
@@ -51,6 +53,7 @@ class FakeLink:
         self.timeouts: list[float | None] = []
         self.ids: list[str] = []
         self.opened = 0
+        self.reopen_error: ServiceError | None = None
         self._clock = clock
 
     @property
@@ -62,6 +65,11 @@ class FakeLink:
         self.opened += 1
         self.attached = True
         return self.limit
+
+    async def reopen(self, *, timeout: float) -> None:
+        assert timeout > 0
+        if self.reopen_error is not None:
+            raise self.reopen_error
 
     async def open_in_slot(self, slot: SendSlot) -> int | None:
         return None if slot.attempt_timeout() is None else self.limit
@@ -123,8 +131,7 @@ class Diverting:
     async def send(self, *, because: ServiceError | None = None) -> str:
         """Send; return the queue that is used from then on."""
         executor = AttemptExecutor("flights", self.state, emit=self.events.append, clock=self.clock)
-        left = await self.sender.send(self.taken, executor, because=because, deadline=self.deadline)
-        assert left == []
+        self.left = await self.sender.send(self.taken, executor, because=because, deadline=self.deadline)
         return self.sender._queue or ""
 
     def fail(self, *outcomes: ServiceError, queue: str | None = None) -> None:
@@ -319,6 +326,60 @@ async def test_section_6_in_session_order_a_silent_queue_ends_the_search() -> No
         await diverting.send()
     assert diverting.links["q1"].timeouts == [2.0, 1.0, 1.0]
     assert diverting.selector.unresponsive
+
+
+async def test_section_6_in_session_order_nothing_is_diverted_once_the_entity_failed_back() -> None:
+    diverting = Diverting(5, body=1000, order=by_session())
+    diverting.links["q1"].limit = 2_600
+    send = diverting.links["q1"].send_in_slot
+
+    async def fails_back_meanwhile(batch: EncodedBatch, slot: SendSlot) -> bool:
+        diverting.failed_back = True
+        return await send(batch, slot)
+
+    diverting.links["q1"].send_in_slot = fails_back_meanwhile  # type: ignore[method-assign]
+    await diverting.send()
+    assert diverting.links["q1"].ids == ["m0", "m1"]
+    assert diverting.left == diverting.taken[2:]
+    assert len(diverting.state.unsent) == 3
+
+
+@pytest.mark.parametrize(("times", "refused"), [(2, 0), (3, 0), (4, 1)])
+async def test_section_4_a_message_is_refused_once_two_queues_rejected_it(times: int, refused: int) -> None:
+    diverting = Diverting(1)
+    rejected = [RejectedError("cannot be digested")] * times
+    sends = 0
+
+    async def reject_first(link: FakeLink, batch: EncodedBatch, slot: SendSlot) -> bool:
+        nonlocal sends
+        sends += 1
+        slot.attempt_timeout()
+        slot.on_start()
+        if sends <= len(rejected):
+            raise rejected[0]
+        link.ids += [ref.message_id for ref in batch.refs]
+        return True
+
+    for link in diverting.links.values():
+        link.send_in_slot = partial(reject_first, link)  # type: ignore[method-assign]
+    queue = await diverting.send()
+    assert (len(diverting.state.refused), diverting.of(QueuePulled)) == (refused, [])
+    assert diverting.clock.sleeps == [0.25, 0.5]
+    assert sum(len(link.ids) for link in diverting.links.values()) == 1 - refused
+    # The first queue judged in two pauses, and one attempt on another queue confirmed its verdict.
+    assert (sends, diverting.links[queue].ids) == (min(times + 1, 4), ["m0"] if times == 2 else [])
+
+
+async def test_section_4_a_queue_that_takes_no_link_after_rejections_leaves_the_rotation() -> None:
+    diverting = Diverting(1)
+    first = diverting.selector.select(None)
+    assert first is not None
+    diverting.sender._queue = first
+    diverting.fail(*[RejectedError("cannot be digested")] * 3, queue=first)
+    diverting.links[first].reopen_error = ServiceFaultError("gone")
+    assert await diverting.send() != first
+    assert [event.queue for event in diverting.of(QueuePulled)] == [first]
+    assert diverting.state.result().diverted == 1
 
 
 @pytest.mark.parametrize("attached", [False, True])
