@@ -12,9 +12,10 @@ from azure.servicebus import ServiceBusMessage
 from servicebus_emulator import Fault, FaultKind, Operation
 from servicebus_emulator.engine.model.descriptions import QueueDescription
 from servicebus_pair.core import NamespacePair, PairOptions
-from servicebus_pair.core.model.errors import AuthorizationError
+from servicebus_pair.core.model.errors import AuthorizationError, EntityNotFoundError
 from servicebus_pair.core.protocol.backlog_queues import backlog_queue_paths, session_queue_paths
 from servicebus_pair.core.sdk.session_link import SessionLink
+from servicebus_pair.core.syphon import drain_run, session_drain
 from tests.core.support.drain_progress import ProgressWaiter
 from tests.core.support.local_pair import BACKLOG, LocalPair, endpoint, messages, open_local_pair
 from tests.core.support.queues import peek_all
@@ -202,6 +203,23 @@ async def test_section_2_a_slow_primary_keeps_the_session_and_its_order() -> Non
         assert max(copies.values()) <= 3
 
 
+async def test_section_6_a_silent_primary_changes_no_order() -> None:
+    """The batch shrinks with each time-out, so that less is sent than was received."""
+    async with open_local_pair("flights", options=OPTIONS) as local_pair:
+        await local_pair.put_into_sessions("flights", session_messages(60, "a", "b"))
+        syphon, watch = local_pair.pair.syphon(rate=30), ProgressWaiter()
+        running = asyncio.create_task(syphon.run(progress=watch))
+        await watch.until(lambda report: report.moved_total >= 40)
+        syphon.rate = None
+        fault = local_pair.primary.set_fault(Fault(kind=FaultKind.FREEZE))
+        await asyncio.sleep(70)
+        local_pair.primary.clear_faults(fault.id)
+        await watch.until(lambda report: report.moved_total >= 120)
+        syphon.stop()
+        await running
+        assert await arrivals(local_pair) == in_order(60, "a", "b")
+
+
 async def test_section_6_a_filter_accepts_the_sessions_of_its_entities_only() -> None:
     async with open_local_pair("flights", "delays", options=OPTIONS) as local_pair:
         for entity in ("flights", "delays"):
@@ -373,6 +391,93 @@ async def test_section_6_a_drain_does_not_give_up_while_another_syphon_that_dies
         assert (await draining).left == 0
         assert await arrivals(local_pair) == in_order(450, "a")
         await process.reap()
+
+
+@pytest.mark.parametrize("most", [2, 100])
+async def test_section_6_many_failing_entities_hold_up_no_other(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only so many sessions are held; further ones are given back, and offered again after the others."""
+    monkeypatch.setattr(session_drain, "_MAX_HELD", most)
+    closed = [f"closed{n}" for n in range(25)]
+    options = PairOptions(backlog_queue_count=1, ordering="session")
+    async with open_local_pair(*closed, "flights", options=options) as local_pair:
+        for entity in (*closed, "flights"):
+            await local_pair.put_into_sessions(entity, session_messages(10, "a"))
+        for entity in closed:
+            local_pair.primary.set_fault(Fault(kind=FaultKind.ENTITY_DISABLED, entity=entity))
+        syphon, watch = local_pair.pair.syphon(), ProgressWaiter()
+        running = asyncio.create_task(syphon.run(progress=watch))
+        async with asyncio.timeout(60):
+            await watch.until(lambda report: report.moved == {"flights": 10})
+        local_pair.primary.clear_faults()
+        async with asyncio.timeout(200):
+            await watch.until(lambda report: report.moved_total == 260)
+        syphon.stop()
+        await running
+        for entity in closed:
+            assert await arrivals(local_pair, entity) == in_order(10, "a")
+
+
+async def test_section_6_a_large_session_gives_way_to_others_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drain_run, "_MAX_SESSIONS", 1)
+    options = PairOptions(backlog_queue_count=1, ordering="session")
+    async with open_local_pair("flights", "delays", options=options) as local_pair:
+        for start in range(0, 1200, 200):
+            await local_pair.put_into_sessions("flights", session_messages(200, "a", start=start))
+        await local_pair.put_into_sessions("delays", session_messages(10, "a"))
+        syphon, watch = local_pair.pair.syphon(rate=10), ProgressWaiter()
+        running = asyncio.create_task(syphon.run(progress=watch))
+        async with asyncio.timeout(75):
+            await watch.until(lambda report: report.moved.get("delays") == 10)
+        assert syphon.report().moved["flights"] < 1000
+        syphon.rate = None
+        await watch.until(lambda report: report.moved_total == 1210)
+        syphon.stop()
+        await running
+        assert await arrivals(local_pair) == in_order(1200, "a")
+
+
+async def test_section_6_without_session_queues_the_other_backlog_is_drained_and_they_are_named() -> None:
+    async with open_local_pair("flights", options=OPTIONS) as local_pair:
+        for queue in QUEUES:
+            local_pair.secondary.namespace.delete_queue(queue)
+        with pytest.raises(EntityNotFoundError, match="create the backlog with provision"):
+            await local_pair.pair.syphon().drain()
+        await local_pair.put_into_backlog("flights", session_messages(30, "a", "b"))
+        report = await local_pair.pair.syphon().drain()
+        assert (report.moved, set(report.failures)) == ({"flights": 60}, set(QUEUES))
+        assert await arrivals(local_pair) == in_order(30, "a", "b")
+
+
+async def test_section_6_a_destination_that_refuses_the_credential_from_the_start_ends_the_drain() -> None:
+    async with open_local_pair("flights", options=OPTIONS) as local_pair:
+        await local_pair.put_into_sessions("flights", session_messages(30, "a", "b"))
+        fault = local_pair.primary.set_fault(Fault(kind=FaultKind.UNAUTHORIZED, entity="flights"))
+        for work in (local_pair.pair.syphon().drain, local_pair.pair.syphon().run):
+            with pytest.raises(AuthorizationError, match="the right Send on flights"):
+                await work()
+        local_pair.primary.clear_faults(fault.id)
+        assert (await local_pair.pair.syphon().drain()).moved == {"flights": 60}
+
+
+@pytest.mark.parametrize("kind", [FaultKind.REFUSE, FaultKind.FREEZE])
+async def test_section_6_a_drain_of_sessions_continues_after_an_outage_of_the_secondary(kind: FaultKind) -> None:
+    async with open_local_pair("flights", options=OPTIONS) as local_pair:
+        await local_pair.put_into_sessions("flights", session_messages(150, "a", "b"))
+        syphon, watch = local_pair.pair.syphon(rate=60), ProgressWaiter()
+        running = asyncio.create_task(syphon.run(progress=watch))
+        await watch.until(lambda report: report.moved_total >= 60)
+        local_pair.secondary.set_fault(Fault(kind=kind))
+        if kind is FaultKind.REFUSE:
+            local_pair.secondary.set_fault(Fault(kind=FaultKind.RESET, on=(Operation.RECEIVE, Operation.SETTLE)))
+        await asyncio.sleep(30)
+        local_pair.secondary.clear_faults()
+        async with asyncio.timeout(150):
+            while any(local_pair.secondary.namespace.counts(queue).active for queue in QUEUES):  # noqa: ASYNC110
+                await asyncio.sleep(0.5)
+        syphon.stop()
+        report = await running
+        assert await arrivals(local_pair) == in_order(150, "a", "b")
+        assert len(await local_pair.primary_ids()) - 300 <= report.duplicates_possible
 
 
 # Backlogs in the form of earlier versions: messages with session ids in ordinary queues.

@@ -141,6 +141,9 @@ class Syphon:
         destination or queue is retried after ``syphon_retry_interval``, doubling; it is abandoned after five
         consecutive failures, or at once if it has refused from the start (missing right or queue).
 
+        A queue that requires sessions counts as empty when no session can be accepted and none is listed. Those that
+        another syphon holds are waited for in the same way.
+
         :param progress: called after each step with the report so far.
         :raises AuthorizationError: the right Listen on a queue or Send on an entity is missing, and nothing was moved.
         :raises EntityNotFoundError: a backlog queue does not exist, and nothing was moved.

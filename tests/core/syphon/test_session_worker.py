@@ -1,0 +1,152 @@
+"""One session: its order, its lock, and what stops it (SPEC section 6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from servicebus_pair.core.model.errors import LockLostError, ServerBusyError, TimedOutError
+from servicebus_pair.core.syphon.backlog_entry import Selection
+from servicebus_pair.core.syphon.batch_sender import DrainCounters
+from servicebus_pair.core.syphon.session_worker import SessionWorker
+from tests.core.support.fake_transport import FakeDestination, FakeQueue, drain_context
+from tests.core.support.manual_clock import ManualClock
+
+
+class FakeSession(FakeQueue):
+    """A session of a backlog queue and the link that has accepted it."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(clock)
+        self.locked_until: float | None = clock.now() + 60
+
+    async def renew(self, *, timeout: float) -> None:
+        self._call("renew", timeout)
+        self.locked_until = self.clock.now() + 60
+
+
+class Work:
+    """A worker of a session for ``flights``."""
+
+    def __init__(self, count: int = 0, **more: Any) -> None:
+        self.context, transport, self.events = drain_context(**more)
+        self.clock: ManualClock = transport.clock
+        self.session = FakeSession(self.clock)
+        self.flights: FakeDestination = transport.entities["flights"]
+        self.counters, self.accepted = DrainCounters(), set[int]()
+        source: Any = self.session
+        self.worker = SessionWorker(self.context, "q", source, counters=self.counters, accepted=self.accepted)
+        self.session.put("flights", *(f"m{n}" for n in range(count)))
+
+    async def steps(self, count: int = 1) -> list[bool]:
+        return [await self.worker.step(wait=0.3) for _ in range(count)]
+
+    @property
+    def waiting(self) -> list[str]:
+        return [entry.received.message_id or "" for entry in self.worker.waiting]
+
+
+def numbered(count: int) -> list[str]:
+    return [f"m{n}" for n in range(count)]
+
+
+async def test_section_6_a_session_is_moved_in_growing_batches_until_it_is_empty() -> None:
+    work = Work(100)
+    assert await work.steps(4) == [True, True, True, False]
+    assert [len(ids) for ids, _ in work.flights.attempts] == [16, 64, 20]
+    assert (work.flights.ids, work.session.messages, work.counters.moved) == (numbered(100), [], {"flights": 100})
+    assert work.worker.has_completed
+
+
+@pytest.mark.parametrize(
+    ("error", "sizes"), [(TimedOutError("late"), [64, 32, 16]), (ServerBusyError("busy"), [64, 64, 64])]
+)
+async def test_section_6_what_was_not_sent_goes_first_and_nothing_overtakes_it(
+    error: Exception, sizes: list[int]
+) -> None:
+    work = Work(100)
+    await work.steps()
+    work.flights.refuse = lambda _: error
+    for _ in range(3):
+        assert await work.steps() == [True]
+        assert (work.worker.blocked_by, work.waiting) == ("flights", numbered(80)[16:])
+        assert work.session.called("receive") == [16, 64], "nothing is received behind what waits"
+        work.clock.time += 20
+    assert [len(ids) for ids, _ in work.flights.attempts[1:]] == sizes
+    work.flights.refuse = lambda _: None
+    await work.steps(5)
+    assert work.flights.ids == numbered(100)
+    assert (work.worker.blocked_by, work.session.messages) == (None, [])
+
+
+async def test_section_6_a_destination_in_backoff_is_not_tried() -> None:
+    work = Work(3)
+    work.context.backoff.record_failure("Flights", "busy", now=work.clock.now(), started=work.clock.now() - 1)
+    assert await work.steps() == [True]
+    assert (work.worker.blocked_by, work.flights.attempts) == ("flights", [])
+
+
+@pytest.mark.parametrize(("seconds", "renewals"), [(29, 0), (31, 1), (59, 1)])
+async def test_section_6_a_lock_is_renewed_when_half_of_it_is_over(seconds: float, renewals: int) -> None:
+    work = Work(1)
+    work.clock.time += seconds
+    await work.worker.keep_lock()
+    assert len(work.session.called("renew")) == renewals
+
+
+async def test_section_2_a_lock_is_renewed_for_a_send_that_may_take_longer_than_it_lasts() -> None:
+    work = Work(1)
+    work.context.attempts.record_timeout("flights", 10)
+    work.context.attempts.record_timeout("flights", 20)
+    work.clock.time += 15
+    await work.steps()
+    assert len(work.session.called("renew")) == 1
+    assert work.flights.attempts == [(["m0"], 30.0)]
+
+
+async def test_section_6_a_lock_that_seems_longer_than_a_minute_is_not_believed() -> None:
+    context, transport, _ = drain_context()
+    session: Any = FakeSession(transport.clock)
+    session.locked_until = transport.clock.now() + 3600
+    worker = SessionWorker(context, "q", session, counters=DrainCounters(), accepted=set())
+    transport.clock.time += 31
+    await worker.keep_lock()
+    assert len(session.called("renew")) == 1
+
+
+async def test_section_6_messages_that_were_sent_and_not_completed_are_completed_when_they_come_again() -> None:
+    work = Work(3)
+    work.session.errors["complete"] = LockLostError("lost")
+    with pytest.raises(LockLostError):
+        await work.steps()
+    assert (work.accepted, work.flights.ids, work.worker.has_completed) == ({1, 2, 3}, numbered(3), False)
+    assert work.counters.duplicates_possible == 3
+    work.session.errors.clear()
+    work.session.locked.clear()
+    work.session.put("flights", "m3")
+    assert await work.steps(2) == [True, False]
+    assert (work.flights.ids, work.session.messages, work.accepted) == (numbered(4), [], set())
+
+
+async def test_section_6_a_message_for_another_destination_than_selected_stops_the_session() -> None:
+    work = Work(2, selection=Selection.of(["delays"]))
+    assert await work.steps() == [True]
+    assert (work.worker.not_selected, work.flights.attempts, work.waiting) == (True, [], ["m0", "m1"])
+
+
+async def test_section_6_messages_of_several_destinations_are_sent_in_turn() -> None:
+    work = Work(2)
+    work.session.put("delays", "d0")
+    work.session.put("flights", "m2")
+    await work.steps()
+    assert [ids for ids, _ in work.flights.attempts] == [["m0", "m1"], ["m2"]]
+    assert work.counters.moved == {"flights": 3, "delays": 1}
+
+
+async def test_section_6_without_a_permit_the_lock_is_kept_and_the_session_is_not_over() -> None:
+    work = Work(1, rate=0.02)
+    assert await work.steps(4) == [True] * 4
+    assert (len(work.session.called("renew")), work.session.called("receive")) == (1, [])
+    assert await work.steps(2) == [True, True]
+    assert work.flights.ids == ["m0"]
