@@ -12,8 +12,8 @@ import logging
 import uuid
 import zlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Final, TypeVar
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
@@ -90,6 +90,13 @@ class SessionOrdering:
                 copied.properties.group_id = backlog_session_id(entity)
             groups.setdefault(queue, {})[key] = copied
         return groups
+
+    def lease_holder(self, entity: str) -> Callable[[], Coroutine[Any, Any, None]] | None:
+        """Return what waits until the lease ends that is held now; ``None`` without a shared store."""
+        registry = self._registry
+        if not registry.is_shared:
+            return None
+        return lambda: registry.hold_lease(entity, registry.current(entity))
 
     async def enter_send(self, entity: str, *, timeout: float) -> None:
         """Begin to send a batch, once that is allowed; until :meth:`leave_send`, no failback completes.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import replace
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
-from servicebus_pair.core.model.errors import ServiceError
+from servicebus_pair.core.model.errors import ServiceError, TimedOutError
 from servicebus_pair.core.model.events import Event, MessagesAccepted, Route
 from servicebus_pair.core.model.interfaces import Clock
 from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch
@@ -56,13 +57,23 @@ class AttemptExecutor:
 
     :param state: the account.
     :param emit: passes events to the observers.
+    :param hold_lease: returns when the lease ends under which an attempt begins, and with it the attempt.
     """
 
-    def __init__(self, entity: str, state: DeliveryState, *, emit: Callable[[Event], None], clock: Clock) -> None:
+    def __init__(
+        self,
+        entity: str,
+        state: DeliveryState,
+        *,
+        emit: Callable[[Event], None],
+        clock: Clock,
+        hold_lease: Callable[[], Coroutine[Any, Any, None]] | None = None,
+    ) -> None:
         self.state = state
         self._entity = entity
         self._emit = emit
         self._clock = clock
+        self._hold_lease = hold_lease
 
     async def attempt(
         self, batch: TrackedBatch, operation: SendOperation, slot: SendSlot, *, route: Route, queue: str | None = None
@@ -74,7 +85,7 @@ class AttemptExecutor:
         """
         slot = replace(slot, on_start=lambda: self.state.start_attempt(batch.messages))
         try:
-            if not await operation(batch.encoded, slot):
+            if not await self._within_lease(operation(batch.encoded, slot)):
                 return False
         except ServiceError as error:
             self.state.end_attempt(batch.messages, may_be_stored=error.may_be_stored)
@@ -83,3 +94,22 @@ class AttemptExecutor:
         self.state.accept(batch.messages, route=route, queue=queue, refs=refs)
         self._emit(MessagesAccepted(self._entity, route, queue, refs, self._clock.now()))
         return True
+
+    async def _within_lease(self, sending: Awaitable[bool]) -> bool:
+        if self._hold_lease is None:
+            return await sending
+        lease = asyncio.ensure_future(self._hold_lease())
+        attempt = asyncio.ensure_future(sending)
+        try:
+            await asyncio.wait({attempt, lease}, return_when=asyncio.FIRST_COMPLETED)
+            if not attempt.done():
+                attempt.cancel()
+                await asyncio.wait({attempt})
+            if attempt.cancelled():
+                raise TimedOutError(
+                    f"an attempt to send to {self._entity} was ended: its health changed or could not be read any more"
+                )
+            return attempt.result()
+        finally:
+            lease.cancel()
+            attempt.cancel()

@@ -91,7 +91,13 @@ class Delivery:
             ordered=context.order is not None,
         )
         self._state = state
-        self._executor = AttemptExecutor(entity, state, emit=self._registry.emit, clock=self._clock)
+        self._executor = AttemptExecutor(
+            entity,
+            state,
+            emit=self._registry.emit,
+            clock=self._clock,
+            hold_lease=None if context.order is None else context.order.lease_holder(entity),
+        )
         self._packer: BatchPacker[TrackedBatch | UnencodedBatch] = BatchPacker(
             self._new_batch, key=lambda tracked: link.batch_key(tracked.message)
         )
@@ -289,10 +295,9 @@ class Delivery:
         """Return a slot that is given up once the entity failed over, and that ends with the failover interval."""
 
         def seconds() -> float | None:
-            lease_left = self._registry.lease_seconds_left(self._entity)
-            if self._failed_over or lease_left <= 0:
+            if self._failed_over or self._registry.lease_seconds_left(self._entity) <= 0:
                 return None
-            timeout = min(self._attempt_timeout(history), lease_left)
+            timeout = self._attempt_timeout(history)
             timer.start(
                 self._clock.now(),
                 attached=self._link.attached,

@@ -234,14 +234,13 @@ class Diversion:
         removed, unresponsive = selector.is_removed(queue), selector.unresponsive
 
         def seconds() -> float | None:
-            lease_left = self._context.registry.lease_seconds_left(self._entity)
-            if lease_left <= 0:
+            if self._context.registry.lease_seconds_left(self._entity) <= 0:
                 return None
             if (selector.is_removed(queue) and not removed) or (selector.unresponsive and not unresponsive):
                 return None
             # Time spent waiting for a busy link is not charged to the queue.
             self._budget.start_attempt()
-            return min(self._budget.call_timeout(), lease_left)
+            return self._budget.call_timeout()
 
         return SendSlot(
             attempt_timeout=seconds,
