@@ -212,6 +212,11 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         rest = [handle for handle in self._ready if owner_of(handle) is not process]
         self._ready.clear()
         self._ready.extend(rest)
+        for _ in taken:
+            # A loop that is running its callbacks has counted them before.
+            placeholder = asyncio.Handle(_noop, (), self)
+            placeholder.cancel()
+            self._ready.append(placeholder)
         return taken
 
     def add(self, handle: asyncio.Handle) -> None:
@@ -265,6 +270,10 @@ def _create_task(
     if owner is not None:
         owner.add_task(task)
     return task
+
+
+def _noop() -> None:
+    """Do nothing."""
 
 
 def _hang_up(end: socket.socket) -> None:

@@ -67,7 +67,7 @@ async def test_section_6_an_empty_backlog_is_drained_within_seconds() -> None:
         started = asyncio.get_running_loop().time()
         report = await local_pair.pair.syphon().drain()
         assert (report.moved, report.left) == ({}, 0)
-        assert asyncio.get_running_loop().time() - started < 3
+        assert asyncio.get_running_loop().time() - started < 6
 
 
 @pytest.mark.parametrize("position", [0, 1, 19, 20, 39])
@@ -288,6 +288,7 @@ async def test_section_6_a_session_that_another_syphon_held_is_waited_for(
             assert await arrivals(local_pair) == in_order(10, "a")
 
 
+@pytest.mark.fast_sdk
 async def test_section_6_an_idle_continuous_syphon_waits_without_further_operations() -> None:
     options = PairOptions(backlog_queue_count=2, ordering="session", syphon_long_poll=timedelta(seconds=60))
     async with open_local_pair("flights", options=options) as local_pair:
