@@ -24,8 +24,9 @@ from servicebus_emulator.testing.process import EmulatorProcess
 from servicebus_pair.core import Endpoint, NamespacePair, PairOptions
 from servicebus_pair.core.protocol.backlog_message import wrap
 from servicebus_pair.core.protocol.backlog_queues import BACKLOG_QUEUE, backlog_queue_paths
-from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch
 from servicebus_pair.core.sdk.administration.data_plane import ServiceBusAdministration
+from servicebus_pair.core.sdk.message_batch import EncodedBatch
+from servicebus_pair.core.sdk.messages import to_amqp_message
 from tests.benchmarks.core.baseline import QUEUE, endpoint, send_batches
 from tests.benchmarks.measure import Measure
 
@@ -147,7 +148,7 @@ def _batches(limit: int, numbers: Sequence[int], *, body_bytes: int) -> Iterator
     batch = EncodedBatch(limit)
     for number in numbers:
         message = ServiceBusMessage(b"x" * body_bytes, message_id=f"m{number}")
-        wrapped = wrap(message.raw_amqp_message, entity=QUEUE)
+        wrapped = wrap(to_amqp_message(message), entity=QUEUE)
         if not batch.try_add(wrapped):
             yield batch
             batch = EncodedBatch(limit)

@@ -21,6 +21,7 @@ from servicebus_pair.core.model.events import HealthChanged
 from servicebus_pair.core.model.health_state import FailOver
 from servicebus_pair.core.model.interfaces import InMemoryHealthStore, SystemClock
 from servicebus_pair.core.protocol.backlog_queues import backlog_session_id, session_queue_for, session_queue_paths
+from servicebus_pair.core.sdk.messages import to_amqp_message
 from tests.core.health.test_ordered_registry import OPTIONS, Backlog, new_registry
 from tests.core.support.local_pair import LocalPair, open_local_pair
 
@@ -52,7 +53,7 @@ async def divert(both: LocalPair, entity: str, queue: str, *, session: str | Non
     """Put a message into a session queue, as a diverting sender does."""
     link = both.pair._open().secondary.send_link(queue)
     session_id = backlog_session_id(entity) if session is None else session
-    await link.send_ping(ServiceBusMessage("x", session_id=session_id), timeout=5)
+    await link.send_ping(to_amqp_message(ServiceBusMessage("x", session_id=session_id)), timeout=5)
 
 
 def test_section_6_a_copy_goes_to_the_queue_of_its_session_in_the_session_of_its_entity() -> None:

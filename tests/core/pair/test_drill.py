@@ -52,7 +52,7 @@ async def test_drill_reports_whether_pings_are_delivered(local_pair: LocalPair) 
     seen = any(is_ping(each.content_type) for each in await peek_all(local_pair.primary.connection_string, "flights"))
     assert (await local_pair.pair.drill("flights", messages=1)).pings_delivered is seen
     assert (await local_pair.pair.drill("news", messages=1)).pings_delivered is None
-    assert is_ping(ping_message().content_type)
+    assert is_ping(ping_message().properties.content_type)
     assert not is_ping("text/plain")
     assert not is_ping(None)
 
@@ -213,7 +213,7 @@ class FakePair:
     async def send(self, messages: list[ServiceBusMessage]) -> SendResult:
         self.messages = messages
         self.clock.time += 2
-        ids = tuple(str(message.message_id) for message in messages)
+        ids = tuple(str(message.properties.message_id) for message in messages)
         refs = tuple(MessageRef(name, 1) for name in ids[: self._arrived])
         self.observer.observe(MessagesAccepted("flights", Route.BACKLOG, "q", (*refs, MessageRef("m", 1)), 0.0))
         self.observer.observe(MessagesSyphoned("flights", "q", refs, 0.0))
@@ -263,13 +263,13 @@ async def test_drill_measures_failover_and_drain(
         ("fail over", "flights", "ann", timedelta(seconds=30), "a drill, the primary is up"),
         ("mark healthy", "flights", "ann", "is over"),
     ]
-    assert [message.message_id for message in pair.messages] == [f"{report.drill}-{n}" for n in range(3)]
+    assert [message.properties.message_id for message in pair.messages] == [f"{report.drill}-{n}" for n in range(3)]
     assert re.fullmatch("drill-[0-9a-f]{12}", report.drill)
     if ordered:
         # Sends are not held for the whole time.
         assert pair._attempts[1] - pair._attempts[0] == pytest.approx(1, abs=0.01)
     for message in pair.messages:
-        assert (message.session_id, message.time_to_live) == (report.drill, timedelta(minutes=3))
+        assert (message.properties.group_id, message.header.time_to_live) == (report.drill, 180_000)
         assert drill_id(message.application_properties) == report.drill
 
 

@@ -18,6 +18,7 @@ from servicebus_pair.core import Endpoint, NamespacePair, Operations, PairOption
 from servicebus_pair.core.model.errors import ConfigurationError, PairClosedError
 from servicebus_pair.core.model.events import Pinged
 from servicebus_pair.core.protocol.backlog_queues import backlog_queue_paths, session_queue_paths
+from servicebus_pair.core.sdk.messages import to_amqp_message
 from tests.core.support.local_pair import BACKLOG, LocalPair, numbered, open_quick_pair
 
 FORKED = """
@@ -181,7 +182,7 @@ async def test_section_6_session_queues_are_counted_with_the_others() -> None:
     async with open_quick_pair(ordering="session") as made:
         [used, *_] = sessions = session_queue_paths("contoso", 3)
         link = made.pair._open().secondary.send_link(used)
-        await link.send_ping(ServiceBusMessage("x", session_id="flights"), timeout=5)
+        await link.send_ping(to_amqp_message(ServiceBusMessage("x", session_id="flights")), timeout=5)
         depths = {depth.path: depth.active for depth in await made.pair.backlog_depths()}
         assert depths == dict.fromkeys((*backlog_queue_paths("contoso", 3), *sessions), 0) | {used: 1}
         assert await made.pair._count_messages([used.upper(), BACKLOG]) == 1

@@ -14,6 +14,7 @@ from hypothesis import example, given, settings
 from servicebus_pair.core.model.errors import InvalidMessageError
 from servicebus_pair.core.protocol.backlog_message import RestoredMessage, unwrap, wrap
 from servicebus_pair.core.protocol.typed_values import amqp_typed
+from servicebus_pair.core.sdk.messages import from_sdk, to_amqp_message
 from tests.core.support.encoding import decode, encode
 from tests.core.support.message_strategies import LASTING, WHOLE, messages
 
@@ -22,12 +23,12 @@ ENTITY = "flights"
 
 def through_the_backlog(message: AmqpAnnotatedMessage) -> RestoredMessage:
     """Wrap, send, receive and unwrap a message."""
-    return unwrap(decode(encode(wrap(message, entity=ENTITY))))
+    return unwrap(from_sdk(decode(encode(wrap(from_sdk(message), entity=ENTITY)))))
 
 
 def copy_in_backlog(message: ServiceBusMessage) -> AmqpAnnotatedMessage:
     """Return the backlog message as received."""
-    return decode(encode(wrap(message.raw_amqp_message, entity=ENTITY)))
+    return decode(encode(wrap(to_amqp_message(message), entity=ENTITY)))
 
 
 @settings(max_examples=150)
@@ -90,7 +91,7 @@ def test_aliases_have_the_amqp_types_of_the_dotnet_sdk() -> None:
     """A receiver of the SDK for Python sees no difference between a timestamp and a long."""
     at = datetime(2013, 1, 31, 23, 59, 58, 250_000, tzinfo=UTC)
     message = ServiceBusMessage(b"", time_to_live=timedelta(days=1), scheduled_enqueue_time_utc=at, session_id="a")
-    wire = bytes(encode(wrap(message.raw_amqp_message, entity=ENTITY)))
+    wire = bytes(encode(wrap(to_amqp_message(message), entity=ENTITY)))
     timestamp, string = b"\x83", b"\xa1"
     milliseconds = int(at.timestamp() * 1000).to_bytes(8)
     assert b"x-ms-scheduledenqueuetimeutc" + timestamp + milliseconds in wire

@@ -22,6 +22,7 @@ from servicebus_pair.core.protocol.batching import (
     split_by_session,
 )
 from servicebus_pair.core.protocol.typed_values import amqp_typed
+from servicebus_pair.core.sdk.messages import to_amqp_message
 from tests.core.support.encoding import decode, encode
 
 LIMIT = 10
@@ -169,7 +170,7 @@ def test_partition_key_is_the_same_after_receipt() -> None:
 @settings(max_examples=100)
 @given(sessions=st.lists(st.sampled_from([None, "a", "b", "c"]), max_size=30))
 def test_a_refused_batch_is_split_by_session_in_order(sessions: list[str | None]) -> None:
-    messages = [ServiceBusMessage("x", session_id=each).raw_amqp_message for each in sessions]
+    messages = [to_amqp_message(ServiceBusMessage("x", session_id=each)) for each in sessions]
     parts = split_by_session(messages)
     for part in parts:
         assert not is_mixed(part)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from servicebus_pair.core.model.errors import UndeliverableError
 from servicebus_pair.core.protocol.backlog_message import destination_of, unwrap
 from servicebus_pair.core.protocol.typed_values import amqp_typed
-from servicebus_pair.core.sdk._private.batch_encoding import encoded_size
+from servicebus_pair.core.sdk.message_batch import encoded_size
 from tests.core.support.encoding import decode, encode
 from tests.core.support.message_strategies import (
     SCHEDULED,

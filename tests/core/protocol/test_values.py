@@ -6,4 +6,4 @@ from tests.core.support.values import check_values
 
 
 def test_values_are_frozen_and_have_slots() -> None:
-    check_values("protocol", keyword_only={"QueueSettings"})
+    check_values("protocol", keyword_only={"QueueSettings"}, mutable={"AmqpMessage", "Header", "Properties"})

@@ -16,6 +16,7 @@ from servicebus_pair.core.protocol.backlog_queues import backlog_queue, cleanup_
 from servicebus_pair.core.provision.provisioning import Cleaner
 from servicebus_pair.core.sdk.administration.arm import ArmAdministration
 from servicebus_pair.core.sdk.administration.data_plane import ServiceBusAdministration
+from servicebus_pair.core.sdk.messages import to_amqp_message
 from servicebus_pair.core.sdk.namespace_client import NamespaceClient
 from tests.core.sdk.administration.test_arm import arm_of, through_arm
 from tests.core.support.local_pair import LocalPair, endpoint, numbered, open_quick_pair
@@ -74,7 +75,7 @@ async def test_section_3_session_queues_are_extra_without_session_order_and_kept
         message = ServiceBusMessage("x", session_id="flights")
         if kind == "scheduled":
             message.scheduled_enqueue_time_utc = datetime(2030, 1, 1, tzinfo=UTC)
-        await shared.secondary.send_link(used).send_ping(message, timeout=5)
+        await shared.secondary.send_link(used).send_ping(to_amqp_message(message), timeout=5)
         if kind in ("dead-lettered", "locked"):
             link = shared.secondary.receive_link(used, session_id="flights")
             [held] = await link.receive(max_messages=1, max_wait_time=2, timeout=5)
@@ -100,12 +101,12 @@ async def test_non_empty_queue_is_kept_unless_forced(tidy: LocalPair, kind: str)
     message = ServiceBusMessage("x")
     if kind == "scheduled":
         message.scheduled_enqueue_time_utc = datetime(2030, 1, 1, tzinfo=UTC)
-    await shared.secondary.send_link(EXTRA).send_ping(message, timeout=5)
+    await shared.secondary.send_link(EXTRA).send_ping(to_amqp_message(message), timeout=5)
     if kind in ("dead-lettered", "deferred", "locked"):
         link = shared.secondary.receive_link(EXTRA)
         [held] = await link.receive(max_messages=1, max_wait_time=2, timeout=5)
         if kind == "deferred":
-            await link._handler.defer_message(held)
+            await link._handler.defer_message(held.sdk_message)
         elif kind == "dead-lettered":
             await link.dead_letter(held, reason="test", description="", timeout=5)
         if kind != "locked":
@@ -145,7 +146,8 @@ async def test_transfer_dead_letters_count_as_messages(tidy: LocalPair) -> None:
     tidy.secondary.namespace.create_queue(QueueDescription(OTHER_EXTRA, forward_to="orders"))
     await tidy.pair._open().secondary.send_link("orders").open(timeout=5)
     tidy.secondary.namespace.update(QueueDescription("orders", status=EntityStatus.SEND_DISABLED))
-    await tidy.pair._open().secondary.send_link(OTHER_EXTRA).send_ping(ServiceBusMessage("x"), timeout=5)
+    link = tidy.pair._open().secondary.send_link(OTHER_EXTRA)
+    await link.send_ping(to_amqp_message(ServiceBusMessage("x")), timeout=5)
     report = await tidy.pair.cleanup()
     assert (report.deleted, report.kept) == ((EXTRA,), {OTHER_EXTRA: 1})
 
@@ -186,7 +188,7 @@ async def test_queue_that_cannot_be_deleted_accepts_messages_again(tidy: LocalPa
         report = await Cleaner(administration, namespace="contoso", count=3).clean(everything=False, force=False)
     assert (report.deleted, report.kept) == ((), {})
     assert "no answer" in report.failed[EXTRA]
-    await tidy.pair._open().secondary.send_link(EXTRA).send_ping(ServiceBusMessage("x"), timeout=5)
+    await tidy.pair._open().secondary.send_link(EXTRA).send_ping(to_amqp_message(ServiceBusMessage("x")), timeout=5)
 
 
 async def test_queue_that_stays_closed_is_reported_as_failure_and_drift(
@@ -212,7 +214,7 @@ async def test_cancelled_cleanup_leaves_no_queue_closed(tidy: LocalPair) -> None
         cleaning.cancel()
         with pytest.raises(asyncio.CancelledError):
             await cleaning
-    await tidy.pair._open().secondary.send_link(EXTRA).send_ping(ServiceBusMessage("x"), timeout=5)
+    await tidy.pair._open().secondary.send_link(EXTRA).send_ping(to_amqp_message(ServiceBusMessage("x")), timeout=5)
 
 
 class SendsBeforeDelete:
@@ -251,7 +253,7 @@ async def test_message_sent_before_the_deletion_is_refused_and_not_lost(way: str
         )
         async with managing as administration:
             assert isinstance(administration, SendsBeforeDelete)
-            administration.send = lambda: link.send_ping(ServiceBusMessage("x"), timeout=5)
+            administration.send = lambda: link.send_ping(to_amqp_message(ServiceBusMessage("x")), timeout=5)
             report = await Cleaner(administration, namespace="contoso", count=3).clean(everything=False, force=False)
         await client.close()
     assert (report.deleted, administration.refused) == ((EXTRA,), 1)

@@ -22,6 +22,7 @@ from servicebus_emulator.engine.model.message import Content
 from servicebus_emulator.engine.namespace.entities import QueueEntity, SubQueue
 from servicebus_pair.core.protocol.backlog_message import wrap
 from servicebus_pair.core.protocol.typed_values import amqp_typed
+from servicebus_pair.core.sdk.messages import to_amqp_message
 from tests.core.support.local_pair import BACKLOG, LocalPair, open_local_pair
 from tests.core.support.queues import peek_all
 from tests.emulator.support.proton_client import connected
@@ -179,7 +180,7 @@ async def test_section_4_a_received_message_that_is_sent_on_is_diverted_as_it_wo
 
 async def test_section_4_a_message_that_looks_like_a_backlog_copy_is_diverted_unchanged() -> None:
     async with open_local_pair("direct", "diverted") as here:
-        nested = wrap(ServiceBusMessage("in", message_id="in", session_id="s").raw_amqp_message, entity="elsewhere")
+        nested = wrap(to_amqp_message(ServiceBusMessage("in", message_id="in", session_id="s")), entity="elsewhere")
         async with here.pair.sender("direct") as direct:
             await direct.send(nested)
         await here.pair.fail_over("diverted", reason="test")

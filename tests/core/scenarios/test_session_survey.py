@@ -9,6 +9,7 @@ from azure.servicebus import ServiceBusMessage
 
 from servicebus_pair.core import PairOptions
 from servicebus_pair.core.protocol.backlog_queues import session_queue_paths
+from servicebus_pair.core.sdk.messages import to_amqp_message
 from tests.core.support.local_pair import open_local_pair
 from tests.core.support.queues import send_raw
 
@@ -29,7 +30,7 @@ async def test_section_6_a_message_that_cannot_be_decoded_stops_neither_survey_n
                 message = ServiceBusMessage(
                     "x", message_id=name, session_id="flights", application_properties=dict(DIVERTED)
                 )
-                await link.send_ping(message, timeout=5)
+                await link.send_ping(to_amqp_message(message), timeout=5)
         survey = await made.pair.syphon().survey()
         report = await made.pair.syphon().drain()
         assert await made.primary_ids() == ["a", "b", "c"]

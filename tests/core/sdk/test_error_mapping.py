@@ -14,8 +14,9 @@ from azure.servicebus import exceptions as sdk
 from servicebus_emulator import Fault, FaultKind
 from servicebus_pair.core.model import errors
 from servicebus_pair.core.model.options import PairOptions
-from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch
 from servicebus_pair.core.sdk.error_mapping import classify, triggers_failover
+from servicebus_pair.core.sdk.message_batch import EncodedBatch
+from servicebus_pair.core.sdk.messages import to_amqp_message
 from tests.core.support.local_pair import numbered, open_quick_pair
 
 WHERE = "send to flights on contoso"
@@ -154,7 +155,7 @@ async def test_section_4_a_rejected_message_and_a_closed_link_are_told_apart() -
     async with open_quick_pair() as local_pair:
         link = local_pair.pair._open().primary.send_link("flights")
         batch = EncodedBatch(await link.open(timeout=5))
-        assert batch.try_add(numbered(1)[0].raw_amqp_message)
+        assert batch.try_add(to_amqp_message(numbered(1)[0]))
         local_pair.primary.set_fault(Fault(kind=FaultKind.INTERNAL_ERROR, count=1))
         with pytest.raises(errors.RejectedError):
             await link.send(batch, timeout=5)

@@ -15,8 +15,9 @@ from azure.servicebus import exceptions as sdk
 from servicebus_pair.core.model.errors import PairClosedError, ServerBusyError, ServiceError, ServiceFaultError
 from servicebus_pair.core.model.pricing import Operations
 from servicebus_pair.core.model.usage_meter import Meter, Operation
-from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch
 from servicebus_pair.core.sdk.link import Link, close_quietly
+from servicebus_pair.core.sdk.message_batch import EncodedBatch
+from servicebus_pair.core.sdk.messages import to_amqp_message
 from servicebus_pair.core.sdk.send_link import SendLink, SendSlot
 
 # The fake senders have the SDK's public methods only.
@@ -198,7 +199,7 @@ def send_link() -> tuple[SendLink, FakeSender, Owner]:
 def batch_of(*sizes: int) -> EncodedBatch:
     batch = EncodedBatch(1_000_000)
     for size in sizes:
-        assert batch.try_add(ServiceBusMessage(b"x" * size, message_id="m").raw_amqp_message)
+        assert batch.try_add(to_amqp_message(ServiceBusMessage(b"x" * size, message_id="m")))
     return batch
 
 
@@ -218,7 +219,7 @@ async def test_operations_are_counted_by_kind_and_size() -> None:
     slot = SendSlot(attempt_timeout=lambda: 5.0)
     assert await link.schedule_in_slot(batch_of(1, 70_000), slot, at=datetime(2030, 1, 1, tzinfo=UTC)) == [7]
     await link.cancel_scheduled((1, 2, 3), timeout=5)
-    await link.send_ping(ServiceBusMessage(b""), timeout=5)
+    await link.send_ping(to_amqp_message(ServiceBusMessage(b"")), timeout=5)
     await link.send(batch_of(70_000), timeout=5)
     assert [call[0] for call in sender.calls] == ["schedule", "cancel", "send", "send"]
     assert owner.meter.read() == Operations(management_calls=2 + 3, pings=1, diverts=1, further_increments=2)
@@ -260,7 +261,7 @@ async def test_section_4_a_link_that_refused_a_mixture_of_sessions_gets_one_sess
     link, _, _ = send_link()
     batch = EncodedBatch(1_000_000)
     for session in "abab":
-        assert batch.try_add(ServiceBusMessage("x", session_id=session).raw_amqp_message)
+        assert batch.try_add(to_amqp_message(ServiceBusMessage("x", session_id=session)))
     assert len({link.batch_key(message) for message in batch.messages}) == 1
     assert link.split_if_mixed(batch_of(1, 1)) == []
     assert link.accepts_mixed_sessions

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from servicebus_pair.core.model.errors import EntityNotFoundError, ServiceError, ServiceFaultError
-from servicebus_pair.core.sdk.message_browser import MessageBrowser, sequence_number
+from servicebus_pair.core.sdk.message_browser import MessageBrowser
 
 
 class FakeQueue:
@@ -48,11 +48,6 @@ async def test_every_readable_message_is_read_once_and_in_order(
     assert await read(browser) == sorted(numbers - undecodable)
     assert (browser.undecodable > 0) is bool(undecodable)
     assert browser.undecodable <= len(undecodable)
-
-
-def test_a_message_that_cannot_be_decoded_has_no_sequence_number() -> None:
-    received: list[Any] = [SimpleNamespace(sequence_number=number) for number in (None, 7)]
-    assert [sequence_number(message) for message in received] == [0, 7]
 
 
 async def test_a_long_run_of_undecodable_messages_is_bisected() -> None:

@@ -17,12 +17,17 @@ from servicebus_pair.core.sdk import receive_link
 from servicebus_pair.core.sdk._private.receiver_patches import PartialSettlementError
 from servicebus_pair.core.sdk.namespace_client import NamespaceClient
 from servicebus_pair.core.sdk.receive_link import ReceiveLink
+from servicebus_pair.core.sdk.received_message import ReceivedMessage
 
 
 class Owner(NamespaceClient):
     def __init__(self) -> None:
         self.namespace, self.meter, self.authenticated = "contoso", Meter(), True
         self._closed, self._fault, self._background = False, None, set()
+
+
+def received(*inner: Any) -> list[ReceivedMessage]:
+    return [ReceivedMessage(each) for each in inner]
 
 
 def link_over(receiver: Any) -> tuple[ReceiveLink, Owner]:
@@ -44,7 +49,7 @@ async def test_only_unconfirmed_messages_of_a_partly_settled_range_have_a_failur
     monkeypatch.setattr(receive_link, "can_settle_ranges", lambda *_: True)
     monkeypatch.setattr(receive_link, "settle_range", settle_range)
     link, owner = link_over(SimpleNamespace())
-    first, second = await link.complete([confirmed, other], timeout=5)  # type: ignore[list-item]
+    first, second = await link.complete(received(confirmed, other), timeout=5)
     assert (first, type(second)) == (None, UnreachableError)
     assert "settle on flights on contoso: OSError: detached" in str(second)
     assert owner.meter.read().settlements == 2
@@ -59,7 +64,7 @@ async def test_messages_are_settled_one_by_one_and_a_failure_does_not_stop_the_o
         settled.append(message)
 
     link, _ = link_over(SimpleNamespace(complete_message=complete_message))
-    outcomes = await link.complete(["a", "b", "c"], timeout=5)  # type: ignore[list-item]
+    outcomes = await link.complete(received("a", "b", "c"), timeout=5)
     assert settled == ["a", "c"]
     assert [outcome is None for outcome in outcomes] == [True, False, True]
 
@@ -74,7 +79,7 @@ async def test_closing_a_broken_handler_raises_nothing_and_the_next_call_creates
     link, _ = link_over(SimpleNamespace(close=close))
     await link.close()
     link._create_handler = lambda: SimpleNamespace(peek_messages=peek_messages)
-    peeked: list[Any] = [*await link.peek(max_messages=2, timeout=5)]
+    peeked: list[Any] = [each.sdk_message for each in await link.peek(max_messages=2, timeout=5)]
     assert peeked == [{"max_message_count": 2, "sequence_number": 1, "timeout": 5}]
 
 
@@ -106,7 +111,8 @@ class FakeReceiver:
 async def test_a_receive_waits_briefly_if_messages_are_buffered(buffered: bool, wait: float, used: float) -> None:
     receiver = FakeReceiver("a", "b", buffered=buffered)
     link, owner = link_over(receiver)
-    assert await link.receive(max_messages=5, max_wait_time=wait, timeout=2) == ["a", "b"]
+    found = await link.receive(max_messages=5, max_wait_time=wait, timeout=2)
+    assert [each.sdk_message for each in found] == ["a", "b"]
     assert receiver.waits == [(5, used)]
     assert owner.meter.read() == Operations(receives=2)
 
@@ -156,7 +162,8 @@ async def test_a_public_receive_counts_increments_by_the_body() -> None:
     large = SimpleNamespace(body_type=AmqpMessageBodyType.DATA, body=iter([b"x" * 70_000, b"x" * 70_000]))
     other = SimpleNamespace(body_type=AmqpMessageBodyType.VALUE, body=5)
     link, owner = link_over(FakeReceiver(large, other))
-    assert await link.receive(max_messages=5, max_wait_time=1, timeout=2) == [large, other]
+    found = await link.receive(max_messages=5, max_wait_time=1, timeout=2)
+    assert [each.sdk_message for each in found] == [large, other]
     assert owner.meter.read() == Operations(receives=2, further_increments=2)
 
 
@@ -172,11 +179,11 @@ async def test_32_messages_are_settled_at_a_time_and_slow_ones_time_out() -> Non
     link, _ = link_over(receiver)
     started = asyncio.get_running_loop().time()
     seconds: list[Any] = [1.0 + n / 1000 for n in range(70)]
-    outcomes = await link.abandon(seconds, timeout=2)
+    outcomes = await link.abandon(received(*seconds), timeout=2)
     assert (receiver.most_running, outcomes) == (32, [None] * 70)
     assert asyncio.get_running_loop().time() - started == pytest.approx(3, abs=0.3)
     late: list[Any] = [0.5, 60]
-    assert [type(outcome) for outcome in await link.abandon(late, timeout=2)] == [type(None), TimedOutError]
+    assert [type(outcome) for outcome in await link.abandon(received(*late), timeout=2)] == [type(None), TimedOutError]
 
 
 @pytest.mark.simulated
@@ -190,7 +197,7 @@ async def test_settlements_are_bounded_as_a_whole(count: int, seconds: float) ->
 
     link, _ = link_over(SimpleNamespace(complete_message=hang))
     started = asyncio.get_running_loop().time()
-    outcomes = await link.complete(list(range(count)), timeout=2)  # type: ignore[arg-type]
+    outcomes = await link.complete(received(*range(count)), timeout=2)
     assert asyncio.get_running_loop().time() - started == pytest.approx(seconds, abs=0.3)
     assert {type(outcome) for outcome in outcomes} == {TimedOutError}
 

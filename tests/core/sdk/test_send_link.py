@@ -13,7 +13,8 @@ from azure.servicebus import exceptions as sdk
 from servicebus_emulator import Fault, FaultKind, Operation
 from servicebus_pair.core import Endpoint
 from servicebus_pair.core.model import errors
-from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch
+from servicebus_pair.core.sdk.message_batch import EncodedBatch
+from servicebus_pair.core.sdk.messages import to_amqp_message
 from servicebus_pair.core.sdk.namespace_client import NamespaceClient
 from servicebus_pair.core.sdk.send_link import SendLink, SendSlot
 from tests.core.support.local_pair import LocalPair, numbered
@@ -75,7 +76,7 @@ CELLS: list[tuple[FaultKind, Operation, tuple[type[Exception], type[Exception]],
 def batch() -> EncodedBatch:
     made = EncodedBatch(262_144)
     [message] = numbered(1)
-    assert made.try_add(message.raw_amqp_message)
+    assert made.try_add(to_amqp_message(message))
     return made
 
 

@@ -12,6 +12,7 @@ from azure.servicebus import ServiceBusMessage
 
 from servicebus_emulator import Emulator
 from servicebus_emulator.engine.model.descriptions import QueueDescription
+from servicebus_pair.core.sdk.messages import to_amqp_message
 from servicebus_pair.core.sdk.namespace_client import NamespaceClient
 from servicebus_pair.core.sdk.session_browser import SessionBrowser
 from tests.core.support.local_pair import endpoint
@@ -27,7 +28,7 @@ async def client() -> AsyncIterator[NamespaceClient]:
         try:
             for name in ("a1", "b1", "a2", "a3"):
                 message = ServiceBusMessage(name, message_id=name, session_id=name[0])
-                await client.send_link("q").send_ping(message, timeout=5)
+                await client.send_link("q").send_ping(to_amqp_message(message), timeout=5)
             yield client
         finally:
             await client.close()
@@ -71,7 +72,7 @@ async def test_a_message_that_cannot_be_decoded_hides_no_other() -> None:
                     await asyncio.to_thread(send_raw, served, "q", bad)
                 else:
                     message = ServiceBusMessage(name, message_id=name, session_id=name[0])
-                    await client.send_link("q").send_ping(message, timeout=5)
+                    await client.send_link("q").send_ping(to_amqp_message(message), timeout=5)
             browser = browser_of(client)
             assert [each for page in await read(browser) for each in page] == ["a1", "a2", "a3", "b1"]
             assert (browser.undecodable, browser.locked) == (1, [])

@@ -18,6 +18,7 @@ from servicebus_pair.core.model.errors import (
     SessionLockedError,
     TimedOutError,
 )
+from servicebus_pair.core.sdk.messages import to_amqp_message
 from servicebus_pair.core.sdk.namespace_client import NamespaceClient
 from tests.core.support.local_pair import endpoint
 
@@ -34,7 +35,7 @@ class Sessions:
     async def send(self, *session_ids: str) -> None:
         link = self.client.send_link("q")
         for session_id in session_ids:
-            await link.send_ping(ServiceBusMessage("x", session_id=session_id), timeout=TIMEOUT)
+            await link.send_ping(to_amqp_message(ServiceBusMessage("x", session_id=session_id)), timeout=TIMEOUT)
 
 
 @pytest.fixture

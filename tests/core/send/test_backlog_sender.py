@@ -27,7 +27,8 @@ from servicebus_pair.core.model.errors import (
     UnreachableError,
 )
 from servicebus_pair.core.model.events import BacklogCopyTooLarge, MessagesAccepted, QueuePulled, Route
-from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch
+from servicebus_pair.core.sdk.message_batch import EncodedBatch
+from servicebus_pair.core.sdk.messages import to_amqp_message
 from servicebus_pair.core.sdk.send_link import SendSlot
 from servicebus_pair.core.send.attempt import AttemptExecutor
 from servicebus_pair.core.send.backlog_sender import BacklogSender
@@ -125,7 +126,7 @@ class Diverting:
         return EntityHealth() if self.failed_back else EntityHealth(HealthState.FAILED_OVER)
 
     def start(self, count: int, *, body: int = 1) -> None:
-        sent = [ServiceBusMessage(b"x" * body, message_id=f"m{n}").raw_amqp_message for n in range(count)]
+        sent = [to_amqp_message(ServiceBusMessage(b"x" * body, message_id=f"m{n}")) for n in range(count)]
         self.taken = [self.state.take(message) for message in sent]
 
     async def send(self, *, because: ServiceError | None = None) -> str:
@@ -400,7 +401,7 @@ async def test_section_4_a_copy_beyond_the_limit_of_its_link_is_reported(size: i
     for link in diverting.links.values():
         link.limit = limit
     batch = EncodedBatch(262_144)
-    assert batch.try_add(ServiceBusMessage(b"x" * size, message_id="m", session_id="s").raw_amqp_message)
+    assert batch.try_add(to_amqp_message(ServiceBusMessage(b"x" * size, message_id="m", session_id="s")))
     diverting.sender.check_sizes(batch)
     await asyncio.gather(*diverting.sender._background)
     assert len(diverting.of(BacklogCopyTooLarge)) == warned

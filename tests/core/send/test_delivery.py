@@ -36,7 +36,7 @@ from servicebus_pair.core.model.errors import (
 )
 from servicebus_pair.core.model.events import Event, HealthChanged, MessageRef, MessagesAccepted, Route
 from servicebus_pair.core.model.health_state import FailOver
-from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch
+from servicebus_pair.core.sdk.message_batch import EncodedBatch
 from servicebus_pair.core.sdk.send_link import SendSlot
 from servicebus_pair.core.send.attempt import AttemptExecutor
 from servicebus_pair.core.send.delivery import Delivery

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from servicebus_pair.core.model.errors import RejectedError
 from servicebus_pair.core.model.events import MessageRef, Route
 from servicebus_pair.core.model.results import SendResult
+from servicebus_pair.core.sdk.messages import to_amqp_message
 from servicebus_pair.core.send.delivery_state import DeliveryState, MessageStatus, TrackedMessage
 
-MESSAGES: list[AmqpAnnotatedMessage] = [ServiceBusMessage("x", message_id=f"m{n}").raw_amqp_message for n in range(4)]
+MESSAGES: list[AmqpAnnotatedMessage] = [to_amqp_message(ServiceBusMessage("x", message_id=f"m{n}")) for n in range(4)]
 
 
 def taken(state: DeliveryState, count: int = 4) -> list[TrackedMessage]:

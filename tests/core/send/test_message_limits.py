@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from servicebus_pair.core.model.errors import InvalidMessageError, SendError
+from servicebus_pair.core.sdk.messages import to_amqp_message
 from servicebus_pair.core.send.message_limits import MAX_PROPERTIES_BYTES, MAX_PROPERTY_BYTES, check_message
 from tests.core.support.local_pair import LocalPair, numbered
 
@@ -19,7 +20,7 @@ KILOBYTE = 1024
 
 def check(**properties: Any) -> None:
     given: Any = properties
-    check_message(ServiceBusMessage("x", application_properties=given).raw_amqp_message)
+    check_message(to_amqp_message(ServiceBusMessage("x", application_properties=given)))
 
 
 def test_section_4_limits() -> None:
@@ -51,7 +52,7 @@ def test_section_4_messages_within_the_limits_are_never_refused(sizes: dict[str,
     properties: Any = {name: "x" * size for name, size in sizes.items()}
     total = sum(len(name.encode()) + size for name, size in sizes.items())
     allowed = total <= 64 * KILOBYTE and all(size <= 32 * KILOBYTE for size in sizes.values())
-    message = ServiceBusMessage("x", application_properties=properties).raw_amqp_message
+    message = to_amqp_message(ServiceBusMessage("x", application_properties=properties))
     if allowed:
         check_message(message)
     else:

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusMessage
-from azure.servicebus.amqp import AmqpAnnotatedMessage
 
 from servicebus_emulator import Fault, FaultKind, Operation
 from servicebus_pair.core import EntityHealth, HealthState, PairOptions
 from servicebus_pair.core.model.errors import InvalidMessageError, SendTimeoutError, ServiceError
+from servicebus_pair.core.protocol.amqp_message import AmqpMessage
 from servicebus_pair.core.send.sender import PairSender, _with_schedule
 from tests.core.support.local_pair import LocalPair, numbered
 from tests.core.support.manual_clock import ManualClock
@@ -147,7 +147,7 @@ async def test_section_4_cancelling_takes_one_number_or_several_within_ten_secon
 
 @pytest.mark.parametrize("annotations", [None, {"x-opt-partition-key": "k"}])
 def test_section_4_a_scheduled_message_is_a_copy_with_its_annotations(annotations: Any) -> None:
-    message = AmqpAnnotatedMessage(data_body=b"x", annotations=annotations)
+    message = AmqpMessage([b"x"], annotations=annotations)
     before = dict(message.annotations or {})
     copied = _with_schedule(message, LATER)
     time = {"TYPE": "TIMESTAMP", "VALUE": int(LATER.timestamp()) * 1000}

@@ -8,17 +8,20 @@ from unittest.mock import patch
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch, ServiceBusReceivedMessage
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
+from servicebus_pair.core.protocol.amqp_message import AmqpMessage
+from servicebus_pair.core.sdk.messages import to_sdk
+
 __all__ = ["decode", "encode"]
 
 _CLOCK = "azure.servicebus._transport._pyamqp_transport.time"
 _NOON = 1_357_041_600.0
 
 
-def encode(message: AmqpAnnotatedMessage | ServiceBusMessage) -> bytes:
+def encode(message: AmqpMessage | AmqpAnnotatedMessage | ServiceBusMessage) -> bytes:
     """Return the bytes of a message in a batch, encoded at a fixed time."""
     batch = ServiceBusMessageBatch()
     with patch(_CLOCK, SimpleNamespace(mktime=lambda _: _NOON)):
-        batch.add_message(message)
+        batch.add_message(to_sdk(message) if isinstance(message, AmqpMessage) else message)
     return bytes(batch._message[5][0])
 
 

@@ -13,7 +13,8 @@ from azure.servicebus import ServiceBusMessage
 from servicebus_pair.core.model.errors import ServiceError
 from servicebus_pair.core.model.events import Event
 from servicebus_pair.core.protocol.backlog_message import wrap
-from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch
+from servicebus_pair.core.sdk.message_batch import EncodedBatch
+from servicebus_pair.core.sdk.messages import to_amqp_message
 from servicebus_pair.core.sdk.send_link import SendSlot
 from servicebus_pair.core.syphon.drain_context import DrainContext
 from servicebus_pair.core.syphon.policies.destination_backoff import DestinationBackoff
@@ -47,11 +48,12 @@ class FakeQueue:
     def put(self, entity: str | None, *ids: str, body: str = "x", **more: Any) -> None:
         for message_id in ids:
             self._last += 1
-            raw = ServiceBusMessage(body, message_id=message_id, **more).raw_amqp_message
+            raw = to_amqp_message(ServiceBusMessage(body, message_id=message_id, **more))
             self.messages.append(
                 SimpleNamespace(
-                    raw_amqp_message=raw if entity is None else wrap(raw, entity=entity),
-                    enqueued_time_utc=datetime.fromtimestamp(self.clock.now(), UTC),
+                    amqp=raw if entity is None else wrap(raw, entity=entity),
+                    decode_error=None,
+                    enqueued_time=datetime.fromtimestamp(self.clock.now(), UTC),
                     sequence_number=self._last,
                     message_id=message_id,
                 )
@@ -79,7 +81,7 @@ class FakeQueue:
             await self.clock.sleep(max_wait_time)
         for each in taken:
             self.locked.add(each.sequence_number)
-            each.locked_until_utc = datetime.fromtimestamp(self.clock.now() + self.lock_seconds, UTC)
+            each.locked_until = datetime.fromtimestamp(self.clock.now() + self.lock_seconds, UTC)
         return taken
 
     async def peek(self, *, max_messages: int, timeout: float, from_sequence_number: int = 1) -> list[Any]:

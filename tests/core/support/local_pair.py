@@ -5,18 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from copy import copy
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
 from azure.servicebus import ServiceBusMessage
-from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageProperties
 
 from servicebus_emulator import Emulator, HostedNamespace
 from servicebus_emulator.engine.model.descriptions import QueueDescription
 from servicebus_pair.core import Endpoint, HealthState, NamespacePair, PairOptions
 from servicebus_pair.core.model.events import Event, HealthChanged
+from servicebus_pair.core.protocol.amqp_message import AmqpMessage
 from servicebus_pair.core.protocol.backlog_message import wrap
 from servicebus_pair.core.protocol.backlog_queues import (
     BACKLOG_QUEUE,
@@ -28,8 +27,9 @@ from servicebus_pair.core.protocol.backlog_queues import (
     session_queue_for,
     session_queue_paths,
 )
-from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch
 from servicebus_pair.core.sdk.administration.data_plane import ServiceBusAdministration
+from servicebus_pair.core.sdk.message_batch import EncodedBatch
+from servicebus_pair.core.sdk.messages import to_amqp_message
 from tests.core.support.queues import peek_all
 from tests.leaks import collect_leaks
 
@@ -105,24 +105,25 @@ class LocalPair:
 
     async def put_into_backlog(self, entity: str, sent: Iterable[ServiceBusMessage], *, queue: str = BACKLOG) -> None:
         """Divert messages into a given backlog queue, as a sender does while ``entity`` is failed over."""
-        await self._put((wrap(message.raw_amqp_message, entity=entity) for message in sent), queue)
+        await self._put((wrap(to_amqp_message(message), entity=entity) for message in sent), queue)
 
     async def put_raw_into_backlog(self, sent: Iterable[ServiceBusMessage], *, queue: str = BACKLOG) -> None:
         """Send messages to a backlog queue as they are."""
-        await self._put((message.raw_amqp_message for message in sent), queue)
+        await self._put((to_amqp_message(message) for message in sent), queue)
 
     async def put_into_sessions(self, entity: str, sent: Iterable[ServiceBusMessage]) -> None:
         """Divert messages with session ids into the backlog queues that require sessions, as ``ordering=session``."""
         queues = session_queue_paths("contoso", self.pair.options.backlog_queue_count)
-        copies: dict[str, list[AmqpAnnotatedMessage]] = {}
+        copies: dict[str, list[AmqpMessage]] = {}
         for message in sent:
-            copied = wrap(message.raw_amqp_message, entity=entity)
-            copied.properties = replace_group(copied, backlog_session_id(entity))
+            copied = wrap(to_amqp_message(message), entity=entity)
+            assert copied.properties is not None
+            copied.properties = replace(copied.properties, group_id=backlog_session_id(entity))
             copies.setdefault(session_queue_for(entity, str(message.session_id), queues), []).append(copied)
         for queue, held in copies.items():
             await self._put(held, queue)
 
-    async def _put(self, sent: Iterable[AmqpAnnotatedMessage], queue: str) -> None:
+    async def _put(self, sent: Iterable[AmqpMessage], queue: str) -> None:
         link = self.pair._open().secondary.send_link(queue)
         batch = EncodedBatch(await link.open(timeout=5))
         for message in sent:
@@ -140,12 +141,6 @@ class LocalPair:
         secondary = self.secondary.connection_string
         found = await asyncio.gather(*(peek_all(secondary, path, dead_letter=dead_letter) for path in paths))
         return [message.message_id or "" for held in found for message in held]
-
-
-def replace_group(message: AmqpAnnotatedMessage, session: str) -> AmqpMessageProperties:
-    properties = AmqpMessageProperties() if message.properties is None else copy(message.properties)
-    properties.group_id = session
-    return properties
 
 
 def messages(*numbers: int, body: str = "body", name: str = "m", **more: Any) -> list[ServiceBusMessage]:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from servicebus_pair.core.model.errors import UndeliverableError
 from servicebus_pair.core.protocol.backlog_message import wrap
+from servicebus_pair.core.sdk.messages import to_amqp_message
 from servicebus_pair.core.syphon.backlog_entry import BacklogEntry, Selection, TimeToLive, read_entry
 from tests.core.support import encoding as wire
 
@@ -26,12 +27,13 @@ def at(seconds: float) -> datetime:
 def read(*, policy: TimeToLive, now: float, lock: float = 60, **sent: Any) -> BacklogEntry:
     """A message enqueued in the backlog at second 0, read at second ``now``."""
     copied = wire.decode(
-        wire.encode(wrap(ServiceBusMessage("body", message_id="m", **sent).raw_amqp_message, entity="flights"))
+        wire.encode(wrap(to_amqp_message(ServiceBusMessage("body", message_id="m", **sent)), entity="flights"))
     )
     received: Any = SimpleNamespace(
-        raw_amqp_message=copied,
-        enqueued_time_utc=at(0),
-        locked_until_utc=at(now + lock),
+        amqp=copied,
+        decode_error=None,
+        enqueued_time=at(0),
+        locked_until=at(now + lock),
         sequence_number=1,
         message_id="m",
     )

@@ -20,6 +20,7 @@ from servicebus_pair.core.model.errors import (
     UndeliverableError,
 )
 from servicebus_pair.core.model.events import MessagesSyphoned
+from servicebus_pair.core.sdk.messages import to_amqp_message
 from servicebus_pair.core.syphon.backlog_entry import BacklogEntry
 from servicebus_pair.core.syphon.batch_sender import BatchSender, DrainCounters, LocksExpiringError
 from tests.core.support.fake_transport import EPOCH, FakeDestination, drain_context
@@ -55,7 +56,7 @@ class Sending:
 
 def entry(message: ServiceBusMessage, send_before: float) -> BacklogEntry:
     received: Any = SimpleNamespace(message_id=message.message_id)
-    return BacklogEntry("flights", received, message.raw_amqp_message, send_before)
+    return BacklogEntry("flights", received, to_amqp_message(message), send_before)
 
 
 def numbered(count: int, *, body: str = "x") -> list[ServiceBusMessage]:

@@ -299,8 +299,8 @@ async def test_section_6_whatever_one_message_raises_dead_letters_it_alone(
 
 async def _receive_without_locks(queue: FakeQueue, **_: object) -> list[Any]:
     for each in queue.messages:
-        each.locked_until_utc = None
-    del queue.messages[1].locked_until_utc
+        each.locked_until = None
+    del queue.messages[1].locked_until
     return list(queue.messages)
 
 

@@ -35,7 +35,7 @@ async def test_section_6_a_survey_counts_messages_bytes_and_times_by_destination
 async def test_section_6_a_survey_counts_a_message_that_raises_as_unreadable() -> None:
     context, transport, _ = drain_context()
     transport.queues["q"].put("flights", "m0", "m1")
-    del transport.queues["q"].messages[0].enqueued_time_utc
+    del transport.queues["q"].messages[0].enqueued_time
     survey = await Surveyor(context).survey("q")
     assert (survey.undeliverable, survey.destinations["flights"].messages) == ({"Unreadable": 1}, 1)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import proton
 import pytest
-from azure.servicebus import ServiceBusMessage
 
 from servicebus_pair.core import PairOptions
+from servicebus_pair.core.protocol import new_message
 from servicebus_pair.core.protocol.backlog_queues import backlog_session_id, session_queue_paths
 from servicebus_pair.core.sdk import session_browser
 from servicebus_pair.spark.analysis import peeking
@@ -68,7 +68,7 @@ async def test_section_6_every_session_of_the_backlog_is_read_and_one_that_a_syp
         secondary = both.pair._open().secondary
         [queue] = session_queue_paths("contoso", 1)
         for entity in ("Flights", "delays"):
-            message = ServiceBusMessage(
+            message = new_message(
                 "x",
                 message_id=entity,
                 session_id=backlog_session_id(entity),

@@ -13,8 +13,6 @@ from datetime import timedelta
 from random import Random
 from typing import Final
 
-from azure.servicebus import ServiceBusMessage
-
 from servicebus_pair.core.health.registry import HealthRegistry
 from servicebus_pair.core.health.session_ordering import SessionOrdering
 from servicebus_pair.core.model.errors import EntityNotFoundError, HealthStoreError, PairClosedError, ServiceError
@@ -22,6 +20,7 @@ from servicebus_pair.core.model.events import Pinged
 from servicebus_pair.core.model.health_state import EntityMissing, HealthState, PingFailed, PingSucceeded
 from servicebus_pair.core.model.interfaces import Clock
 from servicebus_pair.core.model.options import PairOptions
+from servicebus_pair.core.protocol.amqp_message import AmqpMessage, new_message
 from servicebus_pair.core.sdk.namespace_client import NamespaceClient
 
 __all__ = ["PING_CONTENT_TYPE", "PING_TIME_TO_LIVE", "Prober", "ping_message"]
@@ -194,12 +193,12 @@ class Prober:
         return self._random.uniform(0, min(_MAX_JITTER, self._interval / 10))
 
 
-def ping_message() -> ServiceBusMessage:
+def ping_message(message_id: str | None = None) -> AmqpMessage:
     """Return a new ping, in the format of Microsoft's original paired namespaces."""
-    return ServiceBusMessage(
+    return new_message(
         b"",
         content_type=PING_CONTENT_TYPE,
         time_to_live=PING_TIME_TO_LIVE,
         session_id=uuid.uuid4().hex,
-        message_id=uuid.uuid4().hex,
+        message_id=uuid.uuid4().hex if message_id is None else message_id,
     )

@@ -15,8 +15,6 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from azure.servicebus.amqp import AmqpAnnotatedMessage
-
 from servicebus_pair.core.health.leases import FAILBACK_POLL_SECONDS
 from servicebus_pair.core.health.ordered_registry import OrderedHealthRegistry
 from servicebus_pair.core.model.errors import (
@@ -27,6 +25,7 @@ from servicebus_pair.core.model.errors import (
 )
 from servicebus_pair.core.model.health_state import AbandonFailback, BeginFailback, CompleteFailback, FailOver
 from servicebus_pair.core.model.interfaces import Clock
+from servicebus_pair.core.protocol.amqp_message import AmqpMessage
 from servicebus_pair.core.protocol.backlog_queues import backlog_session_id, session_queue_for
 from servicebus_pair.core.protocol.typed_values import to_text
 from servicebus_pair.core.sdk.namespace_client import NamespaceClient
@@ -73,13 +72,13 @@ class SessionOrdering:
         return session_queue_for(entity, session, self._session_queues)
 
     def group_by_queue(
-        self, entity: str, copies: Mapping[KeyT, AmqpAnnotatedMessage], messages: Mapping[KeyT, AmqpAnnotatedMessage]
-    ) -> dict[str, dict[KeyT, AmqpAnnotatedMessage]]:
+        self, entity: str, copies: Mapping[KeyT, AmqpMessage], messages: Mapping[KeyT, AmqpMessage]
+    ) -> dict[str, dict[KeyT, AmqpMessage]]:
         """Return ``copies`` grouped by backlog queue, in the given order; they get the session id of their entity.
 
         :param messages: the originals of the copies, which have the session ids.
         """
-        groups: dict[str, dict[KeyT, AmqpAnnotatedMessage]] = {}
+        groups: dict[str, dict[KeyT, AmqpMessage]] = {}
         for key, copied in copies.items():
             session = _session(messages[key])
             if session is None:
@@ -225,6 +224,6 @@ class SessionOrdering:
             await link.close()
 
 
-def _session(message: AmqpAnnotatedMessage) -> str | None:
+def _session(message: AmqpMessage) -> str | None:
     session = None if message.properties is None else message.properties.group_id
     return None if session is None else to_text(session)

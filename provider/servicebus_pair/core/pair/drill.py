@@ -14,14 +14,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from azure.servicebus import ServiceBusMessage
-
 from servicebus_pair.core.health.prober import PING_CONTENT_TYPE, PING_TIME_TO_LIVE, ping_message
 from servicebus_pair.core.health.session_ordering import SessionOrdering
 from servicebus_pair.core.model.errors import DrillError, PairError, ServiceError
 from servicebus_pair.core.model.events import Event, HealthChanged, MessagesAccepted, MessagesSyphoned, Route
 from servicebus_pair.core.model.results import DrainReport, SendResult
-from servicebus_pair.core.sdk.message_browser import sequence_number
+from servicebus_pair.core.protocol.amqp_message import AmqpMessage, new_message
 from servicebus_pair.core.sdk.receive_link import ReceiveLink
 from servicebus_pair.core.send.pair_context import PairContext
 
@@ -202,8 +200,8 @@ class _Drill:
         else:
             await self._pair.fail_over(self._entity, reason=reason, by=self._by, hold=_END_HOLD)
 
-    def _marked(self, number: int, life: timedelta) -> ServiceBusMessage:
-        return ServiceBusMessage(
+    def _marked(self, number: int, life: timedelta) -> AmqpMessage:
+        return new_message(
             "a message of a drill, to be ignored",
             message_id=f"{self._id}-{number}",
             # Required by queues with sessions.
@@ -279,16 +277,16 @@ class _Drill:
 
         :raises DrillError: the entity does not accept the ping; the drill requires that the primary is up.
         """
-        client, ping = self._shared.primary, ping_message()
+        client, ping_id = self._shared.primary, uuid.uuid4().hex
         try:
-            await client.send_link(self._entity).send_ping(ping, timeout=_CALL_TIMEOUT)
+            await client.send_link(self._entity).send_ping(ping_message(ping_id), timeout=_CALL_TIMEOUT)
         except ServiceError as error:
             raise DrillError(
                 f"{self._entity} does not accept a ping, so it was not drilled, {type(error).__name__}: {error}"
             ) from error
         receiver = client.receive_link(self._entity)
         try:
-            return await self._can_peek(receiver, str(ping.message_id))
+            return await self._can_peek(receiver, ping_id)
         except ServiceError as error:
             _log.info("drill=%s entity=%s: could not peek for the ping: %s", self._id, self._entity, error)
             return None
@@ -304,5 +302,5 @@ class _Drill:
                 return True
             if not page:
                 return False
-            first = sequence_number(page[-1]) + 1
+            first = page[-1].sequence_number + 1
         return None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from servicebus_pair._lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from servicebus_pair.core.protocol.amqp_message import AmqpMessage, BodyType, Header, Properties, new_message
     from servicebus_pair.core.protocol.backlog_message import PATH, destination_of, unwrap
     from servicebus_pair.core.protocol.backlog_queues import (
         BacklogPlan,
@@ -22,7 +23,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PATH",
+    "AmqpMessage",
     "BacklogPlan",
+    "BodyType",
+    "Header",
+    "Properties",
     "amqp_typed",
     "backlog_prefixes",
     "backlog_queue_paths",
@@ -30,6 +35,7 @@ __all__ = [
     "destination_of",
     "entity_of_session",
     "is_session_queue",
+    "new_message",
     "queues_in_use",
     "text_keys",
     "to_text",
@@ -40,6 +46,7 @@ __all__ = [
 __getattr__ = lazy_exports(
     __name__,
     {
+        "amqp_message": ["AmqpMessage", "BodyType", "Header", "Properties", "new_message"],
         "backlog_message": ["PATH", "destination_of", "unwrap"],
         "backlog_queues": [
             "BacklogPlan",

@@ -26,9 +26,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
-from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageBodyType
-
 from servicebus_pair.core.model.errors import InvalidMessageError, UndeliverableError
+from servicebus_pair.core.protocol.amqp_message import SCHEDULED_TIME, AmqpMessage, BodyType, Header, Properties
 from servicebus_pair.core.protocol.iso_duration import format_duration, parse_duration
 from servicebus_pair.core.protocol.typed_values import (
     amqp_typed,
@@ -52,7 +51,6 @@ TYPE_NOTES: Final = "x-servicebus-pair-types"
 ESCAPE_PREFIX: Final = "x-servicebus-pair-own:"
 _RESERVED: Final = frozenset({PATH, SESSION_ID, TIME_TO_LIVE, SCHEDULED, TYPE_NOTES})
 
-_SCHEDULED_ANNOTATION: Final = "x-opt-scheduled-enqueue-time"
 # Set by the broker on every message that it delivers; a sender must not repeat them.
 _BROKER_ANNOTATIONS: Final = frozenset(
     {
@@ -64,7 +62,7 @@ _BROKER_ANNOTATIONS: Final = frozenset(
         "x-opt-deadletter-source",
         "x-opt-message-state",
         "x-opt-lock-token",
-        _SCHEDULED_ANNOTATION,
+        SCHEDULED_TIME,
     }
 )
 # Header fields and the property that the broker sets as well; the service ignores an expiry time from a sender.
@@ -92,7 +90,7 @@ class RestoredMessage:
     """Destination entity and original message of a backlog message."""
 
     entity: str
-    message: AmqpAnnotatedMessage
+    message: AmqpMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +109,7 @@ class _TypeNotes:
         return json.dumps(given, separators=(",", ":")) if given else None
 
 
-def wrap(message: AmqpAnnotatedMessage, *, entity: str) -> AmqpAnnotatedMessage:
+def wrap(message: AmqpMessage, *, entity: str) -> AmqpMessage:
     """Return the backlog copy of ``message``, which is not changed.
 
     Body, ids, partition key, other annotations and application properties of every AMQP type are kept.
@@ -122,12 +120,12 @@ def wrap(message: AmqpAnnotatedMessage, *, entity: str) -> AmqpAnnotatedMessage:
     """
     own = text_keys(message.application_properties)
     sent = text_keys(message.annotations)
-    scheduled = sent.get(_SCHEDULED_ANNOTATION)
+    scheduled = sent.get(SCHEDULED_TIME)
     annotations = _without_broker_annotations(sent)
-    copied, body_note = _copy_body(message)
+    body, body_note = _carried_body(message)
     properties, header = message.properties, message.header
     notes = _describe_types(message, own, annotations, body_note)
-    carried: dict[str | bytes, Any] = {
+    carried: dict[str, Any] = {
         (ESCAPE_PREFIX + name if _needs_escape(name) else name): decimals_as_text(value) for name, value in own.items()
     }
     carried[PATH] = entity
@@ -141,23 +139,26 @@ def wrap(message: AmqpAnnotatedMessage, *, entity: str) -> AmqpAnnotatedMessage:
         header = copy(header)
         header.time_to_live = None
     if header is not None and header.durable is header.priority is header.time_to_live is header.delivery_count is None:
-        # Messages created by the SDK have an empty header; dropping it makes encoding cheaper.
+        # Messages created with the SDK have an empty header; dropping it makes encoding cheaper.
         header = header if header.first_acquirer is not None else None
     if scheduled is not None:
         carried[SCHEDULED] = amqp_typed("TIMESTAMP", _untyped(scheduled))
     if notes is not None:
         carried[TYPE_NOTES] = notes
     # Unchanged sections are shared with the message; neither is modified.
-    copied.properties, copied.header = properties, header  # type: ignore[assignment]  # both may be None
-    copied.application_properties = carried
-    copied.annotations = {name: decimals_as_text(value) for name, value in annotations.items()} or None
-    copied.delivery_annotations = None
-    copied.footer = decimals_as_text(message.footer) if message.footer else message.footer
-    return copied
+    return AmqpMessage(
+        body,
+        BodyType(message.body_type),
+        header,
+        properties,
+        application_properties=carried,
+        annotations={name: decimals_as_text(value) for name, value in annotations.items()} or None,
+        footer=decimals_as_text(message.footer) if message.footer else message.footer,
+    )
 
 
 def _describe_types(
-    message: AmqpAnnotatedMessage, own: Mapping[str, Any], annotations: Mapping[str, Any], body_note: Any
+    message: AmqpMessage, own: Mapping[str, Any], annotations: Mapping[str, Any], body_note: Any
 ) -> str | None:
     """Return the type notes as text; most messages need none."""
     properties, ids = message.properties, {}
@@ -177,7 +178,7 @@ def _describe_types(
     ).to_json()
 
 
-def unwrap(message: AmqpAnnotatedMessage) -> RestoredMessage:
+def unwrap(message: AmqpMessage) -> RestoredMessage:
     """Restore the original message from a received backlog message.
 
     Reads our format and that of the .NET original, which stored the time to live as ticks of 100 ns
@@ -201,7 +202,7 @@ def unreadable(error: Exception) -> UndeliverableError:
     return UndeliverableError("Unreadable", f"the message cannot be restored: {type(error).__name__}: {error}")
 
 
-def destination_of(message: AmqpAnnotatedMessage) -> str | None:
+def destination_of(message: AmqpMessage) -> str | None:
     """Return the entity that a backlog message is to be delivered to; ``None`` if it can never be delivered."""
     try:
         return unwrap(message).entity
@@ -209,12 +210,9 @@ def destination_of(message: AmqpAnnotatedMessage) -> str | None:
         return None
 
 
-def _restore_message(
-    message: AmqpAnnotatedMessage, carried: Mapping[str, Any], notes: _TypeNotes
-) -> AmqpAnnotatedMessage:
-    properties = _decode_properties(dict(message.properties.items()) if message.properties else {}, notes)
-    header = dict(message.header.items()) if message.header is not None else {}
-    header.update(dict.fromkeys(_BROKER_HEADER))
+def _restore_message(message: AmqpMessage, carried: Mapping[str, Any], notes: _TypeNotes) -> AmqpMessage:
+    properties = _decode_properties(_fields(message.properties, Properties), notes)
+    header = {**_fields(message.header, Header), **dict.fromkeys(_BROKER_HEADER)}
     annotations = _restore_each(_without_broker_annotations(text_keys(message.annotations)), notes.annotations)
     own = {name.removeprefix(ESCAPE_PREFIX): value for name, value in carried.items() if name not in _RESERVED}
     if SESSION_ID in carried:
@@ -222,15 +220,20 @@ def _restore_message(
     if TIME_TO_LIVE in carried:
         header["time_to_live"] = _time_to_live(carried[TIME_TO_LIVE])
     if SCHEDULED in carried:
-        annotations[_SCHEDULED_ANNOTATION] = amqp_typed("TIMESTAMP", _scheduled(carried[SCHEDULED]))
-    return AmqpAnnotatedMessage(
-        header=header,
-        properties=properties,
+        annotations[SCHEDULED_TIME] = amqp_typed("TIMESTAMP", _scheduled(carried[SCHEDULED]))
+    return AmqpMessage(
+        _restore_body(message, notes.body),
+        BodyType(message.body_type),
+        Header(**header),
+        Properties(**properties),
         application_properties=_restore_each(own, notes.properties) or None,
         annotations=annotations or None,
         footer=_restore_each(text_keys(message.footer), notes.footer) or None,
-        **_restore_body(message, notes.body),
     )
+
+
+def _fields(section: Header | Properties | None, kind: type[Header | Properties]) -> dict[str, Any]:
+    return {} if section is None else {name: getattr(section, name) for name in kind.__slots__}
 
 
 def _without_broker_annotations(annotations: Mapping[str, Any]) -> dict[str, Any]:
@@ -250,22 +253,19 @@ def _needs_escape(name: str) -> bool:
     return name in _RESERVED or name.startswith(ESCAPE_PREFIX)
 
 
-def _copy_body(message: AmqpAnnotatedMessage) -> tuple[AmqpAnnotatedMessage, Any]:
-    """Return a message with the same body, and the type note of the body."""
+def _carried_body(message: AmqpMessage) -> tuple[Any, Any]:
+    """Return the body of the copy, and its type note."""
     body = message.body
     match message.body_type:
-        case AmqpMessageBodyType.VALUE if not body:
+        case BodyType.VALUE if not body:
             # The SDK omits a false body, so it needs no note; converted to text, it might no longer be false.
-            return AmqpAnnotatedMessage(value_body=body), None
-        case AmqpMessageBodyType.VALUE:
-            return AmqpAnnotatedMessage(value_body=_carried_value_body(body)), value_body_note(body)
-        case AmqpMessageBodyType.SEQUENCE:
+            return body, None
+        case BodyType.VALUE:
+            return _carried_value_body(body), value_body_note(body)
+        case BodyType.SEQUENCE:
             rows = [list(row) for row in body]
-            return AmqpAnnotatedMessage(sequence_body=decimals_as_text(rows)), type_note(rows)
-    # Equivalent to copy.copy() but faster; this runs for every message of an outage.
-    clone = object.__new__(type(message))
-    vars(clone).update(vars(message))
-    return clone, None
+            return decimals_as_text(rows), type_note(rows)
+    return list(body), None
 
 
 def _carried_value_body(body: Any) -> Any:
@@ -275,14 +275,14 @@ def _carried_value_body(body: Any) -> Any:
     return decimals_as_text(body)
 
 
-def _restore_body(message: AmqpAnnotatedMessage, note: Any) -> dict[str, Any]:
+def _restore_body(message: AmqpMessage, note: Any) -> Any:
     body = message.body
     match message.body_type:
-        case AmqpMessageBodyType.VALUE:
-            return {"value_body": as_value_body(restore_type(body, note))}
-        case AmqpMessageBodyType.SEQUENCE:
-            return {"sequence_body": restore_type([list(row) for row in body], note)}
-    return {"data_body": list(body)}
+        case BodyType.VALUE:
+            return as_value_body(restore_type(body, note))
+        case BodyType.SEQUENCE:
+            return restore_type([list(row) for row in body], note)
+    return list(body)
 
 
 def _carried_session_id(session: Any) -> str:

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from azure.servicebus.amqp import AmqpAnnotatedMessage
-
+from servicebus_pair.core.protocol.amqp_message import PARTITION_KEY, AmqpMessage
 from servicebus_pair.core.protocol.typed_values import text_keys, to_text
 
 __all__ = [
@@ -95,7 +94,7 @@ def partition_key(message: Any) -> str | None:
     """Return the partition key of an AMQP message, or ``None``."""
     if not message.annotations:
         return None
-    key = text_keys(message.annotations).get("x-opt-partition-key")
+    key = text_keys(message.annotations).get(PARTITION_KEY)
     if isinstance(key, Mapping):
         key = key["VALUE"]
     return None if key is None else to_text(key)
@@ -107,14 +106,14 @@ def session_key(message: Any) -> Hashable:
     return partition_key(message), None if properties is None else properties.group_id
 
 
-def is_mixed(messages: Sequence[AmqpAnnotatedMessage]) -> bool:
+def is_mixed(messages: Sequence[AmqpMessage]) -> bool:
     """Return whether this batch may have been rejected because it mixes sessions."""
     return len({session_key(message) for message in messages}) > 1
 
 
-def split_by_session(messages: Sequence[AmqpAnnotatedMessage]) -> list[list[AmqpAnnotatedMessage]]:
+def split_by_session(messages: Sequence[AmqpMessage]) -> list[list[AmqpMessage]]:
     """Return the messages of a rejected batch by session, each part in order."""
-    parts: dict[Hashable, list[AmqpAnnotatedMessage]] = {}
+    parts: dict[Hashable, list[AmqpMessage]] = {}
     for message in messages:
         parts.setdefault(session_key(message), []).append(message)
     return list(parts.values())

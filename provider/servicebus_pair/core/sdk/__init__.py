@@ -8,27 +8,30 @@ from servicebus_pair._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from servicebus_pair.core.sdk.administration import QueueDepth
-    from servicebus_pair.core.sdk.message_browser import MessageBrowser, sequence_number
+    from servicebus_pair.core.sdk.message_browser import MessageBrowser
     from servicebus_pair.core.sdk.namespace_client import NamespaceClient
     from servicebus_pair.core.sdk.receive_link import ReceiveLink
+    from servicebus_pair.core.sdk.received_message import MessageState, ReceivedMessage
     from servicebus_pair.core.sdk.session_browser import SessionBrowser
 
 __all__ = [
     "MessageBrowser",
+    "MessageState",
     "NamespaceClient",
     "QueueDepth",
     "ReceiveLink",
+    "ReceivedMessage",
     "SessionBrowser",
-    "sequence_number",
 ]
 
 __getattr__ = lazy_exports(
     __name__,
     {
         "administration": ["QueueDepth"],
-        "message_browser": ["MessageBrowser", "sequence_number"],
+        "message_browser": ["MessageBrowser"],
         "namespace_client": ["NamespaceClient"],
         "receive_link": ["ReceiveLink"],
+        "received_message": ["MessageState", "ReceivedMessage"],
         "session_browser": ["SessionBrowser"],
     },
 )

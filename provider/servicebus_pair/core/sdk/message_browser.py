@@ -6,11 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Final, Protocol
 
-from azure.servicebus import ServiceBusReceivedMessage
-
 from servicebus_pair.core.model.errors import ServiceError, ServiceFaultError
+from servicebus_pair.core.sdk.received_message import ReceivedMessage
 
-__all__ = ["MessageBrowser", "Peekable", "sequence_number"]
+__all__ = ["MessageBrowser", "Peekable"]
 
 _FIRST_SEQUENCE_NUMBER: Final = 1
 # No message has this sequence number, not even where the highest 16 bits name a partition: a peek from here returns
@@ -20,17 +19,10 @@ _RETRY_DELAY: Final = 1.0
 _LINEAR_PROBES: Final = 64
 
 
-def sequence_number(message: ServiceBusReceivedMessage) -> int:
-    """Return the sequence number of a message; 0 if it could not be decoded."""
-    return message.sequence_number or 0
-
-
 class Peekable(Protocol):
     """A link whose queue can be browsed without locking messages."""
 
-    async def peek(
-        self, *, max_messages: int, timeout: float, from_sequence_number: int = 1
-    ) -> list[ServiceBusReceivedMessage]:
+    async def peek(self, *, max_messages: int, timeout: float, from_sequence_number: int = 1) -> list[ReceivedMessage]:
         """Return up to ``max_messages`` messages from a sequence number on."""
 
 
@@ -56,7 +48,7 @@ class MessageBrowser:
 
     async def page(
         self, from_sequence_number: int = _FIRST_SEQUENCE_NUMBER, *, max_messages: int | None = None
-    ) -> list[ServiceBusReceivedMessage]:
+    ) -> list[ReceivedMessage]:
         """Return the messages from a sequence number on, at most ``max_messages`` or one page.
 
         :raises ServiceError: the queue cannot be read, or holds an undecodable message there.
@@ -77,7 +69,7 @@ class MessageBrowser:
 
     async def readable_pages(
         self, from_sequence_number: int = _FIRST_SEQUENCE_NUMBER
-    ) -> AsyncIterator[list[ServiceBusReceivedMessage]]:
+    ) -> AsyncIterator[list[ReceivedMessage]]:
         """Yield all messages that can be decoded from a sequence number on, one non-empty page at a time.
 
         :raises ServiceError: the queue cannot be read.
@@ -97,7 +89,7 @@ class MessageBrowser:
                 continue
             if not page:
                 return
-            cursor = 1 + max(map(sequence_number, page))
+            cursor = 1 + max(each.sequence_number for each in page)
             yield page
 
     async def _next_readable(self, undecodable: int) -> int:
@@ -125,7 +117,7 @@ class MessageBrowser:
             return False
         return True
 
-    async def _peek(self, from_sequence_number: int, max_messages: int) -> list[ServiceBusReceivedMessage]:
+    async def _peek(self, from_sequence_number: int, max_messages: int) -> list[ReceivedMessage]:
         return await self._link.peek(
             max_messages=max_messages, timeout=self._timeout, from_sequence_number=from_sequence_number
         )

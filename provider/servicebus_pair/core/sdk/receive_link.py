@@ -25,6 +25,7 @@ from servicebus_pair.core.sdk._private.receiver_patches import (
 )
 from servicebus_pair.core.sdk.error_mapping import classify
 from servicebus_pair.core.sdk.link import Link, LinkOwner
+from servicebus_pair.core.sdk.received_message import ReceivedMessage
 
 __all__ = ["ReceiveLink"]
 
@@ -66,9 +67,7 @@ class ReceiveLink(Link):
         self._client.meter.count(Operation.MANAGE)
         return await self._call("accept a session of", accept, timeout=timeout)
 
-    async def receive(
-        self, *, max_messages: int, max_wait_time: float, timeout: float
-    ) -> list[ServiceBusReceivedMessage]:
+    async def receive(self, *, max_messages: int, max_wait_time: float, timeout: float) -> list[ReceivedMessage]:
         """Receive up to ``max_messages`` messages, waiting up to ``max_wait_time`` seconds for the first.
 
         An empty result does not prove that the service is healthy: a frozen peer also gives one. Messages that
@@ -93,7 +92,7 @@ class ReceiveLink(Link):
         if received and self._should_stop():
             await self._release(received, timeout=timeout)
             return []
-        return received
+        return [ReceivedMessage(each) for each in received]
 
     async def _receive_publicly(
         self, receiver: ServiceBusReceiver, max_messages: int, max_wait_time: float
@@ -114,26 +113,25 @@ class ReceiveLink(Link):
 
     async def _release(self, messages: _Messages, *, timeout: float) -> None:
         if not self._can_settle_ranges():
-            await self.abandon(messages, timeout=timeout)
+            await self._settle_all(messages, complete=False, timeout=timeout)
             return
         self._client.meter.count(Operation.SETTLE, len(messages))
         await self._call("settle on", lambda receiver: release_ranges(receiver, messages), timeout=timeout)
 
-    async def peek(
-        self, *, max_messages: int, timeout: float, from_sequence_number: int = 1
-    ) -> list[ServiceBusReceivedMessage]:
+    async def peek(self, *, max_messages: int, timeout: float, from_sequence_number: int = 1) -> list[ReceivedMessage]:
         """Return up to ``max_messages`` messages from a sequence number on, without locking them.
 
         The default is 1 because the SDK takes 0 for "after the last message peeked".
         """
         self._client.meter.count(Operation.MANAGE)
-        return await self._call(
+        peeked: list[ServiceBusReceivedMessage] = await self._call(
             "peek at",
             lambda receiver: receiver.peek_messages(
                 max_message_count=max_messages, sequence_number=from_sequence_number, timeout=timeout
             ),
             timeout=timeout,
         )
+        return [ReceivedMessage(each) for each in peeked]
 
     async def drain_credit(self, *, timeout: float) -> None:
         """Stop deliveries until the next receive; messages in transit are released without counting a delivery.
@@ -147,26 +145,27 @@ class ReceiveLink(Link):
         """Detach in the background; the next call attaches again."""
         self._discard()
 
-    async def complete(self, messages: _Messages, *, timeout: float) -> list[ServiceError | None]:
+    async def complete(self, messages: Sequence[ReceivedMessage], *, timeout: float) -> list[ServiceError | None]:
         """Complete messages; return for each its failure or ``None``.
 
         Consecutive deliveries are settled together. Only messages that the service did not confirm have a failure.
         """
-        return await self._settle_all(messages, complete=True, timeout=timeout)
+        return await self._settle_all(_inner(messages), complete=True, timeout=timeout)
 
-    async def abandon(self, messages: _Messages, *, timeout: float) -> list[ServiceError | None]:
+    async def abandon(self, messages: Sequence[ReceivedMessage], *, timeout: float) -> list[ServiceError | None]:
         """Return messages to the queue, counting a delivery; return for each its failure or ``None``."""
-        return await self._settle_all(messages, complete=False, timeout=timeout)
+        return await self._settle_all(_inner(messages), complete=False, timeout=timeout)
 
     async def dead_letter(
-        self, message: ServiceBusReceivedMessage, *, reason: str, description: str, timeout: float
+        self, message: ReceivedMessage, *, reason: str, description: str, timeout: float
     ) -> ServiceError | None:
         """Move one message to the dead-letter queue; return the failure or ``None``."""
 
         def settle(receiver: ServiceBusReceiver, part: _Messages) -> Awaitable[None]:
             return receiver.dead_letter_message(part[0], reason=reason, error_description=description)
 
-        return (await self._settle([[message]], settle, timeout))[id(message)]
+        inner = message.sdk_message
+        return (await self._settle([[inner]], settle, timeout))[id(inner)]
 
     async def _settle_all(self, messages: _Messages, *, complete: bool, timeout: float) -> list[ServiceError | None]:
         def settle_one(receiver: ServiceBusReceiver, part: _Messages) -> Awaitable[None]:
@@ -217,6 +216,10 @@ class ReceiveLink(Link):
     def _classify(self, failure: BaseException) -> ServiceError:
         where = f"settle on {self.path} on {self._client.namespace}"
         return classify(failure, where=where, authenticated=self._client.authenticated)
+
+
+def _inner(messages: Sequence[ReceivedMessage]) -> _Messages:
+    return [message.sdk_message for message in messages]
 
 
 def _outcomes(part: _Messages, error: ServiceError | None, confirmed: Collection[int] = ()) -> _Outcomes:

@@ -10,9 +10,7 @@ from datetime import datetime
 from math import inf
 from typing import Any, Final, TypeVar
 
-from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusSender
-from azure.servicebus.amqp import AmqpAnnotatedMessage
 
 from servicebus_pair.core.model.errors import (
     AuthenticationError,
@@ -21,11 +19,13 @@ from servicebus_pair.core.model.errors import (
     ServiceError,
 )
 from servicebus_pair.core.model.usage_meter import Operation
+from servicebus_pair.core.protocol.amqp_message import AmqpMessage
 from servicebus_pair.core.protocol.batching import is_mixed, partition_key, session_key, split_by_session
-from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch
 from servicebus_pair.core.sdk._private.capabilities import fast_path, tracing
 from servicebus_pair.core.sdk._private.sender_patches import patch_sender, send_preencoded
 from servicebus_pair.core.sdk.link import Link
+from servicebus_pair.core.sdk.message_batch import EncodedBatch
+from servicebus_pair.core.sdk.messages import to_sdk
 
 __all__ = ["SendLink", "SendSlot", "noop"]
 
@@ -112,11 +112,11 @@ class SendLink(Link):
             self._discard()
             await self._attach(timeout)
 
-    def batch_key(self, message: AmqpAnnotatedMessage) -> Hashable:
+    def batch_key(self, message: AmqpMessage) -> Hashable:
         """Return the key that all messages of one batch must share."""
         return partition_key(message) if self.accepts_mixed_sessions else session_key(message)
 
-    def refuses_mixture(self, error: ServiceError, messages: Sequence[AmqpAnnotatedMessage]) -> bool:
+    def refuses_mixture(self, error: ServiceError, messages: Sequence[AmqpMessage]) -> bool:
         """Return whether ``error`` refused a batch of these messages because they are of several sessions.
 
         Partitioned and session entities refuse such a batch (SPEC section 4); from then on, :meth:`batch_key` keeps
@@ -177,7 +177,9 @@ class SendLink(Link):
             self._client.meter.count_sizes(Operation.MANAGE, (ref.size_bytes for ref in batch.refs))
             return await self._attempt(
                 "schedule on",
-                lambda sender: sender.schedule_messages(batch.messages, at, timeout=remaining),
+                lambda sender: sender.schedule_messages(
+                    [to_sdk(each) for each in batch.messages], at, timeout=remaining
+                ),
                 timeout=remaining,
             )
 
@@ -195,13 +197,13 @@ class SendLink(Link):
                 timeout=remaining,
             )
 
-    async def send_ping(self, message: ServiceBusMessage, *, timeout: float) -> None:
+    async def send_ping(self, message: AmqpMessage, *, timeout: float) -> None:
         """Send a ping outside any batch; it is counted as a ping."""
         async with self._lock:
             remaining = await self._ensure_attached(timeout)
             self._client.meter.count(Operation.PING)
             await self._attempt(
-                "send to", lambda sender: sender.send_messages(message, timeout=remaining), timeout=remaining
+                "send to", lambda sender: sender.send_messages(to_sdk(message), timeout=remaining), timeout=remaining
             )
 
     def _send(self, sender: ServiceBusSender, batch: EncodedBatch, *, timeout: float) -> Awaitable[None]:

@@ -6,11 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from typing import Final
 
-from azure.servicebus import ServiceBusReceivedMessage
-
 from servicebus_pair.core.model.errors import SessionLockedError
 from servicebus_pair.core.sdk.message_browser import MessageBrowser
 from servicebus_pair.core.sdk.namespace_client import NamespaceClient
+from servicebus_pair.core.sdk.received_message import ReceivedMessage
 from servicebus_pair.core.sdk.session_link import SessionLink
 
 __all__ = ["SessionBrowser"]
@@ -54,7 +53,7 @@ class SessionBrowser:
         self.undecodable = 0
         self.locked: list[str] = []
 
-    async def readable_pages(self, *, first_page: bool = False) -> AsyncIterator[list[ServiceBusReceivedMessage]]:
+    async def readable_pages(self, *, first_page: bool = False) -> AsyncIterator[list[ReceivedMessage]]:
         """Yield all messages that can be decoded, one non-empty page of one session at a time.
 
         :param first_page: only one page of each session, of its oldest messages.

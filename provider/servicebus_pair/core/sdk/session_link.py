@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusReceiver
 from azure.servicebus.exceptions import OperationTimeoutError
 
@@ -14,6 +13,7 @@ from servicebus_pair.core.model.errors import LockLostError, TimedOutError
 from servicebus_pair.core.model.usage_meter import Operation
 from servicebus_pair.core.sdk.link import LinkOwner
 from servicebus_pair.core.sdk.receive_link import ReceiveLink
+from servicebus_pair.core.sdk.received_message import ReceivedMessage
 
 __all__ = ["SessionLink"]
 
@@ -61,9 +61,7 @@ class SessionLink(ReceiveLink):
         self._create_handler = partial(self._reopen, self._create_handler)
         return session_id
 
-    async def receive(
-        self, *, max_messages: int, max_wait_time: float, timeout: float
-    ) -> list[ServiceBusReceivedMessage]:
+    async def receive(self, *, max_messages: int, max_wait_time: float, timeout: float) -> list[ReceivedMessage]:
         """As in ``ReceiveLink``; from now on the link does not reopen."""
         self._may_reopen = False
         return await super().receive(max_messages=max_messages, max_wait_time=max_wait_time, timeout=timeout)

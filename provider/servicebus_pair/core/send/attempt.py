@@ -7,12 +7,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
-from azure.servicebus.amqp import AmqpAnnotatedMessage
-
 from servicebus_pair.core.model.errors import ServiceError, TimedOutError
 from servicebus_pair.core.model.events import Event, MessagesAccepted, Route
 from servicebus_pair.core.model.interfaces import Clock
-from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch
+from servicebus_pair.core.protocol.amqp_message import AmqpMessage
+from servicebus_pair.core.sdk.message_batch import EncodedBatch
 from servicebus_pair.core.sdk.send_link import SendSlot
 from servicebus_pair.core.send.delivery_state import DeliveryState, TrackedMessage
 
@@ -21,7 +20,7 @@ __all__ = ["AttemptExecutor", "SendOperation", "TrackedBatch"]
 SendOperation: TypeAlias = Callable[[EncodedBatch, SendSlot], Awaitable[bool]]
 """Sends or schedules a batch; returns False when the slot was given up. Raises ServiceError."""
 
-_NO_COPIES: Final[Mapping[TrackedMessage, AmqpAnnotatedMessage]] = {}
+_NO_COPIES: Final[Mapping[TrackedMessage, AmqpMessage]] = {}
 
 
 class TrackedBatch:
@@ -30,9 +29,7 @@ class TrackedBatch:
     :param copies: what is sent in place of a message; by default the message itself.
     """
 
-    def __init__(
-        self, encoded: EncodedBatch, *, copies: Mapping[TrackedMessage, AmqpAnnotatedMessage] = _NO_COPIES
-    ) -> None:
+    def __init__(self, encoded: EncodedBatch, *, copies: Mapping[TrackedMessage, AmqpMessage] = _NO_COPIES) -> None:
         self.encoded = encoded
         self.messages: list[TrackedMessage] = []
         self._copies = copies

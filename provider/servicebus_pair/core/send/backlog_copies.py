@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageBodyType
-
+from servicebus_pair.core.protocol.amqp_message import AmqpMessage, BodyType
 from servicebus_pair.core.protocol.backlog_message import wrap
-from servicebus_pair.core.sdk._private.batch_encoding import encoded_size
+from servicebus_pair.core.sdk.message_batch import encoded_size
 from servicebus_pair.core.send.delivery_state import TrackedMessage
 
 __all__ = ["UnencodedBatch", "copy_overhead", "needs_size_check"]
@@ -43,7 +42,7 @@ class UnencodedBatch:
         return len(self.messages)
 
 
-def copy_overhead(message: AmqpAnnotatedMessage, *, entity: str) -> int:
+def copy_overhead(message: AmqpMessage, *, entity: str) -> int:
     """Return by how many bytes the backlog copy of ``message`` is larger than the message, exactly.
 
     :param entity: path of the queue or topic on the primary, which is part of the copy.
@@ -57,6 +56,6 @@ def needs_size_check(size_bytes: int, *, limit: int) -> bool:
     return size_bytes * _MAX_COPY_GROWTH > limit
 
 
-def _body_bytes(message: AmqpAnnotatedMessage) -> int:
+def _body_bytes(message: AmqpMessage) -> int:
     # Value and sequence bodies are not measured: they can nest arbitrarily and are usually small.
-    return sum(map(len, message.body)) if message.body_type is AmqpMessageBodyType.DATA else 0
+    return sum(map(len, message.body)) if message.body_type is BodyType.DATA else 0

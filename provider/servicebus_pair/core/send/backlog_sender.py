@@ -9,7 +9,7 @@ from typing import Any
 
 from servicebus_pair.core.model.errors import InvalidMessageError, PairError, ServiceError
 from servicebus_pair.core.model.events import BacklogCopyTooLarge
-from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch, encoded_size
+from servicebus_pair.core.sdk.message_batch import EncodedBatch, encoded_size
 from servicebus_pair.core.sdk.send_link import SendLink
 from servicebus_pair.core.send.attempt import AttemptExecutor
 from servicebus_pair.core.send.backlog_copies import copy_overhead, needs_size_check

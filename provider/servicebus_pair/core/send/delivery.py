@@ -8,15 +8,15 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from azure.servicebus.amqp import AmqpAnnotatedMessage
-
 from servicebus_pair.core.model.errors import SendCancelledError, SendError, ServiceError
 from servicebus_pair.core.model.events import Route
 from servicebus_pair.core.model.health_state import SendFailed, SendSucceeded
 from servicebus_pair.core.model.results import SendResult
+from servicebus_pair.core.protocol.amqp_message import AmqpMessage
 from servicebus_pair.core.protocol.batching import BatchPacker
-from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch
 from servicebus_pair.core.sdk.error_mapping import triggers_failover
+from servicebus_pair.core.sdk.message_batch import EncodedBatch
+from servicebus_pair.core.sdk.messages import to_application
 from servicebus_pair.core.sdk.send_link import SendLink, SendSlot
 from servicebus_pair.core.send.attempt import AttemptExecutor, SendOperation, TrackedBatch
 from servicebus_pair.core.send.backlog_copies import UnencodedBatch
@@ -128,7 +128,7 @@ class Delivery:
         for batch in self._packer.flush():
             await self._deliver(batch)
 
-    async def _pack(self, message: AmqpAnnotatedMessage) -> None:
+    async def _pack(self, message: AmqpMessage) -> None:
         tracked = self._state.take(message)
         check_message(message)
         if self._packer.is_empty and not self._link.is_open:
@@ -145,7 +145,7 @@ class Delivery:
     def _send_error(self, error: BaseException, messages: InputMessages) -> SendError:
         state = self._state
         result, in_doubt, refused = state.result(), state.in_doubt, state.refused
-        unsent = [*state.unsent, *messages.remaining()]
+        unsent = [*map(to_application, state.unsent), *messages.remaining()]
         summary = (
             f"sending to {self._entity} ended with {result.primary} messages on the primary, {result.diverted} in "
             f"the backlog, {len(unsent)} unsent, {len(in_doubt)} of them in doubt"
@@ -159,8 +159,10 @@ class Delivery:
             case asyncio.CancelledError():
                 kind = SendCancelledError
         reason = str(error) or type(error).__name__
-        account = kind(f"{summary}: {reason}", cause=cause, result=result, unsent=unsent, in_doubt=in_doubt)
-        account.refused = tuple(each.message for each in refused)
+        account = kind(
+            f"{summary}: {reason}", cause=cause, result=result, unsent=unsent, in_doubt=[*map(to_application, in_doubt)]
+        )
+        account.refused = tuple(to_application(each.message) for each in refused)
         account.sequence_numbers = tuple(state.sequence_numbers)
         return account
 

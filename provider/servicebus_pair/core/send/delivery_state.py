@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from enum import Enum, auto
 
-from azure.servicebus.amqp import AmqpAnnotatedMessage
-
 from servicebus_pair.core.model.errors import ServiceError
 from servicebus_pair.core.model.events import MessageRef, Route
 from servicebus_pair.core.model.results import SendResult
+from servicebus_pair.core.protocol.amqp_message import AmqpMessage
 
 __all__ = ["DeliveryState", "MessageStatus", "TrackedMessage"]
 
@@ -36,7 +35,7 @@ class TrackedMessage:
 
     __slots__ = ("may_be_stored", "message", "status", "verdict")
 
-    def __init__(self, message: AmqpAnnotatedMessage) -> None:
+    def __init__(self, message: AmqpMessage) -> None:
         self.message = message
         self.status = MessageStatus.QUEUED
         self.may_be_stored = False
@@ -60,7 +59,7 @@ class DeliveryState:
         # In the order in which they were taken from the caller.
         self._not_accepted: dict[TrackedMessage, None] = {}
 
-    def take(self, message: AmqpAnnotatedMessage) -> TrackedMessage:
+    def take(self, message: AmqpMessage) -> TrackedMessage:
         """Take a message from the caller: it is queued."""
         tracked = TrackedMessage(message)
         self._not_accepted[tracked] = None
@@ -110,12 +109,12 @@ class DeliveryState:
         message.status, message.verdict = MessageStatus.REFUSED, verdict
 
     @property
-    def unsent(self) -> tuple[AmqpAnnotatedMessage, ...]:
+    def unsent(self) -> tuple[AmqpMessage, ...]:
         """The messages that were not accepted, refused ones included, in the order of the caller."""
         return tuple(each.message for each in self._not_accepted)
 
     @property
-    def in_doubt(self) -> tuple[AmqpAnnotatedMessage, ...]:
+    def in_doubt(self) -> tuple[AmqpMessage, ...]:
         """The members of :attr:`unsent` that may be stored although no confirmation arrived."""
         return tuple(each.message for each in self._not_accepted if each.in_doubt)
 

@@ -7,8 +7,6 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
 
-from azure.servicebus.amqp import AmqpAnnotatedMessage
-
 from servicebus_pair.core.model.errors import (
     InvalidMessageError,
     MessageTooLargeError,
@@ -21,9 +19,10 @@ from servicebus_pair.core.model.errors import (
 )
 from servicebus_pair.core.model.events import QueuePulled, Route
 from servicebus_pair.core.model.results import SendResult
+from servicebus_pair.core.protocol.amqp_message import AmqpMessage
 from servicebus_pair.core.protocol.backlog_message import wrap
 from servicebus_pair.core.protocol.batching import BatchPacker, partition_key
-from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch
+from servicebus_pair.core.sdk.message_batch import EncodedBatch
 from servicebus_pair.core.sdk.send_link import SendSlot
 from servicebus_pair.core.send.attempt import AttemptExecutor, TrackedBatch
 from servicebus_pair.core.send.delivery_state import TrackedMessage
@@ -37,7 +36,7 @@ _MAX_SESSION_QUEUE_ATTEMPTS: Final = 3
 # Seconds before the second and the third attempt to send a message that was rejected alone.
 _REJECTION_PAUSES: Final = (0.25, 0.5)
 
-_Copies: TypeAlias = dict[TrackedMessage, AmqpAnnotatedMessage]
+_Copies: TypeAlias = dict[TrackedMessage, AmqpMessage]
 
 
 class _FailedBackError(Exception):

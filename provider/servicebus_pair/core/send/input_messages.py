@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import uuid
 from collections.abc import AsyncIterable, AsyncIterator, Collection, Iterable, Iterator
-from typing import Any, TypeAlias
-
-from azure.servicebus import ServiceBusMessage
-from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageProperties
+from typing import Any
 
 from servicebus_pair.core.model.errors import InvalidMessageError
+from servicebus_pair.core.protocol.amqp_message import AmqpMessage
+from servicebus_pair.core.sdk.messages import Message, Messages, is_message, to_amqp_message, to_application
 
-__all__ = ["InputMessages", "Message", "Messages", "to_amqp_message"]
-
-Message: TypeAlias = ServiceBusMessage | AmqpAnnotatedMessage
-Messages: TypeAlias = Message | Iterable[Message] | AsyncIterable[Message]
+__all__ = ["InputMessages"]
 
 
 class InputMessages:
@@ -30,7 +25,7 @@ class InputMessages:
         self._iterator: Iterator[Message] = iter(())
         self._stream: AsyncIterator[Message] | None = None
         match messages:
-            case ServiceBusMessage() | AmqpAnnotatedMessage():
+            case _ if is_message(messages):
                 self._iterator = iter((messages,))
             case AsyncIterable():
                 self._stream = aiter(messages)
@@ -46,11 +41,11 @@ class InputMessages:
         """True for an asynchronous iterable."""
         return self._stream is not None
 
-    def available(self) -> Iterator[AmqpAnnotatedMessage]:
+    def available(self) -> Iterator[AmqpMessage]:
         """Yield the messages of a collection or iterator; nothing of a stream."""
         return map(to_amqp_message, self._iterator)
 
-    async def stream(self) -> AsyncIterator[AmqpAnnotatedMessage]:
+    async def stream(self) -> AsyncIterator[AmqpMessage]:
         """Yield the messages of a stream; nothing of a collection or iterator."""
         if self._stream is not None:
             async for message in self._stream:
@@ -66,26 +61,5 @@ class InputMessages:
             # This is called for the account of a send that ends with an error of its own, perhaps this very one.
             with contextlib.suppress(Exception):
                 for each in self._iterator:
-                    unread.append(each.raw_amqp_message if isinstance(each, ServiceBusMessage) else each)  # noqa: PERF401 - what came before the error is kept
+                    unread.append(to_application(each))  # noqa: PERF401 - what came before the error is kept
         return unread
-
-
-def to_amqp_message(message: Any) -> AmqpAnnotatedMessage:
-    """Return the AMQP form of a message; a message without an id gets one.
-
-    :raises InvalidMessageError: not a message.
-    """
-    match message:
-        case ServiceBusMessage():
-            amqp = message.raw_amqp_message
-        case AmqpAnnotatedMessage():
-            amqp = message
-        case _:
-            raise InvalidMessageError(
-                f"a message is {type(message).__name__}: allowed are ServiceBusMessage and AmqpAnnotatedMessage"
-            )
-    properties = AmqpMessageProperties() if amqp.properties is None else amqp.properties
-    if properties.message_id is None:
-        properties.message_id = uuid.uuid4().hex
-    amqp.properties = properties
-    return amqp

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from azure.servicebus.amqp import AmqpAnnotatedMessage
-
 from servicebus_pair.core.model.errors import InvalidMessageError
+from servicebus_pair.core.protocol.amqp_message import AmqpMessage
 from servicebus_pair.core.protocol.typed_values import text_keys
 
 __all__ = ["MAX_PROPERTIES_BYTES", "MAX_PROPERTY_BYTES", "check_message"]
@@ -23,7 +22,7 @@ _MAX_BYTES_PER_CHARACTER: Final = 4
 _SCALAR_BYTES: Final = 17
 
 
-def check_message(message: AmqpAnnotatedMessage) -> None:
+def check_message(message: AmqpMessage) -> None:
     """Check one message.
 
     :raises InvalidMessageError: names the field, its value and what is allowed.

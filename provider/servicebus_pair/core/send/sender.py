@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from copy import copy
+from dataclasses import replace
 from datetime import datetime
-from typing import Final, Self
-
-from azure.servicebus import ServiceBusMessage
-from azure.servicebus.amqp import AmqpAnnotatedMessage
+from typing import Self
 
 from servicebus_pair.core.model.errors import InvalidMessageError
 from servicebus_pair.core.model.results import ScheduleResult, SendResult
+from servicebus_pair.core.protocol.amqp_message import SCHEDULED_TIME, AmqpMessage
 from servicebus_pair.core.protocol.typed_values import amqp_typed
-from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch
+from servicebus_pair.core.sdk.message_batch import EncodedBatch
+from servicebus_pair.core.sdk.messages import Message, Messages, is_message, to_amqp_message
 from servicebus_pair.core.sdk.send_link import SendSlot
 from servicebus_pair.core.send.attempt import SendOperation
 from servicebus_pair.core.send.backlog_sender import BacklogSender
 from servicebus_pair.core.send.delivery import Delivery
 from servicebus_pair.core.send.delivery_state import DeliveryState
-from servicebus_pair.core.send.input_messages import InputMessages, Message, Messages, to_amqp_message
+from servicebus_pair.core.send.input_messages import InputMessages
 from servicebus_pair.core.send.pair_context import PairContext
 from servicebus_pair.core.send.timeouts import MAX_CALL_TIMEOUT
 
 __all__ = ["Message", "PairSender"]
-
-_SCHEDULED_TIME: Final = "x-opt-scheduled-enqueue-time"
 
 
 class PairSender:
@@ -95,8 +92,7 @@ class PairSender:
         """
         if at.tzinfo is None:
             raise InvalidMessageError(f"at is {at.isoformat()}: it must have a time zone")
-        single = isinstance(messages, ServiceBusMessage | AmqpAnnotatedMessage)
-        if not (single or isinstance(messages, Collection)):
+        if not (is_message(messages) or isinstance(messages, Collection)):
             raise InvalidMessageError(f"messages is {type(messages).__name__}: allowed are a message and a collection")
         scheduled = [_with_schedule(to_amqp_message(message), at) for message in InputMessages(messages).remaining()]
         state = DeliveryState()
@@ -152,9 +148,7 @@ class PairSender:
             await self._context.order.divert_behind_backlog(self.entity)
 
 
-def _with_schedule(message: AmqpAnnotatedMessage, at: datetime) -> AmqpAnnotatedMessage:
+def _with_schedule(message: AmqpMessage, at: datetime) -> AmqpMessage:
     """Return a copy with the scheduled time as an annotation, which also travels with a backlog copy."""
-    copied = copy(message)
     time = amqp_typed("TIMESTAMP", int(at.timestamp() * 1000))
-    copied.annotations = {**(message.annotations or {}), _SCHEDULED_TIME: time}
-    return copied
+    return replace(message, annotations={**(message.annotations or {}), SCHEDULED_TIME: time})

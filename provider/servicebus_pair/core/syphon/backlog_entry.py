@@ -8,13 +8,11 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Final
 
-from azure.servicebus import ServiceBusReceivedMessage
-from azure.servicebus.amqp import AmqpAnnotatedMessage
-
 from servicebus_pair.core.model.errors import UndeliverableError
+from servicebus_pair.core.protocol.amqp_message import AmqpMessage
 from servicebus_pair.core.protocol.backlog_message import unreadable, unwrap
 from servicebus_pair.core.protocol.typed_values import text_keys, to_text
-from servicebus_pair.core.sdk._private.receiver_patches import decode_error
+from servicebus_pair.core.sdk.received_message import ReceivedMessage
 
 __all__ = ["SENDING_SHARE", "BacklogEntry", "Selection", "TimeToLive", "lock_seconds", "read_entry", "session_of"]
 
@@ -61,8 +59,8 @@ class BacklogEntry:
     """
 
     entity: str
-    received: ServiceBusReceivedMessage
-    message: AmqpAnnotatedMessage
+    received: ReceivedMessage
+    message: AmqpMessage
     send_before: float = 0.0
     lock_seconds: float = 60.0
 
@@ -74,16 +72,16 @@ class BacklogEntry:
         return None if session is None else (self.entity.casefold(), to_text(session))
 
 
-def session_of(received: ServiceBusReceivedMessage) -> tuple[str, str] | None:
+def session_of(received: ReceivedMessage) -> tuple[str, str] | None:
     """Return the :attr:`BacklogEntry.session` of a peeked message; ``None`` for one that can never be delivered."""
     try:
-        restored = unwrap(received.raw_amqp_message)
+        restored = unwrap(received.amqp)
     except UndeliverableError:
         return None
     return BacklogEntry(restored.entity, received, restored.message).session
 
 
-def read_entry(received: ServiceBusReceivedMessage, *, policy: TimeToLive, now: float) -> BacklogEntry:
+def read_entry(received: ReceivedMessage, *, policy: TimeToLive, now: float) -> BacklogEntry:
     """Restore the original of a message received from a backlog queue.
 
     :param now: seconds since the Unix epoch.
@@ -98,20 +96,20 @@ def read_entry(received: ServiceBusReceivedMessage, *, policy: TimeToLive, now: 
         raise unreadable(error) from error
 
 
-def _read_entry(received: ServiceBusReceivedMessage, policy: TimeToLive, now: float) -> BacklogEntry:
-    reason = decode_error(received)
+def _read_entry(received: ReceivedMessage, policy: TimeToLive, now: float) -> BacklogEntry:
+    reason = received.decode_error
     if reason is not None:
         raise UndeliverableError("Unreadable", f"the SDK cannot decode the message: {reason}")
-    restored = unwrap(received.raw_amqp_message)
+    restored = unwrap(received.amqp)
     scheduled = _remove_past_schedule(restored.message, now)
     if policy is TimeToLive.ELAPSE:
         _reduce_time_to_live(restored.message, received, scheduled, now)
-    until = received.locked_until_utc
+    until = received.locked_until
     lock = lock_seconds(None if until is None else until.timestamp(), now)
     return BacklogEntry(restored.entity, received, restored.message, now + SENDING_SHARE * lock, lock)
 
 
-def _remove_past_schedule(message: AmqpAnnotatedMessage, now: float) -> float | None:
+def _remove_past_schedule(message: AmqpMessage, now: float) -> float | None:
     """Return the scheduled time in seconds, and remove it from the message if it has passed."""
     annotations = message.annotations
     value: Any = text_keys(annotations).get(_SCHEDULED_TIME)
@@ -124,10 +122,8 @@ def _remove_past_schedule(message: AmqpAnnotatedMessage, now: float) -> float | 
     return seconds
 
 
-def _reduce_time_to_live(
-    message: AmqpAnnotatedMessage, received: ServiceBusReceivedMessage, scheduled: float | None, now: float
-) -> None:
-    header, enqueued = message.header, received.enqueued_time_utc
+def _reduce_time_to_live(message: AmqpMessage, received: ReceivedMessage, scheduled: float | None, now: float) -> None:
+    header, enqueued = message.header, received.enqueued_time
     if header is None or header.time_to_live is None or enqueued is None:
         return
     # The service counts the time to live of a scheduled message from its scheduled time.

@@ -24,7 +24,7 @@ from servicebus_pair.core.model.events import MessagesSyphoned
 from servicebus_pair.core.model.results import DrainReport
 from servicebus_pair.core.protocol.backlog_message import unreadable
 from servicebus_pair.core.protocol.batching import BatchPacker
-from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch
+from servicebus_pair.core.sdk.message_batch import EncodedBatch
 from servicebus_pair.core.sdk.send_link import SendSlot
 from servicebus_pair.core.syphon.backlog_entry import BacklogEntry
 from servicebus_pair.core.syphon.drain_context import DrainContext

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol
 
-from azure.servicebus import ServiceBusReceivedMessage
-
 from servicebus_pair.core.model.errors import ServiceError
-from servicebus_pair.core.sdk._private.batch_encoding import EncodedBatch
+from servicebus_pair.core.sdk.message_batch import EncodedBatch
 from servicebus_pair.core.sdk.namespace_client import NamespaceClient
+from servicebus_pair.core.sdk.received_message import ReceivedMessage
 from servicebus_pair.core.sdk.send_link import SendSlot
 
 __all__ = ["Destination", "PairTransport", "SessionSource", "Source", "Transport"]
@@ -22,31 +21,23 @@ __all__ = ["Destination", "PairTransport", "SessionSource", "Source", "Transport
 class Source(Protocol):
     """A peek-lock receiver of a backlog queue or its dead-letter queue."""
 
-    async def receive(
-        self, *, max_messages: int, max_wait_time: float, timeout: float
-    ) -> list[ServiceBusReceivedMessage]:
+    async def receive(self, *, max_messages: int, max_wait_time: float, timeout: float) -> list[ReceivedMessage]:
         """Receive up to ``max_messages``, waiting ``max_wait_time`` seconds for the first; locks no other messages.
 
         Ends within half a second once the source is paused, and receives nothing then.
         """
 
-    async def peek(
-        self, *, max_messages: int, timeout: float, from_sequence_number: int = 1
-    ) -> list[ServiceBusReceivedMessage]:
+    async def peek(self, *, max_messages: int, timeout: float, from_sequence_number: int = 1) -> list[ReceivedMessage]:
         """Return up to ``max_messages`` messages from a sequence number on, without locking them."""
 
-    async def complete(
-        self, messages: Sequence[ServiceBusReceivedMessage], *, timeout: float
-    ) -> list[ServiceError | None]:
+    async def complete(self, messages: Sequence[ReceivedMessage], *, timeout: float) -> list[ServiceError | None]:
         """Complete messages; return for each its error or ``None``."""
 
-    async def abandon(
-        self, messages: Sequence[ServiceBusReceivedMessage], *, timeout: float
-    ) -> list[ServiceError | None]:
+    async def abandon(self, messages: Sequence[ReceivedMessage], *, timeout: float) -> list[ServiceError | None]:
         """Abandon messages, which keep their position; return for each its error or ``None``."""
 
     async def dead_letter(
-        self, message: ServiceBusReceivedMessage, *, reason: str, description: str, timeout: float
+        self, message: ReceivedMessage, *, reason: str, description: str, timeout: float
     ) -> ServiceError | None:
         """Move one message to the dead-letter queue; return the error or ``None``."""
 

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from servicebus_pair.core.model.errors import ServiceError
-from servicebus_pair.core.sdk.message_browser import sequence_number
 from servicebus_pair.core.syphon.batch_sender import DrainCounters
 from servicebus_pair.core.syphon.drain_context import DrainContext
 from servicebus_pair.core.syphon.drain_run import DrainRun
@@ -181,10 +180,10 @@ class QueueDrain:
             self._counters.left = left
             found = next((each for each in page if self._surveyor.is_workable(each, self._worker.skipped)), None)
             if found is not None:
-                if sequence_number(found) != self._last_found:
+                if found.sequence_number != self._last_found:
                     # Another syphon moved what was first: while one makes progress, this one does not give up.
-                    self._last_found, self._last_moved_at = sequence_number(found), self._context.clock.now()
-                self._first_workable = sequence_number(found)
+                    self._last_found, self._last_moved_at = found.sequence_number, self._context.clock.now()
+                self._first_workable = found.sequence_number
                 return True
         self._counters.left = left
         return False
@@ -199,7 +198,7 @@ class QueueDrain:
         cursor, page_size = self._first_workable, _FIRST_PAGE_SIZE
         while page := await self._worker.peek(cursor, max_messages=page_size):
             yield page
-            cursor, page_size = sequence_number(page[-1]) + 1, self._context.max_batch_messages
+            cursor, page_size = page[-1].sequence_number + 1, self._context.max_batch_messages
 
     async def _wait_while_paused(self) -> None:
         if not self._run.resumed.is_set():
@@ -253,6 +252,6 @@ class QueueDrain:
         except ServiceError:
             return True  # the next step reports the failure
         if page:
-            self._last_peeked = sequence_number(page[-1])
+            self._last_peeked = page[-1].sequence_number
             self._all_received = False
         return bool(page)

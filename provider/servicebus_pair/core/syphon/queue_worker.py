@@ -13,15 +13,14 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from math import inf
 from typing import Final
 
-from azure.servicebus import ServiceBusReceivedMessage
-
 from servicebus_pair.core.model.errors import (
     EntityNotFoundError,
     ServiceError,
     TimedOutError,
     UndeliverableError,
 )
-from servicebus_pair.core.sdk.message_browser import MessageBrowser, sequence_number
+from servicebus_pair.core.sdk.message_browser import MessageBrowser
+from servicebus_pair.core.sdk.received_message import ReceivedMessage
 from servicebus_pair.core.syphon.backlog_entry import BacklogEntry, read_entry, session_of
 from servicebus_pair.core.syphon.batch_sender import (
     BatchSender,
@@ -72,7 +71,7 @@ class QueueWorker:
         self._context = context
         self._source = context.source(queue)
         self._batch_size = min(INITIAL_BATCH_SIZE, context.max_batch_messages)
-        self._locked: dict[int, ServiceBusReceivedMessage] = {}
+        self._locked: dict[int, ReceivedMessage] = {}
         self._sender = BatchSender(
             context,
             queue,
@@ -124,13 +123,13 @@ class QueueWorker:
         self._adjust_batch_size(count, self._context.clock.now() - started)
         return count
 
-    async def peek(self, from_sequence_number: int, *, max_messages: int) -> list[ServiceBusReceivedMessage]:
+    async def peek(self, from_sequence_number: int, *, max_messages: int) -> list[ReceivedMessage]:
         """Return a page of the queue without locking it. :raises ServiceError: it cannot be read."""
         return await self._source.peek(
             max_messages=max_messages, timeout=CALL_TIMEOUT, from_sequence_number=from_sequence_number
         )
 
-    def readable_pages(self, from_sequence_number: int) -> AsyncIterator[list[ServiceBusReceivedMessage]]:
+    def readable_pages(self, from_sequence_number: int) -> AsyncIterator[list[ReceivedMessage]]:
         """Yield what can be decoded, from a sequence number on, by peeking. :raises ServiceError: it cannot be read."""
         browser = MessageBrowser(self._source, page_size=self._context.max_batch_messages, timeout=CALL_TIMEOUT)
         return browser.readable_pages(from_sequence_number)
@@ -154,7 +153,7 @@ class QueueWorker:
         await self.release()
         self._source.detach_soon()
 
-    async def _receive(self, wait: float) -> list[ServiceBusReceivedMessage]:
+    async def _receive(self, wait: float) -> list[ReceivedMessage]:
         permits, count = await self._acquire_permits(), 0
         if not permits:
             return []
@@ -166,7 +165,7 @@ class QueueWorker:
             self._context.rate_limiter.release(permits - count)
         self._received_full_batch = count == permits
         self.received_few = 2 * count < permits
-        self.highest_sequence_number = max([self.highest_sequence_number, *map(sequence_number, received)])
+        self.highest_sequence_number = max([self.highest_sequence_number, *(each.sequence_number for each in received)])
         return received
 
     async def _acquire_permits(self) -> int:
@@ -194,33 +193,33 @@ class QueueWorker:
             return batch
         self._context.old_form_seen = True
         try:
-            first_missing = await self._first_not_held(max(sequence_number(entry.received) for entry in entries))
+            first_missing = await self._first_not_held(max(entry.received.sequence_number for entry in entries))
         except ServiceError:
             await self._abandon([entry.received for entries in batch.values() for entry in entries])
             raise
         overtaking = {
-            id(entry) for entry in entries if first_missing.get(entry.session, inf) < sequence_number(entry.received)
+            id(entry) for entry in entries if first_missing.get(entry.session, inf) < entry.received.sequence_number
         }
         self.held_back = bool(overtaking)
         await self._abandon([entry.received for entry in entries if id(entry) in overtaking])
         ordered: dict[str, list[BacklogEntry]] = {}
         names: dict[str, str] = {}
         kept = (entry for entries in batch.values() for entry in entries if id(entry) not in overtaking)
-        for entry in sorted(kept, key=lambda each: sequence_number(each.received)):
+        for entry in sorted(kept, key=lambda each: each.received.sequence_number):
             name = names.setdefault(entry.entity.casefold(), entry.entity)
             ordered.setdefault(name, []).append(entry)
         return ordered
 
     async def _first_not_held(self, last: int) -> dict[tuple[str, str] | None, int]:
         """Return the first message of each session, up to a sequence number, that is not locked by this worker."""
-        held = {sequence_number(each) for each in self._locked.values()}
+        held = {each.sequence_number for each in self._locked.values()}
         found: dict[tuple[str, str] | None, int] = {}
         async for page in self.readable_pages(1):
             for message in page:
-                number = sequence_number(message)
+                number = message.sequence_number
                 if number not in held and number <= last:
                     found.setdefault(session_of(message), number)
-            if sequence_number(page[-1]) >= last:
+            if page[-1].sequence_number >= last:
                 break
         return found
 
@@ -241,9 +240,7 @@ class QueueWorker:
         await self._abandon([entry.received for entry in expiring])
         return due
 
-    async def _group_by_destination(
-        self, received: Iterable[ServiceBusReceivedMessage]
-    ) -> dict[str, list[BacklogEntry]]:
+    async def _group_by_destination(self, received: Iterable[ReceivedMessage]) -> dict[str, list[BacklogEntry]]:
         batch: dict[str, list[BacklogEntry]] = {}
         now = self._context.clock.now()
         for message in received:
@@ -310,13 +307,13 @@ class QueueWorker:
         for entry in entries[room:]:
             self._locked.pop(id(entry.received), None)
 
-    def _skip(self, received: ServiceBusReceivedMessage) -> None:
+    def _skip(self, received: ReceivedMessage) -> None:
         """Leave a message that this drain does not handle; it is abandoned at the end, or its lock expires."""
-        self.skipped.add(sequence_number(received))
+        self.skipped.add(received.sequence_number)
         if len(self._locked) > MAX_WAITING_BATCHES * self._batch_size:
             self._locked.pop(id(received), None)
 
-    async def _abandon(self, received: Sequence[ServiceBusReceivedMessage]) -> None:
+    async def _abandon(self, received: Sequence[ReceivedMessage]) -> None:
         if not received:
             return
         for each in received:
@@ -326,7 +323,7 @@ class QueueWorker:
         if failed:
             _log.warning("backlog queue=%s not released=%d: their locks end by themselves", self.queue, failed)
 
-    async def _dead_letter(self, received: ServiceBusReceivedMessage, error: UndeliverableError) -> None:
+    async def _dead_letter(self, received: ReceivedMessage, error: UndeliverableError) -> None:
         if self._context.redrive:
             self._skip(received)
             return

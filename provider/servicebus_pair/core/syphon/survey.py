@@ -9,13 +9,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final, NoReturn
 
-from azure.servicebus import ServiceBusReceivedMessage
-from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageBodyType
-
 from servicebus_pair.core.model.errors import ConfigurationError, ServiceError, SessionLockedError, UndeliverableError
+from servicebus_pair.core.protocol.amqp_message import AmqpMessage, BodyType
 from servicebus_pair.core.protocol.backlog_message import destination_of, unreadable, unwrap
 from servicebus_pair.core.protocol.typed_values import text_keys
 from servicebus_pair.core.sdk.message_browser import MessageBrowser
+from servicebus_pair.core.sdk.received_message import ReceivedMessage
 from servicebus_pair.core.syphon.drain_context import CALL_TIMEOUT, DrainContext
 from servicebus_pair.core.syphon.policies.destination_backoff import explain_queue_error
 from servicebus_pair.core.syphon.ports import Source
@@ -163,24 +162,24 @@ class Surveyor:
                 break
         return BacklogSurvey(waiting, dict(undeliverable), browser.undecodable)
 
-    def is_selected(self, received: ServiceBusReceivedMessage) -> bool:
+    def is_selected(self, received: ReceivedMessage) -> bool:
         """Return whether a peeked message is to be moved or dead-lettered by this drain."""
-        entity = destination_of(received.raw_amqp_message)
+        entity = destination_of(received.amqp)
         return not self._context.redrive if entity is None else self._context.selection.matches(entity)
 
-    def is_workable(self, received: ServiceBusReceivedMessage, skipped: AbstractSet[int]) -> bool:
+    def is_workable(self, received: ReceivedMessage, skipped: AbstractSet[int]) -> bool:
         """Return whether a drain could still move or dead-letter a peeked message.
 
         :param skipped: sequence numbers of messages that this drain does not handle.
         """
         if received.sequence_number in skipped or not self.is_selected(received):
             return False
-        entity = destination_of(received.raw_amqp_message)
+        entity = destination_of(received.amqp)
         return entity is None or not self._context.backoff.is_abandoned(entity)
 
     def _count(
         self,
-        page: Iterable[ServiceBusReceivedMessage],
+        page: Iterable[ReceivedMessage],
         waiting: dict[str, DestinationSurvey],
         undeliverable: Counter[str],
     ) -> None:
@@ -201,19 +200,19 @@ def _raise_explained(error: ServiceError, queue: str) -> NoReturn:
     raise explained from error
 
 
-def _describe(received: ServiceBusReceivedMessage) -> tuple[str, DestinationSurvey]:
+def _describe(received: ReceivedMessage) -> tuple[str, DestinationSurvey]:
     """Return the destination of a message, and what it adds to a survey. :raises UndeliverableError: it has none."""
-    entity = unwrap(received.raw_amqp_message).entity
+    entity = unwrap(received.amqp).entity
     try:
-        at = None if (enqueued := received.enqueued_time_utc) is None else enqueued.timestamp()
-        return entity, DestinationSurvey(1, _approximate_size(received.raw_amqp_message), at, at)
+        at = None if (enqueued := received.enqueued_time) is None else enqueued.timestamp()
+        return entity, DestinationSurvey(1, _approximate_size(received.amqp), at, at)
     except Exception as error:
         raise unreadable(error) from error
 
 
-def _approximate_size(message: AmqpAnnotatedMessage) -> int:
+def _approximate_size(message: AmqpMessage) -> int:
     """Return the bytes of the body and the application properties."""
     body = message.body
-    parts = list(body) if message.body_type is AmqpMessageBodyType.DATA else [str(body).encode()]
+    parts = list(body) if message.body_type is BodyType.DATA else [str(body).encode()]
     properties = text_keys(message.application_properties).items()
     return sum(map(len, parts)) + sum(len(name) + len(str(value)) for name, value in properties)

@@ -8,14 +8,12 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict
+from typing import Any, Final, TypeAlias, TypedDict
 
 import pendulum
 
 from servicebus_pair.core.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from azure.servicebus import ServiceBusMessage
+from servicebus_pair.core.protocol import AmqpMessage, new_message
 
 __all__ = ["MessageDefaults", "MessageFields", "MessageReader", "MessageSpec", "MessageValue"]
 
@@ -51,7 +49,7 @@ _MESSAGE_FIELDS: Final = ("body", "message_id", *_DEFAULT_FIELDS)
 # The service's limits, in characters.
 _MAX_LENGTHS: Final = {"message_id": 128, "session_id": 128, "partition_key": 128, "reply_to_session_id": 128}
 _INTEGER_LIMIT: Final = 2**63
-# The SDK truncates to whole seconds and encodes milliseconds in 32 bits.
+# AMQP counts milliseconds in 32 bits.
 _MIN_TIME_TO_LIVE: Final = timedelta(seconds=1)
 _MAX_TIME_TO_LIVE: Final = timedelta(seconds=2**32 // 1000)
 
@@ -64,13 +62,9 @@ class MessageSpec:
     message_id: str
     fields: Mapping[str, Any] = field(repr=False)
 
-    def build(self) -> ServiceBusMessage:
-        """Build the SDK's message."""
-        from azure.servicebus import ServiceBusMessage
-
-        fields = dict(self.fields)
-        scheduled = fields.pop("scheduled_enqueue_time", None)
-        return ServiceBusMessage(self.body, message_id=self.message_id, scheduled_enqueue_time_utc=scheduled, **fields)
+    def build(self) -> AmqpMessage:
+        """Build the message to send."""
+        return new_message(self.body, message_id=self.message_id, **self.fields)
 
 
 class MessageReader:

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
-from azure.servicebus import ServiceBusMessageState, ServiceBusReceivedMessage
 
 from servicebus_pair.core import Endpoint, PairSettings, SyncBridge
 from servicebus_pair.core.errors import EntityNotFoundError, SessionLockedError
@@ -28,6 +27,7 @@ from servicebus_pair.core.protocol import (
     text_keys,
     to_text,
 )
+from servicebus_pair.core.sdk import MessageState, ReceivedMessage
 from servicebus_pair.spark.analysis.receiving_entities import ReceivingEntity
 from servicebus_pair.spark.base.arrow_schema import RowSchema
 from servicebus_pair.spark.base.credential_reference import PairReference
@@ -56,9 +56,9 @@ UNREADABLE: Final = "unreadable"
 _SESSION_WAIT_SECONDS: Final = 65.0
 
 _LOCATIONS: Final = {
-    ServiceBusMessageState.ACTIVE: Location.ACTIVE,
-    ServiceBusMessageState.SCHEDULED: Location.SCHEDULED,
-    ServiceBusMessageState.DEFERRED: Location.DEFERRED,
+    MessageState.ACTIVE: Location.ACTIVE,
+    MessageState.SCHEDULED: Location.SCHEDULED,
+    MessageState.DEFERRED: Location.DEFERRED,
 }
 
 
@@ -187,7 +187,7 @@ def _marker(queue: _Queue, location: str) -> dict[str, Any]:
     return {"entity": "", "id": None, "place": queue.path, "location": location}
 
 
-def _row(queue: _Queue, message: ServiceBusReceivedMessage) -> dict[str, Any]:
+def _row(queue: _Queue, message: ReceivedMessage) -> dict[str, Any]:
     location: str
     if message.content_type == PING_CONTENT_TYPE:
         location = PING
@@ -206,9 +206,9 @@ def _row(queue: _Queue, message: ServiceBusReceivedMessage) -> dict[str, Any]:
     }
 
 
-def _destination(message: ServiceBusReceivedMessage) -> str:
+def _destination(message: ReceivedMessage) -> str:
     """Return the entity that a backlog message is for; empty if it names none."""
-    path = text_keys(message.raw_amqp_message.application_properties).get(PATH)
+    path = text_keys(message.amqp.application_properties).get(PATH)
     try:
         return to_text(path) if isinstance(path, str | bytes) else ""
     except UnicodeDecodeError:

@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Generator, Iterable, Iterator
 from typing import Final, TypeVar
 
-from azure.servicebus import ServiceBusReceivedMessage
-
 from servicebus_pair.core import Endpoint, SyncBridge
 from servicebus_pair.core.errors import RefusedError
-from servicebus_pair.core.sdk import MessageBrowser, NamespaceClient, ReceiveLink, SessionBrowser, sequence_number
+from servicebus_pair.core.sdk import MessageBrowser, NamespaceClient, ReceivedMessage, ReceiveLink, SessionBrowser
 from servicebus_pair.spark.base.offsets import FIRST_SEQUENCE_NUMBER, MAIN, OffsetRange, PeekTarget, find_end
 
 __all__ = ["PeekClient", "PeekCursor", "iterate"]
@@ -68,7 +66,7 @@ class PeekCursor(MessageBrowser):
 
     async def page(
         self, from_sequence_number: int = FIRST_SEQUENCE_NUMBER, *, max_messages: int | None = None
-    ) -> list[ServiceBusReceivedMessage]:
+    ) -> list[ReceivedMessage]:
         """Return up to ``max_messages`` messages from a sequence number on.
 
         :raises RefusedError: the error names the option that the entity needs.
@@ -81,15 +79,15 @@ class PeekCursor(MessageBrowser):
 
     async def pages(
         self, first: int = FIRST_SEQUENCE_NUMBER, *, end: int | None = None
-    ) -> AsyncIterator[list[ServiceBusReceivedMessage]]:
+    ) -> AsyncIterator[list[ReceivedMessage]]:
         """Yield the messages from sequence number ``first`` up to but excluding ``end``, page by page."""
         position = first
         while end is None or position < end:
             page = await self.page(position)
             if not page:
                 return
-            position = 1 + max(map(sequence_number, page))
-            selected = page if end is None else [message for message in page if sequence_number(message) < end]
+            position = 1 + max(each.sequence_number for each in page)
+            selected = page if end is None else [message for message in page if message.sequence_number < end]
             if selected:
                 yield selected
 
@@ -113,7 +111,7 @@ class PeekCursor(MessageBrowser):
 
     async def _first_from(self, number: int) -> int | None:
         messages = await self.page(number, max_messages=1)
-        return sequence_number(messages[0]) if messages else None
+        return messages[0].sequence_number if messages else None
 
 
 def iterate(bridge: SyncBridge, pages: AsyncIterator[PageT]) -> Iterator[PageT]:

@@ -9,33 +9,21 @@ from math import isfinite
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
-from azure.servicebus import ServiceBusMessageState, ServiceBusReceivedMessage
-from azure.servicebus.amqp import AmqpMessageBodyType
 from pyspark.sql.types import StructType
 
 from servicebus_pair.core.errors import ConfigurationError
-from servicebus_pair.core.protocol import text_keys
+from servicebus_pair.core.protocol import BodyType, text_keys
+from servicebus_pair.core.sdk import ReceivedMessage
 from servicebus_pair.spark.base.arrow_schema import RowSchema
 from servicebus_pair.spark.base.offsets import PeekTarget
 
 __all__ = ["SCHEMA", "check_schema", "to_record_batch"]
 
-_BODY_TYPES: Final = {
-    AmqpMessageBodyType.DATA: "data",
-    AmqpMessageBodyType.VALUE: "value",
-    AmqpMessageBodyType.SEQUENCE: "sequence",
-}
-_STATES: Final = {
-    ServiceBusMessageState.ACTIVE: "active",
-    ServiceBusMessageState.DEFERRED: "deferred",
-    ServiceBusMessageState.SCHEDULED: "scheduled",
-}
 
-
-def _body(message: ServiceBusReceivedMessage) -> bytes:
-    if message.body_type is AmqpMessageBodyType.DATA:
-        return b"".join(message.body)
-    body = message.body if message.body_type is AmqpMessageBodyType.VALUE else list(message.body)
+def _body(message: ReceivedMessage) -> bytes:
+    body = message.amqp.body
+    if message.amqp.body_type is BodyType.DATA:
+        return b"".join(body)
     match body:
         case bytes():
             return body
@@ -44,12 +32,17 @@ def _body(message: ServiceBusReceivedMessage) -> bytes:
     return json.dumps(_json_value(body), ensure_ascii=False).encode()
 
 
-def _seconds_to_live(message: ServiceBusReceivedMessage) -> float | None:
-    return None if message.time_to_live is None else message.time_to_live.total_seconds()
+def _seconds_to_live(message: ReceivedMessage) -> float | None:
+    header = message.amqp.header
+    return header.time_to_live / 1000 if header is not None and header.time_to_live else None
 
 
-def _properties(message: ServiceBusReceivedMessage) -> str | None:
-    given = message.application_properties
+def _property(name: str) -> Callable[[ReceivedMessage], str | None]:
+    return lambda message: _text(getattr(message.amqp.properties, name, None))
+
+
+def _properties(message: ReceivedMessage) -> str | None:
+    given = message.amqp.application_properties
     if not given:
         return None
     return json.dumps({name: _json_value(value) for name, value in text_keys(given).items()}, ensure_ascii=False)
@@ -80,25 +73,25 @@ def _json_value(value: Any) -> Any:
     return str(value)
 
 
-_Column: TypeAlias = tuple[str, Callable[[ServiceBusReceivedMessage], Any]]
+_Column: TypeAlias = tuple[str, Callable[[ReceivedMessage], Any]]
 _COLUMNS: Final[Mapping[str, _Column]] = {
     "body": ("binary", _body),
-    "bodyType": ("string", lambda message: _BODY_TYPES[message.body_type]),
-    "messageId": ("string", lambda message: _text(message.message_id)),
-    "sessionId": ("string", lambda message: _text(message.session_id)),
-    "subject": ("string", lambda message: _text(message.subject)),
-    "correlationId": ("string", lambda message: _text(message.correlation_id)),
-    "contentType": ("string", lambda message: _text(message.content_type)),
-    "replyTo": ("string", lambda message: _text(message.reply_to)),
-    "to": ("string", lambda message: _text(message.to)),
+    "bodyType": ("string", lambda message: str(message.amqp.body_type)),
+    "messageId": ("string", _property("message_id")),
+    "sessionId": ("string", _property("group_id")),
+    "subject": ("string", _property("subject")),
+    "correlationId": ("string", _property("correlation_id")),
+    "contentType": ("string", _property("content_type")),
+    "replyTo": ("string", _property("reply_to")),
+    "to": ("string", _property("to")),
     "partitionKey": ("string", lambda message: _text(message.partition_key)),
     "timeToLive": ("double", _seconds_to_live),
-    "scheduledEnqueueTime": ("timestamp", lambda message: message.scheduled_enqueue_time_utc),
+    "scheduledEnqueueTime": ("timestamp", lambda message: message.scheduled_enqueue_time),
     "applicationProperties": ("string", _properties),
     "sequenceNumber": ("bigint", lambda message: message.sequence_number),
     "enqueuedSequenceNumber": ("bigint", lambda message: message.enqueued_sequence_number),
-    "enqueuedTime": ("timestamp", lambda message: message.enqueued_time_utc),
-    "state": ("string", lambda message: _STATES[message.state]),
+    "enqueuedTime": ("timestamp", lambda message: message.enqueued_time),
+    "state": ("string", lambda message: str(message.state)),
     "deliveryCount": ("int", lambda message: message.delivery_count),
     "deadLetterReason": ("string", lambda message: _text(message.dead_letter_reason)),
     "deadLetterErrorDescription": ("string", lambda message: _text(message.dead_letter_error_description)),
@@ -115,9 +108,7 @@ def check_schema(schema: StructType) -> None:
         raise ConfigurationError(f"the schema is {schema.simpleString()}: remove it, the schema is fixed: {SCHEMA.ddl}")
 
 
-def to_record_batch(
-    messages: Sequence[ServiceBusReceivedMessage], *, namespace: str, target: PeekTarget
-) -> pa.RecordBatch:
+def to_record_batch(messages: Sequence[ReceivedMessage], *, namespace: str, target: PeekTarget) -> pa.RecordBatch:
     """Return peeked messages as rows."""
     common = {"namespace": namespace, "entity": target.path, "subQueue": target.sub_queue}
     return SCHEMA.batch(

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, cast
-
-from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageHeader, AmqpMessageProperties
+from datetime import timedelta
+from typing import Any, Final
 
 from servicebus_pair.core.errors import InvalidMessageError
-from servicebus_pair.core.protocol import amqp_typed
+from servicebus_pair.core.protocol import AmqpMessage, amqp_typed, new_message
 from servicebus_pair.spark.datasource.message_ids import MessageIdGenerator
 from servicebus_pair.spark.datasource.write_schema import COLUMN_TYPES, MAX_ID_LENGTH, MAX_TIME_TO_LIVE
 
@@ -18,8 +17,6 @@ __all__ = ["EncodedRow", "RowEncoder"]
 
 _LONG: Final = 2**63
 _OTHER_COLUMNS: Final = tuple(name for name in COLUMN_TYPES if name not in {"body", "messageId"})
-_PARTITION_KEY: Final = "x-opt-partition-key"
-_SCHEDULED: Final = "x-opt-scheduled-enqueue-time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +28,7 @@ class EncodedRow:
     """
 
     entity: str
-    message: AmqpAnnotatedMessage
+    message: AmqpMessage
     key: str | None
     size: int
 
@@ -78,25 +75,26 @@ class RowEncoder:
         return EncodedRow(entity, _message(row, body, message_id), key, len(body))
 
 
-def _message(row: Mapping[str, Any], body: bytes | str, message_id: str) -> AmqpAnnotatedMessage:
-    # Built as AMQP message, since ServiceBusMessage sets property by property, which dominates the encoding time.
+def _message(row: Mapping[str, Any], body: bytes | str, message_id: str) -> AmqpMessage:
     get = row.get
     session_id, partition_key, time_to_live = get("sessionId"), get("partitionKey"), get("timeToLive")
     _check_lengths(messageId=message_id, sessionId=session_id, partitionKey=partition_key)
-    message = AmqpAnnotatedMessage(data_body=body, annotations=_annotations(session_id, partition_key, row))
-    message.properties = AmqpMessageProperties(
+    if partition_key is not None and session_id is not None and partition_key != session_id:
+        raise InvalidMessageError(f"column partitionKey is {partition_key!r}: it must equal sessionId {session_id!r}")
+    return new_message(
+        body,
         message_id=message_id,
+        session_id=session_id,
+        partition_key=partition_key,
         to=get("to"),
         subject=get("subject"),
         reply_to=get("replyTo"),
         correlation_id=get("correlationId"),
         content_type=get("contentType"),
-        group_id=session_id,
+        time_to_live=None if time_to_live is None else _duration(time_to_live),
+        scheduled_enqueue_time=get("scheduledEnqueueTime"),
+        application_properties=_properties(row) or None,
     )
-    message.application_properties = cast("Any", _properties(row) or None)  # typed values are the SDK's own
-    if time_to_live is not None:
-        message.header = AmqpMessageHeader(time_to_live=_milliseconds(time_to_live))
-    return message
 
 
 def _check_lengths(**texts: str | None) -> None:
@@ -105,20 +103,13 @@ def _check_lengths(**texts: str | None) -> None:
             raise InvalidMessageError(f"column {name} has {len(text)} characters: at most {MAX_ID_LENGTH} are allowed")
 
 
-def _annotations(session_id: str | None, partition_key: str | None, row: Mapping[str, Any]) -> dict[str, Any] | None:
-    if partition_key is not None and session_id is not None and partition_key != session_id:
-        raise InvalidMessageError(f"column partitionKey is {partition_key!r}: it must equal sessionId {session_id!r}")
-    annotations = {_SCHEDULED: row.get("scheduledEnqueueTime"), _PARTITION_KEY: partition_key}
-    return {name: value for name, value in annotations.items() if value is not None} or None
-
-
-def _milliseconds(seconds: Any) -> int:
+def _duration(seconds: Any) -> timedelta:
     # The range check comes first, because int() fails on NaN and infinity.
     if not 1 <= seconds <= MAX_TIME_TO_LIVE or seconds != int(seconds):
         raise InvalidMessageError(
             f"column timeToLive is {seconds}: it must be whole seconds from 1 to {MAX_TIME_TO_LIVE}"
         )
-    return int(seconds) * 1000
+    return timedelta(seconds=int(seconds))
 
 
 def _properties(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -40,9 +40,15 @@ def test_every_field_is_parsed_and_takes_precedence_over_defaults():
     assert (spec.body, spec.message_id) == ("text", "m")
     assert spec.fields["time_to_live"] == timedelta(seconds=1.5)
     built = spec.build()
-    assert (built.session_id, built.subject, built.content_type, built.correlation_id) == ("s", "u", "text/plain", "c")
-    assert (built.partition_key, built.reply_to, built.reply_to_session_id, built.to) == ("s", "answers", "r", "t")
-    assert built.scheduled_enqueue_time_utc == datetime(2026, 12, 1, 9, tzinfo=UTC)
+    properties = built.properties
+    assert (properties.group_id, properties.subject, properties.content_type) == ("s", "u", "text/plain")
+    assert (properties.correlation_id, properties.reply_to, properties.to) == ("c", "answers", "t")
+    assert (properties.message_id, properties.reply_to_group_id) == ("m", "r")
+    assert built.annotations == {
+        "x-opt-partition-key": "s",
+        "x-opt-scheduled-enqueue-time": datetime(2026, 12, 1, 9, tzinfo=UTC),
+    }
+    assert built.header.time_to_live == 1500
     assert built.application_properties == {"a": 1, "b": True, "c": "x"}
 
 

@@ -47,9 +47,8 @@ def _obstacle() -> str | None:
         # All private names that are imported; the attributes of this version are known.
         from azure.servicebus._pyamqp._encode import encode_payload  # noqa: F401 - probed
         from azure.servicebus._pyamqp.constants import SessionState, SessionTransferState  # noqa: F401 - probed
-        from azure.servicebus._pyamqp.message import Message, Properties  # noqa: F401 - probed
+        from azure.servicebus._pyamqp.message import Header, Message, Properties  # noqa: F401 - probed
         from azure.servicebus._pyamqp.performatives import TransferFrame  # noqa: F401 - probed
-        from azure.servicebus._transport._pyamqp_transport import PyamqpTransport  # noqa: F401 - probed
     except ImportError as error:
         return f"this build of it differs ({error})"
     return None

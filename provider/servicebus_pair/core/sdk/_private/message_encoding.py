@@ -11,16 +11,24 @@ Imported only where ``capabilities.fast_path()`` is true.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from azure.servicebus._pyamqp._encode import encode_payload
-from azure.servicebus._pyamqp.message import Message, Properties
-from azure.servicebus._transport._pyamqp_transport import PyamqpTransport
-from azure.servicebus.amqp import AmqpAnnotatedMessage
+from azure.servicebus._pyamqp.message import Header, Message, Properties
+
+from servicebus_pair.core.protocol.amqp_message import PARTITION_KEY, AmqpMessage, BodyType
 
 __all__ = ["EncodedMessage", "Message", "encode", "encode_message", "envelope"]
 
+# The SDK's values for no limit, and for the latest time.
+_UNLIMITED: Final = 922_337_203_685_477
+_LAST_EXPIRY: Final = 253_402_243_199_000
+_LONG_ANNOTATIONS: Final = frozenset({b"x-opt-enqueued-time", b"x-opt-locked-until"})
+_EMPTY_HEADER: Final = Header()
+_EMPTY_PROPERTIES: Final = Properties()
 _PROPERTIES: Final = b"\x00\x53\x73"
 _APPLICATION_PROPERTIES: Final = b"\x00\x53\x74"
 _DATA: Final = b"\x00\x53\x75"
@@ -57,21 +65,86 @@ class EncodedMessage(Message):
     encoded: bytearray
 
 
-def encode_message(message: AmqpAnnotatedMessage) -> EncodedMessage:
+def encode_message(message: AmqpMessage) -> EncodedMessage:
     """Return ``message`` in the SDK's internal form, encoded.
 
     :raises ValueError, TypeError, OverflowError, struct.error: a value has no AMQP encoding.
     """
-    made = EncodedMessage._make(PyamqpTransport.to_outgoing_amqp_message(message))
+    body, kind = message.body, message.body_type
+    header, expiry = _header(message)
+    made = EncodedMessage(
+        header,
+        message.delivery_annotations,  # type: ignore[arg-type]  # any mapping
+        _annotations(message.annotations),
+        _properties(message, expiry),
+        _text_values(message.application_properties),
+        list(body) if kind == BodyType.DATA else None,
+        list(body) if kind == BodyType.SEQUENCE else None,
+        body if kind == BodyType.VALUE else None,
+        message.footer,  # type: ignore[arg-type]  # the same
+    )
     made.encoded = bytearray()
     encode(made.encoded, made)
     return made
 
 
+def _header(message: AmqpMessage) -> tuple[Header | None, tuple[int, int] | None]:
+    """Return the header, and the times of creation and expiry that the SDK derives from a time to live."""
+    header = message.header
+    if header is None:
+        return None, None
+    made = Header(header.durable, header.priority, header.time_to_live, header.first_acquirer, header.delivery_count)
+    if not header.time_to_live or header.time_to_live == _UNLIMITED:
+        return (None if made == _EMPTY_HEADER else made), None
+    created = int(time.mktime(datetime.now(UTC).timetuple()) * 1000)
+    return made, (created, min(_LAST_EXPIRY, created + header.time_to_live))
+
+
+def _properties(message: AmqpMessage, times: tuple[int, int] | None) -> Properties | None:
+    given = message.properties
+    if given is None:
+        return None if times is None else Properties(creation_time=times[0], absolute_expiry_time=times[1])
+    created, expiry = given.creation_time, given.absolute_expiry_time
+    if times is not None:
+        created, expiry = times
+    made = Properties(
+        given.message_id,
+        given.user_id,
+        given.to,
+        given.subject,
+        given.reply_to,
+        given.correlation_id,
+        given.content_type,
+        given.content_encoding,
+        int(expiry) if expiry else None,
+        int(created) if created else None,
+        given.group_id,
+        given.group_sequence,
+        given.reply_to_group_id,
+    )
+    return None if made == _EMPTY_PROPERTIES else made
+
+
+def _annotations(annotations: Mapping[Any, Any] | None) -> dict[Any, Any] | None:
+    if not annotations or _LONG_ANNOTATIONS.isdisjoint(annotations):
+        return annotations  # type: ignore[return-value]  # any mapping
+    return {
+        name: {"TYPE": "LONG", "VALUE": value} if name in _LONG_ANNOTATIONS else value
+        for name, value in annotations.items()
+    }
+
+
+def _text_values(properties: Mapping[Any, Any] | None) -> dict[Any, Any] | None:
+    """Return application properties with text for bytes, as the SDK sends them."""
+    if not properties or bytes not in map(type, properties.values()):
+        return properties  # type: ignore[return-value]  # any mapping
+    return {name: value.decode() if isinstance(value, bytes) else value for name, value in properties.items()}
+
+
 def envelope(encoded: list[bytearray], *, message_id: Any, session_id: Any, partition_key: str | None) -> list[Any]:
     """Return a batch in the SDK's internal form; ids and key are those of its first message."""
     properties = Properties(message_id=message_id, group_id=session_id) if message_id or session_id else None
-    annotations = {"x-opt-partition-key": partition_key} if partition_key else None
+    annotations = {PARTITION_KEY: partition_key} if partition_key else None
     return list(Message(message_annotations=annotations, properties=properties, data=encoded))  # type: ignore[arg-type]
 
 

@@ -17,8 +17,10 @@ from azure.servicebus.amqp import AmqpAnnotatedMessage
 
 from servicebus_pair.core.model.errors import InvalidMessageError, MessageTooLargeError
 from servicebus_pair.core.model.events import MessageRef
+from servicebus_pair.core.protocol.amqp_message import AmqpMessage
 from servicebus_pair.core.protocol.batching import partition_key
 from servicebus_pair.core.sdk._private.capabilities import fast_path, tracing
+from servicebus_pair.core.sdk.messages import to_sdk
 
 if TYPE_CHECKING:
     from servicebus_pair.core.sdk._private.message_encoding import EncodedMessage
@@ -52,13 +54,13 @@ class EncodedBatch:
         self._encode = _encoder()
         self._encoded: list[EncodedMessage] | None = [] if self._encode is not None else None
         self._bytes = 0
-        self.messages: list[AmqpAnnotatedMessage] = []
+        self.messages: list[AmqpMessage] = []
         self.refs: list[MessageRef] = []
 
     def __len__(self) -> int:
         return len(self.messages)
 
-    def try_add(self, message: AmqpAnnotatedMessage) -> bool:
+    def try_add(self, message: AmqpMessage) -> bool:
         """Add ``message``; return False when the batch is full.
 
         :raises MessageTooLargeError: it fits neither a batch nor the link.
@@ -96,7 +98,7 @@ class EncodedBatch:
         middle = (len(self.messages) + 1) // 2
         return [*self.repack(self.messages[:middle]), *self.repack(self.messages[middle:])]
 
-    def repack(self, messages: Iterable[AmqpAnnotatedMessage]) -> list[EncodedBatch]:
+    def repack(self, messages: Iterable[AmqpMessage]) -> list[EncodedBatch]:
         """Return some of the messages in batches with the same limits, in order.
 
         This is one batch, unless its envelope is larger because another message comes first.
@@ -114,7 +116,8 @@ class EncodedBatch:
     @property
     def public_form(self) -> list[AmqpAnnotatedMessage] | AmqpAnnotatedMessage:
         """The argument for the SDK's ``send_messages``: the messages, or the message if there is only one."""
-        return self.messages[0] if len(self.messages) == 1 else self.messages
+        messages = [to_sdk(message) for message in self.messages]
+        return messages[0] if len(messages) == 1 else messages
 
     @property
     def encoded_form(self) -> EncodedMessage | list[Any] | None:
@@ -135,7 +138,7 @@ class EncodedBatch:
         )
 
 
-def encoded_size(message: AmqpAnnotatedMessage) -> int:
+def encoded_size(message: AmqpMessage) -> int:
     """Return the size in bytes of ``message`` when it is sent alone.
 
     :raises InvalidMessageError: one of its values has no AMQP encoding.
@@ -147,7 +150,7 @@ def encoded_size(message: AmqpAnnotatedMessage) -> int:
         raise _invalid(message, error) from error
 
 
-def _encoder() -> Callable[[AmqpAnnotatedMessage], EncodedMessage] | None:
+def _encoder() -> Callable[[AmqpMessage], EncodedMessage] | None:
     """Return our encoder; ``None`` where the SDK must encode."""
     if not fast_path() or tracing():
         return None
@@ -156,11 +159,11 @@ def _encoder() -> Callable[[AmqpAnnotatedMessage], EncodedMessage] | None:
     return encode_message
 
 
-def _public_size(message: AmqpAnnotatedMessage) -> int:
+def _public_size(message: AmqpMessage) -> int:
     """Return the encoded size of a message as the SDK's batch measures it."""
     batch = ServiceBusMessageBatch(_NO_LIMIT)
     empty = batch.size_in_bytes
-    batch.add_message(message)
+    batch.add_message(to_sdk(message))
     grown = batch.size_in_bytes - empty
     short = grown - _SHORT_SECTION_BYTES
     return short if short < _SHORT_LIMIT else grown - _LONG_SECTION_BYTES
@@ -170,18 +173,18 @@ def _section_size(size: int) -> int:
     return size + (_SHORT_SECTION_BYTES if size < _SHORT_LIMIT else _LONG_SECTION_BYTES)
 
 
-def _invalid(message: AmqpAnnotatedMessage, error: Exception) -> InvalidMessageError:
+def _invalid(message: AmqpMessage, error: Exception) -> InvalidMessageError:
     return InvalidMessageError(f"message {_message_id(message)!r} cannot be encoded, {type(error).__name__}: {error}")
 
 
-def _max_envelope_bytes(first: AmqpAnnotatedMessage) -> int:
+def _max_envelope_bytes(first: AmqpMessage) -> int:
     """Return an upper bound for the size of the batch envelope when ``first`` is the first message."""
     properties = first.properties
     ids = () if properties is None else (properties.message_id, properties.group_id)
     return _ENVELOPE_BYTES + sum(len(str(each).encode()) for each in (*ids, partition_key(first)) if each is not None)
 
 
-def _message_id(message: AmqpAnnotatedMessage) -> str:
+def _message_id(message: AmqpMessage) -> str:
     value = None if message.properties is None else message.properties.message_id
     return value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
 

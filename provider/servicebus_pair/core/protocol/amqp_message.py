@@ -1,0 +1,103 @@
+"""A message as AMQP 1.0 lays it out (section 3.2): sections, each with its values. Pure.
+
+Above ``core.sdk`` messages have this form; ``core.sdk`` converts what applications pass to it, and it to what the Azure
+SDK sends and receives. Converted messages share their sections' maps and bodies: none of them is modified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, Final
+
+__all__ = ["PARTITION_KEY", "SCHEDULED_TIME", "AmqpMessage", "BodyType", "Header", "Properties", "new_message"]
+
+PARTITION_KEY: Final = "x-opt-partition-key"
+"""Annotation with the partition key."""
+SCHEDULED_TIME: Final = "x-opt-scheduled-enqueue-time"
+"""Annotation with the time at which a message becomes available."""
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+class BodyType(StrEnum):
+    """Which of the three kinds of body a message has."""
+
+    DATA = "data"
+    VALUE = "value"
+    SEQUENCE = "sequence"
+
+
+@dataclass(slots=True)
+class Header:
+    """How a message is to be delivered; ``time_to_live`` is in milliseconds."""
+
+    durable: bool | None = None
+    priority: int | None = None
+    time_to_live: int | None = None
+    first_acquirer: bool | None = None
+    delivery_count: int | None = None
+
+
+@dataclass(slots=True)
+class Properties:
+    """The standard properties; texts of a received message may be ``bytes``, times are milliseconds since 1970."""
+
+    message_id: Any = None
+    user_id: Any = None
+    to: Any = None
+    subject: Any = None
+    reply_to: Any = None
+    correlation_id: Any = None
+    content_type: Any = None
+    content_encoding: Any = None
+    absolute_expiry_time: int | None = None
+    creation_time: int | None = None
+    group_id: Any = None
+    group_sequence: int | None = None
+    reply_to_group_id: Any = None
+
+
+@dataclass(slots=True, eq=False)
+class AmqpMessage:
+    """A message; compared by identity, which is how a send accounts for it.
+
+    :param body: ``list`` of ``bytes`` (data), any value, or ``list`` of rows (sequence).
+    :param origin: the application's object that this was made from, to be handed back if it is not sent.
+    """
+
+    body: Any = field(repr=False)
+    body_type: BodyType = BodyType.DATA
+    header: Header | None = None
+    properties: Properties | None = None
+    application_properties: Mapping[Any, Any] | None = field(default=None, repr=False)
+    annotations: Mapping[Any, Any] | None = None
+    delivery_annotations: Mapping[Any, Any] | None = None
+    footer: Mapping[Any, Any] | None = None
+    origin: Any = field(default=None, repr=False)
+
+
+def new_message(
+    body: str | bytes,
+    *,
+    time_to_live: timedelta | None = None,
+    scheduled_enqueue_time: datetime | None = None,
+    partition_key: str | None = None,
+    session_id: str | None = None,
+    reply_to_session_id: str | None = None,
+    application_properties: Mapping[str, Any] | None = None,
+    **properties: str | None,
+) -> AmqpMessage:
+    """Return a message with a data body.
+
+    :param properties: fields of :class:`Properties`, such as ``message_id`` and ``subject``.
+    """
+    annotations = {SCHEDULED_TIME: scheduled_enqueue_time, PARTITION_KEY: partition_key}
+    return AmqpMessage(
+        [body.encode() if isinstance(body, str) else body],
+        header=None if time_to_live is None else Header(time_to_live=time_to_live // _MILLISECOND),
+        properties=Properties(group_id=session_id, reply_to_group_id=reply_to_session_id, **properties),  # type: ignore[arg-type]  # texts
+        application_properties=application_properties,
+        annotations={name: value for name, value in annotations.items() if value is not None} or None,
+    )

@@ -1,0 +1,54 @@
+"""A received message says what the broker knows of it, and decodes its sections once, on demand."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from azure.servicebus import ServiceBusMessageState
+
+from servicebus_pair.core.sdk.received_message import MessageState, ReceivedMessage
+from tests.core.support.encoding import decode, encode
+from tests.core.support.message_strategies import WHOLE
+
+NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
+
+
+def test_sections_are_decoded_once() -> None:
+    received = ReceivedMessage(SimpleNamespace(raw_amqp_message=decode(encode(WHOLE))))  # type: ignore[arg-type]
+    assert received.amqp is received.amqp
+    assert received.amqp.body == [b"one", b"two"]
+    assert received.decode_error is None
+
+
+def test_a_message_that_could_not_be_decoded_says_why_and_has_no_number() -> None:
+    inner = SimpleNamespace(decode_error="ValueError: bad decimal")
+    received = ReceivedMessage(SimpleNamespace(_message=inner, sequence_number=None))  # type: ignore[arg-type]
+    assert (received.decode_error, received.sequence_number) == ("ValueError: bad decimal", 0)
+
+
+@pytest.mark.parametrize("state", ServiceBusMessageState)
+def test_every_state_of_the_sdk_has_a_name(state: ServiceBusMessageState) -> None:
+    received = ReceivedMessage(SimpleNamespace(state=state))  # type: ignore[arg-type]
+    assert received.state is MessageState[state.name]
+
+
+def test_what_the_broker_adds_is_passed_on() -> None:
+    fields: dict[str, Any] = {
+        "sequence_number": 7,
+        "enqueued_sequence_number": 5,
+        "delivery_count": 2,
+        "partition_key": "k",
+        "dead_letter_reason": "r",
+        "dead_letter_error_description": "d",
+        "dead_letter_source": "q",
+        "message_id": "m",
+        "session_id": "s",
+        "content_type": "t",
+    }
+    times = {"enqueued_time": NOON, "scheduled_enqueue_time": NOON, "locked_until": NOON}
+    theirs: Any = SimpleNamespace(**fields, **{f"{name}_utc": value for name, value in times.items()})
+    received = ReceivedMessage(theirs)
+    assert {name: getattr(received, name) for name in fields | times} == fields | times
