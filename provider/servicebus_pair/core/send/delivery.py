@@ -172,7 +172,7 @@ class Delivery:
             return  # a hanging ping may hold the link
         timer = _AttemptTimer(self._clock.now())
         try:
-            await self._link.open_in_slot(self._slot(AttemptHistory(), timer))
+            await self._link.open_in_slot(self._slot(AttemptHistory(), timer, sends=False))
         except ServiceError as error:
             if self._is_final(error):
                 raise
@@ -293,11 +293,18 @@ class Delivery:
             part.history = part.history.waited(since=waiting_since)
         return sent
 
-    def _slot(self, history: AttemptHistory, timer: _AttemptTimer) -> SendSlot:
-        """Return a slot that is given up once the entity failed over, and that ends with the failover interval."""
+    def _slot(self, history: AttemptHistory, timer: _AttemptTimer, *, sends: bool = True) -> SendSlot:
+        """Return a slot that is given up once the entity failed over, and that ends with the failover interval.
+
+        :param sends: a lease is needed, which opening a link does not.
+        """
+
+        def still_wanted() -> bool:
+            allowed = not sends or self._registry.lease_seconds_left(self._entity) > 0
+            return allowed and not self._failed_over
 
         def seconds() -> float | None:
-            if self._failed_over or self._registry.lease_seconds_left(self._entity) <= 0:
+            if not still_wanted():
                 return None
             timeout = self._attempt_timeout(history)
             timer.start(
@@ -310,7 +317,7 @@ class Delivery:
 
         return SendSlot(
             attempt_timeout=seconds,
-            still_wanted=lambda: not self._failed_over and self._registry.lease_seconds_left(self._entity) > 0,
+            still_wanted=still_wanted,
             wait_seconds=min(self._deadline.remaining(last=history.last_error), self._longest_wait),
         )
 

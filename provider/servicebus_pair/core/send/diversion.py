@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 from servicebus_pair.core.model.errors import (
@@ -233,19 +234,13 @@ class Diversion:
         removed, unresponsive = selector.is_removed(queue), selector.unresponsive
 
         def seconds() -> float | None:
-            if self._context.registry.lease_seconds_left(self._entity) <= 0:
-                return None
             if (selector.is_removed(queue) and not removed) or (selector.unresponsive and not unresponsive):
                 return None
             # Time spent waiting for a busy link is not charged to the queue.
             self._budget.start_attempt()
             return self._budget.call_timeout()
 
-        return SendSlot(
-            attempt_timeout=seconds,
-            still_wanted=lambda: self._context.registry.lease_seconds_left(self._entity) > 0,
-            wait_seconds=self._deadline.remaining(),
-        )
+        return SendSlot(attempt_timeout=seconds, wait_seconds=self._deadline.remaining())
 
     def _abandoned_error(self, queue: str) -> ServiceError:
         """Return why a slot was given up: the deadline passed, or other sends found the queue unresponsive."""
@@ -266,17 +261,38 @@ class Diversion:
         return [*(batch for batch in full if batch is not None), *packer.flush()]
 
     async def _send_batch(self, queue: str, batch: TrackedBatch, copies: _Copies) -> None:
-        if self._context.order is not None:
-            health = await lease(self._context, self._entity, self._deadline, last=self._because)
-            if not health.failed_over:
-                raise _FailedBackError
         operation = self._context.secondary.send_link(queue).send_in_slot
-        if not await self._executor.attempt(batch, operation, self._slot(queue), route=Route.BACKLOG, queue=queue):
-            raise self._abandoned_error(queue)
+        while True:
+            slot = await self._leased_slot(queue)
+            if await self._executor.attempt(batch, operation, slot, route=Route.BACKLOG, queue=queue):
+                break
+            if self._has_lease:
+                raise self._abandoned_error(queue)
         self._budget.start_attempt()
         self._selector.unresponsive = False
         for tracked in batch.messages:
             del copies[tracked]
+
+    async def _leased_slot(self, queue: str) -> SendSlot:
+        """Return a slot that needs a lease.
+
+        :raises _FailedBackError: the entity failed back.
+        """
+        slot = self._slot(queue)
+        if self._context.order is None:
+            return slot
+        health = await lease(self._context, self._entity, self._deadline, last=self._because)
+        if not health.failed_over:
+            raise _FailedBackError
+        return replace(
+            slot,
+            attempt_timeout=lambda: slot.attempt_timeout() if self._has_lease else None,
+            still_wanted=lambda: self._has_lease,
+        )
+
+    @property
+    def _has_lease(self) -> bool:
+        return self._context.registry.lease_seconds_left(self._entity) > 0
 
     def _no_queue_error(self, last: ServiceError | None, unsent: int, *, tried: int) -> NoBacklogQueueError:
         health = self._context.registry.current(self._entity)
