@@ -10,6 +10,8 @@
 #   make explore        search for event sequences that lose or reorder messages, new ones on each run
 #   make conformance    run the Azure SDK's own live tests against the embedded Service Bus (15 minutes);
 #                       ARGS="--admin" runs those of the administration client only (1 minute)
+#   make simulate       years of outages, faults and kills in simulated time; HOURS=24 or YEARS=1, SEED=1,
+#                       ORDERING=session
 #   make chaos          kill, freeze and reset senders, syphons and namespaces; SECONDS=60 SEED=1 ORDERING=session
 #   make mutants        mutate modules and report which mutants their tests miss; PATHS=provider/.../delivery.py COUNT=50
 #   make check          lint, check types and import contracts
@@ -18,7 +20,7 @@
 #   make clean          remove everything that these targets created
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-stop test test-all test-public-sdk explore conformance bench chaos mutants check lint types contracts constraints clean
+.PHONY: help setup demo demo-stop test test-all test-public-sdk explore conformance bench chaos simulate mutants check lint types contracts constraints clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -60,6 +62,10 @@ conformance: setup
 chaos: setup
 	@.ci/within python -m tests.system.chaos --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED)) \
 		$(if $(ORDERING),--ordering $(ORDERING))
+
+simulate: setup
+	@.ci/within python -m tests.simulation $(if $(YEARS),--years $(YEARS),--hours $(or $(HOURS),24)) \
+		$(if $(SEED),--seed $(SEED)) $(if $(ORDERING),--ordering $(ORDERING)) $(ARGS)
 
 mutants: setup
 	@.ci/within python -m tests.mutants $(PATHS) $(if $(COUNT),--count $(COUNT)) $(if $(SEED),--seed $(SEED))

@@ -25,7 +25,15 @@ from weakref import WeakSet
 
 import pytest
 
-__all__ = ["LoopFactories", "PatchedClockLoop", "Process", "SimulatedLoop", "loop_factories"]
+__all__ = [
+    "LoopFactories",
+    "NoSockets",
+    "PatchedClockLoop",
+    "Process",
+    "SimulatedLoop",
+    "current_process",
+    "loop_factories",
+]
 
 LoopFactories: TypeAlias = dict[str, Callable[[], asyncio.AbstractEventLoop]]
 ResultT = TypeVar("ResultT")
@@ -162,6 +170,16 @@ class _Selector(selectors.DefaultSelector):
         return waiting
 
 
+class NoSockets(_Selector):
+    """A selector that only advances the time."""
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None:
+            raise RuntimeError("deadlock: no callback or timer will ever become ready")
+        self.passed += max(0.0, timeout)
+        return []
+
+
 def _unacknowledged(fd: int) -> int:
     try:
         return int.from_bytes(ioctl(fd, TIOCOUTQ, bytes(4)), sys.byteorder)
@@ -172,8 +190,8 @@ def _unacknowledged(fd: int) -> int:
 class SimulatedLoop(asyncio.SelectorEventLoop):
     """The event loop; :attr:`wall` is the number of seconds by which a test moved the wall clock."""
 
-    def __init__(self) -> None:
-        self._time_selector = _Selector()
+    def __init__(self, selector: _Selector | None = None) -> None:
+        self._time_selector = _Selector() if selector is None else selector
         super().__init__(self._time_selector)
         self.wall = 0.0
         self._started = _real_time() + _AHEAD_SECONDS
@@ -211,12 +229,11 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         taken = [handle for handle in self._ready if owner_of(handle) is process]
         rest = [handle for handle in self._ready if owner_of(handle) is not process]
         self._ready.clear()
-        self._ready.extend(rest)
-        for _ in taken:
-            # A loop that is running its callbacks has counted them before.
-            placeholder = asyncio.Handle(_noop, (), self)
-            placeholder.cancel()
-            self._ready.append(placeholder)
+        # A loop that is running its callbacks has counted them before. Not appended: within the process that is
+        # killed, that would hold them.
+        placeholder = asyncio.Handle(_noop, (), self)
+        placeholder.cancel()
+        self._ready.extend([*rest, *[placeholder] * len(taken)])
         return taken
 
     def add(self, handle: asyncio.Handle) -> None:
@@ -262,11 +279,16 @@ def owner_of(handle: asyncio.Handle) -> Process | None:
     return context.get(_owner)
 
 
+def current_process(context: Context | None = None) -> Process | None:
+    """Return the process to which a context belongs, by default the current one."""
+    return _owner.get() if context is None else context.get(_owner)
+
+
 def _create_task(
     loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], context: Context | None = None
 ) -> asyncio.Task[Any]:
     task = asyncio.Task(work, loop=loop, context=context)
-    owner = _owner.get() if context is None else context.get(_owner)
+    owner = current_process(context)
     if owner is not None:
         owner.add_task(task)
     return task
