@@ -20,7 +20,7 @@ from tests.core.support.local_pair import endpoint, open_local_pair
 pytestmark = pytest.mark.simulated
 
 REFRESH = 5.0
-COUNT = 60
+COUNT = 100
 OPTIONS = PairOptions(
     ordering="session",
     backlog_queue_count=2,
@@ -29,7 +29,13 @@ OPTIONS = PairOptions(
     ping_timeout=timedelta(seconds=2),
     health_refresh=timedelta(seconds=REFRESH),
 )
-PATIENT = replace(OPTIONS, failover_interval=timedelta(minutes=1))
+PATIENT = replace(OPTIONS, failover_interval=timedelta(minutes=1), attempt_timeout=timedelta(seconds=30))
+
+
+async def drain(pair: NamespacePair, random: Random) -> None:
+    while True:
+        await asyncio.sleep(random.uniform(6, 12))
+        await pair.syphon().drain()
 
 
 @pytest.mark.slow
@@ -44,23 +50,22 @@ async def test_section_6_messages_that_processes_send_in_turn_keep_their_order(s
         pairs = [both.pair, *[await opened.enter_async_context(pair) for pair in others]]
         senders = [await opened.enter_async_context(pair.sender("flights")) for pair in pairs]
 
-        async def drain(pair: NamespacePair) -> None:
-            while True:
-                await asyncio.sleep(random.uniform(2, 8))
-                await pair.syphon().drain()
-
         async def disturb() -> None:
             while True:
-                await asyncio.sleep(random.uniform(3, 15))
+                await asyncio.sleep(random.uniform(3, 25))
                 if random.random() < 0.6:
                     await random.choice(pairs).fail_over("flights", reason="test")
                 else:
                     broken = Fault(kind=FaultKind.INTERNAL_ERROR, on=(Operation.SEND,), duration=random.uniform(1, 20))
                     both.primary.set_fault(broken)
 
-        background = [asyncio.create_task(work) for work in (disturb(), drain(pairs[0]), drain(pairs[1]))]
+        background = [
+            asyncio.create_task(work) for work in (disturb(), drain(pairs[0], random), drain(pairs[1], random))
+        ]
         routes = set[bool]()
         for number in range(COUNT):
+            if number == COUNT // 5:
+                await pairs[0].fail_over("flights", reason="test", hold=timedelta(seconds=15))
             unsent = numbered("a", number)
             while unsent:
                 try:
@@ -69,7 +74,7 @@ async def test_section_6_messages_that_processes_send_in_turn_keep_their_order(s
                     routes.add(result.diverted > 0)
                 except SendError as error:
                     unsent = list(error.unsent)
-            await asyncio.sleep(random.expovariate(2))
+            await asyncio.sleep(random.expovariate(4))
         for task in background:
             task.cancel()
         await asyncio.wait(background)
