@@ -72,6 +72,7 @@ async def test_section_6_in_the_old_form_an_undecodable_message_holds_up_no_sess
         assert await local_pair.primary_ids() == [f"m{n}" for n in range(15)]
 
 
+@pytest.mark.fast_sdk  # only the SDK's inside shows such a message
 @pytest.mark.parametrize("position", [0, 7])
 @pytest.mark.parametrize("value", UNREADABLE)
 async def test_section_6_an_undecodable_message_in_a_session_is_dead_lettered_and_the_session_goes_on(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import proton
+import pytest
 from azure.servicebus import ServiceBusMessage
 
 from servicebus_pair.core import PairOptions
@@ -17,6 +18,7 @@ OPTIONS = PairOptions(backlog_queue_count=1, ordering="session")
 DIVERTED: dict[str | bytes, str] = {"x-ms-path": "flights", "x-ms-sessionid": "N14228"}
 
 
+@pytest.mark.fast_sdk  # only the SDK's inside shows such a message
 async def test_section_6_a_message_that_cannot_be_decoded_stops_neither_survey_nor_drain_of_its_session() -> None:
     [queue] = session_queue_paths("contoso", 1)
     async with open_local_pair("flights", options=OPTIONS, unchecked=True) as made:
