@@ -24,7 +24,7 @@ from azure.servicebus import ServiceBusMessage
 from servicebus_emulator.engine.model.errors import EntityExists
 from servicebus_emulator.engine.namespace.entities import SubQueue
 from servicebus_pair.core import NamespacePair, PairOptions
-from servicebus_pair.core.model.errors import PairClosedError, PairError, SendError, find_send_error
+from servicebus_pair.core.model.errors import PairClosedError, PairError, RejectedError, SendError, find_send_error
 from servicebus_pair.core.protocol.backlog_queues import backlog_queue_paths, session_queue_paths
 from servicebus_pair.core.send.sender import PairSender
 from tests.simulation.clockwork import Clockwork
@@ -241,11 +241,15 @@ class History:
         self.note("fault", "store", what, round(duration, 3))
         self.store.delay = self.random.uniform(0.5, 8.0) if what == "slow" else self.store.delay
         self.store.failing = what == "failing" or self.store.failing
-        self.store.hanging = what == "hanging" or self.store.hanging
+        if what == "hanging" and self.store.hanging is None:
+            self.store.hanging = self.loop.create_future()
         self.loop.call_later(duration, self._mend_store, context=self.loop.world)
 
     def _mend_store(self) -> None:
-        self.store.delay, self.store.failing, self.store.hanging = 0.01, False, False
+        self.store.delay, self.store.failing = 0.01, False
+        hanging, self.store.hanging = self.store.hanging, None
+        if hanging is not None:
+            hanging.set_result(None)
 
     def _delete_for(self, duration: float) -> None:
         entity = self.random.choice(list(ENTITIES))
@@ -359,10 +363,10 @@ class History:
     async def _pause(self, random: Random) -> None:
         """Wait between two sends: briefly, or for long unless the primary breaks."""
         choice = random.random()
-        if choice < 0.7:
+        if choice < 0.4:
             await asyncio.sleep(random.uniform(0.05, 10))
-        elif choice < 0.85:
-            await asyncio.sleep(random.expovariate(1 / (20 * MINUTE)))
+        elif choice < 0.7:
+            await asyncio.sleep(random.expovariate(1 / (30 * MINUTE)))
         else:
             await asyncio.wait({self._trouble}, timeout=random.expovariate(1 / HOUR))
             await asyncio.sleep(random.uniform(0, 20))
@@ -471,6 +475,10 @@ class History:
         self.note(node.name, type(account).__name__, type(account.cause).__name__)
         unsent = [_id_of(each) for each in account.unsent]
         self._account(given, account.result.message_ids, unsent)
+        if isinstance(account.cause, RejectedError):
+            # A verdict of the service on these messages: what follows them was delivered, they are not sent again.
+            last = max((given.index(name) for name in account.result.message_ids), default=-1)
+            unsent = [name for name in unsent if given.index(name) > last]
         return [each for each in messages if each.message_id in unsent]
 
     def _account(self, given: Sequence[str], accepted: Sequence[str], unsent: Sequence[str]) -> None:

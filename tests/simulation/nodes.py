@@ -62,14 +62,14 @@ class SharedStore:
 
     :ivar delay: the longest duration of a call, in seconds.
     :ivar failing: whether calls fail.
-    :ivar hanging: whether calls never end.
+    :ivar hanging: calls do not end before this is done.
     """
 
     random: Random
     inner: InMemoryHealthStore = field(default_factory=InMemoryHealthStore)
     delay: float = 0.01
     failing: bool = False
-    hanging: bool = False
+    hanging: asyncio.Future[None] | None = None
 
     async def load(self, entity: str) -> Any:
         return await self._call(lambda: self.inner.load(entity))
@@ -81,8 +81,9 @@ class SharedStore:
         process = current_process()
         if isinstance(process, Machine) and process.burn_down():
             await asyncio.get_running_loop().create_future()
-        if self.hanging:
-            await asyncio.get_running_loop().create_future()
+        if self.hanging is not None:
+            await asyncio.wait({self.hanging})
+            raise OSError("the connection to the store was lost")
         await asyncio.sleep(self.random.uniform(0, self.delay))
         if self.failing:
             raise OSError("the store cannot be reached")

@@ -38,18 +38,11 @@ def test_no_accepted_message_is_lost_whatever_breaks():
     assert sum(each.diverted for each in outcomes) > 10
 
 
-def test_no_accepted_message_is_lost_with_session_order():
-    outcomes = [lived(seed, ordered=True) for seed in SEEDS[:1]]
-    assert sum(each.lost for each in outcomes) == 0
-    assert sum(each.diverted for each in outcomes) > 0
-
-
-# The switch: remove this mark once no seed breaks the order (SPEC section 6).
-@pytest.mark.xfail(strict=False, reason="some seeds still show disorder, or an entity that stays failed over")
 def test_sessions_keep_their_order():
     outcomes = [lived(seed, ordered=True, poison=0.02) for seed in SEEDS]
     assert [violation for each in outcomes for violation in each.violations] == []
-    assert sum(each.disorder for each in outcomes) == 0
+    assert sum(each.lost + each.disorder for each in outcomes) == 0
+    assert sum(each.diverted for each in outcomes) > 10
 
 
 def test_poison_at_any_position_of_a_batch_holds_up_nothing():
@@ -71,12 +64,12 @@ def test_the_same_seed_gives_the_same_history(*, ordered: bool):
 def test_a_message_that_is_confirmed_but_not_stored_is_reported(monkeypatch: pytest.MonkeyPatch):
     send, calls = Service.send, []
 
-    def lose_one(service: Service, entity: Any, encoded: Any) -> None:
+    def lose_some(service: Service, entity: Any, encoded: Any) -> None:
         calls.append(entity)
-        if len(calls) != 20:
+        if not 20 <= len(calls) < 30:
             send(service, entity, encoded)
 
-    monkeypatch.setattr(Service, "send", lose_one)
+    monkeypatch.setattr(Service, "send", lose_some)
     outcome = lived(1)
     assert outcome.lost > 0
     assert any("was accepted and is nowhere" in each for each in outcome.violations)
