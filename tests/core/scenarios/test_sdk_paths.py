@@ -10,7 +10,7 @@ from azure.servicebus import ServiceBusMessage
 
 from servicebus_emulator import Fault, FaultKind
 from servicebus_emulator.engine.model.descriptions import QueueDescription
-from servicebus_pair.core.model.errors import MessageTooLargeError, SendError
+from servicebus_pair.core.model.errors import MessageTooLargeError, RefusedError, SendError
 from servicebus_pair.core.model.events import MessagesAccepted
 from tests.core.support.local_pair import BACKLOG, QUICK_OPTIONS, LocalPair, messages, numbered, open_local_pair
 from tests.core.support.queues import peek_all
@@ -68,18 +68,19 @@ async def test_an_entity_with_large_messages_takes_one_that_fits_no_batch() -> N
         assert await both.primary_ids("large") == ["large"]
 
 
-async def test_a_refused_batch_of_several_sessions_is_split(sdk_path: str) -> None:
+async def test_a_refused_batch_of_several_sessions_is_split_and_is_no_outage() -> None:
+    """The refusal is told from an outage by its condition, which is public in the error's text only."""
     async with open_local_pair("flights") as both:
         both.primary.namespace.create_queue(QueueDescription("sessions", requires_session=True))
-        sent = [ServiceBusMessage(f"{n}", message_id=f"m{n}", session_id="ab"[n % 2]) for n in range(10)]
+        sent = [ServiceBusMessage(f"{n}", message_id=f"m{n}", session_id=None if n == 1 else "a") for n in range(4)]
         async with both.pair.sender("sessions") as sender:
-            assert (await sender.send(sent)).primary == 10
-        client = both.pair._open().primary
-        for start, session in enumerate("ab"):
-            link = client.receive_link("sessions", session_id=session)
-            found = await link.peek(max_messages=10, timeout=5)
-            await link.close()
-            assert [each.message_id for each in found] == [f"m{n}" for n in range(start, 10, 2)], sdk_path
+            with pytest.raises(SendError) as caught:
+                await sender.send(sent)
+            assert not sender._link.accepts_mixed_sessions
+        assert isinstance(caught.value.cause, RefusedError)
+        assert caught.value.unsent == (sent[1].raw_amqp_message,)
+        assert caught.value.result.primary_ids == ("m0", "m2", "m3")
+        assert both.recorder.states == []
 
 
 async def test_diverted_messages_are_drained_and_what_cannot_be_delivered_is_dead_lettered() -> None:

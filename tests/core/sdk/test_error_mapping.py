@@ -109,6 +109,7 @@ def test_the_error_names_operation_and_exception_on_one_bounded_line() -> None:
     assert str(long) == f"{WHERE}: RuntimeError: {'a b ' * 75}"
 
 
+@pytest.mark.usefixtures("sdk_path")
 @pytest.mark.parametrize("condition", [b"amqp:not-allowed", "com.microsoft:argument-error", "amqp:precondition-failed"])
 def test_section_4_a_refused_request_is_not_an_outage(condition: Any) -> None:
     failure = sdk.ServiceBusError("the session id is missing", condition=condition)
@@ -134,6 +135,7 @@ class MessageSendFailed(MessageException):
     pass
 
 
+@pytest.mark.usefixtures("sdk_path")
 @pytest.mark.parametrize(
     ("inner", "condition", "ours"),
     [
