@@ -121,6 +121,7 @@ async def test_section_6_a_new_process_diverts_behind_the_backlog_of_an_earlier_
             assert both.pair.health("delays").failed_over is unreadable
 
 
+@pytest.mark.fast_sdk  # without it, a link takes up to a second more to open and close
 async def test_section_6_processes_that_look_at_the_same_time_do_not_take_each_other_for_a_backlog() -> None:
     async with open_ordered_pair() as both:
 

@@ -66,6 +66,7 @@ async def test_section_4_a_rejected_message_alone_is_refused_when_a_ping_is_acce
     assert local_pair.recorder.states == []
 
 
+@pytest.mark.fast_sdk  # without it, a link takes up to a second more to open and close
 async def test_section_4_poison_among_good_traffic_neither_diverts_it_nor_takes_long(local_pair: LocalPair) -> None:
     loop = asyncio.get_running_loop()
     async with local_pair.pair.sender("flights") as bad, local_pair.pair.sender("flights") as good:
@@ -103,6 +104,7 @@ async def test_section_4_several_poisons_in_a_stream_are_all_named(local_pair: L
     assert len(await local_pair.primary_ids()) == 297
 
 
+@pytest.mark.fast_sdk  # without it, a link takes up to a second more to open and close
 async def test_section_4_an_entity_that_rejects_everything_is_an_outage(local_pair: LocalPair) -> None:
     loop = asyncio.get_running_loop()
     async with local_pair.pair.sender("flights") as sender:
