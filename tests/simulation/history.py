@@ -355,8 +355,10 @@ class History:
                     async with asyncio.timeout(self._end - self.loop.time()):
                         await self._pause(random)
                 waiting = [self._new_message(writer, session, random) for _ in range(_batch_size(random))]
-                while waiting:
-                    waiting = await self._send(entity, waiting, random)
+                longest = 2.0
+                while waiting := await self._send(entity, waiting, random):
+                    await asyncio.sleep(random.uniform(0.01, longest))
+                    longest = min(2 * longest, 10 * MINUTE)
         finally:
             self._writing -= 1
 
@@ -419,10 +421,7 @@ class History:
         else:
             left = task.result()
             self.note(node.name, "sent", entity, names[0], len(left), round(self.loop.time() - started, 6))
-        left = [each for each in left if each.message_id not in self._poison or not task.done()]
-        if left:
-            await asyncio.sleep(random.uniform(0.01, 5))
-        return left
+        return [each for each in left if each.message_id not in self._poison or not task.done()]
 
     async def _send_once(
         self,
