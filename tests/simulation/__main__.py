@@ -31,6 +31,7 @@ _COUNTED = (
     "lost",
     "duplicates",
     "disorder",
+    "ordered_disorder",
 )
 
 

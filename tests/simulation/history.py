@@ -70,6 +70,7 @@ class Outcome:
     lost: int = 0
     duplicates: int = 0
     disorder: int = 0
+    ordered_disorder: int = 0
     dead_lettered: int = 0
     poison: int = 0
     violations: list[str] = field(default_factory=list)
@@ -523,6 +524,7 @@ class History:
         for writer, numbers in self._first.items():
             if not writer.endswith("None"):
                 outcome.disorder += self._disorder(writer, numbers)
+        outcome.ordered_disorder = outcome.disorder if self.ordered else 0
 
     def _disorder(self, writer: str, numbers: Sequence[int]) -> int:
         late, furthest = [], 0
