@@ -11,8 +11,9 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 from hypothesis import example, given, settings
 
-from servicebus_pair.core.model.errors import InvalidMessageError
-from servicebus_pair.core.protocol.backlog_message import RestoredMessage, unwrap, wrap
+from servicebus_pair.core.model.errors import InvalidMessageError, UndeliverableError
+from servicebus_pair.core.protocol.amqp_message import AmqpMessage
+from servicebus_pair.core.protocol.backlog_message import PATH, RestoredMessage, destination_of, unwrap, wrap
 from servicebus_pair.core.protocol.typed_values import amqp_typed
 from servicebus_pair.core.sdk.messages import from_sdk, to_amqp_message
 from tests.core.support.encoding import decode, encode
@@ -178,3 +179,31 @@ def test_application_properties_with_reserved_names_are_restored(own: dict[Any, 
 def test_unsupported_message_is_rejected_by_field(section: dict[str, Any], named: str) -> None:
     with pytest.raises(InvalidMessageError, match=named):
         wrap(AmqpAnnotatedMessage(data_body=b"x", **section), entity=ENTITY)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "flights/$management",
+        "$cbs",
+        "flights/$DeadLetterQueue",
+        "fl\0ights",
+        "flights?x=1",
+        "a#b",
+        "a@b",
+        "a\\b",
+        "a\n",
+    ],
+    ids=repr,
+)
+def test_section_6_a_path_that_is_no_entity_can_never_be_delivered(path: str) -> None:
+    copied = AmqpMessage([b"x"], application_properties={PATH: path})
+    with pytest.raises(UndeliverableError) as caught:
+        unwrap(copied)
+    assert caught.value.reason == "BadPath"
+    assert destination_of(copied) is None
+
+
+@pytest.mark.parametrize("path", ["flights", "a/b/c", "a.b-c_d~e", "Ämter", "cost$"])
+def test_section_6_other_paths_name_entities(path: str) -> None:
+    assert destination_of(AmqpMessage([b"x"], application_properties={PATH: path})) == path

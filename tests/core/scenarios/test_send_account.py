@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -12,8 +12,10 @@ from azure.servicebus.amqp import AmqpAnnotatedMessage
 
 from servicebus_emulator import Fault, FaultKind, Operation
 from servicebus_emulator.engine.model.descriptions import QueueDescription
-from servicebus_pair.core.model.errors import SendError, find_send_error
-from tests.core.support.local_pair import LocalPair, numbered, open_quick_pair
+from servicebus_pair.core import PairOptions
+from servicebus_pair.core.model.errors import SendError, SendTimeoutError, find_send_error
+from servicebus_pair.core.model.interfaces import InMemoryHealthStore
+from tests.core.support.local_pair import LocalPair, numbered, open_local_pair, open_quick_pair
 
 pytestmark = pytest.mark.simulated
 
@@ -156,3 +158,68 @@ async def test_section_4_a_send_without_a_deadline_ends_although_the_service_sta
             result = await sender.send(numbered(2))
         assert result.diverted == 2
         assert not local_pair.pair.health("flights").failed_over
+
+
+async def test_section_4_a_stream_that_waits_does_not_outlast_the_timeout_of_its_send(local_pair: LocalPair) -> None:
+    async def rows() -> AsyncIterator[ServiceBusMessage]:
+        for message in numbered(3):
+            yield message
+        await asyncio.sleep(100)
+
+    loop = asyncio.get_running_loop()
+    async with local_pair.pair.sender("flights") as sender:
+        began = loop.time()
+        with pytest.raises(SendTimeoutError) as caught:
+            await sender.send(rows(), timeout=1.5)
+        assert loop.time() - began == pytest.approx(1.5, abs=0.5)
+    assert ids(caught.value.unsent) == ["m0", "m1", "m2"]
+
+
+async def test_section_4_a_stream_that_raises_a_timeout_of_its_own_is_not_out_of_time(local_pair: LocalPair) -> None:
+    async def rows() -> AsyncIterator[ServiceBusMessage]:
+        yield numbered(1)[0]
+        raise TimeoutError("the source is late")
+
+    async with local_pair.pair.sender("flights") as sender:
+        with pytest.raises(SendError, match="the source is late") as caught:
+            await sender.send(rows(), timeout=60)
+    assert not isinstance(caught.value, SendTimeoutError)
+
+
+@pytest.mark.parametrize("ordering", ["none", "session"])
+async def test_section_4_sends_that_wait_for_the_link_of_a_silent_entity_are_all_diverted(ordering: str) -> None:
+    options = PairOptions(
+        backlog_queue_count=2,
+        failover_interval=timedelta(seconds=2),
+        attempt_timeout=timedelta(seconds=2),
+        health_refresh=timedelta(seconds=1),
+        ping_primary_interval=timedelta(seconds=60),
+        ordering=ordering,
+    )
+    async with (
+        open_local_pair("flights", options=options, store=InMemoryHealthStore()) as both,
+        both.pair.sender("flights") as sender,
+    ):
+        await sender.send(ServiceBusMessage("x", message_id="first", session_id="s"))
+        both.primary.set_fault(Fault(kind=FaultKind.NO_DISPOSITION, entity="flights"))
+        sends = [
+            sender.send(ServiceBusMessage("x", message_id=f"m{number}", session_id=f"s{number}")) for number in range(8)
+        ]
+        results = await asyncio.gather(*sends)
+    assert [result.diverted for result in results] == [1] * 8
+
+
+async def test_section_4_a_message_whose_copy_would_be_rejected_is_refused_and_the_others_are_diverted(
+    local_pair: LocalPair,
+) -> None:
+    """With the properties that travel for the session and the path, its properties exceed 64 KB."""
+    large = dict.fromkeys("abcd", "x" * 16365)
+    nearly = ServiceBusMessage("x", message_id="large", session_id="s" * 20, application_properties=dict(large))
+    async with local_pair.pair.sender("flights") as sender:
+        assert (await sender.send(nearly)).primary == 1
+        await local_pair.pair.fail_over("flights", reason="test")
+        again = ServiceBusMessage("x", message_id="large", session_id="s" * 20, application_properties=dict(large))
+        with pytest.raises(SendError, match="as a copy for the backlog") as caught:
+            await sender.send([*numbered(2), again, *numbered(2, start=2)])
+    assert ids(caught.value.refused) == ["large"]
+    assert caught.value.result.diverted_ids == ("m0", "m1", "m2", "m3")

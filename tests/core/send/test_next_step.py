@@ -125,6 +125,10 @@ def test_section_4_waiting_for_the_link_is_part_of_the_clock() -> None:
     history = NEW.waited(since=NOW - 60)
     assert not history.counts
     assert step(history) == Divert()
+    # In session order it is no reason to fail: the entity fails over, or takes the message.
+    ordered = replace(POLICY, ordered=True)
+    assert step(history, policy=ordered) == Pause(0.0)
+    assert step(history.paused(), policy=ordered) == Attempt()
     assert isinstance(step(failed(FAULT, began=NOW - 1).waited(since=NOW)), Pause)
 
 

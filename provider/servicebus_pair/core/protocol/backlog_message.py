@@ -20,6 +20,7 @@ the SDK derives from the time to live while sending. The SDK imposes these limit
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass
@@ -79,6 +80,8 @@ _TEXT_PROPERTIES: Final = (
 )
 _ID_PROPERTIES: Final = ("message_id", "correlation_id")
 _PLAIN_ID_TYPES: Final = (str, type(None))
+# Control characters, what an entity's name cannot contain, and segments such as $management or $DeadLetterQueue.
+_NOT_AN_ENTITY: Final = re.compile(r"[\x00-\x1f\x7f?#@\\*]|(^|/)\$")
 _TICKS_PER_MILLISECOND: Final = 10_000
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _MAX_TIME_SPAN_MILLISECONDS: Final = 922_337_203_685_477
@@ -326,6 +329,9 @@ def _entity_path(carried: Mapping[str, Any]) -> str:
     path = _carried_text(carried, PATH)
     if not path:
         raise UndeliverableError("BadPath", f"application property {PATH} is empty: it must name an entity")
+    if _NOT_AN_ENTITY.search(path):
+        # Such an address reaches another node of the service than an entity, which would not keep the message.
+        raise UndeliverableError("BadPath", f"application property {PATH} is {path[:300]!r}: it must name an entity")
     return path
 
 

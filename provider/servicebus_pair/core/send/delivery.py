@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
+from math import inf
 
 from servicebus_pair.core.model.errors import SendCancelledError, SendError, ServiceError
 from servicebus_pair.core.model.events import Route
@@ -123,10 +124,26 @@ class Delivery:
         for message in messages.available():
             await self._pack(message)
         if messages.is_stream:
-            async for message in messages.stream():
-                await self._pack(message)
+            stream = messages.stream()
+            while (streamed := await self._next(stream)) is not None:
+                await self._pack(streamed)
         for batch in self._packer.flush():
             await self._deliver(batch)
+
+    async def _next(self, stream: AsyncIterator[AmqpMessage]) -> AmqpMessage | None:
+        """Return the next message of a stream; ``None`` at its end.
+
+        :raises SendTimeoutError: the stream took longer than the caller allows for the send.
+        """
+        remaining = self._deadline.remaining()
+        limit = asyncio.timeout(None if remaining == inf else remaining)
+        try:
+            async with limit:
+                return await anext(stream, None)
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            raise self._deadline.timeout_error(last=None) from error
 
     async def _pack(self, message: AmqpMessage) -> None:
         tracked = self._state.take(message)

@@ -27,6 +27,7 @@ from servicebus_pair.core.sdk.message_batch import EncodedBatch
 from servicebus_pair.core.sdk.send_link import SendSlot
 from servicebus_pair.core.send.attempt import AttemptExecutor, TrackedBatch
 from servicebus_pair.core.send.delivery_state import TrackedMessage
+from servicebus_pair.core.send.message_limits import check_message
 from servicebus_pair.core.send.pair_context import PairContext, lease
 from servicebus_pair.core.send.timeouts import BacklogSearchBudget, Deadline, search_timeout
 
@@ -82,19 +83,34 @@ class Diversion:
 
         :param preferred: the backlog queue that the sender used before.
         """
-        copies = {tracked: wrap(tracked.message, entity=self._entity) for tracked in messages}
+        copies = self._copies(messages)
         order = self._context.order
         if order is None:
             queue = await self._to_any_queue(copies, preferred)
             await self._try_rejected_elsewhere(copies)
             return [], queue
-        originals = {tracked: tracked.message for tracked in messages}
+        originals = {tracked: tracked.message for tracked in copies}
         left: list[TrackedMessage] = []
         for fixed, part in order.group_by_queue(self._entity, copies, originals).items():
             left += await self._to_fixed_queue(fixed, part)
         for tracked, (error, fixed) in self._rejected.items():
             self._refuse(tracked, error, fixed)
         return left, preferred
+
+    def _copies(self, messages: Iterable[TrackedMessage]) -> _Copies:
+        """Return the backlog copies; a message whose copy the service would reject is refused."""
+        copies: _Copies = {}
+        for tracked in messages:
+            copied = wrap(tracked.message, entity=self._entity)
+            try:
+                check_message(copied)
+            except InvalidMessageError as error:
+                verdict = MessageTooLargeError(f"as a copy for the backlog, {error}")
+                _log.warning("entity=%s: a message cannot be diverted: %s", self._entity, verdict)
+                self._executor.state.refuse(tracked, verdict)
+                continue
+            copies[tracked] = copied
+        return copies
 
     async def _to_any_queue(self, copies: _Copies, queue: str | None) -> str | None:
         """Send the copies to ``queue``, or to others when it fails; return the last one used."""

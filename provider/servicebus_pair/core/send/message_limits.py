@@ -20,6 +20,11 @@ MAX_PROPERTIES_BYTES: Final = 64 * 1024
 _MAX_BYTES_PER_CHARACTER: Final = 4
 # What a value takes that is neither text nor bytes, at most.
 _SCALAR_BYTES: Final = 17
+# AMQP 1.0, sections 1.6.19 to 1.6.22 and 3.2.5: constructors and lengths of texts, of the map and of the section.
+_SHORT_LENGTH: Final = 2
+_LONG_LENGTH: Final = 5
+_LONGEST_SHORT: Final = 255
+_SECTION_BYTES: Final = 12
 
 
 def check_message(message: AmqpMessage) -> None:
@@ -38,10 +43,10 @@ def check_message(message: AmqpMessage) -> None:
 
 
 def _check_properties(properties: dict[str, Any]) -> None:
-    total = 0
+    total = _SECTION_BYTES
     for name, value in properties.items():
         size = _bytes(value)
-        total += _bytes(name) + size
+        total += _encoded(_bytes(name)) + _encoded(size)
         if size > MAX_PROPERTY_BYTES:
             raise InvalidMessageError(
                 f"application property {name[:100]!r} takes {size} bytes: at most {MAX_PROPERTY_BYTES} are allowed"
@@ -54,6 +59,10 @@ def _check_properties(properties: dict[str, Any]) -> None:
 
 def _length(value: Any) -> int:
     return len(value) if isinstance(value, str | bytes) else _SCALAR_BYTES
+
+
+def _encoded(size: int) -> int:
+    return size + (_SHORT_LENGTH if size <= _LONGEST_SHORT else _LONG_LENGTH)
 
 
 def _bytes(value: Any) -> int:

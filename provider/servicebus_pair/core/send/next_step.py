@@ -223,7 +223,7 @@ def next_step(history: AttemptHistory, health: EntityHealth, *, now: float, mess
         case ServerBusyError() as error:
             return _after_busy(error, history, now, policy)
         case error if _own_clock_is_over(history, now, policy):
-            return Fail(error) if policy.ordered else Divert()
+            return _divert_or_fail(error, policy)
     remaining = remaining_interval(health, interval=policy.interval, now=now, failing_since=history.failing_since)
     return Pause(min(history.retry_delay, max(0.0, remaining), policy.deadline - now))
 
@@ -262,9 +262,16 @@ def _after_busy(error: ServiceError, history: AttemptHistory, now: float, policy
     since = now if history.busy_since is None else history.busy_since
     enough = history.busy_answers > _MAX_BUSY_ANSWERS and now - since >= policy.interval
     if policy.deadline == inf and enough:
-        return Fail(error) if policy.ordered else Divert()
+        return _divert_or_fail(error, policy)
     return Pause(policy.busy_delay)
 
 
+def _divert_or_fail(error: ServiceError, policy: SendPolicy) -> Step:
+    return Fail(error) if policy.ordered else Divert()
+
+
 def _own_clock_is_over(history: AttemptHistory, now: float, policy: SendPolicy) -> bool:
+    if policy.ordered and not history.counts:
+        # A send that only waited for the link may not be diverted, and tries: the entity fails over, or takes it.
+        return False
     return history.failing_since is not None and now - history.failing_since >= policy.interval

@@ -21,7 +21,7 @@ from servicebus_pair.ui.views import DeadLetterView, NamespaceView
 
 if TYPE_CHECKING:
     from servicebus_pair.core.protocol import BacklogPlan
-    from servicebus_pair.core.sdk import NamespaceClient, QueueDepth
+    from servicebus_pair.core.sdk import NamespaceClient, QueueDepth, ReceivedMessage
 
 __all__ = ["Collector", "PairStatus", "PeekResult"]
 
@@ -165,13 +165,15 @@ async def _peek_page(client: NamespaceClient, path: str, *, dead_letter: bool = 
         await link.close()
 
 
-def _summarize(active: Mapping[str, Sequence[Any]], dead: Mapping[str, Sequence[Any]]) -> PeekResult:
+def _summarize(
+    active: Mapping[str, Sequence[ReceivedMessage]], dead: Mapping[str, Sequence[ReceivedMessage]]
+) -> PeekResult:
     oldest: dict[str, float] = {}
     waiting_since: dict[str, float] = {}
     waiting: Counter[str] = Counter()
     for path, page in active.items():
         for message in page:
-            destination, at = (_destination(message) or "").casefold(), message.enqueued_time_utc
+            destination, at = (_destination(message) or "").casefold(), message.enqueued_time
             if at is not None:
                 _keep_minimum(oldest, path.casefold(), at.timestamp())
             if destination:
@@ -193,8 +195,8 @@ def _keep_minimum(values: dict[str, float], name: str, value: float) -> None:
     values[name] = min(values.get(name, value), value)
 
 
-def _dead_letter_view(path: str, message: Any) -> DeadLetterView:
-    at = message.enqueued_time_utc
+def _dead_letter_view(path: str, message: ReceivedMessage) -> DeadLetterView:
+    at = message.enqueued_time
     return DeadLetterView(
         queue=path,
         message_id=str(message.message_id or "")[:_MAX_CHARACTERS],
@@ -205,10 +207,10 @@ def _dead_letter_view(path: str, message: Any) -> DeadLetterView:
     )
 
 
-def _destination(message: Any) -> str | None:
+def _destination(message: ReceivedMessage) -> str | None:
     from servicebus_pair.core.protocol import destination_of
 
-    return destination_of(message.raw_amqp_message)
+    return destination_of(message.amqp)
 
 
 async def _probe(endpoint: Endpoint, previous: NamespaceView) -> NamespaceView:
