@@ -135,10 +135,11 @@ def stored(namespace: HostedNamespace, queue: str) -> list[tuple[bytes, bytes, b
 
 @pytest.fixture
 def time_stands_still() -> Iterator[None]:
-    """For the SDK, which writes the time of day into each message that has a time to live."""
-    with patch(
-        "azure.servicebus._transport._pyamqp_transport.time",
-        SimpleNamespace(**{**vars(time), "mktime": lambda _: 1_357_041_600.0}),
+    """For the time of day, which the SDK and our encoding write into each message that has a time to live."""
+    still = SimpleNamespace(**{**vars(time), "mktime": lambda _: 1_357_041_600.0})
+    with (
+        patch("azure.servicebus._transport._pyamqp_transport.time", still),
+        patch("servicebus_pair.core.sdk._private.message_encoding.time", still),
     ):
         yield
 
