@@ -34,7 +34,7 @@ class Work:
         self.clock: ManualClock = transport.clock
         self.session = FakeSession(self.clock)
         self.flights: FakeDestination = transport.entities["flights"]
-        self.counters, self.accepted = DrainCounters(), set[int]()
+        self.counters, self.accepted = DrainCounters(), set[tuple[int, str]]()
         source: Any = self.session
         self.worker = SessionWorker(self.context, "q", source, counters=self.counters, accepted=self.accepted)
         self.session.put("flights", *(f"m{n}" for n in range(count)))
@@ -120,13 +120,25 @@ async def test_section_6_messages_that_were_sent_and_not_completed_are_completed
     work.session.errors["complete"] = LockLostError("lost")
     with pytest.raises(LockLostError):
         await work.steps()
-    assert (work.accepted, work.flights.ids, work.worker.has_completed) == ({1, 2, 3}, numbered(3), False)
+    assert (work.accepted, work.flights.ids, work.worker.has_completed) == (
+        {(1, "m0"), (2, "m1"), (3, "m2")},
+        numbered(3),
+        False,
+    )
     assert work.counters.duplicates_possible == 3
     work.session.errors.clear()
     work.session.locked.clear()
     work.session.put("flights", "m3")
     assert await work.steps(2) == [True, False]
     assert (work.flights.ids, work.session.messages, work.accepted) == (numbered(4), [], set())
+
+
+async def test_section_6_another_message_with_the_number_of_one_that_was_sent_is_sent() -> None:
+    """A queue that was deleted and made again numbers its messages from the start."""
+    work = Work(2)
+    work.accepted.add((1, "of the old queue"))
+    await work.steps(2)
+    assert (work.flights.ids, work.session.messages) == (numbered(2), [])
 
 
 async def test_section_6_a_message_for_another_destination_than_selected_stops_the_session() -> None:

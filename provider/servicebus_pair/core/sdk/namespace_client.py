@@ -145,7 +145,7 @@ class NamespaceClient:
         """Return a new link that accepts one session of the queue ``path``; the caller closes it.
 
         :param wait: seconds that the service waits for a session.
-        :param session_id: the session; by default any that holds messages and that nobody else has locked.
+        :param session_id: the session; by default the next unlocked one that has messages.
         :param should_stop: as in :meth:`receive_link`.
         """
         chosen = NEXT_AVAILABLE_SESSION if session_id is None else session_id

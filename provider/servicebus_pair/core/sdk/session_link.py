@@ -25,7 +25,7 @@ class SessionLink(ReceiveLink):
     was only browsed accepts its session again, since a peek also fails for a message that cannot be decoded.
 
     :param session_id: the session to accept; ``None`` for the next available one.
-    :param wait: how many seconds the service waits for a session with messages that nobody else has locked.
+    :param wait: seconds that the service waits for an unlocked session with messages.
     :ivar locked_until: when the lock expires (service's clock, seconds since the Unix epoch), if the service said so.
     """
 
@@ -45,7 +45,7 @@ class SessionLink(ReceiveLink):
         self._may_reopen = session_id is not None
 
     async def accept(self, *, timeout: float) -> str | None:
-        """Accept the session and return its id; ``None`` if no session has messages that nobody has locked.
+        """Accept the session and return its id; ``None`` if no unlocked session has messages.
 
         :param timeout: seconds in addition to those that the service waits.
         :raises SessionLockedError: another receiver holds the session that was asked for.

@@ -43,7 +43,7 @@ __all__ = [
     "remaining_interval",
 ]
 
-MAX_REJECTIONS: Final = 3
+_MAX_REJECTIONS: Final = 3
 # Without a deadline, a send that meets a busy service for longer than this and the interval is diverted.
 _MAX_BUSY_ANSWERS: Final = 10
 _INITIAL_DELAY: Final = 0.25
@@ -249,7 +249,7 @@ def _after_rejection(history: AttemptHistory, messages: int, now: float, policy:
         return Probe()
     if messages > 1:
         return Split()
-    if history.rejections < MAX_REJECTIONS:
+    if history.rejections < _MAX_REJECTIONS:
         return Pause(min(_INITIAL_DELAY * history.rejections, policy.deadline - now))
     # The verdict needs a proof from the time in which this message was rejected.
     since = now if history.rejected_since is None else history.rejected_since

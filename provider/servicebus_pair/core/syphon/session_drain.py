@@ -60,8 +60,8 @@ class SessionQueueDrain:
         self._abandoned: dict[str, int] = {}
         # Consecutive failures of each session, by id.
         self._losses: Counter[str] = Counter()
-        # Sequence numbers of messages that the primary has accepted, and that could not be completed.
-        self._accepted: set[int] = set()
+        # Messages that the primary has accepted, and that could not be completed.
+        self._accepted: set[tuple[int, str]] = set()
         self._ended = asyncio.Event()
         self._last_progress_at = context.clock.now()
         self._last_done = counters.done

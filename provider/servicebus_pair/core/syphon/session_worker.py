@@ -45,8 +45,9 @@ class SessionWorker:
 
     :param queue: path of the backlog queue.
     :param counters: shared by all sessions of the queue.
-    :param accepted: sequence numbers of messages of the queue that the primary has accepted, and that could not be
-        completed: they are completed when they come again, and not sent.
+    :param accepted: messages of the queue that the primary has accepted, and that could not be completed: they are
+        completed when they come again, and not sent. By sequence number and id, as a queue that was deleted and made
+        again counts from the start.
     :ivar waiting: received messages that were not sent, in order.
     :ivar blocked_by: the destination of the first of them, if it is in backoff.
     :ivar not_selected: the first of them is for a destination that this drain does not serve.
@@ -60,7 +61,7 @@ class SessionWorker:
         source: SessionSource,
         *,
         counters: DrainCounters,
-        accepted: set[int],
+        accepted: set[tuple[int, str]],
     ) -> None:
         self.waiting: list[BacklogEntry] = []
         self.blocked_by: str | None = None
@@ -125,7 +126,7 @@ class SessionWorker:
         self._received_full_batch = count == permits
         now, again = self._context.clock.now(), list[Any]()
         for message in received:
-            if message.sequence_number in self._accepted:
+            if _identity(message) in self._accepted:
                 again.append(message)
                 continue
             try:
@@ -138,12 +139,12 @@ class SessionWorker:
 
     async def _complete(self, received: Sequence[Any]) -> None:
         """Complete messages that the primary has accepted. :raises LockLostError: that is not confirmed."""
-        numbers = {message.sequence_number for message in received}
+        identities = set(map(_identity, received))
         if not await self._settlement.complete(received):
-            self._accepted |= numbers
+            self._accepted |= identities
             raise LockLostError(f"messages of {self._queue} were sent and not completed: the session is accepted again")
-        self._accepted -= numbers
-        self.has_completed |= bool(numbers)
+        self._accepted -= identities
+        self.has_completed |= bool(identities)
 
     async def _send_first_batch(self) -> bool:
         """Send messages to the destination of the first one; return False if some of them were not sent.
@@ -200,3 +201,7 @@ class SessionWorker:
 
     async def _dead_letter(self, entry: BacklogEntry, error: UndeliverableError) -> None:
         await self._settlement.dead_letter(entry.received, error)
+
+
+def _identity(message: Any) -> tuple[int, str]:
+    return message.sequence_number, str(message.message_id)
