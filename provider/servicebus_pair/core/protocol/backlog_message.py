@@ -41,7 +41,7 @@ from servicebus_pair.core.protocol.typed_values import (
     value_body_note,
 )
 
-__all__ = ["RestoredMessage", "destination_of", "unreadable", "unwrap", "wrap"]
+__all__ = ["RestoredMessage", "destination_of", "names_entity", "unreadable", "unwrap", "wrap"]
 
 PATH: Final = "x-ms-path"
 SESSION_ID: Final = "x-ms-sessionid"
@@ -53,7 +53,7 @@ ESCAPE_PREFIX: Final = "x-servicebus-pair-own:"
 _RESERVED: Final = frozenset({PATH, SESSION_ID, TIME_TO_LIVE, SCHEDULED, TYPE_NOTES})
 
 # Set by the broker on every message that it delivers; a sender must not repeat them.
-_BROKER_ANNOTATIONS: Final = frozenset(
+BROKER_ANNOTATIONS: Final = frozenset(
     {
         "x-opt-sequence-number",
         "x-opt-enqueued-time",
@@ -84,8 +84,8 @@ _PLAIN_ID_TYPES: Final = (str, type(None))
 _NOT_AN_ENTITY: Final = re.compile(r"[\x00-\x1f\x7f?#@\\*]|(^|/)\$")
 _TICKS_PER_MILLISECOND: Final = 10_000
 _MILLISECOND: Final = timedelta(milliseconds=1)
-_MAX_TIME_SPAN_MILLISECONDS: Final = 922_337_203_685_477
-_MAX_HEADER_MILLISECONDS: Final = 2**32 - 1
+MAX_TIME_SPAN_MILLISECONDS: Final = 922_337_203_685_477
+MAX_HEADER_MILLISECONDS: Final = 2**32 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +241,7 @@ def _fields(section: Header | Properties | None, kind: type[Header | Properties]
 
 def _without_broker_annotations(annotations: Mapping[str, Any]) -> dict[str, Any]:
     """Return the annotations that a sender may set; a forwarded message still has those of the broker."""
-    return {name: value for name, value in annotations.items() if name not in _BROKER_ANNOTATIONS}
+    return {name: value for name, value in annotations.items() if name not in BROKER_ANNOTATIONS}
 
 
 def _describe_each(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -329,10 +329,15 @@ def _entity_path(carried: Mapping[str, Any]) -> str:
     path = _carried_text(carried, PATH)
     if not path:
         raise UndeliverableError("BadPath", f"application property {PATH} is empty: it must name an entity")
-    if _NOT_AN_ENTITY.search(path):
+    if not names_entity(path):
         # Such an address reaches another node of the service than an entity, which would not keep the message.
         raise UndeliverableError("BadPath", f"application property {PATH} is {path[:300]!r}: it must name an entity")
     return path
+
+
+def names_entity(path: str) -> bool:
+    """Return whether ``path`` can be the path of a queue or topic."""
+    return bool(path) and _NOT_AN_ENTITY.search(path) is None
 
 
 def _carried_text(carried: Mapping[str, Any], name: str) -> str:
@@ -360,9 +365,9 @@ def _time_to_live(value: Any) -> int | None:
         raise UndeliverableError(
             "BadAlias", f"application property {TIME_TO_LIVE} is {value!r}: it must not be negative"
         )
-    if milliseconds >= _MAX_TIME_SPAN_MILLISECONDS:
+    if milliseconds >= MAX_TIME_SPAN_MILLISECONDS:
         return None
-    return min(milliseconds, _MAX_HEADER_MILLISECONDS)
+    return min(milliseconds, MAX_HEADER_MILLISECONDS)
 
 
 def _scheduled(value: Any) -> int:
