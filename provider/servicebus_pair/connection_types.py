@@ -118,6 +118,9 @@ def _option_fields() -> dict[str, Any]:
         "server_busy_delay": _number("Server busy delay, s", "Pause when the service throttles.", 10, 0, None),
         "attempt_timeout": _number("Attempt timeout, s", "Longest attempt on one namespace.", 10, 0.001, None),
         "health_refresh": _number("Health refresh, s", "Oldest shared health that a send acts on.", 5, 0.001, None),
+        "max_idle_connections": _number(
+            "Idle connections", "Kept to each namespace while no send uses them.", 100, 1, None, kind="integer"
+        ),
         "enable_syphon": _switch("Syphon while open", "Drain the backlog in each process that opens the pair."),
         "syphon_retry_interval": _number(
             "Syphon backoff, s", "Initial backoff of a destination that fails.", 1, 1, 120

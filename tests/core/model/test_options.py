@@ -39,6 +39,7 @@ def test_default_options() -> None:
         "server_busy_delay": 10 * SECOND,
         "attempt_timeout": 10 * SECOND,
         "health_refresh": 5 * SECOND,
+        "max_idle_connections": 100,
         "on_quota_exceeded": "raise",
         "on_entity_disabled": "raise",
         "probe": "ping",
@@ -84,6 +85,7 @@ def test_option_accepts_only_its_choices(option: str, choices: tuple[str, ...]) 
         ("server_busy_delay", timedelta(0), None, TICK, "seconds, from 0 s"),
         ("attempt_timeout", timedelta(milliseconds=1), None, TICK, "seconds, from 0.001 s"),
         ("health_refresh", timedelta(milliseconds=1), None, TICK, "seconds, from 0.001 s"),
+        ("max_idle_connections", 1, None, 1, "whole number from 1"),
     ],
 )
 def test_option_is_accepted_within_its_range_and_rejected_with_value_and_range_beyond(

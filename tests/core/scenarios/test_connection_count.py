@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusMessage
@@ -26,23 +27,57 @@ def connections(made: LocalPair) -> tuple[int, int]:
     return primary, secondary
 
 
-async def test_a_process_has_one_connection_for_each_entity_and_each_backlog_queue() -> None:
+async def settled(made: LocalPair, primary: int) -> tuple[int, int]:
+    """Return the number of connections, once the primary has as many as expected: closing takes a moment."""
+    async with asyncio.timeout(5):
+        while connections(made)[0] != primary:  # noqa: ASYNC110 - connections have no event
+            await asyncio.sleep(0.01)
+    return connections(made)
+
+
+async def test_a_process_keeps_a_bounded_number_of_connections_to_each_namespace() -> None:
     async with open_local_pair(*ENTITIES, options=OPTIONS) as made, AsyncExitStack() as stack:
         senders = [await stack.enter_async_context(made.pair.sender(entity)) for entity in ENTITIES]
         # A second sender of an entity uses the link of the first.
         senders.append(await stack.enter_async_context(made.pair.sender(ENTITIES[0].upper())))
         await asyncio.gather(*(sender.send(ServiceBusMessage("x")) for sender in senders))
-        healthy = connections(made)
+        healthy = await settled(made, 100)
+        results = await asyncio.gather(*(sender.send(ServiceBusMessage("x")) for sender in senders))
+        again = await settled(made, 100)
         for entity in ENTITIES:
             await made.pair.fail_over(entity, reason="test", hold=timedelta(minutes=5))
         await asyncio.gather(*(sender.send(ServiceBusMessage("x")) for sender in senders))
         failed_over = connections(made)
-        await stack.aclose()
-        closed = connections(made)
-    assert healthy == (200, 0)
-    assert failed_over == (200, 10)
-    assert closed == failed_over, "links stay open until the pair is closed"
-    assert "200 connections while all are healthy, and 210 while they are failed over" in LIMITS.read_text()
+    assert healthy == again == (100, 0)
+    assert [result.primary for result in results] == [1] * 201, "a closed connection is opened again without a failure"
+    assert failed_over == (100, 10)
+    assert "100 connections are left while all are healthy, and 110 while they\nare failed over" in LIMITS.read_text()
+
+
+async def test_idle_connections_are_closed_the_one_used_longest_ago_first(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        open_local_pair(*ENTITIES[:4], options=replace(OPTIONS, max_idle_connections=2)) as made,
+        AsyncExitStack() as stack,
+    ):
+        senders = [await stack.enter_async_context(made.pair.sender(entity)) for entity in ENTITIES[:4]]
+        opened: list[Any] = []
+        accept = made.primary._broker.add_connection
+
+        def count(connection: Any) -> None:
+            opened.append(connection)
+            accept(connection)
+
+        monkeypatch.setattr(made.primary._broker, "add_connection", count)
+        counts = []
+        for index in (0, 1, 0, 2, 0, 3, 0, 1):
+            await senders[index].send(ServiceBusMessage("x"))
+            counts.append(len(opened))
+        assert await settled(made, 2) == (2, 0)
+    assert counts == [1, 2, 2, 3, 3, 4, 4, 5], "the entity that is used all the time keeps its connection"
+    warnings = [record.getMessage() for record in caplog.records if "max_idle_connections=2" in record.getMessage()]
+    assert len(warnings) == 1
 
 
 async def test_a_drain_adds_a_connection_for_each_backlog_queue_and_up_to_eight() -> None:

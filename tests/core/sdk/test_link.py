@@ -15,6 +15,7 @@ from azure.servicebus import exceptions as sdk
 from servicebus_pair.core.model.errors import PairClosedError, ServerBusyError, ServiceError, ServiceFaultError
 from servicebus_pair.core.model.pricing import Operations
 from servicebus_pair.core.model.usage_meter import Meter, Operation
+from servicebus_pair.core.sdk.idle_links import IdleLinks
 from servicebus_pair.core.sdk.link import Link, close_quietly
 from servicebus_pair.core.sdk.message_batch import EncodedBatch
 from servicebus_pair.core.sdk.messages import to_amqp_message
@@ -31,6 +32,7 @@ class Owner:
 
     def __init__(self) -> None:
         self.send_operation = Operation.SEND
+        self.idle_links = IdleLinks("contoso", 100)
         self.authenticated, self.meter, self.closed = False, Meter(), False
         self.bounds: list[float] = []
         self.discarded: list[Any] = []

@@ -62,6 +62,7 @@ OPTION_CHECKS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     "server_busy_delay": duration(timedelta(0)),
     "attempt_timeout": duration(timedelta(milliseconds=1)),
     "health_refresh": duration(timedelta(milliseconds=1)),
+    "max_idle_connections": integer(1),
     "on_quota_exceeded": choice(_RAISE, _FAIL_OVER),
     "on_entity_disabled": choice(_RAISE, _FAIL_OVER),
     "probe": choice("ping", "link"),
@@ -87,6 +88,8 @@ class PairOptions:
     :param attempt_timeout: maximum duration of one attempt on a namespace. The syphon lengthens its own while
         confirmations come late.
     :param health_refresh: maximum age of the shared health that a sender acts on.
+    :param max_idle_connections: connections of senders to each namespace that are kept while no send uses them, at
+        least 1. Beyond that, the one used longest ago is closed, and opened again by the next send to its entity.
     :param on_quota_exceeded: ``raise`` the error of a full entity, or count it as a failure of the entity
         (``fail_over``).
     :param on_entity_disabled: the same for an entity that is disabled for sending.
@@ -112,6 +115,7 @@ class PairOptions:
     server_busy_delay: timedelta = timedelta(seconds=10)
     attempt_timeout: timedelta = timedelta(seconds=10)
     health_refresh: timedelta = timedelta(seconds=5)
+    max_idle_connections: int = 100
     on_quota_exceeded: str = _RAISE
     on_entity_disabled: str = _RAISE
     probe: str = "ping"

@@ -108,8 +108,11 @@ class NamespacePair:
             raise ConfigurationError(
                 "the pair is open already: share it, or create another one with the same endpoints"
             )
-        primary = NamespaceClient(self.primary, meter=self.meter)
-        secondary = NamespaceClient(self.secondary, meter=self.meter, send_operation=Operation.DIVERT)
+        most = self.options.max_idle_connections
+        primary = NamespaceClient(self.primary, meter=self.meter, max_idle_connections=most)
+        secondary = NamespaceClient(
+            self.secondary, meter=self.meter, send_operation=Operation.DIVERT, max_idle_connections=most
+        )
         grace = self.options.close_grace.total_seconds()
         self._linked_shutdown = LinkedShutdown(primary, secondary, grace=grace, clock=self._clock)
         order = self._session_ordering(secondary)

@@ -22,6 +22,7 @@ from servicebus_pair.core.model.errors import (
 )
 from servicebus_pair.core.model.usage_meter import Meter, Operation
 from servicebus_pair.core.sdk.error_mapping import classify
+from servicebus_pair.core.sdk.idle_links import IdleLinks
 
 __all__ = ["CLOSE_TIMEOUT", "Link", "LinkOwner", "close_quietly"]
 
@@ -48,6 +49,7 @@ class LinkOwner(Protocol):
     authenticated: bool
     meter: Meter
     send_operation: Operation
+    idle_links: IdleLinks
 
     def check_open(self) -> None:
         """:raises PairClosedError: the client was closed, or faulted with its partner."""
@@ -107,13 +109,20 @@ class Link:
                 self._discard()
             raise error from failure
         self._client.authenticated = True
-        self._last_used = asyncio.get_running_loop().time()
+        self._on_success()
         return result
+
+    def _on_success(self) -> None:
+        self._last_used = asyncio.get_running_loop().time()
+
+    def seconds_unused(self) -> float:
+        """Return the time since the last call that succeeded."""
+        return asyncio.get_running_loop().time() - self._last_used
 
     @property
     def _is_idle(self) -> bool:
         """True when the handler was unused for so long that its connection has probably been dropped."""
-        return asyncio.get_running_loop().time() - self._last_used > _IDLE_SECONDS
+        return self.seconds_unused() > _IDLE_SECONDS
 
     def _discard(self) -> None:
         handler, self._handler = self._handler, None

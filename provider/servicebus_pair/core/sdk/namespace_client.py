@@ -15,11 +15,12 @@ from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusSubQueue, Transpo
 from azure.servicebus.aio import ServiceBusClient
 
 from servicebus_pair.core.model.errors import PairClosedError, ServiceFaultError
-from servicebus_pair.core.model.options import Endpoint
+from servicebus_pair.core.model.options import Endpoint, PairOptions
 from servicebus_pair.core.model.usage_meter import Meter, Operation
 from servicebus_pair.core.sdk._private.link_patches import patch_link, shared_ssl_context
 from servicebus_pair.core.sdk.entity_lookup import EntityLookup
 from servicebus_pair.core.sdk.error_mapping import classify
+from servicebus_pair.core.sdk.idle_links import IdleLinks
 from servicebus_pair.core.sdk.link import CLOSE_TIMEOUT, close_quietly
 from servicebus_pair.core.sdk.receive_link import ReceiveLink
 from servicebus_pair.core.sdk.send_link import SendLink
@@ -37,6 +38,7 @@ class NamespaceClient:
     :param endpoint: the namespace and its credential.
     :param meter: counts every operation.
     :param send_operation: the kind of operation that a send to this namespace is counted as.
+    :param max_idle_connections: connections of senders that are kept while no call uses them.
     :ivar authenticated: True once a call succeeded; a later authentication failure is then only a suspicion.
     :ivar on_closed: called with the reason when the client is closed or faulted.
     """
@@ -47,6 +49,7 @@ class NamespaceClient:
         *,
         meter: Meter | None = None,
         send_operation: Operation = Operation.SEND,
+        max_idle_connections: int = PairOptions().max_idle_connections,
     ) -> None:
         self.namespace = endpoint.namespace
         self.meter = Meter() if meter is None else meter
@@ -55,6 +58,7 @@ class NamespaceClient:
         self.authenticated = False
         self._client = _sdk_client(endpoint)
         self.explain_auth_failure = EntityLookup(endpoint, meter=self.meter).explain_auth_failure
+        self.idle_links = IdleLinks(self.namespace, max_idle_connections)
         self._send_links: dict[tuple[str, int], SendLink] = {}
         # Weak, because a continuous syphon creates a new link after each failure.
         self._receive_links: WeakSet[ReceiveLink] = WeakSet()

@@ -91,6 +91,20 @@ class SendLink(Link):
         """True when the link is attached and its size limits are known."""
         return self.attached and self._max_batch_bytes > 0
 
+    @property
+    def is_connected(self) -> bool:
+        """True when the link holds a connection, alive or not."""
+        return self._handler is not None
+
+    @property
+    def in_use(self) -> bool:
+        """True while a call uses the link."""
+        return self._lock.locked()
+
+    def disconnect(self) -> None:
+        """Close the connection in the background; the next call opens another one. Only while not in use."""
+        self._discard()
+
     async def open(self, *, timeout: float) -> int:
         """Attach if needed and return the maximum size of a batch in bytes."""
         await self.open_in_slot(SendSlot(attempt_timeout=lambda: timeout))
@@ -205,6 +219,10 @@ class SendLink(Link):
             await self._attempt(
                 "send to", lambda sender: sender.send_messages(to_sdk(message), timeout=remaining), timeout=remaining
             )
+
+    def _on_success(self) -> None:
+        super()._on_success()
+        self._client.idle_links.used(self)
 
     def _send(self, sender: ServiceBusSender, batch: EncodedBatch, *, timeout: float) -> Awaitable[None]:
         encoded = batch.encoded_form if self._takes_preencoded else None

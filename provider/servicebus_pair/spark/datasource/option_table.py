@@ -108,6 +108,7 @@ PAIR_OPTIONS: Final = {
     "serverBusyDelay": ("server_busy_delay", "seconds from 0"),
     "attemptTimeout": ("attempt_timeout", "seconds from 0.001"),
     "healthRefresh": ("health_refresh", "seconds from 0.001"),
+    "maxIdleConnections": ("max_idle_connections", "a whole number from 1"),
     "onQuotaExceeded": ("on_quota_exceeded", "raise and fail_over"),
     "onEntityDisabled": ("on_entity_disabled", "raise and fail_over"),
     "probe": ("probe", "ping and link"),
