@@ -120,11 +120,12 @@ class SqliteJournal(Journal):
         """Record a changed message, or its move to this queue."""
         (self._added if message.row_id in self._added else self._updated)[message.row_id] = (queue, message)
 
-    def remove(self, message: Message) -> None:
-        """Record the removal of a message."""
-        if self._added.pop(message.row_id, None) is None:
-            self._updated.pop(message.row_id, None)
-            self._removed.append((message.row_id,))
+    def remove_all(self, messages: Iterable[Message]) -> None:
+        """Record the removal of messages."""
+        for message in messages:
+            if self._added.pop(message.row_id, None) is None:
+                self._updated.pop(message.row_id, None)
+                self._removed.append((message.row_id,))
 
     def set_session_state(self, queue: int, session_id: str, state: bytes | None, *, at: int) -> None:
         """Record the state of a session; None removes it."""

@@ -70,10 +70,11 @@ class MessageJournal(Journal):
             self.stored[name] += 1
             self.on_stored(name)
 
-    def remove(self, message: Any) -> None:
-        name = name_of(message)
-        self.gone[name] += 1
-        self.on_gone(name)
+    def remove_all(self, messages: Iterable[Any]) -> None:
+        for message in messages:
+            name = name_of(message)
+            self.gone[name] += 1
+            self.on_gone(name)
 
 
 class Simulation:

@@ -108,6 +108,11 @@ class FaultInjector:
         """The faults in force."""
         return holding(self._armed, now=self._clock.now())
 
+    @property
+    def has_faults(self) -> bool:
+        """Whether any fault is set; it may have expired."""
+        return len(self._armed) > 0
+
     def add(self, fault: Fault) -> Armed:
         """Set a fault.
 

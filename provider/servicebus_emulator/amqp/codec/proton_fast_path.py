@@ -5,6 +5,7 @@ Calls that run once per link or connection use Proton's Python API.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 import cproton
@@ -41,6 +42,7 @@ __all__ = [
     "remote_state",
     "send",
     "settle",
+    "settle_all",
     "settle_modified",
     "to_condition",
 ]
@@ -122,8 +124,8 @@ def credit(link: Handle) -> int:
 
 def send(link: Handle, *, tag: bytes, data: bytes, settled: bool) -> Handle:
     """Send a delivery and return its handle."""
-    delivery = cproton.pn_delivery(link, tag)
-    lib.pn_link_send(link, ffi.from_buffer(data), len(data))
+    delivery = lib.pn_delivery(link, (len(tag), ffi.from_buffer(tag)))
+    lib.pn_link_send(link, data, len(data))
     lib.pn_link_advance(link)
     if settled:
         lib.pn_delivery_settle(delivery)
@@ -157,9 +159,16 @@ def is_remotely_settled(delivery: Handle) -> bool:
 
 def settle(delivery: Handle, *, state: int | None) -> None:
     """Settle a delivery, with a state unless it is None."""
-    if state is not None:
-        lib.pn_delivery_update(delivery, state)
-    lib.pn_delivery_settle(delivery)
+    settle_all((delivery,), state=state)
+
+
+def settle_all(deliveries: Iterable[Handle], *, state: int | None) -> None:
+    """Settle deliveries, with a state unless it is None."""
+    update, settle_one = lib.pn_delivery_update, lib.pn_delivery_settle
+    for delivery in deliveries:
+        if state is not None:
+            update(delivery, state)
+        settle_one(delivery)
 
 
 def modified_flags(delivery: Handle) -> tuple[bool, bool]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import count
+from itertools import compress, count
 from typing import TYPE_CHECKING, Final
 
 from proton import Link
@@ -18,6 +19,7 @@ from servicebus_emulator.amqp.session.link_registry import LinkHandler
 from servicebus_emulator.engine.model.errors import BrokerError, InvalidArgument, MessageLockLost, SessionLockLost
 from servicebus_emulator.engine.namespace.entity_registry import deleted_error
 from servicebus_emulator.engine.queue.limits import receiver_attach_error
+from servicebus_emulator.engine.queue.queue import LOCK_LOST
 from servicebus_emulator.faults import FaultKind, Operation
 
 if TYPE_CHECKING:
@@ -64,11 +66,11 @@ class SenderLink(LinkHandler):
         self._link = link
         self._handle = link._impl  # noqa: SLF001 - the C object that Proton's wrapper hides
         self._receive_and_delete = link.remote_snd_settle_mode == Link.SND_SETTLED
-        self._tags = count(1)
+        self._numbers = count(1)
         self._open = True
         # Proton may free a delivery once it is settled, yet report it again if it was settled before all of it was
-        # sent. Settling it a second time would crash the process.
-        self._unsettled: set[int] = set()
+        # sent. Settling it a second time would crash the process. So these are the lock tokens of unsettled deliveries.
+        self._tokens: dict[proton.Handle, bytes] = {}
         self._broker.add_outgoing(self)
 
     @property
@@ -90,12 +92,12 @@ class SenderLink(LinkHandler):
             self.close_with_error(error)
             return 0
         for message in messages:
-            tag = next(self._tags).to_bytes(_TAG_BYTES, "big") if message.lock is None else message.lock.token
+            tag = next(self._numbers).to_bytes(_TAG_BYTES, "big") if message.lock is None else message.lock.token
             delivery = proton.send(
                 self._handle, tag=tag, data=encode_delivery(message), settled=self._receive_and_delete
             )
             if not self._receive_and_delete:
-                self._unsettled.add(proton.handle_key(delivery))
+                self._tokens[delivery] = tag
         if len(messages) > 0:
             self._broker.mark_dirty(self._connection)
         return len(messages)
@@ -125,23 +127,31 @@ class SenderLink(LinkHandler):
 
     def on_delivery(self, delivery: proton.Handle) -> None:
         """Apply the client's disposition of a delivery, and confirm it once it is durable."""
-        if not proton.is_updated(delivery):
+        if proton.is_updated(delivery):
+            self.on_dispositions((delivery,))
+
+    def on_dispositions(self, deliveries: Sequence[proton.Handle]) -> None:
+        """Apply one disposition by the client of one or several deliveries, and confirm it once it is durable."""
+        unsettled = [each for each in deliveries if each in self._tokens]
+        if len(unsettled) == 0:
             return
-        state = proton.remote_state(delivery)
-        if state in {0, proton.RECEIVED} and not proton.is_remotely_settled(delivery):
+        # A disposition has the same state for all its deliveries.
+        state = proton.remote_state(unsettled[0])
+        if state in {0, proton.RECEIVED} and not proton.is_remotely_settled(unsettled[0]):
             return
-        key = proton.handle_key(delivery)
-        if key not in self._unsettled:
-            return
-        self._unsettled.remove(key)
+        tokens = [self._tokens.pop(each) for each in unsettled]
         # Faults strike only settlements that the application requested, not messages that a closing client releases.
-        path = self.entity.description.path
-        requested = state in _CLIENT_OUTCOMES
-        struck = self._broker.fault_injector.strike(Operation.SETTLE, entity=path) if requested else None
-        if struck is None:
-            self._broker.reply_when_durable(self._connection, self._settle(delivery, state=state))
+        if state in _CLIENT_OUTCOMES and self._broker.fault_injector.has_faults:
+            spared = [not self._is_struck(each, state=state) for each in unsettled]
+            unsettled, tokens = list(compress(unsettled, spared)), list(compress(tokens, spared))
+        if len(unsettled) == 0:
+            return
+        if state == proton.ACCEPTED:
+            replies = self._complete(unsettled, tokens=tokens)
         else:
-            self._apply_fault(struck, delivery, state=state)
+            replies = [self._settle(each, state=state) for each in unsettled]
+        reply = replies[0] if len(replies) == 1 else partial(_call_all, replies)
+        self._broker.reply_when_durable(self._connection, reply)
 
     def on_closed(self) -> None:
         """Forget the link and unlock its session. Messages stay locked until their locks expire."""
@@ -161,12 +171,33 @@ class SenderLink(LinkHandler):
         """Detach the link with an error."""
         self._connection.detach(self._link, error=error)
 
+    def _complete(self, deliveries: Sequence[proton.Handle], *, tokens: Sequence[bytes]) -> list[partial[None]]:
+        """Remove the messages of accepted deliveries from the queue; return the replies."""
+        lost = self.queue.complete_all(tokens)
+        completed = [each for each, token in zip(deliveries, tokens, strict=True) if token not in lost]
+        refused = [each for each, token in zip(deliveries, tokens, strict=True) if token in lost]
+        state = None if proton.is_remotely_settled(deliveries[0]) else proton.ACCEPTED
+        return [
+            partial(proton.settle_all, completed, state=state),
+            *(self._refuse(each, error=MessageLockLost(LOCK_LOST)) for each in refused),
+        ]
+
     def _settle(self, delivery: proton.Handle, *, state: int) -> partial[None]:
         try:
             return self._execute(delivery, state=state)
         except BrokerError as error:
-            self._broker.count_refusal(error)
-            return partial(proton.reject, delivery, error=error)
+            return self._refuse(delivery, error=error)
+
+    def _refuse(self, delivery: proton.Handle, *, error: BrokerError) -> partial[None]:
+        self._broker.count_refusal(error)
+        return partial(proton.reject, delivery, error=error)
+
+    def _is_struck(self, delivery: proton.Handle, *, state: int) -> bool:
+        """Apply the fault that strikes a settlement, if any."""
+        struck = self._broker.fault_injector.strike(Operation.SETTLE, entity=self.entity.description.path)
+        if struck is not None:
+            self._apply_fault(struck, delivery, state=state)
+        return struck is not None
 
     def _apply_fault(self, struck: Armed, delivery: proton.Handle, *, state: int) -> None:
         if struck.fault.kind is FaultKind.NO_DISPOSITION:
@@ -212,6 +243,11 @@ class SenderLink(LinkHandler):
             # Abandon regardless of delivery-failed, which the JavaScript client does not set.
             self.queue.abandon(token)
         return partial(proton.settle_modified, delivery, failed=failed, undeliverable=undeliverable)
+
+
+def _call_all(replies: Iterable[Callable[[], None]]) -> None:
+    for reply in replies:
+        reply()
 
 
 def _properties_of(delivery: proton.Handle) -> dict[str, bytes]:

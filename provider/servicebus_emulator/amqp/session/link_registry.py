@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from servicebus_emulator.engine.model.errors import OperationNotAllowed, QuotaExceeded
@@ -26,6 +27,11 @@ class LinkHandler:
 
     def on_delivery(self, delivery: proton.Handle) -> None:
         """Handle an incoming delivery, or a disposition by the peer."""
+
+    def on_dispositions(self, deliveries: Sequence[proton.Handle]) -> None:
+        """Handle a disposition by the peer of several deliveries."""
+        for delivery in deliveries:
+            self.on_delivery(delivery)
 
     def on_flow(self) -> None:
         """Handle a change of the peer's credit."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from math import inf
 from typing import Generic, TypeVar
@@ -52,6 +52,13 @@ class TimerHeap(Generic[Key]):
     def discard(self, key: Key) -> None:
         """Remove `key` if it is present."""
         self._due.pop(key, None)
+
+    def discard_all(self, keys: Iterable[Key]) -> None:
+        """Remove those of `keys` that are present."""
+        due = self._due
+        if len(due) > 0:
+            for key in keys:
+                due.pop(key, None)
 
     def next_due(self) -> int | None:
         """Return the earliest due time, or None when there is no key."""

@@ -249,9 +249,12 @@ class MessageStore(ABC):
         destination.add_dead_letter(message)
 
     def _remove(self, message: Message) -> None:
-        self._index.remove(message)
-        self._expiry.discard(message.sequence_number)
-        self._context.journal.remove(message)
+        self._remove_all((message,))
+
+    def _remove_all(self, messages: Sequence[Message]) -> None:
+        self._index.remove_all(messages)
+        self._expiry.discard_all(message.sequence_number for message in messages)
+        self._context.journal.remove_all(messages)
 
     def _replace_content(self, message: Message, content: Content) -> None:
         self._index.replace_content(message, content)

@@ -32,9 +32,12 @@ from servicebus_emulator.engine.model.timer_heap import TimerHeap
 from servicebus_emulator.engine.queue.message_store import MessageStore
 from servicebus_emulator.engine.runtime.context import Context, SequenceNumbers
 
-__all__ = ["MessageQueue"]
+__all__ = ["LOCK_LOST", "MessageQueue"]
 
 _TOKEN_BYTES = 16
+
+LOCK_LOST = "the lock has expired or the message is settled already; receive it again"
+"""Why a message cannot be settled."""
 
 
 class MessageQueue(MessageStore):
@@ -135,13 +138,32 @@ class MessageQueue(MessageStore):
         self._context.effects.deadline_changed(self)
         return until
 
-    # Settlement; each method raises MessageLockLost when the lock has expired
+    def complete_all(self, tokens: Iterable[bytes]) -> frozenset[bytes]:
+        """Remove locked messages; return the tokens of locks that have expired, whose messages stay."""
+        self.advance()
+        lost: set[bytes] = set()
+        messages: list[Message] = []
+        locked = self._locked
+        for token in tokens:
+            message = locked.pop(token, None)
+            if message is None or message.lock is None:
+                lost.add(token)
+                continue
+            self._lock_expiry.discard(token)
+            if message.lock.session_id is not None:
+                self._sessions.get(message.lock.session_id).tokens.discard(token)
+            message.lock = None
+            messages.append(message)
+        self._remove_all(messages)
+        self.counters.completed += len(messages)
+        return frozenset(lost)
+
+    # Settlement of one message; each method raises MessageLockLost when the lock has expired
 
     def complete(self, token: bytes) -> None:
         """Remove a locked message."""
-        self.advance()
-        self._remove(self._unlock(token))
-        self.counters.completed += 1
+        if len(self.complete_all((token,))) > 0:
+            raise MessageLockLost(LOCK_LOST)
 
     def modify(self, token: bytes, change: Callable[[Content], Content]) -> None:
         """Replace the content of a locked message by ``change(content)``."""
@@ -335,7 +357,7 @@ class MessageQueue(MessageStore):
     def _locked_message(self, token: bytes) -> tuple[Message, Lock]:
         message = self._locked.get(token)
         if message is None or message.lock is None:
-            raise MessageLockLost("the lock has expired or the message is settled already; receive it again")
+            raise MessageLockLost(LOCK_LOST)
         return message, message.lock
 
     def _unlock(self, token: bytes) -> Message:

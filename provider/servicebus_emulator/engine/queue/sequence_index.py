@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
 
-from servicebus_emulator.engine.model.message import Content, Message
+from servicebus_emulator.engine.model.message import Content, Message, total_size
 
 __all__ = ["SequenceIndex"]
 
@@ -64,8 +64,14 @@ class SequenceIndex:
 
     def remove(self, message: Message) -> None:
         """Remove a message that is in the index."""
-        del self._by_number[message.sequence_number]
-        self.size_in_bytes -= message.content.size
+        self.remove_all((message,))
+
+    def remove_all(self, messages: Sequence[Message]) -> None:
+        """Remove messages that are in the index."""
+        by_number = self._by_number
+        for message in messages:
+            del by_number[message.sequence_number]
+        self.size_in_bytes -= total_size([message.content for message in messages])
         if len(self._order) > 2 * len(self._by_number) + _MIN_STALE_NUMBERS:
             self._order = [number for number in self._order if number in self._by_number]
 

@@ -70,6 +70,10 @@ class Journal:
 
     def remove(self, message: Message) -> None:
         """Record the removal of a message."""
+        self.remove_all((message,))
+
+    def remove_all(self, messages: Iterable[Message]) -> None:
+        """Record the removal of messages."""
 
     def set_session_state(self, queue: int, session_id: str, state: bytes | None, *, at: int) -> None:
         """Record the state of a session; None removes it."""

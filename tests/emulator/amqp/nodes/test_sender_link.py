@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from proton import Delivery, Link
 
-from servicebus_emulator import HostedNamespace
+from servicebus_emulator import Fault, FaultKind, HostedNamespace
 from servicebus_emulator.amqp.codec.transfer_decoder import decode_message
 from servicebus_emulator.engine.model.descriptions import QueueDescription
-from tests.emulator.support.engine import queue_of
+from tests.emulator.support.engine import queue_of, token_of
 from tests.emulator.support.proton_client import Peer, attach_links, connected, encoded_message, is_open, send_messages
 
 pytestmark = pytest.mark.simulated
@@ -83,3 +84,73 @@ async def test_a_client_with_much_credit_does_not_starve_another(hosted: HostedN
         await other.until(lambda: len(other.received) == 1)
     # The other client was served after some cycles, while many of the first client's messages still waited.
     assert queue_of(hosted.namespace, "flights").main.ready_count() > stored // 4
+
+
+async def settle(peer: Peer, receiver: Link, *, one_by_one: bool = False) -> list[Delivery]:
+    """Accept all that was received; return the deliveries once each is settled."""
+    deliveries = [delivery for delivery, _ in peer.received]
+    for delivery in deliveries:
+        delivery.update(Delivery.ACCEPTED)
+        if one_by_one:
+            # Otherwise Proton settles adjacent deliveries with one frame.
+            peer.transport.pending()
+    await peer.until(lambda: all(delivery.settled for delivery in deliveries))
+    assert receiver.unsettled == len(deliveries)
+    return deliveries
+
+
+async def receive(peer: Peer, *, count: int) -> Link:
+    """Send messages and receive them; return the link."""
+    sender, receiver = await attach_links(peer)
+    await send_messages(peer, sender, count=count)
+    receiver.flow(count)
+    await peer.until(lambda: len(peer.received) == count)
+    return receiver
+
+
+async def test_a_disposition_of_a_range_is_answered_by_one_frame(hosted: HostedNamespace, peer: Peer):
+    receiver = await receive(peer, count=400)
+    before = peer.transport.frames_input
+    settled = await settle(peer, receiver)
+    assert {delivery.remote_state for delivery in settled} == {Delivery.ACCEPTED}
+    assert peer.transport.frames_input - before == 1
+    assert queue_of(hosted.namespace, "flights").counts().total == 0
+
+
+async def test_dispositions_of_single_deliveries_are_answered_one_by_one(hosted: HostedNamespace, peer: Peer):
+    """Each concurrent settlement of the Python client waits for a frame of its own."""
+    receiver = await receive(peer, count=40)
+    before = peer.transport.frames_input
+    await settle(peer, receiver, one_by_one=True)
+    assert peer.transport.frames_input - before == 40
+    assert queue_of(hosted.namespace, "flights").counts().total == 0
+
+
+async def test_in_a_range_only_the_messages_without_a_lock_are_refused(hosted: HostedNamespace, peer: Peer):
+    receiver = await receive(peer, count=5)
+    queue = queue_of(hosted.namespace, "flights").main
+    queue.abandon(token_of(queue.peek(0, limit=5)[2]))
+    settled = await settle(peer, receiver)
+    states = [delivery.remote_state for delivery in settled]
+    assert states == [Delivery.ACCEPTED] * 2 + [Delivery.REJECTED] + [Delivery.ACCEPTED] * 2
+    assert settled[2].remote.condition.name == "com.microsoft:message-lock-lost"
+    assert queue.active_count == 1
+
+
+async def test_a_fault_strikes_single_deliveries_of_a_range(hosted: HostedNamespace, peer: Peer):
+    receiver = await receive(peer, count=5)
+    hosted.set_fault(Fault(kind=FaultKind.LOCK_LOST, count=2))
+    settled = await settle(peer, receiver)
+    assert [delivery.remote_state for delivery in settled] == [Delivery.REJECTED] * 2 + [Delivery.ACCEPTED] * 3
+    assert queue_of(hosted.namespace, "flights").main.active_count == 2
+
+
+@pytest.mark.parametrize("state", [Delivery.RELEASED, Delivery.MODIFIED])
+async def test_a_range_is_returned_as_well(hosted: HostedNamespace, peer: Peer, state: int):
+    await receive(peer, count=5)
+    for delivery, _ in peer.received:
+        delivery.update(state)
+    await peer.until(lambda: all(delivery.settled for delivery, _ in peer.received))
+    assert {delivery.remote_state for delivery, _ in peer.received} == {state}
+    queue = queue_of(hosted.namespace, "flights").main
+    assert [each.delivery_count for each in queue.peek(0, limit=9)] == [int(state == Delivery.MODIFIED)] * 5

@@ -142,3 +142,16 @@ def test_a_locked_message_expires_only_when_its_lock_ends(harness: EngineHarness
     entity.main.abandon(token_of(returned))
     entity.main.defer(token_of(deferred))
     assert entity.counts().total == 0
+
+
+def test_a_run_is_completed_except_for_messages_whose_locks_have_ended(entity: QueueEntity):
+    entity.send([content(text, time_to_live=90_000) for text in ("v", "w", "x", "y", "z")])
+    tokens = [token_of(message) for message in entity.main.receive(5)]
+    entity.main.abandon(tokens[1])
+    unknown = b"?" * len(tokens[0])
+    assert entity.main.complete_all([*tokens[:4], unknown]) == {tokens[1], unknown}
+    assert (texts(entity.main.peek(0, limit=9)), entity.main.counters.completed) == (["w", "z"], 3)
+    # Nothing is left that could end later.
+    entity.main.complete(tokens[4])
+    assert entity.main.complete_all([token_of(message) for message in entity.main.receive(1)]) == set()
+    assert (entity.main.next_due(), entity.main.size_in_bytes) == (None, 0)

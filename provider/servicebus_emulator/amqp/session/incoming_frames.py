@@ -1,10 +1,14 @@
-"""Repairs the delivery ids of requests before Proton sees them.
+"""Inspects the frames of one client before Proton does: repairs delivery ids, and sets ranged dispositions apart.
 
-Threads of the Python client share one management link (its lock renewer runs a thread per message) and send deliveries
-with equal or swapped delivery ids. The service answers them nevertheless, while Proton enforces AMQP 1.0 part 2,
-section 2.7.5, and closes the connection. Only sessions with nothing but request links are repaired: a response names
-its request by message id and every request is accepted, whereas a message to an entity would be settled under the
-delivery id of another one.
+*Delivery ids of requests.* Threads of the Python client share one management link (its lock renewer runs a thread per
+message) and send deliveries with equal or swapped delivery ids. The service answers them nevertheless, while Proton
+enforces AMQP 1.0 part 2, section 2.7.5, and closes the connection. Only sessions with nothing but request links are
+repaired: a response names its request by message id and every request is accepted, whereas a message to an entity would
+be settled under the delivery id of another one.
+
+*Dispositions of a range.* Proton reports the deliveries of a frame one by one, while a disposition that settles a range
+is answered by one that does. Dispositions of single deliveries are answered one by one: each concurrent settlement of
+the Python client waits for a frame, and for 0.2 s if a frame settles several of them.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from struct import Struct
 from typing import Final
 
 from servicebus_emulator.amqp.codec.raw_encoding import (
+    NULL,
     MalformedValueError,
     compound_items,
     decode_integer,
@@ -23,13 +28,13 @@ from servicebus_emulator.amqp.codec.raw_encoding import (
     value_end,
 )
 
-__all__ = ["DeliveryIdReorderer"]
+__all__ = ["IncomingFrames"]
 
 _read_size: Callable[[bytes, int], tuple[int]] = Struct(">I").unpack_from
 _HEADER_BYTES: Final = 8
 _PROTOCOL_HEADER: Final = b"AMQP"
-_BEGIN, _ATTACH, _TRANSFER, _END = 0x11, 0x12, 0x14, 0x17
-_INSPECTED: Final = frozenset({_BEGIN, _ATTACH, _TRANSFER, _END})
+_BEGIN, _ATTACH, _TRANSFER, _DISPOSITION, _END = 0x11, 0x12, 0x14, 0x15, 0x17
+_INSPECTED: Final = frozenset({_BEGIN, _ATTACH, _TRANSFER, _DISPOSITION, _END})
 _DESCRIPTOR_BYTES: Final = 3
 _TRUE: Final = frozenset({b"\x41", b"\x56\x01"})
 _REQUEST_NODES: Final = (b"$management", b"$cbs")
@@ -38,6 +43,7 @@ _DELIVERY_IDS: Final = 2**32
 # Positions of fields in the performatives' lists (AMQP 1.0 part 2, section 2.7).
 _ATTACH_ROLE, _ATTACH_TARGET = 2, 6
 _TRANSFER_HANDLE, _TRANSFER_ID, _TRANSFER_MORE = 0, 1, 5
+_DISPOSITION_ROLE, _DISPOSITION_FIRST, _DISPOSITION_LAST = 0, 1, 2
 
 
 @dataclass(slots=True)
@@ -53,15 +59,19 @@ class _Session:
     unfinished: dict[bytes, int] = field(default_factory=dict)
 
 
-class DeliveryIdReorderer:
+class IncomingFrames:
     """Passes on the bytes of one client in whole frames, with delivery ids in order.
 
     :param on_data: receives the bytes.
+    :param on_range: receives the frame of a disposition by which the client settles several deliveries.
     :param max_frame_size: the maximum frame size in bytes; from a larger frame on, bytes pass unchanged.
     """
 
-    def __init__(self, on_data: Callable[[bytes], None], *, max_frame_size: int) -> None:
+    def __init__(
+        self, on_data: Callable[[bytes], None], *, on_range: Callable[[bytes], None], max_frame_size: int
+    ) -> None:
         self._on_data = on_data
+        self._on_range = on_range
         self._max_frame_size = max_frame_size
         self._incomplete = b""
         self._active = True
@@ -69,36 +79,38 @@ class DeliveryIdReorderer:
 
     def receive(self, data: bytes) -> None:
         """Receive bytes; pass on those that complete a frame."""
-        if self._active:
-            data = self._whole_frames(self._incomplete + data if len(self._incomplete) > 0 else data)
-        if len(data) > 0:
+        if not self._active:
             self._on_data(data)
-
-    def _whole_frames(self, data: bytes) -> bytes:
-        position, copied_to = 0, 0
-        parts: list[bytes] = []
+            return
+        data = self._incomplete + data if len(self._incomplete) > 0 else data
+        position, passed_to = 0, 0
         while len(data) - position >= _HEADER_BYTES:
             size = _read_size(data, position)[0]
             if data.startswith(_PROTOCOL_HEADER, position):
                 size = _HEADER_BYTES
             elif not _HEADER_BYTES <= size <= self._max_frame_size:
-                self._active, self._incomplete = False, b""
-                return b"".join((*parts, data[copied_to:]))
+                self._active, position = False, len(data)
+                break
             end = position + size
             if end > len(data):
                 break
             code_at = position + 4 * data[position + 4] + 2
             if code_at < end and data[code_at] in _INSPECTED:
                 frame = data[position:end]
-                repaired = self._repair(frame, body=code_at - 2 - position)
-                if repaired is not frame:
-                    parts += (data[copied_to:position], repaired)
-                    copied_to = end
+                body = code_at - 2 - position
+                is_range = data[code_at] == _DISPOSITION and _settles_range(frame, body=body)
+                inspected = frame if is_range else self._repair(frame, body=body)
+                if is_range or inspected is not frame:
+                    self._pass_on(data[passed_to:position])
+                    passed_to = end
+                    (self._on_range if is_range else self._on_data)(inspected)
             position = end
         self._incomplete = data[position:]
-        if position == len(data) and copied_to == 0:
-            return data
-        return b"".join((*parts, data[copied_to:position]))
+        self._pass_on(data if passed_to == 0 and position == len(data) else data[passed_to:position])
+
+    def _pass_on(self, data: bytes) -> None:
+        if len(data) > 0:
+            self._on_data(data)
 
     def _repair(self, frame: bytes, *, body: int) -> bytes:
         channel = int.from_bytes(frame[6:8], "big")
@@ -125,6 +137,19 @@ def _fields(frame: bytes, *, body: int) -> tuple[list[bytes], int]:
     """Return the encoded fields of a performative, and where it ends."""
     end = value_end(frame, body + _DESCRIPTOR_BYTES)
     return compound_items(frame[body + _DESCRIPTOR_BYTES : end]), end
+
+
+def _settles_range(frame: bytes, *, body: int) -> bool:
+    """Return whether a disposition by a receiver settles several deliveries."""
+    try:
+        items, _ = _fields(frame, body=body)
+    except (MalformedValueError, IndexError):
+        return False
+    return (
+        len(items) > _DISPOSITION_LAST
+        and items[_DISPOSITION_ROLE] in _TRUE
+        and items[_DISPOSITION_LAST] not in {NULL, items[_DISPOSITION_FIRST]}
+    )
 
 
 def _inspect_attach(session: _Session, *, items: list[bytes]) -> None:

@@ -1,4 +1,4 @@
-"""Delivery ids of requests are repaired when threads of the Python client share a link."""
+"""Delivery ids of requests are repaired, and dispositions of a range are set apart from all other frames."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from servicebus_emulator.amqp.codec.raw_encoding import (
     encode_uint,
     value_end,
 )
-from servicebus_emulator.amqp.session.delivery_id_reorder import DeliveryIdReorderer
+from servicebus_emulator.amqp.session.incoming_frames import IncomingFrames
 from tests.emulator.support.sdk_client import SdkClient, bodies
 
 NULL, TRUE, FALSE = b"\x40", b"\x41", b"\x42"
-BEGIN, ATTACH, TRANSFER, END = 0x11, 0x12, 0x14, 0x17
+BEGIN, ATTACH, TRANSFER, DISPOSITION, END = 0x11, 0x12, 0x14, 0x15, 0x17
 
 
 def frame(code: int, *fields: bytes, payload: bytes = b"", channel: int = 0) -> bytes:
@@ -41,10 +41,14 @@ def transfer(handle: int, number: int | None, *, more: bytes = FALSE, channel: i
 
 def passed(*pieces: bytes, max_frame_size: int = 512) -> bytes:
     out: list[bytes] = []
-    order = DeliveryIdReorderer(out.append, max_frame_size=max_frame_size)
+    frames = IncomingFrames(out.append, on_range=out.append, max_frame_size=max_frame_size)
     for piece in pieces:
-        order.receive(piece)
+        frames.receive(piece)
     return b"".join(out)
+
+
+def disposition(first: bytes, last: bytes, *, role: bytes = TRUE) -> bytes:
+    return frame(DISPOSITION, role, first, last, FALSE, b"\x00\x53\x24\x45")
 
 
 def numbers(data: bytes) -> list[int]:
@@ -93,6 +97,18 @@ def test_a_malformed_frame_passes_unchanged():
     data = begin() + frame(ATTACH) + frame(TRANSFER) + b"\x00\x00\x00\x0c\x02\x00\x00\x00\x00\x53\x14\xc0"
     data += b"\x00\x00\x00\x08\xff\x00\x00\x00" + b"\x00\x00\x00\x08\x00\x00\x00\x00"
     assert passed(data) == data
+
+
+def test_a_disposition_of_a_range_is_set_apart():
+    one, two = encode_uint(1), encode_uint(2)
+    ranged = disposition(one, two)
+    single = [disposition(one, NULL), disposition(one, one), disposition(one, two, role=FALSE), frame(DISPOSITION)]
+    others, ranges = [], []
+    frames = IncomingFrames(others.append, on_range=ranges.append, max_frame_size=512)
+    for each in (b"".join(single) + ranged + ranged + single[0], single[0] + ranged[:5], ranged[5:]):
+        frames.receive(each)
+    assert others == [b"".join(single), single[0], single[0]]
+    assert ranges == [ranged] * 3
 
 
 @pytest.mark.asyncio(loop_scope="session")
