@@ -10,7 +10,7 @@ from servicebus_pair.operators.send import ServiceBusPairSendOperator
 with DAG("first_send", schedule=None, tags=["servicebus_pair"]):
     ServiceBusPairSendOperator(
         task_id="send",
-        conn_id="contoso_pair",
+        servicebus_pair_conn_id="contoso_pair",
         entity="briefings",
         messages=["Runway 22L is closed.", {"body": "Runway 22L is open.", "session_id": "22L"}],
         retries=2,
@@ -22,8 +22,8 @@ from servicebus_pair.operators.provision import ServiceBusPairProvisionOperator
 from servicebus_pair.operators.syphon import ServiceBusPairSyphonOperator
 
 with DAG("first_provision", schedule=None, tags=["servicebus_pair"]):
-    ServiceBusPairProvisionOperator(task_id="provision", conn_id="contoso_pair")
+    ServiceBusPairProvisionOperator(task_id="provision", servicebus_pair_conn_id="contoso_pair")
 
 with DAG("first_recovery", schedule=None, tags=["servicebus_pair"]):
-    ServiceBusPairSyphonOperator(task_id="drain", conn_id="contoso_pair", deferrable=True, retries=2)
+    ServiceBusPairSyphonOperator(task_id="drain", servicebus_pair_conn_id="contoso_pair", deferrable=True, retries=2)
 # [END first_care]

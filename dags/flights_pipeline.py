@@ -78,7 +78,7 @@ with DAG(
     doc_md=DOCS,
     tags=["servicebus_pair", "example"],
 ):
-    provision = ServiceBusPairProvisionOperator(task_id="provision", conn_id=CONN_ID)
+    provision = ServiceBusPairProvisionOperator(task_id="provision", servicebus_pair_conn_id=CONN_ID)
 
     publish_flights = submit(
         "publish_flights",
@@ -99,7 +99,7 @@ with DAG(
 
     send = ServiceBusPairSendOperator(
         task_id="send_briefing",
-        conn_id=CONN_ID,
+        servicebus_pair_conn_id=CONN_ID,
         entity="briefings",
         messages=[
             {
@@ -115,7 +115,7 @@ with DAG(
     )
 
     # [START record_health]
-    record = ServiceBusPairRecordOperator(task_id="record_health", conn_id=CONN_ID, manifest=MANIFEST)
+    record = ServiceBusPairRecordOperator(task_id="record_health", servicebus_pair_conn_id=CONN_ID, manifest=MANIFEST)
     # [END record_health]
 
     health = known_health()

@@ -72,7 +72,7 @@ with DAG(
     # [START fail_over]
     fail_over = ServiceBusPairFailoverOperator(
         task_id="fail_over",
-        conn_id=CONN_ID,
+        servicebus_pair_conn_id=CONN_ID,
         entities="{{ params.entities | join(',') }}",
         reason="{{ params.reason }}",
         hold="{{ params.hold_minutes * 60 }}",
@@ -82,7 +82,7 @@ with DAG(
     # [START fail_back]
     fail_back = ServiceBusPairFailbackOperator(
         task_id="fail_back",
-        conn_id=CONN_ID,
+        servicebus_pair_conn_id=CONN_ID,
         entities="{{ params.entities | join(',') }}",
         reason="{{ params.reason }}",
     )

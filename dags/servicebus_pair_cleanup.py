@@ -60,7 +60,9 @@ with DAG(
     tags=["servicebus_pair", "example"],
 ):
     # [START cleanup_plan]
-    plan = ServiceBusPairCleanupOperator(task_id="plan", conn_id=CONN_ID, what="{{ params.what }}", plan_only=True)
+    plan = ServiceBusPairCleanupOperator(
+        task_id="plan", servicebus_pair_conn_id=CONN_ID, what="{{ params.what }}", plan_only=True
+    )
     # [END cleanup_plan]
 
     @task.short_circuit
@@ -86,7 +88,11 @@ with DAG(
 
     # [START cleanup_delete]
     delete = ServiceBusPairCleanupOperator(
-        task_id="delete", conn_id=CONN_ID, what="{{ params.what }}", only=queues, force="{{ params.force }}"
+        task_id="delete",
+        servicebus_pair_conn_id=CONN_ID,
+        what="{{ params.what }}",
+        only=queues,
+        force="{{ params.force }}",
     )
     # [END cleanup_delete]
 

@@ -72,7 +72,7 @@ with DAG(
     # [START cost]
     ServiceBusPairCostOperator(
         task_id="cost",
-        conn_id=CONN_ID,
+        servicebus_pair_conn_id=CONN_ID,
         period="{{ params.days * 86400 }}",
         messages="{{ params.messages }}",
         size_bytes="{{ params.size_bytes }}",

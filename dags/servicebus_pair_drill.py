@@ -94,7 +94,7 @@ with DAG(
     # [START drill]
     drills = ServiceBusPairDrillOperator.partial(
         task_id="drill",
-        conn_id=CONN_ID,
+        servicebus_pair_conn_id=CONN_ID,
         messages="{{ params.messages }}",
         limit="{{ params.limit }}",
         announce="{{ params.announce }}",
@@ -118,4 +118,4 @@ with DAG(
             "pings_delivered_by": delivered,
         }
 
-    report(drills.output)  # type: ignore[arg-type]  # Airflow types no results
+    report(drills.output)

@@ -55,7 +55,7 @@ with DAG(
     # [START provision]
     ServiceBusPairProvisionOperator(
         task_id="provision",
-        conn_id=CONN_ID,
+        servicebus_pair_conn_id=CONN_ID,
         plan_only="{{ params.plan_only }}",
         on_drift="{{ params.on_drift }}",
     )

@@ -121,7 +121,11 @@ def skip_unless(param: str, *, value: bool) -> Callable[[Any], None]:
 # A task's failover event is published when the task ends; the watcher sees the backlog of a job that still runs.
 backlog = backlog_asset(
     CONN_ID,
-    watchers=[AssetWatcher(name=f"{CONN_ID}_backlog", trigger=BacklogTrigger(conn_id=CONN_ID, interval=POLL_SECONDS))],
+    watchers=[
+        AssetWatcher(
+            name=f"{CONN_ID}_backlog", trigger=BacklogTrigger(servicebus_pair_conn_id=CONN_ID, interval=POLL_SECONDS)
+        )
+    ],
 )
 
 deadline = DeadlineAlert(
@@ -152,7 +156,7 @@ with DAG(
     # [START wait_for_primary]
     wait = ServiceBusPrimaryHealthSensor(
         task_id="wait_for_primary",
-        conn_id=CONN_ID,
+        servicebus_pair_conn_id=CONN_ID,
         deferrable=True,
         poke_interval=POLL_SECONDS,
         timeout=WAIT_HOURS * 3600,
@@ -163,7 +167,7 @@ with DAG(
     # [START plan]
     plan = ServiceBusPairSyphonOperator(
         task_id="plan",
-        conn_id=CONN_ID,
+        servicebus_pair_conn_id=CONN_ID,
         queues="{{ params.queues | join(',') }}",
         plan_only=True,
         # Runs instead of the recovery; otherwise Airflow skips it without a worker.
@@ -184,7 +188,7 @@ with DAG(
     # [START drain]
     drain = ServiceBusPairSyphonOperator.partial(
         task_id="drain",
-        conn_id=CONN_ID,
+        servicebus_pair_conn_id=CONN_ID,
         # The form's rate applies to all queues together.
         rate="{{ params.rate / (ti.xcom_pull(task_ids='backlog_queues') | length) if params.rate else '' }}",
         ledger=LEDGER,
@@ -229,5 +233,5 @@ with DAG(
         }
 
     wait >> [plan, queues]
-    summary = report(drains=drain.output, folder=RECONCILE_OUTPUT)  # type: ignore[arg-type]  # Airflow types no results
+    summary = report(drains=drain.output, folder=RECONCILE_OUTPUT)
     drain >> reconcile >> summary

@@ -49,7 +49,7 @@ with DAG(
     # [START redrive]
     ServiceBusPairSyphonOperator(
         task_id="redrive",
-        conn_id=CONN_ID,
+        servicebus_pair_conn_id=CONN_ID,
         redrive=True,
         rate="{{ params.rate or '' }}",
         ledger=LEDGER,

@@ -42,7 +42,7 @@ with DAG(
     # [START send_values]
     values = ServiceBusPairSendOperator(
         task_id="values",
-        conn_id=CONN_ID,
+        servicebus_pair_conn_id=CONN_ID,
         entity="{{ params.queue }}",
         messages=[
             "Runway 22L is closed.",
@@ -65,7 +65,7 @@ with DAG(
     # [START send_file]
     # A local path, or a URL such as s3://bucket/briefings.jsonl.gz with its storage_conn_id.
     from_file = ServiceBusPairSendOperator(
-        task_id="from_file", conn_id=CONN_ID, entity="{{ params.queue }}", path=write_file()
+        task_id="from_file", servicebus_pair_conn_id=CONN_ID, entity="{{ params.queue }}", path=write_file()
     )
     # [END send_file]
 
@@ -76,12 +76,12 @@ with DAG(
 
     # [START send_output]
     from_task = ServiceBusPairSendOperator(
-        task_id="from_task", conn_id=CONN_ID, entity="{{ params.queue }}", messages=delays()
+        task_id="from_task", servicebus_pair_conn_id=CONN_ID, entity="{{ params.queue }}", messages=delays()
     )
     # [END send_output]
 
     # [START send_decorator]
-    @task.servicebus_send(conn_id=CONN_ID, entity="{{ params.queue }}", defaults={"session_id": "crew"})
+    @task.servicebus_send(servicebus_pair_conn_id=CONN_ID, entity="{{ params.queue }}", defaults={"session_id": "crew"})
     def crews(number: int) -> Iterator[str | dict[str, Any]]:
         """Yield messages; they are sent in chunks, so there may be millions."""
         for crew in range(number):

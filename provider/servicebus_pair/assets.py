@@ -33,7 +33,9 @@ __all__ = [
 
 _GROUP: Final = "servicebus_pair"
 ASSET_NAME_PREFIX: Final = "servicebus_pair."
-_CONN_ID: Final = re.compile(r"[A-Za-z0-9_-]+")
+_CONN_ID: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
+# What the names of the other assets and of the alias end with.
+_PARTS: Final = ("backlog", "failover", "health", "recovery")
 
 
 def check_conn_id(conn_id: str) -> str:
@@ -41,12 +43,19 @@ def check_conn_id(conn_id: str) -> str:
 
     :raises ConfigurationError: it is a template, or has characters that asset names do not allow.
     """
-    if _CONN_ID.fullmatch(conn_id) is None:
+    if not _is_conn_id(conn_id):
         raise ConfigurationError(
-            f"conn_id is {conn_id!r}: it names assets when the DAG is parsed, so it cannot be a template; "
-            "allowed are letters, digits, underscores and hyphens"
+            f"servicebus_pair_conn_id is {conn_id!r}: it names assets when the DAG is parsed, so it cannot be a "
+            "template; allowed are letters, digits, underscores and hyphens, and dots between them, but not "
+            f"{', '.join(_PARTS)} after the last dot"
         )
     return conn_id
+
+
+def _is_conn_id(text: object) -> bool:
+    if not isinstance(text, str):
+        return False
+    return _CONN_ID.fullmatch(text) is not None and not ("." in text and text.rpartition(".")[2] in _PARTS)
 
 
 def pair_asset(conn_id: str) -> Asset:
@@ -80,7 +89,7 @@ def health_alias(conn_id: str) -> AssetAlias:
 def conn_id_of(asset_name: str) -> str | None:
     """Return the connection id of a pair asset's name, or ``None`` for any other asset."""
     conn_id = asset_name.removeprefix(ASSET_NAME_PREFIX)
-    return conn_id if asset_name.startswith(ASSET_NAME_PREFIX) and _CONN_ID.fullmatch(conn_id) is not None else None
+    return conn_id if asset_name.startswith(ASSET_NAME_PREFIX) and _is_conn_id(conn_id) else None
 
 
 def _asset(conn_id: str, part: str, watchers: Sequence[AssetWatcher] = ()) -> Asset:

@@ -7,11 +7,17 @@ Every check takes the parameter's name and value, returns the value in its prope
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from datetime import timedelta
+from functools import partial
+from typing import Any, Final
+
+import pendulum
 
 from servicebus_pair.core.errors import ConfigurationError
-from servicebus_pair.core.model import boolean, choice, duration, integer, message_rate, non_empty_text
+from servicebus_pair.core.model import boolean, choice, integer, message_rate, non_empty_text
+from servicebus_pair.core.model import duration as _duration
 
 __all__ = [
     "boolean",
@@ -20,12 +26,17 @@ __all__ = [
     "duration",
     "entity_path",
     "entity_paths",
+    "flag",
     "integer",
+    "optional",
     "optional_message_rate",
     "optional_path_list",
-    "path_list",
     "poll_interval_seconds",
+    "storage_path",
+    "text",
 ]
+
+text: Final = partial(non_empty_text, meaning="a text of at least one character")
 
 
 def check_unless_template(name: str, value: Any, check: Callable[[str, Any], object]) -> None:
@@ -46,11 +57,47 @@ def _is_resolved_at_run_time(value: Any) -> bool:
 
 def optional_message_rate(name: str, value: Any) -> float | None:
     """Parse a limit in messages per second; ``None`` and an empty text mean no limit."""
-    return None if value in (None, "", "None") else message_rate(name, value)
+    return None if value is None or value in ("", "None") else message_rate(name, value)
+
+
+def optional(check: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
+    """Return a check that also accepts ``None``."""
+    return lambda name, value: None if value is None else check(name, value)
+
+
+def flag(name: str, value: Any) -> bool:
+    """Check a boolean that is no template, so that a text cannot be meant."""
+    if not isinstance(value, bool):
+        raise ConfigurationError(f"{name} is {value!r}: allowed are True and False")
+    return value
+
+
+def duration(low: timedelta, high: timedelta = timedelta.max) -> Callable[[str, Any], timedelta]:
+    """Return a check for a ``timedelta``, seconds, or an ISO 8601 duration, from ``low`` to ``high``."""
+    check = _duration(low, high)
+
+    def parse(name: str, value: Any) -> timedelta:
+        if isinstance(value, str) and value.startswith("P"):
+            try:
+                parsed = pendulum.parse(value)
+            except ValueError:
+                parsed = None
+            value = parsed.as_timedelta() if isinstance(parsed, pendulum.Duration) else value
+        return check(name, value)
+
+    return parse
+
+
+def storage_path(name: str, value: Any) -> str:
+    """Check the path or URL of a file or folder: a text or any path object, also Airflow's ``ObjectStoragePath``."""
+    if not (isinstance(value, str | os.PathLike) or hasattr(value, "joinpath")) or not str(value):
+        raise ConfigurationError(f"{name} is {value!r}: it must be a path or URL, such as s3://bucket/name")
+    return str(value)
 
 
 def poll_interval_seconds(name: str, value: object) -> float:
-    """Check a polling interval of 1 to 3600 seconds."""
+    """Check a polling interval of 1 to 3600 seconds, or such a ``timedelta``, and return seconds."""
+    value = value.total_seconds() if isinstance(value, timedelta) else value
     if not isinstance(value, int | float) or isinstance(value, bool) or not 1 <= value <= 3600:  # noqa: PLR2004
         raise ConfigurationError(f"{name} is {value!r}: allowed are 1 to 3600 seconds")
     return float(value)
@@ -69,15 +116,13 @@ def entity_paths(name: str, value: Any) -> list[str]:
     return list({each.casefold(): each for each in (entity_path(name, each) for each in values)}.values())
 
 
-def path_list(name: str, value: object) -> Sequence[str]:
-    """Check a list of paths, which may be empty."""
-    if not isinstance(value, list | tuple) or not all(isinstance(each, str) and each for each in value):
-        raise ConfigurationError(f"{name} is {value!r}: it must be a list of paths of at least one character")
-    return value
-
-
 def optional_path_list(name: str, value: Any) -> Sequence[str] | None:
-    """Parse a list of paths or a text with commas; ``None`` and an empty text, as from a template, mean no list."""
-    if value in (None, ""):
+    """Parse a list of paths, which may be empty, or a text with commas; ``None`` and an empty text mean no list."""
+    if value is None or value == "":
         return None
-    return path_list(name, [each.strip() for each in value.split(",")] if isinstance(value, str) else value)
+    paths = [each.strip() for each in value.split(",")] if isinstance(value, str) else value
+    if not isinstance(paths, list | tuple) or not all(isinstance(each, str) and each for each in paths):
+        raise ConfigurationError(
+            f"{name} is {value!r}: it must be a list of paths of at least one character, or a text of them with commas"
+        )
+    return paths

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from datetime import timedelta
+from typing import Any, ClassVar, cast
 
-from airflow.sdk import Context
-from airflow.sdk.bases.decorator import (
-    DecoratedOperator,
-    TaskDecorator,
-    determine_kwargs,
-    task_decorator_factory,
-)
+from airflow.sdk import Context, XComArg
+from airflow.sdk.bases.decorator import DecoratedOperator, TaskDecorator, _TaskDecorator, determine_kwargs
 from airflow.sdk.definitions.context import context_merge
 
+from servicebus_pair.airflow_runtime.pair_task import failing_at_once
+from servicebus_pair.airflow_runtime.task_ledger import StoragePath
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.operators._support.message_spec import MessageDefaults, MessageReader, MessageSpec
 from servicebus_pair.operators._support.send_task import BaseSendOperator, state_nothing_sent
@@ -47,6 +45,7 @@ class _SendDecoratedOperator(DecoratedOperator, BaseSendOperator):
             )
         super().__init__(python_callable=python_callable, op_args=op_args, op_kwargs=op_kwargs, **kwargs)
 
+    @failing_at_once()
     def execute(self, context: Context) -> dict[str, Any]:
         """Call the function and send the messages that it returns or yields."""
         reader = self.reader(context)
@@ -68,6 +67,24 @@ class _SendDecoratedOperator(DecoratedOperator, BaseSendOperator):
         )
 
 
+class _SendTaskDecorator(_TaskDecorator[Any, Any, _SendDecoratedOperator]):
+    """Adds the inlets and outlets to mapped tasks, for which Airflow creates no operator when it parses the DAG."""
+
+    def expand(self, **map_kwargs: Any) -> XComArg:
+        """Map the function over these arguments."""
+        return self._with_assets(super().expand(**map_kwargs))
+
+    def expand_kwargs(self, kwargs: Any, *, strict: bool = True) -> XComArg:
+        """Map the function over mappings of arguments."""
+        return self._with_assets(super().expand_kwargs(kwargs, strict=strict))
+
+    def _with_assets(self, mapped: XComArg) -> XComArg:
+        task = cast("Any", mapped).operator
+        place = {"dag": task.dag, "task_group": task.task_group}
+        _SendDecoratedOperator.add_assets(task.partial_kwargs, place, self.kwargs.get("default_args") or {})
+        return mapped
+
+
 def _read(values: Iterable[Any], reader: MessageReader) -> Iterator[MessageSpec]:
     for index, value in enumerate(values):
         yield reader.read(value, where=f"messages[{index}]", position=index)
@@ -78,8 +95,9 @@ def servicebus_send_task(
     *,
     entity: str = "",
     defaults: MessageDefaults | Mapping[str, Any] | str | None = None,
-    ledger: str | None = None,
-    timeout: float | None = None,
+    ledger: StoragePath | None = None,
+    timeout: timedelta | float | str | None = None,
+    multiple_outputs: bool = False,
     **kwargs: Any,
 ) -> TaskDecorator:
     """Send what a function returns (a message or a list) or yields; registered as ``@task.servicebus_send``.
@@ -96,17 +114,17 @@ def servicebus_send_task(
     :param entity: path of the queue or topic (templated).
     :param defaults: values for fields that a message does not set (templated).
     :param ledger: folder for the record of each accepted message; no ledger when not given (templated).
-    :param timeout: seconds for the whole send, including the time that the function takes to yield.
-    :param kwargs: ``conn_id`` and any parameter of an operator.
+    :param timeout: for the whole send, including the time that the function takes to yield: a ``timedelta`` or seconds
+        (templated).
+    :param kwargs: ``servicebus_pair_conn_id`` and any parameter of an operator.
     :raises ConfigurationError: a parameter or a message is invalid.
     :raises SendError: not every message was accepted; the error says how many were.
     """
-    return task_decorator_factory(
-        python_callable=python_callable,
-        decorated_operator_class=_SendDecoratedOperator,
-        entity=entity,
-        defaults=defaults,
-        ledger=ledger,
-        timeout=timeout,
-        **kwargs,
-    )
+    kwargs |= {"entity": entity, "defaults": defaults, "ledger": ledger, "timeout": timeout}
+
+    def decorate(function: Callable[..., Any]) -> _SendTaskDecorator:
+        return _SendTaskDecorator(
+            function=function, operator_class=_SendDecoratedOperator, multiple_outputs=multiple_outputs, kwargs=kwargs
+        )
+
+    return cast("TaskDecorator", decorate if python_callable is None else decorate(python_callable))

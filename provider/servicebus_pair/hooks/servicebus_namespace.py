@@ -21,17 +21,17 @@ __all__ = ["ServiceBusNamespaceHook"]
 class ServiceBusNamespaceHook(BaseHook):
     """Reads and tests a connection of type ``servicebus_namespace``; to send or receive, use ``ServiceBusPairHook``.
 
-    :param conn_id: the connection.
+    :param servicebus_namespace_conn_id: the connection.
     """
 
-    conn_name_attr = "conn_id"
+    conn_name_attr = "servicebus_namespace_conn_id"
     default_conn_name = "servicebus_namespace_default"
     conn_type = NAMESPACE_TYPE
     hook_name = "Azure Service Bus namespace"
 
-    def __init__(self, conn_id: str = default_conn_name, **kwargs: Any) -> None:
+    def __init__(self, servicebus_namespace_conn_id: str = default_conn_name, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.conn_id = conn_id
+        self.servicebus_namespace_conn_id = servicebus_namespace_conn_id
 
     def get_endpoint(self) -> Endpoint:
         """Read the connection.
@@ -39,7 +39,7 @@ class ServiceBusNamespaceHook(BaseHook):
         :raises ConfigurationError: naming the connection, the field, its value (never a secret) and what is allowed.
         :raises AirflowNotFoundException: no such connection.
         """
-        connection = self.get_connection(self.conn_id)
+        connection = self.get_connection(self.servicebus_namespace_conn_id)
         for secret in secret_values(connection):
             mask_secret(secret)
         check_type(connection, NAMESPACE_TYPE)

@@ -47,17 +47,17 @@ class ServiceBusPairHook(BaseHook):
     settings it may name another connection, of type ``servicebus_namespace`` or ``azure_service_bus``. All secrets are
     masked in logs.
 
-    :param conn_id: the connection.
+    :param servicebus_pair_conn_id: the connection.
     """
 
-    conn_name_attr = "conn_id"
+    conn_name_attr = "servicebus_pair_conn_id"
     default_conn_name = DEFAULT_CONN_ID
     conn_type = PAIR_TYPE
     hook_name = "Azure Service Bus pair"
 
-    def __init__(self, conn_id: str = DEFAULT_CONN_ID, **kwargs: Any) -> None:
+    def __init__(self, servicebus_pair_conn_id: str = DEFAULT_CONN_ID, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.conn_id = conn_id
+        self.servicebus_pair_conn_id = servicebus_pair_conn_id
 
     def get_settings(self) -> PairSettings:
         """Read the connection and the connections that it refers to.
@@ -65,7 +65,7 @@ class ServiceBusPairHook(BaseHook):
         :raises ConfigurationError: naming the connection, the field, its value (never a secret) and what is allowed.
         :raises AirflowNotFoundException: no such connection.
         """
-        connection = self.get_connection(self.conn_id)
+        connection = self.get_connection(self.servicebus_pair_conn_id)
         for secret in secret_values(connection):
             mask_secret(secret)
         referenced: dict[str, Connection] = {}
@@ -73,14 +73,16 @@ class ServiceBusPairHook(BaseHook):
             try:
                 referenced[side] = self.get_connection(referenced_id)
             except AirflowNotFoundException:
-                raise unknown_reference_error(self.conn_id, side=side, referenced_id=referenced_id) from None
+                raise unknown_reference_error(
+                    self.servicebus_pair_conn_id, side=side, referenced_id=referenced_id
+                ) from None
             for secret in secret_values(referenced[side]):
                 mask_secret(secret)
         return self._settings(connection, referenced)
 
     async def aget_settings(self) -> PairSettings:
         """Read the connections without blocking the event loop; errors as in :meth:`get_settings`."""
-        connection = await self.aget_connection(self.conn_id)
+        connection = await self.aget_connection(self.servicebus_pair_conn_id)
         for secret in secret_values(connection):
             await amask_secret(secret)
         referenced: dict[str, Connection] = {}
@@ -88,7 +90,9 @@ class ServiceBusPairHook(BaseHook):
             try:
                 referenced[side] = await self.aget_connection(referenced_id)
             except AirflowNotFoundException:
-                raise unknown_reference_error(self.conn_id, side=side, referenced_id=referenced_id) from None
+                raise unknown_reference_error(
+                    self.servicebus_pair_conn_id, side=side, referenced_id=referenced_id
+                ) from None
             for secret in secret_values(referenced[side]):
                 await amask_secret(secret)
         return self._settings(connection, referenced)
@@ -134,14 +138,14 @@ class ServiceBusPairHook(BaseHook):
         # In a thread: importing the SDK takes a third of a second, which would block a triggerer's event loop.
         core = await asyncio.to_thread(import_module, "servicebus_pair.core.pair.namespace_pair")
         settings = await self.aget_settings()
-        shared = AirflowHealthStore(self.conn_id) if store is None else store
-        activity = TaskActivity(self.conn_id)
+        shared = AirflowHealthStore(self.servicebus_pair_conn_id) if store is None else store
+        activity = TaskActivity(self.servicebus_pair_conn_id)
         pair = core.NamespacePair(
             settings.primary,
             settings.secondary,
             settings.options,
             store=shared,
-            observers=[MetricsObserver(self.conn_id), activity, *observers],
+            observers=[MetricsObserver(self.servicebus_pair_conn_id), activity, *observers],
         )
         async with activity.saving(pair.meter), pair:
             yield pair
@@ -174,11 +178,11 @@ class ServiceBusPairHook(BaseHook):
 
     def _references(self, connection: Connection) -> dict[str, str]:
         check_type(connection, PAIR_TYPE)
-        return referenced_conn_ids(parse_extra(connection), conn_id=self.conn_id)
+        return referenced_conn_ids(parse_extra(connection), conn_id=self.servicebus_pair_conn_id)
 
     def _settings(self, connection: Connection, referenced: dict[str, Connection]) -> PairSettings:
         _silence_sdk_logging()
-        return pair_from_connections(self.conn_id, parse_extra(connection), referenced)
+        return pair_from_connections(self.servicebus_pair_conn_id, parse_extra(connection), referenced)
 
 
 def _silence_sdk_logging() -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from airflow.sdk import Context, XComArg
 
-from servicebus_pair.airflow_runtime.validators import boolean, check_unless_template, choice, path_list
+from servicebus_pair.airflow_runtime.validators import boolean, choice, optional_path_list
 from servicebus_pair.core import CleanupReport
 from servicebus_pair.core.errors import PairError
 from servicebus_pair.operators._support.base import AsyncPairOperator
@@ -36,23 +36,24 @@ class ServiceBusPairCleanupOperator(AsyncPairOperator):
 
     :param what: ``extra`` for queues with an index beyond the connection's ``backlog_queue_count``, ``all`` for every
         backlog queue of the pair, to decommission it (templated).
-    :param only: delete only these of them, such as the approved ``planned`` queues of a dry run; no restriction when
-        not given (templated).
+    :param only: delete only these of them, such as the approved ``planned`` queues of a dry run; a list, or a text
+        with commas; no restriction when not given or an empty text (templated).
     :param plan_only: a dry run: only list the queues that would be checked (templated).
     :param force: delete queues that hold messages too; **those messages are lost** (templated).
-    :param conn_id: the connection of type ``servicebus_pair``; not a template.
+    :param servicebus_pair_conn_id: the connection of type ``servicebus_pair``; not a template.
     :raises ConfigurationError: a parameter is invalid; nothing was done.
     :raises BacklogCleanupError: queues could not be checked or deleted.
     :raises ServiceError: the secondary's administration cannot be reached.
     """
 
     template_fields = ("what", "only", "plan_only", "force")
+    parameter_checks: ClassVar = {"what": _scope, "only": optional_path_list, "plan_only": boolean, "force": boolean}
 
     def __init__(
         self,
         *,
         what: str = _EXTRA,
-        only: Sequence[str] | XComArg | None = None,
+        only: Sequence[str] | str | XComArg | None = None,
         plan_only: bool | str = False,
         force: bool | str = False,
         **kwargs: Any,
@@ -62,17 +63,13 @@ class ServiceBusPairCleanupOperator(AsyncPairOperator):
         self.only = only
         self.plan_only = plan_only
         self.force = force
-        check_unless_template("what", what, _scope)
-        check_unless_template("plan_only", plan_only, boolean)
-        check_unless_template("force", force, boolean)
-        if only is not None:
-            check_unless_template("only", only, path_list)
+        self.check_parameters()
 
     async def aexecute(self, context: Context) -> dict[str, Any]:  # noqa: ARG002  the base class passes it
         """Delete the queues, or list them."""
         everything = _scope("what", self.what) == _ALL
         plan_only, force = boolean("plan_only", self.plan_only), boolean("force", self.force)
-        only = None if self.only is None else path_list("only", self.only)
+        only = optional_path_list("only", self.only)
         async with self.hook.pair() as pair:
             planned = await pair.plan_cleanup(everything=everything, only=only)
             for queue in planned:

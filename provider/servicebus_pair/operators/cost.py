@@ -7,13 +7,14 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pendulum
 from airflow.sdk import Context
 
 from servicebus_pair.airflow_runtime.observers.task_activity import nonzero_counts
-from servicebus_pair.airflow_runtime.validators import check_unless_template, duration, integer
+from servicebus_pair.airflow_runtime.task_ledger import StoragePath
+from servicebus_pair.airflow_runtime.validators import duration, integer, optional, storage_path
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.operators._support.base import AsyncPairOperator
 
@@ -28,6 +29,17 @@ _period = duration(timedelta(hours=1), 366 * _DAY)
 _outage = duration(timedelta(0), 366 * _DAY)
 _count = integer(0, _MAX_COUNT)
 _size = integer(1, 100 * 1024 * 1024)
+
+
+def _check_counts(name: str, value: Any) -> None:
+    """Check a mapping of counts, or a list of them."""
+    if not isinstance(value, Mapping | list | tuple):
+        raise ConfigurationError(f"{name} is {value!r}: it must be a mapping of counts, or a list of them")
+
+
+def _check_prices(name: str, value: Any) -> None:
+    if not isinstance(value, Mapping | str):
+        raise ConfigurationError(f"{name} is {value!r}: it must be a mapping, or JSON of one")
 
 
 class ServiceBusPairCostOperator(AsyncPairOperator):
@@ -53,11 +65,21 @@ class ServiceBusPairCostOperator(AsyncPairOperator):
         (templated).
     :param prices: ``{"as_of": day, "currency": text, "tiers": [{"beyond": n, "per_million": text}]}``, or JSON
         of it; when not given, list prices of the Standard tier, which may be out of date (templated).
-    :param conn_id: the connection of type ``servicebus_pair``; not a template.
+    :param servicebus_pair_conn_id: the connection of type ``servicebus_pair``; not a template.
     :raises ConfigurationError: a parameter is invalid, or the ledger does not exist.
     """
 
     template_fields = ("period", "messages", "size_bytes", "outage", "ledger", "operations", "before", "prices")
+    parameter_checks: ClassVar = {
+        "period": _period,
+        "messages": _count,
+        "size_bytes": _size,
+        "outage": _outage,
+        "ledger": optional(storage_path),
+        "operations": optional(_check_counts),
+        "before": _count,
+        "prices": optional(_check_prices),
+    }
 
     def __init__(
         self,
@@ -66,7 +88,7 @@ class ServiceBusPairCostOperator(AsyncPairOperator):
         messages: int | str = 0,
         size_bytes: int | str = 1024,
         outage: timedelta | float | str = timedelta(0),
-        ledger: str | None = None,
+        ledger: StoragePath | None = None,
         operations: Mapping[str, int] | Sequence[Mapping[str, int]] | None = None,
         before: int | str = 0,
         prices: Mapping[str, Any] | str | None = None,
@@ -81,11 +103,7 @@ class ServiceBusPairCostOperator(AsyncPairOperator):
         self.operations = operations
         self.before = before
         self.prices = prices
-        check_unless_template("period", period, _period)
-        check_unless_template("messages", messages, _count)
-        check_unless_template("size_bytes", size_bytes, _size)
-        check_unless_template("outage", outage, _outage)
-        check_unless_template("before", before, _count)
+        self.check_parameters()
 
     async def aexecute(self, context: Context) -> dict[str, Any]:
         """Calculate, log and return both reports."""
@@ -152,10 +170,9 @@ def _parse_counts(name: str, value: Any) -> Operations:
     """Parse a mapping of counts, or sum a list of them, such as the XComs of a mapped task."""
     from servicebus_pair.core import Operations
 
-    if isinstance(value, list | tuple):
-        return sum((_parse_counts(f"{name}[{index}]", each) for index, each in enumerate(value)), Operations())
+    _check_counts(name, value)
     if not isinstance(value, Mapping):
-        raise ConfigurationError(f"{name} is {value!r}: it must be a mapping of counts, or a list of them")
+        return sum((_parse_counts(f"{name}[{index}]", each) for index, each in enumerate(value)), Operations())
     known = [each.name for each in fields(Operations)]
     for key, count in value.items():
         if key not in known:

@@ -11,8 +11,15 @@ from airflow.sdk import Context
 
 from servicebus_pair.airflow_runtime.observers.asset_events import HealthChangeRecorder
 from servicebus_pair.airflow_runtime.observers.task_activity import nonzero_counts
-from servicebus_pair.airflow_runtime.validators import boolean, check_unless_template, duration, entity_path, integer
-from servicebus_pair.core import Ledger
+from servicebus_pair.airflow_runtime.task_ledger import StoragePath, open_ledger
+from servicebus_pair.airflow_runtime.validators import (
+    boolean,
+    duration,
+    entity_path,
+    integer,
+    optional,
+    storage_path,
+)
 from servicebus_pair.core.errors import DrillError
 from servicebus_pair.core.events import Observer
 from servicebus_pair.operators._support.base import AsyncPairOperator
@@ -46,13 +53,22 @@ class ServiceBusPairDrillOperator(AsyncPairOperator):
     :param announce: emit the asset events of failover and recovery, which start the DAGs scheduled on them, as in a
         real outage (templated).
     :param ledger: folder for the record of each message; no ledger when not given (templated).
-    :param conn_id: the connection of type ``servicebus_pair``; not a template.
+    :param servicebus_pair_conn_id: the connection of type ``servicebus_pair``; not a template.
     :raises ConfigurationError: a parameter is invalid; nothing was done.
     :raises DrillError: the entity is already failed over, the marked messages could not be sent, or there are
         findings.
     """
 
     template_fields = ("entity", "messages", "limit", "life", "fail_on_findings", "announce", "ledger")
+    parameter_checks: ClassVar = {
+        "entity": entity_path,
+        "messages": _messages,
+        "limit": _limit,
+        "life": _life,
+        "fail_on_findings": boolean,
+        "announce": boolean,
+        "ledger": optional(storage_path),
+    }
     portal_side: ClassVar = "primary"
 
     def __init__(
@@ -64,7 +80,7 @@ class ServiceBusPairDrillOperator(AsyncPairOperator):
         life: timedelta | float | str = _DAY / 24,
         fail_on_findings: bool | str = True,
         announce: bool | str = False,
-        ledger: str | None = None,
+        ledger: StoragePath | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -75,12 +91,7 @@ class ServiceBusPairDrillOperator(AsyncPairOperator):
         self.fail_on_findings = fail_on_findings
         self.announce = announce
         self.ledger = ledger
-        check_unless_template("entity", entity, entity_path)
-        check_unless_template("messages", messages, _messages)
-        check_unless_template("limit", limit, _limit)
-        check_unless_template("life", life, _life)
-        check_unless_template("fail_on_findings", fail_on_findings, boolean)
-        check_unless_template("announce", announce, boolean)
+        self.check_parameters()
 
     async def aexecute(self, context: Context) -> dict[str, Any]:
         """Run the drill and return its report."""
@@ -91,7 +102,7 @@ class ServiceBusPairDrillOperator(AsyncPairOperator):
         with ExitStack() as stack:
             observers: list[Observer] = [health_changes]
             if self.ledger is not None:
-                observers.append(stack.enter_context(Ledger(self.ledger, run=context["run_id"])))
+                observers.append(stack.enter_context(open_ledger(self.ledger, run=context["run_id"])))
             async with self.hook.pair(observers=observers) as pair:
                 async with pair.sender(entity):
                     pass  # opening it loads the shared health, so that the drill is refused during an outage
@@ -100,7 +111,7 @@ class ServiceBusPairDrillOperator(AsyncPairOperator):
                 )
                 operations = nonzero_counts(pair.meter.read())
         if announce:
-            health_changes.emit(context, self.conn_id)
+            health_changes.emit(context, self.servicebus_pair_conn_id)
         self.log.info(
             "drill=%s entity=%s sent=%d arrived=%d live=%d failed_over=%.1f s drain=%.1f s pings_delivered=%s",
             *(report.drill, report.entity, report.sent, report.arrived, report.live),

@@ -5,15 +5,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from datetime import timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from airflow.sdk import Context
 
 from servicebus_pair.airflow_runtime.observers.asset_events import HealthChangeRecorder
-from servicebus_pair.airflow_runtime.validators import check_unless_template, duration, entity_paths
+from servicebus_pair.airflow_runtime.validators import duration, entity_paths, optional, text
 from servicebus_pair.core.errors import PairError
-from servicebus_pair.core.model import non_empty_text
 from servicebus_pair.operators._support.base import AsyncPairOperator
 
 if TYPE_CHECKING:
@@ -23,7 +21,6 @@ __all__ = ["HealthNotSharedError", "ServiceBusPairFailbackOperator", "ServiceBus
 
 _HOUR: Final = timedelta(hours=1)
 _hold = duration(timedelta(0), timedelta(days=7))
-_non_empty_text = partial(non_empty_text, meaning="a text of at least one character")
 
 
 class HealthNotSharedError(PairError):
@@ -36,6 +33,7 @@ class _ManualHealthOperator(AsyncPairOperator):
     """Changes the health of entities and verifies that other tasks can read the change."""
 
     template_fields: Collection[str] = ("entities", "reason", "by")
+    parameter_checks: ClassVar = {"entities": entity_paths, "reason": text, "by": optional(text)}
     portal_side: ClassVar = "primary"
 
     def __init__(self, *, entities: str | Sequence[str], reason: str, by: str | None = None, **kwargs: Any) -> None:
@@ -43,16 +41,13 @@ class _ManualHealthOperator(AsyncPairOperator):
         self.entities = entities
         self.reason = reason
         self.by = by
-        check_unless_template("entities", entities, entity_paths)
-        check_unless_template("reason", reason, _non_empty_text)
-        if by is not None:
-            check_unless_template("by", by, _non_empty_text)
+        self.check_parameters()
 
     async def aexecute(self, context: Context) -> dict[str, Any]:
         """Change the health of each entity, share it, and emit asset events for the changes."""
         entities = entity_paths("entities", self.entities)
-        reason = _non_empty_text("reason", self.reason)
-        by = _default_actor(context) if self.by is None else _non_empty_text("by", self.by)
+        reason = text("reason", self.reason)
+        by = _default_actor(context) if self.by is None else text("by", self.by)
         health_changes = HealthChangeRecorder()
         async with self.hook.pair(observers=[health_changes]) as pair:
             for entity in entities:
@@ -64,10 +59,10 @@ class _ManualHealthOperator(AsyncPairOperator):
             if not stored[entity]:
                 raise HealthNotSharedError(
                     f"{entity} is {changed[entity].state.value} in this task, but it could not be written to the state "
-                    f"of the asset servicebus-pair://{self.conn_id}, so other tasks do not see it: see the log above "
-                    "for the reason, and run the task again"
+                    f"of the asset servicebus-pair://{self.servicebus_pair_conn_id}, so other tasks do not see it: "
+                    "see the log above for the reason, and run the task again"
                 )
-        health_changes.emit(context, self.conn_id)
+        health_changes.emit(context, self.servicebus_pair_conn_id)
         changed_here = {entity.casefold() for entity in (*health_changes.failed_over, *health_changes.recovered)}
         for entity, health in changed.items():
             self.log.info("entity=%s health=%s by=%s reason=%s", entity, health.state.value, health.by, health.reason)
@@ -100,17 +95,18 @@ class ServiceBusPairFailoverOperator(_ManualHealthOperator):
     :param by: who, for the record; when not given, the user who triggered the run, or the run itself (templated).
     :param hold: for how long pings do not end the failover: a ``timedelta`` or seconds, 0 to 7 days. With 0 it ends
         with the next answered ping, one ``ping_primary_interval`` away (templated).
-    :param conn_id: the connection of type ``servicebus_pair``; not a template.
+    :param servicebus_pair_conn_id: the connection of type ``servicebus_pair``; not a template.
     :raises ConfigurationError: a parameter is invalid; nothing was changed.
     :raises HealthNotSharedError: the change could not be shared with other tasks.
     """
 
     template_fields = (*_ManualHealthOperator.template_fields, "hold")
+    parameter_checks: ClassVar = {"hold": _hold}
 
     def __init__(self, *, hold: timedelta | float | str = _HOUR, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.hold = hold
-        check_unless_template("hold", hold, _hold)
+        self.check_parameters()
 
     async def aexecute(self, context: Context) -> dict[str, Any]:
         """Check ``hold`` before anything is changed."""
@@ -135,7 +131,7 @@ class ServiceBusPairFailbackOperator(_ManualHealthOperator):
     :param entities: paths of queues or topics: one, several separated by commas, or a list (templated).
     :param reason: why, for the record; no secrets (templated).
     :param by: who, for the record; when not given, the user who triggered the run, or the run itself (templated).
-    :param conn_id: the connection of type ``servicebus_pair``; not a template.
+    :param servicebus_pair_conn_id: the connection of type ``servicebus_pair``; not a template.
     :raises ConfigurationError: a parameter is invalid; nothing was changed.
     :raises HealthNotSharedError: the change could not be shared with other tasks.
     """

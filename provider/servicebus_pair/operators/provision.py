@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from airflow.sdk import Context
 
-from servicebus_pair.airflow_runtime.validators import boolean, check_unless_template, choice
+from servicebus_pair.airflow_runtime.validators import boolean, choice
 from servicebus_pair.core.errors import PairError
 from servicebus_pair.core.model import Drift
 from servicebus_pair.operators._support.base import AsyncPairOperator
@@ -36,7 +36,7 @@ class ServiceBusPairProvisionOperator(AsyncPairOperator):
     :param plan_only: a dry run: log the plan and create nothing (templated).
     :param on_drift: what to do when an existing queue differs from the description: ``warn`` logs each differing field,
         ``fail`` also fails the task, after the missing queues were created (templated).
-    :param conn_id: the connection of type ``servicebus_pair``; not a template.
+    :param servicebus_pair_conn_id: the connection of type ``servicebus_pair``; not a template.
     :raises ConfigurationError: a parameter is invalid; nothing was done.
     :raises BacklogDriftError: queues have drifted, and ``on_drift`` is ``fail``.
     :raises ProvisionError: the Manage right is missing, or no queue is usable.
@@ -44,13 +44,13 @@ class ServiceBusPairProvisionOperator(AsyncPairOperator):
     """
 
     template_fields = ("plan_only", "on_drift")
+    parameter_checks: ClassVar = {"plan_only": boolean, "on_drift": _drift_policy}
 
     def __init__(self, *, plan_only: bool | str = False, on_drift: str = _WARN, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.plan_only = plan_only
         self.on_drift = on_drift
-        check_unless_template("plan_only", plan_only, boolean)
-        check_unless_template("on_drift", on_drift, _drift_policy)
+        self.check_parameters()
 
     async def aexecute(self, context: Context) -> dict[str, int]:  # noqa: ARG002  the base class passes it
         """Create the missing queues, or log the plan."""

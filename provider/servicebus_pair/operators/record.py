@@ -9,13 +9,14 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import Context
 
 from servicebus_pair.airflow_runtime.observers.asset_events import emit_failover, emit_recovery
 from servicebus_pair.airflow_runtime.observers.task_activity import TaskActivity
 from servicebus_pair.airflow_runtime.state.health_store import AirflowHealthStore
+from servicebus_pair.airflow_runtime.validators import storage_path
 from servicebus_pair.core import EntityHealth, HealthState
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.events import SLOT_SECONDS, Route
@@ -58,27 +59,29 @@ class ServiceBusPairRecordOperator(AsyncPairOperator):
     The result is ``{"primary": n, "diverted": n, "failed_over": [...], "recorded": [...]}``.
 
     :param manifest: path of the file (templated).
-    :param conn_id: the connection of type ``servicebus_pair``; not a template.
+    :param servicebus_pair_conn_id: the connection of type ``servicebus_pair``; not a template.
     :raises ConfigurationError: the file is missing, unreadable or of another version.
     """
 
     template_fields = ("manifest",)
+    parameter_checks: ClassVar = {"manifest": storage_path}
 
     def __init__(self, *, manifest: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.manifest = manifest
+        self.check_parameters()
 
     async def aexecute(self, context: Context) -> dict[str, Any]:
         """Share the manifest's health, emit asset events, and record the job's activity."""
         manifest = await asyncio.to_thread(read_manifest, Path(self.manifest))
         entities = manifest.entities
-        store = AirflowHealthStore(self.conn_id)
+        store = AirflowHealthStore(self.servicebus_pair_conn_id)
         recorded = [entity for entity, each in entities.items() if await _save_if_newer(store, entity, each.health)]
         diverted = {entity: each for entity, each in entities.items() if each.diverted}
         for entity, each in diverted.items():
-            emit_failover(context, self.conn_id, entity, _failover_health(each, manifest.run))
+            emit_failover(context, self.servicebus_pair_conn_id, entity, _failover_health(each, manifest.run))
             if _has_recovered(each):
-                emit_recovery(context, self.conn_id, entity, each.health)
+                emit_recovery(context, self.servicebus_pair_conn_id, entity, each.health)
             self.log.info("entity=%s diverted=%d health=%s", entity, each.diverted, each.health.state.value)
         await self._record_activity(manifest)
         return {
@@ -92,7 +95,7 @@ class ServiceBusPairRecordOperator(AsyncPairOperator):
         """Record what the job sent, for the Service Bus pairs page; each message counts as one operation."""
         from servicebus_pair.core.model import Meter, Operation
 
-        activity, meter = TaskActivity(self.conn_id, resume=False), Meter()
+        activity, meter = TaskActivity(self.servicebus_pair_conn_id, resume=False), Meter()
         meter.count(Operation.SEND, manifest.primary)
         meter.count(Operation.DIVERT, manifest.diverted)
         async with activity.saving(meter):

@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Final
 
 from airflow.sdk import Context, XComArg
 
-from servicebus_pair.airflow_runtime.validators import check_unless_template
+from servicebus_pair.airflow_runtime.pair_task import failing_at_once
+from servicebus_pair.airflow_runtime.validators import optional, storage_path, text
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.operators._support.json_lines import JsonLinesFile, JsonLinesText, LineSource, read_messages
 from servicebus_pair.operators._support.message_spec import MessageReader, MessageValue
@@ -18,6 +19,10 @@ from servicebus_pair.operators._support.send_task import BaseSendOperator, state
 __all__ = ["ServiceBusPairSendOperator"]
 
 _SOURCES: Final = ("messages", "json_lines", "path")
+
+
+def _check_messages(name: str, value: Any) -> None:  # noqa: ARG001  the signature of a check
+    MessageReader(seed="").read_all(value)
 
 
 class ServiceBusPairSendOperator(BaseSendOperator):
@@ -47,14 +52,20 @@ class ServiceBusPairSendOperator(BaseSendOperator):
     :param defaults: values for fields that a message does not set: any of the above except ``body`` and
         ``message_id`` (templated).
     :param ledger: folder for the record of each accepted message; no ledger when not given (templated).
-    :param timeout: seconds for the whole send; no limit when not given.
-    :param conn_id: the connection of type ``servicebus_pair``; not a template.
+    :param timeout: for the whole send: a ``timedelta`` or seconds; no limit when not given (templated).
+    :param servicebus_pair_conn_id: the connection of type ``servicebus_pair``; not a template.
     :raises ConfigurationError: a parameter or a message is invalid; the message is named by index or line, field and
         value. Nothing was sent.
     :raises SendError: not every message was accepted; the error says how many were.
     """
 
     template_fields = (*BaseSendOperator.template_fields, *_SOURCES, "storage_conn_id")
+    parameter_checks: ClassVar = {
+        "messages": optional(_check_messages),
+        "json_lines": optional(text),
+        "path": optional(storage_path),
+        "storage_conn_id": optional(text),
+    }
     template_fields_renderers: ClassVar = {"defaults": "json"}
 
     def __init__(
@@ -76,10 +87,9 @@ class ServiceBusPairSendOperator(BaseSendOperator):
             raise ConfigurationError(
                 f"{' and '.join(given) or 'no source'} given: allowed is one of {', '.join(_SOURCES)}"
             )
-        check_unless_template("messages", messages, _check_messages)
-        if path is not None:
-            check_unless_template("path", path, _path)
+        self.check_parameters()
 
+    @failing_at_once()
     def execute(self, context: Context) -> dict[str, Any]:
         """Validate all messages, then send them."""
         reader = self.reader(context)
@@ -95,11 +105,11 @@ class ServiceBusPairSendOperator(BaseSendOperator):
 
     def _line_source(self) -> LineSource:
         if self.path is not None:
-            return JsonLinesFile(_path("path", self.path), self.storage_conn_id)
-        text = Redacted.unwrap(self.json_lines)
-        if not isinstance(text, str):
-            raise ConfigurationError(f"json_lines is {type(text).__name__}: it must be a text of JSON lines")
-        return JsonLinesText(text)
+            return JsonLinesFile(storage_path("path", self.path), self.storage_conn_id)
+        lines = Redacted.unwrap(self.json_lines)
+        if not isinstance(lines, str):
+            raise ConfigurationError(f"json_lines is {type(lines).__name__}: it must be a text of JSON lines")
+        return JsonLinesText(lines)
 
     def _do_render_template_fields(
         self, parent: Any, template_fields: Iterable[str], context: Context, jinja_env: Any, seen_oids: set[int]
@@ -108,17 +118,3 @@ class ServiceBusPairSendOperator(BaseSendOperator):
         super()._do_render_template_fields(parent, template_fields, context, jinja_env, seen_oids)
         self.messages = Redacted.wrap(self.messages)
         self.json_lines = Redacted.wrap(self.json_lines)
-
-
-def _check_messages(name: str, value: Any) -> None:  # noqa: ARG001  the signature of a check
-    if value is not None:
-        MessageReader(seed="").read_all(value)
-
-
-def _path(name: str, value: Any) -> str:
-    # Any path object has joinpath, including Airflow's ObjectStoragePath.
-    if not (isinstance(value, str) or hasattr(value, "joinpath")) or not str(value):
-        raise ConfigurationError(
-            f"{name} is {value!r}: it must be the path or URL of a file, such as s3://bucket/messages.jsonl"
-        )
-    return str(value)

@@ -4,33 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import asdict
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from airflow.sdk import Context, conf
-from airflow.sdk.exceptions import AirflowFailException
 
 from servicebus_pair.airflow_runtime.observers.asset_events import HealthChangeRecorder, emit_recovery
 from servicebus_pair.airflow_runtime.observers.lineage import TaskLineage
+from servicebus_pair.airflow_runtime.pair_task import failing_at_once
 from servicebus_pair.airflow_runtime.syphon_control import apply_control, syphon_control, wait_until_resumed
+from servicebus_pair.airflow_runtime.task_ledger import StoragePath, open_ledger
 from servicebus_pair.airflow_runtime.validators import (
     boolean,
-    check_unless_template,
     choice,
     duration,
+    flag,
+    optional,
     optional_message_rate,
     optional_path_list,
     poll_interval_seconds,
+    storage_path,
 )
 from servicebus_pair.airflow_runtime.waiting.backlog import Until
 from servicebus_pair.airflow_runtime.waiting.entities import entities_to_wait_for
 from servicebus_pair.airflow_runtime.waiting.pair_cache import shared_pair
 from servicebus_pair.airflow_runtime.waiting.primary import PrimaryWait
-from servicebus_pair.core import DrainReport, EntityHealth, Ledger
-from servicebus_pair.core.errors import AuthorizationError, EntityNotFoundError, PairError
+from servicebus_pair.core import DrainReport, EntityHealth
+from servicebus_pair.core.errors import ConfigurationError, PairError
 from servicebus_pair.core.events import Observer
 from servicebus_pair.operators._support.base import AsyncPairOperator, LineageMixin
 from servicebus_pair.triggers.backlog import rearm
@@ -49,10 +52,12 @@ __all__ = ["BacklogLeftError", "ServiceBusPairSyphonOperator"]
 _PROGRESS_LOG_SECONDS: Final = 10.0
 _MIN_BURST: Final = timedelta(seconds=1)
 _MAX_BURST: Final = timedelta(days=1)
-# A person must grant a right or provision queues first, so a retry is pointless.
-_NOT_RETRIED: Final = (AuthorizationError, EntityNotFoundError)
+_time_to_live = choice("restart", "elapse")
+_burst = duration(_MIN_BURST, _MAX_BURST)
 
-ResultT = TypeVar("ResultT")
+
+def _plan_without_end() -> ConfigurationError:
+    return ConfigurationError("plan_only and continuous are true: a dry run ends, so only one of them is allowed")
 
 
 class BacklogLeftError(PairError):
@@ -93,14 +98,37 @@ class ServiceBusPairSyphonOperator(LineageMixin, AsyncPairOperator):
         with the first moved message or failure, so each burst makes progress. Deferrable tasks only.
     :param wait_timeout: the longest deferral; no limit when not given.
     :param deferrable: wait in the triggerer; otherwise in the worker.
-    :param conn_id: the connection of type ``servicebus_pair``; not a template.
+    :param servicebus_pair_conn_id: the connection of type ``servicebus_pair``; not a template.
     :raises ConfigurationError: a parameter is invalid; nothing was received.
     :raises BacklogLeftError: messages are left although the primary answers; a retry may move them.
     :raises AirflowFailException: a right is missing, or the backlog is not provisioned; the task is not retried.
     :raises ServiceError: the secondary cannot be reached.
     """
 
-    template_fields = ("entities", "queues", "plan_only", "rate", "ledger")
+    template_fields = (
+        "entities",
+        "queues",
+        "plan_only",
+        "rate",
+        "continuous",
+        "time_to_live",
+        "redrive",
+        "ledger",
+    )
+    parameter_checks: ClassVar = {
+        "entities": optional_path_list,
+        "queues": optional_path_list,
+        "plan_only": boolean,
+        "rate": optional_message_rate,
+        "continuous": boolean,
+        "time_to_live": _time_to_live,
+        "redrive": boolean,
+        "ledger": optional(storage_path),
+        "poll_interval": poll_interval_seconds,
+        "burst": _burst,
+        "wait_timeout": optional(duration(_MIN_BURST)),
+        "deferrable": flag,
+    }
 
     def __init__(
         self,
@@ -109,13 +137,13 @@ class ServiceBusPairSyphonOperator(LineageMixin, AsyncPairOperator):
         queues: Sequence[str] | str | None = None,
         plan_only: bool | str = False,
         rate: float | str | None = None,
-        continuous: bool = False,
+        continuous: bool | str = False,
         time_to_live: str = "restart",
-        redrive: bool = False,
-        ledger: str | None = None,
-        poll_interval: float = 10.0,
-        burst: timedelta = timedelta(minutes=15),
-        wait_timeout: timedelta | None = None,
+        redrive: bool | str = False,
+        ledger: StoragePath | None = None,
+        poll_interval: timedelta | float = 10.0,
+        burst: timedelta | float = timedelta(minutes=15),
+        wait_timeout: timedelta | float | None = None,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         **kwargs: Any,
     ) -> None:
@@ -123,38 +151,36 @@ class ServiceBusPairSyphonOperator(LineageMixin, AsyncPairOperator):
         self.entities = entities
         self.queues = queues
         self.plan_only = plan_only
-        check_unless_template("plan_only", plan_only, boolean)
         self.rate = rate
-        check_unless_template("rate", rate, optional_message_rate)
         self.continuous = continuous
-        self.time_to_live = choice("restart", "elapse")("time_to_live", time_to_live)
+        self.time_to_live = time_to_live
         self.redrive = redrive
         self.ledger = ledger
         self.poll_interval = poll_interval_seconds("poll_interval", poll_interval)
-        self.burst = duration(_MIN_BURST, _MAX_BURST)("burst", burst)
+        self.burst = burst
         self.wait_timeout = wait_timeout
         self.deferrable = deferrable
         self.lineage = TaskLineage()
-
-    def run_async(self, coroutine: Coroutine[Any, Any, ResultT]) -> ResultT:
-        """Run a coroutine; errors that a retry cannot fix fail the task for good."""
-        try:
-            return super().run_async(coroutine)
-        except _NOT_RETRIED as error:
-            raise AirflowFailException(f"{type(error).__name__}: {error}") from error
+        self.check_parameters()
+        if plan_only is True and continuous is True:
+            raise _plan_without_end()
 
     async def aexecute(self, context: Context) -> dict[str, Any]:
         """Wait for the primary and drain, until nothing is left; or survey the backlog."""
-        if boolean("plan_only", self.plan_only):
+        plan_only, continuous = boolean("plan_only", self.plan_only), boolean("continuous", self.continuous)
+        if plan_only and continuous:
+            raise _plan_without_end()
+        if plan_only:
             return await self._survey()
         self.lineage = TaskLineage()
         return await self._wait_and_drain(context, DrainReport())
 
+    @failing_at_once()
     def resume(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:
         """Continue after a deferral."""
         check_event(event)
         for entity, health in event.get("recovered", {}).items():
-            emit_recovery(context, self.conn_id, entity, EntityHealth.from_json(health))
+            emit_recovery(context, self.servicebus_pair_conn_id, entity, EntityHealth.from_json(health))
         carry = dict(event["carry"])
         self.lineage = TaskLineage(carry.pop("lineage", ()))
         return self.run_async(self._wait_and_drain(context, DrainReport(**carry)))
@@ -168,7 +194,7 @@ class ServiceBusPairSyphonOperator(LineageMixin, AsyncPairOperator):
             report, completed = await self._drain(context, rate)
             done += DrainReport(report.moved, report.dead_lettered, duplicates_possible=report.duplicates_possible)
             if completed and report.empty:
-                if not self.continuous:
+                if not boolean("continuous", self.continuous):
                     return _result(done)
                 await self._wait_for_messages(done)
             elif completed and not report.moved_total and not report.dead_lettered:
@@ -181,11 +207,13 @@ class ServiceBusPairSyphonOperator(LineageMixin, AsyncPairOperator):
 
     async def _wait_while_paused(self, done: DrainReport) -> None:
         """Wait while the pair's syphon is paused, in the triggerer if the task is deferrable."""
-        control = await syphon_control(self.conn_id)
+        control = await syphon_control(self.servicebus_pair_conn_id)
         if control.paused:
             self.log.info("paused by %s: %s; moved=%d so far", control.by, control.reason, done.moved_total)
-            self._defer_if_deferrable(SyphonControlTrigger(conn_id=self.conn_id, carry=asdict(done)))
-            await wait_until_resumed(self.conn_id)
+            self._defer_if_deferrable(
+                SyphonControlTrigger(servicebus_pair_conn_id=self.servicebus_pair_conn_id, carry=asdict(done))
+            )
+            await wait_until_resumed(self.servicebus_pair_conn_id)
 
     async def _wait_for_primary(self, context: Context, done: DrainReport) -> None:
         entities = await self._resolve_entities(context)
@@ -196,7 +224,7 @@ class ServiceBusPairSyphonOperator(LineageMixin, AsyncPairOperator):
                     await waiting.ping_once(shared, interval=self.poll_interval)
                 else:
                     await waiting.wait(shared, interval=self.poll_interval)
-        health_changes.emit(context, self.conn_id)
+        health_changes.emit(context, self.servicebus_pair_conn_id)
         if not waiting.done:
             # A deferral loses the events emitted so far; the trigger reports recoveries from here on.
             self.log.info("waiting until the primary answers for %s", ", ".join(entities))
@@ -204,7 +232,7 @@ class ServiceBusPairSyphonOperator(LineageMixin, AsyncPairOperator):
 
     async def _wait_for_messages(self, done: DrainReport) -> None:
         trigger = BacklogLevelTrigger(
-            conn_id=self.conn_id,
+            servicebus_pair_conn_id=self.servicebus_pair_conn_id,
             until=Until.FILLED.value,
             messages=1,
             age=None,
@@ -217,7 +245,10 @@ class ServiceBusPairSyphonOperator(LineageMixin, AsyncPairOperator):
 
     def _primary_trigger(self, entities: Sequence[str], done: DrainReport) -> PrimaryHealthTrigger:
         return PrimaryHealthTrigger(
-            conn_id=self.conn_id, entities=entities, interval=self.poll_interval, carry=self._carry(done)
+            servicebus_pair_conn_id=self.servicebus_pair_conn_id,
+            entities=entities,
+            interval=self.poll_interval,
+            carry=self._carry(done),
         )
 
     def _carry(self, done: DrainReport) -> dict[str, Any]:
@@ -229,12 +260,12 @@ class ServiceBusPairSyphonOperator(LineageMixin, AsyncPairOperator):
 
     async def _resolve_entities(self, context: Context) -> Sequence[str]:
         named = optional_path_list("entities", self.entities)
-        return await entities_to_wait_for(self.conn_id, context) if named is None else named
+        return await entities_to_wait_for(self.servicebus_pair_conn_id, context) if named is None else named
 
     async def _survey(self) -> dict[str, Any]:
         queues, entities = optional_path_list("queues", self.queues), optional_path_list("entities", self.entities)
         async with self.hook.pair() as pair:
-            found = await pair.syphon(queues, entities=entities, redrive=self.redrive).survey()
+            found = await pair.syphon(queues, entities=entities, redrive=boolean("redrive", self.redrive)).survey()
         now = time.time()
         for entity, each in found.destinations.items():
             newest, oldest = each.ages(now)
@@ -256,7 +287,7 @@ class ServiceBusPairSyphonOperator(LineageMixin, AsyncPairOperator):
         with ExitStack() as stack:
             observers: list[Observer] = [health_changes, self.lineage]
             if self.ledger is not None:
-                observers.append(stack.enter_context(Ledger(self.ledger, run=context["run_id"])))
+                observers.append(stack.enter_context(open_ledger(self.ledger, run=context["run_id"])))
             async with self.hook.pair(observers=observers) as pair:
                 # Imported here, so that parsing a DAG file does not load it.
                 from servicebus_pair.core.protocol import queues_in_use
@@ -268,19 +299,19 @@ class ServiceBusPairSyphonOperator(LineageMixin, AsyncPairOperator):
                     chosen,
                     entities=optional_path_list("entities", self.entities),
                     rate=rate,
-                    time_to_live=TimeToLive(self.time_to_live),
-                    redrive=self.redrive,
+                    time_to_live=TimeToLive(_time_to_live("time_to_live", self.time_to_live)),
+                    redrive=boolean("redrive", self.redrive),
                 )
-                burst = self.burst.total_seconds() if self.deferrable else None
+                burst = _burst("burst", self.burst).total_seconds() if self.deferrable else None
                 async with (
                     self._logging_progress(syphon),
                     _stop_after(syphon, seconds=burst) as (stopped, start_timer),
-                    apply_control(self.conn_id, syphon, rate=rate, stopped=stopped),
+                    apply_control(self.servicebus_pair_conn_id, syphon, rate=rate, stopped=stopped),
                 ):
                     report = await syphon.drain(progress=start_timer)
         # After the drain, so that messages that arrived behind it get an event of their own.
-        await rearm(self.conn_id)
-        health_changes.emit(context, self.conn_id)
+        await rearm(self.servicebus_pair_conn_id)
+        health_changes.emit(context, self.servicebus_pair_conn_id)
         return report, not stopped.is_set()
 
     @asynccontextmanager

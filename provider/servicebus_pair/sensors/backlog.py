@@ -4,23 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 from airflow.sdk import BaseSensorOperator, Context, PokeReturnValue, conf
 
-from servicebus_pair.airflow_runtime.cancellable_run import CancellableRun
-from servicebus_pair.airflow_runtime.validators import poll_interval_seconds
+from servicebus_pair.airflow_runtime.pair_task import PairTask, failing_at_once
+from servicebus_pair.airflow_runtime.validators import (
+    choice,
+    duration,
+    flag,
+    integer,
+    optional,
+    poll_interval_seconds,
+)
 from servicebus_pair.airflow_runtime.waiting.backlog import BacklogCondition, BacklogDepth, Until, read_backlog_depth
 from servicebus_pair.airflow_runtime.waiting.pair_cache import shared_pair
-from servicebus_pair.assets import pair_asset
-from servicebus_pair.hooks.servicebus_pair import DEFAULT_CONN_ID, ServiceBusPairHook
 from servicebus_pair.triggers.backlog_level import BacklogLevelTrigger
 from servicebus_pair.triggers.primary_health import check_event
 
 __all__ = ["ServiceBusBacklogSensor"]
 
+_until = choice(*Until)
+_messages = integer(0)
+_age = optional(duration(timedelta(microseconds=1)))
 
-class ServiceBusBacklogSensor(BaseSensorOperator):
+
+class ServiceBusBacklogSensor(PairTask, BaseSensorOperator):
     """Waits until the backlog queues of a pair are drained, or until they hold messages.
 
     One poke is one listing of the secondary's queues, billed as a management call; with ``age`` it also peeks into
@@ -28,45 +37,66 @@ class ServiceBusBacklogSensor(BaseSensorOperator):
     "oldest_seconds": x}`` at the last poke; ``oldest_seconds`` is ``None`` without ``age``.
 
     :param until: ``drained``: at most ``messages`` are left, none older than ``age``; ``filled``: at least
-        ``messages`` (and at least one) wait, or the oldest has reached ``age``.
-    :param messages: threshold in messages, over all backlog queues.
-    :param age: threshold for the age of the oldest message; ages are ignored when not given.
-    :param poke_interval: seconds between two pokes, 1 to 3600.
+        ``messages`` (and at least one) wait, or the oldest has reached ``age`` (templated).
+    :param messages: threshold in messages, over all backlog queues (templated).
+    :param age: threshold for the age of the oldest message: a ``timedelta`` or seconds; ages are ignored when not
+        given (templated).
+    :param poke_interval: time between two pokes, 1 s to an hour: a ``timedelta`` or seconds.
     :param deferrable: wait in the triggerer and occupy no worker.
-    :param conn_id: the connection of type ``servicebus_pair``; not a template.
+    :param servicebus_pair_conn_id: the connection of type ``servicebus_pair``; not a template.
     :raises ConfigurationError: a parameter or the connection is invalid.
     :raises ServiceError: a poke in the worker cannot reach the secondary; the triggerer logs that and continues.
     """
+
+    template_fields = ("until", "messages", "age")
+    parameter_checks: ClassVar = {
+        "until": _until,
+        "messages": _messages,
+        "age": _age,
+        "poke_interval": poll_interval_seconds,
+        "deferrable": flag,
+    }
+    detects_health: ClassVar = False
 
     def __init__(
         self,
         *,
         until: str = Until.DRAINED.value,
-        messages: int = 0,
-        age: timedelta | None = None,
-        conn_id: str = DEFAULT_CONN_ID,
-        poke_interval: float = 30.0,
+        messages: int | str = 0,
+        age: timedelta | float | str | None = None,
+        poke_interval: timedelta | float = 30.0,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         **kwargs: Any,
     ) -> None:
         super().__init__(poke_interval=poll_interval_seconds("poke_interval", poke_interval), **kwargs)
-        self.condition = BacklogCondition.from_parameters(until=until, messages=messages, age=age)
-        self.conn_id = conn_id
+        self.until = until
+        self.messages = messages
+        self.age = age
         self.deferrable = deferrable
-        self.inlets = [*self.inlets, pair_asset(conn_id)]
-        self._cancellable = CancellableRun()
+        self.check_parameters()
 
+    @property
+    def condition(self) -> BacklogCondition:
+        """What to wait for, once templates are rendered."""
+        age = _age("age", self.age)
+        return BacklogCondition(
+            until=Until(_until("until", self.until)),
+            messages=_messages("messages", self.messages),
+            age=None if age is None else age.total_seconds(),
+        )
+
+    @failing_at_once()
     def execute(self, context: Context) -> Any:
         """Poke once; if the condition is not met, wait in the triggerer or in the worker."""
         if not self.deferrable:
             return super().execute(context)
-        depth = self._cancellable.run(self._read_depth())
         condition = self.condition
+        depth = self.run_async(self._read_depth(condition))
         if not condition.is_met_by(depth):
             self.log.info("waiting until the backlog is %s: it holds %d messages", condition.until, depth.messages)
             self.defer(
                 trigger=BacklogLevelTrigger(
-                    conn_id=self.conn_id,
+                    servicebus_pair_conn_id=self.servicebus_pair_conn_id,
                     until=condition.until.value,
                     messages=condition.messages,
                     age=condition.age,
@@ -77,21 +107,21 @@ class ServiceBusBacklogSensor(BaseSensorOperator):
             )
         return depth.to_json()
 
+    @failing_at_once()
     def poke(self, context: Context) -> PokeReturnValue:  # noqa: ARG002  the base class passes it
         """Read the depth once."""
-        depth = self._cancellable.run(self._read_depth())
-        return PokeReturnValue(is_done=self.condition.is_met_by(depth), xcom_value=depth.to_json())
+        condition = self.condition
+        depth = self.run_async(self._read_depth(condition))
+        return PokeReturnValue(is_done=condition.is_met_by(depth), xcom_value=depth.to_json())
 
+    @failing_at_once()
     def resume(self, context: Context, event: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ARG002  as above
         """Succeed with the depth that met the condition."""
         check_event(event)
         return dict(event)
 
-    def on_kill(self) -> None:
-        """Cancel the running poke."""
-        self._cancellable.cancel()
-
-    async def _read_depth(self) -> BacklogDepth:
-        with_ages = self.condition.age is not None
-        async with shared_pair(ServiceBusPairHook(self.conn_id)) as shared:
-            return await read_backlog_depth(shared, conn_id=self.conn_id, max_age=0.0, with_ages=with_ages)
+    async def _read_depth(self, condition: BacklogCondition) -> BacklogDepth:
+        async with shared_pair(self.hook) as shared:
+            return await read_backlog_depth(
+                shared, conn_id=self.servicebus_pair_conn_id, max_age=0.0, with_ages=condition.age is not None
+            )

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import Any, Final
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
@@ -51,16 +52,24 @@ class BacklogTrigger(BaseEventTrigger):
     The event is ``{"messages": n, "queues": n, "entities": [...]}``; ``entities`` are the destinations found by peeking
     at the oldest messages.
 
-    :param conn_id: the connection.
-    :param interval: seconds between two readings, 1 to 3600.
-    :param repeat: seconds after which a backlog that was not drained fires again; at least ``interval``.
+    :param servicebus_pair_conn_id: the connection.
+    :param interval: time between two readings, 1 s to an hour: a ``timedelta`` or seconds.
+    :param repeat: time after which a backlog that was not drained fires again, at least ``interval``: a ``timedelta``
+        or seconds.
     :raises ConfigurationError: a parameter is invalid.
     """
 
-    def __init__(self, *, conn_id: str, interval: float = 10.0, repeat: float = _REPEAT_SECONDS) -> None:
+    def __init__(
+        self,
+        *,
+        servicebus_pair_conn_id: str,
+        interval: timedelta | float = 10.0,
+        repeat: timedelta | float = _REPEAT_SECONDS,
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.conn_id = conn_id
+        self.servicebus_pair_conn_id = servicebus_pair_conn_id
         self.interval = poll_interval_seconds("interval", interval)
+        repeat = repeat.total_seconds() if isinstance(repeat, timedelta) else repeat
         if not repeat >= self.interval:  # not "<", which NaN would pass
             raise ConfigurationError(f"repeat is {repeat!r}: allowed are seconds, at least interval, {interval:g}")
         self.repeat = repeat
@@ -69,20 +78,24 @@ class BacklogTrigger(BaseEventTrigger):
         """Return the class path and arguments that recreate this trigger; they contain no secrets."""
         return (
             f"{type(self).__module__}.{type(self).__qualname__}",
-            {"conn_id": self.conn_id, "interval": self.interval, "repeat": self.repeat},
+            {
+                "servicebus_pair_conn_id": self.servicebus_pair_conn_id,
+                "interval": self.interval,
+                "repeat": self.repeat,
+            },
         )
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Watch the backlog forever."""
-        state = AssetState(pair_asset(self.conn_id))
+        state = AssetState(pair_asset(self.servicebus_pair_conn_id))
         while True:
             event: dict[str, Any] | None = None
             try:
                 event = await self._check_backlog(state)
             except PairError as error:
-                _log.warning("conn_id=%s: cannot read the backlog: %s", self.conn_id, error)
+                _log.warning("conn_id=%s: cannot read the backlog: %s", self.servicebus_pair_conn_id, error)
             except Exception:  # noqa: BLE001  Airflow would restart a watcher that ends every 2 s, forever
-                _log.exception("conn_id=%s: reading the backlog failed", self.conn_id)
+                _log.exception("conn_id=%s: reading the backlog failed", self.servicebus_pair_conn_id)
             if event is not None:
                 yield TriggerEvent(event)  # type: ignore[no-untyped-call]
                 # Only now, so that an event that is lost with the triggerer comes again.
@@ -90,13 +103,15 @@ class BacklogTrigger(BaseEventTrigger):
             await asyncio.sleep(self.interval)
 
     async def _check_backlog(self, state: AssetState) -> dict[str, Any] | None:
-        async with shared_pair(ServiceBusPairHook(self.conn_id)) as shared:
-            depth = await read_backlog_depth(shared, conn_id=self.conn_id, max_age=0.0, with_ages=False)
+        async with shared_pair(ServiceBusPairHook(self.servicebus_pair_conn_id)) as shared:
+            depth = await read_backlog_depth(shared, conn_id=self.servicebus_pair_conn_id, max_age=0.0, with_ages=False)
             last_event = float(await state.get(_STATE_KEY) or _ARMED)
             if depth.messages == 0 and last_event != _ARMED:
                 await state.set(_STATE_KEY, _ARMED)
             if not is_due(depth, last_event=last_event, now=time.time(), repeat=self.repeat):
                 return None
             entities = sorted((await shared.first_page(max_age=self.interval)).destinations)
-        _log.info("conn_id=%s backlog messages=%d queues=%d", self.conn_id, depth.messages, depth.queues)
+        _log.info(
+            "conn_id=%s backlog messages=%d queues=%d", self.servicebus_pair_conn_id, depth.messages, depth.queues
+        )
         return {"messages": depth.messages, "queues": depth.queues, "entities": entities}

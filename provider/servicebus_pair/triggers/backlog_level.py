@@ -35,14 +35,14 @@ class BacklogLevelTrigger(DeferralTrigger):
     def __init__(
         self,
         *,
-        conn_id: str,
+        servicebus_pair_conn_id: str,
         until: str,
         messages: int,
         age: float | None,
         interval: float,
         carry: dict[str, Any] | None = None,
     ) -> None:
-        super().__init__(conn_id=conn_id, carry=carry)
+        super().__init__(servicebus_pair_conn_id=servicebus_pair_conn_id, carry=carry)
         self.condition = BacklogCondition(until=Until(until), messages=messages, age=age)
         self.interval = poll_interval_seconds("interval", interval)
 
@@ -61,15 +61,15 @@ class BacklogLevelTrigger(DeferralTrigger):
         """
         with_ages = self.condition.age is not None
         while True:
-            async with shared_pair(ServiceBusPairHook(self.conn_id)) as shared:
+            async with shared_pair(ServiceBusPairHook(self.servicebus_pair_conn_id)) as shared:
                 try:
                     depth = await read_backlog_depth(
-                        shared, conn_id=self.conn_id, max_age=self.interval, with_ages=with_ages
+                        shared, conn_id=self.servicebus_pair_conn_id, max_age=self.interval, with_ages=with_ages
                     )
                 except ConfigurationError:
                     raise
                 except PairError as error:
-                    _log.warning("conn_id=%s: cannot read the backlog: %s", self.conn_id, error)
+                    _log.warning("conn_id=%s: cannot read the backlog: %s", self.servicebus_pair_conn_id, error)
                 else:
                     if self.condition.is_met_by(depth):
                         return depth

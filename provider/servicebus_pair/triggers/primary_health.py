@@ -28,9 +28,14 @@ class PrimaryHealthTrigger(DeferralTrigger):
     """
 
     def __init__(
-        self, *, conn_id: str, entities: Sequence[str], interval: float, carry: dict[str, Any] | None = None
+        self,
+        *,
+        servicebus_pair_conn_id: str,
+        entities: Sequence[str],
+        interval: float,
+        carry: dict[str, Any] | None = None,
     ) -> None:
-        super().__init__(conn_id=conn_id, carry=carry)
+        super().__init__(servicebus_pair_conn_id=servicebus_pair_conn_id, carry=carry)
         self.entities = list(entities)
         self.interval = poll_interval_seconds("interval", interval)
 
@@ -41,7 +46,7 @@ class PrimaryHealthTrigger(DeferralTrigger):
     async def event_payload(self) -> dict[str, Any]:
         """Wait until every entity has answered."""
         waiting = PrimaryWait(self.entities)
-        async with shared_pair(ServiceBusPairHook(self.conn_id)) as shared:
+        async with shared_pair(ServiceBusPairHook(self.servicebus_pair_conn_id)) as shared:
             with shared.observed_by(waiting):
                 await waiting.wait(shared, interval=self.interval)
             recovered = shared.pop_recoveries([entity.casefold() for entity in self.entities])

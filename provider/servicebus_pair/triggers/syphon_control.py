@@ -15,4 +15,4 @@ class SyphonControlTrigger(DeferralTrigger):
 
     async def event_payload(self) -> dict[str, Any]:
         """Wait until the syphon is resumed."""
-        return {"resumed_by": (await wait_until_resumed(self.conn_id)).by}
+        return {"resumed_by": (await wait_until_resumed(self.servicebus_pair_conn_id)).by}

@@ -109,7 +109,9 @@ def test_a_time_limit_ends_a_yielding_function_and_reports_accepted_messages(
         threading.Event().wait()
 
     with DAG("endless", schedule=None) as dag:
-        task.servicebus_send(conn_id=CONN_ID, entity="flights", execution_timeout=timedelta(minutes=10))(endless)()
+        task.servicebus_send(
+            servicebus_pair_conn_id=CONN_ID, entity="flights", execution_timeout=timedelta(minutes=10)
+        )(endless)()
 
     assert states(run_dag(dag)) == {"endless": "failed"}
     log = capfd.readouterr().out

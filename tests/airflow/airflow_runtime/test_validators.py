@@ -22,7 +22,11 @@ from tests.airflow.support.tasks import backlog_sensor, cleanup, cost, drain, dr
         (lambda: provision(on_drift="ignore"), "on_drift is 'ignore': allowed are warn, fail"),
         (lambda: provision(plan_only="perhaps"), "plan_only is 'perhaps': allowed are true and false"),
         (lambda: cleanup(what="some"), "what is 'some': allowed are extra, all"),
-        (lambda: cleanup(only="a"), "only is 'a': it must be a list of paths"),
+        (
+            lambda: cleanup(only="a,,b"),
+            "only is 'a,,b': it must be a list of paths of at least one character, or a text",
+        ),
+        (lambda: cleanup(only=[3]), r"only is \[3\]: it must be a list of paths"),
         (lambda: fail_over(entities=[]), "entities is .*: it must be the path of a queue or topic, or a list of them"),
         (lambda: fail_over(entities=["a", 1]), "entities is 1: it must be the path"),
         (lambda: fail_over(reason=" "), "reason is ' ': it must be a text of at least one character"),
@@ -39,10 +43,14 @@ from tests.airflow.support.tasks import backlog_sensor, cleanup, cost, drain, dr
         (lambda: send(defaults={"body": "b"}), "defaults: field 'body' is unknown"),
         (lambda: send(entity=""), "entity is '': it must be the path of a queue or topic"),
         (lambda: send(entity=5), "entity is 5: it must be the path of a queue or topic"),
-        (lambda: send(timeout=0), "timeout is 0: it must be a number of seconds above 0"),
-        (lambda: send(timeout="5"), "timeout is '5': it must be a number of seconds above 0"),
+        (lambda: send(timeout=0), "timeout is 0: it must be a timedelta or a number of seconds, from 0.001 s"),
+        (lambda: send(timeout="soon"), "timeout is 'soon': it must be a timedelta or a number of seconds"),
         (lambda: send(timeout=float("nan")), "timeout is nan: it must be"),
-        (lambda: send(path=5), "path is 5: it must be the path or URL of a file"),
+        (lambda: send(path=5), "path is 5: it must be a path or URL, such as s3://bucket/name"),
+        (lambda: send(ledger=3), "ledger is 3: it must be a path or URL"),
+        (lambda: drain(queues=3), "queues is 3: it must be a list of paths"),
+        (lambda: drain(deferrable="yes"), "deferrable is 'yes': allowed are True and False"),
+        (lambda: drain(continuous=True, plan_only=True), "plan_only and continuous are true: a dry run ends"),
         (lambda: drain(time_to_live="never"), "time_to_live is 'never': allowed are restart, elapse"),
         (lambda: drain(burst=timedelta(0)), "burst is .*: it must be a timedelta or a number .* from 1 to 86400 s"),
         (lambda: drain(plan_only="maybe"), "plan_only is 'maybe': allowed are true and false"),
@@ -52,16 +60,28 @@ from tests.airflow.support.tasks import backlog_sensor, cleanup, cost, drain, dr
             for rate in (0, -1, "-1", "many", float("inf"), float("nan"), True, [5])
         ),
         (lambda: backlog_sensor(until="empty"), "until is 'empty': allowed are drained, filled"),
-        (lambda: backlog_sensor(messages=-1), "messages is -1: it must be a whole number of at least 0"),
-        (lambda: backlog_sensor(messages="5"), "messages is '5'"),
-        (lambda: backlog_sensor(age=60), "age is 60: it must be a timedelta above 0"),
-        (lambda: backlog_sensor(age=timedelta(0)), "age is .*: it must be a timedelta above 0"),
+        (lambda: backlog_sensor(messages=-1), "messages is -1: it must be a whole number from 0"),
+        (lambda: backlog_sensor(messages="few"), "messages is 'few'"),
+        (lambda: backlog_sensor(age="old"), "age is 'old': it must be a timedelta or a number of seconds"),
+        (lambda: backlog_sensor(age=timedelta(0)), "age is .*: it must be a timedelta or a number of seconds, from"),
         (lambda: backlog_sensor(poke_interval=0), "poke_interval is 0: allowed are 1 to 3600 seconds"),
-        (lambda: BacklogTrigger(conn_id=CONN_ID, interval=0), "interval is 0: allowed are 1 to 3600 seconds"),
-        (lambda: BacklogTrigger(conn_id=CONN_ID, interval="10"), "interval is '10': allowed are 1 to 3600 seconds"),
-        (lambda: BacklogTrigger(conn_id=CONN_ID, repeat=5), "repeat is 5: allowed are seconds, at least interval, 10"),
-        (lambda: BacklogTrigger(conn_id=CONN_ID, repeat=math.nan), "repeat is nan"),
-        *((partial(provision, conn_id=conn_id), "conn_id is") for conn_id in ("{{ params.conn }}", "", "a.b")),
+        (
+            lambda: BacklogTrigger(servicebus_pair_conn_id=CONN_ID, interval=0),
+            "interval is 0: allowed are 1 to 3600 seconds",
+        ),
+        (
+            lambda: BacklogTrigger(servicebus_pair_conn_id=CONN_ID, interval="10"),
+            "interval is '10': allowed are 1 to 3600 seconds",
+        ),
+        (
+            lambda: BacklogTrigger(servicebus_pair_conn_id=CONN_ID, repeat=5),
+            "repeat is 5: allowed are seconds, at least interval, 10",
+        ),
+        (lambda: BacklogTrigger(servicebus_pair_conn_id=CONN_ID, repeat=math.nan), "repeat is nan"),
+        *(
+            (partial(provision, servicebus_pair_conn_id=conn_id), "servicebus_pair_conn_id is .*: it names assets")
+            for conn_id in ("{{ params.conn }}", "", "a..b", ".a", "contoso.failover", 5)
+        ),
     ],
 )
 def test_invalid_parameters_are_refused_at_parse_time(make: Any, message: str):

@@ -51,7 +51,9 @@ def test_environment_variables_configure_the_pipeline_and_spark(example: Example
     publish = pipeline.get_task("publish_flights")
 
     assert set(publish.env_vars) == {"SPARK_HOME", "PYSPARK_PYTHON"}
-    assert {task.conn_id for task in pipeline.tasks if hasattr(task, "conn_id")} == {"other_pair"}
+    assert {task.servicebus_pair_conn_id for task in pipeline.tasks if hasattr(task, "servicebus_pair_conn_id")} == {
+        "other_pair"
+    }
     assert publish.application_args[:2] == ["--pair", "env:AIRFLOW_CONN_OTHER_PAIR"]
     assert publish._conn_id == "cluster"
     assert (publish.conf["spark.executor.memory"], publish.conf["spark.ui.enabled"]) == ("4g", "true")

@@ -55,7 +55,9 @@ def test_every_dag_has_docs_typed_params_and_the_connection_of_the_environment(
     schemas = [dag.params.get_param(each).schema for each in dag.params]
     assert schemas
     assert all(schema.get("title") and (schema.get("type") or schema.get("enum")) for schema in schemas)
-    assert {task.conn_id for task in dag.tasks if hasattr(task, "conn_id")} <= {"other_pair"}
+    assert {task.servicebus_pair_conn_id for task in dag.tasks if hasattr(task, "servicebus_pair_conn_id")} <= {
+        "other_pair"
+    }
     own = [task for task in dag.tasks if "servicebus_pair" in type(task).__module__ or task.is_mapped]
     assert any("other_pair" in str(vars(task)) or "other_pair" in str(task.partial_kwargs) for task in own)
 

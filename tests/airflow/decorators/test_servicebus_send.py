@@ -18,7 +18,7 @@ from tests.airflow.support.queues import contents
 
 def dag_of(function: Callable[..., Any], *arguments: Any, **parameters: Any) -> DAG:
     with DAG("decorated", schedule=None) as dag:
-        decorate = task.servicebus_send(conn_id=CONN_ID, **{"entity": "flights", **parameters})
+        decorate = task.servicebus_send(servicebus_pair_conn_id=CONN_ID, **{"entity": "flights", **parameters})
         decorate(function)(*arguments)
     return dag
 

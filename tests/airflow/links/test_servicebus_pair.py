@@ -39,10 +39,17 @@ def links_from_api(run: Any, task_id: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("side", "make"),
     [
-        ("secondary", lambda: ServiceBusPairProvisionOperator(task_id="link", conn_id=CONN_ID, on_drift="{{ 'no' }}")),
+        (
+            "secondary",
+            lambda: ServiceBusPairProvisionOperator(
+                task_id="link", servicebus_pair_conn_id=CONN_ID, on_drift="{{ 'no' }}"
+            ),
+        ),
         (
             "primary",
-            lambda: ServiceBusPairSendOperator(task_id="link", conn_id=CONN_ID, entity="{{ '' }}", messages=[]),
+            lambda: ServiceBusPairSendOperator(
+                task_id="link", servicebus_pair_conn_id=CONN_ID, entity="{{ '' }}", messages=[]
+            ),
         ),
     ],
 )
@@ -67,7 +74,7 @@ def test_with_arm_coordinates_the_portal_link_is_that_of_the_tasks_side(
 def test_without_arm_coordinates_a_failed_task_links_only_to_the_page(run_dag: RunDag, monkeypatch: pytest.MonkeyPatch):
     define_connection(monkeypatch, UNREACHABLE)
     with DAG("linked", schedule=None) as dag:
-        ServiceBusPairProvisionOperator(task_id="provision", conn_id=CONN_ID, on_drift="{{ 'no' }}")
+        ServiceBusPairProvisionOperator(task_id="provision", servicebus_pair_conn_id=CONN_ID, on_drift="{{ 'no' }}")
     run = run_dag(dag)
 
     stored, links_by_name = links(run), links_from_api(run, "provision")
@@ -80,7 +87,7 @@ def test_without_arm_coordinates_a_failed_task_links_only_to_the_page(run_dag: R
 @pytest.mark.usefixtures("fresh_state")
 def test_a_missing_connection_is_reported_once(run_dag: RunDag, capfd: pytest.CaptureFixture[str]):
     with DAG("unknown", schedule=None) as dag:
-        ServiceBusPairProvisionOperator(task_id="provision", conn_id="unknown_pair")
+        ServiceBusPairProvisionOperator(task_id="provision", servicebus_pair_conn_id="unknown_pair")
 
     assert links(run_dag(dag))["provision_link_AzurePortalLink"] == ""
     assert capfd.readouterr().out.count("AirflowNotFoundException: ") == 1

@@ -15,7 +15,9 @@ from tests.airflow.support.tasks import fail_over, provision, send
 
 def fail_back(**parameters: Any) -> ServiceBusPairFailbackOperator:
     return ServiceBusPairFailbackOperator(
-        task_id="fail_back", conn_id=CONN_ID, **{"entities": ["Flights"], "reason": "it is over", **parameters}
+        task_id="fail_back",
+        servicebus_pair_conn_id=CONN_ID,
+        **{"entities": ["Flights"], "reason": "it is over", **parameters},
     )
 
 

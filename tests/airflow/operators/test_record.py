@@ -27,7 +27,8 @@ def test_health_is_shared_unless_newer_and_failovers_are_emitted(run_dag: RunDag
     def record(**entities: EntityManifest) -> dict[str, object]:
         manifest = write_manifest(tmp_path / "manifest.json", **entities)
         return run_task(
-            run_dag, lambda: ServiceBusPairRecordOperator(task_id="record", conn_id=CONN_ID, manifest=manifest)
+            run_dag,
+            lambda: ServiceBusPairRecordOperator(task_id="record", servicebus_pair_conn_id=CONN_ID, manifest=manifest),
         )["record"]
 
     first = record(flights=EntityManifest(10, 5, OUT), delays=EntityManifest(3, 0, EntityHealth()))
@@ -51,7 +52,10 @@ def test_a_recovered_job_emits_both_events_and_records_sends_by_slot(run_dag: Ru
     slots = {8: (10, 0), 9: (0, 5)}
     manifest = write_manifest(tmp_path / "manifest.json", flights=EntityManifest(10, 5, BACK, slots, 2750.0))
 
-    run_task(run_dag, lambda: ServiceBusPairRecordOperator(task_id="record", conn_id=CONN_ID, manifest=manifest))
+    run_task(
+        run_dag,
+        lambda: ServiceBusPairRecordOperator(task_id="record", servicebus_pair_conn_id=CONN_ID, manifest=manifest),
+    )
 
     (began,) = events("failover")
     (ended,) = events("recovery")

@@ -87,7 +87,9 @@ def test_a_mapped_send_redacts_bodies_too(pair: Pair, run_dag: RunDag):
         def batches() -> list[list[str]]:
             return [[BODY], [BODY, "b"]]
 
-        ServiceBusPairSendOperator.partial(task_id="send", conn_id=CONN_ID, entity="flights").expand(messages=batches())
+        ServiceBusPairSendOperator.partial(task_id="send", servicebus_pair_conn_id=CONN_ID, entity="flights").expand(
+            messages=batches()
+        )
 
     assert set(states(run_dag(dag)).values()) == {"success"}
     assert sorted(bodies(pair)) == ["b", BODY, BODY]
@@ -98,7 +100,7 @@ def test_a_mapped_send_redacts_bodies_too(pair: Pair, run_dag: RunDag):
     ("parameters", "message"),
     [
         ({"path": "{{ 'missing' }}.jsonl"}, "path 'missing.jsonl' cannot be opened, FileNotFoundError"),
-        ({"path": "{{ '' }}"}, "path is '': it must be the path or URL of a file, such as s3://bucket/messages.jsonl"),
+        ({"path": "{{ '' }}"}, "path is '': it must be a path or URL, such as s3://bucket/name"),
         ({"ledger": "/proc/nowhere"}, "ledger '/proc/nowhere' cannot be written, FileNotFoundError: No such file"),
     ],
 )

@@ -28,7 +28,7 @@ def test_tasks_leave_neither_keys_nor_bodies_behind(
     file.write_text(json.dumps({"body": body, "application_properties": {"hidden": body}}))
     with DAG("operating", schedule=None) as dag:
 
-        @task.servicebus_send(conn_id=CONN_ID, entity="flights")
+        @task.servicebus_send(servicebus_pair_conn_id=CONN_ID, entity="flights")
         def rows() -> Iterator[str]:
             yield body
 
@@ -37,8 +37,10 @@ def test_tasks_leave_neither_keys_nor_bodies_behind(
             tasks.send(task_id="file", path=str(file)),
             rows(),
             tasks.fail_over(),
-            ServiceBusPairFailbackOperator(task_id="back", conn_id=CONN_ID, entities="flights", reason="a test"),
-            ServiceBusPrimaryHealthSensor(task_id="wait", conn_id=CONN_ID, entities=["flights"]),
+            ServiceBusPairFailbackOperator(
+                task_id="back", servicebus_pair_conn_id=CONN_ID, entities="flights", reason="a test"
+            ),
+            ServiceBusPrimaryHealthSensor(task_id="wait", servicebus_pair_conn_id=CONN_ID, entities=["flights"]),
             tasks.drain(),
             tasks.drill(messages=1),
             tasks.cost(),

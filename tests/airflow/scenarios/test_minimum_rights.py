@@ -33,11 +33,13 @@ def keyed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatorProcess]
 
 
 def wait(**parameters: Any) -> ServiceBusPrimaryHealthSensor:
-    return ServiceBusPrimaryHealthSensor(task_id="wait", conn_id=CONN_ID, **parameters)
+    return ServiceBusPrimaryHealthSensor(task_id="wait", servicebus_pair_conn_id=CONN_ID, **parameters)
 
 
 def fail_back() -> ServiceBusPairFailbackOperator:
-    return ServiceBusPairFailbackOperator(task_id="back", conn_id=CONN_ID, entities="flights", reason="a test")
+    return ServiceBusPairFailbackOperator(
+        task_id="back", servicebus_pair_conn_id=CONN_ID, entities="flights", reason="a test"
+    )
 
 
 NAMED = {"entities": ["flights"]}
@@ -52,7 +54,7 @@ TASKS: dict[str, list[Callable[[], object]]] = {
     "drain of entities that are named": [lambda: tasks.drain(**NAMED)],
     "wait or drain without naming entities": [wait, tasks.drain],
     "backlog sensor, watcher, page, provision, cleanup": [
-        lambda: ServiceBusBacklogSensor(task_id="drained", conn_id=CONN_ID, messages=1_000),
+        lambda: ServiceBusBacklogSensor(task_id="drained", servicebus_pair_conn_id=CONN_ID, messages=1_000),
         tasks.provision,
         tasks.cleanup,
     ],
@@ -93,7 +95,7 @@ async def test_a_watcher_needs_listen_and_manage(keyed: EmulatorProcess, monkeyp
         **connection_string_of(keyed, "secondary", "manager"),
     }
     define_connection(monkeypatch, extra)
-    trigger = BacklogTrigger(conn_id=CONN_ID, interval=1).run()
+    trigger = BacklogTrigger(servicebus_pair_conn_id=CONN_ID, interval=1).run()
 
     send_directly(keyed["contoso-dr"], BACKLOG[0], **{"x-ms-path": "flights"})
 

@@ -60,7 +60,9 @@ def count_messages(keyed: EmulatorProcess) -> int:
 @pytest.mark.usefixtures("fresh_state")
 def test_an_unknown_connection_is_named(log_of_failure: LogOfFailure):
     log = log_of_failure(
-        lambda: ServiceBusPairSendOperator(task_id="task", conn_id="nowhere", entity="flights", messages=["a"])
+        lambda: ServiceBusPairSendOperator(
+            task_id="task", servicebus_pair_conn_id="nowhere", entity="flights", messages=["a"]
+        )
     )
 
     assert "The conn_id `nowhere` isn't defined" in log
@@ -107,7 +109,7 @@ def test_a_listen_only_key_sends_nothing_and_causes_no_failover(
 
     log = log_of_failure(send)
     waited = log_of_failure(
-        lambda: ServiceBusPrimaryHealthSensor(task_id="task", conn_id=CONN_ID, entities=["flights"])
+        lambda: ServiceBusPrimaryHealthSensor(task_id="task", servicebus_pair_conn_id=CONN_ID, entities=["flights"])
     )
 
     assert "SendError: nothing was sent to flights: open a link to flights on contoso: ServiceBusAuthorization" in log
@@ -138,7 +140,7 @@ def test_a_send_only_key_cannot_drain_or_manage(define: Define, keyed: EmulatorP
     for make in (
         tasks.provision,
         lambda: tasks.cleanup(what="all"),
-        lambda: ServiceBusBacklogSensor(task_id="task", conn_id=CONN_ID),
+        lambda: ServiceBusBacklogSensor(task_id="task", servicebus_pair_conn_id=CONN_ID),
     ):
         assert "queues on contoso-dr: HTTP 401 (the Manage right is needed): " in log_of_failure(make)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from airflow.sdk.exceptions import AirflowFailException
 
-from servicebus_pair.sensors.servicebus_pair import EntityRefusedError, ServiceBusPrimaryHealthSensor
+from servicebus_pair.sensors.servicebus_pair import ServiceBusPrimaryHealthSensor
 from tests.airflow.conftest import CONN_ID, Pair, RestartSoon, RunDag, run_task
 
 
@@ -16,7 +17,7 @@ def test_the_sensor_defers_until_the_primary_is_back(pair: Pair, run_dag: RunDag
     result = run_task(
         run_dag,
         lambda: ServiceBusPrimaryHealthSensor(
-            task_id="wait", conn_id=CONN_ID, entities=["flights"], deferrable=True, poke_interval=1
+            task_id="wait", servicebus_pair_conn_id=CONN_ID, entities=["flights"], deferrable=True, poke_interval=1
         ),
     )["wait"]
 
@@ -25,15 +26,15 @@ def test_the_sensor_defers_until_the_primary_is_back(pair: Pair, run_dag: RunDag
 
 @pytest.mark.usefixtures("pair")
 def test_without_entities_to_wait_for_the_sensor_succeeds(run_dag: RunDag):
-    result = run_task(run_dag, lambda: ServiceBusPrimaryHealthSensor(task_id="wait", conn_id=CONN_ID, deferrable=True))[
-        "wait"
-    ]
+    result = run_task(
+        run_dag, lambda: ServiceBusPrimaryHealthSensor(task_id="wait", servicebus_pair_conn_id=CONN_ID, deferrable=True)
+    )["wait"]
 
     assert result == {"answered": [], "refused": {}}
 
 
 def test_a_missing_named_entity_fails_the_sensor():
-    sensor = ServiceBusPrimaryHealthSensor(task_id="wait", conn_id=CONN_ID, entities=["missing"])
+    sensor = ServiceBusPrimaryHealthSensor(task_id="wait", servicebus_pair_conn_id=CONN_ID, entities=["missing"])
 
-    with pytest.raises(EntityRefusedError, match="refuses missing"):
+    with pytest.raises(AirflowFailException, match=r"EntityRefusedError: .* refuses missing"):
         sensor.resume({}, {"answered": [], "refused": {"missing": "EntityNotFoundError"}, "recovered": {}})

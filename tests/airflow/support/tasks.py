@@ -32,38 +32,42 @@ MESSAGES: list[Any] = [
 
 
 def backlog_sensor(**parameters: Any) -> ServiceBusBacklogSensor:
-    return ServiceBusBacklogSensor(**{"task_id": "backlog", "conn_id": CONN_ID, "poke_interval": 1, **parameters})
+    return ServiceBusBacklogSensor(
+        **{"task_id": "backlog", "servicebus_pair_conn_id": CONN_ID, "poke_interval": 1, **parameters}
+    )
 
 
 def provision(**parameters: Any) -> ServiceBusPairProvisionOperator:
-    return ServiceBusPairProvisionOperator(**{"task_id": "provision", "conn_id": CONN_ID, **parameters})
+    return ServiceBusPairProvisionOperator(**{"task_id": "provision", "servicebus_pair_conn_id": CONN_ID, **parameters})
 
 
 def send(**parameters: Any) -> ServiceBusPairSendOperator:
     """Send two messages to ``flights``, unless ``parameters`` say otherwise."""
     defaults = {} if {"json_lines", "path"} & set(parameters) else {"messages": MESSAGES}
     return ServiceBusPairSendOperator(
-        **{"task_id": "send", "conn_id": CONN_ID, "entity": "flights", **defaults, **parameters}
+        **{"task_id": "send", "servicebus_pair_conn_id": CONN_ID, "entity": "flights", **defaults, **parameters}
     )
 
 
 def drain(**parameters: Any) -> ServiceBusPairSyphonOperator:
-    return ServiceBusPairSyphonOperator(task_id="drain", conn_id=CONN_ID, **parameters)
+    return ServiceBusPairSyphonOperator(task_id="drain", servicebus_pair_conn_id=CONN_ID, **parameters)
 
 
 def fail_over(**parameters: Any) -> ServiceBusPairFailoverOperator:
     return ServiceBusPairFailoverOperator(
-        task_id="fail_over", conn_id=CONN_ID, **{"entities": "flights", "reason": "maintenance", **parameters}
+        task_id="fail_over",
+        servicebus_pair_conn_id=CONN_ID,
+        **{"entities": "flights", "reason": "maintenance", **parameters},
     )
 
 
 def drill(**parameters: Any) -> ServiceBusPairDrillOperator:
-    return ServiceBusPairDrillOperator(task_id="drill", conn_id=CONN_ID, entity="flights", **parameters)
+    return ServiceBusPairDrillOperator(task_id="drill", servicebus_pair_conn_id=CONN_ID, entity="flights", **parameters)
 
 
 def cleanup(**parameters: Any) -> ServiceBusPairCleanupOperator:
-    return ServiceBusPairCleanupOperator(task_id="cleanup", conn_id=CONN_ID, **parameters)
+    return ServiceBusPairCleanupOperator(task_id="cleanup", servicebus_pair_conn_id=CONN_ID, **parameters)
 
 
 def cost(**parameters: Any) -> ServiceBusPairCostOperator:
-    return ServiceBusPairCostOperator(task_id="cost", conn_id=CONN_ID, **parameters)
+    return ServiceBusPairCostOperator(task_id="cost", servicebus_pair_conn_id=CONN_ID, **parameters)

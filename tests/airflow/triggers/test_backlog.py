@@ -32,7 +32,7 @@ def test_a_non_empty_backlog_without_recent_event_is_due(messages: int, last_eve
 async def test_the_trigger_fires_once_and_survives_an_outage_of_the_secondary(pair: Pair):
     await divert(pair)
     pair.secondary.kill()
-    events = BacklogTrigger(conn_id=CONN_ID, interval=1).run()
+    events = BacklogTrigger(servicebus_pair_conn_id=CONN_ID, interval=1).run()
     first = asyncio.ensure_future(anext(events))
     done, _ = await asyncio.wait({first}, timeout=1)
     assert not done  # it cannot see the backlog, and goes on
@@ -56,7 +56,7 @@ def test_events_are_not_repeated_after_a_restart_but_after_a_drain(pair: Pair, r
     async def new_event() -> int | None:
         """Return the number of messages in the event of a new triggerer, or nothing after three seconds."""
         # One reading, then a pause in which it is cancelled: dag.test's communication takes one thread at a time.
-        events = BacklogTrigger(conn_id=CONN_ID, interval=60).run()
+        events = BacklogTrigger(servicebus_pair_conn_id=CONN_ID, interval=60).run()
         try:
             event = await asyncio.wait_for(anext(events), 3)
         except TimeoutError:

@@ -16,7 +16,7 @@ from tests.airflow.support.queues import divert
 async def test_the_trigger_waits_for_messages_and_survives_an_outage_of_the_secondary(pair: Pair):
     await divert(pair, count=1)
     pair.secondary.kill()
-    trigger = BacklogLevelTrigger(conn_id=CONN_ID, until="filled", messages=2, age=None, interval=1)
+    trigger = BacklogLevelTrigger(servicebus_pair_conn_id=CONN_ID, until="filled", messages=2, age=None, interval=1)
     waiting = asyncio.ensure_future(anext(trigger.run()))
     await asyncio.wait({waiting}, timeout=1)
     assert not waiting.done()
@@ -44,7 +44,8 @@ async def test_many_triggers_share_one_reading(pair: Pair, monkeypatch: pytest.M
     monkeypatch.setattr(NamespacePair, "backlog_depths", counting)
     await divert(pair, count=1)
     triggers = [
-        BacklogLevelTrigger(conn_id=CONN_ID, until="drained", messages=0, age=None, interval=60) for _ in range(20)
+        BacklogLevelTrigger(servicebus_pair_conn_id=CONN_ID, until="drained", messages=0, age=None, interval=60)
+        for _ in range(20)
     ]
     waiting = [asyncio.ensure_future(anext(trigger.run())) for trigger in triggers]
     await first_reading.wait()

@@ -13,7 +13,9 @@ from tests.airflow.conftest import CONN_ID, Pair
 
 @pytest.mark.usefixtures("pair")
 async def test_refused_entities_count_as_answered():
-    event = await anext(PrimaryHealthTrigger(conn_id=CONN_ID, entities=["flights", "unknown"], interval=1).run())
+    event = await anext(
+        PrimaryHealthTrigger(servicebus_pair_conn_id=CONN_ID, entities=["flights", "unknown"], interval=1).run()
+    )
 
     assert event.payload == {"answered": ["flights"], "refused": {"unknown": "EntityNotFoundError"}, "recovered": {}}
 
@@ -21,7 +23,7 @@ async def test_refused_entities_count_as_answered():
 @pytest.mark.apart
 async def test_cancelling_the_trigger_ends_it_promptly(pair: Pair):
     pair.primary.freeze()
-    trigger = PrimaryHealthTrigger(conn_id=CONN_ID, entities=["flights"], interval=1)
+    trigger = PrimaryHealthTrigger(servicebus_pair_conn_id=CONN_ID, entities=["flights"], interval=1)
     waiting = asyncio.ensure_future(anext(trigger.run()))
     await asyncio.wait({waiting}, timeout=1)
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from servicebus_pair.airflow_runtime.observers.metrics import set_backlog_gauge
 from servicebus_pair.airflow_runtime.waiting.pair_cache import SharedPair
-from servicebus_pair.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from servicebus_pair.core.sdk import QueueDepth
@@ -63,20 +61,6 @@ class BacklogCondition:
     until: Until
     messages: int
     age: float | None = None
-
-    @classmethod
-    def from_parameters(cls, *, until: object, messages: object, age: object) -> BacklogCondition:
-        """Check a sensor's parameters and return the condition; ``age`` is a ``timedelta`` or ``None``.
-
-        :raises ConfigurationError: naming the parameter, its value and what is allowed.
-        """
-        if not isinstance(until, str) or until not in tuple(Until):
-            raise ConfigurationError(f"until is {until!r}: allowed are {', '.join(Until)}")
-        if not isinstance(messages, int) or isinstance(messages, bool) or messages < 0:
-            raise ConfigurationError(f"messages is {messages!r}: it must be a whole number of at least 0")
-        if age is not None and (not isinstance(age, timedelta) or age <= timedelta(0)):
-            raise ConfigurationError(f"age is {age!r}: it must be a timedelta above 0")
-        return cls(until=Until(until), messages=messages, age=age.total_seconds() if age is not None else None)
 
     def is_met_by(self, depth: BacklogDepth) -> bool:
         """Return whether a backlog of this depth meets the condition."""

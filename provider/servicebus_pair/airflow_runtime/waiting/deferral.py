@@ -21,13 +21,13 @@ _MIN_DEFERRAL_SECONDS: Final = 3.0
 class DeferralTrigger(BaseTrigger):
     """Waits, then fires once, after 3 s at the earliest; the event is ``{"error": ...}`` for an invalid connection.
 
-    :param conn_id: the pair's connection; its secrets are read where the trigger runs.
+    :param servicebus_pair_conn_id: the pair's connection; its secrets are read where the trigger runs.
     :param carry: returned in the event under this name, because a deferred operator loses its state.
     """
 
-    def __init__(self, *, conn_id: str, carry: dict[str, Any] | None = None) -> None:
+    def __init__(self, *, servicebus_pair_conn_id: str, carry: dict[str, Any] | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.conn_id = conn_id
+        self.servicebus_pair_conn_id = servicebus_pair_conn_id
         self.carry = carry
 
     @abstractmethod
@@ -44,7 +44,11 @@ class DeferralTrigger(BaseTrigger):
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the class path and arguments that recreate this trigger; they contain no secrets."""
         path = f"{type(self).__module__}.{type(self).__qualname__}"
-        return path, {"conn_id": self.conn_id, **self.arguments(), "carry": self.carry}
+        return path, {
+            "servicebus_pair_conn_id": self.servicebus_pair_conn_id,
+            **self.arguments(),
+            "carry": self.carry,
+        }
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Wait, then fire."""

@@ -162,7 +162,7 @@ class SharedPair:
                 await self._first_pages.close()
         except Exception as error:  # noqa: BLE001  those who wait for the pair raise it
             if opened.done():
-                _log.exception("conn_id=%s: closing the shared pair failed", hook.conn_id)
+                _log.exception("conn_id=%s: closing the shared pair failed", hook.servicebus_pair_conn_id)
             else:
                 opened.set_exception(error)
         finally:
@@ -197,7 +197,9 @@ class _Lease:
         self._released = asyncio.Event()
         serving = SharedPair().serve(hook, self._opened, self._released)
         # In an empty context, because the first user may leave long before the last one.
-        self._task = asyncio.get_running_loop().create_task(serving, name=f"pair {hook.conn_id}", context=Context())
+        self._task = asyncio.get_running_loop().create_task(
+            serving, name=f"pair {hook.servicebus_pair_conn_id}", context=Context()
+        )
 
     async def wait_until_open(self) -> SharedPair:
         """Return the pair once it is open."""
@@ -223,7 +225,7 @@ async def shared_pair(hook: ServiceBusPairHook) -> AsyncIterator[SharedPair]:
     :raises ConfigurationError: as in ``ServiceBusPairHook.get_settings``.
     """
     settings = await hook.aget_settings()
-    leases = _leases.setdefault((id(asyncio.get_running_loop()), hook.conn_id), [])
+    leases = _leases.setdefault((id(asyncio.get_running_loop()), hook.servicebus_pair_conn_id), [])
     lease = next((each for each in leases if each.settings == settings), None)
     if lease is None:
         leases.append(lease := _Lease(hook, settings))
@@ -235,5 +237,5 @@ async def shared_pair(hook: ServiceBusPairHook) -> AsyncIterator[SharedPair]:
         if lease.users == 0:
             leases.remove(lease)
             if not leases:
-                _leases.pop((id(asyncio.get_running_loop()), hook.conn_id), None)
+                _leases.pop((id(asyncio.get_running_loop()), hook.servicebus_pair_conn_id), None)
             await lease.release()

@@ -3,64 +3,23 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator, Context
+from airflow.sdk import Context
 
-from servicebus_pair.airflow_runtime.cancellable_run import CancellableRun
 from servicebus_pair.airflow_runtime.observers.lineage import TaskLineage
-from servicebus_pair.assets import health_alias, pair_asset
-from servicebus_pair.hooks.servicebus_pair import DEFAULT_CONN_ID, ServiceBusPairHook
-from servicebus_pair.links.servicebus_pair import AzurePortalLink, PairPageLink, Side
+from servicebus_pair.airflow_runtime.pair_task import PairTask, failing_at_once
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
 
-__all__ = ["AsyncPairOperator", "BasePairOperator", "LineageMixin"]
-
-ResultT = TypeVar("ResultT")
+__all__ = ["AsyncPairOperator", "LineageMixin"]
 
 
-class BasePairOperator(BaseOperator):
-    """An operator that works on a pair of namespaces and can be killed.
-
-    Health is read and shared through the state of the pair's asset, which is therefore an inlet. Asset events of
-    failovers and recoveries go through the pair's alias, which is therefore an outlet.
-
-    :param conn_id: the connection of type ``servicebus_pair``. It names assets when the DAG is parsed, so it cannot
-        be a template.
-    :raises ConfigurationError: ``conn_id`` is a template, or has characters other than letters, digits, underscores
-        and hyphens.
-    """
-
-    operator_extra_links = (PairPageLink(), AzurePortalLink())
-    portal_side: ClassVar[Side] = "secondary"
-
-    def __init__(self, *, conn_id: str = DEFAULT_CONN_ID, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.conn_id = conn_id
-        self.inlets = [*self.inlets, pair_asset(conn_id)]
-        self.outlets = [*self.outlets, health_alias(conn_id)]
-        self._cancellable = CancellableRun()
-
-    @property
-    def hook(self) -> ServiceBusPairHook:
-        """The hook of the connection."""
-        return ServiceBusPairHook(self.conn_id)
-
-    def run_async(self, coroutine: Coroutine[Any, Any, ResultT]) -> ResultT:
-        """Run a coroutine; a kill or a time limit cancels it, and the pair is closed first."""
-        return self._cancellable.run(coroutine)
-
-    def on_kill(self) -> None:
-        """Cancel the running coroutine; messages that the primary has not confirmed stay where they are."""
-        self._cancellable.cancel()
-
-
-class AsyncPairOperator(BasePairOperator):
+class AsyncPairOperator(PairTask):
     """An operator whose work is one coroutine, :meth:`aexecute`."""
 
+    @failing_at_once()
     def execute(self, context: Context) -> Any:
         """Run :meth:`aexecute`."""
         return self.run_async(self.aexecute(context))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from airflow.sdk import Context
@@ -12,12 +13,14 @@ from airflow.sdk import Context
 from servicebus_pair.airflow_runtime.observers.asset_events import HealthChangeRecorder
 from servicebus_pair.airflow_runtime.observers.lineage import TaskLineage
 from servicebus_pair.airflow_runtime.observers.task_activity import nonzero_counts
-from servicebus_pair.airflow_runtime.validators import check_unless_template, entity_path
-from servicebus_pair.core import Ledger, SendResult
+from servicebus_pair.airflow_runtime.pair_task import PairTask
+from servicebus_pair.airflow_runtime.task_ledger import StoragePath, open_ledger
+from servicebus_pair.airflow_runtime.validators import duration, entity_path, optional, storage_path
+from servicebus_pair.core import SendResult
 from servicebus_pair.core.errors import ConfigurationError, PairError, SendError
 from servicebus_pair.core.events import Observer
 from servicebus_pair.links.servicebus_pair import Side
-from servicebus_pair.operators._support.base import BasePairOperator, LineageMixin
+from servicebus_pair.operators._support.base import LineageMixin
 from servicebus_pair.operators._support.message_spec import MessageDefaults, MessageReader, MessageSpec
 
 if TYPE_CHECKING:
@@ -43,10 +46,19 @@ def state_nothing_sent() -> Iterator[None]:
         raise
 
 
-class BaseSendOperator(LineageMixin, BasePairOperator):
+_timeout = optional(duration(timedelta(milliseconds=1)))
+
+
+class BaseSendOperator(LineageMixin, PairTask):
     """Sends messages from any source, in chunks; the parameters are those of ``ServiceBusPairSendOperator``."""
 
-    template_fields: Collection[str] = ("entity", "defaults", "ledger")
+    template_fields: Collection[str] = ("entity", "defaults", "ledger", "timeout")
+    parameter_checks: ClassVar = {
+        "entity": entity_path,
+        "defaults": lambda _, value: MessageReader(seed="", defaults=value),
+        "ledger": optional(storage_path),
+        "timeout": _timeout,
+    }
     portal_side: ClassVar[Side] = "primary"
 
     def __init__(
@@ -54,8 +66,8 @@ class BaseSendOperator(LineageMixin, BasePairOperator):
         *,
         entity: str,
         defaults: MessageDefaults | Mapping[str, Any] | str | None = None,
-        ledger: str | None = None,
-        timeout: float | None = None,
+        ledger: StoragePath | None = None,
+        timeout: timedelta | float | str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -64,10 +76,7 @@ class BaseSendOperator(LineageMixin, BasePairOperator):
         self.ledger = ledger
         self.timeout = timeout
         self.lineage = TaskLineage()
-        check_unless_template("entity", entity, entity_path)
-        check_unless_template("defaults", defaults, lambda _, value: MessageReader(seed="", defaults=value))
-        if timeout is not None:
-            _check_timeout(timeout)
+        self.check_parameters()
 
     def reader(self, context: Context) -> MessageReader:
         """Return the reader of this task's messages; generated ids depend on the task instance, not on the try."""
@@ -83,13 +92,14 @@ class BaseSendOperator(LineageMixin, BasePairOperator):
         :raises SendError: not every message was accepted; the error says how many were.
         """
         entity, health_changes = entity_path("entity", self.entity), HealthChangeRecorder()
-        progress = _SendProgress(entity, total=total, timeout=self.timeout, log=self.log)
+        timeout = _timeout("timeout", self.timeout)
+        progress = _SendProgress(entity, total=total, timeout=timeout and timeout.total_seconds(), log=self.log)
         self.lineage = TaskLineage()
         with ExitStack() as stack:
             with state_nothing_sent():
                 observers: list[Observer] = [health_changes, self.lineage]
                 if self.ledger is not None:
-                    observers.append(stack.enter_context(_open_ledger(self.ledger, run=context["ti"].run_id)))
+                    observers.append(stack.enter_context(open_ledger(self.ledger, run=context["ti"].run_id)))
                 session = stack.enter_context(self._cancellable.session())
                 pair = stack.enter_context(session.enter(self.hook.pair(observers=observers)))
                 self.lineage.set_endpoints(pair, writes=[entity])
@@ -100,24 +110,9 @@ class BaseSendOperator(LineageMixin, BasePairOperator):
                 progress.in_flight = len(messages)
                 progress.add(session.run(sender.send(messages, timeout=progress.remaining_seconds())))
             operations = pair.meter.read()
-        health_changes.emit(context, self.conn_id)
+        health_changes.emit(context, self.servicebus_pair_conn_id)
         progress.log()
         return progress.result(operations)
-
-
-def _check_timeout(value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-        raise ConfigurationError(f"timeout is {value!r}: it must be a number of seconds above 0")
-
-
-def _open_ledger(folder: str, *, run: str) -> Ledger:
-    try:
-        return Ledger(folder, run=run)
-    except OSError as error:
-        raise ConfigurationError(
-            f"ledger {folder!r} cannot be written, {type(error).__name__}: {error.strerror}: it must be a folder that "
-            "the worker may write to"
-        ) from error
 
 
 class _SendProgress:

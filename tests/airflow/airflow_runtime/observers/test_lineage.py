@@ -115,7 +115,7 @@ def test_a_diverting_send_writes_both_the_entity_and_the_backlog_queue(pair: Pai
 def test_a_failed_send_reports_what_was_accepted(pair: Pair, run_dag: RunDag, reported: Reported):
     with DAG("failing", schedule=None) as dag:
 
-        @task.servicebus_send(conn_id=CONN_ID, entity="flights")
+        @task.servicebus_send(servicebus_pair_conn_id=CONN_ID, entity="flights")
         def rows() -> Iterator[str]:
             yield from ["x"] * 2_001
             raise LookupError("the source is gone")
@@ -156,7 +156,7 @@ def test_draining_an_empty_backlog_reports_inputs_without_outputs(pair: Pair, ru
 
 def test_a_task_that_failed_before_opening_the_pair_reports_no_datasets(run_dag: RunDag, reported: Reported):
     with DAG("lost", schedule=None) as dag:
-        send(conn_id="unknown_pair")
+        send(servicebus_pair_conn_id="unknown_pair")
 
     assert states(run_dag(dag)) == {"send": "failed"}
     assert "servicebus://" not in json.dumps([reported()["inputs"], reported()["outputs"]])
@@ -197,7 +197,7 @@ from airflow.sdk import DAG
 from servicebus_pair.operators.send import ServiceBusPairSendOperator
 
 with DAG("without_lineage", schedule=None) as dag:
-    ServiceBusPairSendOperator(task_id="send", conn_id="contoso_pair", entity="flights", messages=["a"])
+    ServiceBusPairSendOperator(task_id="send", servicebus_pair_conn_id="contoso_pair", entity="flights", messages=["a"])
 bag = DagBag(os.devnull)
 dag.fileloc = dag.relative_fileloc = os.environ["DAG_FILE"]
 bag.bag_dag(dag)

@@ -60,9 +60,9 @@ def test_running_mapped_instances_of_the_task_are_counted(run_dag: RunDag):
     from airflow.sdk import DAG
 
     with DAG("heads", schedule=None) as dag:
-        CountsRunningTasks.partial(task_id="head", conn_id=CONN_ID, inlets=[pair_asset(CONN_ID)]).expand(
-            busy=[3, 0, 0, 0, 0]
-        )
+        CountsRunningTasks.partial(
+            task_id="head", servicebus_pair_conn_id=CONN_ID, inlets=[pair_asset(CONN_ID)]
+        ).expand(busy=[3, 0, 0, 0, 0])
     run = run_dag(dag)
 
     assert xcom_results(run) == [1 + 3, 1, 1, 1, 1]

@@ -27,4 +27,7 @@ class SavesConcurrently(AsyncPairOperator):
 
 @pytest.mark.usefixtures("fresh_state")
 def test_entities_saved_concurrently_for_the_first_time_are_all_known(run_dag: RunDag):
-    assert run_task(run_dag, lambda: SavesConcurrently(task_id="crowd", conn_id=CONN_ID))["crowd"] == ENTITIES
+    assert (
+        run_task(run_dag, lambda: SavesConcurrently(task_id="crowd", servicebus_pair_conn_id=CONN_ID))["crowd"]
+        == ENTITIES
+    )

@@ -29,7 +29,7 @@ async def test_the_trigger_fires_after_three_seconds_and_returns_carry():
     """The scheduler fails a task that resumes before its deferral is noticed."""
     started = time.monotonic()
 
-    event = await anext(ImmediateTrigger(conn_id=CONN_ID, carry={"moved": 2}).run())
+    event = await anext(ImmediateTrigger(servicebus_pair_conn_id=CONN_ID, carry={"moved": 2}).run())
 
     assert time.monotonic() - started >= 3
     assert event.payload == {"found": 1, "carry": {"moved": 2}}
@@ -38,8 +38,8 @@ async def test_the_trigger_fires_after_three_seconds_and_returns_carry():
 @pytest.mark.parametrize(
     "trigger",
     [
-        BacklogLevelTrigger(conn_id="wrong", **BACKLOG),
-        PrimaryHealthTrigger(conn_id="wrong", entities=["flights"], interval=1),
+        BacklogLevelTrigger(servicebus_pair_conn_id="wrong", **BACKLOG),
+        PrimaryHealthTrigger(servicebus_pair_conn_id="wrong", entities=["flights"], interval=1),
     ],
     ids=["backlog", "primary"],
 )
@@ -58,10 +58,10 @@ async def test_an_invalid_connection_fires_an_error_without_the_secret(
 @pytest.mark.parametrize(
     "trigger",
     [
-        BacklogLevelTrigger(conn_id=CONN_ID, **BACKLOG, carry={"moved": 1}),
-        PrimaryHealthTrigger(conn_id=CONN_ID, entities=["flights"], interval=5, carry={"moved": 1}),
-        SyphonControlTrigger(conn_id=CONN_ID, carry={"moved": 1}),
-        BacklogTrigger(conn_id=CONN_ID, interval=3.0),
+        BacklogLevelTrigger(servicebus_pair_conn_id=CONN_ID, **BACKLOG, carry={"moved": 1}),
+        PrimaryHealthTrigger(servicebus_pair_conn_id=CONN_ID, entities=["flights"], interval=5, carry={"moved": 1}),
+        SyphonControlTrigger(servicebus_pair_conn_id=CONN_ID, carry={"moved": 1}),
+        BacklogTrigger(servicebus_pair_conn_id=CONN_ID, interval=3.0),
     ],
     ids=lambda trigger: type(trigger).__name__,
 )

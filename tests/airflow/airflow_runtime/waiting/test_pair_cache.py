@@ -36,7 +36,9 @@ def metric(served: RemoteNamespace, name: str) -> float:
 async def test_many_triggers_share_one_connection_and_one_ping_per_interval(pair: Pair):
     primary = pair.primary["contoso"]
     fault = primary.set_fault(Fault(kind=FaultKind.INTERNAL_ERROR, entity="flights"))
-    triggers = [PrimaryHealthTrigger(conn_id=CONN_ID, entities=["flights"], interval=1) for _ in range(MANY)]
+    triggers = [
+        PrimaryHealthTrigger(servicebus_pair_conn_id=CONN_ID, entities=["flights"], interval=1) for _ in range(MANY)
+    ]
     began = time.monotonic()
     waiting = [asyncio.ensure_future(anext(trigger.run())) for trigger in triggers]
     connections = set()
@@ -78,7 +80,7 @@ async def test_a_shared_ping_is_logged_in_the_context_of_each_waiter(pair: Pair)
 
     async def wait(name: str) -> None:
         waiter.set(name)
-        await anext(PrimaryHealthTrigger(conn_id=CONN_ID, entities=["flights"], interval=1).run())
+        await anext(PrimaryHealthTrigger(servicebus_pair_conn_id=CONN_ID, entities=["flights"], interval=1).run())
 
     try:
         waiting = [asyncio.create_task(wait(name)) for name in ("first", "second")]
@@ -97,7 +99,9 @@ async def test_a_shared_ping_is_logged_in_the_context_of_each_waiter(pair: Pair)
 @pytest.mark.apart
 async def test_the_pair_stays_open_when_its_first_user_leaves(pair: Pair):
     pair.primary.kill()
-    first, second = (PrimaryHealthTrigger(conn_id=CONN_ID, entities=["flights"], interval=1) for _ in range(2))
+    first, second = (
+        PrimaryHealthTrigger(servicebus_pair_conn_id=CONN_ID, entities=["flights"], interval=1) for _ in range(2)
+    )
     leaving = asyncio.ensure_future(anext(first.run()))
     staying = asyncio.ensure_future(anext(second.run()))
     await asyncio.wait({leaving, staying}, timeout=2)
@@ -128,7 +132,9 @@ async def test_only_one_waiter_emits_a_recovery(pair: Pair):
     pair.primary.kill()
     async with shared_pair(hook) as shared:
         await shared.pair.fail_over("flights", reason="test")
-        triggers = [PrimaryHealthTrigger(conn_id=CONN_ID, entities=["flights"], interval=1) for _ in range(5)]
+        triggers = [
+            PrimaryHealthTrigger(servicebus_pair_conn_id=CONN_ID, entities=["flights"], interval=1) for _ in range(5)
+        ]
         waiting = [asyncio.ensure_future(anext(trigger.run())) for trigger in triggers]
         pair.primary.start()
         events = await asyncio.wait_for(asyncio.gather(*waiting), 30)

@@ -22,13 +22,13 @@ class WaitingSensor(ServiceBusPrimaryHealthSensor):
     start_from_trigger = True
     start_trigger_args = StartTriggerArgs(
         trigger_cls="servicebus_pair.triggers.primary_health.PrimaryHealthTrigger",
-        trigger_kwargs={"conn_id": CONN_ID, "entities": ENTITIES, "interval": INTERVAL},
+        trigger_kwargs={"servicebus_pair_conn_id": CONN_ID, "entities": ENTITIES, "interval": INTERVAL},
         next_method="resume",
     )
 
 
 for name, count in {"one_sensor": 1, "many_sensors": 500}.items():
     with DAG(name, schedule=None, max_active_tasks=1):
-        WaitingSensor.partial(task_id="wait", conn_id=CONN_ID, entities=ENTITIES, deferrable=True).expand(
-            poke_interval=[INTERVAL] * count
-        )
+        WaitingSensor.partial(
+            task_id="wait", servicebus_pair_conn_id=CONN_ID, entities=ENTITIES, deferrable=True
+        ).expand(poke_interval=[INTERVAL] * count)

@@ -36,26 +36,39 @@ def careless(conn_id: str) -> None:
 with DAG("canary_refused", schedule=None, tags=["servicebus_pair"]):
     for kind in REFUSED:
         ServiceBusPairSendOperator(
-            task_id=f"send_{kind}", conn_id=f"{kind}_pair", entity="flights", messages=["a"], timeout=9, ledger=LEDGER
+            task_id=f"send_{kind}",
+            servicebus_pair_conn_id=f"{kind}_pair",
+            entity="flights",
+            messages=["a"],
+            timeout=9,
+            ledger=LEDGER,
         )
         ServiceBusPrimaryHealthSensor(
-            task_id=f"wait_{kind}", conn_id=f"{kind}_pair", entities=["flights"], deferrable=True, timeout=5
+            task_id=f"wait_{kind}",
+            servicebus_pair_conn_id=f"{kind}_pair",
+            entities=["flights"],
+            deferrable=True,
+            timeout=5,
         )
         careless.override(task_id=f"careless_{kind}")(f"{kind}_pair")
     for kind in ("key", "secret"):
-        ServiceBusPairProvisionOperator(task_id=f"provision_{kind}", conn_id=f"{kind}_swapped")
-        ServiceBusBacklogSensor(task_id=f"backlog_{kind}", conn_id=f"{kind}_swapped", deferrable=True, timeout=5)
-    ServiceBusPairSendOperator(task_id="send_broken", conn_id="broken_pair", entity="flights", messages=["a"])
+        ServiceBusPairProvisionOperator(task_id=f"provision_{kind}", servicebus_pair_conn_id=f"{kind}_swapped")
+        ServiceBusBacklogSensor(
+            task_id=f"backlog_{kind}", servicebus_pair_conn_id=f"{kind}_swapped", deferrable=True, timeout=5
+        )
+    ServiceBusPairSendOperator(
+        task_id="send_broken", servicebus_pair_conn_id="broken_pair", entity="flights", messages=["a"]
+    )
 
 with DAG("canary_good", schedule=None, tags=["servicebus_pair"]):
     chain(
-        ServiceBusPairProvisionOperator(task_id="provision", conn_id="stored_pair"),
+        ServiceBusPairProvisionOperator(task_id="provision", servicebus_pair_conn_id="stored_pair"),
         ServiceBusPairSendOperator(
-            task_id="send", conn_id="stored_pair", entity="flights", messages=["a", "b"], ledger=LEDGER
+            task_id="send", servicebus_pair_conn_id="stored_pair", entity="flights", messages=["a", "b"], ledger=LEDGER
         ),
         ServiceBusPairSyphonOperator(
             task_id="drain",
-            conn_id="stored_pair",
+            servicebus_pair_conn_id="stored_pair",
             entities=["flights"],
             deferrable=True,
             poll_interval=1,

@@ -15,7 +15,10 @@ RETRIES = {"retries": 3, "retry_delay": timedelta(seconds=2)}
 with DAG("pages_sends", schedule=None, default_args=RETRIES, tags=["servicebus_pair"]):
     for entity, count in {"flights": 120, "briefings": 40}.items():
         ServiceBusPairSendOperator(
-            task_id=entity, conn_id=CONN_ID, entity=entity, messages=[f"{entity} {number}" for number in range(count)]
+            task_id=entity,
+            servicebus_pair_conn_id=CONN_ID,
+            entity=entity,
+            messages=[f"{entity} {number}" for number in range(count)],
         )
 
 # Slow enough for the test to observe the progress.
@@ -27,5 +30,5 @@ with DAG(
     tags=["servicebus_pair"],
 ):
     ServiceBusPairSyphonOperator(
-        task_id="drain", conn_id=CONN_ID, deferrable=True, poll_interval=1, rate="{{ params.rate }}"
+        task_id="drain", servicebus_pair_conn_id=CONN_ID, deferrable=True, poll_interval=1, rate="{{ params.rate }}"
     )

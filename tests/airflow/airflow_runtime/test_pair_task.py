@@ -1,0 +1,185 @@
+"""Sentences of the operators page that hold for every operator and sensor, each tested on all of them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG, BaseOperator, TaskGroup
+
+from servicebus_pair.airflow_runtime.pair_task import is_permanent
+from servicebus_pair.assets import health_alias, pair_asset
+from servicebus_pair.core import SendResult, errors
+from servicebus_pair.core.model.errors import ConfigurationError
+from servicebus_pair.get_provider_info import get_provider_info
+from tests.airflow.conftest import CONN_ID, RunDag
+
+# What each needs at least, and what it is mapped over.
+NEEDED: dict[str, dict[str, Any]] = {
+    "ServiceBusPairDrillOperator": {"entity": "flights"},
+    "ServiceBusPairFailbackOperator": {"entities": "flights", "reason": "a test"},
+    "ServiceBusPairFailoverOperator": {"entities": "flights", "reason": "a test"},
+    "ServiceBusPairRecordOperator": {"manifest": "missing.json"},
+    "ServiceBusPairSendOperator": {"entity": "flights", "messages": ["a"]},
+}
+MAPPED: dict[str, tuple[str, Any]] = {
+    "ServiceBusPairCleanupOperator": ("what", "all"),
+    "ServiceBusPairCostOperator": ("messages", 5),
+    "ServiceBusPairDrillOperator": ("messages", 5),
+    "ServiceBusPairFailbackOperator": ("reason", "another"),
+    "ServiceBusPairFailoverOperator": ("reason", "another"),
+    "ServiceBusPairProvisionOperator": ("on_drift", "warn"),
+    "ServiceBusPairRecordOperator": ("manifest", "missing.json"),
+    "ServiceBusPairSendOperator": ("messages", ["a"]),
+    "ServiceBusPairSyphonOperator": ("rate", 5),
+    "ServiceBusBacklogSensor": ("messages", 5),
+    "ServiceBusPrimaryHealthSensor": ("entities", ["flights"]),
+}
+# They decide how a task runs, not what it does.
+NOT_TEMPLATED = {"servicebus_pair_conn_id", "deferrable", "poll_interval", "poke_interval", "burst", "wait_timeout"}
+
+
+def task_classes() -> Iterator[type[BaseOperator]]:
+    """Every operator and sensor of the provider info."""
+    info = get_provider_info()
+    for name in [name for kind in ("operators", "sensors") for each in info[kind] for name in each["python-modules"]]:
+        module = import_module(name)
+        yield from (
+            value
+            for value in map(module.__dict__.get, module.__all__)
+            if inspect.isclass(value) and issubclass(value, BaseOperator)
+        )
+
+
+CLASSES = list(task_classes())
+every_class = pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+
+
+def own_parameters(kind: type) -> set[str]:
+    """The parameters of a class and of our base classes."""
+    return {
+        name
+        for base in kind.__mro__
+        if base.__module__.startswith("servicebus_pair") and "__init__" in vars(base)
+        for name in inspect.signature(vars(base)["__init__"]).parameters
+    } - {"self", "kwargs"}
+
+
+def make(kind: Any, **parameters: Any) -> Any:
+    return kind(**{"task_id": "task", **NEEDED.get(kind.__name__, {}), **parameters})
+
+
+PARAMETERS = [(kind, name) for kind in CLASSES for name in sorted(own_parameters(kind))]
+every_parameter = pytest.mark.parametrize(
+    ("kind", "name"), PARAMETERS, ids=[f"{kind.__name__}-{name}" for kind, name in PARAMETERS]
+)
+
+
+def test_the_tables_of_this_test_are_complete():
+    assert len(CLASSES) >= 11
+    assert {kind.__name__ for kind in CLASSES} == set(MAPPED)
+
+
+@every_parameter
+def test_every_parameter_of_a_wrong_type_is_refused_when_the_dag_is_parsed(kind: Any, name: str):
+    with pytest.raises(ConfigurationError, match=name):
+        make(kind, **{name: object()})
+
+
+@every_parameter
+def test_mapped_tasks_are_checked_when_the_dag_is_parsed_too(kind: Any, name: str):
+    with pytest.raises(ConfigurationError, match=name):
+        kind.partial(**{"task_id": "task", name: object()})
+
+
+@every_parameter
+def test_every_parameter_may_be_a_template_unless_it_says_how_the_task_runs(kind: Any, name: str):
+    assert (name in kind.template_fields) is (name not in NOT_TEMPLATED)
+    if name in kind.template_fields and name != "messages":
+        make(kind, **{name: "{{ params.value }}"} | ({"messages": None} if name in ("json_lines", "path") else {}))
+
+
+@every_class
+@pytest.mark.parametrize("place", ["task", "dag", "group", "default"])
+def test_every_task_has_the_assets_of_its_pair_mapped_or_not(kind: Any, place: str):
+    """PLATFORM section 6: __init__ of a mapped operator does not run when the DAG is parsed."""
+    given = {"servicebus_pair_conn_id": "other.pair"}
+    conn_id = "servicebus_pair_default" if place == "default" else "other.pair"
+    name, value = MAPPED[kind.__name__]
+    with (
+        DAG("assets", schedule=None, default_args=given if place == "dag" else {}),
+        TaskGroup("group", default_args=given if place == "group" else {}),
+    ):
+        own = given if place == "task" else {}
+        plain = make(kind, **own)
+        partial = {k: v for k, v in NEEDED.get(kind.__name__, {}).items() if k != name}
+        mapped = kind.partial(task_id="mapped", **partial, **own).expand(**{name: [value, value]})
+
+    outlets = [health_alias(conn_id)] if kind.detects_health else []
+    for task in (plain, mapped):
+        assert (task.inlets, task.outlets) == ([pair_asset(conn_id)], outlets)
+    unmapped = mapped.unmap({name: value})
+    assert (unmapped.inlets, unmapped.outlets) == ([pair_asset(conn_id)], outlets)
+
+
+@every_class
+def test_inlets_and_outlets_of_the_author_are_kept(kind: Any):
+    own = pair_asset("mine")
+    name, value = MAPPED[kind.__name__]
+    with DAG("assets", schedule=None):
+        partial = {k: v for k, v in NEEDED.get(kind.__name__, {}).items() if k != name}
+        mapped = kind.partial(task_id="mapped", inlets=[own], outlets=[own], **partial).expand(**{name: [value]})
+
+    for task in (make(kind, inlets=[own], outlets=[own]), mapped):
+        assert task.inlets[0] == task.outlets[0] == own
+        assert len(task.inlets) == 2
+
+
+@every_class
+def test_every_task_links_to_the_page_and_the_portal(kind: Any):
+    assert [link.name for link in kind.operator_extra_links] == ["Service Bus pairs", "Azure portal"]
+    assert kind.portal_side in ("primary", "secondary")
+
+
+@every_class
+def test_every_task_fails_at_once_without_its_connection(kind: Any, run_dag: RunDag):
+    with DAG("permanent", schedule=None) as dag:
+        make(kind, servicebus_pair_conn_id="nowhere", retries=3)
+
+    [instance] = run_dag(dag).get_task_instances()
+
+    assert (instance.state, instance.try_number) == ("failed", 1)
+
+
+@every_class
+def test_the_old_name_of_the_connection_is_refused_with_the_new_one(kind: Any):
+    for attempt in (lambda: make(kind, conn_id=CONN_ID), lambda: kind.partial(task_id="task", conn_id=CONN_ID)):
+        with pytest.raises(ConfigurationError, match=r"conn_id is .*: the parameter is servicebus_pair_conn_id"):
+            attempt()
+
+
+PASSING = {
+    *("AuthenticationSuspectError", "EntityDisabledError", "HealthStoreError", "LockLostError", "NoBacklogQueueError"),
+    *("ObserverError", "PairClosedError", "PartnerFaultError", "QuotaExceededError", "RejectedError"),
+    *("SendCancelledError", "SendTimeoutError", "ServerBusyError", "ServiceFaultError", "SessionLockedError"),
+    *("TimedOutError", "UnreachableError"),
+}
+
+
+def test_every_error_is_permanent_or_may_pass():
+    found = {name for name in errors.__all__ if name != "find_send_error" and not is_permanent(an_error(name))}
+
+    # A SendError and a ProvisionError are what their cause is; PairError and ServiceError are only bases.
+    assert found - {"SendError", "ProvisionError"} == PASSING
+    denied = errors.AuthorizationError("no")
+    assert is_permanent(errors.SendError("x", cause=denied, result=SendResult(), unsent=()))
+
+
+def an_error(name: str) -> Any:
+    kind = getattr(errors, name)
+    if issubclass(kind, errors.SendError):
+        return kind("x", cause=errors.UnreachableError("no"), result=SendResult(), unsent=())
+    return kind("reason", "text") if kind is errors.UndeliverableError else kind("text")
