@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from math import inf
@@ -116,9 +116,14 @@ class _Client:
             max_wait_time=options.get("max_wait_time"),
         )
 
+    async def list_queue_sessions(self, path: str, *, timeout: float) -> AsyncIterator[str]:
+        async with _Browser(self._service, path) as browser:
+            for session_id in await browser.list_sessions(timeout=timeout):
+                yield session_id
+
 
 class _Link:
-    """A sender or receiver: attaches on first use, and again after it was lost."""
+    """A sender, receiver or session browser: attaches on first use, and again after it was lost."""
 
     def __init__(self, service: Service, path: str) -> None:
         self._service = service
@@ -290,6 +295,17 @@ class _Sender(_Link):
         await self._ensure_attached()
         numbers = [sequence_numbers] if isinstance(sequence_numbers, int) else list(sequence_numbers)
         await self._exchange(Operation.MANAGE, lambda: self._attached_entity().cancel(numbers), timeout=timeout)
+
+
+class _Browser(_Link):
+    def _attach(self) -> None:
+        self._entity = self._service.entity(self._path)
+        self._attached = self._service.incarnation
+
+    async def list_sessions(self, *, timeout: float) -> list[str]:
+        return await self._exchange(
+            Operation.MANAGE, lambda: self._attached_entity().sub_queue(SubQueue.MAIN).session_ids(), timeout=timeout
+        )
 
 
 class _Receiver(_Link):

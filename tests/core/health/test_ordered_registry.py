@@ -43,7 +43,7 @@ class Backlog(SessionOrdering):
         super().__init__(unused, registry, session_queues=["a", "b"], queues=["q"], clock=SystemClock())
         self.messages = messages
 
-    async def _holding(self, entity: str, queues: Any) -> tuple[str, ...] | None:  # noqa: ARG002 - one entity only
+    async def _find(self, entity: str, queues: Any, _: Any) -> tuple[str, ...] | None:  # noqa: ARG002 - one entity only
         await asyncio.sleep(0.01)
         return tuple(queues) if self.messages else ()
 

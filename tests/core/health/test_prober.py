@@ -183,9 +183,15 @@ async def test_section_5_a_ping_reports_its_duration_and_result(
         reopen=lambda *, timeout: call("reopen", timeout), send_ping=lambda _, *, timeout: call("send", timeout)
     )
     primary: Any = SimpleNamespace(send_link=lambda _: link)
+
+    async def change(_: str, event: Any) -> bool:
+        applied.append(event)
+        return True
+
     registry: Any = SimpleNamespace(
         emit_best_effort=emitted.append,
         apply=lambda _, event: applied.append(event),
+        change=change,
         current=lambda _: EntityHealth(HealthState.FAILED_OVER, since=900),
     )
     order: Any = None if empty is None else SimpleNamespace(fail_back=fail_back)
@@ -215,9 +221,12 @@ async def test_section_6_a_ping_begins_no_failback_during_another_one_or_a_hold(
     unused: Any = SimpleNamespace()
     primary: Any = SimpleNamespace(send_link=lambda _: SimpleNamespace(send_ping=send_ping))
     applied: list[Any] = []
-    registry: Any = SimpleNamespace(
-        emit_best_effort=lambda _: None, apply=lambda _, event: applied.append(event), current=lambda _: health
-    )
+
+    async def change(_: str, event: Any) -> bool:
+        applied.append(event)
+        return True
+
+    registry: Any = SimpleNamespace(emit_best_effort=lambda _: None, change=change, current=lambda _: health)
     prober = Prober(primary, registry, PairOptions(), clock=ManualClock(1000), random=Random(0), order=unused)  # noqa: S311
     assert not await prober.ping("flights")
     assert applied == [PingFailed(1000)]

@@ -14,11 +14,11 @@ from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageProperties
 
 from servicebus_emulator import Fault, FaultKind
 from servicebus_pair.core import EntityHealth, HealthState
-from servicebus_pair.core.health import session_ordering
+from servicebus_pair.core.health.backlog_reports import BacklogReports
 from servicebus_pair.core.health.session_ordering import SessionOrdering
 from servicebus_pair.core.model.errors import HealthStoreError
 from servicebus_pair.core.model.events import HealthChanged
-from servicebus_pair.core.model.health_state import FailOver
+from servicebus_pair.core.model.health_state import FailOver, PingFailed
 from servicebus_pair.core.model.interfaces import InMemoryHealthStore, SystemClock
 from servicebus_pair.core.protocol.backlog_queues import backlog_session_id, session_queue_for, session_queue_paths
 from servicebus_pair.core.sdk.messages import to_amqp_message
@@ -188,21 +188,70 @@ async def test_section_6_a_failback_gives_up_after_ten_seconds_of_sends_in_fligh
     assert failback.state is HealthState.FAILED_OVER
 
 
-async def test_section_6_with_a_backlog_sends_are_held_only_now_and_then() -> None:
+async def test_section_6_sends_are_held_only_once_little_is_left() -> None:
     """A syphon that keeps up has the sessions locked all the time; without a hold nothing would ever fail back."""
-    failback = Failback(messages=1)
+    failback, loop = Failback(messages=1), asyncio.get_running_loop()
+    reports = BacklogReports(failback.registry, failback.order._session_queues, clock=SystemClock())
     await failback.fail_over()
     states = [failback.state]
     failback.registry._observers.append(Recorder(states))
-    for _ in range(session_ordering._MAX_FUTILE_LOOKS - 1):
+    assert not reports.is_wanted("flights", "a")  # nobody has pinged
+    for _ in range(6):
+        failback.registry.apply("flights", PingFailed(loop.time()))
         assert not await failback.start()
+        reports.caught_up("flights", "a")
+        assert not await failback.start()
+        assert (reports.is_wanted("flights", "a"), reports.is_wanted("flights", "b")) == (False, True)
     assert states == [HealthState.FAILED_OVER]
-    assert not await failback.start()
-    assert states == [HealthState.FAILED_OVER, HealthState.FAILING_BACK, HealthState.FAILED_OVER]
-    running = failback.start(look_first=False)
+    assert not reports.is_wanted("flights", "another queue")
+    reports.caught_up("Flights", "b")
+    running = failback.start()
     await asyncio.sleep(3)
+    assert failback.state is HealthState.FAILING_BACK
+    assert not reports.is_wanted("flights", "a")
     failback.order.messages.clear()
     assert await running
+
+
+async def test_section_6_after_a_hold_that_was_in_vain_the_next_one_waits() -> None:
+    failback, loop = Failback(messages=1), asyncio.get_running_loop()
+    reports = BacklogReports(failback.registry, failback.order._session_queues, clock=SystemClock())
+    await failback.fail_over()
+    states = [failback.state]
+    failback.registry._observers.append(Recorder(states))
+    began = loop.time()
+    while loop.time() - began < 600:
+        failback.registry.apply("flights", PingFailed(SystemClock().now()))
+        for queue in ("a", "b"):
+            reports.caught_up("flights", queue)
+        assert not await failback.start()
+        await asyncio.sleep(2)
+    # 10 s each, after pauses of 15, 30, 60, 120 and 240 s.
+    assert states.count(HealthState.FAILING_BACK) == 6
+    failback.order.messages.clear()
+    assert await failback.start(look_first=False)
+
+
+async def test_section_6_what_syphons_of_several_processes_say_reaches_the_one_that_fails_back() -> None:
+    store = InMemoryHealthStore()
+    one, two, three = (Failback(store=store, messages=1) for _ in range(3))
+    await one.fail_over()
+    await one.registry.change("flights", PingFailed(SystemClock().now()))
+    running = one.start()
+    for each, queue in ((two, "a"), (three, "b")):
+        reports = BacklogReports(each.registry, each.order._session_queues, clock=SystemClock())
+        reports.watch("flights")
+        async with asyncio.timeout(5):
+            while not reports.is_wanted("flights", queue):
+                await asyncio.sleep(0.1)
+        assert one.state is HealthState.FAILED_OVER
+        reports.caught_up("flights", queue)
+    await asyncio.sleep(3)
+    assert one.state is HealthState.FAILING_BACK
+    one.order.messages.clear()
+    assert await running
+    for each in (one, two, three):
+        await each.registry.close()
 
 
 class Recorder:

@@ -162,3 +162,52 @@ async def test_section_6_without_a_permit_the_lock_is_kept_and_the_session_is_no
     assert (len(work.session.called("renew")), work.session.called("receive")) == (1, [])
     assert await work.steps(2) == [True, True]
     assert work.flights.ids == ["m0"]
+
+
+class Reports:
+    """What a worker says of its session."""
+
+    def __init__(self) -> None:
+        self.watched: list[str] = []
+        self.wanted = True
+        self.said: list[tuple[str, str]] = []
+
+    def watch(self, entity: str) -> None:
+        self.watched.append(entity)
+
+    def unwatch(self, entity: str) -> None:
+        self.watched.remove(entity)
+
+    def is_wanted(self, entity: str, queue: str) -> bool:
+        return self.wanted and (entity, queue) not in self.said
+
+    def caught_up(self, entity: str, queue: str) -> None:
+        self.said.append((entity, queue))
+
+
+async def test_section_6_a_worker_says_when_what_is_left_can_be_moved_in_five_seconds() -> None:
+    reports = Reports()
+    work = Work(300, rate=20.0, reports=reports)
+    while not reports.said:
+        assert await work.steps() == [True]
+        assert bool(reports.said) is (len(work.session.messages) <= 100)
+    assert (reports.said, reports.watched) == ([("flights", "q")], ["flights"])
+    # Nobody asks, so nothing is peeked.
+    peeks, reports.wanted = len(work.session.called("peek")), False
+    assert await work.steps() == [True]
+    assert len(work.session.called("peek")) == peeks
+    work.worker.close()
+    assert reports.watched == []
+
+
+async def test_section_6_a_worker_whose_destination_takes_long_counts_on_no_more_than_that() -> None:
+    reports = Reports()
+    work = Work(40, reports=reports)
+
+    def take_long(_: list[str]) -> None:
+        work.clock.time += 8
+
+    work.flights.refuse = take_long
+    assert await work.steps() == [True]
+    # 16 messages in 8 s; 24 are left.
+    assert (len(work.session.messages), reports.said) == (24, [])

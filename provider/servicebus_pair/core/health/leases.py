@@ -85,13 +85,14 @@ class Leases:
     def adopt(self, entity: str, known: EntityHealth, shared: EntityHealth, now: float) -> EntityHealth:
         """Return the health that this process has after it loaded ``shared``."""
         ping = latest_ping(known, shared)
+        caught_up = shared.caught_up if ping == shared.last_ping else known.caught_up
         if (shared.epoch, shared.route, shared.token) == (known.epoch, known.route, known.token):
             held = shared.held_until if shared.failed_over else known.held_until
-            return replace(known, last_ping=ping, held_until=held)
+            return replace(known, last_ping=ping, held_until=held, caught_up=caught_up)
         if shared.epoch < known.epoch and now - self._of(entity).observed_at < self.refresh / 2:
             return replace(known, last_ping=ping)  # what is known is not visible everywhere yet
         self.observed(entity, shared, now)
-        return replace(shared, last_ping=ping)
+        return replace(shared, last_ping=ping, caught_up=caught_up)
 
     def seconds_to_settle(self, entity: str, now: float) -> float:
         """Return how long the route may not be acted on yet; 0 or less if it may."""

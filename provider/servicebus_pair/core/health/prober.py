@@ -112,13 +112,14 @@ class Prober:
         if self._order is None or not health.failed_over:
             self._registry.apply(entity, event)
             return True
-        # With session order a ping alone ends no failover; it is recorded, so that other processes need not ping.
-        self._registry.apply(entity, PingFailed(event.began))
-        if health.state is HealthState.FAILING_BACK or health.is_held(self._clock.now()):
-            return False
         missing = isinstance(event, EntityMissing)
         reason = "a ping was answered: the entity does not exist" if missing else "a ping was answered"
         try:
+            # With session order a ping alone ends no failover. It is recorded, so that other processes need not ping,
+            # and that syphons say what is left.
+            await self._registry.change(entity, PingFailed(event.began))
+            if health.state is HealthState.FAILING_BACK or health.is_held(self._clock.now()):
+                return False
             return await self._order.fail_back(entity, reason=f"{reason}, and its backlog is empty", by="ping")
         except HealthStoreError as error:
             _log.warning("entity=%s stays failed over: %s", entity, error)

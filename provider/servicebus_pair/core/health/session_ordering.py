@@ -1,8 +1,9 @@
 """``ordering="session"`` (SPEC section 6): messages of a session keep their order through divert and drain.
 
 Diverted messages with a session id go to backlog queues that require sessions, where the broker gives each session to
-one receiver at a time, in order. An entity fails back when its sessions there are empty. Between processes, order is
-kept by the leases of ``ordered_registry``.
+one receiver at a time, in order. An entity fails back when its sessions there are empty. While messages keep coming,
+they become so only if sends are held, which is worth while once little is left: whoever has a session locked, a syphon,
+says so through the health of the entity. Between processes, order is kept by the leases of ``ordered_registry``.
 """
 
 from __future__ import annotations
@@ -23,7 +24,13 @@ from servicebus_pair.core.model.errors import (
     ServiceFaultError,
     SessionLockedError,
 )
-from servicebus_pair.core.model.health_state import AbandonFailback, BeginFailback, CompleteFailback, FailOver
+from servicebus_pair.core.model.health_state import (
+    AbandonFailback,
+    BeginFailback,
+    CompleteFailback,
+    FailOver,
+    HealthState,
+)
 from servicebus_pair.core.model.interfaces import Clock
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage
 from servicebus_pair.core.protocol.backlog_queues import backlog_session_id, session_queue_for
@@ -35,9 +42,11 @@ __all__ = ["SessionOrdering"]
 _log = logging.getLogger(__name__)
 _CALL_TIMEOUT: Final = 10.0
 _POLL_SECONDS: Final = 0.1
-# Between two looks at a queue that held messages a moment ago.
-_SEARCH_PAUSE: Final = 0.5
-_MAX_FUTILE_LOOKS: Final = 5
+# Between two looks at what is left.
+_LOOK_PAUSE: Final = 1.0
+# After a hold in which the backlog did not become empty, the next one waits; doubled each time.
+_FIRST_PAUSE_OF_HOLDS: Final = 15.0
+_LONGEST_PAUSE_OF_HOLDS: Final = 300.0
 # How long a session may be locked by another process that looks whether it is empty.
 _LOOK_SECONDS: Final = 2.0
 KeyT = TypeVar("KeyT")
@@ -65,7 +74,8 @@ class SessionOrdering:
         self._queues = tuple(queues)
         self._clock = clock
         self._entered: Counter[str] = Counter()
-        self._futile_looks: Counter[str] = Counter()
+        self._futile_holds: Counter[str] = Counter()
+        self._hold_again_at: dict[str, float] = {}
 
     def queue_for(self, entity: str, session: str) -> str:
         """Return the backlog queue of a session."""
@@ -121,14 +131,15 @@ class SessionOrdering:
 
         A session that somebody has locked is not empty.
         """
-        return await self._are_empty(entity, self._session_queues)
+        held = await self._holding(entity, self._session_queues)
+        return None if held is None else not held
 
     async def divert_behind_backlog(self, entity: str) -> None:
         """Fail ``entity`` over if its backlog is not empty, so that nothing overtakes what an earlier process left.
 
         :raises HealthStoreError: the shared store cannot be read or written.
         """
-        empty = await self._become_empty(entity, seconds=_LOOK_SECONDS, pause=_POLL_SECONDS)
+        empty = await self._become_empty(entity)
         if not empty:
             reason = "its backlog is not empty" if empty is False else "its backlog cannot be read"
             await self._registry.change(entity, FailOver(reason, "session order"))
@@ -138,15 +149,17 @@ class SessionOrdering:
         await self._registry.abandon_dead_failback(entity)
 
     async def fail_back(self, entity: str, *, reason: str, by: str, look_first: bool = True) -> bool:
-        """Make a failed-over entity healthy if its backlog is empty; sends to it are held meanwhile.
+        """Make a failed-over entity healthy if its backlog becomes empty; sends to it are held meanwhile.
 
         :param reason: recorded with the change, as is ``by``.
-        :param look_first: hold sends only if each queue was seen empty. A syphon that keeps up with new messages has
-            their sessions locked all the time, so that now and then sends are held nevertheless.
+        :param look_first: hold sends only if so little is left that it can be moved meanwhile.
         :returns: whether the entity is healthy.
         :raises HealthStoreError: the shared store cannot be read or written.
         """
-        if look_first and not await self._look(entity):
+        key = entity.casefold()
+        if look_first and (
+            self._clock.now() < self._hold_again_at.get(key, 0.0) or not await self._is_little_left(entity)
+        ):
             return False
         token = uuid.uuid4().hex
         await self._registry.change(entity, BeginFailback(reason, by, token))
@@ -156,14 +169,36 @@ class SessionOrdering:
             self._registry.apply(entity, AbandonFailback(token))
             raise
         await self._registry.change(entity, CompleteFailback(token) if empty else AbandonFailback(token))
+        self._futile_holds[key] = 0 if empty else self._futile_holds[key] + 1
+        pause = min(_FIRST_PAUSE_OF_HOLDS * 2 ** (self._futile_holds[key] - 1), _LONGEST_PAUSE_OF_HOLDS)
+        self._hold_again_at[key] = 0.0 if empty else self._clock.now() + pause
         return empty and not self._registry.current(entity).failed_over
 
-    async def _look(self, entity: str) -> bool:
-        """Return whether it is worth while to hold the sends."""
-        key = entity.casefold()
-        empty = await self._become_empty(entity, seconds=FAILBACK_POLL_SECONDS, pause=_SEARCH_PAUSE)
-        self._futile_looks[key] = 0 if empty else self._futile_looks[key] + 1
-        return bool(empty) or (empty is False and self._futile_looks[key] % _MAX_FUTILE_LOOKS == 0)
+    async def _is_little_left(self, entity: str) -> bool:
+        """Return whether each queue was empty for a moment, or a syphon that has its session says that it nearly is.
+
+        A large backlog that is being moved, or one that nobody moves, is neither.
+        """
+        registry = self._registry
+        seconds = FAILBACK_POLL_SECONDS
+        if registry.is_shared:
+            # Others learn of the ping, and what they say then has to be read here.
+            seconds += 2 * registry.leases.refresh
+        deadline = self._clock.now() + seconds
+        remaining = self._session_queues
+        while registry.current(entity).state is HealthState.FAILED_OVER:
+            caught_up = registry.current(entity).caught_up
+            waiting = tuple(queue for queue in remaining if self._session_queues.index(queue) not in caught_up)
+            listing = await self._find(entity, waiting, self._lists)
+            if not listing:
+                return listing is not None
+            if self._clock.now() >= deadline:
+                break
+            remaining = listing
+            await self._clock.sleep(_LOOK_PAUSE)
+            if registry.is_shared:
+                await registry.refresh(entity)
+        return False
 
     async def _stays_empty(self, entity: str, token: str) -> bool:
         """Return whether the backlog is empty once nobody sends any more."""
@@ -182,9 +217,9 @@ class SessionOrdering:
     def _is_sending(self, entity: str) -> bool:
         return self._entered[entity.casefold()] > self._registry.waiting(entity)
 
-    async def _become_empty(self, entity: str, *, seconds: float, pause: float) -> bool | None:
-        """Return whether each queue was empty at least once in ``seconds``; ``None`` if they cannot be read."""
-        deadline = self._clock.now() + seconds
+    async def _become_empty(self, entity: str) -> bool | None:
+        """Return whether each queue was empty at least once in a short time; ``None`` if they cannot be read."""
+        deadline = self._clock.now() + _LOOK_SECONDS
         remaining = self._session_queues
         while True:
             held = await self._holding(entity, remaining)
@@ -193,20 +228,28 @@ class SessionOrdering:
             if self._clock.now() >= deadline:
                 return False
             remaining = held
-            await self._clock.sleep(pause)
-
-    async def _are_empty(self, entity: str, queues: Sequence[str]) -> bool | None:
-        held = await self._holding(entity, queues)
-        return None if held is None else not held
+            await self._clock.sleep(_POLL_SECONDS)
 
     async def _holding(self, entity: str, queues: Sequence[str]) -> tuple[str, ...] | None:
-        """Return which of ``queues`` hold messages for ``entity``; ``None`` if they cannot be read."""
+        """Return which of ``queues`` hold messages for ``entity``, or are locked; ``None`` if they cannot be read."""
+        return await self._find(entity, queues, self._holds)
+
+    async def _find(
+        self, entity: str, queues: Sequence[str], holds: Callable[[str, str], Coroutine[Any, Any, bool]]
+    ) -> tuple[str, ...] | None:
         try:
-            found = await asyncio.gather(*(self._holds(queue, backlog_session_id(entity)) for queue in queues))
+            found = await asyncio.gather(*(holds(queue, backlog_session_id(entity)) for queue in queues))
         except ServiceError as error:
             _log.warning("entity=%s: its backlog cannot be read: %s", entity, error)
             return None
         return tuple(queue for queue, holds in zip(queues, found, strict=True) if holds)
+
+    async def _lists(self, queue: str, session_id: str) -> bool:
+        """Return whether a session is among those with messages; it may be locked, and is left alone."""
+        try:
+            return session_id in await self._secondary.list_sessions(queue, timeout=_CALL_TIMEOUT)
+        except EntityNotFoundError:
+            return False
 
     async def _holds(self, queue: str, session_id: str) -> bool:
         link = self._secondary.receive_link(queue, session_id=session_id)

@@ -7,7 +7,7 @@
 
 With ``ordering="session"`` (SPEC section 6) a ping does not end a failover by itself::
 
-    failed over --backlog seen empty--> failing back --backlog still empty, nothing in flight--> healthy
+    failed over --little left in the backlog--> failing back --backlog empty, nothing in flight--> healthy
     failing back --backlog not empty, or its writer died--> failed over
 
 While failing back, nothing is sent. Each change of route has a new epoch and settles before it is acted on: from
@@ -25,6 +25,7 @@ __all__ = [
     "AbandonFailback",
     "Action",
     "BeginFailback",
+    "CaughtUp",
     "CompleteFailback",
     "Decision",
     "EntityHealth",
@@ -72,6 +73,8 @@ class EntityHealth:
     :param epoch: number of changes of the route; the same state in another epoch is another decision.
     :param effective_at: when the route may be acted on, if session order is kept.
     :param token: identifies a failback.
+    :param caught_up: indexes of the session queues of which a syphon has said, since the last ping, that little is left
+        for the entity. A hint: only the time of a failback depends on it.
     """
 
     state: HealthState = HealthState.HEALTHY
@@ -83,6 +86,7 @@ class EntityHealth:
     epoch: int = 0
     effective_at: float = 0.0
     token: str = ""
+    caught_up: frozenset[int] = frozenset()
 
     def is_held(self, now: float) -> bool:
         """Return whether a manual failover is in force that pings cannot end yet."""
@@ -114,6 +118,7 @@ class EntityHealth:
             "epoch": self.epoch,
             "effective_at": self.effective_at,
             "token": self.token,
+            "caught_up": sorted(self.caught_up),
         }
 
     @classmethod
@@ -134,6 +139,7 @@ class EntityHealth:
                 epoch=epoch,
                 effective_at=effective_at,
                 token=str(value.get("token", "")),
+                caught_up=frozenset(map(int, value.get("caught_up", ()))),
             )
         except (KeyError, TypeError) as error:
             raise ValueError(f"not a health record, {type(error).__name__}: {error}") from error
@@ -197,8 +203,15 @@ class MarkHealthy:
 
 
 @dataclass(frozen=True, slots=True)
+class CaughtUp:
+    """A syphon has found that little is left for the entity in some session queues."""
+
+    queues: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
 class BeginFailback:
-    """Hold all sends, because the backlog was seen empty; ``token`` tells this failback from all others."""
+    """Hold all sends, because little is left in the backlog; ``token`` tells this failback from all others."""
 
     reason: str
     by: str
@@ -221,7 +234,7 @@ class AbandonFailback:
 
 _FailbackEvent: TypeAlias = BeginFailback | CompleteFailback | AbandonFailback
 _OtherEvent: TypeAlias = (
-    SendSucceeded | SendFailed | PingSucceeded | EntityMissing | PingFailed | FailOver | MarkHealthy
+    SendSucceeded | SendFailed | PingSucceeded | EntityMissing | PingFailed | CaughtUp | FailOver | MarkHealthy
 )
 HealthEvent: TypeAlias = _OtherEvent | _FailbackEvent
 
@@ -278,7 +291,10 @@ def _decide(health: EntityHealth, event: _OtherEvent, now: float, failover_inter
         case EntityMissing():
             return _after_ping(health, event.began, now, "the primary answered a ping that the entity does not exist")
         case PingFailed():
-            return Decision(replace(health, last_ping=event.began), _PUBLISH if health.failed_over else frozenset())
+            pinged = replace(health, last_ping=event.began, caught_up=frozenset())
+            return Decision(pinged, _PUBLISH if health.failed_over else frozenset())
+        case CaughtUp(queues):
+            return _after_report(health, queues)
         case FailOver():
             return _fail_over_manually(health, event, now)
         case MarkHealthy():
@@ -337,6 +353,12 @@ def _after_ping(before: EntityHealth, began: float, now: float, reason: str) -> 
     if health.state is HealthState.HEALTHY or health.is_held(now):
         return Decision(health)
     return Decision(_healthy(health, now, reason, "ping"), _ON_RECOVERY if health.failed_over else frozenset())
+
+
+def _after_report(health: EntityHealth, queues: frozenset[int]) -> Decision:
+    if health.state is not HealthState.FAILED_OVER or queues <= health.caught_up:
+        return Decision(health)
+    return Decision(replace(health, caught_up=health.caught_up | queues), _PUBLISH)
 
 
 def _fail_over(health: EntityHealth, now: float, reason: str, by: str) -> Decision:

@@ -10,6 +10,7 @@ from datetime import timedelta
 from random import Random, SystemRandom
 from typing import Final, Self
 
+from servicebus_pair.core.health.backlog_reports import BacklogReports
 from servicebus_pair.core.health.ordered_registry import OrderedHealthRegistry
 from servicebus_pair.core.health.prober import Prober
 from servicebus_pair.core.health.registry import HealthRegistry
@@ -95,6 +96,9 @@ class NamespacePair:
         self._queue_selector = QueueSelector(self._queues, random=self._random)
         registry = OrderedHealthRegistry if self._ordered else HealthRegistry
         self._registry = registry(self.options, store=store, observers=observers, clock=self._clock)
+        self._reports: BacklogReports | None = None
+        if isinstance(self._registry, OrderedHealthRegistry):
+            self._reports = BacklogReports(self._registry, self._session_queues, clock=self._clock)
         self.meter = Meter()
         self._shared: PairContext | None = None
         self._linked_shutdown: LinkedShutdown | None = None
@@ -297,6 +301,7 @@ class NamespacePair:
             redrive=redrive,
             check_owner=shared.owner.check,
             ordered=self._ordered,
+            reports=self._reports,
             attempt_timeout=self.options.attempt_timeout.total_seconds(),
             pings=self.options.probe == "ping",
         )

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
+from servicebus_pair.core.health.backlog_reports import BacklogReports
 from servicebus_pair.core.model.errors import AuthorizationError, ServiceError
 from servicebus_pair.core.model.events import Event
 from servicebus_pair.core.model.interfaces import Clock
@@ -44,6 +45,7 @@ class DrainContext:
     :param redrive: receive from the dead-letter queues.
     :param paused: the syphon is paused or stopped: receive nothing more.
     :param continuous: retry permanent failures too, because the syphon runs until it is stopped.
+    :param reports: with session order, tells other processes how much is left.
     :param check_owner: raises ``PairClosedError`` in another process or event loop than that of the pair.
     :ivar old_form_seen: an ordinary queue holds messages of sessions, which an earlier version diverted.
     :ivar attempts: how long a send to each destination may take.
@@ -63,6 +65,7 @@ class DrainContext:
     paused: bool = False
     continuous: bool = False
     old_form_seen: bool = False
+    reports: BacklogReports | None = None
     check_owner: Callable[[], None] = lambda: None
     permanent_failures: PermanentFailures = field(default_factory=PermanentFailures)
     max_batch_bytes: int = MAX_BATCH_BYTES

@@ -169,6 +169,7 @@ class SessionQueueDrain:
             self._run.active_sessions -= 1
             if worker.has_completed:
                 self._losses.pop(session_id, None)
+            worker.close()
             await source.close()
 
     async def _step(self, worker: SessionWorker) -> bool:

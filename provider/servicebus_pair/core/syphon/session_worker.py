@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import Any, Final
 
+from servicebus_pair.core.health.leases import FAILBACK_POLL_SECONDS
 from servicebus_pair.core.model.errors import (
     EntityNotFoundError,
     LockLostError,
@@ -36,6 +37,8 @@ __all__ = ["SessionWorker"]
 # Seconds. The lock is renewed at least so often while the rate limit grants nothing.
 _MAX_IDLE: Final = 10.0
 _RENEWAL_SHARE: Final = 0.5
+# Little is left if it can be moved in this time, half of what a failback waits for it.
+_LITTLE_SECONDS: Final = FAILBACK_POLL_SECONDS / 2
 # A clock that differs from the service's must not make a lock look longer than those of backlog queues.
 _MAX_LOCK_SECONDS: Final = 60.0
 
@@ -75,6 +78,7 @@ class SessionWorker:
         self._sender = BatchSender(context, queue, counters=counters, dead_letter=self._dead_letter)
         self._batch_size = min(INITIAL_BATCH_SIZE, context.max_batch_messages)
         self._received_full_batch = False
+        self._watched: str | None = None
         self._lock_seconds = self._lock_ends = 0.0
         self._remember_lock()
 
@@ -88,10 +92,19 @@ class SessionWorker:
         self.blocked_by = None
         if not self.waiting and not await self._receive(wait):
             return False
+        received, started = tuple(self.waiting), self._context.clock.now()
         while self.waiting and not self._context.paused:
             if not await self._send_first_batch():
                 break
+        if received and not self.waiting:
+            await self._report_if_little_is_left(received, seconds=self._context.clock.now() - started)
         return True
+
+    def close(self) -> None:
+        """Watch the health of the session's entity no longer."""
+        if self._watched is not None and self._context.reports is not None:
+            self._context.reports.unwatch(self._watched)
+            self._watched = None
 
     async def keep_lock(self, *, for_seconds: float = 0.0) -> None:
         """Renew the lock of the session if less than half of it is left, or less than a send may take.
@@ -103,6 +116,28 @@ class SessionWorker:
         if remaining < max(_RENEWAL_SHARE * self._lock_seconds, for_seconds / SENDING_SHARE):
             await self._source.renew(timeout=CALL_TIMEOUT)
             self._remember_lock()
+
+    async def _report_if_little_is_left(self, moved: Sequence[BacklogEntry], *, seconds: float) -> None:
+        """Let a failback begin if what is left can be moved while it holds the sends.
+
+        Sequence numbers are those of the queue: at most so many messages are left as the numbers advance.
+
+        :param seconds: how long it took to send and complete ``moved``.
+        """
+        entity, reports = moved[-1].entity, self._context.reports
+        if reports is None:
+            return
+        if self._watched is None:
+            self._watched = entity
+            reports.watch(entity)
+        if not reports.is_wanted(entity, self._queue):
+            return
+        rate = len(moved) / max(seconds, 0.001)
+        limit = self._context.rate_limiter.rate
+        few = int(_LITTLE_SECONDS * (rate if limit is None else min(rate, limit)))
+        beyond = moved[-1].received.sequence_number + few + 1
+        if not await self._source.peek(max_messages=1, timeout=CALL_TIMEOUT, from_sequence_number=beyond):
+            reports.caught_up(entity, self._queue)
 
     def _remember_lock(self) -> None:
         now = self._context.clock.now()
