@@ -12,6 +12,7 @@ name                                         kind     tags, besides ``conn_id``
 ``servicebus_pair.ping_duration``            timer    ``entity``, ``outcome``; milliseconds
 ``servicebus_pair.queues_pulled``            counter  ``queue``
 ``servicebus_pair.oversized_for_backlog``    counter  ``entity``
+``servicebus_pair.syphon_failures``          counter  ``error``; of the syphon that ``enable_syphon`` runs
 ``servicebus_pair.backlog_messages``         gauge    none
 ``servicebus_pair.failovers``                counter  none; counted by the plugin's listener
 ``servicebus_pair.recoveries``               counter  none; counted by the plugin's listener
@@ -36,6 +37,7 @@ from servicebus_pair.core.events import (
     MessagesSyphoned,
     Pinged,
     QueuePulled,
+    SyphonFailed,
 )
 
 __all__ = ["MetricsObserver", "set_backlog_gauge"]
@@ -73,6 +75,8 @@ class MetricsObserver:
                 self._count("queues_pulled", 1, queue=queue)
             case BacklogCopyTooLarge(entity):
                 self._count("oversized_for_backlog", 1, entity=entity)
+            case SyphonFailed(error):
+                self._count("syphon_failures", 1, error=error)
 
     def _count(self, name: str, count: int, **tags: str) -> None:
         stats.incr(f"{_PREFIX}{name}", count, tags=_tags(conn_id=self._conn_id, **tags))

@@ -24,6 +24,7 @@ __all__ = [
     "Pinged",
     "QueuePulled",
     "Route",
+    "SyphonFailed",
 ]
 
 SLOT_SECONDS: Final = 300
@@ -123,8 +124,30 @@ class BacklogCopyTooLarge:
     at: float
 
 
+@dataclass(frozen=True, slots=True)
+class SyphonFailed:
+    """The syphon that runs while the pair is open ended with an unexpected error; another one is started.
+
+    :param error: class name of the error, which the log describes.
+    :param failures: how many of them have failed in a row.
+    :param restart_in: seconds until the next one starts.
+    """
+
+    error: str
+    failures: int
+    restart_in: float
+    at: float
+
+
 Event: TypeAlias = (
-    MessagesAccepted | MessagesSyphoned | DeadLettered | HealthChanged | Pinged | QueuePulled | BacklogCopyTooLarge
+    MessagesAccepted
+    | MessagesSyphoned
+    | DeadLettered
+    | HealthChanged
+    | Pinged
+    | QueuePulled
+    | BacklogCopyTooLarge
+    | SyphonFailed
 )
 
 

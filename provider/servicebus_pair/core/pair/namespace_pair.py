@@ -22,8 +22,9 @@ from servicebus_pair.core.model.interfaces import BlockingHealthStore, Clock, He
 from servicebus_pair.core.model.options import Endpoint, PairOptions, check_distinct
 from servicebus_pair.core.model.owner import ProcessLoopGuard
 from servicebus_pair.core.model.pricing import Operations, backlog_operations, idle_syphon_operations, ping_operations
-from servicebus_pair.core.model.results import CleanupReport, DrainReport, ProvisionReport
+from servicebus_pair.core.model.results import CleanupReport, ProvisionReport
 from servicebus_pair.core.model.usage_meter import Meter, Operation
+from servicebus_pair.core.pair.continuous_syphon import run_continuously
 from servicebus_pair.core.pair.drill import DrillReport, drill
 from servicebus_pair.core.pair.linked_shutdown import LinkedShutdown
 from servicebus_pair.core.protocol.backlog_queues import (
@@ -102,7 +103,7 @@ class NamespacePair:
         self.meter = Meter()
         self._shared: PairContext | None = None
         self._linked_shutdown: LinkedShutdown | None = None
-        self._running_syphon: asyncio.Task[DrainReport] | None = None
+        self._running_syphon: asyncio.Task[None] | None = None
         self._finishing: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
 
@@ -134,7 +135,8 @@ class NamespacePair:
             order=order,
         )
         if self.options.enable_syphon:
-            self._running_syphon = asyncio.create_task(self.syphon().run(wait_for_permissions=True), name="syphon")
+            running = run_continuously(self.syphon, clock=self._clock, emit=self._registry.emit_best_effort)
+            self._running_syphon = asyncio.create_task(running, name="syphon")
         for entity, health in self._registry.entities().items():
             if health.failed_over:
                 # It was failed over when the pair was closed; pings stopped then.

@@ -1,0 +1,68 @@
+"""The syphon of ``enable_syphon`` runs as long as its pair is open (SPEC section 6)."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from servicebus_pair.core.model.events import Event, MessagesSyphoned, SyphonFailed
+from tests.core.support.local_pair import LocalPair, numbered, open_quick_pair
+
+pytestmark = pytest.mark.simulated
+
+
+class Raising:
+    """An observer that fails when a message was moved, which ends a syphon."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+
+    def observe(self, event: Event) -> None:
+        if isinstance(event, MessagesSyphoned) and self.times:
+            self.times -= 1
+            raise RuntimeError("planted")
+
+
+async def put_and_move(both: LocalPair, number: int) -> float:
+    """Put a message into the backlog; return after how many seconds the primary has it."""
+    began = asyncio.get_running_loop().time()
+    await both.put_into_backlog("flights", numbered(1, start=number))
+    for _ in range(600):
+        if f"m{number}" in await both.primary_ids():
+            return asyncio.get_running_loop().time() - began
+        await asyncio.sleep(0.1)
+    raise AssertionError(f"message {number} was not moved in a minute")
+
+
+async def test_section_6_a_syphon_that_fails_unexpectedly_is_started_again() -> None:
+    async with open_quick_pair(observers=[Raising(4)], enable_syphon=True) as both:
+        # Each of the first four is moved by another syphon, which fails then.
+        taken = [await put_and_move(both, number) for number in range(6)]
+        assert taken == pytest.approx([0, 1, 2, 4, 8, 0], abs=0.7)
+        failed = both.recorder.of(SyphonFailed)
+        assert [(each.error, each.failures, each.restart_in) for each in failed] == [
+            ("ObserverError", number, 2 ** (number - 1)) for number in (1, 2, 3, 4)
+        ]
+
+
+async def test_section_6_a_failure_long_after_the_last_one_is_the_first_again() -> None:
+    raising = Raising(2)
+    async with open_quick_pair(observers=[raising], enable_syphon=True) as both:
+        for number in range(3):
+            await put_and_move(both, number)
+        await asyncio.sleep(200)
+        raising.times = 1
+        await put_and_move(both, 3)
+        assert await put_and_move(both, 4) == pytest.approx(1, abs=0.7)
+        assert [each.failures for each in both.recorder.of(SyphonFailed)] == [1, 2, 1]
+
+
+async def test_section_7_a_pair_closes_while_its_syphon_waits_to_start_again() -> None:
+    loop = asyncio.get_running_loop()
+    async with open_quick_pair(observers=[Raising(10**6)], enable_syphon=True) as both:
+        for number in range(5):
+            await put_and_move(both, number)
+        began = loop.time()
+        await both.pair.close()
+        assert loop.time() - began < 3
