@@ -10,6 +10,8 @@
     |-- DrillError                a drill could not start, or was abandoned
     |-- ProvisionError            no usable backlog queue exists
     |-- HealthStoreError          with ordering="session", shared health cannot be read or written
+    |-- SpoolError                the spool cannot be written or read
+    |   `-- SpoolFullError        it is full, or holds messages that are too old
     |-- ObserverError             an observer, such as the ledger, failed to record accepted messages
     |-- SendError                 a send ended without acceptance; carries the unsent messages
     |   |-- SendTimeoutError      the caller's timeout expired
@@ -77,6 +79,8 @@ __all__ = [
     "ServiceError",
     "ServiceFaultError",
     "SessionLockedError",
+    "SpoolError",
+    "SpoolFullError",
     "TimedOutError",
     "UndeliverableError",
     "UnreachableError",
@@ -223,6 +227,19 @@ class LockLostError(ServiceError):
 
 class HealthStoreError(PairError):
     """With ``ordering="session"``, the shared store could not be read or written, so nothing is sent."""
+
+
+class SpoolError(PairError):
+    """The spool cannot be written or read; what was being written may be in it."""
+
+    retriable = True
+    may_be_stored = True
+
+
+class SpoolFullError(SpoolError):
+    """The spool is full, or holds messages that are too old; nothing was written."""
+
+    may_be_stored = False
 
 
 class ObserverError(PairError):

@@ -21,6 +21,7 @@ from uuid import UUID
 
 __all__ = [
     "TypeNote",
+    "TypedValue",
     "amqp_typed",
     "as_value_body",
     "decimals_as_text",
@@ -48,7 +49,7 @@ _SCALARS: Final[Mapping[str, type[Any]]] = {
 _COMPOUNDS: Final = frozenset({"LIST", "ARRAY", "MAP", "DESCRIBED", "DECIMAL128"})
 
 
-class _Typed(dict[str, Any]):
+class TypedValue(dict[str, Any]):
     """The SDK's form of a typed value; hashable, since it may be a map key."""
 
     __slots__ = ()
@@ -59,7 +60,7 @@ class _Typed(dict[str, Any]):
 
 def amqp_typed(kind: str, value: Any) -> dict[str, Any]:
     """Return ``value`` in the form that the SDK encodes as AMQP type ``kind`` (upper case)."""
-    return _Typed(TYPE=kind, VALUE=value)
+    return TypedValue(TYPE=kind, VALUE=value)
 
 
 def type_note(value: Any) -> TypeNote | None:

@@ -1,0 +1,135 @@
+"""Empties a spool: to the primary, or to the backlog while only that accepts messages (SPEC section 10)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from servicebus_pair.core.model.errors import PairError, SendError
+from servicebus_pair.core.model.results import SendResult
+from servicebus_pair.core.protocol.amqp_message import AmqpMessage
+from servicebus_pair.core.spool.claims import Claim, Claims
+from servicebus_pair.core.spool.spool import Spool, SpooledBatch
+from servicebus_pair.core.spool.spool_file import ForeignFileError, SpoolFile, WrongKeyError
+
+__all__ = ["Deliver", "SpoolReport", "empty_spool"]
+
+Deliver = Callable[[str, Sequence[AmqpMessage]], Awaitable[SendResult]]
+"""Sends messages to an entity or to the backlog; raises ``SendError`` with what was not accepted."""
+_CONCURRENT_ENTITIES: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolReport:
+    """What came of emptying a spool.
+
+    :param results: what was accepted, by entity and route.
+    :param set_aside: messages or files that cannot be read or delivered, by entity.
+    :param left: messages that are still in the spool.
+    :param failures: why, by entity.
+    """
+
+    results: Mapping[str, SendResult] = field(default_factory=dict)
+    set_aside: Mapping[str, int] = field(default_factory=dict)
+    left: int = 0
+    failures: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def moved_total(self) -> int:
+        """Number of messages that left the spool for either namespace."""
+        return sum(result.sent for result in self.results.values())
+
+
+async def empty_spool(spool: Spool, claims: Claims, deliver: Deliver) -> SpoolReport:
+    """Deliver what the spool holds, each entity in the order of writing, at least once.
+
+    An entity ends at its first failure; what it still holds is counted as left. A batch is deleted once all of its
+    messages are accepted.
+
+    :raises SpoolError: the spool cannot be listed.
+    """
+    entities = list(await spool.survey())
+    limit = asyncio.Semaphore(_CONCURRENT_ENTITIES)
+    emptied = [_Entity(entity, spool, claims, deliver) for entity in entities]
+
+    async def run(entity: _Entity) -> None:
+        async with limit:
+            await entity.empty()
+
+    await asyncio.gather(*map(run, emptied))
+    left = await spool.survey()
+    return SpoolReport(
+        results={each.entity: SendResult.total(each.results) for each in emptied if each.results},
+        set_aside={each.entity: each.set_aside for each in emptied if each.set_aside},
+        left=sum(each.messages for each in left.values()),
+        failures={each.entity: each.failure for each in emptied if each.failure is not None},
+    )
+
+
+class _Entity:
+    """The part of a run for one entity."""
+
+    def __init__(self, entity: str, spool: Spool, claims: Claims, deliver: Deliver) -> None:
+        self.entity = entity
+        self.results: list[SendResult] = []
+        self.set_aside = 0
+        self.failure: str | None = None
+        self._spool = spool
+        self._claims = claims
+        self._deliver = deliver
+
+    async def empty(self) -> None:
+        """Deliver the batches in their order, until one fails."""
+        try:
+            async with self._claims.claim(self.entity) as claim:
+                if claim is None:
+                    self.failure = "another process is emptying it"
+                    return
+                for batch in await self._spool.batches(self.entity):
+                    if not await self._deliver_batch(batch, claim):
+                        return
+        except (PairError, OSError) as error:
+            self.failure = str(error)
+
+    async def _deliver_batch(self, batch: SpooledBatch, claim: Claim) -> bool:
+        """Deliver a batch; return False when this entity must wait."""
+        if claim.lost:
+            self.failure = "its claim was lost to another process"
+            return False
+        try:
+            content = await self._spool.read(batch)
+        except FileNotFoundError:
+            return True  # emptied by a process that lost its claim
+        except WrongKeyError as error:
+            self.failure = str(error)
+            return False
+        except ForeignFileError as error:
+            await self._spool.set_aside(batch, str(error))
+            await self._spool.keep_only(batch, ())
+            self.set_aside += batch.messages
+            return True
+        if content.damage is not None:
+            await self._spool.set_aside(batch, f"{content.damage}; the messages that are whole are delivered")
+            self.set_aside += max(0, batch.messages - len(content.messages))
+        remaining = await self._send(batch, content)
+        await self._spool.keep_only(batch, remaining)
+        return not remaining
+
+    async def _send(self, batch: SpooledBatch, content: SpoolFile) -> Sequence[AmqpMessage]:
+        """Return what was not accepted; what was refused is set aside, so that it holds up nothing."""
+        if not content.messages:
+            return ()
+        try:
+            self.results.append(await self._deliver(content.entity, content.messages))
+        except SendError as error:
+            self.results.append(error.result)
+            refused = {id(each) for each in error.refused}
+            if refused:
+                await self._spool.set_messages_aside(batch, error.refused, str(error.cause))
+                self.set_aside += len(refused)
+            remaining = [each for each in error.unsent if id(each) not in refused]
+            self.failure = str(error.cause) if remaining else None
+            return remaining
+        return ()

@@ -1,0 +1,111 @@
+"""A spool in a folder, such as one of a mount: files are complete and on the disk before they have their name."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from servicebus_pair.core.spool.storage import StoredFile
+
+__all__ = ["FolderStorage"]
+
+# Of files that are being written; they have no message that was confirmed.
+_INCOMPLETE: Final = ".incomplete-"
+
+
+class FolderStorage:
+    """Files below ``folder``, which is created with the first one.
+
+    :param folder: an absolute path.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = Path(folder)
+
+    def create(self, name: str, content: bytes) -> None:
+        """Write a new file; see ``SpoolStorage``."""
+        path = self._path(name)
+        incomplete = self._write(path, content)
+        try:
+            # Unlike a rename, this fails if there is a file of the name.
+            os.link(incomplete, path)
+        finally:
+            incomplete.unlink()
+        _sync_folder(path.parent)
+
+    def replace(self, name: str, content: bytes) -> None:
+        """Write a file in place of another; see ``SpoolStorage``."""
+        path = self._path(name)
+        self._write(path, content).replace(path)
+        _sync_folder(path.parent)
+
+    def read(self, name: str) -> bytes:
+        """Return the content of a file."""
+        return self._path(name).read_bytes()
+
+    def delete(self, name: str) -> None:
+        """Delete a file if there is one; the folder stays."""
+        self._path(name).unlink(missing_ok=True)
+
+    def move(self, name: str, target: str) -> None:
+        """Rename a file."""
+        path = self._path(target)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._path(name).rename(path)
+        _sync_folder(path.parent)
+
+    def list(self, folder: str = "") -> list[StoredFile]:
+        """Return the complete files below ``folder``, in the order of their names."""
+        return sorted(self._walk(self._path(folder) if folder else self._folder), key=lambda each: each.name)
+
+    def _walk(self, folder: Path) -> Iterator[StoredFile]:
+        try:
+            entries = list(os.scandir(folder))
+        except FileNotFoundError:
+            return
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from self._walk(Path(entry.path))
+            elif not entry.name.startswith(_INCOMPLETE):
+                try:
+                    status = entry.stat(follow_symlinks=False)
+                except FileNotFoundError:
+                    continue  # moved meanwhile
+                name = Path(entry.path).relative_to(self._folder).as_posix()
+                yield StoredFile(name, status.st_size, status.st_mtime)
+
+    def _path(self, name: str) -> Path:
+        return self._folder / name
+
+    def _write(self, path: Path, content: bytes) -> Path:
+        """Write a file next to ``path`` and return its path; nothing is left of one that failed."""
+        if not path.parent.is_dir():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            for parent in path.relative_to(self._folder).parents:
+                _sync_folder((self._folder / parent).parent)
+        incomplete = path.parent / f"{_INCOMPLETE}{uuid.uuid4().hex}"
+        try:
+            descriptor = os.open(incomplete, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            try:
+                remaining = memoryview(content)
+                while remaining:
+                    remaining = remaining[os.write(descriptor, remaining) :]
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        except BaseException:
+            incomplete.unlink(missing_ok=True)
+            raise
+        return incomplete
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the names in ``folder`` durable (POSIX: fsync of a file does not include its entry in the folder)."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

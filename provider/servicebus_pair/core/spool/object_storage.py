@@ -1,0 +1,89 @@
+"""A spool in an object store, by fsspec: an object appears when its upload has ended."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from servicebus_pair.core.model.errors import ConfigurationError
+from servicebus_pair.core.spool.storage import StoredFile
+
+__all__ = ["ObjectStorage"]
+
+
+class ObjectStorage:
+    """Objects below a URL.
+
+    :param url: such as ``s3://bucket/spool``; credentials are those that its fsspec library finds.
+    :raises ConfigurationError: fsspec does not know the URL, or its library is not installed.
+    """
+
+    def __init__(self, url: str) -> None:
+        scheme = url.partition("://")[0]
+        try:
+            from fsspec.core import url_to_fs
+
+            files, path = url_to_fs(url)
+        except (ImportError, ValueError) as error:
+            raise ConfigurationError(f"spool is a URL of {scheme!r}, which cannot be opened: {error}") from error
+        self._files: Any = files
+        self._root = path.rstrip("/")
+
+    def create(self, name: str, content: bytes) -> None:
+        """Upload a new object; see ``SpoolStorage``. Stores without conditional writes ask first and then write."""
+        path = self._path(name)
+        try:
+            self._files.pipe_file(path, content, mode="create")
+        except (NotImplementedError, TypeError):
+            if self._files.exists(path):
+                raise FileExistsError(path) from None
+            self._files.pipe_file(path, content)
+
+    def replace(self, name: str, content: bytes) -> None:
+        """Upload an object in place of another."""
+        self._files.pipe_file(self._path(name), content)
+
+    def read(self, name: str) -> bytes:
+        """Return the content of an object."""
+        return bytes(self._files.cat_file(self._path(name)))
+
+    def delete(self, name: str) -> None:
+        """Delete an object if there is one."""
+        try:
+            self._files.rm_file(self._path(name))
+        except FileNotFoundError:
+            return
+
+    def move(self, name: str, target: str) -> None:
+        """Copy an object, and delete it then: a crash between leaves both."""
+        self._files.mv(self._path(name), self._path(target))
+
+    def list(self, folder: str = "") -> list[StoredFile]:
+        """Return the objects below ``folder``, in the order of their names."""
+        self._files.invalidate_cache()
+        try:
+            found = self._files.find(self._path(folder) if folder else self._root, detail=True)
+        except FileNotFoundError:
+            return []
+        files = (each for each in found.values() if each.get("type") != "directory")
+        return sorted(
+            (
+                StoredFile(each["name"].removeprefix(self._root).strip("/"), each.get("size") or 0, _modified(each))
+                for each in files
+            ),
+            key=lambda each: each.name,
+        )
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{name}"
+
+
+def _modified(details: dict[str, Any]) -> float:
+    """Return the time of an object's upload, 0 if the store does not tell; each library names it differently."""
+    for name in ("mtime", "LastModified", "last_modified", "updated", "created"):
+        match details.get(name):
+            case datetime() as time:
+                return time.timestamp()
+            case int() | float() as seconds:
+                return float(seconds)
+    return 0.0

@@ -1,0 +1,206 @@
+"""A spool: batches of messages in files, one after the other for each entity (SPEC section 10).
+
+::
+
+    messages/ENTITY/TIME-NUMBER-COUNT.spool     one batch each; names sort in the order of writing
+    claims/ENTITY                               who is emptying the folder of an entity
+    set-aside/ENTITY/NAME, NAME.reason          what cannot be read or delivered, and why
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from math import inf
+from typing import Any, Final
+from urllib.parse import quote, unquote
+
+from servicebus_pair.core.model.daemon_thread import DaemonThread
+from servicebus_pair.core.model.errors import InvalidMessageError, SpoolError, SpoolFullError
+from servicebus_pair.core.model.interfaces import Clock
+from servicebus_pair.core.protocol.amqp_message import AmqpMessage
+from servicebus_pair.core.spool.spool_file import SpoolFile, SpoolKey, decode_file, encode_file
+from servicebus_pair.core.spool.storage import SpoolStorage, StoredFile
+
+__all__ = ["SET_ASIDE", "Spool", "SpooledBatch", "SpooledEntity"]
+
+_log = logging.getLogger(__name__)
+_MESSAGES: Final = "messages"
+SET_ASIDE: Final = "set-aside"
+_SUFFIX: Final = ".spool"
+_NANOSECONDS: Final = 1_000_000_000
+# How long the result of a listing is used to bound the spool; other processes write to it as well.
+_LISTING_SECONDS: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SpooledBatch:
+    """A file of the spool; sorts in the order of writing.
+
+    :param written_at: Unix time in seconds.
+    """
+
+    name: str
+    entity: str
+    messages: int
+    size_bytes: int
+    written_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class SpooledEntity:
+    """What the spool holds of one entity.
+
+    :param oldest_at: Unix time in seconds at which its first message was written.
+    """
+
+    messages: int
+    size_bytes: int
+    oldest_at: float
+
+
+class Spool:
+    """Writes batches, and reads and deletes them.
+
+    :param storage: where the files lie.
+    :param max_bytes: the spool takes no batch beyond this size.
+    :param max_age: the spool takes nothing while a message is older than this, so that no spool is forgotten.
+    :param key: encrypts what is written.
+    """
+
+    def __init__(
+        self,
+        storage: SpoolStorage,
+        *,
+        clock: Clock,
+        max_bytes: int,
+        max_age: timedelta = timedelta.max,
+        key: SpoolKey | None = None,
+    ) -> None:
+        self.storage = storage
+        self._clock = clock
+        self._max_bytes = max_bytes
+        self._max_age = max_age.total_seconds()
+        self._key = key
+        self._thread = DaemonThread("the spool")
+        self._last_time = 0
+        self._used_bytes = 0
+        self._oldest_at = inf
+        self._listed_at = -inf
+
+    async def write(self, entity: str, messages: Sequence[AmqpMessage]) -> None:
+        """Write a batch durably: when this returns, it survives a crash of the process and of the machine.
+
+        :raises InvalidMessageError: a message has a value that AMQP does not have; nothing was written.
+        :raises SpoolFullError: the spool is full, or holds too old messages; nothing was written.
+        :raises SpoolError: it cannot be written to; the batch may have been written.
+        """
+        now = self._clock.now()
+        try:
+            content = encode_file(entity, messages, created_at=now, key=self._key)
+        except TypeError as error:
+            raise InvalidMessageError(f"a message to {entity} cannot be spooled: {error}") from error
+        await self._check_room(len(content), now)
+        name = self._new_name(entity, len(messages), now)
+        await self._call("write to", self.storage.create, name, content)
+        self._used_bytes += len(content)
+        self._oldest_at = min(self._oldest_at, now)
+
+    async def batches(self, entity: str | None = None) -> list[SpooledBatch]:
+        """Return the batches in the order of writing, of one entity or of all."""
+        folder = _MESSAGES if entity is None else f"{_MESSAGES}/{_folder_of(entity)}"
+        files = await self._call("list", self.storage.list, folder)
+        return sorted(batch for each in files if (batch := _parse(each)) is not None)
+
+    async def survey(self) -> Mapping[str, SpooledEntity]:
+        """Return what the spool holds, by folded entity, the entity with the oldest message first."""
+        found: dict[str, SpooledEntity] = {}
+        for batch in sorted(await self.batches(), key=lambda each: each.written_at):
+            known = found.get(batch.entity, SpooledEntity(0, 0, batch.written_at))
+            found[batch.entity] = SpooledEntity(
+                known.messages + batch.messages, known.size_bytes + batch.size_bytes, known.oldest_at
+            )
+        return found
+
+    async def read(self, batch: SpooledBatch) -> SpoolFile:
+        """Return the messages of a batch.
+
+        :raises FileNotFoundError: another process has emptied it meanwhile.
+        :raises ForeignFileError: it was not written by a spool.
+        :raises WrongKeyError: it is encrypted with another key.
+        :raises SpoolError: the spool cannot be read.
+        """
+        return decode_file(await self._call("read", self.storage.read, batch.name), key=self._key)
+
+    async def keep_only(self, batch: SpooledBatch, messages: Sequence[AmqpMessage]) -> None:
+        """Replace a batch by some of its messages, in its place in the order; none deletes it."""
+        if len(messages) == batch.messages:
+            return
+        if messages:
+            stem = batch.name.rpartition("-")[0]
+            content = encode_file(batch.entity, messages, created_at=batch.written_at, key=self._key)
+            await self._call("write to", self.storage.replace, f"{stem}-{len(messages)}{_SUFFIX}", content)
+        await self._call("delete from", self.storage.delete, batch.name)
+        self._listed_at = -inf
+
+    async def set_aside(self, batch: SpooledBatch, reason: str) -> None:
+        """Copy a batch as it is to where nothing is delivered from, with the reason in a file beside it."""
+        content = await self._call("read", self.storage.read, batch.name)
+        await self._write_aside(SET_ASIDE + batch.name.removeprefix(_MESSAGES), content, reason)
+
+    async def set_messages_aside(self, batch: SpooledBatch, messages: Sequence[AmqpMessage], reason: str) -> None:
+        """Like :meth:`set_aside`, for some messages of a batch."""
+        stem = SET_ASIDE + batch.name.removeprefix(_MESSAGES).removesuffix(_SUFFIX)
+        content = encode_file(batch.entity, messages, created_at=batch.written_at, key=self._key)
+        await self._write_aside(f"{stem}-{uuid.uuid4().hex[:8]}{_SUFFIX}", content, reason)
+
+    async def _write_aside(self, name: str, content: bytes, reason: str) -> None:
+        _log.error("spool: %s is set aside: %s", name, reason)
+        await self._call("write to", self.storage.replace, f"{name}.reason", f"{reason}\n".encode())
+        await self._call("write to", self.storage.replace, name, content)
+
+    async def _check_room(self, size: int, now: float) -> None:
+        if now - self._listed_at > _LISTING_SECONDS or self._used_bytes + size > self._max_bytes:
+            batches = await self.batches()
+            self._used_bytes = sum(each.size_bytes for each in batches)
+            self._oldest_at = min((each.written_at for each in batches), default=inf)
+            self._listed_at = now
+        if self._used_bytes + size > self._max_bytes:
+            raise SpoolFullError(
+                f"the spool holds {self._used_bytes} bytes, and {size} more exceed its limit of {self._max_bytes}"
+            )
+        if now - self._oldest_at > self._max_age:
+            raise SpoolFullError(
+                f"the spool holds messages from {now - self._oldest_at:.0f} s ago, at most {self._max_age:.0f} s are "
+                "allowed: empty it first"
+            )
+
+    def _new_name(self, entity: str, messages: int, now: float) -> str:
+        self._last_time = max(self._last_time + 1, int(now * _NANOSECONDS))
+        return f"{_MESSAGES}/{_folder_of(entity)}/{self._last_time:020d}-{uuid.uuid4().hex[:8]}-{messages}{_SUFFIX}"
+
+    async def _call(self, action: str, method: Any, *args: Any) -> Any:
+        try:
+            return await self._thread.call(method, *args)
+        except FileNotFoundError:
+            raise
+        except Exception as error:
+            raise SpoolError(f"cannot {action} the spool, {type(error).__name__}: {error}") from error
+
+
+def _folder_of(entity: str) -> str:
+    return quote(entity.casefold(), safe="")
+
+
+def _parse(file: StoredFile) -> SpooledBatch | None:
+    """Return the batch of a file; ``None`` if its name is none of ours."""
+    folder, _, stem = file.name.removesuffix(_SUFFIX).rpartition("/")
+    time, _, rest = stem.partition("-")
+    count = rest.rpartition("-")[2]
+    if not file.name.endswith(_SUFFIX) or not (time.isdecimal() and count.isdecimal()):
+        return None
+    entity = unquote(folder.rpartition("/")[2])
+    return SpooledBatch(file.name, entity, int(count), file.size_bytes, int(time) / _NANOSECONDS)

@@ -1,0 +1,141 @@
+"""One process at a time empties the spool of an entity (SPEC section 10)."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from servicebus_pair.core.spool.claims import CLAIM_SECONDS, Claims
+from servicebus_pair.core.spool.folder_storage import FolderStorage
+from servicebus_pair.core.spool.storage import open_storage
+
+
+class SteppedClock:
+    """Time passes when the test says so; sleepers wait for it."""
+
+    def __init__(self) -> None:
+        self.time = 1_000.0
+        self.slept = asyncio.Event()
+        self._advanced = asyncio.Condition()
+
+    def now(self) -> float:
+        return self.time
+
+    async def sleep(self, seconds: float) -> None:
+        until = self.time + seconds
+        async with self._advanced:
+            self.slept.set()
+            await self._advanced.wait_for(lambda: self.time >= until)
+
+    async def advance(self, seconds: float) -> None:
+        async with self._advanced:
+            self.time += seconds
+            self.slept.clear()
+            self._advanced.notify_all()
+
+
+@pytest.fixture
+def clock() -> SteppedClock:
+    return SteppedClock()
+
+
+def claims_in(folder: Path, clock: SteppedClock, owner: str = "one") -> Claims:
+    return Claims(FolderStorage(str(folder)), clock=clock, owner=owner)
+
+
+async def test_only_one_holds_the_claim_of_an_entity(tmp_path: Path, clock: SteppedClock) -> None:
+    one, two = claims_in(tmp_path, clock), claims_in(tmp_path, clock, "two")
+    async with one.claim("Flights") as held, two.claim("flights") as refused, two.claim("gates") as other:
+        assert (held is not None, refused, other is not None) == (True, None, True)
+    async with two.claim("flights") as free:
+        assert free is not None
+
+
+async def test_of_many_at_once_one_gets_it(tmp_path: Path, clock: SteppedClock) -> None:
+    async with AsyncExitStack() as stack:
+        claiming = [
+            stack.enter_async_context(claims_in(tmp_path, clock, str(number)).claim("flights")) for number in range(20)
+        ]
+        held = await asyncio.gather(*claiming)
+    assert sum(claim is not None for claim in held) == 1
+
+
+@pytest.mark.parametrize("ended_by", ["an expired claim", "an unreadable claim"])
+async def test_the_claim_of_a_process_that_ended_is_taken_over_by_one(
+    ended_by: str, tmp_path: Path, clock: SteppedClock
+) -> None:
+    left_behind = tmp_path / "claims" / "flights"
+    left_behind.parent.mkdir()
+    left_behind.write_text(
+        f'{{"owner":"ended","renewed":{clock.time - CLAIM_SECONDS}}}' if ended_by == "an expired claim" else "torn"
+    )
+    async with AsyncExitStack() as stack:
+        claiming = [
+            stack.enter_async_context(claims_in(tmp_path, clock, str(number)).claim("flights")) for number in range(10)
+        ]
+        held = await asyncio.gather(*claiming)
+    assert sum(claim is not None for claim in held) == 1
+    assert list((tmp_path / "claims").iterdir()) == []
+
+
+async def test_a_claim_in_use_is_renewed(tmp_path: Path, clock: SteppedClock) -> None:
+    other = claims_in(tmp_path, clock, "two")
+    async with claims_in(tmp_path, clock).claim("flights") as held:
+        await clock.slept.wait()
+        began = clock.time
+        while clock.time - began < 3 * CLAIM_SECONDS:
+            await clock.advance(CLAIM_SECONDS / 6)
+            await renewed(tmp_path, clock)
+            async with other.claim("flights") as refused:
+                assert refused is None
+        assert held is not None
+        assert not held.lost
+
+
+async def renewed(folder: Path, clock: SteppedClock) -> None:
+    """Wait until the claim carries the present time, and the next renewal waits."""
+    file = folder / "claims" / "flights"
+    async with asyncio.timeout(5):
+        while f"{clock.time}" not in file.read_text():  # noqa: ASYNC110 - a file has no event
+            await asyncio.sleep(0.001)
+        await clock.slept.wait()
+
+
+async def test_a_claim_that_another_process_took_is_lost_and_not_deleted(tmp_path: Path, clock: SteppedClock) -> None:
+    file = tmp_path / "claims" / "flights"
+    async with claims_in(tmp_path, clock).claim("flights") as held:
+        assert held is not None
+        theirs = f'{{"owner":"two","renewed":{clock.time}}}'
+        file.write_text(theirs)
+        async with asyncio.timeout(5):
+            while not held.lost:
+                await clock.advance(CLAIM_SECONDS / 6)
+                await asyncio.sleep(0.001)
+    assert file.read_text() == theirs
+
+
+async def test_a_claim_that_cannot_be_renewed_is_given_up_before_it_expires(
+    tmp_path: Path, clock: SteppedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError("the mount is gone")
+
+    began = clock.time
+    async with claims_in(tmp_path, clock).claim("flights") as held:
+        assert held is not None
+        monkeypatch.setattr(FolderStorage, "replace", fail)
+        async with asyncio.timeout(5):
+            while not held.lost:
+                await clock.advance(CLAIM_SECONDS / 6)
+                await asyncio.sleep(0.005)
+    assert clock.time - began < CLAIM_SECONDS
+
+
+async def test_claims_work_in_an_object_store(clock: SteppedClock) -> None:
+    storage = open_storage("memory://claims-test/spool")
+    one, two = (Claims(storage, clock=clock, owner=owner) for owner in "12")
+    async with one.claim("flights") as held, two.claim("flights") as refused:
+        assert (held is not None, refused) == (True, None)

@@ -1,0 +1,159 @@
+"""What is in the spool goes to the primary or the backlog, in order, at least once (SPEC section 10)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from servicebus_pair.core.model.errors import NoBacklogQueueError, RejectedError, SendError, UnreachableError
+from servicebus_pair.core.model.results import SendResult
+from servicebus_pair.core.protocol.amqp_message import AmqpMessage, new_message
+from servicebus_pair.core.spool.claims import Claims
+from servicebus_pair.core.spool.drain import SpoolReport, empty_spool
+from servicebus_pair.core.spool.folder_storage import FolderStorage
+from servicebus_pair.core.spool.spool import Spool
+from tests.core.support.manual_clock import ManualClock
+
+
+class Service:
+    """Accepts messages in place of a pair, unless ``failure_of`` returns why not."""
+
+    def __init__(self) -> None:
+        self.delivered: list[tuple[str, str]] = []
+        self.failure_of: Callable[[str, str], Exception | None] = lambda *_: None
+
+    async def deliver(self, entity: str, messages: Sequence[AmqpMessage]) -> SendResult:
+        accepted: list[str] = []
+        refused: list[AmqpMessage] = []
+        failure = None
+        for position, message in enumerate(messages):
+            text = b"".join(message.body).decode()
+            failure = self.failure_of(entity, text)
+            if isinstance(failure, RejectedError):
+                refused.append(message)
+                continue
+            if failure is not None:
+                raise self._error(failure, accepted, [*refused, *messages[position:]], refused)
+            accepted.append(text)
+            self.delivered.append((entity, text))
+        if refused:
+            raise self._error(RejectedError("bad"), accepted, refused, refused)
+        return SendResult(primary=len(accepted), message_ids=tuple(accepted))
+
+    def _error(
+        self, cause: Exception, accepted: list[str], unsent: list[AmqpMessage], refused: list[AmqpMessage]
+    ) -> SendError:
+        result = SendResult(primary=len(accepted), message_ids=tuple(accepted))
+        error = NoBacklogQueueError(str(cause), cause=cause, result=result, unsent=unsent)
+        error.refused = tuple(refused)
+        return error
+
+
+class Setting:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.clock = ManualClock(1_700_000_000.0)
+        self.storage = FolderStorage(str(folder))
+        self.spool = Spool(self.storage, clock=self.clock, max_bytes=10_000_000)
+        self.service = Service()
+
+    async def write(self, entity: str, *texts: str) -> None:
+        await self.spool.write(entity, [new_message(text) for text in texts])
+
+    async def empty(self) -> SpoolReport:
+        claims = Claims(self.storage, clock=Waiting(self.clock.time), owner="test")
+        return await empty_spool(self.spool, claims, self.service.deliver)
+
+    def files(self, folder: str) -> list[Path]:
+        return [path for path in (self.folder / folder).rglob("*") if path.is_file()]
+
+
+class Waiting:
+    """A clock that stands still."""
+
+    def __init__(self, time: float) -> None:
+        self.time = time
+
+    def now(self) -> float:
+        return self.time
+
+    async def sleep(self, _: float) -> None:
+        await asyncio.Event().wait()
+
+
+@pytest.fixture
+def setting(tmp_path: Path) -> Setting:
+    return Setting(tmp_path)
+
+
+async def test_everything_is_delivered_in_the_order_of_writing_and_deleted(setting: Setting) -> None:
+    for number in range(5):
+        await setting.write("flights", f"{number}a", f"{number}b")
+        await setting.write("Gates", f"g{number}")
+    report = await setting.empty()
+    flights = [text for entity, text in setting.service.delivered if entity == "flights"]
+    assert flights == [f"{number}{letter}" for number in range(5) for letter in "ab"]
+    assert [text for entity, text in setting.service.delivered if entity == "Gates"] == [f"g{n}" for n in range(5)]
+    assert (report.moved_total, report.left, dict(report.failures), dict(report.set_aside)) == (15, 0, {}, {})
+    assert setting.files("") == []
+
+
+async def test_an_empty_spool_is_nothing_to_do(setting: Setting) -> None:
+    assert await setting.empty() == SpoolReport()
+
+
+async def test_an_entity_that_fails_keeps_its_rest_in_order_and_holds_up_no_other(setting: Setting) -> None:
+    for number in range(3):
+        await setting.write("flights", f"{number}a", f"{number}b", f"{number}c")
+        await setting.write("gates", f"g{number}")
+    setting.service.failure_of = lambda _, text: UnreachableError("down") if text == "1b" else None
+    report = await setting.empty()
+    assert [text for entity, text in setting.service.delivered if entity == "flights"] == ["0a", "0b", "0c", "1a"]
+    assert (report.moved_total, report.left, report.failures) == (7, 5, {"flights": "down"})
+    setting.service.failure_of = lambda *_: None
+    report = await setting.empty()
+    flights = [text for entity, text in setting.service.delivered if entity == "flights"]
+    assert flights == [f"{number}{letter}" for number in range(3) for letter in "abc"]
+    assert (report.left, setting.files("")) == (0, [])
+
+
+async def test_a_refused_message_is_set_aside_and_the_rest_goes_on(setting: Setting) -> None:
+    await setting.write("flights", "a", "poison", "c")
+    await setting.write("flights", "d")
+    setting.service.failure_of = lambda _, text: RejectedError("bad") if text == "poison" else None
+    report = await setting.empty()
+    assert [text for _, text in setting.service.delivered] == ["a", "c", "d"]
+    assert (report.moved_total, report.left, report.set_aside, report.failures) == (3, 0, {"flights": 1}, {})
+    [file] = [path for path in setting.files("set-aside") if path.suffix == ".spool"]
+    assert file.with_name(f"{file.name}.reason").read_text() == "bad\n"
+    assert setting.files("messages") == []
+
+
+@pytest.mark.parametrize("damage", ["foreign", "torn", "empty"])
+async def test_a_damaged_file_is_set_aside_and_what_is_whole_is_delivered(setting: Setting, damage: str) -> None:
+    await setting.write("flights", "a", "b", "c")
+    await setting.write("flights", "d")
+    [first, _] = await setting.spool.batches()
+    path = setting.folder / first.name
+    content = path.read_bytes()
+    broken = {"foreign": b"GIF89a", "torn": content[:-5], "empty": b""}[damage]
+    path.write_bytes(broken)
+    report = await setting.empty()
+    whole = ["a", "b"] if damage == "torn" else []
+    assert [text for _, text in setting.service.delivered] == [*whole, "d"]
+    assert (report.left, report.set_aside, report.failures) == (0, {"flights": 3 - len(whole)}, {})
+    [kept] = [each for each in setting.files("set-aside") if each.suffix == ".spool"]
+    assert kept.read_bytes() == broken
+    assert setting.files("messages") == []
+
+
+async def test_what_another_process_empties_is_left_to_it(setting: Setting) -> None:
+    await setting.write("flights", "a")
+    other = Claims(setting.storage, clock=Waiting(setting.clock.time), owner="other")
+    async with other.claim("flights"):
+        report = await setting.empty()
+    assert (report.left, report.failures) == (1, {"flights": "another process is emptying it"})
+    assert setting.service.delivered == []

@@ -1,0 +1,157 @@
+"""The spool keeps batches in the order of writing and is bounded (SPEC section 10)."""
+
+from __future__ import annotations
+
+import base64
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from servicebus_pair.core.model.errors import InvalidMessageError, SpoolError, SpoolFullError
+from servicebus_pair.core.model.options import Secret
+from servicebus_pair.core.protocol.amqp_message import AmqpMessage, new_message
+from servicebus_pair.core.spool.folder_storage import FolderStorage
+from servicebus_pair.core.spool.spool import Spool, SpooledEntity
+from servicebus_pair.core.spool.spool_file import ForeignFileError, SpoolKey, WrongKeyError
+from tests.core.support.manual_clock import ManualClock
+
+MEGABYTE = 1_000_000
+
+
+def spool_in(folder: Path, clock: ManualClock, **options: Any) -> Spool:
+    return Spool(FolderStorage(str(folder)), clock=clock, **{"max_bytes": MEGABYTE, **options})
+
+
+def texts(messages: tuple[AmqpMessage, ...]) -> list[str]:
+    return [b"".join(message.body).decode() for message in messages]
+
+
+async def contents(spool: Spool, entity: str) -> list[list[str]]:
+    return [texts((await spool.read(batch)).messages) for batch in await spool.batches(entity)]
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(1_700_000_000.0)
+
+
+async def test_batches_of_an_entity_are_read_in_the_order_of_writing(tmp_path: Path, clock: ManualClock) -> None:
+    spool = spool_in(tmp_path, clock)
+    for number in range(5):
+        # The clock stands still, and goes back once.
+        clock.time -= number == 3
+        await spool.write("Flights/UA", [new_message(f"{number}a"), new_message(f"{number}b")])
+    await spool.write("gates", [new_message("g")])
+    again = spool_in(tmp_path, clock)
+    assert await contents(again, "flights/ua") == [[f"{number}a", f"{number}b"] for number in range(5)]
+    assert [batch.messages for batch in await again.batches()] == [2] * 5 + [1]
+
+
+async def test_a_survey_counts_by_entity_with_the_oldest_first(tmp_path: Path, clock: ManualClock) -> None:
+    spool = spool_in(tmp_path, clock)
+    assert await spool.survey() == {}
+    for entity in ("gates", "Flights", "gates"):
+        await spool.write(entity, [new_message("x")] * 3)
+        clock.time += 10
+    found = await spool.survey()
+    size = sum(path.stat().st_size for path in (tmp_path / "messages" / "gates").iterdir())
+    assert list(found) == ["gates", "flights"]
+    assert found["gates"] == SpooledEntity(6, size, 1_700_000_000.0)
+    assert found["flights"].oldest_at == 1_700_000_010.0
+
+
+async def test_a_full_spool_refuses_and_keeps_what_it_has(tmp_path: Path, clock: ManualClock) -> None:
+    spool = spool_in(tmp_path, clock, max_bytes=2_000)
+    await spool.write("flights", [new_message("x" * 1_000)])
+    with pytest.raises(SpoolFullError, match="exceed its limit of 2000"):
+        await spool.write("flights", [new_message("y" * 1_000)])
+    assert await contents(spool, "flights") == [["x" * 1_000]]
+    [batch] = await spool.batches()
+    await spool.keep_only(batch, ())
+    await spool.write("flights", [new_message("y" * 1_000)])
+
+
+async def test_what_another_process_wrote_counts_against_the_limit(tmp_path: Path, clock: ManualClock) -> None:
+    one, two = spool_in(tmp_path, clock, max_bytes=2_000), spool_in(tmp_path, clock, max_bytes=2_000)
+    await one.write("flights", [new_message("x")])
+    await two.write("flights", [new_message("y" * 1_000)])
+    clock.time += 6
+    with pytest.raises(SpoolFullError):
+        await one.write("flights", [new_message("z" * 1_000)])
+
+
+async def test_a_spool_with_messages_that_are_too_old_takes_no_more(tmp_path: Path, clock: ManualClock) -> None:
+    spool = spool_in(tmp_path, clock, max_age=timedelta(hours=1))
+    await spool.write("flights", [new_message("x")])
+    clock.time += 3600
+    await spool.write("flights", [new_message("y")])
+    clock.time += 1
+    with pytest.raises(SpoolFullError, match="from 3601 s ago, at most 3600 s are allowed"):
+        await spool.write("gates", [new_message("z")])
+    assert await contents(spool, "flights") == [["x"], ["y"]]
+
+
+async def test_a_message_that_cannot_be_kept_is_refused_before_anything_is_written(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    bad = AmqpMessage([b"x"], application_properties={"bad": object()})
+    with pytest.raises(InvalidMessageError, match=r"a message to flights cannot be spooled: .* object "):
+        await spool_in(tmp_path, clock).write("flights", [new_message("good"), bad])
+    assert not (tmp_path / "messages").exists()
+
+
+async def test_a_spool_that_cannot_be_written_says_so(tmp_path: Path, clock: ManualClock) -> None:
+    (tmp_path / "messages").write_text("in the way")
+    with pytest.raises(SpoolError, match=r"cannot (list|write to) the spool, NotADirectoryError") as caught:
+        await spool_in(tmp_path, clock).write("flights", [new_message("x")])
+    assert not isinstance(caught.value, SpoolFullError)
+    assert caught.value.may_be_stored
+    assert caught.value.retriable
+
+
+async def test_part_of_a_batch_stays_in_its_place(tmp_path: Path, clock: ManualClock) -> None:
+    spool = spool_in(tmp_path, clock)
+    for text in ("a", "b"):
+        await spool.write("flights", [new_message(f"{text}{number}") for number in range(3)])
+    first, second = await spool.batches()
+    messages = (await spool.read(first)).messages
+    await spool.keep_only(first, messages[1:])
+    assert await contents(spool, "flights") == [["a1", "a2"], ["b0", "b1", "b2"]]
+    await spool.keep_only(second, ())
+    assert [(batch.messages, batch.written_at) for batch in await spool.batches()] == [(2, first.written_at)]
+
+
+async def test_what_is_set_aside_keeps_its_bytes_and_its_reason(tmp_path: Path, clock: ManualClock) -> None:
+    spool = spool_in(tmp_path, clock)
+    await spool.write("flights", [new_message("x"), new_message("y")])
+    [batch] = await spool.batches()
+    before = (tmp_path / batch.name).read_bytes()
+    await spool.set_aside(batch, "torn")
+    await spool.set_messages_aside(batch, (await spool.read(batch)).messages[:1], "refused")
+    aside = sorted((tmp_path / "set-aside" / "flights").iterdir())
+    assert [path.read_text() for path in aside if path.suffix == ".reason"] == ["refused\n", "torn\n"]
+    assert (tmp_path / batch.name.replace("messages", "set-aside")).read_bytes() == before
+    assert [each.name for each in await spool.batches()] == [batch.name]
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "x-y-1.spool", "1-2-x.spool", ".hidden.spool"])
+async def test_files_with_other_names_are_not_touched(name: str, tmp_path: Path, clock: ManualClock) -> None:
+    spool = spool_in(tmp_path, clock)
+    await spool.write("flights", [new_message("x")])
+    (tmp_path / "messages" / "flights" / name).write_text("mine")
+    assert len(await spool.batches("flights")) == 1
+
+
+async def test_a_foreign_file_and_another_key_are_told_apart(tmp_path: Path, clock: ManualClock) -> None:
+    keys = [SpoolKey(Secret(base64.urlsafe_b64encode(bytes([number]) * 32).decode())) for number in range(2)]
+    spool = spool_in(tmp_path, clock, key=keys[0])
+    await spool.write("flights", [new_message("x")])
+    [batch] = await spool.batches()
+    assert await contents(spool, "flights") == [["x"]]
+    with pytest.raises(WrongKeyError):
+        await spool_in(tmp_path, clock, key=keys[1]).read(batch)
+    (tmp_path / batch.name).write_bytes(b"something else")
+    with pytest.raises(ForeignFileError):
+        await spool.read(batch)
