@@ -17,8 +17,9 @@ CONN_ID = os.environ.get("SERVICEBUS_PAIR_CONN_ID", "contoso_pair")
 ENTITIES = os.environ.get("SERVICEBUS_PAIR_PLACES", "flights,briefings,statistics,delays/Subscriptions/all")
 HOME = Path(os.environ.get("SERVICEBUS_PAIR_HOME", ".")).resolve()
 LEDGER = str(HOME / "ledger")
+# Where the Service Bus pairs page looks for the report of a run, if its setting `reports` is HOME/output.
 # Run ids contain characters that Spark does not allow in folder names.
-OUTPUT = f"{HOME}/output/{{{{ run_id | replace(':', '') | replace('+', '_') }}}}"
+OUTPUT = f"{HOME}/output/{{{{ dag.dag_id }}}}/{{{{ run_id | replace(':', '') | replace('+', '_') }}}}"
 REPORT = f"{OUTPUT}/drain.json"
 JOBS = package_folder("servicebus_pair") / "spark" / "jobs"
 PAIR = ("--pair", pair_reference(CONN_ID))
@@ -92,7 +93,7 @@ with DAG(
             "duplicates_possible": drain_report["duplicates_possible"],
             "seconds": drain_report["seconds"],
             "lost": json.loads(summary.read_text())["totals"]["lost"],
-            "report": str(summary.with_name("report.html")),
+            "report": True,
         }
 
     profile >> drain >> [reconcile, cost]

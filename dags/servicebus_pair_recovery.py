@@ -40,7 +40,10 @@ POLL_SECONDS = number("SERVICEBUS_PAIR_POLL_SECONDS", 10, low=1, high=3600)
 ENTITIES = os.environ.get("SERVICEBUS_PAIR_PLACES", "flights,briefings,statistics,delays/Subscriptions/all")
 HOME = Path(os.environ.get("SERVICEBUS_PAIR_HOME", ".")).resolve()
 LEDGER = str(HOME / "ledger")
-RECONCILE_OUTPUT = f"{HOME}/output/{{{{ run_id | replace(':', '') | replace('+', '_') }}}}/reconcile"
+# Where the Service Bus pairs page looks for the report of a run, if its setting `reports` is HOME/output.
+RECONCILE_OUTPUT = (
+    f"{HOME}/output/{{{{ dag.dag_id }}}}/{{{{ run_id | replace(':', '') | replace('+', '_') }}}}/reconcile"
+)
 
 DOCS = """
 ### Recovery of a pair of namespaces
@@ -229,7 +232,7 @@ with DAG(
             "duplicates_possible": sum(each["duplicates_possible"] for each in done),
             "seconds": round((datetime.now(UTC) - dag_run.start_date).total_seconds(), 1),
             "lost": None if proven is None else proven["lost"],
-            "report": None if proven is None else str(summary.with_name("report.html")),
+            "report": proven is not None,
         }
 
     wait >> [plan, queues]

@@ -151,15 +151,18 @@ class BacklogView:
 class RunView:
     """A DAG run.
 
-    :param report: a reconcile report exists at ``/api/pairs/{conn_id}/reports/{dag_id}/{run_id}``.
-    :param result: selected values that its task ``report`` returned.
+    :param report: its task says that a reconcile report exists at
+        ``/api/pairs/{conn_id}/reports/{dag_id}/{run_id}``.
+    :param reported: selected values that its task ``report`` returned, which nothing checked.
+    :param lost: number of lost messages in the summary that the reconcile job wrote next to its report.
     """
 
     dag_id: str
     run_id: str
     state: str
     report: bool = False
-    result: Mapping[str, Any] = field(default_factory=dict)
+    reported: Mapping[str, Any] = field(default_factory=dict)
+    lost: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,7 +241,7 @@ class CostView:
     :param page: operations made by this page since it was first opened.
     :param amount: cost of ``total`` beyond the operations included in the base charge.
     :param as_of: date of the price list.
-    :param report: last result of the cost DAG, returned at ``reported_at``.
+    :param report: last result of the cost task of the DAG ``reported_by``, returned at ``reported_at``.
     """
 
     operations: Mapping[str, int] = field(default_factory=dict)
@@ -250,6 +253,7 @@ class CostView:
     as_of: str = ""
     report: Mapping[str, Any] = field(default_factory=dict)
     reported_at: float | None = None
+    reported_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

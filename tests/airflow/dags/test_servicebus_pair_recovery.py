@@ -98,7 +98,7 @@ def test_each_non_empty_queue_is_drained_by_a_mapped_task(pair: Pair, recover: R
     assert (one["backlog_queues"], left, [each["queues"] for each in both]) == ([filled[0]], (filled[1],), [1, 1])
     assert sum(each["moved"].get("flights", 0) for each in both) == sent
     assert sum(each["moved"].get("briefings", 0) for each in both) == 3
-    assert [(each["dead_lettered"], each["lost"], each["report"]) for each in both] == [({}, None, None)] * 2
+    assert [(each["dead_lettered"], each["lost"], each["report"]) for each in both] == [({}, None, False)] * 2
     assert states(last)["reconcile"] == "skipped"
     assert len(contents(pair.primary["contoso"], "flights")) == sent
     assert len(contents(pair.primary["contoso"], "briefings")) == 3

@@ -7,7 +7,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from tests.airflow.conftest import UNREACHABLE, define_connection
-from tests.airflow.ui.support.page_client import api_server_app, auth_header
+from tests.airflow.ui.support.page_client import api_server_app, auth_header, page_with
 
 
 @pytest.fixture(scope="session")
@@ -18,17 +18,18 @@ def api_server(airflow_db: Path) -> Iterator[TestClient]:  # noqa: ARG001  the t
 
 
 @pytest.fixture
-def page(api_server: TestClient) -> Iterator[TestClient]:
-    """The plugin's application with a cache that refreshes every half second, signed in as admin."""
-    from servicebus_pair.ui.api.routes import build_app
-    from servicebus_pair.ui.cache.refresh_cache import RefreshCache
+def reports(tmp_path: Path) -> Path:
+    """The root of the reports that the page shows."""
+    root = tmp_path / "output"
+    root.mkdir()
+    return root
 
-    cache = RefreshCache(interval=0.5)
-    try:
-        with TestClient(build_app(cache), headers=auth_header(api_server, "admin")) as client:
-            yield client
-    finally:
-        cache.close()
+
+@pytest.fixture
+def page(api_server: TestClient, reports: Path) -> Iterator[TestClient]:
+    """The plugin's application with a cache that refreshes every half second, signed in as admin."""
+    with page_with(str(reports), headers=auth_header(api_server, "admin")) as client:
+        yield client
 
 
 @pytest.fixture

@@ -94,6 +94,7 @@ class AirflowProcess:
             "NO_PROXY": f"{HOST},localhost",
             "PYTHONUNBUFFERED": "1",
             "SERVICEBUS_PAIR_HOME": str(self.home.root),
+            "AIRFLOW__SERVICEBUS_PAIR__REPORTS": str(self.home.root / "output"),
             "SERVICEBUS_PAIR_POLL_SECONDS": "3",
         }
         return environment

@@ -25,7 +25,7 @@ def read_latest_result(output: Path) -> ReconcileResult:
 
     :raises FileNotFoundError: no result exists.
     """
-    files = sorted(output.glob("*/reconcile/summary.json"), key=lambda file: file.stat().st_mtime)
+    files = sorted(output.rglob("reconcile/summary.json"), key=lambda file: file.stat().st_mtime)
     if not files:
         raise FileNotFoundError(f"there is no reconcile result below {output}")
     totals = json.loads(files[-1].read_text())["totals"]

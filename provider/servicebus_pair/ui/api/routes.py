@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -31,8 +32,9 @@ from fastapi.concurrency import run_in_threadpool
 
 from servicebus_pair.ui.api.actions_service import ActionRefusedError, ActionResult, set_syphon_control, trigger_run
 from servicebus_pair.ui.api.schemas import ActionRequest, RequestBodyError, parse_request
-from servicebus_pair.ui.api.static_files import StaticFile, load_report, load_static_file
+from servicebus_pair.ui.api.static_files import REPORT_HEADERS, StaticFile, load_static_file
 from servicebus_pair.ui.cache.refresh_cache import CachedData, RefreshCache
+from servicebus_pair.ui.sources.reports import ReportStore
 from servicebus_pair.ui.view.action_catalogue import ActionName, build_action_view
 
 __all__ = ["build_app"]
@@ -40,17 +42,20 @@ __all__ = ["build_app"]
 _MAX_BODY_BYTES: Final = 65_536
 _DEFAULT_INTERVAL_SECONDS: Final = 5.0
 _JSON: Final = "application/json"
-_NO_STORE: Final = {"Cache-Control": "no-store"}
+_JSON_HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 User = Annotated[BaseUser, Depends(get_user)]
 
 
 def build_app(cache: RefreshCache | None = None) -> FastAPI:
     """Return the application. Airflow does not authenticate requests to a mounted application, so each route does.
 
-    :param cache: source of the displayed data; by default one with ``[servicebus_pair] page_interval``.
+    :param cache: source of the displayed data; by default one with the settings of ``[servicebus_pair]``.
     """
     if cache is None:
-        cache = RefreshCache(interval=_interval_seconds(), folder=Path(AIRFLOW_HOME, "servicebus_pair"))
+        reports = ReportStore(conf.get("servicebus_pair", "reports", fallback=None))
+        cache = RefreshCache(
+            interval=_interval_seconds(), folder=Path(AIRFLOW_HOME, "servicebus_pair"), reports=reports
+        )
     app = FastAPI(
         title="Service Bus pairs",
         docs_url=None,
@@ -96,34 +101,43 @@ def _add_read_routes(app: FastAPI, cache: RefreshCache) -> None:
     def snapshot(user: User) -> Response:
         """Return all pairs, from the cache."""
         may_act = get_auth_manager().is_authorized_asset(method="PUT", user=user)
-        return _snapshot_response(cache.get().snapshot, user=user.get_name(), may_act=may_act)
+        cached = cache.get()
+        snapshot = cached.snapshot(_hidden_dags(cached, cached.views, user))
+        return _snapshot_response(snapshot, user=user.get_name(), may_act=may_act)
 
     @app.get("/api/pairs/{conn_id}")
-    def pair(conn_id: str) -> Response:
+    def pair(conn_id: str, user: User) -> Response:
         """Return one pair."""
-        found = cache.get().pairs.get(conn_id)
-        if found is None:
-            raise _unknown_pair(conn_id)
-        return Response(found, media_type=_JSON, headers=_NO_STORE)
-
-    @app.get("/api/pairs/{conn_id}/reports/{dag_id}/{run_id:path}")
-    def reconcile_report(conn_id: str, dag_id: str, run_id: str, request: Request, user: User) -> Response:
-        """Return the reconcile report of one recovery; its headers prevent scripts from running."""
         cached = cache.get()
         if conn_id not in cached.pairs:
             raise _unknown_pair(conn_id)
-        requires_access_dag("GET", DagAccessEntity.XCOM, param_dag_id=dag_id)(request, user)
+        found = cached.pairs_without(_hidden_dags(cached, [conn_id], user))[conn_id]
+        return Response(found, media_type=_JSON, headers=_JSON_HEADERS)
+
+    @app.get("/api/pairs/{conn_id}/reports/{dag_id}/{run_id:path}")
+    async def reconcile_report(conn_id: str, dag_id: str, run_id: str, request: Request, user: User) -> Response:
+        """Return the reconcile report of one recovery; its headers prevent scripts from running."""
+        cached = await run_in_threadpool(cache.get)
+        if conn_id not in cached.pairs:
+            raise _unknown_pair(conn_id)
+        await run_in_threadpool(requires_access_dag("GET", DagAccessEntity.RUN, param_dag_id=dag_id), request, user)
         event_runs = [
             run for event in cached.records.events.get(conn_id, ()) for run in (*event.triggered_runs, event.source_run)
         ]
         runs = [*cached.records.recoveries.get(conn_id, ()), *(run for run in event_runs if run is not None)]
-        run = next((run for run in runs if (run.dag_id, run.run_id) == (dag_id, run_id)), None)
-        file = None if run is None else load_report(run.report.get("report"))
-        if file is None:
+        content = None
+        if any((run.dag_id, run.run_id) == (dag_id, run_id) for run in runs):
+            try:
+                content = await cache.reports.page(dag_id, run_id)
+            except TimeoutError:
+                raise HTTPException(
+                    status.HTTP_503_SERVICE_UNAVAILABLE, "the store of the reports does not answer"
+                ) from None
+        if content is None:
             raise HTTPException(
                 status.HTTP_404_NOT_FOUND, f"{run_id!r} of {dag_id!r} has no report that this server can read"
             )
-        return _file_response(file)
+        return Response(content, media_type="text/html", headers=REPORT_HEADERS)
 
 
 def _add_action_route(app: FastAPI, cache: RefreshCache) -> None:
@@ -155,7 +169,9 @@ def _execute(
     cached: CachedData, conn_id: str, name: ActionName, *, body: ActionRequest, user: BaseUser, request: Request
 ) -> ActionResult:
     asset_id = cached.records.asset_ids.get(conn_id)
-    action = build_action_view(name, cached.records.dags.get(conn_id, ()), has_state=asset_id is not None)
+    hidden = _hidden_dags(cached, [conn_id], user)
+    dags = [dag for dag in cached.records.dags.get(conn_id, ()) if dag.dag_id not in hidden]
+    action = build_action_view(name, dags, has_state=asset_id is not None)
     settings = body.settings()
     if action.problem is not None:
         raise ActionRefusedError(action.problem)
@@ -180,6 +196,12 @@ def _execute(
         reason=body.reason,
         now=time.time(),
     )
+
+
+def _hidden_dags(cached: CachedData, conn_ids: Iterable[str], user: BaseUser) -> frozenset[str]:
+    """Return those DAGs of these pairs that the user may not read."""
+    named = frozenset[str]().union(*(cached.dag_ids[conn_id] for conn_id in conn_ids))
+    return named - get_auth_manager().filter_authorized_dag_ids(dag_ids=set(named), user=user) if named else named
 
 
 async def _read_body(action: ActionName, request: Request) -> ActionRequest:
@@ -213,4 +235,4 @@ def _file_response(file: StaticFile) -> Response:
 def _snapshot_response(snapshot: bytes, *, user: str, may_act: bool) -> Response:
     """Prepend the fields of this user to the snapshot, which is encoded once for all users."""
     head = json.dumps({"now": time.time(), "user": user, "may_act": may_act}, separators=(",", ":")).encode()
-    return Response(head[:-1] + b',"snapshot":' + snapshot + b"}", media_type=_JSON, headers=_NO_STORE)
+    return Response(head[:-1] + b',"snapshot":' + snapshot + b"}", media_type=_JSON, headers=_JSON_HEADERS)

@@ -1,4 +1,4 @@
-"""Static files of the page and reconcile reports, with their Content-Security-Policy."""
+"""Static files of the page, and the headers of reconcile reports, with their Content-Security-Policy."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from pathlib import Path
 from typing import Final
 
-__all__ = ["StaticFile", "load_report", "load_static_file"]
+__all__ = ["REPORT_HEADERS", "StaticFile", "load_static_file"]
 
 _MEDIA_TYPES: Final = {
     "page.html": "text/html",
@@ -28,13 +27,11 @@ _PAGE_HEADERS: Final = {
     "img-src 'self' data:; frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'",
 }
 # A Spark job wrote the report: allow its inline styles, but no scripts and no requests.
-_REPORT_HEADERS: Final = {
+REPORT_HEADERS: Final = {
     **_COMMON_HEADERS,
     "Content-Security-Policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'self'",
 }
-_REPORT_FILE_NAME: Final = "report.html"
-_MAX_REPORT_BYTES: Final = 20 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +51,3 @@ def load_static_file(name: str) -> StaticFile | None:
         return None
     content = files("servicebus_pair.ui").joinpath("static", name).read_bytes()
     return StaticFile(content, media_type, _PAGE_HEADERS)
-
-
-def load_report(path: object) -> StaticFile | None:
-    """Return a reconcile report, or ``None`` if the path is not that of a report readable on this machine.
-
-    :param path: as the recovery's task returned it.
-    """
-    if not isinstance(path, str) or Path(path).name != _REPORT_FILE_NAME:
-        return None
-    file = Path(path)
-    try:
-        if file.stat().st_size > _MAX_REPORT_BYTES:
-            return None
-        return StaticFile(file.read_bytes(), "text/html", _REPORT_HEADERS)
-    except OSError:
-        return None

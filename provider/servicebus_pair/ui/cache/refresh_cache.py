@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -23,7 +23,10 @@ from servicebus_pair.ui.cache.leader_lock import LeaderLock
 from servicebus_pair.ui.sources.airflow_queries import Records, read_records
 from servicebus_pair.ui.sources.collector import Collector, PairStatus
 from servicebus_pair.ui.sources.connections import load_pair_settings
+from servicebus_pair.ui.sources.reports import ReportStore
+from servicebus_pair.ui.view.access import change_runs, dag_ids_of, without_dags
 from servicebus_pair.ui.view.view_builder import build_pair_view
+from servicebus_pair.ui.views import PairView, RunView
 
 __all__ = ["CachedData", "RefreshCache"]
 
@@ -40,14 +43,37 @@ _SETTINGS_SECONDS: Final = 30.0
 class CachedData:
     """Displayed data at one time.
 
-    :param snapshot: JSON of all pairs: ``{"at", "interval", "problem", "pairs": [...]}``, with ``at`` in seconds since
-        the Unix epoch and ``problem`` saying why Airflow's database could not be read.
-    :param pairs: JSON of each ``ui.views.PairView``, by connection id.
+    :param head: JSON object that :meth:`snapshot` adds the pairs to: ``{"at", "interval", "problem"}``, with ``at`` in
+        seconds since the Unix epoch and ``problem`` saying why Airflow's database could not be read.
+    :param pairs: JSON of each ``ui.views.PairView``, by connection id, for users who may read all DAGs.
+    :param views: the same, not encoded.
+    :param dag_ids: the DAGs that each view names.
     """
 
-    snapshot: bytes
+    head: bytes
     pairs: Mapping[str, bytes] = field(default_factory=dict)
     records: Records = field(default_factory=Records)
+    views: Mapping[str, PairView] = field(default_factory=dict)
+    dag_ids: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    _restricted: dict[frozenset[str], Mapping[str, bytes]] = field(default_factory=dict, repr=False, compare=False)
+
+    def pairs_without(self, hidden: frozenset[str]) -> Mapping[str, bytes]:
+        """Return the JSON of each pair for users who may not read the DAGs in ``hidden``."""
+        if not hidden:
+            return self.pairs
+        if hidden not in self._restricted:
+            self._restricted[hidden] = {
+                conn_id: _encode(without_dags(view, self.records.dags.get(conn_id, ()), hidden))
+                if hidden & self.dag_ids[conn_id]
+                else self.pairs[conn_id]
+                for conn_id, view in self.views.items()
+            }
+        return self._restricted[hidden]
+
+    def snapshot(self, hidden: frozenset[str]) -> bytes:
+        """Return the JSON of all pairs: ``{"at", "interval", "problem", "pairs": [...]}``."""
+        # Concatenated: encoding the pairs again would double the work with many pairs.
+        return self.head[:-1] + b',"pairs":[' + b",".join(self.pairs_without(hidden).values()) + b"]}"
 
 
 def _log_exception(message: str, *values: object) -> None:
@@ -61,10 +87,12 @@ class RefreshCache:
 
     :param interval: seconds between two reads of each namespace and of the database.
     :param folder: folder through which several processes elect one to poll; ``None`` for a single process.
+    :param reports: where reconcile reports are; none if not given.
     """
 
-    def __init__(self, *, interval: float, folder: Path | None = None) -> None:
+    def __init__(self, *, interval: float, folder: Path | None = None, reports: ReportStore | None = None) -> None:
         self.interval = interval
+        self.reports = ReportStore(None) if reports is None else reports
         self._folder = folder
         self._requested_at = 0.0
         self._start_lock = threading.Lock()
@@ -78,7 +106,7 @@ class RefreshCache:
         self._settings_read_at = -_SETTINGS_SECONDS
         self._records = Records()
         self._problem: str | None = None
-        self._cached = CachedData(self._encode_snapshot(time.time(), {}))
+        self._cached = CachedData(self._head(time.time()))
         self._statuses: dict[str, PairStatus] = {}
         self._collectors: dict[str, tuple[PairSettings, asyncio.Task[None]]] = {}
 
@@ -212,7 +240,7 @@ class RefreshCache:
 
     def _render(self) -> None:
         now = time.time()
-        pairs: dict[str, bytes] = {}
+        views: dict[str, PairView] = {}
         for conn_id, settings in self._settings.items():
             status = self._statuses.get(conn_id)
             try:
@@ -221,10 +249,22 @@ class RefreshCache:
                 _log_exception("conn_id=%s: cannot build the view of this pair", conn_id)
                 problem = f"its data cannot be displayed: {type(error).__name__}"
                 view = build_pair_view(conn_id, problem, None, Records(), now=now)
-            pairs[conn_id] = json.dumps(asdict(view), separators=(",", ":")).encode()
-        self._cached = CachedData(self._encode_snapshot(now, pairs), pairs, self._records)
+            views[conn_id] = change_runs(view, self._with_proof)
+        self._cached = CachedData(
+            self._head(now),
+            {conn_id: _encode(view) for conn_id, view in views.items()},
+            self._records,
+            views,
+            {conn_id: dag_ids_of(view, self._records.dags.get(conn_id, ())) for conn_id, view in views.items()},
+        )
 
-    def _encode_snapshot(self, now: float, pairs: Mapping[str, bytes]) -> bytes:
-        """Concatenate the pairs' JSON: encoding them again would double the work with many pairs."""
-        head = json.dumps({"at": now, "interval": self.interval, "problem": self._problem}, separators=(",", ":"))
-        return head[:-1].encode() + b',"pairs":[' + b",".join(pairs.values()) + b"]}"
+    def _with_proof(self, run: RunView) -> RunView:
+        return replace(run, lost=self.reports.lost(run.dag_id, run.run_id)) if run.report else run
+
+    def _head(self, now: float) -> bytes:
+        head = {"at": now, "interval": self.interval, "problem": self._problem}
+        return json.dumps(head, separators=(",", ":")).encode()
+
+
+def _encode(view: PairView) -> bytes:
+    return json.dumps(asdict(view), separators=(",", ":")).encode()

@@ -64,7 +64,7 @@ class Records:
     :param states: asset state of the pair, by key.
     :param asset_ids: id of the pair's asset, which exists only if a DAG uses the pair.
     :param recoveries: runs that reported moved messages.
-    :param cost_reports: last result of the cost DAG, with its time.
+    :param cost_reports: time of the last result of a cost task, the result, and the DAG.
     """
 
     states: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class Records:
     recoveries: Mapping[str, Sequence[Run]] = field(default_factory=dict)
     action_log: Mapping[str, Sequence[ActionRecord]] = field(default_factory=dict)
     dags: Mapping[str, Sequence[PairDag]] = field(default_factory=dict)
-    cost_reports: Mapping[str, tuple[float, Mapping[str, Any]]] = field(default_factory=dict)
+    cost_reports: Mapping[str, tuple[float, Mapping[str, Any], str]] = field(default_factory=dict)
 
 
 def read_records(now: datetime) -> Records:

@@ -117,8 +117,8 @@ def read_action_log(session: Session, *, since: datetime) -> dict[str, list[Acti
 
 def read_cost_reports(
     session: Session, conn_ids: Mapping[str, str], *, since: datetime
-) -> dict[str, tuple[float, Mapping[str, Any]]]:
-    """Return the last result of a cost task and its time, by connection id.
+) -> dict[str, tuple[float, Mapping[str, Any], str]]:
+    """Return the time of the last result of a cost task, the result and its DAG, by connection id.
 
     :param conn_ids: connection id of each DAG, by DAG id.
     """
@@ -132,9 +132,9 @@ def read_cost_reports(
         .where(XComModel.key == "return_value", TaskInstance.operator == _COST_OPERATOR, XComModel.timestamp >= since)
         .order_by(XComModel.timestamp)
     )
-    reports: dict[str, tuple[float, Mapping[str, Any]]] = {}
+    reports: dict[str, tuple[float, Mapping[str, Any], str]] = {}
     for dag_id, at, value in session.execute(query):
         report, conn_id = read_json(value), conn_ids.get(dag_id)
         if conn_id is not None and isinstance(report, dict):
-            reports[conn_id] = (to_timestamp(at) or 0.0, report)
+            reports[conn_id] = (to_timestamp(at) or 0.0, report, dag_id)
     return reports

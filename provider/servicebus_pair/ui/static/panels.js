@@ -244,11 +244,11 @@ function incidents(pair, now, runLink, reportButton) {
 }
 
 function runSummary(pair, run, runLink, reportButton) {
-  const moved = Object.values(run.result.moved ?? {}).reduce((sum, each) => sum + each, 0);
+  const { moved, lost } = run.reported;
   return [
     runLink(run, run.dag_id), " ", h("span", { class: `badge run ${run.state}` }, run.state),
-    run.result.moved !== undefined && ` ${plural(moved, "message")} moved`,
-    run.result.lost !== undefined && [", ", h("span", { class: run.result.lost > 0 ? "critical" : null }, `${formatNumber(run.result.lost)} lost`)],
+    moved !== undefined && ` ${plural(Object.values(moved).reduce((sum, each) => sum + each, 0), "message")} moved, as a task reported`,
+    run.lost !== null ? [", ", h("span", { class: run.lost > 0 ? "critical" : null }, `${formatNumber(run.lost)} lost`)] : lost !== undefined && `, ${formatNumber(lost)} lost, as a task reported`,
     run.report && [" ", reportButton(pair, run)],
   ];
 }

@@ -53,8 +53,8 @@ def build_run_view(run: Run) -> RunView:
         dag_id=run.dag_id,
         run_id=run.run_id,
         state=run.state,
-        report=isinstance(run.report.get("report"), str),
-        result={name: run.report[name] for name in _DISPLAYED_RESULTS if run.report.get(name) is not None},
+        report=bool(run.report.get("report")),
+        reported={name: run.report[name] for name in _DISPLAYED_RESULTS if run.report.get(name) is not None},
     )
 
 

@@ -254,7 +254,7 @@ def _cost_view(
         quiet_day = idle_syphon_operations(
             queues=len(queues), long_poll=settings.options.syphon_long_poll, period=_DAY
         ).total
-    reported_at, report = records.cost_reports.get(conn_id, (None, {}))
+    reported_at, report, reported_by = records.cost_reports.get(conn_id, (None, {}, None))
     return CostView(
         operations={kind: count for kind, count in counts.items() if count},
         total=operations.total,
@@ -265,4 +265,5 @@ def _cost_view(
         as_of=STANDARD_PRICES.as_of.isoformat(),
         report=report,
         reported_at=reported_at,
+        reported_by=reported_by,
     )

@@ -1,13 +1,12 @@
-"""Contrast of the themes (WCAG 2.2, 1.4.3) and access to report files."""
+"""Contrast of the themes (WCAG 2.2, 1.4.3) and access to the page's files."""
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
-from servicebus_pair.ui.api.static_files import load_report, load_static_file
+from servicebus_pair.ui.api.static_files import load_static_file
 
 STYLE = load_static_file("page.css")
 THEMES = dict(
@@ -50,16 +49,3 @@ def test_system_and_chosen_dark_theme_are_equal():
 @pytest.mark.parametrize("name", ["../plugin.py", "page.js.map", ""])
 def test_only_files_of_the_page_are_served(name: str):
     assert load_static_file(name) is None
-
-
-@pytest.mark.parametrize("name", ["secrets.txt", "missing/report.html"])
-def test_only_existing_reports_are_loaded(tmp_path: Path, name: str):
-    (tmp_path / "secrets.txt").write_text("secret")
-    (tmp_path / "report.html").write_text("<h1>Report</h1>")
-
-    assert load_report(str(tmp_path / name)) is None
-    assert load_report(None) is None
-    report = load_report(str(tmp_path / "report.html"))
-    assert report is not None
-    assert report.content == b"<h1>Report</h1>"
-    assert report.headers["Content-Security-Policy"].startswith("sandbox; default-src 'none'")

@@ -99,7 +99,7 @@ def test_database_error_is_displayed(monkeypatch: pytest.MonkeyPatch):
     def fail(_: object) -> Records:
         raise RuntimeError("locked")
 
-    assert json.loads(first_data(monkeypatch, fail).snapshot)["problem"] == (
+    assert json.loads(first_data(monkeypatch, fail).head)["problem"] == (
         "Airflow's database cannot be read: RuntimeError"
     )
 

@@ -44,7 +44,7 @@ def test_failover_and_recovery_are_displayed_with_routes_cost_and_runs(pair: Pai
     # Without a task "report", the results of the drain are part of the incident.
     (incident,) = seen["incidents"]
     last = incident["runs"][-1]
-    assert (last["dag_id"], last["run_id"], last["result"]["moved"]) == ("drain_backlog", run.run_id, {"flights": 2})
+    assert (last["dag_id"], last["run_id"], last["reported"]["moved"]) == ("drain_backlog", run.run_id, {"flights": 2})
     assert incident["until"] is not None
     (entity,) = seen["entities"]
     assert (entity["state"], entity["backlog"], entity["drained"]) == ("healthy", 2, 2)

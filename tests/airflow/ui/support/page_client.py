@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 
 from tests.airflow.conftest import AIRFLOW_HOME, CONN_ID
 
-__all__ = ["PAIR_URL", "USERS", "api_server_app", "auth_header", "wait_for_pair"]
+__all__ = ["PAIR_URL", "USERS", "api_server_app", "auth_header", "page_with", "wait_for_pair"]
 
 PAIR_URL: Final = f"/api/pairs/{CONN_ID}"
 # An admin, an op, a user and a viewer; each password is the user's name.
@@ -27,6 +27,21 @@ def api_server_app() -> Iterator[TestClient]:
     (AIRFLOW_HOME / "passwords.json").write_text(json.dumps({name: name for name in USERS}))
     with TestClient(create_app(), raise_server_exceptions=False) as client:
         yield client
+
+
+@contextmanager
+def page_with(reports: str | None, *, headers: Mapping[str, str]) -> Iterator[TestClient]:
+    """The plugin's application alone, with a cache that refreshes every half second."""
+    from servicebus_pair.ui.api.routes import build_app
+    from servicebus_pair.ui.cache.refresh_cache import RefreshCache
+    from servicebus_pair.ui.sources.reports import ReportStore
+
+    cache = RefreshCache(interval=0.5, reports=ReportStore(reports))
+    try:
+        with TestClient(build_app(cache), headers=headers) as client:
+            yield client
+    finally:
+        cache.close()
 
 
 def auth_header(api_server: TestClient, user: str) -> dict[str, str]:

@@ -50,7 +50,7 @@ def test_failovers_reported_by_several_tasks_are_one_incident_until_the_recovery
     assert (first.at, first.until, first.ended_by) == (99, 499, "ping")
     assert run_ids(first) == ["one", "r1", "two", "r2", "recovery"]
     assert [run.report for run in first.runs] == [False, True, False, True, False]
-    assert first.runs[1].result == {"lost": 0}
+    assert first.runs[1].reported == {"lost": 0}
     assert (last.at, last.until) == (899, None)
 
 

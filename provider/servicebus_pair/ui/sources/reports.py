@@ -1,0 +1,130 @@
+"""Reconcile reports, which a run's id finds below one configured folder or store; nothing that a task wrote names them.
+
+``[servicebus_pair] reports`` is that folder, or the URL of an object store as ``ObjectStoragePath`` takes it. The
+report of a run is ``{dag_id}/{run_id}/reconcile/report.html`` there, with ``summary.json`` next to it; a run id is
+written without colons and with ``_`` for a plus sign, as Spark needs it.
+
+A file is opened without following links and read only if it is a regular file of limited size, in threads of their own:
+a file system that hangs holds up nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import stat
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+from servicebus_pair.core.model import DaemonThread
+
+__all__ = ["ReportStore", "report_path"]
+
+_log = logging.getLogger(__name__)
+_PART: Final = re.compile(r"[\w.~-]{1,250}", re.ASCII)
+_FOLDER: Final = "reconcile"
+_MAX_REPORT_BYTES: Final = 20 * 2**20
+_MAX_SUMMARY_BYTES: Final = 2**20
+# A missing summary is looked for again after this time; one that was found is final.
+_RETRY_SECONDS: Final = 30.0
+_MAX_SUMMARIES: Final = 5000
+
+
+def report_path(dag_id: str, run_id: str) -> tuple[str, str] | None:
+    """Return the folders of a run below the root, or ``None`` for ids that cannot be names of folders."""
+    parts = dag_id, run_id.replace(":", "").replace("+", "_")
+    return parts if all(_PART.fullmatch(part) and part.strip(".") for part in parts) else None
+
+
+class ReportStore:
+    """The reports below one root.
+
+    :param root: folder or URL; without one there are no reports.
+    """
+
+    def __init__(self, root: str | None) -> None:
+        self._root = root or None
+        self._pages = DaemonThread("reconcile reports")
+        self._summaries = DaemonThread("reconcile summaries")
+        # By DAG and run id: when to look again, and the number of lost messages.
+        self._found: dict[tuple[str, str], tuple[float, int | None]] = {}
+
+    async def page(self, dag_id: str, run_id: str) -> bytes | None:
+        """Return the report of a run, or ``None`` if there is none.
+
+        :raises TimeoutError: the file system hangs.
+        """
+        return await self._pages.call(self._read, dag_id, run_id, "report.html", _MAX_REPORT_BYTES)
+
+    def lost(self, dag_id: str, run_id: str) -> int | None:
+        """Return the number of lost messages in a run's summary, or ``None`` if it has none or was not read yet.
+
+        Never blocks: the summary is read in the background.
+        """
+        if self._root is None:
+            return None
+        key, now = (dag_id, run_id), time.monotonic()
+        look_again, lost = self._found.get(key, (0.0, None))
+        if lost is None and now >= look_again:
+            if len(self._found) >= _MAX_SUMMARIES:
+                self._found.clear()
+            self._found[key] = now + _RETRY_SECONDS, None
+            self._summaries.submit(self._look_up, key)
+        return lost
+
+    def _look_up(self, key: tuple[str, str]) -> None:
+        content = self._read(*key, "summary.json", _MAX_SUMMARY_BYTES)
+        try:
+            lost = None if content is None else json.loads(content)["totals"]["lost"]
+        except (ValueError, TypeError, LookupError, RecursionError):
+            lost = None
+        if isinstance(lost, int) and not isinstance(lost, bool):
+            self._found[key] = float("inf"), lost
+
+    def _read(self, dag_id: str, run_id: str, name: str, limit: int) -> bytes | None:
+        folders = report_path(dag_id, run_id)
+        if self._root is None or folders is None:
+            return None
+        parts = (*folders, _FOLDER, name)
+        read: Callable[[str, Sequence[str], int], bytes] = _read_object if "://" in self._root else _read_file
+        try:
+            content = read(self._root, parts, limit)
+        except FileNotFoundError:
+            return None
+        except Exception as error:  # noqa: BLE001  an object store raises what it likes
+            _log.warning("dag_id=%r run_id=%r: its %s cannot be read: %s", dag_id, run_id, name, type(error).__name__)
+            return None
+        return content if len(content) <= limit else None
+
+
+def _read_file(root: str, parts: Sequence[str], limit: int) -> bytes:
+    """Read at most one byte more than ``limit`` of a regular file. :raises OSError: a link or not a regular file."""
+    flags = os.O_RDONLY | os.O_CLOEXEC
+    with ExitStack() as opened:
+        folder = os.open(root, flags | os.O_DIRECTORY)
+        opened.callback(os.close, folder)
+        for part in parts[:-1]:
+            folder = os.open(part, flags | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
+            opened.callback(os.close, folder)
+        # Non-blocking: opening a pipe would wait for its writer.
+        file = os.open(parts[-1], flags | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+        with os.fdopen(file, "rb") as reader:
+            if not stat.S_ISREG(os.fstat(file).st_mode):
+                raise OSError("not a regular file")
+            return reader.read(limit + 1)
+
+
+def _read_object(root: str, parts: Sequence[str], limit: int) -> bytes:
+    if root.startswith("file://"):
+        return _read_file(str(Path(root.removeprefix("file://"))), parts, limit)
+    from airflow.sdk import ObjectStoragePath
+
+    found: Any = ObjectStoragePath(root).joinpath(*parts)
+    with found.open("rb") as reader:
+        content: bytes = reader.read(limit + 1)
+        return content

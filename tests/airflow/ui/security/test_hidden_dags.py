@@ -1,0 +1,68 @@
+"""A viewer who may not read a DAG sees nothing of its runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+
+from tests.airflow.conftest import CONN_ID, RunDag
+from tests.airflow.ui.support.page_client import PAIR_URL, auth_header, page_with, wait_for_pair
+from tests.airflow.ui.support.recovery import run_recovery, write_report
+
+HIDDEN = "flights_recovery"
+
+
+@pytest.fixture
+def only_admins_read_the_recovery(monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
+
+    allowed = SimpleAuthManager.is_authorized_dag
+
+    def is_authorized(self: Any, *, user: Any, details: Any = None, **arguments: Any) -> bool:
+        if user.username != "admin" and details is not None and details.id == HIDDEN:
+            return False
+        return allowed(self, user=user, details=details, **arguments)
+
+    monkeypatch.setattr(SimpleAuthManager, "is_authorized_dag", is_authorized)
+
+
+@pytest.mark.usefixtures("unreachable_pair", "only_admins_read_the_recovery")
+def test_runs_of_a_dag_are_shown_to_its_readers_only(
+    run_dag: RunDag, api_server: TestClient, page: TestClient, reports: Path
+):
+    run_id = run_recovery(run_dag, {"report": True, "lost": 0, "moved": {"flights": 3}})
+    write_report(reports, HIDDEN, run_id, "<h1>Report</h1>", lost=0)
+    _write_audit_log(run_id)
+    seen = wait_for_pair(page, lambda pair: pair["incidents"] and pair["incidents"][0]["runs"] and pair["action_log"])
+    viewer = auth_header(api_server, "vic")
+    url = f"{PAIR_URL}/reports/{HIDDEN}/{run_id}"
+
+    responses = [page.get(path, headers=viewer) for path in (PAIR_URL, "/api/snapshot")]
+    report = page.get(url, headers=viewer)
+
+    assert HIDDEN in str(seen["incidents"])
+    assert HIDDEN in str(seen["action_log"])
+    assert [response.status_code for response in responses] == [200, 200]
+    assert [response.json().get("may_act") for response in responses] == [None, False]
+    assert not [response for response in responses if HIDDEN in response.text or run_id in response.text]
+    assert responses[0].json()["incidents"][0]["entity"] == "flights"
+    assert (report.status_code, page.get(url).status_code) == (403, 200)
+
+
+def _write_audit_log(run_id: str) -> None:
+    import json
+
+    from airflow.models.log import Log
+    from airflow.utils.session import create_session
+
+    extra = json.dumps({"conn_id": CONN_ID, "action": "start_syphon", "reason": "a test"})
+    with create_session() as session:
+        session.add(Log(event="servicebus_pair", owner="admin", extra=extra, dag_id=HIDDEN, run_id=run_id))
+
+
+def test_page_without_a_root_has_no_reports(api_server: TestClient):
+    with page_with(None, headers=auth_header(api_server, "admin")) as page:
+        assert page.get(f"{PAIR_URL}/reports/{HIDDEN}/manual__1").status_code == 404
