@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import errno
 import gc
 import logging
 import os
@@ -138,7 +139,9 @@ async def _serve(emulator: Emulator) -> int:
             print(f"ready arm={emulator.arm_url}", flush=True)  # noqa: T201
             return await _until(stopped, emulator=emulator)
     except (OSError, JournalError, BrokerError) as error:
-        _log.critical("error: %s", error, extra=event("failed"))
+        is_taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+        hint = "; choose other ports with --amqp-port, --admin-port and --arm-port (0 = any)" if is_taken else ""
+        _log.critical("error: %s%s", error, hint, extra=event("failed"))
         return 1
 
 

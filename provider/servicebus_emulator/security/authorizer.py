@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
     from servicebus_emulator.engine.model.clock import Clock
     from servicebus_emulator.engine.namespace.shared_access_policies import SharedAccessPolicies
 
-__all__ = ["BEARER_KIND", "SIGNATURE_KIND", "Authorizer", "Grant"]
+__all__ = ["BEARER_KIND", "NEVER", "SIGNATURE_KIND", "Authorizer", "Grant"]
+
+NEVER: Final = 2**63
+"""The expiry of a grant that lasts as long as its connection."""
 
 SIGNATURE_KIND: Final = "servicebus.windows.net:sastoken"
 """The token type of a shared access signature at ``$cbs``."""
@@ -92,6 +96,21 @@ class Authorizer:
         if kind == SIGNATURE_KIND:
             raise malformed(f"is not a shared access signature, which begins with '{SCHEME} '")
         return self._bearer_grant(token, path=path)
+
+    def policy_grants(self, name: str, *, key: str) -> list[Grant]:
+        """Return what the policies of this name and key permit, for as long as the connection lasts (SASL PLAIN)."""
+        given = key.encode()
+        return [
+            Grant(
+                resource="" if path is None else path.casefold(),
+                entity=None if path is None else path.casefold(),
+                rights=policy.rights,
+                expires_at=NEVER,
+                holder=f"rule {policy.name!r} of {_owner(path)}",
+            )
+            for path, policy in self._policies.named(name)
+            if sum(hmac.compare_digest(each.encode(), given) for each in policy.keys) > 0
+        ]
 
     def authorize(self, header: str | None, *, path: str, rights: Iterable[AccessRight]) -> None:
         """Check the ``Authorization`` header of an HTTP request.

@@ -115,7 +115,7 @@ def test_a_port_or_folder_in_use_is_reported(tmp_path: Path):
     with EmulatorProcess(["contoso"], data=tmp_path / "data") as process:
         taken = process["contoso"]
         ports = ["--amqp-port", str(taken.amqp_port), "--admin-port", "0", "--namespace", "other"]
-        assert re.search(r"error: .*address already in use", (ended := run(*ports)).stderr)
+        assert re.search(r"error: .*address already in use; .*--amqp-port", (ended := run(*ports)).stderr)
         assert ended.returncode == 1
         free = ["--amqp-port", "0", "--admin-port", "0", "--namespace", "contoso", "--data", str(tmp_path / "data")]
         assert "is another process using the same --data folder?" in (ended := run(*free)).stderr

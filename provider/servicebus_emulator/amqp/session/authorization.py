@@ -14,7 +14,7 @@ from weakref import proxy
 
 from servicebus_emulator.amqp.codec import proton_fast_path as proton
 from servicebus_emulator.engine.model.errors import BrokerError, InvalidArgument, QuotaExceeded
-from servicebus_emulator.security.authorizer import Authorizer, Grant
+from servicebus_emulator.security.authorizer import NEVER, Authorizer, Grant
 from servicebus_emulator.security.resource_paths import resource_path, self_and_ancestors
 
 if TYPE_CHECKING:
@@ -85,6 +85,14 @@ class Authorization:
             raise
         self._namespace.register_timer(self)
 
+    def log_in(self, name: str, key: str) -> bool:
+        """Accept the name and key of a shared access policy; return whether there is such a policy."""
+        if self._guard.open:
+            return True
+        grants = self._guard.policy_grants(name, key=key)
+        self._grants.update({grant.resource: grant for grant in grants})
+        return len(grants) > 0
+
     def require(self, rights: frozenset[AccessRight], *, path: str) -> None:
         """Check that the client has one of the rights on a resource.
 
@@ -128,7 +136,7 @@ class Authorization:
         if len(self._links) == 0:
             return None
         now = self._guard.clock.now()
-        ends = [grant.expires_at for grant in self._grants.values() if grant.expires_at > now]
+        ends = [grant.expires_at for grant in self._grants.values() if now < grant.expires_at < NEVER]
         # In the time of the namespace, which can be moved forward; the clock that tokens are validated by cannot.
         return self._namespace.now() + min(ends) - now if len(ends) > 0 else None
 

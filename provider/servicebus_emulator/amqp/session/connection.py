@@ -17,14 +17,18 @@ from proton import Collector, Connection, DataException, Endpoint, Link, Session
 
 from servicebus_emulator.amqp.broker.broker import Broker
 from servicebus_emulator.amqp.codec import proton_fast_path as proton
+from servicebus_emulator.amqp.codec.frame_padding import FramePadder, needs_padding
 from servicebus_emulator.amqp.session.authorization import Authorization
 from servicebus_emulator.amqp.session.idle_timeouts import IdleMonitor
 from servicebus_emulator.amqp.session.incoming_frames import IncomingFrames
 from servicebus_emulator.amqp.session.link_registry import CHANNEL_MAX, LinkHandler, LinkRegistry, ReplyLink
+from servicebus_emulator.amqp.session.link_settings import remote_properties
+from servicebus_emulator.amqp.session.sasl import SaslServer
 from servicebus_emulator.amqp.transport.stream_faults import FaultableStream
 from servicebus_emulator.amqp.transport.timeouts import ClientTimeouts
-from servicebus_emulator.engine.model.errors import BrokerError
+from servicebus_emulator.engine.model.errors import BrokerError, Unauthorized
 from servicebus_emulator.faults import Pace
+from servicebus_emulator.logs import event
 
 __all__ = ["AmqpConnection"]
 
@@ -79,6 +83,7 @@ class AmqpConnection(asyncio.Protocol):
         self._flush_due = False
         # The deliveries that a disposition of several settles, by link, while its frame is processed.
         self._range: dict[int, list[proton.Handle]] | None = None
+        self._padder: FramePadder | None = None
         self._collector = Collector()
         self._connection = Connection()
         self._connection.collect(self._collector)
@@ -86,8 +91,6 @@ class AmqpConnection(asyncio.Protocol):
         self._transport.max_frame_size = _MAX_FRAME_SIZE
         self._transport.channel_max = CHANNEL_MAX
         self._transport.idle_timeout = 0 if timeouts.silence_seconds is None else timeouts.silence_seconds
-        sasl = self._transport.sasl()
-        sasl.allowed_mechs("ANONYMOUS")
         self._transport.bind(self._connection)
         self._raw_transport = self._transport._impl  # noqa: SLF001 - the C object that Proton's wrapper hides
         self._raw_collector = self._collector._impl  # noqa: SLF001
@@ -97,7 +100,13 @@ class AmqpConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start to serve the client."""
         frames = IncomingFrames(self._push, on_range=self._push_range, max_frame_size=_MAX_FRAME_SIZE)
-        self._stream = FaultableStream(cast("asyncio.Transport", transport), on_data=partial(self._receive, frames))
+        sasl = SaslServer(
+            send=self._send,
+            on_data=partial(self._receive, frames),
+            authenticate=self.authorization.log_in,
+            refuse=self._refuse_client,
+        )
+        self._stream = FaultableStream(cast("asyncio.Transport", transport), on_data=sasl.receive)
         self._monitor.start()
         self.broker.add_connection(self)
         self.flush()
@@ -106,6 +115,17 @@ class AmqpConnection(asyncio.Protocol):
         """Pass the bytes to Proton and handle its events."""
         if self._stream is not None:
             self._stream.receive(data)
+
+    def _send(self, data: bytes) -> None:
+        if self._stream is not None:
+            self._stream.write(data)
+
+    def _refuse_client(self, reason: str) -> None:
+        name = self.broker.namespace.name
+        _log.warning("namespace %s: a client was refused: %s", name, reason, extra=event("refused", namespace=name))
+        self._shut_down()
+        if self._stream is not None:
+            self._stream.close()
 
     def _receive(self, frames: IncomingFrames, data: bytes) -> None:
         self.broker.begin_input()
@@ -203,7 +223,8 @@ class AmqpConnection(asyncio.Protocol):
             size = lib.pn_transport_peek(transport, buffer, pending)
             if size <= 0:
                 break
-            stream.write(ffi.unpack(buffer, size))
+            written = ffi.unpack(buffer, size)
+            stream.write(written if self._padder is None else self._padder.pad(written))
             lib.pn_transport_pop(transport, size)
             pending = lib.pn_transport_pending(transport)
         if pending < 0:
@@ -363,6 +384,8 @@ class AmqpConnection(asyncio.Protocol):
             handler.on_flow()
 
     def _on_connection_open(self, event: Any) -> None:  # noqa: ARG002 - there is only one connection
+        if needs_padding(remote_properties(self._connection)):
+            self._padder = FramePadder()
         self._connection.container = self.broker.namespace.name
         self._connection.open()
         self._monitor.connection_opened()
@@ -385,6 +408,9 @@ class AmqpConnection(asyncio.Protocol):
             handler = self._attach(self, link)
         except BrokerError as error:
             self.broker.count_refusal(error)
+            if not isinstance(error, Unauthorized):
+                # Those are logged where tokens are checked.
+                _log.info("namespace %s: link %r refused: %s", self.broker.namespace.name, link.name, error)
             self.refuse_attach(link, error=error)
             return
         if handler is not None:

@@ -10,11 +10,12 @@ from proton import Described, symbol, ulong
 from servicebus_emulator.engine.model.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from proton import Link
+    from proton import Connection, Link
 
 __all__ = [
     "RequestedSession",
     "echo_attach",
+    "remote_properties",
     "requested_session",
     "session_timeout",
     "set_granted_session",
@@ -54,9 +55,17 @@ def session_timeout(link: Link) -> int:
 
     :raises InvalidArgument: when the link properties cannot be decoded.
     """
-    properties = _decode(lambda: link.remote_properties)
-    value = properties.get(_TIMEOUT) if isinstance(properties, dict) else None
+    value = remote_properties(link).get(_TIMEOUT)
     return int(value) if isinstance(value, int) else _DEFAULT_TIMEOUT
+
+
+def remote_properties(endpoint: Link | Connection) -> dict[str, object]:
+    """Return the properties in the attach or open frame of the client.
+
+    :raises InvalidArgument: when they cannot be decoded.
+    """
+    properties = _decode(lambda: endpoint.remote_properties)
+    return properties if isinstance(properties, dict) else {}
 
 
 def echo_attach(link: Link) -> None:

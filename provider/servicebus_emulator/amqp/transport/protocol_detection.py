@@ -58,7 +58,7 @@ def detect_protocol(head: bytes) -> WireProtocol | None:
         return None
     method, _, target = line.partition(b" ")
     path = unquote_to_bytes(target.split(b" ")[0].split(b"?")[0]).lower()
-    return WireProtocol.WEBSOCKET if method == b"GET" and path == _WEBSOCKET_PATH else WireProtocol.HTTP
+    return WireProtocol.WEBSOCKET if method == b"GET" and path.rstrip(b"/") == _WEBSOCKET_PATH else WireProtocol.HTTP
 
 
 @dataclass(slots=True)

@@ -127,6 +127,7 @@ class WebSocketConnection(asyncio.Protocol):
 
     def _reject(self, status: bytes, *, field: bytes = b"") -> None:
         self._counts.unrecognised += 1
+        _log.info("a client that asked for a WebSocket was refused: %s", status.decode())
         end = b"Connection: close\r\nContent-Length: 0\r\n\r\n"
         self._transport.write(b"HTTP/1.1 " + status + b"\r\n" + field + end)
         self.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -49,6 +49,10 @@ class _Entities(Protocol):
     def get_entity(self, path: str) -> Description: ...
 
     def update(self, description: Description) -> Description: ...
+
+    def list_queues(self) -> tuple[QueueDescription, ...]: ...
+
+    def list_topics(self) -> tuple[TopicDescription, ...]: ...
 
 
 class SharedAccessPolicies:
@@ -111,6 +115,17 @@ class SharedAccessPolicies:
             return self.list(topic)
         except EntityNotFound:
             return ()
+
+    def named(self, name: str) -> Iterator[tuple[str | None, SharedAccessPolicy]]:
+        """Yield all policies of a name, each with the path of its queue or topic (None = the namespace)."""
+        folded = name.casefold()
+        if folded in self._policies:
+            yield None, self._policies[folded]
+        for entities in (self._entities.list_queues(), self._entities.list_topics()):
+            for entity in entities:
+                policy = _policies_of(entity).get(folded)
+                if policy is not None:
+                    yield entity.path, policy
 
     def put(
         self,

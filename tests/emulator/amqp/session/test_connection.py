@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import re
 
 import pytest
+from proton import symbol
 
 from servicebus_emulator import HostedNamespace
 from servicebus_emulator.amqp.session.connection import AmqpConnection
@@ -36,6 +38,30 @@ async def test_frames_respect_the_clients_max_frame_size(peer: Peer):
     sizes = [len(each) for each in hostility.frames_of(bytes(peer.recorded))]
     assert max(sizes) == 512
     assert len(sizes) > 40
+
+
+@pytest.mark.parametrize(("version", "padded"), [("7.12.3", True), ("7.15.0", False)])
+async def test_a_client_that_looks_fields_up_by_position_gets_all_of_them(peer: Peer, version: str, padded: bool):
+    peer.connection.properties = {symbol("product"): "azsdk-python-servicebus", symbol("version"): version}
+    peer.recorded = bytearray()
+    sender, receiver = await attach_links(peer)
+    await send_messages(peer, sender)
+    receiver.flow(1)
+    await peer.until(lambda: len(peer.received) == 1)
+    assert peer.received[0][1].endswith(encoded_message(1))
+    receiver.close()
+    await peer.until(lambda: is_closed(receiver))
+    counts = {each[10]: each[13] for each in hostility.frames_of(bytes(peer.recorded)) if len(each) > 13}
+    full = {0x10: 10, 0x11: 8, 0x12: 14, 0x14: 11, 0x15: 6, 0x16: 3}
+    assert all((counts[code] == number) is padded for code, number in full.items() if code != 0x12)
+    assert counts[0x12] <= full[0x12]
+
+
+async def test_a_refused_link_is_logged_with_the_reason(peer: Peer, caplog: pytest.LogCaptureFixture):
+    caplog.set_level("INFO")
+    link = peer.sender(peer.begin(), "missing")
+    await peer.until(lambda: is_closed(link))
+    assert re.search(r"link 'sender-missing-0' refused: .*'missing' could not be found", caplog.text)
 
 
 async def test_frames_respect_the_clients_session_window(peer: Peer):

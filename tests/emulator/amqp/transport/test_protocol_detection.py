@@ -56,6 +56,7 @@ async def test_unrecognised_bytes_are_answered_with_an_amqp_header_and_counted(h
         (b"PUT /$servicebus/websocket HTTP/1.1\r\n", WireProtocol.HTTP),
         (b"GET /$servicebus/websocket HTTP/1.1\r\n", WireProtocol.WEBSOCKET),
         (b"GET /%24ServiceBus/WebSocket?x=1 HTTP/1.1\n", WireProtocol.WEBSOCKET),
+        (b"GET /$servicebus/websocket/ HTTP/1.1\r\n", WireProtocol.WEBSOCKET),
         (b"GET /" + b"a" * 9000, WireProtocol.UNRECOGNISED),
         (b"get / HTTP/1.1\r\n", WireProtocol.UNRECOGNISED),
         (b"\x80abc", WireProtocol.UNRECOGNISED),
