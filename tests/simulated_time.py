@@ -21,13 +21,12 @@ from fcntl import ioctl
 from termios import TIOCOUTQ
 from typing import Any, TypeAlias, TypeVar
 from unittest.mock import patch
-from weakref import WeakSet
 
 import pytest
 
 __all__ = [
     "LoopFactories",
-    "NoSockets",
+    "OwnedTask",
     "PatchedClockLoop",
     "Process",
     "SimulatedLoop",
@@ -59,7 +58,6 @@ class Process:
         self._loop = loop
         self._waiting: list[asyncio.Handle] = []
         self._sockets: list[selectors.SelectorKey] = []
-        self._tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
         # Keeps the tasks of a stopped process from garbage collection, which would run their cleanup in our context.
         self._kept: list[asyncio.Task[Any]] = []
         self._context = copy_context()
@@ -75,7 +73,7 @@ class Process:
     def stop(self) -> None:
         """Run none of its code; its sockets stay open, and the kernel still receives data."""
         self.stopped = True
-        self._kept = list(self._tasks)
+        self._kept = list(self._tasks())
         self._waiting += self._loop.remove_ready(self)
         self._sockets += self._loop.unregister(self)
 
@@ -99,16 +97,22 @@ class Process:
         """Cancel its tasks and await them, because Python warns about tasks that never end."""
         self.dead = True
         self.resume()
-        while tasks := {task for task in self._tasks if not task.done()}:
+        while tasks := self._tasks():
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks, timeout=10)
 
-    def add_task(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.add(task)
+    def _tasks(self) -> set[asyncio.Task[Any]]:
+        return {task for task in asyncio.all_tasks(self._loop) if getattr(task, "owner", None) is self}
 
     def hold(self, handle: asyncio.Handle) -> None:
         self._waiting.append(handle)
+
+
+class OwnedTask(asyncio.Task[Any]):
+    """A task that knows its process."""
+
+    owner: Process | None = None
 
 
 class _ReadyQueue(deque[asyncio.Handle]):
@@ -170,16 +174,6 @@ class _Selector(selectors.DefaultSelector):
         return waiting
 
 
-class NoSockets(_Selector):
-    """A selector that only advances the time."""
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        if timeout is None:
-            raise RuntimeError("deadlock: no callback or timer will ever become ready")
-        self.passed += max(0.0, timeout)
-        return []
-
-
 def _unacknowledged(fd: int) -> int:
     try:
         return int.from_bytes(ioctl(fd, TIOCOUTQ, bytes(4)), sys.byteorder)
@@ -190,19 +184,21 @@ def _unacknowledged(fd: int) -> int:
 class SimulatedLoop(asyncio.SelectorEventLoop):
     """The event loop; :attr:`wall` is the number of seconds by which a test moved the wall clock."""
 
-    def __init__(self, selector: _Selector | None = None) -> None:
-        self._time_selector = _Selector() if selector is None else selector
+    task_class = OwnedTask
+
+    def __init__(self) -> None:
+        self._time_selector = _Selector()
         super().__init__(self._time_selector)
         self.wall = 0.0
         self._started = _real_time() + _AHEAD_SECONDS
         self._ready = _ReadyQueue()
-        self.set_task_factory(_create_task)  # type: ignore[arg-type]
+        self.set_task_factory(self._create_task)  # type: ignore[arg-type]
 
     def time(self) -> float:
         return self._time_selector.passed
 
     def wall_clock(self) -> float:
-        return self._started + self.wall + self._time_selector.passed
+        return self._started + self.wall + self.time()
 
     def run_in_executor(self, _executor: Any, function: Callable[..., Any], *given: Any) -> asyncio.Future[Any]:  # type: ignore[override]
         """Run the function at once: a thread would use real time."""
@@ -224,6 +220,13 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
             patch("time.time_ns", lambda: int(self.wall_clock() * 1e9)),
         ):
             yield
+
+    def _create_task(
+        self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], context: Context | None = None
+    ) -> asyncio.Task[Any]:
+        task = self.task_class(work, loop=loop, context=context)
+        task.owner = current_process(context)
+        return task
 
     def remove_ready(self, process: Process) -> list[asyncio.Handle]:
         taken = [handle for handle in self._ready if owner_of(handle) is process]
@@ -282,16 +285,6 @@ def owner_of(handle: asyncio.Handle) -> Process | None:
 def current_process(context: Context | None = None) -> Process | None:
     """Return the process to which a context belongs, by default the current one."""
     return _owner.get() if context is None else context.get(_owner)
-
-
-def _create_task(
-    loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], context: Context | None = None
-) -> asyncio.Task[Any]:
-    task = asyncio.Task(work, loop=loop, context=context)
-    owner = current_process(context)
-    if owner is not None:
-        owner.add_task(task)
-    return task
 
 
 def _noop() -> None:

@@ -1,18 +1,23 @@
 """An event loop without sockets in simulated time, whose order of events depends on nothing but the program.
 
 Sets of tasks and futures are iterated in the order of their hashes. The default hash is an address, which differs from
-run to run; here it is a number in order of creation.
+run to run; here it is a number in order of creation, or of first use in a set.
+
+The loop is asyncio's without what a history does not need: a debug mode, threads, signals and a selector. Those take
+most of the time of a simulated year, in which little else happens per event.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections import deque
+from collections.abc import Callable
 from contextvars import Context, copy_context
+from heapq import heappop, heappush
 from itertools import count
 from typing import Any, Final
 
-from tests.simulated_time import NoSockets, SimulatedLoop, current_process
+from tests.simulated_time import OwnedTask, SimulatedLoop, owner_of
 
 __all__ = ["Clockwork"]
 
@@ -20,22 +25,42 @@ __all__ = ["Clockwork"]
 _BEGINNING: Final = 1_800_000_000.0
 
 
-class _Task(asyncio.Task[Any]):
-    def __init__(self, *given: Any, number: int, **named: Any) -> None:
-        self._number = number
-        super().__init__(*given, **named)
+class _Numbered:
+    """Hashed by a number of its loop instead of its address."""
+
+    __slots__ = ()
+    number = 0
 
     def __hash__(self) -> int:
-        return self._number
+        if not self.number:
+            loop: Clockwork = self.get_loop()  # type: ignore[attr-defined]
+            self.number = next(loop.numbers)
+        return self.number
 
 
-class _Future(asyncio.Future[Any]):
-    def __init__(self, *, loop: Clockwork, number: int) -> None:
-        self._number = number
-        super().__init__(loop=loop)
+class _Task(_Numbered, OwnedTask):
+    pass
 
-    def __hash__(self) -> int:
-        return self._number
+
+class _Future(_Numbered, asyncio.Future[Any]):
+    pass
+
+
+class _Handle(asyncio.TimerHandle):
+    """A callback, without the support of asyncio for its debug mode and its own heap."""
+
+    __slots__ = ()
+
+    def __init__(self, callback: Callable[..., Any], args: tuple[Any, ...], context: Context, when: float) -> None:
+        self._callback = callback
+        self._args = args
+        self._context = context
+        self._when = when
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._callback = self._args = None  # type: ignore[assignment]
 
 
 class Clockwork(SimulatedLoop):
@@ -44,21 +69,77 @@ class Clockwork(SimulatedLoop):
     :ivar world: the context of what happens outside of all processes.
     """
 
+    task_class = _Task
+
     def __init__(self) -> None:
-        super().__init__(NoSockets())
+        self._now = 0.0
+        super().__init__()
         self._started = _BEGINNING
-        self._numbers = count(1)
+        self._ready: deque[Any] = deque()
+        # By time and then in the order in which they were set.
+        self._timers: list[tuple[float, int, _Handle]] = []
+        self._timer_numbers = count()
+        self.numbers = count(1)
         self.world = copy_context()
-        self.set_task_factory(self._new_task)  # type: ignore[arg-type]
+
+    def time(self) -> float:
+        return self._now
+
+    def get_debug(self) -> bool:
+        return False
 
     def create_future(self) -> asyncio.Future[Any]:
-        return _Future(loop=self, number=next(self._numbers))
+        return _Future(loop=self)
 
-    def _new_task(
-        self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], context: Context | None = None
-    ) -> asyncio.Task[Any]:
-        task = _Task(work, loop=loop, context=context, number=next(self._numbers))
-        owner = current_process(context)
-        if owner is not None:
-            owner.add_task(task)
-        return task
+    def call_soon(self, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> _Handle:  # type: ignore[override]
+        handle = _Handle(callback, args, copy_context() if context is None else context, self._now)
+        self.add(handle)
+        return handle
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> _Handle:
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> _Handle:
+        handle = _Handle(callback, args, copy_context() if context is None else context, when)
+        heappush(self._timers, (when, next(self._timer_numbers), handle))
+        return handle
+
+    def add(self, handle: asyncio.Handle) -> None:
+        """Run a callback next, unless its process is stopped."""
+        owner = owner_of(handle)
+        if owner is None or not owner.stopped:
+            self._ready.append(handle)
+        else:
+            owner.hold(handle)
+
+    def _run_once(self) -> None:
+        """Run callbacks and let time pass until the loop is stopped."""
+        ready, timers = self._ready, self._timers
+        while not self._stopping:  # type: ignore[attr-defined]
+            while timers and timers[0][2]._cancelled:
+                heappop(timers)
+            if not ready:
+                if not timers:
+                    raise RuntimeError("deadlock: no callback or timer will ever become ready")
+                self._now = max(self._now, timers[0][0])
+            while timers and timers[0][0] <= self._now:
+                handle = heappop(timers)[2]
+                if not handle._cancelled:
+                    self.add(handle)
+            # Those that they add run in the next round, after timers that are due.
+            for _ in range(len(ready)):
+                handle = ready.popleft()
+                if not handle._cancelled:
+                    self._run(handle)
+
+    def _run(self, handle: _Handle) -> None:
+        try:
+            handle._context.run(handle._callback, *handle._args)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # noqa: BLE001 - as asyncio
+            self.call_exception_handler({"message": "a callback failed", "exception": error, "handle": handle})

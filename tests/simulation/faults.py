@@ -15,7 +15,7 @@ from servicebus_emulator.engine.model.errors import (
     UnprocessableMessage,
 )
 
-__all__ = ["BUSY", "Fault", "Faults", "Kind", "Operation", "ServerBusy"]
+__all__ = ["Fault", "Faults", "Kind", "Operation", "ServerBusy"]
 
 
 class Operation(Enum):
@@ -55,7 +55,6 @@ class ServerBusy(BrokerError):  # noqa: N818 - as the engine's errors
     condition = "com.microsoft:server-busy"
 
 
-BUSY = ServerBusy("The request was terminated because the namespace is being throttled.")
 _ATTACH_OR_SEND = frozenset({Operation.ATTACH, Operation.SEND, Operation.MANAGE})
 _EVERY = frozenset(Operation)
 APPLIES = {
@@ -68,13 +67,17 @@ APPLIES = {
     Kind.LOCK_LOST: frozenset({Operation.SETTLE}),
     Kind.HANGS: frozenset({Operation.SEND, Operation.SETTLE}),
 }
-REFUSALS = {
-    Kind.BUSY: BUSY,
-    Kind.QUOTA: QuotaExceeded("The maximum entity size has been reached or exceeded."),
-    Kind.DISABLED: EntityDisabled("The messaging entity is disabled for this operation."),
-    Kind.REJECTED: UnprocessableMessage("The service was unable to process the request; please retry the operation."),
-    Kind.NOT_FOUND: EntityNotFound("The messaging entity could not be found."),
-    Kind.LOCK_LOST: MessageLockLost("The lock supplied is invalid."),
+# Not the errors themselves: one that is raised again keeps the frames of every time before.
+REFUSALS: dict[Kind, tuple[type[BrokerError], str]] = {
+    Kind.BUSY: (ServerBusy, "The request was terminated because the namespace is being throttled."),
+    Kind.QUOTA: (QuotaExceeded, "The maximum entity size has been reached or exceeded."),
+    Kind.DISABLED: (EntityDisabled, "The messaging entity is disabled for this operation."),
+    Kind.REJECTED: (
+        UnprocessableMessage,
+        "The service was unable to process the request; please retry the operation.",
+    ),
+    Kind.NOT_FOUND: (EntityNotFound, "The messaging entity could not be found."),
+    Kind.LOCK_LOST: (MessageLockLost, "The lock supplied is invalid."),
 }
 
 

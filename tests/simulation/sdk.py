@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from math import inf
 from typing import Any, Final, Self, TypeVar
@@ -36,14 +36,22 @@ from azure.servicebus.exceptions import (
 )
 
 from servicebus_emulator.amqp.codec.delivery_encoder import encode_delivery
-from servicebus_emulator.engine.model.errors import BrokerError, EntityDisabled, OperationNotAllowed, SessionLockLost
+from servicebus_emulator.engine.model.errors import (
+    BrokerError,
+    EntityDisabled,
+    EntityNotFound,
+    OperationNotAllowed,
+    SessionLockLost,
+)
 from servicebus_emulator.engine.model.message import Message
 from servicebus_emulator.engine.model.session_locks import SessionLock
 from servicebus_emulator.engine.namespace.entities import QueueEntity, SubQueue
 from servicebus_emulator.engine.namespace.entity_registry import deleted_error
 from servicebus_emulator.engine.queue.limits import max_batch_bytes, max_message_bytes, receive_error
 from servicebus_emulator.engine.queue.queue import MessageQueue
-from servicebus_pair.core.sdk import namespace_client, receive_link
+from servicebus_pair.core.model.errors import UnreachableError
+from servicebus_pair.core.model.options import Endpoint
+from servicebus_pair.core.sdk import entity_lookup, namespace_client, receive_link
 from servicebus_pair.core.sdk._private.capabilities import PATH_VARIABLE, fast_path
 from tests.simulated_time import current_process
 from tests.simulation.faults import REFUSALS, Fault, Kind, Operation
@@ -71,6 +79,8 @@ def replaced_sdk(services: dict[str, Service]) -> Iterator[None]:
     """
     with (
         patch.object(namespace_client, "ServiceBusClient", _Clients(services)),
+        patch.object(namespace_client, "shared_ssl_context", lambda *_, **__: None),
+        patch.object(entity_lookup, "administration_for", _Administrations(services)),
         patch.dict(os.environ, {PATH_VARIABLE: "public"}),
         patch.object(receive_link, "_PUBLIC_WAIT", inf),
     ):
@@ -120,6 +130,35 @@ class _Client:
         async with _Browser(self._service, path) as browser:
             for session_id in await browser.list_sessions(timeout=timeout):
                 yield session_id
+
+
+class _Administrations:
+    """In place of ``administration_for``: the SDK's client would ask the network."""
+
+    def __init__(self, services: dict[str, Service]) -> None:
+        self._services = services
+
+    def __call__(self, endpoint: Endpoint, **_: Any) -> _Administration:
+        return _Administration(self._services[endpoint.host.partition(".")[0]])
+
+
+class _Administration(AbstractAsyncContextManager["_Administration"]):
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def __aexit__(self, *_: object) -> None:
+        """Nothing is left to close."""
+
+    async def entity_exists(self, path: str) -> bool:
+        service = self._service
+        await asyncio.sleep(service.random.uniform(*_LATENCY))
+        if service.faults.strike(Operation.MANAGE, path, service.loop.time()) is not None:
+            raise UnreachableError("the administration did not answer")
+        try:
+            service.entity(path)
+        except EntityNotFound:
+            return False
+        return True
 
 
 class _Link:
@@ -197,7 +236,8 @@ class _Link:
             # The service detaches the link, and the SDK loses the condition.
             await self._lost()
         if kind in REFUSALS:
-            raise REFUSALS[kind]
+            error, description = REFUSALS[kind]
+            raise error(description)
         if kind is Kind.SLOW_AFTER:
             result = act()
             await self._wait_at_most(fault.delay, timeout)

@@ -218,6 +218,15 @@ async def test_section_6_a_failing_destination_is_retried_after_each_delay_and_a
     assert drain.queue.called("abandon")[-1] == ["m0"]
 
 
+async def test_section_6_a_retry_without_messages_does_not_shorten_the_pauses_for_other_destinations() -> None:
+    drain = Drain(1)
+    drain.context.backoff.record_failure("delays", "busy", now=EPOCH - 5, started=EPOCH - 6)
+    drain.flights.refuse = lambda _: BUSY
+    await drain.work()
+    assert len(drain.flights.attempts) == 5
+    assert drain.pauses == pytest.approx([0.7, 1.7, 3.7, 7.7])
+
+
 async def test_section_6_an_idle_drain_pauses_until_the_retry_of_a_destination() -> None:
     drain = Drain()
     drain.context.backoff.record_failure("delays", "busy", now=EPOCH, started=EPOCH)
@@ -278,7 +287,7 @@ async def test_section_6_new_messages_are_found_while_all_others_wait_for_a_fail
     drain.flights.refuse = lambda _: BUSY
     for _ in range(8):
         drain.context.backoff.record_failure("flights", "busy", now=drain.clock.now(), started=drain.clock.now() + 1)
-    retry_at = drain.context.backoff.next_retry()
+    retry_at = drain.context.backoff.next_retry(now=EPOCH)
     drain.on_progress = lambda: drain.counters.moved and drain.run.stopped.set()
     sleep = drain.clock.sleep
 

@@ -137,7 +137,7 @@ async def test_section_6_entries_of_a_failing_destination_wait_locked_until_it_i
     assert await work.steps() == [5]
     assert (work.waiting, work.worker.counters.moved, len(work.queue.locked)) == (3, {"delays": 2}, 5)
     assert work.context.backoff.errors() == {"flights": "busy"}
-    assert work.context.backoff.next_retry() == EPOCH + 1
+    assert work.context.backoff.next_retry(now=EPOCH) == EPOCH + 1
     assert await work.steps() == [0]
     assert (work.waiting, len(work.flights.attempts)) == (3, 1)
     work.clock.time = EPOCH + 30
@@ -339,7 +339,7 @@ async def test_section_6_a_destination_that_never_accepted_the_credential_is_aba
     await work.steps()
     assert "the right Send on flights is needed" in work.context.backoff.errors()["flights"]
     assert work.context.backoff.is_abandoned("flights") is permanent
-    assert work.context.backoff.next_retry() == (None if permanent else EPOCH + 1)
+    assert work.context.backoff.next_retry(now=EPOCH) == (None if permanent else EPOCH + 1)
     assert set(work.context.permanent_failures.errors) == (set() if worked else {"flights"})
 
 

@@ -213,7 +213,8 @@ class QueueDrain:
             return
         if not self._idle_steps or self._long_poll_expired:
             return
-        next_retry = self._context.backoff.next_retry()
+        now = self._context.clock.now
+        next_retry = self._context.backoff.next_retry(now=now(), waited_for=self._worker.waiting_for_destination)
         if self._run.continuous and next_retry is not None and not self._received_any:
             self._all_received = True
         skipping = self._received_any and not self._worker.held_back and not self._all_received
@@ -224,10 +225,12 @@ class QueueDrain:
         if next_retry is None:
             delay = min(delay, _MAX_PAUSE_FOR_LOCKS)
         else:
-            delay = max(_MIN_PAUSE, min(delay, next_retry - self._context.clock.now(), _MAX_PAUSE))
+            delay = max(_MIN_PAUSE, min(delay, next_retry - now(), _MAX_PAUSE))
         if next_retry is not None or self._received_any or self._idle_steps > 1:
             await self._sleep(delay)
-        while self._all_received and (remaining := self._until_next_retry()) > 0 and not await self._has_new_message():
+        while self._all_received and next_retry is not None and (remaining := next_retry - now()) > 0:
+            if self._run.stopped.is_set() or await self._has_new_message():
+                break
             await self._sleep(min(remaining, _MAX_PAUSE))
 
     async def _sleep(self, seconds: float) -> None:
@@ -239,10 +242,6 @@ class QueueDrain:
         finally:
             for each in waits:
                 each.cancel()
-
-    def _until_next_retry(self) -> float:
-        next_retry = None if self._run.stopped.is_set() else self._context.backoff.next_retry()
-        return 0.0 if next_retry is None else next_retry - self._context.clock.now()
 
     async def _has_new_message(self) -> bool:
         """Peek for messages enqueued since all were received: a receive would return the old ones first."""

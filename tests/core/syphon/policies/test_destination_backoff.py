@@ -19,7 +19,16 @@ def test_a_failed_destination_is_delayed_and_others_are_not():
     assert backoff.record_failure("flights", "busy", now=10, started=9) == 1
     assert not backoff.try_acquire("FLIGHTS", now=10.9)
     assert backoff.try_acquire("delays", now=10)
-    assert backoff.next_retry() == 11
+    assert backoff.next_retry(now=10) == 11
+
+
+def test_a_delay_that_is_over_counts_only_where_messages_wait():
+    backoff = DestinationBackoff(initial_delay=1)
+    backoff.record_failure("flights", "busy", now=10, started=9)
+    backoff.record_failure("delays", "busy", now=12, started=9)
+    assert backoff.next_retry(now=11) == 13
+    assert backoff.next_retry(now=11, waited_for=["Flights"]) == 11
+    assert backoff.next_retry(now=13) is None
 
 
 def test_after_the_delay_one_link_retries():
@@ -52,7 +61,7 @@ def test_a_success_ends_the_backoff():
     assert backoff.errors() == {"flights": "busy 4"}
     backoff.record_success("flights")
     assert not backoff.is_abandoned("flights")
-    assert (backoff.errors(), backoff.next_retry()) == ({}, None)
+    assert (backoff.errors(), backoff.next_retry(now=4)) == ({}, None)
 
 
 @pytest.mark.parametrize(("failures", "seconds"), [(1, 1), (2, 2), (3, 4), (7, 64), (8, 120), (10_000, 120)])
@@ -72,7 +81,7 @@ def test_a_permanent_failure_abandons_the_destination_until_it_is_reset():
     backoff.record_permanent_failure("flights", "no right", now=10)
     assert backoff.is_abandoned("FLIGHTS")
     assert not backoff.try_acquire("flights", now=1e9)
-    assert (backoff.next_retry(), set(backoff.errors())) == (11, {"flights", "delays"})
+    assert (backoff.next_retry(now=10), set(backoff.errors())) == (11, {"flights", "delays"})
     backoff.reset_permanent_failures()
     assert backoff.try_acquire("flights", now=10)
     assert not backoff.try_acquire("delays", now=10)

@@ -6,7 +6,7 @@ worked before, permissions or queues are being changed at this moment, and the f
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import inf
 from types import MappingProxyType
@@ -116,9 +116,15 @@ class DestinationBackoff:
         failure = self._failures.get(entity.casefold())
         return None if failure is None else failure.retry_at
 
-    def next_retry(self) -> float | None:
-        """Return when the next delay ends; ``None`` when no destination is to be retried."""
-        return min((each.retry_at for each in self._failures.values() if each.retry_at < inf), default=None)
+    def next_retry(self, *, now: float, waited_for: Iterable[str] = ()) -> float | None:
+        """Return when the next delay ends; ``None`` when no destination is to be retried.
+
+        A destination is not retried before there is a message for it, which may never be: a delay that is over counts
+        for the destinations in ``waited_for`` only.
+        """
+        waited = {entity.casefold() for entity in waited_for}
+        ends = (each.retry_at for name, each in self._failures.items() if each.retry_at > now or name in waited)
+        return min((end for end in ends if end < inf), default=None)
 
     def errors(self) -> dict[str, str]:
         """Return the last error of each failing destination."""
