@@ -21,12 +21,12 @@ from fcntl import ioctl
 from termios import TIOCOUTQ
 from typing import Any, TypeAlias, TypeVar
 from unittest.mock import patch
+from weakref import WeakSet
 
 import pytest
 
 __all__ = [
     "LoopFactories",
-    "OwnedTask",
     "PatchedClockLoop",
     "Process",
     "SimulatedLoop",
@@ -58,6 +58,7 @@ class Process:
         self._loop = loop
         self._waiting: list[asyncio.Handle] = []
         self._sockets: list[selectors.SelectorKey] = []
+        self._tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
         # Keeps the tasks of a stopped process from garbage collection, which would run their cleanup in our context.
         self._kept: list[asyncio.Task[Any]] = []
         self._context = copy_context()
@@ -73,7 +74,7 @@ class Process:
     def stop(self) -> None:
         """Run none of its code; its sockets stay open, and the kernel still receives data."""
         self.stopped = True
-        self._kept = list(self._tasks())
+        self._kept = list(self._tasks)
         self._waiting += self._loop.remove_ready(self)
         self._sockets += self._loop.unregister(self)
 
@@ -97,22 +98,16 @@ class Process:
         """Cancel its tasks and await them, because Python warns about tasks that never end."""
         self.dead = True
         self.resume()
-        while tasks := self._tasks():
+        while tasks := {task for task in self._tasks if not task.done()}:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks, timeout=10)
 
-    def _tasks(self) -> set[asyncio.Task[Any]]:
-        return {task for task in asyncio.all_tasks(self._loop) if getattr(task, "owner", None) is self}
+    def add_task(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.add(task)
 
     def hold(self, handle: asyncio.Handle) -> None:
         self._waiting.append(handle)
-
-
-class OwnedTask(asyncio.Task[Any]):
-    """A task that knows its process."""
-
-    owner: Process | None = None
 
 
 class _ReadyQueue(deque[asyncio.Handle]):
@@ -184,15 +179,13 @@ def _unacknowledged(fd: int) -> int:
 class SimulatedLoop(asyncio.SelectorEventLoop):
     """The event loop; :attr:`wall` is the number of seconds by which a test moved the wall clock."""
 
-    task_class = OwnedTask
-
     def __init__(self) -> None:
         self._time_selector = _Selector()
         super().__init__(self._time_selector)
         self.wall = 0.0
         self._started = _real_time() + _AHEAD_SECONDS
         self._ready = _ReadyQueue()
-        self.set_task_factory(self._create_task)  # type: ignore[arg-type]
+        self.set_task_factory(_create_task)  # type: ignore[arg-type]
 
     def time(self) -> float:
         return self._time_selector.passed
@@ -220,13 +213,6 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
             patch("time.time_ns", lambda: int(self.wall_clock() * 1e9)),
         ):
             yield
-
-    def _create_task(
-        self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], context: Context | None = None
-    ) -> asyncio.Task[Any]:
-        task = self.task_class(work, loop=loop, context=context)
-        task.owner = current_process(context)
-        return task
 
     def remove_ready(self, process: Process) -> list[asyncio.Handle]:
         taken = [handle for handle in self._ready if owner_of(handle) is process]
@@ -285,6 +271,16 @@ def owner_of(handle: asyncio.Handle) -> Process | None:
 def current_process(context: Context | None = None) -> Process | None:
     """Return the process to which a context belongs, by default the current one."""
     return _owner.get() if context is None else context.get(_owner)
+
+
+def _create_task(
+    loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, Any], context: Context | None = None
+) -> asyncio.Task[Any]:
+    task = asyncio.Task(work, loop=loop, context=context)
+    owner = current_process(context)
+    if owner is not None:
+        owner.add_task(task)
+    return task
 
 
 def _noop() -> None:

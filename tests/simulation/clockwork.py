@@ -10,14 +10,19 @@ most of the time of a simulated year, in which little else happens per event.
 from __future__ import annotations
 
 import asyncio
+from asyncio import ALL_COMPLETED
+from asyncio import wait as _wait_for_several
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from contextlib import contextmanager
 from contextvars import Context, copy_context
+from functools import partial
 from heapq import heappop, heappush
 from itertools import count
 from typing import Any, Final
+from unittest.mock import patch
 
-from tests.simulated_time import OwnedTask, SimulatedLoop, owner_of
+from tests.simulated_time import SimulatedLoop, owner_of
 
 __all__ = ["Clockwork"]
 
@@ -25,25 +30,18 @@ __all__ = ["Clockwork"]
 _BEGINNING: Final = 1_800_000_000.0
 
 
-class _Numbered:
-    """Hashed by a number of its loop instead of its address."""
-
-    __slots__ = ()
+class _Task(asyncio.Task[Any]):
     number = 0
 
     def __hash__(self) -> int:
         if not self.number:
-            loop: Clockwork = self.get_loop()  # type: ignore[attr-defined]
-            self.number = next(loop.numbers)
+            self.number = next(self.get_loop().numbers)  # type: ignore[attr-defined]
         return self.number
 
 
-class _Task(_Numbered, OwnedTask):
-    pass
-
-
-class _Future(_Numbered, asyncio.Future[Any]):
-    pass
+class _Future(asyncio.Future[Any]):
+    number = 0
+    __hash__ = _Task.__hash__  # type: ignore[assignment]
 
 
 class _Handle(asyncio.TimerHandle):
@@ -69,13 +67,11 @@ class Clockwork(SimulatedLoop):
     :ivar world: the context of what happens outside of all processes.
     """
 
-    task_class = _Task
-
     def __init__(self) -> None:
         self._now = 0.0
         super().__init__()
         self._started = _BEGINNING
-        self._ready: deque[Any] = deque()
+        self._ready: deque[Any] = deque()  # type: ignore[assignment]
         # By time and then in the order in which they were set.
         self._timers: list[tuple[float, int, _Handle]] = []
         self._timer_numbers = count()
@@ -90,6 +86,12 @@ class Clockwork(SimulatedLoop):
 
     def create_future(self) -> asyncio.Future[Any]:
         return _Future(loop=self)
+
+    def create_task(  # type: ignore[override]
+        self, coro: Coroutine[Any, Any, Any], *, name: str | None = None, context: Context | None = None
+    ) -> _Task:
+        # Not added to its process, which keeps its tasks from garbage collection: there is none meanwhile.
+        return _Task(coro, loop=self, name=name, context=context)
 
     def call_soon(self, callback: Callable[..., Any], *args: Any, context: Context | None = None) -> _Handle:  # type: ignore[override]
         handle = _Handle(callback, args, copy_context() if context is None else context, self._now)
@@ -136,6 +138,12 @@ class Clockwork(SimulatedLoop):
                 if not handle._cancelled:
                     self._run(handle)
 
+    @contextmanager
+    def patched_clocks(self) -> Iterator[None]:
+        """Patch the clocks, and ``asyncio.wait`` by one that is as quick for a single future."""
+        with super().patched_clocks(), patch.object(asyncio, "wait", _wait):
+            yield
+
     def _run(self, handle: _Handle) -> None:
         try:
             handle._context.run(handle._callback, *handle._args)
@@ -143,3 +151,28 @@ class Clockwork(SimulatedLoop):
             raise
         except BaseException as error:  # noqa: BLE001 - as asyncio
             self.call_exception_handler({"message": "a callback failed", "exception": error, "handle": handle})
+
+
+async def _wait(futures: Iterable[Any], *, timeout: float | None = None, return_when: str = ALL_COMPLETED) -> Any:
+    """Do what ``asyncio.wait`` does; most waits are for one future, for which it takes half of the time."""
+    given = set(futures)
+    if len(given) != 1:
+        return await _wait_for_several(given, timeout=timeout, return_when=return_when)
+    (future,) = given
+    loop: Any = future.get_loop()
+    waiter = loop.create_future()
+    timer = None if timeout is None else loop.call_later(timeout, _wake, waiter)
+    wake = partial(_wake, waiter)
+    future.add_done_callback(wake)
+    try:
+        await waiter
+    finally:
+        if timer is not None:
+            timer.cancel()
+        future.remove_done_callback(wake)
+    return (given, set()) if future.done() else (set(), given)
+
+
+def _wake(waiter: asyncio.Future[None], _: Any = None) -> None:
+    if not waiter.done():
+        waiter.set_result(None)

@@ -601,7 +601,8 @@ def _undisturbed(loop: Clockwork) -> Iterator[None]:
         stack.enter_context(loop.patched_clocks())
         logging.disable(logging.CRITICAL)
         stack.callback(logging.disable, logging.NOTSET)
-        gc.collect()
-        gc.disable()
-        stack.callback(gc.enable)
+        if gc.isenabled():
+            gc.collect()
+            gc.disable()
+            stack.callback(gc.enable)
         yield
