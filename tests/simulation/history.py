@@ -139,7 +139,9 @@ class History:
             try:
                 self.primary = Service(self.loop, "contoso", random=Random(f"primary {self.outcome.seed}"))  # noqa: S311
                 self.secondary = Service(self.loop, "contoso-dr", random=Random(f"secondary {self.outcome.seed}"))  # noqa: S311
-                with replaced_sdk({"contoso": self.primary, "contoso-dr": self.secondary}):
+                services = {"contoso": self.primary, "contoso-dr": self.secondary}
+                # One history of four through the public interface only; sending that way takes twice as long.
+                with replaced_sdk(services, preencoded=self.outcome.seed % 4 != 0):
                     self.loop.run_until_complete(self._live())
                     self._check()
             except Exception as error:

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from math import inf
 from typing import Any, Final, Self, TypeVar
@@ -51,8 +51,9 @@ from servicebus_emulator.engine.queue.limits import max_batch_bytes, max_message
 from servicebus_emulator.engine.queue.queue import MessageQueue
 from servicebus_pair.core.model.errors import UnreachableError
 from servicebus_pair.core.model.options import Endpoint
-from servicebus_pair.core.sdk import entity_lookup, namespace_client, receive_link
+from servicebus_pair.core.sdk import entity_lookup, message_batch, namespace_client, receive_link, send_link
 from servicebus_pair.core.sdk._private.capabilities import PATH_VARIABLE, fast_path
+from servicebus_pair.core.sdk._private.message_encoding import EncodedMessage
 from tests.simulated_time import current_process
 from tests.simulation.faults import REFUSALS, Fault, Kind, Operation
 from tests.simulation.service import Receiving, Service
@@ -66,17 +67,33 @@ _LATENCY: Final = (0.001, 0.02)
 # The share of operations of which client and service learn at different times.
 _SLOW_ANSWERS: Final = 0.25
 _DEFAULT_WAIT: Final = 60.0
+# The place of the data in a message in the SDK's internal form.
+_DATA: Final = 5
 _SILENT: Final = (Kind.SILENT, Kind.SILENT_DONE, Kind.SILENT_LATER)
 _LOST: Final = (Kind.REFUSED, Kind.LOST_BEFORE, Kind.LOST_AFTER)
 
 
 @contextmanager
-def replaced_sdk(services: dict[str, Service]) -> Iterator[None]:
+def replaced_sdk(services: dict[str, Service], *, preencoded: bool = False) -> Iterator[None]:
     """Let clients of the pair connect to services by the first label of their host.
 
     Only the public interface of the SDK is offered, so the pair must not use its inside. A receive that does so waits
     in short steps, to be stopped in between; here it waits at once, as idle receives are most of a year.
+
+    :param preencoded: the pair encodes messages itself, as on the versions of the SDK that it was tested with.
     """
+    with ExitStack() as stack:
+        if preencoded:
+            for module in (message_batch, send_link):
+                stack.enter_context(patch.object(module, "fast_path", lambda: True))
+            stack.enter_context(patch.object(send_link, "patch_sender", lambda _: None))
+            stack.enter_context(patch.object(send_link, "send_preencoded", _send_preencoded))
+        stack.enter_context(_public_sdk(services))
+        yield
+
+
+@contextmanager
+def _public_sdk(services: dict[str, Service]) -> Iterator[None]:
     with (
         patch.object(namespace_client, "ServiceBusClient", _Clients(services)),
         patch.object(namespace_client, "shared_ssl_context", lambda *_, **__: None),
@@ -313,8 +330,10 @@ class _Sender(_Link):
         return ServiceBusMessageBatch(max_size_in_bytes or max_batch_bytes(entity.description))
 
     async def send_messages(self, message: Any, *, timeout: float | None = None) -> None:
+        await self.send_encoded(_encoded(message), timeout=timeout)
+
+    async def send_encoded(self, encoded: Sequence[bytes], *, timeout: float | None) -> None:
         await self._ensure_attached()
-        encoded = _encoded(message)
         await self._exchange(
             Operation.SEND, lambda: self._service.send(self._attached_entity(), encoded), timeout=timeout
         )
@@ -559,6 +578,12 @@ class _Session:
         return datetime.fromtimestamp(until / 1000, UTC)
 
 
+async def _send_preencoded(sender: _Sender, message: EncodedMessage | list[Any], *, timeout: float) -> None:
+    """In place of the function that gives the SDK an encoded message, or a batch in its internal form."""
+    parts = [message.encoded] if isinstance(message, EncodedMessage) else message[_DATA]
+    await sender.send_encoded([bytes(each) for each in parts], timeout=timeout)
+
+
 def _settle(future: asyncio.Future[Any], act: Callable[[], Any]) -> None:
     """Carry out an operation whose client may have gone."""
     try:
@@ -578,7 +603,7 @@ def _token(message: ServiceBusReceivedMessage) -> bytes:
 
 def _encoded(message: Any) -> Sequence[bytes]:
     if isinstance(message, ServiceBusMessageBatch):
-        return [bytes(each) for each in message._message[5]]
+        return [bytes(each) for each in message._message[_DATA]]
     if isinstance(message, list):
         return [part for each in message for part in _encoded(each)]
     annotated = message.raw_amqp_message if isinstance(message, ServiceBusMessage) else message
