@@ -41,7 +41,7 @@ class _Task(asyncio.Task[Any]):
 
 class _Future(asyncio.Future[Any]):
     number = 0
-    __hash__ = _Task.__hash__  # type: ignore[assignment]
+    __hash__ = _Task.__hash__
 
 
 class _Handle(asyncio.TimerHandle):
@@ -120,37 +120,43 @@ class Clockwork(SimulatedLoop):
 
     def _run_once(self) -> None:
         """Run callbacks and let time pass until the loop is stopped."""
-        ready, timers = self._ready, self._timers
         while not self._stopping:  # type: ignore[attr-defined]
-            while timers and timers[0][2]._cancelled:
-                heappop(timers)
-            if not ready:
-                if not timers:
-                    raise RuntimeError("deadlock: no callback or timer will ever become ready")
-                self._now = max(self._now, timers[0][0])
-            while timers and timers[0][0] <= self._now:
-                handle = heappop(timers)[2]
-                if not handle._cancelled:
-                    self.add(handle)
-            # Those that they add run in the next round, after timers that are due.
-            for _ in range(len(ready)):
-                handle = ready.popleft()
-                if not handle._cancelled:
-                    self._run(handle)
+            self._let_time_pass()
+            self._run_ready()
+
+    def _let_time_pass(self) -> None:
+        """Add the timers that are due to what is ready; if nothing is ready, let time pass until one is due."""
+        timers = self._timers
+        while timers and timers[0][2]._cancelled:
+            heappop(timers)
+        if not self._ready:
+            if not timers:
+                raise RuntimeError("deadlock: no callback or timer will ever become ready")
+            self._now = max(self._now, timers[0][0])
+        while timers and timers[0][0] <= self._now:
+            handle = heappop(timers)[2]
+            if not handle._cancelled:
+                self.add(handle)
+
+    def _run_ready(self) -> None:
+        """Run what is ready; what that adds runs in the next round, after timers that are due."""
+        ready = self._ready
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if handle._cancelled:
+                continue
+            try:
+                handle._context.run(handle._callback, *handle._args)
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:  # noqa: BLE001 - as asyncio
+                self.call_exception_handler({"message": "a callback failed", "exception": error})
 
     @contextmanager
     def patched_clocks(self) -> Iterator[None]:
         """Patch the clocks, and ``asyncio.wait`` by one that is as quick for a single future."""
         with super().patched_clocks(), patch.object(asyncio, "wait", _wait):
             yield
-
-    def _run(self, handle: _Handle) -> None:
-        try:
-            handle._context.run(handle._callback, *handle._args)
-        except (SystemExit, KeyboardInterrupt):
-            raise
-        except BaseException as error:  # noqa: BLE001 - as asyncio
-            self.call_exception_handler({"message": "a callback failed", "exception": error, "handle": handle})
 
 
 async def _wait(futures: Iterable[Any], *, timeout: float | None = None, return_when: str = ALL_COMPLETED) -> Any:
