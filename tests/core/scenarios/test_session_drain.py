@@ -418,6 +418,31 @@ async def test_section_6_many_failing_entities_hold_up_no_other(most: int, monke
             assert await arrivals(local_pair, entity) == in_order(10, "a")
 
 
+@pytest.mark.parametrize("most", [2, 100])
+@pytest.mark.parametrize("kind", [FaultKind.ENTITY_DISABLED, FaultKind.UNAUTHORIZED, FaultKind.QUOTA_EXCEEDED])
+async def test_section_6_a_drain_ends_beside_many_failing_entities_and_names_each(
+    kind: FaultKind, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_drain, "_MAX_HELD", most)
+    closed = [f"closed{n}" for n in range(6)]
+    options = PairOptions(backlog_queue_count=1, ordering="session", syphon_retry_interval=timedelta(seconds=1))
+    async with open_local_pair(*closed, "flights", options=options) as local_pair:
+        for entity in (*closed, "flights"):
+            await local_pair.put_into_sessions(entity, session_messages(10, "a"))
+        for entity in closed:
+            local_pair.primary.set_fault(Fault(kind=kind, entity=entity))
+        async with asyncio.timeout(120):
+            report = await local_pair.pair.syphon().drain()
+        assert (report.moved, report.dead_lettered, report.left) == ({"flights": 10}, {}, 60)
+        assert set(report.failures) == set(closed)
+        if kind is FaultKind.UNAUTHORIZED:
+            assert all(f"the right Send on {entity} is needed" in report.failures[entity] for entity in closed)
+        local_pair.primary.clear_faults()
+        assert (await local_pair.pair.syphon().drain()).left == 0
+        for entity in closed:
+            assert await arrivals(local_pair, entity) == in_order(10, "a")
+
+
 async def test_section_6_a_large_session_gives_way_to_others_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(drain_run, "_MAX_SESSIONS", 1)
     options = PairOptions(backlog_queue_count=1, ordering="session")

@@ -58,6 +58,8 @@ class SessionQueueDrain:
         self._sessions: dict[asyncio.Task[None], str] = {}
         # What was received of sessions that are held for abandoned destinations, by session id.
         self._abandoned: dict[str, int] = {}
+        # The same for those that were given back, because too many are held; the broker offers them again.
+        self._given_up: dict[str, int] = {}
         # Consecutive failures of each session, by id.
         self._losses: Counter[str] = Counter()
         # Messages that the primary has accepted, and that could not be completed.
@@ -107,6 +109,9 @@ class SessionQueueDrain:
             return False
         self._failures.record_success()
         if source is None:
+            return False
+        if session_id in self._given_up:
+            await source.close()
             return False
         serving = asyncio.create_task(self._serve(source, session_id), name=f"syphon {self._queue} {session_id}")
         self._sessions[serving] = session_id
@@ -191,6 +196,8 @@ class SessionQueueDrain:
         """Keep the session while its destination is in backoff; return False to give it back."""
         entity, backoff = str(worker.blocked_by), self._context.backoff
         if self._run.held_sessions >= _MAX_HELD:
+            if backoff.is_abandoned(entity) and not self._run.continuous:
+                self._given_up[session_id] = len(worker.waiting)
             await self._sleep(1.0)
             return False
         self._run.active_sessions -= 1
@@ -238,11 +245,11 @@ class SessionQueueDrain:
         A session that cannot be accepted is locked by another syphon, which may have died.
         """
         try:
-            listed = set(await self._context.list_sessions(self._queue)) - set(self._abandoned)
+            listed = set(await self._context.list_sessions(self._queue)) - set(self._abandoned) - set(self._given_up)
         except ServiceError as error:
             _log.info("the sessions of queue=%s cannot be listed: %s", self._queue, error)
             return False
-        self._counters.left = sum(self._abandoned.values()) + len(listed)
+        self._counters.left = sum(self._abandoned.values()) + sum(self._given_up.values()) + len(listed)
         if listed != self._last_listed:
             self._last_listed, self._last_progress_at = listed, self._context.clock.now()
         if self._counters.left and self._context.selection.entities is None:
