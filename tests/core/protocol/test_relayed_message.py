@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from servicebus_pair.core.model.errors import UndeliverableError
-from servicebus_pair.core.protocol.amqp_message import AmqpMessage, Properties
+from servicebus_pair.core.protocol.amqp_message import Properties
 from servicebus_pair.core.protocol.amqp_sections import BODY, value_end
 from servicebus_pair.core.protocol.backlog_message import unwrap, wrap
 from servicebus_pair.core.protocol.relayed_message import (
@@ -25,7 +25,7 @@ from servicebus_pair.core.protocol.relayed_message import (
 )
 from servicebus_pair.core.protocol.typed_values import amqp_typed
 from servicebus_pair.core.sdk._private.message_encoding import Message, envelope
-from servicebus_pair.core.sdk.messages import from_sdk, to_amqp_message
+from servicebus_pair.core.sdk.messages import from_sdk
 from tests.core.support.encoding import decode, encode
 from tests.core.support.message_strategies import LASTING, SCHEDULED, WHOLE, messages
 
@@ -237,6 +237,4 @@ def test_the_body_is_a_part_of_the_message_that_is_not_read() -> None:
 
 
 def to_sdk_message() -> AmqpAnnotatedMessage:
-    message: AmqpMessage = to_amqp_message(ServiceBusMessage("x", message_id="1"))
-    assert isinstance(message.origin, AmqpAnnotatedMessage)
-    return message.origin
+    return ServiceBusMessage("x", message_id="1").raw_amqp_message

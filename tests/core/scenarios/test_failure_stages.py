@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -51,8 +52,8 @@ STAGES = {
 }
 
 
-def ids(messages: tuple[object, ...]) -> list[str]:
-    return [str(message.properties.message_id) for message in messages]  # type: ignore[attr-defined]
+def ids(messages: tuple[Any, ...]) -> list[str]:
+    return [str(message.message_id) for message in messages]
 
 
 async def ended(local_pair: LocalPair, how: str) -> SendError:

@@ -27,6 +27,6 @@ async def test_section_4_a_message_that_cannot_be_encoded_raises_and_is_unsent(
     async with local_pair.pair.sender("flights") as sender:
         with pytest.raises(SendError, match="'bad' cannot be encoded") as caught:
             await sender.send([*numbered(2), bad, *numbered(2, start=2)])
-    unsent = [message.properties.message_id for message in caught.value.unsent]
+    unsent = [message.message_id for message in caught.value.unsent]
     assert isinstance(caught.value.cause, InvalidMessageError)
     assert sorted(unsent) == ["bad", "m0", "m1", "m2", "m3"]

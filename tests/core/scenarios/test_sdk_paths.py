@@ -78,7 +78,7 @@ async def test_a_refused_batch_of_several_sessions_is_split_and_is_no_outage() -
                 await sender.send(sent)
             assert not sender._link.accepts_mixed_sessions
         assert isinstance(caught.value.cause, RefusedError)
-        assert caught.value.unsent == (sent[1].raw_amqp_message,)
+        assert caught.value.unsent == (sent[1],)
         assert caught.value.result.primary_ids == ("m0", "m2", "m3")
         assert both.recorder.states == []
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusMessage
-from azure.servicebus.amqp import AmqpAnnotatedMessage
 
 from servicebus_emulator import Fault, FaultKind, Operation
 from servicebus_emulator.engine.model.descriptions import QueueDescription
@@ -45,8 +45,8 @@ class RaisingRows(Collection[ServiceBusMessage]):
         return ServiceBusMessage(b"x" * BIG, message_id=f"m{self._good}")
 
 
-def ids(messages: tuple[AmqpAnnotatedMessage, ...]) -> list[str]:
-    return [str(message.properties.message_id) for message in messages]  # type: ignore[union-attr]
+def ids(messages: tuple[ServiceBusMessage, ...]) -> list[str]:
+    return [str(message.message_id) for message in messages]
 
 
 async def test_section_4_an_input_that_keeps_raising_ends_in_the_account(local_pair: LocalPair) -> None:
@@ -223,3 +223,47 @@ async def test_section_4_a_message_whose_copy_would_be_rejected_is_refused_and_t
             await sender.send([*numbered(2), again, *numbered(2, start=2)])
     assert ids(caught.value.refused) == ["large"]
     assert caught.value.result.diverted_ids == ("m0", "m1", "m2", "m3")
+
+
+def given_messages(*numbers: int) -> list[Any]:
+    """Messages of both types that applications use, alternately."""
+    plain = numbered(1 + max(numbers))
+    return [plain[number] if number % 2 else plain[number].raw_amqp_message for number in numbers]
+
+
+async def stream(items: list[Any]) -> AsyncIterator[Any]:
+    for item in items:
+        yield item
+
+
+@pytest.mark.parametrize("form", [list, iter, stream])
+@pytest.mark.parametrize("failed_over", [False, True])
+async def test_section_4_what_was_not_sent_comes_back_as_the_very_objects_that_were_given(
+    form: Any, failed_over: bool
+) -> None:
+    async with open_quick_pair() as local_pair, local_pair.pair.sender("flights") as sender:
+        if failed_over:
+            await local_pair.pair.fail_over("flights", reason="test", hold=timedelta(hours=1))
+        for namespace in (local_pair.primary, local_pair.secondary):
+            namespace.set_fault(Fault(kind=FaultKind.NO_DISPOSITION))
+        sent = given_messages(0, 1, 2)
+        with pytest.raises(SendError) as caught:
+            await sender.send(form(sent), timeout=3)
+        assert all(one is other for one, other in zip(caught.value.unsent, sent, strict=True))
+        assert all(one is other for one, other in zip(caught.value.in_doubt, sent, strict=True))
+        with pytest.raises(SendError) as caught:
+            await sender.schedule(sent, TOMORROW, timeout=3)
+        assert all(one is other for one, other in zip(caught.value.unsent, sent, strict=True))
+
+
+@pytest.mark.parametrize("form", [list, iter, stream])
+async def test_section_4_an_item_that_is_no_message_is_unsent_as_well(local_pair: LocalPair, form: Any) -> None:
+    wrong = object()
+    sent = [*given_messages(0, 1), wrong, *given_messages(2, 3)]
+    source = form(sent)
+    async with local_pair.pair.sender("flights") as sender:
+        with pytest.raises(SendError, match="a message is object: allowed are ServiceBusMessage") as caught:
+            await sender.send(source)
+    taken = sent if form is list else sent[:3]
+    assert (caught.value.result.sent, len(caught.value.unsent)) == (0, len(taken))
+    assert all(one is other for one, other in zip(caught.value.unsent, taken, strict=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from unittest.mock import patch
@@ -45,16 +46,15 @@ def test_section_4_a_message_without_an_id_gets_one_in_the_applications_object_t
     assert own.properties.message_id
 
 
-def test_section_4_an_unsent_message_is_the_applications_own_object() -> None:
-    given_message = ServiceBusMessage("x")
+@pytest.mark.parametrize("given_message", [ServiceBusMessage("x"), AmqpAnnotatedMessage(data_body=b"x")])
+def test_section_4_an_unsent_message_is_the_applications_own_object(given_message: Any) -> None:
     ours = to_amqp_message(given_message)
-    assert to_application(ours) is given_message.raw_amqp_message
-    assert to_application(given_message) is given_message.raw_amqp_message
-    ours.annotations = {"x-opt-scheduled-enqueue-time": datetime(2030, 1, 1, tzinfo=UTC)}
-    changed = to_application(ours)
-    assert isinstance(changed, AmqpAnnotatedMessage)
-    assert changed.annotations == ours.annotations
-    assert to_application(ours) is changed
+    assert to_application(ours) is given_message
+    assert to_application(given_message) is given_message
+    scheduled = replace(ours, annotations={"x-opt-scheduled-enqueue-time": datetime(2030, 1, 1, tzinfo=UTC)})
+    assert to_application(scheduled) is given_message
+    own = AmqpMessage([b"x"])
+    assert to_application(to_amqp_message(own)) is own
 
 
 def test_another_type_is_refused_by_name() -> None:

@@ -360,10 +360,10 @@ class Worker:
         else:
             self._account_for(messages, result.message_ids, [])
             return []
-        unsent = [self.world.sent[each.properties.message_id] for each in account.unsent]
+        unsent = [self.world.sent[each.message_id] for each in account.unsent]
         self._account_for(messages, account.result.message_ids, unsent)
         # Sent again, what the service refused would come after the messages that were accepted around it.
-        refused = {each.properties.message_id for each in account.refused}
+        refused = {each.message_id for each in account.refused}
         return [message for message in unsent if message.message_id not in refused]
 
     def _account_for(self, given: list[Any], accepted: Sequence[str], unsent: list[Any]) -> None:

@@ -254,7 +254,7 @@ class SendError(PairError):
 
     :param cause: failure that ended the send.
     :param result: messages accepted before.
-    :param unsent: messages that the caller still owns.
+    :param unsent: messages that the caller still owns: its own objects.
     :param in_doubt: members of ``unsent`` that may be stored although no confirmation arrived. Sending them again
         with the same ids is safe with duplicate detection and may create duplicates without it.
     :ivar refused: members of ``unsent`` that the service rejected while it accepted others; sending them again

@@ -49,22 +49,13 @@ def to_amqp_message(message: Any) -> AmqpMessage:
         properties.message_id = uuid.uuid4().hex
     source.properties = properties
     converted = from_sdk(source)
-    converted.origin = source
+    converted.origin = message
     return converted
 
 
 def to_application(message: Any) -> Any:
-    """Return the application's AMQP message for one that was not sent: its own object, unless it was changed since."""
-    if isinstance(message, ServiceBusMessage):
-        return message.raw_amqp_message
-    origin = message.origin if isinstance(message, AmqpMessage) else None
-    if origin is None:
-        return message
-    if message.annotations is not origin.annotations:
-        # Kept, so that every list that names the message has the same object.
-        origin = message.origin = to_sdk(message)
-        message.annotations = origin.annotations
-    return origin
+    """Return the application's own object for a message that was not sent."""
+    return message.origin if isinstance(message, AmqpMessage) and message.origin is not None else message
 
 
 def from_sdk(source: AmqpAnnotatedMessage) -> AmqpMessage:

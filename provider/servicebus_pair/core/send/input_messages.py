@@ -24,6 +24,7 @@ class InputMessages:
         self._is_collection = True
         self._iterator: Iterator[Message] = iter(())
         self._stream: AsyncIterator[Message] | None = None
+        self._not_converted: list[Any] = []
         match messages:
             case _ if is_message(messages):
                 self._iterator = iter((messages,))
@@ -42,21 +43,35 @@ class InputMessages:
         return self._stream is not None
 
     def available(self) -> Iterator[AmqpMessage]:
-        """Yield the messages of a collection or iterator; nothing of a stream."""
-        return map(to_amqp_message, self._iterator)
+        """Yield the messages of a collection or iterator; nothing of a stream.
+
+        :raises InvalidMessageError: an item is no message.
+        """
+        return map(self._converted, self._iterator)
 
     async def stream(self) -> AsyncIterator[AmqpMessage]:
-        """Yield the messages of a stream; nothing of a collection or iterator."""
+        """Yield the messages of a stream; nothing of a collection or iterator.
+
+        :raises InvalidMessageError: an item is no message.
+        """
         if self._stream is not None:
             async for message in self._stream:
-                yield to_amqp_message(message)
+                yield self._converted(message)
+
+    def _converted(self, item: Any) -> AmqpMessage:
+        try:
+            return to_amqp_message(item)
+        except BaseException:
+            self._not_converted.append(item)
+            raise
 
     def remaining(self) -> list[Any]:
-        """Return what was not read of a collection; a stream or iterator keeps its position for its owner.
+        """Return what was read and is no message, and what was not read of a collection.
 
-        A collection whose iterator raises keeps what comes after that.
+        A stream or iterator keeps its position for its owner. A collection whose iterator raises keeps what comes after
+        that.
         """
-        unread: list[Any] = []
+        unread: list[Any] = [*self._not_converted]
         if self._stream is None and self._is_collection:
             # This is called for the account of a send that ends with an error of its own, perhaps this very one.
             with contextlib.suppress(Exception):
