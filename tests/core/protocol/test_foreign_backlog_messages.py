@@ -95,6 +95,8 @@ def test_only_the_longest_time_span_means_no_time_to_live(ticks: int, millisecon
     ),
     body=values.filter(encodable),
 )
+@example(sections={"application_properties": {"x-ms-scheduledenqueuetimeutc": amqp_typed("ULONG", 2**63)}}, body="")
+@example(sections={"application_properties": {"x-ms-scheduledenqueuetimeutc": amqp_typed("LONG", 2**62)}}, body="")
 def test_any_foreign_message_is_unwrapped_or_undeliverable_with_reason(sections: dict[str, Any], body: Any) -> None:
     sections["application_properties"] = {"x-ms-path": ENTITY, **sections.get("application_properties", {})}
     try:
@@ -124,6 +126,15 @@ def test_time_to_live_alias_is_restored_within_header_limits(alias: Any, millise
     assert restored.header is not None
     assert restored.header.time_to_live == milliseconds
     assert encode(restored)
+
+
+@pytest.mark.parametrize(
+    "at", [amqp_typed("ULONG", 2**63), amqp_typed("TIMESTAMP", 253_402_300_800_000), amqp_typed("LONG", -(2**62))]
+)
+def test_a_scheduled_time_that_no_calendar_has_is_undeliverable(at: Any) -> None:
+    with pytest.raises(UndeliverableError, match="a timestamp of the years 1 to 9999") as caught:
+        unwrap(foreign_message({"x-ms-path": ENTITY, "x-ms-scheduledenqueuetimeutc": at}))
+    assert caught.value.reason == "BadAlias"
 
 
 @pytest.mark.parametrize("body", [0, 0.0, "", [], {}], ids=repr)

@@ -58,7 +58,8 @@ def restored(data: bytes, *, now: float = NOON, rewriter: BacklogRewriter | None
 
 
 def has_decimals(data: bytes) -> bool:
-    return b"DECIMAL" in data
+    notes: Any = (decode(data).application_properties or {}).get(b"x-servicebus-pair-types", b"")
+    return b"DECIMAL" in (notes if isinstance(notes, bytes) else notes.encode())
 
 
 @settings(max_examples=200)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from servicebus_pair.core.model.errors import InvalidMessageError, SendError
+from servicebus_pair.core.protocol.typed_values import amqp_typed
 from servicebus_pair.core.sdk.messages import to_amqp_message
 from servicebus_pair.core.send.message_limits import MAX_PROPERTIES_BYTES, MAX_PROPERTY_BYTES, check_message
 from tests.core.support.local_pair import LocalPair, numbered
@@ -74,3 +75,52 @@ async def test_section_4_a_time_to_live_of_zero_is_refused_before_anything_is_se
         assert len(caught.value.unsent) == 3
         assert await local_pair.primary_ids() == []
         assert not local_pair.pair.health("flights").failed_over
+
+
+def with_annotation(value: Any) -> ServiceBusMessage:
+    message = ServiceBusMessage("x", message_id="odd")
+    message.raw_amqp_message.annotations = {b"x-opt-scheduled-enqueue-time": value}
+    return message
+
+
+@pytest.mark.parametrize(
+    ("odd", "named"),
+    [
+        (with_annotation("2030-01-01T00:00:00Z"), "annotation x-opt-scheduled-enqueue-time is '2030-"),
+        (with_annotation(1_900_000_000_000), "allowed are a datetime and an AMQP timestamp"),
+        (with_annotation(amqp_typed("TIMESTAMP", 2**62)), "of the years 1 to 9999"),
+        (ServiceBusMessage("x", message_id="odd", time_to_live=timedelta(days=50)), "time to live is 4320000000 ms"),
+        (ServiceBusMessage("x", message_id="odd", time_to_live=timedelta(seconds=-1)), "allowed are 1 to 4294967295"),
+    ],
+    ids=["text", "integer", "far future", "50 days", "negative"],
+)
+@pytest.mark.parametrize("failed_over", [False, True])
+async def test_section_4_both_routes_refuse_the_same_messages_before_anything_is_sent(
+    local_pair: LocalPair, odd: ServiceBusMessage, named: str, failed_over: bool
+) -> None:
+    async with local_pair.pair.sender("flights") as sender:
+        if failed_over:
+            await local_pair.pair.fail_over("flights", reason="test")
+        with pytest.raises(SendError, match=named) as caught:
+            await sender.send([odd, *numbered(1)])
+        assert isinstance(caught.value.cause, InvalidMessageError)
+        assert len(caught.value.unsent) == 2
+        assert await local_pair.primary_ids() == await local_pair.backlog_ids() == []
+        assert local_pair.pair.health("flights").failed_over is failed_over
+
+
+@pytest.mark.parametrize(
+    "usual",
+    [
+        with_annotation(datetime(2030, 1, 1, tzinfo=UTC)),
+        with_annotation(amqp_typed("TIMESTAMP", 1_900_000_000_000)),
+        ServiceBusMessage("x", message_id="odd", time_to_live=timedelta(seconds=4_294_967)),
+    ],
+    ids=["datetime", "timestamp", "49 days"],
+)
+async def test_section_4_both_routes_take_the_same_messages(local_pair: LocalPair, usual: ServiceBusMessage) -> None:
+    async with local_pair.pair.sender("flights") as sender:
+        assert (await sender.send(usual)).primary == 1
+        await local_pair.pair.fail_over("flights", reason="test")
+        assert (await sender.send(usual)).diverted == 1
+        assert (await local_pair.pair.syphon().drain()).moved_total == 1

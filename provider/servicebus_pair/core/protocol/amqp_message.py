@@ -12,12 +12,26 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
-__all__ = ["PARTITION_KEY", "SCHEDULED_TIME", "AmqpMessage", "BodyType", "Header", "Properties", "new_message"]
+__all__ = [
+    "MAX_TIME_TO_LIVE",
+    "PARTITION_KEY",
+    "SCHEDULED_TIME",
+    "TIMESTAMPS",
+    "AmqpMessage",
+    "BodyType",
+    "Header",
+    "Properties",
+    "new_message",
+]
 
 PARTITION_KEY: Final = "x-opt-partition-key"
 """Annotation with the partition key."""
 SCHEDULED_TIME: Final = "x-opt-scheduled-enqueue-time"
 """Annotation with the time at which a message becomes available."""
+TIMESTAMPS: Final = range(-62_135_596_800_000, 253_402_300_800_000)
+"""Times from the year 1 to 9999, in milliseconds since 1970: what the service and the SDK can read."""
+MAX_TIME_TO_LIVE: Final = 2**32 - 1
+"""The longest time to live that a header holds, in milliseconds."""
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
 

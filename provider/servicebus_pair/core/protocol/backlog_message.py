@@ -28,7 +28,15 @@ from datetime import timedelta
 from typing import Any, Final
 
 from servicebus_pair.core.model.errors import InvalidMessageError, UndeliverableError
-from servicebus_pair.core.protocol.amqp_message import SCHEDULED_TIME, AmqpMessage, BodyType, Header, Properties
+from servicebus_pair.core.protocol.amqp_message import (
+    MAX_TIME_TO_LIVE,
+    SCHEDULED_TIME,
+    TIMESTAMPS,
+    AmqpMessage,
+    BodyType,
+    Header,
+    Properties,
+)
 from servicebus_pair.core.protocol.iso_duration import format_duration, parse_duration
 from servicebus_pair.core.protocol.typed_values import (
     amqp_typed,
@@ -85,7 +93,6 @@ _NOT_AN_ENTITY: Final = re.compile(r"[\x00-\x1f\x7f?#@\\*]|(^|/)\$")
 _TICKS_PER_MILLISECOND: Final = 10_000
 _MILLISECOND: Final = timedelta(milliseconds=1)
 MAX_TIME_SPAN_MILLISECONDS: Final = 922_337_203_685_477
-MAX_HEADER_MILLISECONDS: Final = 2**32 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,14 +374,16 @@ def _time_to_live(value: Any) -> int | None:
         )
     if milliseconds >= MAX_TIME_SPAN_MILLISECONDS:
         return None
-    return min(milliseconds, MAX_HEADER_MILLISECONDS)
+    return min(milliseconds, MAX_TIME_TO_LIVE)
 
 
 def _scheduled(value: Any) -> int:
     # Not isinstance: a described integer, such as .NET's DateTimeOffset, counts ticks from the year 1.
-    if type(value) is int:
+    if type(value) is int and value in TIMESTAMPS:
         return value
-    raise UndeliverableError("BadAlias", f"application property {SCHEDULED} is {value!r}: it must be a timestamp")
+    raise UndeliverableError(
+        "BadAlias", f"application property {SCHEDULED} is {value!r}: it must be a timestamp of the years 1 to 9999"
+    )
 
 
 def _read_type_notes(carried: Mapping[str, Any]) -> _TypeNotes:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from servicebus_pair.core.protocol.amqp_message import PARTITION_KEY, SCHEDULED_TIME
+from servicebus_pair.core.protocol.amqp_message import MAX_TIME_TO_LIVE, PARTITION_KEY, SCHEDULED_TIME, TIMESTAMPS
 from servicebus_pair.core.protocol.amqp_sections import (
     APPLICATION_PROPERTIES,
     BODY,
@@ -38,7 +38,6 @@ from servicebus_pair.core.protocol.amqp_sections import (
 from servicebus_pair.core.protocol.backlog_message import (
     BROKER_ANNOTATIONS,
     ESCAPE_PREFIX,
-    MAX_HEADER_MILLISECONDS,
     MAX_TIME_SPAN_MILLISECONDS,
     PATH,
     SCHEDULED,
@@ -272,7 +271,10 @@ def _time_alias(value: bytes | None) -> int | None:
         return None
     if value[0] != _TIMESTAMP:
         raise UnusualMessageError("a time is no timestamp")
-    return int(_read_long(value, 1)[0])
+    milliseconds = int(_read_long(value, 1)[0])
+    if milliseconds not in TIMESTAMPS:
+        raise UnusualMessageError("a time is out of range")
+    return milliseconds
 
 
 def _time_to_live(duration: str | None) -> int | None:
@@ -281,7 +283,7 @@ def _time_to_live(duration: str | None) -> int | None:
     milliseconds = parse_duration(duration) // _MILLISECOND
     if milliseconds < 0:
         raise UnusualMessageError("its time to live is negative")
-    return None if milliseconds >= MAX_TIME_SPAN_MILLISECONDS else min(milliseconds, MAX_HEADER_MILLISECONDS)
+    return None if milliseconds >= MAX_TIME_SPAN_MILLISECONDS else min(milliseconds, MAX_TIME_TO_LIVE)
 
 
 def broker_value(data: bytes, name: str) -> int | None:
