@@ -38,8 +38,12 @@ _MIN_SEND_TIMEOUT: Final = 0.5
 _ATTEMPT_SHARE: Final = 0.5
 # Refusals that concern a message and not the entity.
 _MESSAGE_ERRORS: Final = (RefusedError, RejectedError, MessageTooLargeError)
-# Attempts of a message alone that the service rejects, before it is given up.
-_MAX_REJECTIONS: Final = 3
+# Attempts of a message alone that the service rejects, before it is given up. A rejection may also be an error of the
+# service that strikes at random: among so many, with an accepted probe between any two, it would have to strike each
+# attempt and no probe.
+_MAX_REJECTIONS: Final = 8
+# Before each of them, as a share of what one send may take: a second if locks last a minute.
+_REJECTION_PAUSE_SHARE: Final = 1 / 30
 
 
 @dataclass(slots=True)
@@ -110,8 +114,8 @@ class BatchSender:
         """Send entries for one entity; those sent or dead-lettered are removed from ``entries``.
 
         If the service refuses or rejects a batch for one of its messages, the batch is halved until that message is
-        alone. It is dead-lettered and the others arrive; rejected, only if the service accepts others, and rejects it
-        three times alone.
+        alone. It is dead-lettered and the others arrive; a rejected one only if the service rejects it eight times, and
+        accepts a probe between any two of these attempts.
 
         :param entries: by the identity (``id``) of the message to send.
         :raises LocksExpiringError: the locks would end before the messages are settled.
@@ -138,30 +142,44 @@ class BatchSender:
                 for part in parts or batch.split():
                     await self._send_batch(part, entries, limits)
                 return
-            if isinstance(error, RejectedError) and await self._retry_rejected(batch, limits):
+            entry = entries[id(batch.messages[0])]
+            if isinstance(error, RejectedError) and await self._retry_rejected(batch, entry, limits):
                 self._record(batch, entries)
                 return
-            await self._dead_letter(
-                entries.pop(id(batch.messages[0])), UndeliverableError(dead_letter_reason(error), str(error))
-            )
+            del entries[id(entry.message)]
+            await self._dead_letter(entry, UndeliverableError(dead_letter_reason(error), str(error)))
         else:
             self._record(batch, entries)
 
-    async def _retry_rejected(self, batch: EncodedBatch, limits: _Limits) -> bool:
+    async def _retry_rejected(self, batch: EncodedBatch, entry: BacklogEntry, limits: _Limits) -> bool:
         """Return whether a message that was rejected alone is accepted at last, if the entity accepts others.
 
         :raises ServiceError: the entity does not: the failure is not the message's.
+        :raises LocksExpiringError: there is no time left to find out; what is known is kept for the next delivery.
         """
-        before = self._context.attempts.confirmations(limits.entity)
-        for _ in range(_MAX_REJECTIONS - 1):
-            if self._context.attempts.confirmations(limits.entity) == before:
+        known, message = self._context.rejections, (self._queue, entry.received.sequence_number)
+        known[message] += 1
+        accepted = False
+        try:
+            while known[message] < _MAX_REJECTIONS and not accepted:
+                await self._context.clock.sleep(_REJECTION_PAUSE_SHARE * limits.max_attempt)
+                if self._context.paused:
+                    raise LocksExpiringError
                 await self._probe(limits)
-            try:
-                await self._attempt(batch, limits)
-            except RejectedError:
-                continue
-            return True
-        return False
+                accepted = await self._accepts(batch, limits)
+                known[message] += 1
+        except ServiceError:
+            del known[message]
+            raise
+        del known[message]
+        return accepted
+
+    async def _accepts(self, batch: EncodedBatch, limits: _Limits) -> bool:
+        try:
+            await self._attempt(batch, limits)
+        except RejectedError:
+            return False
+        return True
 
     async def _probe(self, limits: _Limits) -> None:
         """:raises ServiceError: the entity accepts nothing else either."""
@@ -170,7 +188,6 @@ class BatchSender:
             await limits.destination.send_ping(ping_message(), timeout=timeout)
         else:
             await limits.destination.reopen(timeout=timeout)
-        self._context.attempts.record_confirmation(limits.entity, inf)
 
     async def _attempt(self, batch: EncodedBatch, limits: _Limits) -> None:
         """Send a batch, with the time that confirmations from the entity have been taking.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -49,6 +50,8 @@ class DrainContext:
     :param check_owner: raises ``PairClosedError`` in another process or event loop than that of the pair.
     :ivar old_form_seen: an ordinary queue holds messages of sessions, which an earlier version diverted.
     :ivar attempts: how long a send to each destination may take.
+    :ivar rejections: how often messages were rejected alone about which there is no verdict yet, by backlog queue and
+        sequence number.
     :ivar permanent_failures: destinations that have refused the credential from the start.
     """
 
@@ -73,6 +76,7 @@ class DrainContext:
     attempt_timeout: float = 10.0
     pings: bool = True
     attempts: AttemptTimeouts = field(init=False)
+    rejections: Counter[tuple[str, int]] = field(default_factory=Counter)
     _links: LinkPool = field(init=False)
 
     def __post_init__(self) -> None:

@@ -6,7 +6,6 @@ one, and quick confirmations bring it back slowly.
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Final
 
 __all__ = ["LONGEST_ATTEMPT", "AttemptTimeouts"]
@@ -28,7 +27,6 @@ class AttemptTimeouts:
         self._initial = initial
         self._longest = max(initial, LONGEST_ATTEMPT)
         self._lengthened: dict[str, float] = {}
-        self._confirmations: Counter[str] = Counter()
 
     def current(self, entity: str) -> float:
         """Return how long the next send to ``entity`` may take."""
@@ -46,13 +44,8 @@ class AttemptTimeouts:
     def record_confirmation(self, entity: str, seconds: float) -> None:
         """Record that a confirmation came after ``seconds``."""
         folded = entity.casefold()
-        self._confirmations[folded] += 1
         current = self.current(entity)
         if folded in self._lengthened and seconds < _QUICK * current:
             self._lengthened[folded] = _RETURN * current
             if self._lengthened[folded] <= self._initial:
                 del self._lengthened[folded]
-
-    def confirmations(self, entity: str) -> int:
-        """Return how many sends were confirmed so far."""
-        return self._confirmations[entity.casefold()]
