@@ -52,7 +52,7 @@ class EncodedBatch:
         self._max_bytes = max_bytes
         self._max_message_bytes = max(max_bytes, max_message_bytes)
         self._encode = _encoder()
-        self._encoded: list[EncodedMessage] | None = [] if self._encode is not None else None
+        self._encoded: list[bytearray] | None = [] if self._encode is not None else None
         self._bytes = 0
         self.messages: list[AmqpMessage] = []
         self.refs: list[MessageRef] = []
@@ -72,7 +72,7 @@ class EncodedBatch:
                 size = _public_size(message)
             else:
                 encoded = self._encode(message)
-                size = len(encoded.encoded)
+                size = len(encoded)
         except _ENCODING_ERRORS as error:
             raise _invalid(message, error) from error
         bytes_after = self._bytes + _section_size(size)
@@ -124,14 +124,14 @@ class EncodedBatch:
         """The batch in the SDK's internal form, or the message if there is only one; ``None`` on the public path."""
         if self._encoded is None:
             return None
-        if len(self._encoded) == 1:
-            return self._encoded[0]
-        from servicebus_pair.core.sdk._private.message_encoding import envelope
+        from servicebus_pair.core.sdk._private.message_encoding import envelope, sdk_message
 
         first = self.messages[0]
+        if len(self._encoded) == 1:
+            return sdk_message(first, self._encoded[0])
         properties = first.properties
         return envelope(
-            [each.encoded for each in self._encoded],
+            self._encoded,
             message_id=None if properties is None else _text_if_utf8(properties.message_id),
             session_id=None if properties is None else _text_if_utf8(properties.group_id),
             partition_key=partition_key(first),
@@ -145,12 +145,12 @@ def encoded_size(message: AmqpMessage) -> int:
     """
     encode = _encoder()
     try:
-        return _public_size(message) if encode is None else len(encode(message).encoded)
+        return _public_size(message) if encode is None else len(encode(message))
     except _ENCODING_ERRORS as error:
         raise _invalid(message, error) from error
 
 
-def _encoder() -> Callable[[AmqpMessage], EncodedMessage] | None:
+def _encoder() -> Callable[[AmqpMessage], bytearray] | None:
     """Return our encoder; ``None`` where the SDK must encode."""
     if not fast_path() or tracing():
         return None

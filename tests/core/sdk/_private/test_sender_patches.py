@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusMessage
+from azure.servicebus._pyamqp._decode import decode_frame
 from azure.servicebus._pyamqp._encode import encode_payload
 from azure.servicebus._pyamqp.constants import SessionState
 
@@ -116,9 +117,14 @@ class FakeTransfers:
     def __init__(self) -> None:
         self.frames: list[Any] = []
         self.left_to_sdk: list[Any] = []
-        connection = SimpleNamespace(_process_outgoing_frame=self._write, _remote_max_frame_size=300)
+        # Class attributes, as in the SDK: an instance attribute means that the object is patched already.
+        self.transport = type("Transport", (), {"send_frame": None, "write": staticmethod(self._write)})()
+        connection = SimpleNamespace(
+            _process_outgoing_frame=self._process,
+            _remote_max_frame_size=300,
+            _transport=self.transport,
+        )
         self.session = SimpleNamespace(_connection=connection)
-        # A class attribute, as in the SDK: an instance attribute means that the link is patched already.
         self.link = type("Link", (), {"_outgoing_transfer": staticmethod(self._transfer_of_the_sdk)})()
         self.link._session, self.link.network_trace = self.session, False
         sender: Any = SimpleNamespace(_handler=SimpleNamespace(_link=self.link))
@@ -130,7 +136,14 @@ class FakeTransfers:
         patch_sender(sender)
         assert self.link._outgoing_transfer is patched
 
-    async def _write(self, channel: int, frame: Any) -> None:
+    async def _process(self, channel: int, frame: Any) -> None:
+        await self.transport.send_frame(channel, frame)
+
+    async def _write(self, data: bytes) -> None:
+        assert int.from_bytes(data[:4], "big") == len(data)
+        frame = decode_frame(memoryview(data)[8:])[1]
+        assert (frame[0], frame[3]) == (self.link.handle, 0)
+        channel = int.from_bytes(data[6:8], "big")
         self.frames.append((channel, frame[1], frame[2], frame[4], frame[5], frame[11]))
 
     async def _transfer_of_the_sdk(self, delivery: Any) -> None:

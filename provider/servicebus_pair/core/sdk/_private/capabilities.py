@@ -48,7 +48,6 @@ def _obstacle() -> str | None:
         from azure.servicebus._pyamqp._encode import encode_payload  # noqa: F401 - probed
         from azure.servicebus._pyamqp.constants import SessionState, SessionTransferState  # noqa: F401 - probed
         from azure.servicebus._pyamqp.message import Header, Message, Properties  # noqa: F401 - probed
-        from azure.servicebus._pyamqp.performatives import TransferFrame  # noqa: F401 - probed
     except ImportError as error:
         return f"this build of it differs ({error})"
     return None

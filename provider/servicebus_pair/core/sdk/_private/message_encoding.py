@@ -14,14 +14,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from azure.servicebus._pyamqp._encode import encode_payload
 from azure.servicebus._pyamqp.message import Header, Message, Properties
 
 from servicebus_pair.core.protocol.amqp_message import PARTITION_KEY, AmqpMessage, BodyType
 
-__all__ = ["EncodedMessage", "Message", "encode", "encode_message", "envelope"]
+__all__ = ["EncodedMessage", "Message", "encode", "encode_message", "envelope", "sdk_message"]
 
 # The SDK's values for no limit, and for the latest time.
 _UNLIMITED: Final = 922_337_203_685_477
@@ -59,33 +59,52 @@ _PROPERTY_CONSTRUCTORS: Final = (
 )
 
 
+_Sections: TypeAlias = tuple[
+    Header | None, Any, dict[Any, Any] | None, tuple[Any, ...] | None, dict[Any, Any] | None, Any, Any, Any, Any
+]
+_PROPERTIES_AT: Final = 3
+
+
 class EncodedMessage(Message):
     """A message in the SDK's internal form, with its encoded bytes."""
 
     encoded: bytearray
 
 
-def encode_message(message: AmqpMessage) -> EncodedMessage:
-    """Return ``message`` in the SDK's internal form, encoded.
+def encode_message(message: AmqpMessage) -> bytearray:
+    """Return the encoding of ``message``.
 
     :raises ValueError, TypeError, OverflowError, struct.error: a value has no AMQP encoding.
     """
+    output = bytearray()
+    encode(output, _sections(message))
+    return output
+
+
+def sdk_message(message: AmqpMessage, encoded: bytearray) -> EncodedMessage:
+    """Return ``message`` in the SDK's internal form, with its encoding."""
+    sections: Any = _sections(message)
+    properties = sections[_PROPERTIES_AT]
+    made = EncodedMessage(*sections)._replace(properties=None if properties is None else Properties(*properties))
+    made.encoded = encoded
+    return made
+
+
+def _sections(message: AmqpMessage) -> _Sections:
+    """Return the sections of a message in the SDK's order."""
     body, kind = message.body, message.body_type
     header, expiry = _header(message)
-    made = EncodedMessage(
+    return (
         header,
-        message.delivery_annotations,  # type: ignore[arg-type]  # any mapping
+        message.delivery_annotations,
         _annotations(message.annotations),
         _properties(message, expiry),
         _text_values(message.application_properties),
-        list(body) if kind == BodyType.DATA else None,
+        body if kind == BodyType.DATA else None,
         list(body) if kind == BodyType.SEQUENCE else None,
         body if kind == BodyType.VALUE else None,
-        message.footer,  # type: ignore[arg-type]  # the same
+        message.footer,
     )
-    made.encoded = bytearray()
-    encode(made.encoded, made)
-    return made
 
 
 def _header(message: AmqpMessage) -> tuple[Header | None, tuple[int, int] | None]:
@@ -100,14 +119,15 @@ def _header(message: AmqpMessage) -> tuple[Header | None, tuple[int, int] | None
     return made, (created, min(_LAST_EXPIRY, created + header.time_to_live))
 
 
-def _properties(message: AmqpMessage, times: tuple[int, int] | None) -> Properties | None:
+def _properties(message: AmqpMessage, times: tuple[int, int] | None) -> tuple[Any, ...] | None:
+    """Return the values of the properties in their order."""
     given = message.properties
     if given is None:
         return None if times is None else Properties(creation_time=times[0], absolute_expiry_time=times[1])
     created, expiry = given.creation_time, given.absolute_expiry_time
     if times is not None:
         created, expiry = times
-    made = Properties(
+    made = (
         given.message_id,
         given.user_id,
         given.to,
@@ -148,8 +168,10 @@ def envelope(encoded: list[bytearray], *, message_id: Any, session_id: Any, part
     return list(Message(message_annotations=annotations, properties=properties, data=encoded))  # type: ignore[arg-type]
 
 
-def encode(output: bytearray, message: Message) -> None:
-    """Append the encoding of ``message``, which is in the SDK's internal form, to ``output``.
+def encode(output: bytearray, message: _Sections) -> None:
+    """Append the encoding of a message to ``output``.
+
+    :param message: its sections in the SDK's order.
 
     :raises ValueError, TypeError, OverflowError, struct.error: a value has no AMQP encoding.
     """
@@ -157,11 +179,11 @@ def encode(output: bytearray, message: Message) -> None:
     if header is not None or annotations:
         encode_payload(output, Message(header=header, message_annotations=annotations))
     if properties is not None and not _put_properties(output, properties):
-        encode_payload(output, Message(properties=properties))
+        encode_payload(output, Message(properties=Properties(*properties)))
     if application and not _put_application_properties(output, application):
         encode_payload(output, Message(application_properties=application))
     if data and not _put_data(output, data):
-        encode_payload(output, Message(data=data))
+        encode_payload(output, Message(data=list(data)))
     if sequence or value or footer or delivery:
         encode_payload(output, Message(sequence=sequence, value=value, footer=footer, delivery_annotations=delivery))
 

@@ -1,7 +1,8 @@
 """Sending what is already encoded, which azure-servicebus (7.15) cannot do.
 
 Encoding is most of the client's work for a single message. We encode it to know its size; the SDK would encode it
-again, and its frame twice, once to measure it. :func:`patch_sender` makes an open link write our bytes into one frame.
+again, and its frame twice, once to measure it. :func:`patch_sender` makes an open link write our bytes into one frame,
+and writes the fields of that frame itself, of which the SDK's encoder builds a description first.
 A message that does not fit one frame takes the SDK's path, and so does everything after the SDK reopened the link by
 itself: an :class:`EncodedMessage` is a complete message of the SDK.
 
@@ -22,8 +23,19 @@ if TYPE_CHECKING:
 
 __all__ = ["patch_sender", "send_preencoded"]
 
-# AMQP 1.0, section 3.2.16: the only message format of a single message.
-_MESSAGE_FORMAT: Final = 0
+# AMQP 1.0, sections 2.3.1 and 2.7.5: data offset and type of a frame; the descriptor of a transfer with a list of six
+# fields; then its message format, which is 0 for a single message, and that it is neither settled nor continued.
+_FRAME_TYPE: Final = b"\x02\x00"
+_TRANSFER: Final = b"\x00\x53\x14\xc0"
+_FIELDS: Final = 6
+_REST: Final = b"\x43\x42\x42"
+_pack_start: Final = struct.Struct(">I2sH4sBB").pack
+# Handle, delivery id and delivery tag with their constructors: two unsigned integers and four bytes.
+_pack_fields: Final = struct.Struct(">BIBIBBI").pack
+_UINT: Final = 0x70
+_BINARY: Final = 0xA0
+_TAG_BYTES: Final = 4
+_FRAME_HEADER_BYTES: Final = 8
 # Upper bound of the frame header and the transfer performative with a short delivery tag.
 _FRAME_OVERHEAD: Final = 256
 
@@ -40,7 +52,6 @@ class _Outgoing:
 def patch_sender(sender: ServiceBusSender) -> None:
     """Make an open ``sender`` write encoded messages. Idempotent."""
     from azure.servicebus._pyamqp.constants import SessionState, SessionTransferState
-    from azure.servicebus._pyamqp.performatives import TransferFrame
 
     from servicebus_pair.core.sdk._private.message_encoding import EncodedMessage
 
@@ -49,6 +60,7 @@ def patch_sender(sender: ServiceBusSender) -> None:
     if "_outgoing_transfer" in vars(link):
         return
     outgoing_transfer = link._outgoing_transfer
+    _take_encoded_frames(link._session._connection._transport)
 
     async def transfer(delivery: Any) -> Any:
         message, session = delivery.message, link._session
@@ -64,14 +76,8 @@ def patch_sender(sender: ServiceBusSender) -> None:
         delivery_count = link.delivery_count + 1
         # The disposition finds its delivery by this id.
         delivery.frame = {"delivery_id": session.next_outgoing_id}
-        frame = TransferFrame(
-            handle=link.handle,
-            delivery_id=session.next_outgoing_id,
-            delivery_tag=struct.pack(">I", delivery_count),
-            message_format=_MESSAGE_FORMAT,
-            settled=False,
-            more=False,
-            payload=message.encoded,
+        frame = _transfer_frame(
+            session.channel, link.handle, session.next_outgoing_id, tag=delivery_count, payload=message.encoded
         )
         await session._connection._process_outgoing_frame(session.channel, frame)
         session.next_outgoing_id += 1
@@ -84,6 +90,29 @@ def patch_sender(sender: ServiceBusSender) -> None:
         return False
 
     link._outgoing_transfer = transfer
+
+
+def _take_encoded_frames(transport: Any) -> None:
+    """Make ``transport`` write frames that are bytes as they are. Idempotent."""
+    if "send_frame" in vars(transport):
+        return
+    send_frame = transport.send_frame
+
+    async def send(channel: int, frame: Any, **options: Any) -> None:
+        if isinstance(frame, bytes):
+            await transport.write(frame)
+        else:
+            await send_frame(channel, frame, **options)
+
+    transport.send_frame = send
+
+
+def _transfer_frame(channel: int, handle: int, delivery_id: int, *, tag: int, payload: bytearray) -> bytes:
+    fields = _pack_fields(_UINT, handle, _UINT, delivery_id, _BINARY, _TAG_BYTES, tag) + _REST
+    # The size of the list counts its count.
+    performative_bytes = len(_TRANSFER) + 1 + 1 + len(fields)
+    size = _FRAME_HEADER_BYTES + performative_bytes + len(payload)
+    return _pack_start(size, _FRAME_TYPE, channel, _TRANSFER, len(fields) + 1, _FIELDS) + fields + payload
 
 
 async def send_preencoded(sender: ServiceBusSender, message: EncodedMessage | list[Any], *, timeout: float) -> None:
