@@ -15,7 +15,7 @@
 #   make chaos          kill, freeze and reset senders, syphons and namespaces; SECONDS=60 SEED=1 ORDERING=session
 #   make mutants        mutate modules and report which mutants their tests miss; PATHS=provider/.../delivery.py COUNT=50
 #   make check          lint, check types and import contracts
-#   make bench          run the benchmarks; GROUP=emulator selects one group
+#   make bench          run the benchmarks; GROUP=emulator selects one group, GROUP=peers compares with RabbitMQ's Shovel
 #   make constraints    resolve constraints.txt anew for every supported Python that is installed
 #   make clean          remove everything that these targets created
 

@@ -10,5 +10,5 @@ from typing import Final
 
 __all__ = ["GROUPS"]
 
-GROUPS: Final = ("emulator", "core", "airflow", "spark", "ui")
+GROUPS: Final = ("emulator", "core", "airflow", "spark", "ui", "peers")
 """All groups, in the order in which they run."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.benchmarks.core import drain, send
+from tests.benchmarks.core import drain, mover, send
 from tests.benchmarks.measure import Measure
 
 __all__ = ["measures"]
@@ -12,4 +12,5 @@ __all__ = ["measures"]
 
 def measures() -> Iterator[Measure]:
     yield from send.measures()
+    yield from mover.measures()
     yield from drain.measures()

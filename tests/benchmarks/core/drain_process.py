@@ -1,4 +1,4 @@
-"""Drains in a separate process, to measure its peak memory; prints the result as a line of JSON."""
+"""Drains in a process of its own, with ledger, meter and events on; prints what that took as a line of JSON."""
 
 from __future__ import annotations
 
@@ -6,24 +6,44 @@ import asyncio
 import json
 import resource
 import sys
+from tempfile import TemporaryDirectory
 from time import perf_counter
 
-from servicebus_pair.core import Endpoint, NamespacePair, PairOptions
+from servicebus_pair.core import Endpoint, Ledger, NamespacePair, PairOptions
+from servicebus_pair.core.events import Event
 
 
-async def _drain(primary: str, secondary: str, queues: int) -> None:
-    pair = NamespacePair(
-        Endpoint.from_connection_string(primary, namespace="contoso"),
-        Endpoint.from_connection_string(secondary, namespace="contoso-dr"),
-        PairOptions(backlog_queue_count=queues),
-    )
-    async with pair:
-        started = perf_counter()
-        report = await pair.syphon().drain()
-        seconds = perf_counter() - started
+class _EventCounter:
+    def __init__(self) -> None:
+        self.count = 0
+
+    def observe(self, event: Event) -> None:  # noqa: ARG002 - the port's
+        self.count += 1
+
+
+async def _drain(primary: str, secondary: str, *, queues: int, ordering: str) -> dict[str, float]:
+    counter = _EventCounter()
+    with TemporaryDirectory() as folder, Ledger(folder, run="bench") as ledger:
+        pair = NamespacePair(
+            Endpoint.from_connection_string(primary, namespace="contoso"),
+            Endpoint.from_connection_string(secondary, namespace="contoso-dr"),
+            PairOptions(backlog_queue_count=queues, ordering=ordering),
+            observers=[ledger, counter],
+        )
+        async with pair:
+            before, started = _cpu_seconds(), perf_counter()
+            report = await pair.syphon().drain()
+            seconds, cpu_seconds = perf_counter() - started, _cpu_seconds() - before
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(json.dumps({"moved": report.moved_total, "seconds": seconds, "peak_bytes": peak}))  # noqa: T201 - the result
+    assert counter.count > 0
+    return {"moved": report.moved_total, "seconds": seconds, "cpu_seconds": cpu_seconds, "peak_bytes": peak}
+
+
+def _cpu_seconds() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
 
 
 if __name__ == "__main__":
-    asyncio.run(_drain(sys.argv[1], sys.argv[2], int(sys.argv[3])))
+    result = asyncio.run(_drain(sys.argv[1], sys.argv[2], queues=int(sys.argv[3]), ordering=sys.argv[4]))
+    print(json.dumps(result))  # noqa: T201 - the result
