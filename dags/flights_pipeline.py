@@ -8,10 +8,10 @@ from datetime import timedelta
 from pathlib import Path
 
 from airflow.sdk import DAG, Param, task
-from local_spark import pair_reference, submit
 
 from servicebus_pair.airflow_runtime.state.health_store import AirflowHealthStore
 from servicebus_pair.assets import pair_asset
+from servicebus_pair.dags.spark_task import SparkJobs
 from servicebus_pair.operators.provision import ServiceBusPairProvisionOperator
 from servicebus_pair.operators.record import ServiceBusPairRecordOperator
 from servicebus_pair.operators.send import ServiceBusPairSendOperator
@@ -23,6 +23,12 @@ LEDGER = str(HOME / "ledger")
 RUN = "{{ run_id | replace(':', '') | replace('+', '_') }}"
 OUTPUT = f"{HOME}/output/{RUN}"
 MANIFEST = f"{OUTPUT}/manifest.json"
+SPARK = SparkJobs(
+    servicebus_pair_conn_id=CONN_ID,
+    spark_conn_id=os.environ.get("SERVICEBUS_PAIR_SPARK_CONN_ID", "spark_default"),
+    conf=json.loads(os.environ.get("SERVICEBUS_PAIR_SPARK_CONF", "{}")),
+    pair_reference=os.environ.get("SERVICEBUS_PAIR_REFERENCE"),
+)
 
 DOCS = """
 ### Flights pipeline
@@ -80,20 +86,19 @@ with DAG(
 ):
     provision = ServiceBusPairProvisionOperator(task_id="provision", servicebus_pair_conn_id=CONN_ID)
 
-    publish_flights = submit(
+    publish_flights = SPARK.submit(
         "publish_flights",
         Path(__file__).parent / "jobs" / "publish_flights.py",
         [
-            *("--pair", pair_reference(CONN_ID)),
-            *("--month", "{{ params.month or 'all' }}"),
-            *("--rate", "{{ params.rate }}"),
-            *("--ledger", LEDGER),
-            *("--output", OUTPUT),
-            *("--run", "{{ run_id }}"),
+            "--month={{ params.month or 'all' }}",
+            "--rate={{ params.rate }}",
+            f"--ledger={LEDGER}",
+            f"--output={OUTPUT}",
+            "--run={{ run_id }}",
             # Fixed for the run, because a retried task must send the same messages.
-            *("--scheduled-base", "{{ dag_run.run_after.timestamp() | int }}"),
-            *("--manifest", MANIFEST),
-            *("--health", "{{ ti.xcom_pull(task_ids='known_health') }}"),
+            "--scheduled-base={{ dag_run.run_after.timestamp() | int }}",
+            f"--manifest={MANIFEST}",
+            "--health={{ ti.xcom_pull(task_ids='known_health') }}",
         ],
     )
 

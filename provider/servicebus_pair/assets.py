@@ -7,6 +7,7 @@ asset                                     meaning
 ``servicebus-pair://CONN_ID/failover``    an event for each failover that a task detected
 ``servicebus-pair://CONN_ID/recovery``    an event for each recovery that a task detected
 ``servicebus-pair://CONN_ID/backlog``     an event when a watcher sees messages in the backlog
+``servicebus-pair://CONN_ID/drained``     an event when a recovery has moved messages
 ========================================  ====================================================
 """
 
@@ -25,6 +26,7 @@ __all__ = [
     "backlog_asset",
     "check_conn_id",
     "conn_id_of",
+    "drained_asset",
     "failover_asset",
     "health_alias",
     "pair_asset",
@@ -35,7 +37,7 @@ _GROUP: Final = "servicebus_pair"
 ASSET_NAME_PREFIX: Final = "servicebus_pair."
 _CONN_ID: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 # What the names of the other assets and of the alias end with.
-_PARTS: Final = ("backlog", "failover", "health", "recovery")
+_PARTS: Final = ("backlog", "drained", "failover", "health", "recovery")
 
 
 def check_conn_id(conn_id: str) -> str:
@@ -79,6 +81,11 @@ def backlog_asset(conn_id: str, *, watchers: Sequence[AssetWatcher] = ()) -> Ass
     :param watchers: watchers with a ``BacklogTrigger``; without one there are no events.
     """
     return _asset(conn_id, "backlog", watchers)
+
+
+def drained_asset(conn_id: str) -> Asset:
+    """Return the asset that gets an event when a recovery has moved messages; its extra is the recovery's report."""
+    return _asset(conn_id, "drained")
 
 
 def health_alias(conn_id: str) -> AssetAlias:

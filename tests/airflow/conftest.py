@@ -48,6 +48,7 @@ UNREACHABLE = {
 }
 HERE = Path(__file__).parent
 PROJECT = HERE.parents[1]
+EXAMPLES = PROJECT / "provider" / "servicebus_pair" / "example_dags"
 
 AIRFLOW_HOME = Path(tempfile.mkdtemp(prefix="servicebus-pair-airflow-"))
 atexit.register(shutil.rmtree, AIRFLOW_HOME, ignore_errors=True)
@@ -209,16 +210,16 @@ def log_of_failure(run_dag: RunDag, capfd: pytest.CaptureFixture[str]) -> LogOfF
 
 
 @pytest.fixture
-def example(monkeypatch: pytest.MonkeyPatch) -> Example:
-    """Import an example DAG as Airflow does, with its folder on the path."""
-    monkeypatch.syspath_prepend(str(PROJECT / "dags"))
+def example() -> Example:
+    """Import an example DAG, or one of the demo, as Airflow does."""
 
-    def load(name: str) -> DAG:
+    def load(dag_id: str) -> DAG:
         from airflow.dag_processing.dagbag import DagBag
 
-        bag = DagBag(str(PROJECT / "dags" / f"{name}.py"))
+        files = [*sorted(EXAMPLES.glob("*.py")), PROJECT / "dags" / "flights_pipeline.py"]
+        bag = DagBag(str(next(file for file in files if f'"{dag_id}"' in file.read_text())))
         assert bag.import_errors == {}
-        return bag.dags[name]
+        return bag.dags[dag_id]
 
     return load
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -34,6 +34,7 @@ BY_HAND = "servicebus_pair_by_hand"
 SENDS = "servicebus_pair_sends"
 REDRIVE = "servicebus_pair_redrive"
 AT_SCALE = "servicebus_pair_at_scale"
+PROOF = "servicebus_pair_proof"
 COST = "servicebus_pair_cost"
 # Without the pipeline, which test_no_secret_is_disclosed and the demo run.
 DAG_IDS = (RECOVERY, CLEANUP, PROVISION, DRILL, BY_HAND, SENDS, REDRIVE, AT_SCALE, COST, "first_send", "first_recovery")
@@ -101,19 +102,17 @@ class Deployment:
 
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    """The unmodified example DAGs, shared by all tests of this module."""
+    """The example DAGs, shared by all tests of this module."""
     root = tmp_path_factory.mktemp("examples")
     notices_file = root / "notices.txt"
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("PYTHONPATH", str(PROJECT), prepend=":")
-        environment.setenv("SERVICEBUS_PAIR_RECOVERY_SCHEDULE", "* * * * *")
-        environment.setenv("SERVICEBUS_PAIR_RECOVERY_DEADLINE_MINUTES", "0.2")
-        # A drill that was due before the DAG is unpaused, and none on the day of the test.
-        environment.setenv("SERVICEBUS_PAIR_DRILL_SCHEDULE", f"0 0 1 {(datetime.now(UTC).month + 5) % 12 + 1} *")
-        environment.setenv("SERVICEBUS_PAIR_NOTIFIER", "tests.system.platform.file_notifier.FileNotifier")
-        arguments = {"path": str(notices_file), "text": "{{ notice }}"}
-        environment.setenv("SERVICEBUS_PAIR_NOTIFIER_ARGUMENTS", json.dumps(arguments))
-        with platform(root / "home", dags=PROJECT / "dags", dag_ids=DAG_IDS) as system:
+        environment.setenv("NOTICES", str(notices_file))
+        dags = root / "dags"
+        shutil.copytree(PROJECT / "tests" / "system" / "platform" / "dags_of_examples", dags)
+        for name in ("first_send", "servicebus_pair_sends"):
+            shutil.copy(PROJECT / "provider" / "servicebus_pair" / "example_dags" / f"{name}.py", dags)
+        with platform(root / "home", dags=dags, dag_ids=DAG_IDS) as system:
             yield Deployment(system, notices_file)
 
 
@@ -128,9 +127,7 @@ def test_scheduled_recovery_without_backlog_skips_its_tasks(deployed: Deployment
 
     assert deployed.system.wait_for_end(run) == "success"
     tasks = deployed.system.api.tasks(run)
-    assert (tasks["backlog_queues"], tasks["drain"], tasks["reconcile"], tasks["report"]) == (
-        *("success", "skipped", "skipped", "skipped"),
-    )
+    assert (tasks["backlog_queues"], tasks["drain"], tasks["report"]) == ("success", "skipped", "skipped")
 
 
 def test_backlog_triggers_a_recovery_that_drains_and_notifies(deployed: Deployment, outage: str):
@@ -147,8 +144,12 @@ def test_backlog_triggers_a_recovery_that_drains_and_notifies(deployed: Deployme
     assert max(system.api.tries(run).values()) == 1
     assert system.copies(ids) == {"flights": [1] * COUNT}
     report = system.api.result(run, "report")
-    assert (report["moved"], report["dead_lettered"], report["lost"]) == ({"flights": COUNT}, {}, 0)
-    assert Path(report["report"]).is_file()
+    assert (report["moved"], report["dead_lettered"]) == ({"flights": COUNT}, {})
+    wait_until(lambda: bool(system.api.runs(PROOF)), seconds=60, what="the recovery started its proof")
+    proof = system.api.runs(PROOF)[-1]
+    assert system.wait_for_end(proof) == "success"
+    proven = system.api.result(proof, "report")
+    assert (proven["lost"], proven["report"]) == (0, True)
     notice = deployed.wait_for_notice(run, "drained the backlog")
     assert json.dumps(report["moved"]) in notice
     assert RECOVERY in late
@@ -237,7 +238,10 @@ def test_drill_waits_until_unpaused_and_skips_a_missed_schedule(without_recovery
     )
     [past] = [each for each in without_recovery.api.runs(DRILL) if each.run_id != run.run_id]
     assert past.run_id.startswith("scheduled__")
-    assert without_recovery.api.tasks(past) == dict.fromkeys(("entities", "drill", "report"), "skipped")
+    assert without_recovery.api.tasks(past) == {
+        "entities_to_drill": "success",
+        **dict.fromkeys(("drill", "report"), "skipped"),
+    }
     assert without_recovery.api.result(run, "report")["passed"] == ["delays"]
     marks = Counter(
         drill_id(item.content.properties) for item in messages(without_recovery, *RECEIVING_ENTITIES.values())
@@ -288,14 +292,14 @@ def test_manual_failover_is_drained_by_spark(without_recovery: Platform):
     assert without_recovery.wait_for_end(back) == "success"
     assert without_recovery.api.asset_state(PAIR)["health/flights"]["state"] == "healthy"
     assert without_recovery.wait_for_end(run, seconds=500) == "success"  # four Spark applications
-    output = without_recovery.stack.home.output / run.run_id.replace(":", "").replace("+", "_")
+    output = without_recovery.stack.home.output / run.dag_id / run.run_id.replace(":", "").replace("+", "_")
     report = json.loads((output / "drain.json").read_text())
     read = {job: json.loads((output / job / "summary.json").read_text()) for job in ("profile", "reconcile", "cost")}
     assert (read["profile"]["messages"], report["moved"], report["left"]) == (203, {"flights": 203}, 0)
     assert len(messages(without_recovery, "flights")) == before + 203
     assert read["reconcile"]["totals"]["delivered"] >= 203
     reported = without_recovery.api.result(run, "report")
-    assert (reported["moved"], reported["lost"], Path(reported["report"]).is_file()) == ({"flights": 203}, 0, True)
+    assert (reported["moved"], reported["lost"], reported["report"]) == ({"flights": 203}, 0, True)
     assert read["cost"]["operations"]["settlements"] >= 203
     assert KEY not in "".join(file.read_text(errors="replace") for file in output.rglob("*.*") if file.is_file())
     assert without_recovery.wait_for_no_leftovers() == NO_LEFTOVERS

@@ -113,7 +113,6 @@ def dags_in(folder: Path) -> Path:
     """Link the example pipeline and the DAGs of this test into a folder."""
     for source in (
         PROJECT / "dags" / "flights_pipeline.py",
-        PROJECT / "dags" / "local_spark.py",
         HERE / "dags" / "canary.py",
     ):
         (folder / source.name).symlink_to(source)

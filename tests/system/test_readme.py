@@ -82,7 +82,8 @@ def test_quick_start_reaches_a_send_that_survives_an_outage(processes: Processes
     ports = run_commands(serve.splitlines(), processes=processes, cwd=tmp_path)
     (tmp_path / "pair.json").write_text(with_actual_ports(CONNECTION, ports))
     (tmp_path / "airflow" / "dags").mkdir(parents=True)
-    snippets = [text for source, _, text in blocks("python", quoted=True) if source == "dags/first_send.py"]
+    first_send = "provider/servicebus_pair/example_dags/first_send.py"
+    snippets = [text for source, _, text in blocks("python", quoted=True) if source == first_send]
     (tmp_path / "airflow" / "dags" / "first_send.py").write_text("\n".join(snippets))
 
     # One shell for all steps, because they share variables.

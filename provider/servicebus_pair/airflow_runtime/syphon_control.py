@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from servicebus_pair.airflow_runtime.state.accessor import AssetState, count_running_tasks
+from servicebus_pair.airflow_runtime.state.accessor import AssetState, count_running_tasks, count_unfinished_tasks
 from servicebus_pair.assets import pair_asset
 from servicebus_pair.core.errors import ConfigurationError
 
@@ -112,7 +112,7 @@ async def apply_control(
 ) -> AsyncIterator[None]:
     """Apply the requested state to ``syphon`` every few seconds, for the length of the block.
 
-    :param rate: the task's own limit, in messages per second.
+    :param rate: the task's own limit, in messages per second, which the instances of a mapped task share.
     :param stopped: set when a pause stopped the syphon; the task then waits outside the worker.
     """
     requested: float | None = None  # the syphon was created without a requested limit
@@ -124,8 +124,10 @@ async def apply_control(
             _log.info("rate limited to %s/s by %s: %s", control.rate or "any", control.rate_by, control.rate_reason)
             requested = control.rate
         tasks = 1 if control.rate is None else await count_running_tasks()
-        limit = control.effective_rate(rate, tasks=tasks)
+        share = None if rate is None else rate / await count_unfinished_tasks()
+        limit = control.effective_rate(share, tasks=tasks)
         if limit != syphon.rate:
+            _log.info("this task moves at most %s messages/s", "any number of" if limit is None else f"{limit:g}")
             syphon.rate = limit
         if control.paused:
             # Repeated at each poll, because a stop before the drain has started has no effect.

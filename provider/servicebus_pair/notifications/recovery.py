@@ -1,104 +1,57 @@
-"""Notifies people of the outcome of a recovery, through the notifier that the deployment configures.
-
-===========================================  ===========================================================
-environment variable                         value
-===========================================  ===========================================================
-``SERVICEBUS_PAIR_NOTIFIER``                 the import path of a subclass of Airflow's
-                                             ``BaseNotifier``; without it, notices are only logged
-``SERVICEBUS_PAIR_NOTIFIER_ARGUMENTS``       its constructor's arguments, as a JSON object. They may be
-                                             templates where the notifier allows it;
-                                             ``{{ notice }}`` is the text of the notice
-===========================================  ===========================================================
-
-They are read where the notifier runs: ``recovered`` in the worker, ``failed`` in the DAG processor, ``late`` in the
-triggerer. They are not Airflow variables, because everybody who may edit one could then run code in those processes.
-"""
+"""``RecoveryNotifier``: tells other notifiers what a recovery did, as one sentence."""
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
-import os
-import pkgutil
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Any, Literal
 
-from airflow.sdk import BaseNotifier
+from airflow.sdk import BaseNotifier, Context
 
-from servicebus_pair.core.errors import ConfigurationError
-
-__all__ = ["failed", "late", "recovered"]
+__all__ = ["RecoveryNotifier"]
 
 _log = logging.getLogger(__name__)
-_NOTIFIER: Final = "SERVICEBUS_PAIR_NOTIFIER"
-_ARGUMENTS: Final = "SERVICEBUS_PAIR_NOTIFIER_ARGUMENTS"
 
 
-def recovered(context: Mapping[str, Any]) -> None:
-    """Notify what a recovery moved; for ``on_success_callback`` of the task whose result is the report.
+class RecoveryNotifier(BaseNotifier):
+    """Logs a sentence about a recovery, and passes it to a notifier whose templates may contain ``{{ notice }}``.
 
-    :raises ConfigurationError: the notifier or its arguments are invalid.
+    ``recovered`` is for ``on_success_callback`` of the task whose result is the report, ``failed`` for
+    ``on_failure_callback`` of a DAG.
+
+    :param notifier: any notifier, such as one of Slack's; the sentence is only logged when not given.
+    :param outcome: which of the two it is.
     """
-    instance = context["ti"]
-    report = instance.xcom_pull(task_ids=instance.task_id)
-    _notify(context, f"{_run_name(context)} drained the backlog: {json.dumps(report)}")
 
+    def __init__(
+        self, notifier: BaseNotifier | None = None, *, outcome: Literal["recovered", "failed"] = "recovered"
+    ) -> None:
+        super().__init__()
+        self.notifier = notifier
+        self.outcome = outcome
 
-def failed(context: Mapping[str, Any]) -> None:
-    """Notify that a recovery failed; for ``on_failure_callback`` of a DAG.
+    @classmethod
+    def each(
+        cls, notifiers: Iterable[BaseNotifier], *, outcome: Literal["recovered", "failed"]
+    ) -> list[RecoveryNotifier]:
+        """Return one for each notifier, and one that only logs when there is none."""
+        return [cls(notifier, outcome=outcome) for notifier in notifiers] or [cls(outcome=outcome)]
 
-    :raises ConfigurationError: as in :func:`recovered`.
-    """
-    reason = context.get("reason") or "see its tasks"
-    _notify(context, f"{_run_name(context)} failed ({reason}): messages that it did not move are still in the backlog")
+    def notify(self, context: Context) -> None:
+        """Log the sentence and pass it on."""
+        notice = self._notice(context)
+        _log.info("notice: %s", notice)
+        if self.notifier is not None:
+            # A copy, because rendering replaces the templates of a notifier.
+            copy.copy(self.notifier)({**context, "notice": notice})
 
-
-async def late(context: Mapping[str, Any]) -> None:
-    """Notify that a recovery has not ended in time; for the ``AsyncCallback`` of a deadline.
-
-    :raises ConfigurationError: as in :func:`recovered`.
-    """
-    from asgiref.sync import sync_to_async
-
-    due = context["deadline"]["deadline_time"]
-    text = f"{_run_name(context)} has not ended by {due}: the primary may still be down, or the backlog large"
-    # In a thread, because most notifiers block; asgiref's threads can read connections through the triggerer.
-    await sync_to_async(_notify)(context, text)
-
-
-def _notify(context: Mapping[str, Any], notice: str) -> None:
-    _log.info("notice: %s", notice)
-    notifier = _create_notifier()
-    if notifier is not None:
-        notifier({**context, "notice": notice})
-
-
-def _create_notifier() -> BaseNotifier | None:
-    path = os.environ.get(_NOTIFIER)
-    if not path:
-        return None
-    notifier_class, arguments = _import_notifier(path), os.environ.get(_ARGUMENTS, "{}")
-    try:
-        return notifier_class(**json.loads(arguments))
-    except (TypeError, ValueError) as error:
-        raise ConfigurationError(
-            f"{_ARGUMENTS} cannot create a {notifier_class.__name__} ({error}): it must be a JSON object of its "
-            "parameters"
-        ) from error
-
-
-def _import_notifier(path: str) -> type[BaseNotifier]:
-    try:
-        kind = pkgutil.resolve_name(path)
-    except (AttributeError, ImportError, ValueError) as error:
-        raise ConfigurationError(f"{_NOTIFIER} is {path!r}, which cannot be imported: {error}") from error
-    if not (isinstance(kind, type) and issubclass(kind, BaseNotifier)):
-        raise ConfigurationError(f"{_NOTIFIER} is {path!r}: it must be the path of a subclass of BaseNotifier")
-    return kind
-
-
-def _run_name(context: Mapping[str, Any]) -> str:
-    run = context["dag_run"]
-    # The callback of a deadline receives a mapping.
-    dag_id, run_id = (run["dag_id"], run["dag_run_id"]) if isinstance(run, Mapping) else (run.dag_id, run.run_id)
-    return f"{dag_id}, run {run_id},"
+    def _notice(self, context: Any) -> str:
+        run = context["dag_run"]
+        name = f"{run.dag_id}, run {run.run_id},"
+        if self.outcome == "recovered":
+            instance = context["ti"]
+            return f"{name} drained the backlog: {json.dumps(instance.xcom_pull(task_ids=instance.task_id))}"
+        reason = context.get("reason") or "see its tasks"
+        return f"{name} failed ({reason}): messages that it did not move are still in the backlog"

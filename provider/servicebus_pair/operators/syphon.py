@@ -86,7 +86,8 @@ class ServiceBusPairSyphonOperator(LineageMixin, AsyncPairOperator):
     :param queues: paths of backlog queues to drain, as a list or a text with commas; all of them when not given or an
         empty text (templated).
     :param plan_only: a dry run: peek into the queues; wait for nothing and move nothing (templated).
-    :param rate: limit of this task in messages per second; no limit when not given or empty (templated).
+    :param rate: limit in messages per second, which the instances of a mapped task share; no limit when not given or
+        empty (templated).
     :param continuous: run forever: when the backlog is empty, wait in the triggerer for messages.
     :param time_to_live: ``restart``: a message's time to live starts again on the primary; ``elapse``: its time in the
         backlog counts, and expired messages are dead-lettered.

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
+import re
+import sys
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -13,15 +16,18 @@ import pytest
 
 from servicebus_pair.core.model.errors import ConfigurationError
 from servicebus_pair.core.protocol.backlog_queues import session_queue_paths
+from servicebus_pair.dags import proof_dag, recovery_dag
 from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
 from servicebus_pair.operators.send import ServiceBusPairSendOperator
 from tests.airflow.conftest import (
     CONN_ID,
+    EXAMPLES,
     Example,
     Pair,
     RestartSoon,
     RunDag,
     define_connection,
+    events,
     results,
     run_task,
     states,
@@ -34,18 +40,14 @@ RECOVERY = "servicebus_pair_recovery"
 
 
 @pytest.fixture
-def recover(run_dag: RunDag, example: Example, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Recover:
-    """Run the recovery with these fields of its form, by default without Spark."""
-    monkeypatch.setenv("SERVICEBUS_PAIR_HOME", str(tmp_path))
-    monkeypatch.setenv("SERVICEBUS_PAIR_POLL_SECONDS", "1")
-    monkeypatch.setenv("SERVICEBUS_PAIR_PLACES", "flights,briefings")
-    monkeypatch.setenv("SERVICEBUS_PAIR_SPARK_CONN_ID", "spark_here")
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_HERE", json.dumps({"conn_type": "spark", "host": "local[2]"}))
-    # dag.test never ends a run with a deadline (Airflow 3.3.2); a system test covers deadlines.
-    monkeypatch.setenv("SERVICEBUS_PAIR_RECOVERY_DEADLINE_MINUTES", "0")
+def recover(run_dag: RunDag, tmp_path: Path) -> Recover:
+    """Run a recovery with these fields of its form."""
 
     def run(**form: Any) -> Any:
-        return run_dag(example(RECOVERY), run_conf={"reconcile": False, **form})
+        dag = recovery_dag(
+            servicebus_pair_conn_id=CONN_ID, ledger=tmp_path / "ledger", poll_interval=timedelta(seconds=1)
+        )
+        return run_dag(dag, run_conf=form)
 
     return run
 
@@ -70,15 +72,15 @@ def test_failover_backlog_or_clock_start_one_run_at_a_time(example: Example):
 
 @pytest.mark.usefixtures("pair")
 def test_an_empty_backlog_skips_the_drain_and_succeeds(recover: Recover):
-    run = recover(reconcile=True)
+    run = recover()
 
     assert run.state == "success"
     assert states(run) == {
+        "mode": "success",
         "plan": "skipped",
         "wait_for_primary": "success",
         "backlog_queues": "success",
         "drain": "skipped",
-        "reconcile": "skipped",
         "report": "skipped",
     }
 
@@ -98,8 +100,7 @@ def test_each_non_empty_queue_is_drained_by_a_mapped_task(pair: Pair, recover: R
     assert (one["backlog_queues"], left, [each["queues"] for each in both]) == ([filled[0]], (filled[1],), [1, 1])
     assert sum(each["moved"].get("flights", 0) for each in both) == sent
     assert sum(each["moved"].get("briefings", 0) for each in both) == 3
-    assert [(each["dead_lettered"], each["lost"], each["report"]) for each in both] == [({}, None, False)] * 2
-    assert states(last)["reconcile"] == "skipped"
+    assert [each["dead_lettered"] for each in both] == [{}] * 2
     assert len(contents(pair.primary["contoso"], "flights")) == sent
     assert len(contents(pair.primary["contoso"], "briefings")) == 3
 
@@ -161,12 +162,119 @@ def test_a_dry_run_reports_waiting_messages_and_moves_none(pair: Pair, recover: 
     run = recover(plan_only=True)
 
     assert run.state == "success"
-    assert {task for task, state in states(run).items() if state == "success"} == {"plan"}
+    assert {task for task, state in states(run).items() if state == "success"} == {"mode", "plan"}
     plan = results(run)["plan"]
     assert (plan["waiting"]["flights"]["messages"], plan["undeliverable"]) == (3, {})
     assert (plan["unreadable"], plan["locked"]) == (0, 0)
     assert 0 <= plan["waiting"]["flights"]["newest_seconds"] <= plan["waiting"]["flights"]["oldest_seconds"] < 60
     assert len(ServiceBusPairHook(CONN_ID).filled_backlog_queues()) == 1
+
+
+@pytest.mark.usefixtures("pair")
+def test_the_rate_is_shared_by_the_mapped_drains_that_have_not_finished(
+    pair: Pair, recover: Recover, caplog: pytest.LogCaptureFixture
+):
+    """SPEC section 6: a rate limit; dag.test runs one drain after the other."""
+    while len(ServiceBusPairHook(CONN_ID).filled_backlog_queues()) < 2:
+        asyncio.run(divert(pair, count=2))
+
+    assert recover(rate=50).state == "success"
+
+    limits = re.findall(r"this task moves at most (\S+) messages/s", caplog.text)
+    assert limits == ["25"]  # then the last one has it all
+
+
+def test_a_recovery_updates_the_asset_that_starts_its_proof(pair: Pair, recover: Recover):
+    from servicebus_pair.assets import drained_asset
+
+    proof = proof_dag(servicebus_pair_conn_id=CONN_ID, entities=["flights"], ledger="ledger", output="output")
+    asyncio.run(divert(pair, count=3))
+    recover()
+    recover()  # finds nothing to move, so there is nothing to prove
+
+    [extra] = events("drained")
+    assert extra["moved"] == {"flights": 3}
+    assert proof.timetable.asset_condition == drained_asset(CONN_ID)
+
+
+def test_a_recovery_knows_no_spark(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "airflow.providers.apache.spark", None)
+
+    dag = recovery_dag(servicebus_pair_conn_id=CONN_ID)
+
+    assert sorted(dag.task_ids) == ["backlog_queues", "drain", "mode", "plan", "report", "wait_for_primary"]
+    assert dag.get_task("report").upstream_task_ids == {"drain"}
+
+
+@pytest.mark.parametrize("factory", ["proof_dag", "at_scale_dag"])
+def test_without_spark_its_dags_load_and_say_what_they_need(
+    factory: str, run_dag: RunDag, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    monkeypatch.setitem(sys.modules, "airflow.providers.apache.spark", None)
+    make = getattr(importlib.import_module("servicebus_pair.dags"), factory)
+
+    run = run_dag(
+        make(
+            servicebus_pair_conn_id=CONN_ID,
+            entities=["flights"],
+            ledger="ledger",
+            output="output",
+            spark_conn_id="no_spark",
+        )
+    )
+
+    assert states(run) == {"requirements": "failed", "report": "upstream_failed"}
+    said = capfd.readouterr().out
+    assert "package airflow.providers.apache.spark is not installed: install the extra 'spark'" in said
+    assert "there is no connection 'no_spark': add it, such as by `airflow connections add no_spark" in said
+
+
+@pytest.mark.usefixtures("airflow_db")
+def test_three_pairs_are_three_lines(tmp_path: Path):
+    from airflow.dag_processing.dagbag import DagBag
+
+    code = (EXAMPLES / "three_pairs.py").read_text()
+    lines = [line for line in code.splitlines() if line.startswith("recovery_dag(")]
+    (tmp_path / "pairs.py").write_text(code)
+    bag = DagBag(str(tmp_path))  # as Airflow parses it: a file without the words airflow and dag would be skipped
+
+    assert len(lines) == 3
+    assert set(bag.dags) == {"orders_pair_recovery", "billing_pair_recovery", "flights.west_recovery"}
+    assets = [{each.uri for each in dag.timetable.asset_condition.objects} for dag in bag.dags.values()]
+    assert len(set().union(*assets)) == 6
+    assert bag.dags["billing_pair_recovery"].params["rate"] == 500
+
+
+def test_arguments_of_the_factory_reach_the_dag():
+    from airflow.sdk import AsyncCallback, DeadlineAlert, DeadlineReference
+
+    alert = DeadlineAlert(
+        reference=DeadlineReference.DAGRUN_QUEUED_AT,
+        interval=timedelta(hours=1),
+        callback=AsyncCallback("tests.system.platform.file_notifier.FileNotifier"),
+    )
+
+    dag = recovery_dag(servicebus_pair_conn_id=CONN_ID, deadline=alert, tags=["orders"], default_args={"retries": 7})
+
+    assert (dag.dag_id, dag.tags, dag.get_task("plan").retries) == (f"{CONN_ID}_recovery", {"orders"}, 7)
+    assert dag.deadline == [alert]
+
+
+def test_the_notifier_is_told_what_was_moved(pair: Pair, run_dag: RunDag, tmp_path: Path):
+    from tests.system.platform.file_notifier import FileNotifier, read_notices
+
+    asyncio.run(divert(pair, count=3))
+    file = tmp_path / "notices"
+    run_dag(
+        recovery_dag(
+            servicebus_pair_conn_id=CONN_ID,
+            poll_interval=timedelta(seconds=1),
+            notifier=FileNotifier(path=str(file), text="{{ notice }}"),
+        )
+    )
+
+    [notice] = read_notices(file)
+    assert '"moved": {"flights": 3}' in notice
 
 
 @pytest.mark.usefixtures("pair")
@@ -178,8 +286,13 @@ def test_a_queue_outside_the_backlog_is_refused():
 @pytest.mark.apart
 @pytest.mark.slow
 @pytest.mark.spark
-def test_recovery_from_a_real_outage_loses_nothing_and_the_next_run_is_empty(
-    pair: Pair, recover: Recover, restart_soon: RestartSoon, run_dag: RunDag, tmp_path: Path
+def test_recovery_from_a_real_outage_loses_nothing_and_the_next_run_is_empty(  # noqa: PLR0917  fixtures
+    pair: Pair,
+    recover: Recover,
+    restart_soon: RestartSoon,
+    run_dag: RunDag,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ):
     """SPEC sections 4, 6 and 9: what was sent during the outage arrives once, and Spark proves it."""
     bodies = [str(number) for number in range(30)]
@@ -192,14 +305,27 @@ def test_recovery_from_a_real_outage_loses_nothing_and_the_next_run_is_empty(
     sent = run_task(run_dag, lambda: send("flights"), lambda: send("briefings"))
     restart_soon(pair.primary)
 
-    first = recover(reconcile=True)
-    second = recover(reconcile=True)
+    first = recover()
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_HERE", json.dumps({"conn_type": "spark", "host": "local[2]"}))
+    proof = run_dag(
+        proof_dag(
+            servicebus_pair_conn_id=CONN_ID,
+            entities=["flights", "briefings"],
+            ledger=str(tmp_path / "ledger"),
+            output=str(tmp_path / "output"),
+            spark_conn_id="spark_here",
+        )
+    )
+    second = recover()
 
     assert [sent[entity]["diverted"] for entity in ("flights", "briefings")] == [30, 30]
     report = results(first)["report"]
     assert report["moved"] == {"flights": 30, "briefings": 30}
-    assert (report["lost"], report["dead_lettered"]) == (0, {})
-    assert Path(report["report"]).read_text().startswith("<!doctype html>")
+    assert report["dead_lettered"] == {}
+    proven = results(proof)["report"]
+    assert (proven["lost"], proven["delivered"]) == (0, 60)
+    [page] = (tmp_path / "output" / f"{CONN_ID}_proof").glob("*/reconcile/report.html")
+    assert page.read_text().startswith("<!doctype html>")
     for entity in ("flights", "briefings"):
         assert sorted(message.body for message in contents(pair.primary["contoso"], entity)) == sorted(bodies)
     assert (second.state, states(second)["drain"]) == ("success", "skipped")

@@ -90,8 +90,6 @@ def test_runbook_commands_work_in_their_order(
 ):
     """Approval and Spark tasks are marked as success; other tests cover them."""
     monkeypatch.setenv("SERVICEBUS_PAIR_HOME", str(tmp_path))
-    # dag.test never ends a run with a deadline (Airflow 3.3.2).
-    monkeypatch.setenv("SERVICEBUS_PAIR_RECOVERY_DEADLINE_MINUTES", "0")
     triggered: list[str] = []
     asyncio.run(provision(pair))
     for command in commands(OPERATIONS):

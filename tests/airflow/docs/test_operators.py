@@ -75,9 +75,11 @@ def test_every_operator_parameter_is_in_a_table_and_marked_if_templated(operator
 def test_every_marked_snippet_is_quoted_on_a_page():
     pages = [*DOCS.glob("*.md"), PROJECT / "README.md"]
     shown = {(source, name) for page in pages for source, name, _ in QUOTED.findall(page.read_text())}
+    folders = ("dags", "provider/servicebus_pair/dags", "provider/servicebus_pair/example_dags")
     marked = {
-        (f"dags/{file.name}", name)
-        for file in (PROJECT / "dags").glob("*.py")
+        (f"{folder}/{file.name}", name)
+        for folder in folders
+        for file in (PROJECT / folder).glob("*.py")
         for name in re.findall(r"# \[START (\w+)\]", file.read_text())
     }
 

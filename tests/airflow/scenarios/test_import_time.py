@@ -9,9 +9,9 @@ from tests.airflow.support.python_process import run_python
 
 PROGRAM = """
 import sys
-import first_send, flights_pipeline, servicebus_pair_recovery
-import servicebus_pair_at_scale, servicebus_pair_by_hand, servicebus_pair_cleanup, servicebus_pair_cost
-import servicebus_pair_drill, servicebus_pair_provision, servicebus_pair_redrive, servicebus_pair_sends
+import flights_pipeline, operations
+import servicebus_pair.example_dags.first_send, servicebus_pair.example_dags.servicebus_pair_operations
+import servicebus_pair.example_dags.servicebus_pair_sends, servicebus_pair.example_dags.three_pairs
 import servicebus_pair.get_provider_info, servicebus_pair.ui.plugin
 heavy = {"azure", "fastapi", "pandas", "proton", "pyarrow", "pyspark"}
 late = {"servicebus_pair.airflow_runtime.observers.openlineage"} & set(sys.modules)
@@ -41,8 +41,8 @@ OF_RUNS = [
 ]
 SHIPPED = """
 import sys, pkgutil
-from servicebus_pair import decorators, hooks, links, operators, sensors, triggers
-for package in (decorators, hooks, links, operators, sensors, triggers):
+from servicebus_pair import dags, decorators, hooks, links, notifications, operators, sensors, triggers
+for package in (dags, decorators, hooks, links, notifications, operators, sensors, triggers):
     for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
         __import__(module.name)
 print(sorted(set(sys.modules) & set(sys.argv[1:])))

@@ -89,7 +89,7 @@ def test_documented_example_runs_with_a_pair_from_the_environment(
         ("README.md", EXAMPLE, "spark"),
         ("provider/docs/spark.md", EXAMPLE, "spark"),
         ("provider/docs/spark.md", EXAMPLE, "streaming"),
-        ("provider/docs/spark.md", PROJECT / "dags" / "servicebus_pair_at_scale.py", "drain"),
+        ("provider/docs/spark.md", PROJECT / "provider" / "servicebus_pair" / "dags" / "at_scale.py", "spark_drain"),
     ],
 )
 def test_documented_example_matches_its_source(page: str, source: Path, part: str):

@@ -127,6 +127,11 @@ class AirflowApi:
         response = self._get("/api/v2/assets/events", source_dag_id=run.dag_id, source_run_id=run.run_id)
         return [(item["uri"], item["extra"]) for item in response["asset_events"]]
 
+    def upstream_runs(self, run: DagRun) -> list[str]:
+        """Return the ids of the runs whose asset events started a run."""
+        response = self._get(f"{run.path}/upstreamAssetEvents")
+        return [item["source_run_id"] for item in response["asset_events"]]
+
     def respond(self, run: DagRun, task_id: str, option: str) -> None:
         """Respond to a human-in-the-loop task."""
         path = f"{run.path}/taskInstances/{task_id}/-1/hitlDetails"

@@ -95,7 +95,6 @@ class AirflowProcess:
             "PYTHONUNBUFFERED": "1",
             "SERVICEBUS_PAIR_HOME": str(self.home.root),
             "AIRFLOW__SERVICEBUS_PAIR__REPORTS": str(self.home.root / "output"),
-            "SERVICEBUS_PAIR_POLL_SECONDS": "3",
         }
         return environment
 

@@ -1,4 +1,4 @@
-"""The two recoveries: by the DAG that starts automatically, or by the Spark DAG."""
+"""The two recoveries: by the DAG that starts automatically, with its proof, or by the Spark DAG."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from tests.system.demo.kill_targets import RESTART_AT_FRACTION
 __all__ = ["RECOVERY_DAG", "Recovery", "SparkRecovery"]
 
 RECOVERY_DAG: Final = "servicebus_pair_recovery"
+PROOF_DAG: Final = "servicebus_pair_proof"
 AT_SCALE_DAG: Final = "servicebus_pair_at_scale"
 WAIT_TASK = "wait_for_primary"
 
@@ -26,7 +27,15 @@ class Recovery:
         """Prepare, before the first message is sent."""
 
     def runs(self) -> list[DagRun]:
-        return self._api.runs(self.dag_id)
+        return [*self._api.runs(self.dag_id), *self._api.runs(PROOF_DAG)]
+
+    def is_complete(self) -> bool:
+        """Return whether all runs have finished, and the outcome of each recovery is proven."""
+        runs = self.runs()
+        reported = {run.run_id for run in runs if self._api.tasks(run).get("report") == "success"}
+        proven = {run_id for run in runs if run.dag_id == PROOF_DAG for run_id in self._api.upstream_runs(run)}
+        proofs = {run.run_id for run in runs if run.dag_id == PROOF_DAG}
+        return bool(proofs) and all(run.finished for run in runs) and reported - proofs <= proven
 
     def is_ready(self, *, published: float) -> bool:  # noqa: ARG002  depends on the DAG run only
         """Return whether the primary may restart.
@@ -53,6 +62,14 @@ class SparkRecovery(Recovery):
         """Pause the automatic recovery, as for a backlog too large for one worker."""
         self._api.wait_for_dag(self.dag_id, seconds=60.0)
         self._api.pause(RECOVERY_DAG, paused=True)
+
+    def runs(self) -> list[DagRun]:
+        return self._api.runs(self.dag_id)
+
+    def is_complete(self) -> bool:
+        """Return whether there was a run and all have finished."""
+        runs = self.runs()
+        return bool(runs) and all(run.finished for run in runs)
 
     def is_ready(self, *, published: float) -> bool:
         """Return whether enough messages were diverted and enough remain to be sent to the primary."""

@@ -123,10 +123,9 @@ class Scenario:
         self.ledger.read()
 
     def _all_finished(self) -> bool:
-        recoveries = self._recovery.runs()
-        for run in recoveries:
+        for run in self._recovery.runs():
             self._raise_if_failed(run)
-        return self._pipeline_now().finished and bool(recoveries) and all(run.finished for run in recoveries)
+        return self._pipeline_now().finished and self._recovery.is_complete()
 
     def _poll(self, deadline: float | None, *, what: str) -> None:
         """Print the progress, check that all processes are running, and sleep."""

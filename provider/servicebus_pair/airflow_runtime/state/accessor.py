@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, Final
 
 from airflow.sdk import Asset, get_current_context
 
 from servicebus_pair.core.model import DaemonThread
 
-__all__ = ["AssetState", "TaskState", "count_running_tasks"]
+__all__ = ["AssetState", "TaskState", "count_running_tasks", "count_unfinished_tasks"]
+
+_FINISHED: Final = ["success", "failed", "skipped", "upstream_failed", "removed"]
 
 _log = logging.getLogger(__name__)
 # One thread for all calls: while dag.test serves one call, no other thread can reach its supervisor (Airflow 3.3.2).
@@ -119,18 +122,32 @@ async def count_running_tasks() -> int:
 
     Returns 1 when that cannot be determined, as outside a task.
     """
+    return await _count(lambda task: _instances(task, states=["running"]))
+
+
+async def count_unfinished_tasks() -> int:
+    """Return how many mapped instances of the current task in this run have not finished, including this one.
+
+    Returns 1 when that cannot be determined, as outside a task.
+    """
+    return await _count(
+        lambda task: _instances(task, run_ids=[task.run_id]) - _instances(task, run_ids=[task.run_id], states=_FINISHED)
+    )
+
+
+async def _count(count: Callable[[Any], int]) -> int:
+    def in_task() -> int:
+        return 1 if _supervisor_comms() is None else count(get_current_context()["ti"])
+
     try:
-        return max(1, await _thread.call(_count_running_tasks))
+        return max(1, await _thread.call(in_task))
     except Exception as error:  # noqa: BLE001  as above
-        _log.warning("cannot count the running instances of this task: %s", error)
+        _log.warning("cannot count the instances of this task: %s", error)
         return 1
 
 
-def _count_running_tasks() -> int:
-    if _supervisor_comms() is None:
-        return 1
-    task = get_current_context()["ti"]
-    return task.get_ti_count(dag_id=task.dag_id, task_ids=[task.task_id], states=["running"])
+def _instances(task: Any, **of: Any) -> int:
+    return int(task.get_ti_count(dag_id=task.dag_id, task_ids=[task.task_id], **of))
 
 
 def _task_state_store() -> Any:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["AUDIT_LOG_EVENT", "ActionRecord", "HealthEvent", "read_action_log", "read_cost_reports", "read_events"]
 
 AUDIT_LOG_EVENT: Final = "servicebus_pair"
-_EVENT_KINDS: Final = ("failover", "recovery", "backlog")
+_EVENT_KINDS: Final = ("failover", "recovery", "backlog", "drained")
 _MAX_EVENTS: Final = 1000
 _MAX_ACTIONS: Final = 200
 _COST_OPERATOR: Final = "ServiceBusPairCostOperator"
@@ -27,7 +27,7 @@ _COST_OPERATOR: Final = "ServiceBusPairCostOperator"
 class HealthEvent:
     """An event of one of the pair's assets.
 
-    :param kind: ``failover``, ``recovery`` or ``backlog``.
+    :param kind: ``failover``, ``recovery``, ``backlog`` or ``drained``.
     :param source_run: the run that emitted it.
     :param triggered_runs: runs that the event triggered.
     """
@@ -50,7 +50,7 @@ class ActionRecord:
 
 
 def read_events(session: Session, *, since: datetime) -> dict[str, list[HealthEvent]]:
-    """Return failover, recovery and backlog events by connection id, newest first."""
+    """Return failover, recovery, backlog and drained events by connection id, newest first."""
     from airflow.models.asset import AssetEvent, AssetModel
     from airflow.models.dagrun import DagRun
     from sqlalchemy import or_, select

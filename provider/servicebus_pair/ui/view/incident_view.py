@@ -1,7 +1,8 @@
 """Groups failover, backlog and recovery events of a month into incidents.
 
 A sender in Airflow emits a failover event. A sender outside Airflow, such as a Spark job, does not; the backlog watcher
-then names the entities with messages in the backlog. Either event starts an incident, and both together are one.
+then names the entities with messages in the backlog. Either event starts an incident, and both together are one. A
+recovery that moved messages emits an event too, which started the proof of that recovery.
 """
 
 from __future__ import annotations
@@ -36,14 +37,15 @@ def build_incident_views(
     :param recoveries: runs that reported moved messages.
     """
     events_by_entity: dict[str, list[tuple[str, HealthEvent]]] = {}
-    for event in sorted(events, key=_start_time):
+    drained = [event for event in events if event.kind == "drained"]
+    for event in sorted((event for event in events if event.kind != "drained"), key=_start_time):
         for entity in _entities(event):
             events_by_entity.setdefault(entity.casefold(), []).append((entity, event))
     incidents: list[IncidentView] = []
     for entity, entity_events in events_by_entity.items():
         moving = sorted((run for run in recoveries if entity in _moved_messages(run)), key=_ended_at)
         found = _incidents_of(entity_events, healthy.get(entity), _emptying_runs(entity_events, moving))
-        incidents += _with_recoveries(found, moving)
+        incidents += _with_proofs(_with_recoveries(found, moving), drained, entity)
     return sorted(incidents, key=lambda incident: incident.at, reverse=True)[:_MAX_INCIDENTS]
 
 
@@ -133,6 +135,17 @@ def _with_recoveries(incidents: list[IncidentView], recoveries: Sequence[Run]) -
         index = max((i for i, incident in enumerate(incidents) if incident.at <= _ended_at(run)), default=None)
         if index is not None:
             incidents[index] = replace(incidents[index], runs=_merge_runs(incidents[index].runs, [run]))
+    return incidents
+
+
+def _with_proofs(incidents: list[IncidentView], drained: Sequence[HealthEvent], entity: str) -> list[IncidentView]:
+    """Add the runs that a recovery started to the last incident before it moved messages of the entity."""
+    for event in drained:
+        moved = event.extra.get("moved")
+        if isinstance(moved, Mapping) and entity in {str(name).casefold() for name in moved}:
+            index = max((i for i, incident in enumerate(incidents) if incident.at <= event.at), default=None)
+            if index is not None:
+                incidents[index] = _with_runs_of(incidents[index], event)
     return incidents
 
 

@@ -10,26 +10,24 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from tests.airflow.conftest import PROJECT, Pair, RunDag, run_task
+from tests.airflow.conftest import EXAMPLES, Pair, RunDag, run_task
 from tests.airflow.support.queues import contents, divert
 from tests.airflow.support.tasks import drain, provision
 from tests.airflow.ui.support.page_client import PAIR_URL, wait_for_pair
 
 
 @pytest.fixture
-def example_dags(airflow_db: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001  the tables must exist
+def example_dags(airflow_db: Path) -> None:  # noqa: ARG001  the tables must exist
     """The example DAGs that the page triggers, in Airflow's database and unpaused."""
     from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
     from airflow.models.dag import DagModel
     from airflow.utils.session import create_session
     from sqlalchemy import update
 
-    monkeypatch.syspath_prepend(str(PROJECT / "dags"))
-    for name in ("by_hand", "provision", "drill", "cleanup", "redrive", "recovery"):
-        bag = DagBag(str(PROJECT / "dags" / f"servicebus_pair_{name}.py"))
-        for dag in bag.dags.values():
-            dag.relative_fileloc = f"servicebus_pair_{name}.py"
-        sync_bag_to_db(bag, "dags-folder", None)
+    bag = DagBag(str(EXAMPLES / "servicebus_pair_operations.py"))
+    for dag in bag.dags.values():
+        dag.relative_fileloc = "servicebus_pair_operations.py"
+    sync_bag_to_db(bag, "dags-folder", None)
     with create_session() as session:
         session.execute(update(DagModel).values(is_paused=False, is_stale=False))
 

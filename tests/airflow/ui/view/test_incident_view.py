@@ -137,3 +137,23 @@ def test_malformed_backlog_events_are_ignored():
     ]
 
     assert build_incident_views(malformed, {}, [Run("recovery", "r", "success", {"moved": [1]})]) == []
+
+
+def test_the_proof_that_a_recovery_started_belongs_to_its_incident():
+    report = {"report": True, "lost": 0}
+    proof = Run("proof", "p1", "success", report, started_at=410, ended_at=900)
+    drained = HealthEvent(
+        kind="drained",
+        at=400,
+        extra={"moved": {"Flights": 3}},
+        source_run=Run("recovery", "r1", "success", {"moved": {"flights": 3}}),
+        triggered_runs=(proof,),
+    )
+
+    last, first = build_incident_views(
+        [event("failover", 100), drained, event("recovery", 300), event("failover", 500)], {}
+    )
+
+    assert (run_ids(first), run_ids(last)) == (["one", "r1", "p1"], ["one"])
+    assert (first.runs[2].report, first.runs[2].reported) == (True, {"lost": 0})
+    assert (first.until, last.until) == (299, None)

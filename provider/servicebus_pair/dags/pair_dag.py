@@ -1,0 +1,40 @@
+"""What the DAGs of all factories have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Final
+
+from airflow.sdk import DAG
+from airflow.sdk.exceptions import AirflowFailException
+
+from servicebus_pair.assets import check_conn_id
+
+__all__ = ["RETRYING", "check_form", "pair_dag"]
+
+RETRYING: Final[Mapping[str, Any]] = {"retries": 2, "retry_delay": timedelta(seconds=30)}
+
+
+def pair_dag(
+    purpose: str, *, servicebus_pair_conn_id: str, dag_id: str | None, options: Mapping[str, Any], **defaults: Any
+) -> DAG:
+    """Return the DAG for one purpose of one pair.
+
+    :param options: the caller's arguments of ``DAG``; they replace ``defaults``.
+    :raises ConfigurationError: the connection cannot name assets.
+    """
+    check_conn_id(servicebus_pair_conn_id)
+    common = {"max_active_runs": 1, "default_args": dict(RETRYING), "tags": ["servicebus_pair"]}
+    name = f"{servicebus_pair_conn_id}_{purpose}" if dag_id is None else dag_id
+    return DAG(name, **{**common, **defaults, **options})  # noqa: AIR002  among the defaults
+
+
+def check_form(params: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    """Fail on a misspelt field of a trigger form, which Airflow accepts; the default would be used instead of it.
+
+    :raises AirflowFailException: naming the fields that are unknown and those that are known.
+    """
+    unknown = sorted(set(params) - set(known))
+    if unknown:
+        raise AirflowFailException(f"unknown fields {unknown}: allowed are {sorted(known)}; nothing was changed")
