@@ -26,6 +26,7 @@ from servicebus_emulator.cli import (
 from servicebus_emulator.config import ConfigError, NamespaceConfig, load_config
 from servicebus_emulator.emulator import Emulator
 from servicebus_emulator.engine.model.errors import BrokerError
+from servicebus_emulator.engine.namespace.tiers import Tier
 from servicebus_emulator.engine.runtime.journal import JournalError
 from servicebus_emulator.faults import Fault, FaultError
 from servicebus_emulator.faults.codec import fault_from_text, load_faults
@@ -73,6 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             certificates=given_certificate(options),
             timeouts=client_timeouts(options),
             message_kilobytes=options.message_kilobytes,
+            tier=None if options.tier is None else Tier(options.tier),
+            throttle=options.throttle,
             arm_port=options.arm_port,
             arm_scope=Scope(subscription=options.arm_subscription, resource_group=options.arm_resource_group),
         )

@@ -12,6 +12,7 @@ from servicebus_emulator.amqp.transport.timeouts import ClientTimeouts
 from servicebus_emulator.arm.addresses import Scope
 from servicebus_emulator.certificates import GivenCertificate
 from servicebus_emulator.engine.model.access_policy import DEFAULT_KEY, ROOT_POLICY
+from servicebus_emulator.engine.namespace.tiers import Tier
 from servicebus_emulator.logs import LogFormat
 from servicebus_emulator.security.bearer import DEVELOPMENT_CLIENT
 from servicebus_emulator.security.settings import KEY_VARIABLE, SECRET_VARIABLE
@@ -94,6 +95,12 @@ def _add_content_options(parser: argparse.ArgumentParser) -> None:
         "--config", type=Path, metavar="FILE", help="entities to create, in the format of Microsoft's emulator"
     )
     group.add_argument("--data", type=Path, metavar="DIR", help="folder for persistent state (default: in memory only)")
+    group.add_argument(
+        "--tier", choices=[str(each) for each in Tier], help="accept what this tier of the service does (default: all)"
+    )
+    group.add_argument(
+        "--throttle", action="store_true", help="answer that the server is busy where the tier does (default: never)"
+    )
     group.add_argument(
         "--deliver-pings", action="store_true", help="deliver pings like any other message (default: accept and drop)"
     )

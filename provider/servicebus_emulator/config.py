@@ -1,10 +1,11 @@
 """The configuration file: namespaces and their entities, in the shape of Microsoft's emulator.
 
 ``UserConfig.Namespaces[]`` holds ``Queues[]`` and ``Topics[]``, topics hold ``Subscriptions[]`` and these
-``Rules[]``. Unlike the original, a file may describe several namespaces, each with ``DeliverPings``, and may set
-every property of the administration API, within the ranges and with the defaults of the service (the original allows
-one hour of time to live and ten deliveries). Namespaces, queues and topics may have ``AuthorizationRules[]``:
-``KeyName``, ``Rights[]``, and ``PrimaryKey`` and ``SecondaryKey``, which are generated when they are left out.
+``Rules[]``. Unlike the original, a file may describe several namespaces, each with ``DeliverPings``, a ``Tier`` and
+``Throttling``, and may set every property of the administration API, within the ranges and with the defaults of the
+service (the original allows one hour of time to live and ten deliveries). Namespaces, queues and topics may have
+``AuthorizationRules[]``: ``KeyName``, ``Rights[]``, and ``PrimaryKey`` and ``SecondaryKey``, which are generated when
+they are left out.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from servicebus_emulator.engine.model.rule_descriptions import (
     SqlFilter,
 )
 from servicebus_emulator.engine.model.timespan import TimeSpan
+from servicebus_emulator.engine.namespace.tiers import Tier, check_tier
 from servicebus_emulator.engine.runtime.rule_set import check_rule
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ __all__ = ["ConfigError", "NamespaceConfig", "load_config", "parse_config"]
 D = TypeVar("D", QueueDescription, TopicDescription, SubscriptionDescription)
 
 _NOT_IN_FILES: Final = frozenset({"AuthorizationRules"})
+_NAMESPACE_MEMBERS: Final = ("Queues", "Topics", "AuthorizationRules", "DeliverPings", "Tier", "Throttling")
 _LOGGING_TYPES: Final = ("File", "Console", "File,Console", "Console,File")
 _READERS: Final[Mapping[object, Callable[[ConfigValue], object]]] = {
     bool: ConfigValue.boolean,
@@ -61,6 +64,8 @@ class NamespaceConfig:
     """A namespace and its initial entities.
 
     :ivar deliver_pings: whether it delivers pings like other messages.
+    :ivar tier: what it accepts is limited to that of a tier; None = everything.
+    :ivar throttle: whether it takes no more each second than its tier.
     """
 
     name: str
@@ -69,6 +74,8 @@ class NamespaceConfig:
     subscriptions: tuple[SubscriptionDescription, ...] = ()
     access_rules: tuple[AuthorizationRule, ...] = ()
     deliver_pings: bool = False
+    tier: Tier | None = None
+    throttle: bool = False
 
     @property
     def root_rule(self) -> AuthorizationRule | None:
@@ -116,7 +123,8 @@ def _check_unique(node: ConfigValue, *, names: Sequence[str]) -> None:
 
 
 def _namespace(node: ConfigValue) -> NamespaceConfig:
-    members = node.members(required=("Name",), optional=("Queues", "Topics", "AuthorizationRules", "DeliverPings"))
+    members = node.members(required=("Name",), optional=_NAMESPACE_MEMBERS)
+    tier = Tier(members["Tier"].one_of(*Tier)) if "Tier" in members else None
     name = members["Name"].text()
     with _located(members["Name"]):
         check_name("name", value=name)
@@ -124,6 +132,9 @@ def _namespace(node: ConfigValue) -> NamespaceConfig:
     topics = tuple(
         _entity(item, kind=TopicDescription, optional=("Subscriptions",)) for item in _list(members, "Topics")
     )
+    for item, described in _described(members, queues=queues, topics=topics):
+        with _located(item):
+            check_tier(described, tier=tier)
     _check_unique(node, names=[queue.path for queue in queues] + [topic.path for topic in topics])
     subscriptions = tuple(
         subscription
@@ -137,7 +148,16 @@ def _namespace(node: ConfigValue) -> NamespaceConfig:
         subscriptions=subscriptions,
         access_rules=_authorization(members),
         deliver_pings="DeliverPings" in members and members["DeliverPings"].boolean(),
+        tier=tier,
+        throttle="Throttling" in members and members["Throttling"].boolean(),
     )
+
+
+def _described(
+    members: Mapping[str, ConfigValue], *, queues: tuple[QueueDescription, ...], topics: tuple[TopicDescription, ...]
+) -> Iterator[tuple[ConfigValue, QueueDescription | TopicDescription]]:
+    yield from zip(_list(members, "Queues"), queues, strict=True)
+    yield from zip(_list(members, "Topics"), topics, strict=True)
 
 
 def _entity(node: ConfigValue, *, kind: type[D], optional: tuple[str, ...] = ()) -> D:

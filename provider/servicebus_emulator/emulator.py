@@ -17,6 +17,7 @@ from servicebus_emulator.certificates import CertificateSource, IssuedCertificat
 from servicebus_emulator.clock import ShiftableClock
 from servicebus_emulator.config import NamespaceConfig
 from servicebus_emulator.engine.model.clock import Clock
+from servicebus_emulator.engine.namespace.tiers import Tier
 from servicebus_emulator.faults import Fault, FaultError
 from servicebus_emulator.namespace_name import NAMESPACE_NAMES, is_namespace_name
 from servicebus_emulator.namespace_server import HostedNamespace, ServerSettings
@@ -57,6 +58,9 @@ class Emulator:
     :param timeouts: time limits for clients.
     :param message_kilobytes: smallest message limit of new queues and topics: 1,024 as in the service's
         Premium tier, at most 102,400 (100 MB). The default limit of an entity is 256.
+    :param tier: limits sizes and features to those of a tier of the service, where a namespace's configuration sets
+        none; None = everything is accepted, and `message_kilobytes` counts.
+    :param throttle: whether a namespace answers that it is busy where the service does.
     :param arm_port: port of the ARM endpoint, which serves all namespaces; 0 = any.
     :param arm_scope: the subscription and the resource group of the ARM endpoint.
     :raises FaultError: a fault names a namespace that is not served.
@@ -84,6 +88,8 @@ class Emulator:
         certificates: CertificateSource | None = None,
         timeouts: ClientTimeouts = _DEFAULT_TIMEOUTS,
         message_kilobytes: int = _MIN_KILOBYTES,
+        tier: Tier | None = None,
+        throttle: bool = False,
         arm_port: int = 0,
         arm_scope: Scope = _DEFAULT_SCOPE,
     ) -> None:
@@ -116,6 +122,8 @@ class Emulator:
             certificates=certificates,
             timeouts=timeouts,
             message_kilobytes=message_kilobytes,
+            tier=tier,
+            throttle=throttle,
         )
         self._arm_port = arm_port
         self._arm_scope = arm_scope

@@ -25,6 +25,7 @@ from servicebus_emulator.clock import ShiftableClock
 from servicebus_emulator.config import NamespaceConfig
 from servicebus_emulator.engine.model.access_policy import DEFAULT_KEY, ROOT_POLICY
 from servicebus_emulator.engine.namespace.namespace import Namespace
+from servicebus_emulator.engine.namespace.tiers import Tier
 from servicebus_emulator.engine.runtime.journal import JournalError
 from servicebus_emulator.faults import Armed, Fault
 from servicebus_emulator.initial_entities import create_initial_entities
@@ -103,6 +104,8 @@ class ServerSettings:
     certificates: CertificateSource
     timeouts: ClientTimeouts
     message_kilobytes: int
+    tier: Tier | None
+    throttle: bool
 
 
 class HostedNamespace(NamespaceAddress):
@@ -137,6 +140,8 @@ class HostedNamespace(NamespaceAddress):
             snapshot=None if self._journal is None else self._journal.snapshot(),
             codec=AmqpPropertyCodec(),
             min_message_kilobytes=settings.message_kilobytes,
+            tier=settings.tier if config is None or config.tier is None else config.tier,
+            throttle=settings.throttle or (config is not None and config.throttle),
             deliver_pings=settings.deliver_pings or (config is not None and config.deliver_pings),
         )
         authorizer = self._authorize(settings, config=config)

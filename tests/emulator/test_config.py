@@ -19,6 +19,7 @@ from servicebus_emulator.engine.model.descriptions import (
 )
 from servicebus_emulator.engine.model.rule_descriptions import CorrelationFilter, RuleDescription, SqlAction, SqlFilter
 from servicebus_emulator.engine.model.timespan import TimeSpan
+from servicebus_emulator.engine.namespace.tiers import Tier
 
 HOUR = TimeSpan.of(timedelta(hours=1))
 WINDOW = TimeSpan.of(timedelta(seconds=20))
@@ -169,7 +170,7 @@ def test_several_namespaces_and_all_properties_are_read():
                             }
                         ],
                     },
-                    {"Name": "contoso-dr", "DeliverPings": True},
+                    {"Name": "contoso-dr", "DeliverPings": True, "Tier": "Premium", "Throttling": True},
                 ]
             }
         }
@@ -189,6 +190,8 @@ def test_several_namespaces_and_all_properties_are_read():
     )
     assert (second.name, second.queues, second.topics, second.subscriptions) == ("contoso-dr", (), (), ())
     assert (first.deliver_pings, second.deliver_pings) == (False, True)
+    assert (first.tier, first.throttle) == (None, False)
+    assert (second.tier, second.throttle) == (Tier.PREMIUM, True)
 
 
 NAMESPACE = "UserConfig.Namespaces.0"
@@ -206,6 +209,9 @@ RULE = f"{SUBSCRIPTION}.Rules.0.Properties"
         ("UserConfig.Logging.Type", "Syslog", r"Logging.Type is 'Syslog'; allowed: File, Console"),
         (f"{NAMESPACE}.Name", "", r"UserConfig.Namespaces\[0\].Name is ''; allowed: 1 to 50 characters"),
         (f"{NAMESPACE}.Name", 7, r"UserConfig.Namespaces\[0\].Name is 7; allowed: a string"),
+        (f"{NAMESPACE}.Tier", "Free", r"Namespaces\[0\].Tier is 'Free'; allowed: Basic, Standard, Premium"),
+        (f"{NAMESPACE}.Tier", "Basic", r"Queues\[0\].Properties.RequiresSession is True; allowed: none in the Basic"),
+        (f"{NAMESPACE}.Throttling", 1, r"Namespaces\[0\].Throttling is 1; allowed: true, false"),
         (f"{NAMESPACE}.DeliverPings", "yes", r"Namespaces\[0\].DeliverPings is 'yes'; allowed: true, false"),
         (f"{NAMESPACE}.Queue", [], r"Namespaces\[0\].Queue is \[\]; allowed: only Name, Queues, Topics"),
         (f"{NAMESPACE}.Queues", {}, r"Namespaces\[0\].Queues is \{\}; allowed: a list"),

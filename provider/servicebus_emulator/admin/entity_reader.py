@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from servicebus_emulator.admin.atom.documents import Entry, entry_document, feed_document, namespace_content
+from servicebus_emulator.admin.atom.documents import (
+    Entry,
+    entry_document,
+    feed_document,
+    namespace_content,
+    nothing_document,
+)
 from servicebus_emulator.admin.atom.fields import RuntimeProperties, encode
 from servicebus_emulator.admin.atom.rules import encode_rule
-from servicebus_emulator.admin.requests import Page, Request, parse_page
+from servicebus_emulator.admin.requests import Page, Request, Response, parse_page
 from servicebus_emulator.admin.resources import (
     Entity,
     EntityList,
@@ -28,6 +34,7 @@ from servicebus_emulator.engine.model.descriptions import (
 )
 from servicebus_emulator.engine.model.errors import EntityNotFound
 from servicebus_emulator.engine.model.rule_descriptions import CorrelationFilter
+from servicebus_emulator.engine.namespace.tiers import Tier
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +43,7 @@ if TYPE_CHECKING:
     from servicebus_emulator.engine.namespace.namespace import Namespace
 
 _PREMIUM_KILOBYTES: Final = 1024
+_TICKS_FROM: Final = datetime.min.replace(tzinfo=UTC)
 
 __all__ = ["EntityReader", "read_runtime"]
 
@@ -67,7 +75,11 @@ class EntityReader:
         self._clock: Final = clock
         self._started: Final = self._now()
 
-    def read(self, resource: Resource, *, request: Request) -> bytes:
+    def nothing(self) -> Response:
+        """Return the answer for a queue or topic that does not exist."""
+        return Response(200, nothing_document(self._now()), kind="feed")
+
+    def read(self, resource: Resource, *, request: Request) -> Response:
         """Return the document of a resource: an entry, or one page of a list.
 
         :raises EntityNotFound: the resource does not exist.
@@ -83,12 +95,22 @@ class EntityReader:
             case Rule():
                 entry = self._rule_entry(resource, request=request)
             case _:
-                return self._list(resource, request=request)
-        return entry_document(entry, author=self._namespace.name)
+                return Response(200, self._list(resource, request=request), kind="feed")
+        owner = entry.updated if isinstance(resource, NamespaceInfo) else self._namespace.times(resource.topic).updated
+        return self._response(entry, version_of=owner)
 
-    def entry_of(self, description: Description, *, request: Request) -> bytes:
-        """Return the document of one entity with its runtime properties."""
-        return entry_document(self._entity_entry(description, request=request), author=self._namespace.name)
+    def entry_of(self, description: Description, *, request: Request) -> Response:
+        """Return the document of one entity with its runtime properties.
+
+        As at the service, the version of a subscription or rule is that of its topic.
+        """
+        owner = description.topic_path if isinstance(description, SubscriptionDescription) else description.path
+        entry = self._entity_entry(description, request=request)
+        return self._response(entry, version_of=self._namespace.times(owner).updated)
+
+    def _response(self, entry: Entry, *, version_of: datetime) -> Response:
+        ticks = (version_of - _TICKS_FROM) // timedelta(microseconds=1) * 10
+        return Response(200, entry_document(entry, author=self._namespace.name), kind="entry", etag=str(ticks))
 
     def _queue_or_topic(self, path: str) -> QueueDescription | TopicDescription:
         description = self._namespace.get_entity(path)
@@ -159,6 +181,10 @@ class EntityReader:
             content=encode_rule(rule, created=created),
         )
 
+    def _tier(self) -> Tier:
+        is_premium = self._namespace.min_message_kilobytes >= _PREMIUM_KILOBYTES
+        return self._namespace.tier or (Tier.PREMIUM if is_premium else Tier.STANDARD)
+
     def _namespace_entry(self, request: Request) -> Entry:
         return Entry(
             title=self._namespace.name,
@@ -168,6 +194,6 @@ class EntityReader:
             content=namespace_content(
                 self._namespace.name,
                 created=self._started,
-                premium=self._namespace.min_message_kilobytes >= _PREMIUM_KILOBYTES,
+                tier=self._tier(),
             ),
         )

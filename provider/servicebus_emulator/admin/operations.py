@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from servicebus_emulator.admin.atom.documents import error_document
@@ -11,13 +12,15 @@ from servicebus_emulator.admin.entity_writer import EntityWriter
 from servicebus_emulator.admin.requests import Request, Response
 from servicebus_emulator.admin.resources import Entity, Resource, Rule, Subscription, resource_at, url_path
 from servicebus_emulator.engine.model.entity_names import DescriptionError
-from servicebus_emulator.engine.model.errors import BrokerError, OperationNotSupported
+from servicebus_emulator.engine.model.errors import BrokerError, EntityNotFound, OperationNotSupported
 
 if TYPE_CHECKING:
     from servicebus_emulator.engine.model.clock import Clock
     from servicebus_emulator.engine.namespace.namespace import Namespace
 
 __all__ = ["Administration", "error_response"]
+
+_WORDS: Final = {404: "Not Found. ", 409: "Conflict. "}
 
 
 class Administration:
@@ -46,22 +49,33 @@ class Administration:
             return error_response(400, reason=str(error))
 
     def _get(self, resource: Resource, request: Request) -> Response:
-        return Response(200, self._reader.read(resource, request=request))
+        try:
+            return self._reader.read(resource, request=request)
+        except EntityNotFound:
+            if not isinstance(resource, Entity):
+                raise
+            return self._reader.nothing()
 
     def _put(self, resource: Resource, request: Request) -> Response:
         status = 200 if request.update else 201
         if isinstance(resource, Rule):
             self._writer.put_rule(resource, document=request.body, update=request.update)
-            return Response(status, self._reader.read(resource, request=request))
+            return replace(self._reader.read(resource, request=request), status=status)
         put = self._writer.update if request.update else self._writer.create
         description = put(_require_entity(resource), document=request.body, version=request.version)
-        return Response(status, self._reader.entry_of(description, request=request))
+        return replace(self._reader.entry_of(description, request=request), status=status)
 
     def _delete(self, resource: Resource, _: Request) -> Response:
         if isinstance(resource, Rule):
             self._writer.delete_rule(resource)
         else:
-            self._writer.delete(_require_entity(resource))
+            try:
+                self._writer.delete(_require_entity(resource))
+            except EntityNotFound as error:
+                if not isinstance(resource, Entity):
+                    raise
+                detail = f"No service is hosted at the specified address. {error}"
+                return Response(error.status, error_document(error.status, detail=detail))
         return Response(200)
 
 
@@ -70,7 +84,7 @@ def error_response(status: int, *, reason: str) -> Response:
 
     The detail begins like the service's: clients distinguish conflicts by ``SubCode``.
     """
-    return Response(status, error_document(status, detail=f"SubCode={status}00. {reason}"))
+    return Response(status, error_document(status, detail=f"SubCode={status}00. {_WORDS.get(status, '')}{reason}"))
 
 
 def _require_entity(resource: Resource) -> Entity | Subscription:

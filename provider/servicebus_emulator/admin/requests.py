@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from servicebus_emulator.admin.resources import Resource, url_path
 from servicebus_emulator.engine.model.errors import InvalidArgument
@@ -83,7 +83,13 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A status code and an XML document, which may be empty."""
+    """A status code and an XML document, which may be empty.
+
+    :ivar kind: the kind of an Atom document, for its content type; None = another document.
+    :ivar etag: the version of the entity, or None.
+    """
 
     status: int
     document: bytes = b""
+    kind: Literal["entry", "feed"] | None = None
+    etag: str | None = None

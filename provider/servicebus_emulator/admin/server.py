@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import ssl
 from collections.abc import Callable, Sequence
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AdminServer"]
 
+_ATOM: Final = "application/atom+xml"
 _DEFAULT_CLOCK: Final = SystemClock()
 _DEFAULT_TIMEOUTS: Final = ClientTimeouts()
 
@@ -139,5 +139,8 @@ async def _administer(administration: Administration, *, request: web.Request) -
 
 
 def _http_response(response: Response) -> web.Response:
-    content_type = "application/atom+xml" if response.status < HTTPStatus.MULTIPLE_CHOICES else "application/xml"
-    return web.Response(status=response.status, body=response.document, content_type=content_type, charset="utf-8")
+    kind = "application/xml; charset=utf-8" if response.kind is None else f"{_ATOM};type={response.kind};charset=utf-8"
+    headers = {"Content-Type": kind} if len(response.document) > 0 else {}
+    if response.etag is not None:
+        headers["ETag"] = response.etag
+    return web.Response(status=response.status, body=response.document, headers=headers)

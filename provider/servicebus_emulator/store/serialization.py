@@ -16,6 +16,7 @@ from servicebus_emulator.engine.runtime.journal import JournalError
 __all__ = ["dump_access_policy", "dump_description", "load_access_policy", "load_description"]
 
 _TYPE: Final = "$type"
+_WINDOW: Final = "duplicate_detection_history_time_window"
 # The class names are part of the file format.
 _TYPES: Final[dict[str, type[Any]]] = {
     each.__name__: each
@@ -104,4 +105,8 @@ def _load(value: Any) -> Any:
         return kind(value["value"])
     if issubclass(kind, datetime):
         return datetime.fromisoformat(value["value"])
-    return kind(**{name: _load(item) for name, item in value.items() if name != _TYPE})
+    members = {name: _load(item) for name, item in value.items() if name != _TYPE}
+    if _WINDOW in members:
+        # Files of older versions may have a window below what the service allows.
+        members[_WINDOW] = max(members[_WINDOW], descriptions.MIN_DUPLICATE_DETECTION_WINDOW)
+    return kind(**members)

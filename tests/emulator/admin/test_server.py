@@ -8,6 +8,7 @@ import logging
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from aiohttp import ClientSession
@@ -20,13 +21,14 @@ from servicebus_emulator.engine.model.descriptions import (
     SubscriptionDescription,
     TopicDescription,
 )
-from servicebus_emulator.engine.model.rule_descriptions import RuleDescription
+from servicebus_emulator.engine.model.rule_descriptions import RuleDescription, SqlAction, SqlFilter
 from servicebus_emulator.engine.model.timespan import TimeSpan
 from servicebus_emulator.engine.namespace.namespace import Namespace
 from tests.emulator.support.authorizers import authorizer_for
 
 ATOM = "{http://www.w3.org/2005/Atom}"
 BUS = "{http://schemas.microsoft.com/netservices/2010/10/servicebus/connect}"
+ATOM_TYPE = "application/atom+xml"
 VERSION = "api-version=2024-05"
 
 
@@ -91,6 +93,71 @@ async def test_a_topic_keeps_properties_that_the_python_client_does_not_send(htt
         enable_subscription_partitioning=True,
         is_anonymous_accessible=True,
     )
+
+
+async def text_of(http: ClientSession, path: str, *, method: str = "GET", status: int = 200) -> str:
+    async with http.request(method, f"{path}{'&' if '?' in path else '?'}{VERSION}") as response:
+        assert response.status == status
+        return await response.text()
+
+
+async def test_a_missing_queue_or_topic_is_an_empty_feed_as_at_the_service(http: ClientSession):
+    async with http.get(f"/missing?{VERSION}") as response:
+        assert (response.status, response.headers["Content-Type"]) == (200, f"{ATOM_TYPE};type=feed;charset=utf-8")
+        feed = ET.fromstring(await response.text())  # noqa: S314 - our own server's answer
+    assert feed.findtext(f"{ATOM}title") == "Publicly Listed Services"
+    assert feed.find(f"{ATOM}entry") is None
+    deleted = await text_of(http, "/missing", method="DELETE", status=404)
+    assert "<Detail>No service is hosted at the specified address. " in deleted
+    assert "SubCode" not in deleted
+    await text_of(http, "/missing/subscriptions/s", status=404)
+
+
+async def test_an_entry_has_the_version_of_its_queue_or_topic(http: ClientSession, namespace: Namespace):
+    namespace.create_topic(TopicDescription("t"))
+    namespace.create_subscription(SubscriptionDescription("t", "s"))
+    ticks = (namespace.times("t").updated - datetime.min.replace(tzinfo=UTC)) // timedelta(microseconds=1) * 10
+    for path in ("/t", "/t/subscriptions/s", "/t/subscriptions/s/rules/$Default"):
+        async with http.get(f"{path}?{VERSION}") as response:
+            assert response.headers["Content-Type"] == f"{ATOM_TYPE};type=entry;charset=utf-8"
+            assert response.headers["ETag"] == str(ticks)
+
+
+async def test_the_entries_of_a_list_have_its_address_as_base(http: ClientSession, namespace: Namespace):
+    namespace.create_queue(QueueDescription("q"))
+    feed = ET.fromstring(await text_of(http, "/$Resources/queues?$skip=0&$top=10"))  # noqa: S314
+    found = feed.find(f"{ATOM}entry")
+    assert found is not None
+    assert found.get("{http://www.w3.org/XML/1998/namespace}base") == feed.findtext(f"{ATOM}id")
+
+
+async def test_times_are_written_as_the_service_does(http: ClientSession, namespace: Namespace):
+    namespace.create_queue(QueueDescription("q"))
+    shown = await text_of(http, "/q")
+    assert "<AccessedAt>0001-01-01T00:00:00Z</AccessedAt>" in shown
+    assert re.search(r"<published>[0-9T:-]{19}Z</published>", shown) is not None
+
+
+async def test_rules_and_subscriptions_have_the_elements_of_the_service(http: ClientSession, namespace: Namespace):
+    namespace.create_topic(TopicDescription("t"))
+    late = SqlFilter(expression="delay > @least", parameters=(("@least", TimeSpan.parse("PT1H")),))
+    rules = (RuleDescription("late", filter=late, action=SqlAction(expression="SET a=1")), RuleDescription("all"))
+    namespace.create_subscription(SubscriptionDescription("t", "s", rules=rules))
+    assert "<IsClientAffine>false</IsClientAffine></SubscriptionDescription>" in await text_of(
+        http, "/t/subscriptions/s"
+    )
+    shown = await text_of(http, "/t/subscriptions/s/rules/late")
+    assert shown.count("<RequiresPreprocessing>true</RequiresPreprocessing>") == 2
+    assert 'xmlns:d6p1="http://schemas.microsoft.com/2003/10/Serialization/">PT1H</Value>' in shown
+    assert "RequiresPreprocessing" not in await text_of(http, "/t/subscriptions/s/rules/all")
+
+
+async def test_a_subscription_of_jms_clients_is_refused(http: ClientSession, namespace: Namespace):
+    namespace.create_topic(TopicDescription("t"))
+    for affine, status in (("true", 400), ("false", 201)):
+        body = entry(f"<IsClientAffine>{affine}</IsClientAffine>", kind="SubscriptionDescription")
+        async with http.put(f"/t/subscriptions/s?{VERSION}", data=body) as response:
+            assert response.status == status
 
 
 async def test_names_are_written_without_prefixes(http: ClientSession):

@@ -71,7 +71,7 @@ STORED: dict[str, st.SearchStrategy[Any]] = {
     "max_size_in_megabytes": st.integers(1, 81_920),
     "max_message_size_in_kilobytes": st.integers(1, 102_400),
     "requires_duplicate_detection": st.booleans(),
-    "duplicate_detection_history_time_window": spans("PT5S", TimeSpan.parse("P7D")),
+    "duplicate_detection_history_time_window": spans("PT20S", TimeSpan.parse("P7D")),
     "enable_partitioning": st.booleans(),
     "enable_express": st.booleans(),
 }

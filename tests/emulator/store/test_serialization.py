@@ -21,6 +21,7 @@ from servicebus_emulator.engine.model.rule_descriptions import CorrelationFilter
 from servicebus_emulator.engine.model.timespan import TimeSpan
 from servicebus_emulator.engine.namespace.entities import SubQueue
 from servicebus_emulator.engine.namespace.topics import TopicEntity
+from servicebus_emulator.store.serialization import dump_description, load_description
 from tests.emulator.support.engine import PersistentNamespace, content, queue_of, texts
 
 
@@ -96,3 +97,11 @@ def test_times_to_live_beyond_year_9999_are_stored(persistent: PersistentNamespa
         namespace.commit()
     with persistent.open() as namespace:
         assert texts(queue_of(namespace).main.receive(1)) == ["x"]
+
+
+def test_a_window_of_an_older_version_is_raised_to_the_shortest_of_the_service():
+    description = QueueDescription("q", requires_duplicate_detection=True)
+    text = dump_description(description).replace("6000000000", "50000000")
+    loaded = load_description(text)
+    assert isinstance(loaded, QueueDescription)
+    assert loaded.duplicate_detection_history_time_window == TimeSpan.of(timedelta(seconds=20))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from uuid import uuid4
 from xml.etree.ElementTree import Element
 
 from servicebus_emulator.admin.atom.fields import format_time
@@ -13,7 +14,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-__all__ = ["Entry", "content_of", "entry_document", "error_document", "feed_document", "namespace_content"]
+__all__ = [
+    "Entry",
+    "content_of",
+    "entry_document",
+    "error_document",
+    "feed_document",
+    "namespace_content",
+    "nothing_document",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +46,7 @@ def entry_document(entry: Entry, *, author: str) -> bytes:
 
     :param author: the name of the namespace.
     """
-    return serialize(_entry(entry, author=author, root=True))
+    return serialize(_entry(entry, author=author, base=None))
 
 
 def feed_document(
@@ -52,11 +61,23 @@ def feed_document(
     feed = Element("feed", {"xmlns": ATOM})
     leaf(feed, "title", text=title, type="text")
     leaf(feed, "id", text=address)
-    leaf(feed, "updated", text=format_time(updated))
+    leaf(feed, "updated", text=_seconds(updated))
     leaf(feed, "link", rel="self", href=address)
     if next_address is not None:
         leaf(feed, "link", rel="next", href=next_address)
-    feed.extend(_entry(entry, author=author, root=False) for entry in entries)
+    feed.extend(_entry(entry, author=author, base=address) for entry in entries)
+    return serialize(feed)
+
+
+def nothing_document(updated: datetime) -> bytes:
+    """Return what the service answers to a GET of a queue or topic that does not exist, with status 200."""
+    feed = Element("feed", {"xmlns": ATOM})
+    leaf(feed, "title", text="Publicly Listed Services", type="text")
+    subtitle = "This is the list of publicly-listed services currently available."
+    leaf(feed, "subtitle", text=subtitle, type="text")
+    leaf(feed, "id", text=f"uuid:{uuid4()};id=1")
+    leaf(feed, "updated", text=_seconds(updated))
+    leaf(feed, "generator", text="Service Bus 1.1")
     return serialize(feed)
 
 
@@ -68,11 +89,11 @@ def error_document(status: int, *, detail: str) -> bytes:
     return serialize(root)
 
 
-def namespace_content(name: str, *, created: datetime, premium: bool) -> Element:
+def namespace_content(name: str, *, created: datetime, tier: str) -> Element:
     """Return the ``NamespaceInfo`` element of a namespace."""
     root = Element("NamespaceInfo", {"xmlns": SERVICE_BUS, "xmlns:i": SCHEMA_INSTANCE})
     leaf(root, "CreatedTime", text=format_time(created))
-    leaf(root, "MessagingSKU", text="Premium" if premium else "Standard")
+    leaf(root, "MessagingSKU", text=tier)
     leaf(root, "ModifiedTime", text=format_time(created))
     leaf(root, "Name", text=name)
     leaf(root, "NamespaceType", text="Messaging")
@@ -90,12 +111,16 @@ def content_of(root: Element) -> Element:
     return content[0]
 
 
-def _entry(entry: Entry, *, author: str, root: bool) -> Element:
-    element = Element("entry", {"xmlns": ATOM} if root else {})
+def _seconds(value: datetime) -> str:
+    return format_time(value.replace(microsecond=0))
+
+
+def _entry(entry: Entry, *, author: str, base: str | None) -> Element:
+    element = Element("entry", {"xmlns": ATOM} if base is None else {"xml:base": base})
     leaf(element, "id", text=entry.address)
     leaf(element, "title", text=entry.title, type="text")
-    leaf(element, "published", text=format_time(entry.published))
-    leaf(element, "updated", text=format_time(entry.updated))
+    leaf(element, "published", text=_seconds(entry.published))
+    leaf(element, "updated", text=_seconds(entry.updated))
     leaf(leaf(element, "author"), "name", text=author)
     leaf(element, "link", rel="self", href=entry.address)
     leaf(element, "content", type="application/xml").append(entry.content)

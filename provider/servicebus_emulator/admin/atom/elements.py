@@ -92,6 +92,7 @@ ELEMENTS: Final[Mapping[type[Description], tuple[str, ...]]] = {
         "ForwardDeadLetteredMessagesTo",
         "AutoDeleteOnIdle",
         "EntityAvailabilityStatus",
+        "IsClientAffine",
     ),
 }
 """The elements of each description, in the order in which the service writes them."""
@@ -109,12 +110,14 @@ READ_ONLY: Final = frozenset(
         "SqlFilterCount",
         "CorrelationFilterCount",
         "EntityAvailabilityStatus",
+        "IsClientAffine",
     ]
 )
 """Elements that only the service sets. Clients return them when they update an entity; they are ignored."""
 
 SINCE: Final[Mapping[str, str]] = {
     "MaxMessageSizeInKilobytes": "2021-05",
+    "IsClientAffine": "2021-05",
     "SqlFilterCount": "2024-05",
     "CorrelationFilterCount": "2024-05",
 }

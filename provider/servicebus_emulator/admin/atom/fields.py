@@ -81,6 +81,8 @@ def decode(element: Element, *, kind: type[Description], given: Mapping[str, Any
     values: dict[str, Any] = {}
     for child in element:
         name = local_name(child)
+        if name == "IsClientAffine" and (child.text or "").strip().lower() == "true":
+            raise DescriptionError(name, value=child.text, allowed="false; JMS subscriptions are not supported")
         if name in READ_ONLY or child.get(f"{{{SCHEMA_INSTANCE}}}nil") == "true":
             continue
         if child.tag != f"{{{SERVICE_BUS}}}{name}" or name not in types:
@@ -118,8 +120,9 @@ def encode(description: Description, *, runtime: RuntimeProperties, version: str
 
 
 def format_time(value: datetime) -> str:
-    """Format a time in UTC as the service does."""
-    return value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+    """Format a time in UTC as the service does: without trailing zeros."""
+    text = value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds")
+    return text.rstrip("0").removesuffix(".") + "Z"
 
 
 def _computed(runtime: RuntimeProperties) -> Mapping[str, str]:
@@ -133,6 +136,7 @@ def _computed(runtime: RuntimeProperties) -> Mapping[str, str]:
         "UpdatedAt": format_time(runtime.times.updated),
         "AccessedAt": format_time(runtime.times.accessed),
         "EntityAvailabilityStatus": "Available",
+        "IsClientAffine": "false",
     }
 
 

@@ -8,7 +8,7 @@ from typing import Final
 from xml.etree.ElementTree import Element
 
 from servicebus_emulator.admin.atom.fields import format_time, property_name
-from servicebus_emulator.admin.atom.xml import SCHEMA, SCHEMA_INSTANCE, SERVICE_BUS, leaf, local_name
+from servicebus_emulator.admin.atom.xml import DURATIONS, SCHEMA, SCHEMA_INSTANCE, SERVICE_BUS, leaf, local_name
 from servicebus_emulator.engine.model.entity_names import DescriptionError
 from servicebus_emulator.engine.model.rule_descriptions import (
     CORRELATION_PROPERTIES,
@@ -52,7 +52,8 @@ def _encode_filter(parent: Element, *, value: RuleFilter) -> None:
             element = leaf(parent, "Filter", **{"i:type": kind})
             leaf(element, "SqlExpression", text=value.expression)
             leaf(element, "CompatibilityLevel", text=_COMPATIBILITY_LEVEL)
-            _encode_pairs(leaf(element, "Parameters"), pairs=value.parameters)
+            if kind == "SqlFilter":
+                _encode_parameters(element, pairs=value.parameters)
         case CorrelationFilter():
             element = leaf(parent, "Filter", **{"i:type": "CorrelationFilter"})
             for name, attribute in _CORRELATION_ELEMENTS.items():
@@ -69,7 +70,13 @@ def _encode_action(parent: Element, *, action: SqlAction | None) -> None:
     element = leaf(parent, "Action", **{"i:type": "SqlRuleAction"})
     leaf(element, "SqlExpression", text=action.expression)
     leaf(element, "CompatibilityLevel", text=_COMPATIBILITY_LEVEL)
-    _encode_pairs(leaf(element, "Parameters"), pairs=action.parameters)
+    _encode_parameters(element, pairs=action.parameters)
+
+
+def _encode_parameters(parent: Element, *, pairs: tuple[tuple[str, FilterValue], ...]) -> None:
+    if len(pairs) > 0:
+        _encode_pairs(leaf(parent, "Parameters"), pairs=pairs)
+    leaf(parent, "RequiresPreprocessing", text="true")
 
 
 def _encode_pairs(parent: Element, *, pairs: tuple[tuple[str, FilterValue], ...]) -> None:
@@ -77,7 +84,8 @@ def _encode_pairs(parent: Element, *, pairs: tuple[tuple[str, FilterValue], ...]
         kind, text = _typed(value)
         pair = leaf(parent, "KeyValueOfstringanyType")
         leaf(pair, "Key", text=key)
-        leaf(pair, "Value", text=text, **{"i:type": f"d6p1:{kind}", "xmlns:d6p1": SCHEMA})
+        schema = DURATIONS if kind == "duration" else SCHEMA
+        leaf(pair, "Value", text=text, **{"i:type": f"d6p1:{kind}", "xmlns:d6p1": schema})
 
 
 def _typed(value: FilterValue) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from xml.parsers import expat
 __all__ = [
     "ATOM",
     "COUNTS",
+    "DURATIONS",
     "SCHEMA",
     "SCHEMA_INSTANCE",
     "SERVICE_BUS",
@@ -26,6 +27,7 @@ __all__ = [
 ATOM: Final = "http://www.w3.org/2005/Atom"
 SERVICE_BUS: Final = "http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"
 COUNTS: Final = "http://schemas.microsoft.com/netservices/2011/06/servicebus"
+DURATIONS: Final = "http://schemas.microsoft.com/2003/10/Serialization/"
 SCHEMA: Final = "http://www.w3.org/2001/XMLSchema"
 SCHEMA_INSTANCE: Final = "http://www.w3.org/2001/XMLSchema-instance"
 

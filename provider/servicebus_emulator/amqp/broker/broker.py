@@ -281,6 +281,8 @@ class Broker:
             waiting = queue.ready_count(session_lock=link.session_lock)
             if waiting > 0:
                 delivered += link.deliver(min(waiting if link.session_lock is not None else share, demand))
+        if self.namespace.throttle is not None:
+            self.namespace.throttle.spend(delivered)
         if delivered > 0 and any(
             link.demand > 0 and queue.ready_count(session_lock=link.session_lock) > 0 for link, _ in demands
         ):

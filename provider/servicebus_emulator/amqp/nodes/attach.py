@@ -31,6 +31,7 @@ from servicebus_emulator.amqp.session.link_settings import (
 from servicebus_emulator.amqp.session.node_address import NodeAddress
 from servicebus_emulator.engine.model.errors import EntityDisabled, OperationNotAllowed, OperationNotSupported
 from servicebus_emulator.engine.namespace.entities import QueueEntity, SubQueue
+from servicebus_emulator.engine.namespace.throttle import REQUEST_CREDITS
 from servicebus_emulator.engine.namespace.topics import SubscriptionEntity, TopicEntity
 from servicebus_emulator.engine.queue.limits import (
     max_batch_bytes,
@@ -91,6 +92,8 @@ def _attach_management(connection: AmqpConnection, link: Link, *, address: NodeA
 
     def execute(request: Request) -> Response:
         connection.authorization.require(rights_for(request), path=address.resource)
+        if namespace.throttle is not None:
+            namespace.throttle.check(REQUEST_CREDITS)
         # Looked up for each request: the entity may have been deleted and created again.
         return ManagementNode(namespace.find(address.path), sub_queue=address.sub_queue).execute(request)
 

@@ -107,6 +107,9 @@ class ReceiverLink(LinkHandler):
             raise InvalidArgument(f"a delivery of {len(data)} bytes is not an AMQP message: {error}") from error
         check_encoded_size(size, messages=len(contents), description=self.entity.description)
         check_messages(contents)
+        throttle = self._broker.namespace.throttle
+        if throttle is not None:
+            throttle.check(len(contents), size=size)
         self.entity.send(contents)
 
     def _apply_fault(self, struck: Armed, delivery: proton.Handle, data: bytes, *, size: int) -> None:

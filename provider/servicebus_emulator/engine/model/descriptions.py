@@ -2,8 +2,7 @@
 
 Field names, defaults and ranges are those of the Service Bus administration API (Atom over HTTP, api-version
 2021-05 and 2024-05). Descriptions are validated on construction. Some lower bounds are relaxed because tests need
-small values: lock duration from one tick (service: 5 s), duplicate detection window from 5 s as in Microsoft's
-emulator (service: 20 s), sizes from 1.
+small values: lock duration from one tick (service: 5 s), sizes from 1.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ __all__ = [
     "FIXED_AT_CREATION",
     "IDENTITY",
     "INT_MAX",
+    "MIN_DUPLICATE_DETECTION_WINDOW",
     "AccessRight",
     "AuthorizationRule",
     "Description",
@@ -42,9 +42,11 @@ INT_MAX: Final = 2_147_483_647
 """The largest .NET ``int``; as the maximum delivery count it means "never dead-letter"."""
 
 
+MIN_DUPLICATE_DETECTION_WINDOW: Final = TimeSpan.of(timedelta(seconds=20))
+"""The shortest time for which message ids are remembered."""
+
 _TICK: Final = TimeSpan(1)
 _SECOND: Final = TimeSpan.of(timedelta(seconds=1))
-_FIVE_SECONDS: Final = TimeSpan.of(timedelta(seconds=5))
 _MINUTE: Final = TimeSpan.of(timedelta(minutes=1))
 _FIVE_MINUTES: Final = TimeSpan.of(timedelta(minutes=5))
 _TEN_MINUTES: Final = TimeSpan.of(timedelta(minutes=10))
@@ -282,7 +284,7 @@ def _check_receivable(entity: QueueDescription | SubscriptionDescription) -> Non
 def _check_storage(entity: QueueDescription | TopicDescription) -> None:
     _check_range(entity, "max_size_in_megabytes", 1, 81_920)
     _check_range(entity, "max_message_size_in_kilobytes", 1, 102_400)
-    _check_range(entity, "duplicate_detection_history_time_window", _FIVE_SECONDS, _SEVEN_DAYS)
+    _check_range(entity, "duplicate_detection_history_time_window", MIN_DUPLICATE_DETECTION_WINDOW, _SEVEN_DAYS)
 
 
 def _check_forwarding(entity: QueueDescription | SubscriptionDescription) -> None:

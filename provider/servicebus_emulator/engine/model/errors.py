@@ -20,6 +20,7 @@ __all__ = [
     "OperationNotSupported",
     "OperationTimedOut",
     "QuotaExceeded",
+    "ServerBusy",
     "SessionCannotBeLocked",
     "SessionLockLost",
     "Unauthorized",
@@ -127,6 +128,13 @@ class OperationTimedOut(BrokerError):
 
     condition = "com.microsoft:timeout"
     status = 408
+
+
+class ServerBusy(BrokerError):
+    """The namespace is throttled."""
+
+    condition = "com.microsoft:server-busy"
+    status = 503
 
 
 class Unauthorized(BrokerError):

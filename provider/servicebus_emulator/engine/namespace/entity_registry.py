@@ -23,13 +23,14 @@ __all__ = ["AnyEntity", "EntityRegistry", "EntityTimes", "deleted_error"]
 
 AnyEntity = QueueEntity | TopicEntity | SubscriptionEntity
 
+_NEVER = datetime.min.replace(tzinfo=UTC)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SUBSCRIPTIONS = "/subscriptions/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntityTimes:
-    """When an entity was created, updated and last accessed (UTC, aware)."""
+    """When an entity was created, updated and last accessed (UTC, aware). Before the first access that is year 1."""
 
     created: datetime
     updated: datetime
@@ -122,7 +123,7 @@ class EntityRegistry:
         return EntityTimes(
             created=_to_datetime(entity.created),
             updated=_to_datetime(entity.updated),
-            accessed=_to_datetime(entity.sequence.accessed),
+            accessed=_NEVER if entity.sequence.accessed == 0 else _to_datetime(entity.sequence.accessed),
         )
 
     # Internals

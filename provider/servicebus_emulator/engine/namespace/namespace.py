@@ -27,6 +27,8 @@ from servicebus_emulator.engine.namespace.entities import SubQueue
 from servicebus_emulator.engine.namespace.entity_registry import AnyEntity, EntityRegistry
 from servicebus_emulator.engine.namespace.forwarding import Forwarder
 from servicebus_emulator.engine.namespace.shared_access_policies import SharedAccessPolicies
+from servicebus_emulator.engine.namespace.throttle import Throttle
+from servicebus_emulator.engine.namespace.tiers import Tier, adjusted, check_tier
 from servicebus_emulator.engine.namespace.topics import TopicEntity
 from servicebus_emulator.engine.queue.limits import with_min_message_size
 from servicebus_emulator.engine.runtime.context import Context
@@ -57,6 +59,9 @@ class Namespace(EntityRegistry):
         as the documentation of paired namespaces describes.
     :param min_message_kilobytes: raises a lower maximum message size of queues and topics to this value: 256 is the
         limit of the Standard tier, 1024 of the Premium tier ("Service Bus quotas", Microsoft Learn).
+    :ivar tier: what it accepts is limited to that of a tier; None = everything.
+    :param throttle: whether it takes no more each second than its tier.
+    :ivar throttle: counts what clients do each second; None = no throttling.
     :ivar access_policies: the shared access policies of the namespace and its entities.
     :ivar auto_delete: deletes idle entities.
     """
@@ -73,6 +78,8 @@ class Namespace(EntityRegistry):
         codec: PropertyCodec | None = None,
         deliver_pings: bool = False,
         min_message_kilobytes: int = 1,
+        tier: Tier | None = None,
+        throttle: bool = False,
     ) -> None:
         snapshot = Snapshot() if snapshot is None else snapshot
         self._effects = PendingEffects()
@@ -88,6 +95,8 @@ class Namespace(EntityRegistry):
         )
         super().__init__(name, context=context)
         self.min_message_kilobytes = min_message_kilobytes
+        self.tier = tier
+        self.throttle = Throttle(name, clock=context.clock, tier=tier) if throttle else None
         self._timers: TimerHeap[TimerDriven] = TimerHeap()
         self._keys = count(max((record.key for record in snapshot.entities), default=0) + 1)
         self._forwarder = Forwarder(self.find, clock=self._context.clock)
@@ -106,7 +115,7 @@ class Namespace(EntityRegistry):
         :raises DescriptionError: when a rule of a subscription cannot be evaluated.
         :raises InvalidArgument: when a forwarding target does not exist.
         """
-        description = with_min_message_size(description, kilobytes=self.min_message_kilobytes)
+        description = self._adjusted(description, before=None)
         for rule in description.rules if isinstance(description, SubscriptionDescription) else ():
             check_rule(rule)
         self._check_path_free(description)
@@ -133,8 +142,8 @@ class Namespace(EntityRegistry):
         :raises InvalidArgument: when a field differs that is fixed at creation, or a new forwarding target does not
             exist.
         """
-        description = with_min_message_size(description, kilobytes=self.min_message_kilobytes)
         entity = self._entity_of(description)
+        description = self._adjusted(description, before=entity.description)
         try:
             check_update(entity.description, proposed=description)
         except DescriptionError as error:
@@ -249,6 +258,12 @@ class Namespace(EntityRegistry):
 
     # Internals
 
+    def _adjusted(self, description: Description, *, before: Description | None) -> Description:
+        check_tier(description, tier=self.tier)
+        if self.tier is None:
+            description = with_min_message_size(description, kilobytes=self.min_message_kilobytes)
+        return adjusted(description, before=before, tier=self.tier)
+
     def _update_timers(self) -> None:
         for component in self._effects.take_deadline_changes():
             due = component.next_due()
@@ -272,7 +287,7 @@ class Namespace(EntityRegistry):
     def _new_record(self, description: Description) -> EntityRecord:
         now = self._context.clock.now()
         record = EntityRecord(
-            key=next(self._keys), description=description, created=now, updated=now, accessed=now, last_number=0
+            key=next(self._keys), description=description, created=now, updated=now, accessed=0, last_number=0
         )
         self._context.journal.save_entity(record)
         self._context.journal.commit()

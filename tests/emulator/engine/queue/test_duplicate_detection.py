@@ -57,9 +57,9 @@ def test_the_window_starts_when_a_message_is_first_seen(harness: EngineHarness, 
 
 def test_a_shorter_window_applies_to_earlier_messages(harness: EngineHarness, entity: QueueEntity):
     entity.send([content("a")])
-    shorter = TimeSpan.of(timedelta(seconds=10))
+    shorter = TimeSpan.of(timedelta(seconds=20))
     harness.namespace.update(replace(UNIQUE, duplicate_detection_history_time_window=shorter))
-    harness.advance(10)
+    harness.advance(20)
     entity.send([content("a")])
     assert entity.counts().active == 2
 
