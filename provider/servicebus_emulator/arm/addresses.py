@@ -39,6 +39,7 @@ _SPELLINGS: Final = {
         "privateEndpointConnections",
         "privateLinkResources",
         "operations",
+        "operationresults",
     )
 }
 

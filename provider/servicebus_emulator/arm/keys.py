@@ -35,8 +35,8 @@ def _put(hosted: ManagedNamespace, request: Request) -> Response:
     rights = None if properties is None else properties.members("rights").get("rights")
     if rights is None:
         raise ArmError(400, f"properties.rights is missing; allowed: {_ALLOWED_RIGHTS}")
-    requested = frozenset(AccessRight(right.one_of(AccessRight)) for right in rights.items())
-    if len(requested) == 0 or (AccessRight.MANAGE in requested and len(requested) < len(AccessRight)):
+    requested = [AccessRight(right.one_of(AccessRight)) for right in rights.items()]
+    if len(requested) == 0 or (AccessRight.MANAGE in requested and len(set(requested)) < len(AccessRight)):
         rights.refuse(_ALLOWED_RIGHTS)
     name, entity = request.address.names[-1], _entity(hosted, request)
     policy = hosted.namespace.access_policies.put(name, rights=requested, path=entity)
@@ -99,7 +99,7 @@ def _policy(hosted: ManagedNamespace, request: Request) -> SharedAccessPolicy:
 def _resource(hosted: ManagedNamespace, policy: SharedAccessPolicy, *, request: Request) -> dict[str, object]:
     entity = _entity(hosted, request)
     names = (hosted.name, *(() if entity is None else (path_segment(entity),)), policy.name)
-    rights = [right.value for right in AccessRight if right in policy.rights]
+    rights = [right.value for right in policy.ordered_rights]
     return request.resource(*names, properties={"rights": rights})
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
+from urllib.parse import quote
 
 from servicebus_emulator.admin.atom.fields import format_time
 from servicebus_emulator.arm.errors import ArmError
@@ -50,13 +51,20 @@ _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 _BOOLEANS: Final = frozenset({"disableLocalAuth", "zoneRedundant"})
 
+_PREMIUM: Final = "Premium"
+# The provisioning state and the status of a namespace.
+_CREATED, _COMPLETE = ("Created", "Activating"), ("Succeeded", "Active")
+# The official clients wait for 30 s, or for what this says.
+_POLL_SOON: Final = {"x-ms-retry-after-ms": "20"}
+
 _log = logging.getLogger(__name__)
 
 
 class Namespaces:
     """Namespaces as resources.
 
-    Creating and deleting a namespace is complete when the response is sent, so that a client's poller ends at once.
+    As at the service, the answer to a creation says that it goes on, and a client polls the namespace; that to a
+    deletion names an address to poll. Here both are complete by then, so that the next answer ends the polling.
 
     :param host: starts and stops the namespaces.
     :param register: the properties of the namespaces other than their entities.
@@ -105,12 +113,15 @@ class Namespaces:
             name_served = name if hosted is None else hosted.name
             new = NamespaceRecord(name=name_served, created=now, updated=now, added=hosted is None)
             current = new if hosted is None else self._current_record(hosted)
+            record_is_new = hosted is None
             record = self._apply(replace(new, created=current.created, added=current.added), members=members)
             if hosted is None:
                 hosted = await self._add(name)
                 _log.info("namespace %s: added", name)
             self._register.put(record)
-        return Response(200, self._resource(hosted, request=request))
+        if not record_is_new:
+            return Response(200, self._resource(hosted, request=request))
+        return Response(201, self._resource(hosted, request=request, state=_CREATED), headers=_POLL_SOON)
 
     async def update(self, request: Request) -> Response:
         """Change the properties in the body only.
@@ -133,7 +144,17 @@ class Namespaces:
             await self._host.remove(hosted.name)
             self._register.remove(hosted.name)
         _log.info("namespace %s: deleted", hosted.name)
+        version = quote(request.query["api-version"])
+        results = f"{request.origin}{request.raw_path.rstrip('/')}/operationresults/{hosted.name}?api-version={version}"
+        return Response(202, headers={"Location": results, **_POLL_SOON})
+
+    def operation_result(self, _: Request) -> Response:
+        """Return the result of a deletion: it is complete."""
         return Response(200)
+
+    def location_of(self, hosted: ManagedNamespace) -> str:
+        """Return the location of a namespace, which its entities share."""
+        return self._current_record(hosted).location
 
     def check_name(self, request: Request) -> Response:
         """Return whether a name is valid and available."""
@@ -190,13 +211,15 @@ class Namespaces:
             changes["properties"] = {**record.properties, **_properties(members["properties"])}
         return replace(record, **changes)
 
-    def _resource(self, hosted: ManagedNamespace, *, request: Request) -> dict[str, object]:
+    def _resource(
+        self, hosted: ManagedNamespace, *, request: Request, state: tuple[str, str] = _COMPLETE
+    ) -> dict[str, object]:
         record = self._current_record(hosted)
         properties = {
             **_DEFAULTS,
             **record.properties,
-            "provisioningState": "Succeeded",
-            "status": "Active",
+            "provisioningState": state[0],
+            "status": state[1],
             "createdAt": _time(record.created),
             "updatedAt": _time(record.updated),
             "serviceBusEndpoint": f"{hosted.endpoint_address.replace('sb', 'https', 1)}/",
@@ -216,6 +239,8 @@ def _sku(sku: JsonValue) -> dict[str, object]:
     if tier != name:
         members["tier"].refuse(f"{name}, as sku.name")
     capacity = {"capacity": members["capacity"].integer()} if "capacity" in members else {}
+    if name == _PREMIUM:
+        capacity = {"capacity": 1, **capacity}
     return {"name": name, "tier": tier, **capacity}
 
 

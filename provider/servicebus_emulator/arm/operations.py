@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Final, NoReturn, TypeVar
 
 from servicebus_emulator.arm.addresses import PROVIDER, Address, Scope
@@ -100,6 +101,8 @@ class ResourceManager:
             return _not_found(request)
         if address.types == ("namespaces",):
             return _by_method(self._namespace_actions, request)
+        if address.types == ("namespaces", "operationresults"):
+            return _by_method({"GET": self._namespaces.operation_result}, request)
         return self._child_action(request)
 
     def _check_scope(self, address: Address) -> None:
@@ -126,6 +129,12 @@ class ResourceManager:
             )
         # Idle entities are deleted first, not in the middle of a list.
         hosted.namespace.advance()
+        action = self._action_within(hosted, request)
+        located = replace(request, location=self._namespaces.location_of(hosted))
+        return lambda _: action(located)
+
+    def _action_within(self, hosted: ManagedNamespace, request: Request) -> Callable[[Request], Response]:
+        address = request.address
         if address.types[-1] == "authorizationRules" and address.types[:-1] in _KEY_OWNERS:
             key_action = _key_action(request)
             return lambda request: key_action(hosted, request)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeVar
 from urllib.parse import quote
 
@@ -37,6 +37,7 @@ class Response:
 
     status: int
     document: object = None
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +47,7 @@ class Request:
     :ivar origin: scheme, host and port under which the client reached the server.
     :ivar raw_path: the path of the URL as received, percent-encoded.
     :ivar scope: the subscription and the resource group of the emulator.
+    :ivar location: that of the namespace, in requests about something in it.
     """
 
     method: str
@@ -55,6 +57,7 @@ class Request:
     body: bytes
     address: Address
     scope: Scope
+    location: str | None = None
 
     def check_version(self) -> None:
         """Check the API version.
@@ -84,13 +87,14 @@ class Request:
         :param names: the names on its path, one for each type of the address.
         """
         path = "".join(f"/{kind}/{name}" for kind, name in zip(self.address.types, names, strict=True))
-        return {
+        document: dict[str, object] = {
             "id": f"/subscriptions/{self.scope.subscription}/resourceGroups/{self.scope.resource_group}"
             f"/providers/{PROVIDER}{path}",
             "name": names[-1],
             "type": "/".join((PROVIDER, *self.address.types)),
             "properties": properties,
         }
+        return document if self.location is None else {**document, "location": self.location}
 
     def list_response(self, items: Sequence[T], *, encode: Callable[[T], object]) -> Response:
         """Return the requested page of a list, with a link to the next one.

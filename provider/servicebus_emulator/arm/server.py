@@ -91,7 +91,9 @@ class ArmServer(HttpServer):
             response = await self._response(http_request)
         except ArmError as error:
             response = Response(error.status, error.document())
-        headers = {"WWW-Authenticate": "Bearer"} if response.status == web.HTTPUnauthorized.status_code else None
+        headers = dict(response.headers)
+        if response.status == web.HTTPUnauthorized.status_code:
+            headers["WWW-Authenticate"] = "Bearer"
         if response.document is None:
             return web.Response(status=response.status, headers=headers)
         text = json.dumps(response.document, ensure_ascii=False)

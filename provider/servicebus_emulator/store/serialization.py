@@ -58,7 +58,7 @@ def load_description(text: str) -> descriptions.Description:
 
 def dump_access_policy(policy: SharedAccessPolicy) -> tuple[str, str, str, str, str, str]:
     """Return a shared access policy as a table row."""
-    rights = ",".join(sorted(policy.rights))
+    rights = ",".join(policy.ordered_rights)
     created, modified = policy.created.isoformat(), policy.modified.isoformat()
     return policy.name, rights, policy.primary_key, policy.secondary_key, created, modified
 
@@ -70,9 +70,11 @@ def load_access_policy(row: tuple[str, str, str, str, str, str]) -> SharedAccess
     """
     name, rights, primary_key, secondary_key, created, modified = row
     try:
+        ordered = tuple(map(descriptions.AccessRight, rights.split(",")))
         return SharedAccessPolicy(
             name=name,
-            rights=frozenset(map(descriptions.AccessRight, rights.split(","))),
+            rights=frozenset(ordered),
+            ordered_rights=ordered,
             primary_key=primary_key,
             secondary_key=secondary_key,
             created=datetime.fromisoformat(created),

@@ -54,6 +54,15 @@ async def test_rules_are_created_returned_listed_and_deleted(arm: ServiceBusMana
 
 
 @pytest.mark.parametrize("kind", PLACES)
+async def test_rights_are_returned_in_the_order_given(arm: ServiceBusManagementClient, kind: str):
+    operations, place = getattr(arm, kind), PLACES[kind]
+    for given in (["Send", "Listen"], ["Listen", "Send"], ["Send", "Listen", "Manage"]):
+        await operations.create_or_update_authorization_rule(*place, "clients", rule(*given))
+        kept = await operations.get_authorization_rule(*place, "clients")
+        assert kept.properties.rights == given
+
+
+@pytest.mark.parametrize("kind", PLACES)
 async def test_keys_are_returned_kept_and_regenerated_separately(
     arm: ServiceBusManagementClient, emulator: Emulator, kind: str
 ):
@@ -80,7 +89,7 @@ async def test_keys_are_returned_kept_and_regenerated_separately(
 async def test_every_namespace_has_the_well_known_rule(arm: ServiceBusManagementClient):
     [root] = [each async for each in arm.namespaces.list_authorization_rules(*CONTOSO)]
     assert root.name == ROOT
-    assert root.properties.rights == ["Manage", "Send", "Listen"]
+    assert root.properties.rights == ["Listen", "Manage", "Send"]
     assert (await arm.namespaces.list_keys(*CONTOSO, ROOT)).primary_key == "SAS_KEY_VALUE"
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from ssl import create_default_context
 from typing import Any
 
 import pytest
+from aiohttp import ClientSession
 from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
 from azure.identity.aio import ClientSecretCredential
 from azure.mgmt.servicebus.aio import ServiceBusManagementClient
@@ -31,9 +33,12 @@ from servicebus_emulator.arm.addresses import Scope
 from servicebus_emulator.engine.runtime.journal import JournalError
 from servicebus_emulator.security.bearer import DEVELOPMENT_CLIENT
 from servicebus_emulator.testing.process import EmulatorProcess
-from tests.emulator.support.arm_client import GROUP, SCOPE, manage, managed
+from tests.emulator.support.arm_client import GROUP, SCOPE, bearer_token, manage, managed
 
 ROOT = "RootManageSharedAccessKey"
+
+
+TOKEN = {"Authorization": f"Bearer {bearer_token()}"}
 
 
 async def make(arm: ServiceBusManagementClient, name: str, **members: Any) -> SBNamespace:
@@ -92,6 +97,37 @@ async def test_a_namespace_is_created_served_and_deleted(arm: ServiceBusManageme
     with pytest.raises(ConnectionRefusedError):
         await asyncio.open_connection("127.0.0.1", port)
     await (await arm.namespaces.begin_delete(GROUP, "third")).result()
+
+
+async def test_creation_and_deletion_are_polled_as_at_the_service(emulator: Emulator):
+    path = f"/subscriptions/{SCOPE.subscription}/resourceGroups/{GROUP}/providers/Microsoft.ServiceBus/namespaces/third"
+    version = "api-version=2024-01-01"
+    async with ClientSession(emulator.arm_url, headers=TOKEN) as http:
+        ssl = create_default_context(cafile=str(emulator.ca_file))
+        body = {"location": "westeurope", "sku": {"name": "Premium"}}
+        async with http.put(f"{path}?{version}", json=body, ssl=ssl) as response:
+            made = await response.json()
+        assert (response.status, made["sku"]["capacity"]) == (201, 1)
+        assert (made["properties"]["provisioningState"], made["properties"]["status"]) == ("Created", "Activating")
+        async with http.get(f"{path}?{version}", ssl=ssl) as response:
+            shown = (await response.json())["properties"]
+        assert (shown["provisioningState"], shown["status"]) == ("Succeeded", "Active")
+        async with http.put(f"{path}?{version}", json=body, ssl=ssl) as response:
+            assert response.status == 200
+        async with http.delete(f"{path}?{version}", ssl=ssl) as response:
+            assert response.status == 202
+            results = response.headers["Location"]
+        assert results == f"{emulator.arm_url}{path}/operationresults/third?{version}"
+        async with http.get(results, ssl=ssl) as response:
+            assert (response.status, await response.read()) == (200, b"")
+
+
+async def test_what_is_in_a_namespace_has_its_location(arm: ServiceBusManagementClient):
+    await make(arm, "third")
+    queue = await arm.queues.create_or_update(GROUP, "third", "q", SBQueue())
+    rule = await arm.namespaces.get_authorization_rule(GROUP, "third", ROOT)
+    listed = [each async for each in arm.queues.list_by_namespace(GROUP, "third")]
+    assert [each.location for each in (queue, rule, *listed)] == ["westeurope"] * 3
 
 
 async def test_a_misplaced_property_is_ignored_as_in_azure(arm: ServiceBusManagementClient):

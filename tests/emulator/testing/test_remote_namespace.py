@@ -54,7 +54,7 @@ def test_entities_are_created_with_fields_and_deleted(contoso: EmulatorProcess):
 
 def test_an_invalid_entity_is_refused_with_the_reason(contoso: EmulatorProcess):
     served = contoso["contoso"]
-    with pytest.raises(RefusedError, match=r"'contoso': status 404: SubCode=40400. Not Found. the messaging entity") as refused:
+    with pytest.raises(RefusedError, match=r"status 404: SubCode=40400. Not Found. the messaging entity") as refused:
         served.create_subscription("nowhere", "s")
     assert refused.value.status == 404
     with pytest.raises(DescriptionError, match="lock_duration"):

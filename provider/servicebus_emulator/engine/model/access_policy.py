@@ -51,6 +51,7 @@ class SharedAccessPolicy:
 
     :param name: case-insensitive.
     :param rights: Manage implies the other two.
+    :param ordered_rights: the same in the order in which they were given, as the service returns them.
     :param created: creation time (UTC, aware).
     :param modified: when the rights or keys last changed (UTC, aware).
     :raises DescriptionError: when a field has an invalid value. The message does not contain keys.
@@ -62,10 +63,13 @@ class SharedAccessPolicy:
     secondary_key: str = field(repr=False)
     created: datetime
     modified: datetime
+    ordered_rights: tuple[AccessRight, ...] = ()
 
     def __post_init__(self) -> None:
         check_policy(self.name, rights=self.rights, primary_key=self.primary_key, secondary_key=self.secondary_key)
         object.__setattr__(self, "rights", expand_rights(self.rights))
+        ordered = dict.fromkeys((*self.ordered_rights, *AccessRight))
+        object.__setattr__(self, "ordered_rights", tuple(right for right in ordered if right in self.rights))
 
     @property
     def keys(self) -> tuple[str, str]:
@@ -75,7 +79,7 @@ class SharedAccessPolicy:
     def to_rule(self) -> AuthorizationRule:
         """Return the policy as an authorization rule of an entity description."""
         return AuthorizationRule(
-            rights=tuple(right for right in AccessRight if right in self.rights),
+            rights=self.ordered_rights,
             created_time=self.created,
             modified_time=self.modified,
             key_name=self.name,
@@ -137,6 +141,7 @@ def policy_from_rule(rule: AuthorizationRule) -> SharedAccessPolicy | None:
         return SharedAccessPolicy(
             name=rule.key_name,
             rights=frozenset(rule.rights),
+            ordered_rights=rule.rights,
             primary_key=rule.primary_key,
             secondary_key=rule.secondary_key,
             created=rule.created_time,

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 __all__ = ["PolicyKey", "SharedAccessPolicies"]
 
 _AnyTarget = QueueDescription | TopicDescription
+# As the service lists them.
+_ROOT_RIGHTS: Final = (AccessRight.LISTEN, AccessRight.MANAGE, AccessRight.SEND)
 
 
 class PolicyKey(StrEnum):
@@ -229,9 +231,11 @@ class SharedAccessPolicies:
         others = (new_key(random_bytes), new_key(random_bytes)) if before is None else before.keys
         primary, secondary = (other if key is None else key for key, other in zip(keys, others, strict=True))
         created = now if before is None else before.created
+        ordered = tuple(rights)
         return SharedAccessPolicy(
             name=name,
-            rights=frozenset(rights),
+            rights=frozenset(ordered),
+            ordered_rights=ordered,
             primary_key=primary,
             secondary_key=secondary,
             created=created,
@@ -268,7 +272,13 @@ class SharedAccessPolicies:
     def _set_root(self, keys: tuple[str, str]) -> None:
         now = self._now()
         self._policies[ROOT_POLICY.casefold()] = SharedAccessPolicy(
-            name=ROOT_POLICY, rights=ALL_RIGHTS, primary_key=keys[0], secondary_key=keys[1], created=now, modified=now
+            name=ROOT_POLICY,
+            rights=ALL_RIGHTS,
+            ordered_rights=_ROOT_RIGHTS,
+            primary_key=keys[0],
+            secondary_key=keys[1],
+            created=now,
+            modified=now,
         )
 
     def _now(self) -> datetime:
