@@ -11,10 +11,10 @@ from airflow.sdk import Context, XComArg
 from airflow.sdk.bases.decorator import DecoratedOperator, TaskDecorator, _TaskDecorator, determine_kwargs
 from airflow.sdk.definitions.context import context_merge
 
+from servicebus_pair.airflow_runtime.message_spec import MessageDefaults, MessageReader, MessageSpec
 from servicebus_pair.airflow_runtime.pair_task import failing_at_once
 from servicebus_pair.airflow_runtime.task_ledger import StoragePath
 from servicebus_pair.core.errors import ConfigurationError
-from servicebus_pair.operators._support.message_spec import MessageDefaults, MessageReader, MessageSpec
 from servicebus_pair.operators._support.send_task import BaseSendOperator, state_nothing_sent
 
 __all__ = ["servicebus_send_task"]

@@ -11,6 +11,8 @@ from typing import Any
 
 from airflow.sdk import DAG, Param, task
 
+from servicebus_pair.assets import pair_asset
+from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
 from servicebus_pair.operators.send import ServiceBusPairSendOperator
 
 CONN_ID = os.environ.get("SERVICEBUS_PAIR_CONN_ID", "contoso_pair")
@@ -89,4 +91,17 @@ with DAG(
 
     # [END send_decorator]
 
+    # [START send_hook]
+    # The inlet lets the task see and share the health of the entities.
+    @task(inlets=[pair_asset(CONN_ID)])
+    def gates(params: Any = None) -> int:
+        """Send from a plain task, as two sends over one open pair."""
+        with ServiceBusPairHook(CONN_ID).get_conn() as pair:
+            opened = pair.send(params["queue"], [{"body": {"gate": gate, "open": True}} for gate in range(10)])
+            closed = pair.send(params["queue"], {"body": {"gate": 10, "open": False}, "subject": "gate"})
+        return opened.sent + closed.sent
+
+    # [END send_hook]
+
     crews(100)
+    gates()

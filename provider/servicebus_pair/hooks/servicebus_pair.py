@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,10 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import amask_secret, mask_secret
 
 from servicebus_pair.airflow_runtime.cancellable_run import CancellableRun
+from servicebus_pair.airflow_runtime.message_spec import MessageValue
 from servicebus_pair.airflow_runtime.observers.metrics import MetricsObserver
 from servicebus_pair.airflow_runtime.observers.task_activity import TaskActivity
+from servicebus_pair.airflow_runtime.pair_connection import PairConnection
 from servicebus_pair.airflow_runtime.state.health_store import AirflowHealthStore
 from servicebus_pair.core import SyncBridge
 from servicebus_pair.core.errors import ConfigurationError, EntityNotFoundError
@@ -32,7 +35,7 @@ from servicebus_pair.hooks.connection_fields import (
 if TYPE_CHECKING:
     from airflow.sdk import Connection
 
-    from servicebus_pair.core import HealthStore, NamespacePair, PairSettings
+    from servicebus_pair.core import HealthStore, NamespacePair, PairSettings, SendResult
     from servicebus_pair.core.events import Observer
 
 __all__ = ["DEFAULT_CONN_ID", "ServiceBusPairHook"]
@@ -149,6 +152,26 @@ class ServiceBusPairHook(BaseHook):
         )
         async with activity.saving(pair.meter), pair:
             yield pair
+
+    def get_conn(self) -> PairConnection:
+        """Return the pair for synchronous code, to be opened by a ``with`` block.
+
+        :raises ConfigurationError: as in :meth:`get_settings`, when the block is entered.
+        """
+        return PairConnection(self.pair)
+
+    def send(
+        self, entity: str, messages: MessageValue | Iterable[Any], *, timeout: timedelta | float | None = None
+    ) -> SendResult:
+        """Open the pair, send, and close it; for a plain task. Several sends should share one :meth:`get_conn`.
+
+        The task should have ``pair_asset(conn_id)`` among its inlets, or it shares no health with others.
+
+        :raises ConfigurationError: as in :meth:`get_settings`, or a message is invalid; nothing was sent.
+        :raises SendError: not every message was accepted.
+        """
+        with self.get_conn() as pair:
+            return pair.send(entity, messages, timeout=timeout)
 
     async def unopened_pair(self) -> NamespacePair:
         """Return the pair without opening it, for work that needs no connection, such as a cost estimate.

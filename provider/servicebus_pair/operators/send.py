@@ -8,11 +8,11 @@ from typing import Any, ClassVar, Final
 
 from airflow.sdk import Context, XComArg
 
+from servicebus_pair.airflow_runtime.message_spec import MessageReader, MessageValue
 from servicebus_pair.airflow_runtime.pair_task import failing_at_once
 from servicebus_pair.airflow_runtime.validators import optional, storage_path, text
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.operators._support.json_lines import JsonLinesFile, JsonLinesText, LineSource, read_messages
-from servicebus_pair.operators._support.message_spec import MessageReader, MessageValue
 from servicebus_pair.operators._support.redacted_fields import Redacted
 from servicebus_pair.operators._support.send_task import BaseSendOperator, state_nothing_sent
 
@@ -40,10 +40,10 @@ class ServiceBusPairSendOperator(BaseSendOperator):
     never appear in XComs, logs or rendered templates of this task.
 
     :param entity: path of the queue or topic (templated).
-    :param messages: texts, or mappings with ``body`` and any of ``message_id``, ``session_id``, ``subject``,
-        ``content_type``, ``correlation_id``, ``partition_key``, ``reply_to``, ``reply_to_session_id``, ``to``,
-        ``time_to_live`` in seconds, ``scheduled_enqueue_time`` in ISO 8601, ``application_properties``; or the
-        output of a task that returns such a list (templated).
+    :param messages: texts, bytes, or mappings with ``body`` (a mapping or list is sent as JSON) and any of
+        ``message_id``, ``session_id``, ``subject``, ``content_type``, ``correlation_id``, ``partition_key``,
+        ``reply_to``, ``reply_to_session_id``, ``to``, ``time_to_live`` in seconds, ``scheduled_enqueue_time`` in
+        ISO 8601, ``application_properties``; or the output of a task that returns such a list (templated).
     :param json_lines: instead of ``messages``: a text with one message per line, as JSON (templated).
     :param path: instead of ``messages``: a file of such lines, local or in an object store
         (``s3://bucket/messages.jsonl``), decompressed if its name ends in ``.gz``, ``.bz2``, ``.xz`` or ``.zst``
@@ -57,6 +57,8 @@ class ServiceBusPairSendOperator(BaseSendOperator):
     :raises ConfigurationError: a parameter or a message is invalid; the message is named by index or line, field and
         value. Nothing was sent.
     :raises SendError: not every message was accepted; the error says how many were.
+    :raises MessagesRefusedError: the service refused some messages; all others were accepted. No retry sends a refused
+        message again.
     """
 
     template_fields = (*BaseSendOperator.template_fields, *_SOURCES, "storage_conn_id")

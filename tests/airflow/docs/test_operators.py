@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from servicebus_pair.airflow_runtime import message_spec as messages
 from servicebus_pair.get_provider_info import get_provider_info
-from servicebus_pair.operators._support import message_spec as messages
 from tests.airflow.conftest import PROJECT
 
 DOCS = PROJECT / "provider" / "docs"

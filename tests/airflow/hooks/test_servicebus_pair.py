@@ -1,13 +1,27 @@
-"""The backlog queues that a hook names for a mapped drain."""
+"""What a hook does for plain tasks: it sends, and names the backlog queues of a mapped drain."""
 
 from __future__ import annotations
 
-import pytest
+from datetime import timedelta
 
+import pytest
+from azure.servicebus import ServiceBusMessage
+
+from servicebus_pair.assets import pair_asset
+from servicebus_pair.core.model.errors import ConfigurationError, PairClosedError
 from servicebus_pair.core.protocol.backlog_queues import session_queue_paths
 from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
-from tests.airflow.conftest import BACKLOG, CONN_ID, Pair, RunDag, define_connection, run_task
-from tests.airflow.support.queues import divert, divert_session
+from tests.airflow.conftest import (
+    BACKLOG,
+    CONN_ID,
+    Pair,
+    RunDag,
+    define_connection,
+    results,
+    run_task,
+    shared_health,
+)
+from tests.airflow.support.queues import contents, divert, divert_session
 from tests.airflow.support.tasks import provision
 
 
@@ -29,3 +43,56 @@ async def test_queues_with_messages_are_named_session_queues_too(
     assert len(used) == 2
     assert used[1] == sessions[1]
     assert hook.filled_backlog_queues(sessions) == sessions[1:]
+
+
+def test_a_plain_task_sends_over_the_hook(pair: Pair, run_dag: RunDag):
+    from airflow.sdk import DAG, task
+
+    with DAG("plain", schedule=None) as dag:
+
+        @task(inlets=[pair_asset(CONN_ID)])
+        def send() -> list[int]:
+            hook = ServiceBusPairHook(CONN_ID)
+            once = hook.send("flights", {"body": {"a": 1}, "message_id": "m"})
+            with hook.get_conn() as opened:
+                several = opened.send("flights", ["b", b"c", ServiceBusMessage("d")], timeout=timedelta(seconds=30))
+                assert opened.run(lambda each: each.ping("flights"))
+            return [once.primary, several.primary]
+
+        send()
+
+    assert results(run_dag(dag))["send"] == [1, 3]
+    arrived = contents(pair.primary["contoso"], "flights")
+    assert [each.body for each in arrived] == ['{"a": 1}', "b", "c", "d"]
+    assert arrived[0].message_id == "m"
+
+
+@pytest.mark.apart
+def test_a_plain_task_survives_an_outage_and_shares_what_it_saw(pair: Pair, run_dag: RunDag):
+    """SPEC section 4: the send that finds the outage is diverted."""
+    from airflow.sdk import DAG, task
+
+    run_task(run_dag, provision)
+    pair.primary.kill()
+    with DAG("plain", schedule=None) as dag:
+
+        @task(inlets=[pair_asset(CONN_ID)])
+        def send() -> int:
+            return ServiceBusPairHook(CONN_ID).send("flights", "a").diverted
+
+        send()
+
+    assert results(run_dag(dag))["send"] == 1
+    assert shared_health("flights").failed_over
+
+
+@pytest.mark.usefixtures("pair")
+def test_a_connection_is_used_inside_its_block_only_and_an_invalid_message_sends_nothing():
+    connection = ServiceBusPairHook(CONN_ID).get_conn()
+
+    with pytest.raises(PairClosedError, match="use it inside `with"):
+        connection.send("flights", "a")
+    with connection as opened, pytest.raises(ConfigurationError, match=r"messages\[1\]: field 'bodi' is unknown"):
+        opened.send("flights", ["a", {"bodi": "b"}])
+    with pytest.raises(PairClosedError):
+        connection.send("flights", "a")

@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
+from servicebus_pair.airflow_runtime.message_spec import MessageSpec
 from servicebus_pair.operators.send import ServiceBusPairSendOperator
 from tests.airflow.conftest import AIRFLOW_HOME, CONN_ID, LogOfFailure, Pair, RunDag, results, run_task, states
 from tests.airflow.support.queues import contents
@@ -153,6 +155,92 @@ def test_a_failed_send_reports_what_was_accepted(log_of_failure: LogOfFailure, t
 
     assert "SendError: 2000 messages for flights were accepted, 2000 by the primary and 0 by the backlog, inc" in log
     assert re.search(r"message '\w{32}' takes 300\d{3} bytes: the link takes 262144", log)
+
+
+def test_json_bodies_and_properties_of_every_type_arrive(pair: Pair, run_dag: RunDag):
+    from azure.servicebus import ServiceBusClient
+
+    properties = {
+        "binary": b"\x00\xff",
+        "id": UUID(int=7),
+        "at": datetime(2026, 12, 1, 10, tzinfo=UTC),
+        "text": "t",
+        "number": 5,
+        "share": 0.5,
+        "flag": True,
+    }
+    message = {"body": {"gate": 7, "open": [True, None]}, "application_properties": properties}
+
+    run_task(run_dag, lambda: send(messages=[message]))
+
+    connection = pair.primary["contoso"].connection_string
+    with ServiceBusClient.from_connection_string(connection) as client, client.get_queue_receiver("flights") as queue:
+        [received] = queue.peek_messages()
+    assert json.loads(b"".join(received.body)) == message["body"]
+    assert received.content_type == "application/json"
+    milliseconds = int(properties["at"].timestamp() * 1000)
+    arrived = {name.decode(): value for name, value in received.application_properties.items()}
+    assert arrived == {**properties, "at": milliseconds, "text": b"t"}
+
+
+@pytest.fixture
+def _unknown_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the service reject what the sender does not know to be too large."""
+    from servicebus_pair.core.send import message_limits
+
+    monkeypatch.setattr(message_limits, "MAX_PROPERTY_BYTES", 2**30)
+
+
+POISON = {"body": "poison", "message_id": "p", "application_properties": {"large": "x" * 33 * 1024}}
+
+
+@pytest.mark.usefixtures("_unknown_limit")
+def test_a_refused_message_fails_the_task_at_once_and_everything_around_it_is_sent_once(
+    pair: Pair, run_dag: RunDag, capfd: pytest.CaptureFixture[str]
+):
+    """SPEC section 4: a rejection is a verdict on the message; no retry changes it."""
+    from airflow.sdk import DAG
+
+    with DAG("refused", schedule=None) as dag:
+        send(messages=["a", POISON, "b"], retries=3)
+    [instance] = run_dag(dag).get_task_instances()
+
+    assert (instance.state, instance.try_number) == ("failed", 1)
+    assert bodies(pair) == ["a", "b"]
+    printed = capfd.readouterr().out
+    assert "the service refused 1 messages for flights (message ids p) and accepted the other 2" in printed
+
+
+@pytest.mark.usefixtures("_unknown_limit")
+def test_a_retry_does_not_send_a_refused_message_again(pair: Pair, run_dag: RunDag, monkeypatch: pytest.MonkeyPatch):
+    from airflow.sdk import DAG, task
+
+    from servicebus_pair.operators._support import send_task
+
+    monkeypatch.setattr(send_task, "_MAX_CHUNK_MESSAGES", 1)
+    tries: list[int] = []
+
+    def yielding() -> Iterator[Any]:
+        tries.append(1)
+        yield POISON
+        if len(tries) == 1:
+            raise RuntimeError("the source of the messages failed")
+        yield {"body": "good", "message_id": "g"}
+
+    built: list[str] = []
+
+    def build(spec: MessageSpec) -> Any:
+        built.append(spec.message_id)
+        return build_message(spec)
+
+    build_message = MessageSpec.build
+    monkeypatch.setattr(MessageSpec, "build", build)
+    with DAG("refused_before", schedule=None) as dag:
+        task.servicebus_send(task_id="send", servicebus_pair_conn_id=CONN_ID, entity="flights", retries=3)(yielding)()
+    [instance] = run_dag(dag).get_task_instances()
+
+    assert (instance.state, instance.try_number, built) == ("failed", 2, ["p", "g"])
+    assert bodies(pair) == ["good"]
 
 
 @pytest.mark.parametrize("lines", [1_000, pytest.param(1_000_000, marks=pytest.mark.slow)])

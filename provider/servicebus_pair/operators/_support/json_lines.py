@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Final, Protocol
 
+from servicebus_pair.airflow_runtime.message_spec import MessageReader, MessageSpec
 from servicebus_pair.core.errors import ConfigurationError
-from servicebus_pair.operators._support.message_spec import MessageReader, MessageSpec
 
 __all__ = ["JsonLinesFile", "JsonLinesText", "LineSource", "read_messages"]
 

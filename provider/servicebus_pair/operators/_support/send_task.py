@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from airflow.sdk import Context
 
+from servicebus_pair.airflow_runtime.message_spec import MessageDefaults, MessageReader, MessageSpec
 from servicebus_pair.airflow_runtime.observers.asset_events import HealthChangeRecorder
 from servicebus_pair.airflow_runtime.observers.lineage import TaskLineage
 from servicebus_pair.airflow_runtime.observers.task_activity import nonzero_counts
@@ -21,7 +22,7 @@ from servicebus_pair.core.errors import ConfigurationError, PairError, SendError
 from servicebus_pair.core.events import Observer
 from servicebus_pair.links.servicebus_pair import Side
 from servicebus_pair.operators._support.base import LineageMixin
-from servicebus_pair.operators._support.message_spec import MessageDefaults, MessageReader, MessageSpec
+from servicebus_pair.operators._support.refused_messages import RefusedMessages
 
 if TYPE_CHECKING:
     from servicebus_pair.core import Operations
@@ -90,6 +91,7 @@ class BaseSendOperator(LineageMixin, PairTask):
         :param specs: consumed in this thread, one chunk at a time.
         :param total: the number of messages, if known; for the log.
         :raises SendError: not every message was accepted; the error says how many were.
+        :raises MessagesRefusedError: the service refused some and accepted the others, now or in an earlier try.
         """
         entity, health_changes = entity_path("entity", self.entity), HealthChangeRecorder()
         timeout = _timeout("timeout", self.timeout)
@@ -104,14 +106,27 @@ class BaseSendOperator(LineageMixin, PairTask):
                 pair = stack.enter_context(session.enter(self.hook.pair(observers=observers)))
                 self.lineage.set_endpoints(pair, writes=[entity])
                 sender = stack.enter_context(session.enter(pair.sender(entity)))
-            stack.enter_context(progress.described_in_errors())
-            for chunk in _chunks(specs):
-                messages = [spec.build() for spec in chunk]
-                progress.in_flight = len(messages)
-                progress.add(session.run(sender.send(messages, timeout=progress.remaining_seconds())))
+            refused = RefusedMessages()
+            if context["ti"].try_number > 1:
+                session.run(refused.load())
+            with progress.described_in_errors():
+                try:
+                    for chunk in _chunks(refused.without(specs)):
+                        messages = [spec.build() for spec in chunk]
+                        progress.in_flight = len(messages)
+                        try:
+                            progress.add(session.run(sender.send(messages, timeout=progress.remaining_seconds())))
+                        except SendError as error:
+                            if not refused.add(error):
+                                raise
+                            progress.add(error.result)
+                except BaseException:
+                    session.run(refused.save())
+                    raise
             operations = pair.meter.read()
         health_changes.emit(context, self.servicebus_pair_conn_id)
         progress.log()
+        refused.raise_if_any(entity, accepted=progress.accepted)
         return progress.result(operations)
 
 
@@ -130,13 +145,18 @@ class _SendProgress:
         # Messages of the current chunk, whose state is unknown when the task is interrupted.
         self.in_flight = 0
 
+    @property
+    def accepted(self) -> int:
+        """How many messages were accepted."""
+        return self._accepted.sent
+
     def remaining_seconds(self) -> float | None:
         if self._timeout is None:
             return None
         return max(0.0, self._timeout - (time.monotonic() - self._started_at))
 
     def add(self, result: SendResult) -> None:
-        """Add a chunk that was accepted completely."""
+        """Add a chunk that was accepted, except what was refused."""
         self._add(result)
         self._accepted_in_order = self._accepted.sent
         if time.monotonic() - self._logged_at >= _LOG_INTERVAL_SECONDS:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from servicebus_pair.airflow_runtime.message_spec import MessageReader, MessageSpec
 from servicebus_pair.core.model.errors import ConfigurationError
 from servicebus_pair.operators._support.json_lines import JsonLinesFile, JsonLinesText, LineSource, read_messages
-from servicebus_pair.operators._support.message_spec import MessageReader, MessageSpec
 
 
 def read_specs(source: LineSource) -> list[MessageSpec]:
@@ -44,7 +44,7 @@ def test_generated_ids_depend_on_the_line_number():
         ("17", "json_lines, line 2 is int: it must be a text or a mapping"),
         ('{"body": "secret", "sesion_id": "s"}', "json_lines, line 2: field 'sesion_id' is unknown: allowed are body,"),
         ('{"body": "secret", "time_to_live": "1h"}', "json_lines, line 2: time_to_live is '1h': it must be a number"),
-        ('{"body": {"secret": 1}}', "json_lines, line 2: body is dict: it must be a text"),
+        ('{"body": 1234567}', "json_lines, line 2: body is int: it must be a text, bytes, or a mapping or list"),
     ],
 )
 def test_errors_name_the_line_and_field_and_not_the_body(line: str, message: str):

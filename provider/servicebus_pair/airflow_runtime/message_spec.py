@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import reprlib
 import uuid
@@ -13,7 +14,7 @@ from typing import Any, Final, TypeAlias, TypedDict
 import pendulum
 
 from servicebus_pair.core.errors import ConfigurationError
-from servicebus_pair.core.protocol import AmqpMessage, new_message
+from servicebus_pair.core.protocol import AmqpMessage, amqp_typed, new_message
 
 __all__ = ["MessageDefaults", "MessageFields", "MessageReader", "MessageSpec", "MessageValue"]
 
@@ -37,13 +38,15 @@ class MessageDefaults(TypedDict, total=False):
 class MessageFields(MessageDefaults, total=False):
     """One message: ``body`` and any other fields."""
 
-    body: str | bytes
+    body: str | bytes | Mapping[str, Any] | list[Any]
     message_id: str
 
 
 MessageValue: TypeAlias = str | bytes | MessageFields | Mapping[str, Any]
 
 _PROPERTIES: Final = "application_properties"
+_PROPERTY_TYPES: Final = (str, bool, int, float, bytes, uuid.UUID, datetime)
+_JSON: Final = "application/json"
 _DEFAULT_FIELDS: Final = tuple(MessageDefaults.__annotations__)
 _MESSAGE_FIELDS: Final = ("body", "message_id", *_DEFAULT_FIELDS)
 # The service's limits, in characters.
@@ -86,7 +89,8 @@ class MessageReader:
     def read(self, value: object, *, where: str, position: int) -> MessageSpec:
         """Validate one message.
 
-        :param value: text, bytes, or a mapping as in ``MessageFields``, with ``body``.
+        :param value: text, bytes, or a mapping as in ``MessageFields``, with ``body``. A body that is a mapping or a
+            list is sent as JSON, with the content type ``application/json`` unless another is given.
         :param where: what error messages call it.
         :param position: its position among the messages of the task.
         :raises ConfigurationError: naming the field, its value and what is allowed; never the body.
@@ -96,10 +100,16 @@ class MessageReader:
             raise ConfigurationError(f"{where} is {type(value).__name__}: it must be a text or a mapping")
         own = _parse_fields(fields, where, allowed=_MESSAGE_FIELDS)
         body = fields.get("body")
-        if not isinstance(body, str | bytes):
-            raise ConfigurationError(f"{where}: body is {type(body).__name__}: it must be a text")
-        _check_unicode(body, f"{where}: body")
         merged = {**self._defaults, **own}
+        if isinstance(body, Mapping | list | tuple):
+            body = _json(body, f"{where}: body")
+            merged.setdefault("content_type", _JSON)
+        if not isinstance(body, str | bytes):
+            raise ConfigurationError(
+                f"{where}: body is {type(body).__name__}: it must be a text, bytes, or a mapping or list that JSON can "
+                "hold"
+            )
+        _check_unicode(body, f"{where}: body")
         if _PROPERTIES in merged:
             merged[_PROPERTIES] = {**self._defaults.get(_PROPERTIES, {}), **own.get(_PROPERTIES, {})}
         _check_partition_key(merged, where)
@@ -203,12 +213,28 @@ def _properties(value: object, where: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise ConfigurationError(f"{where} is {type(value).__name__}: it must be a mapping of names to values")
     for name, each in value.items():
-        if not isinstance(name, str) or not isinstance(each, str | bool | int | float):
+        if not isinstance(name, str) or not isinstance(each, _PROPERTY_TYPES):
             raise ConfigurationError(
-                f"{where}: {name!r} is {type(each).__name__}: allowed are texts, numbers, booleans"
+                f"{where}: {name!r} is {type(each).__name__}: allowed are texts, numbers, booleans, bytes, UUIDs and "
+                "times"
             )
         for text in (name, each):
             _check_unicode(text, f"{where}: {reprlib.repr(name)}")
         if isinstance(each, int) and not -_INTEGER_LIMIT <= each < _INTEGER_LIMIT:
             raise ConfigurationError(f"{where}: {name!r} is {reprlib.repr(each)}: a whole number must fit 64 bits")
-    return value
+    return {name: _property(each, where) for name, each in value.items()}
+
+
+def _property(value: object, where: str) -> object:
+    if isinstance(value, datetime):
+        return _parse_time(value, where)
+    # The SDK writes bytes as text.
+    return amqp_typed("BINARY", value) if isinstance(value, bytes) else value
+
+
+def _json(body: object, where: str) -> str:
+    try:
+        return json.dumps(body, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        # "from None", because the original exception may hold the body.
+        raise ConfigurationError(f"{where} cannot be written as JSON, {type(error).__name__}: {error}") from None

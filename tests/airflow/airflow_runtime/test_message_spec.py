@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from servicebus_pair.airflow_runtime.message_spec import MessageReader, MessageSpec
 from servicebus_pair.core.model.errors import ConfigurationError
-from servicebus_pair.operators._support.message_spec import MessageReader, MessageSpec
 
 
 def read_all(values: object, *, seed: str, defaults: object = None) -> list[MessageSpec]:
@@ -125,3 +125,21 @@ def test_invalid_defaults_are_named(defaults: object, message: str):
 def test_partition_key_and_session_id_must_agree_with_defaults():
     with pytest.raises(ConfigurationError, match="they must be equal when both are set"):
         read_all([{"body": "b", "session_id": "s"}], seed="x", defaults={"partition_key": "p"})
+
+
+def test_a_body_of_json_is_encoded_and_says_so_unless_told_otherwise():
+    first, second, third = read_all(
+        [{"body": {"gate": 7, "name": "Zoë"}}, {"body": [1, None], "content_type": "x/y"}, {"body": "{}"}], seed="x"
+    )
+
+    assert (first.body, first.fields["content_type"]) == ('{"gate": 7, "name": "Zoë"}', "application/json")
+    assert (second.body, second.fields["content_type"]) == ("[1, null]", "x/y")
+    assert "content_type" not in third.fields
+    (default,) = read_all([{"body": {}}], seed="x", defaults={"content_type": "a/b"})
+    assert default.fields["content_type"] == "a/b"
+
+
+@pytest.mark.parametrize("body", [{"a": object()}, [float("nan")], {"a": {1, 2}}, 5, None, {(1, 2): 3}])
+def test_a_body_that_json_cannot_hold_is_refused_without_showing_it(body: object):
+    with pytest.raises(ConfigurationError, match=r"messages\[0\]: body (cannot be written as JSON|is .*: it must be)"):
+        read_all([{"body": body}], seed="x")
