@@ -28,7 +28,7 @@ from tests.benchmarks.measure import Measure
 __all__ = ["DECODE", "RELAY", "DrainResult", "measures", "run_mover"]
 
 RELAY: Final = "relay"
-DECODE: Final = "decode"
+DECODE: Final = "decoding"
 """Values of :data:`PATH_VARIABLE`: messages are relayed as they are encoded, or decoded one by one."""
 _MESSAGES: Final = 60_000
 _DECODED_MESSAGES: Final = 15_000

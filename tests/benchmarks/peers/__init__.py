@@ -9,7 +9,7 @@ namespace in another process into a queue of a third, in memory and on disk.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -23,10 +23,10 @@ from tests.benchmarks.peers.rabbitmq import RabbitMQ, serve
 __all__ = ["measures"]
 
 _FOLDER: Final = Path(__file__).parents[3] / ".bench" / "rabbitmq"
-_MESSAGES: Final = 40_000
+_MESSAGES: Final = 30_000
 _SHOVELS: Final = (1, 10)
 _SIZES: Final = {"200 B": 200, "1 KB": 1024}
-_ROUNDS: Final = 3
+_ROUNDS: Final = 2
 _UNIT: Final = "msg/s"
 
 
@@ -37,11 +37,17 @@ def measures() -> Iterator[Measure]:
     except UnpackError as error:
         print(f"  skipped, RabbitMQ cannot be had from Debian's archive here: {error}", flush=True)  # noqa: T201
         return
-    yield from asyncio.run(_compare(unpacked))
+    with asyncio.Runner() as runner:
+        found = _compare(unpacked)
+        while (measure := runner.run(_next(found))) is not None:
+            yield measure
 
 
-async def _compare(unpacked: Unpacked) -> list[Measure]:
-    found: list[Measure] = []
+async def _next(found: AsyncIterator[Measure]) -> Measure | None:
+    return await anext(found, None)
+
+
+async def _compare(unpacked: Unpacked) -> AsyncIterator[Measure]:
     with serve(unpacked) as peer:
         async with namespaces() as in_memory, namespaces(durable=True) as on_disk:
             for size, body_bytes in _SIZES.items():
@@ -50,8 +56,8 @@ async def _compare(unpacked: Unpacked) -> list[Measure]:
                     rates["Shovel"].append(await asyncio.to_thread(_shovel, peer, body_bytes))
                     rates["in memory"].append(await _drain(in_memory, body_bytes))
                     rates["with --data"].append(await _drain(on_disk, body_bytes))
-                found += _measures_of(size, rates, version=unpacked.version)
-    return found
+                for measure in _measures_of(size, rates, version=unpacked.version):
+                    yield measure
 
 
 def _shovel(peer: RabbitMQ, body_bytes: int) -> float:

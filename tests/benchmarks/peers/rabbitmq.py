@@ -27,7 +27,7 @@ from tests.benchmarks.peers.debian import Unpacked
 __all__ = ["RabbitMQ", "serve"]
 
 _PREFETCH: Final = 1000
-_START_SECONDS: Final = 60
+_START_SECONDS: Final = 180
 _DRAIN_SECONDS: Final = 120
 _STOP_SECONDS: Final = 20
 _POLL_SECONDS: Final = 0.02
