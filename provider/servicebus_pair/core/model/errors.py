@@ -10,8 +10,8 @@
     |-- DrillError                a drill could not start, or was abandoned
     |-- ProvisionError            no usable backlog queue exists
     |-- HealthStoreError          with ordering="session", shared health cannot be read or written
-    |-- SpoolError                the spool cannot be written or read
-    |   `-- SpoolFullError        it is full, or holds messages that are too old
+    |-- SpoolError                the spool cannot be written or read        retriable
+    |   `-- SpoolFullError        it is full, or holds too old messages       retriable
     |-- ObserverError             an observer, such as the ledger, failed to record accepted messages
     |-- SendError                 a send ended without acceptance; carries the unsent messages
     |   |-- SendTimeoutError      the caller's timeout expired
