@@ -44,6 +44,10 @@ def test_default_options() -> None:
         "on_entity_disabled": "raise",
         "probe": "ping",
         "ordering": "none",
+        "spool": None,
+        "spool_max_bytes": 10 * 1024**3,
+        "spool_max_age": timedelta(days=14),
+        "spool_key": None,
     }
 
 
@@ -86,6 +90,8 @@ def test_option_accepts_only_its_choices(option: str, choices: tuple[str, ...]) 
         ("attempt_timeout", timedelta(milliseconds=1), None, TICK, "seconds, from 0.001 s"),
         ("health_refresh", timedelta(milliseconds=1), None, TICK, "seconds, from 0.001 s"),
         ("max_idle_connections", 1, None, 1, "whole number from 1"),
+        ("spool_max_bytes", 1, None, 1, "whole number from 1"),
+        ("spool_max_age", SECOND, None, TICK, "seconds, from 1 s"),
     ],
 )
 def test_option_is_accepted_within_its_range_and_rejected_with_value_and_range_beyond(
@@ -103,8 +109,40 @@ def test_option_is_accepted_within_its_range_and_rejected_with_value_and_range_b
 @pytest.mark.parametrize("option", [field.name for field in fields(PairOptions)])
 @pytest.mark.parametrize("value", [None, "5", 1.5, [], object()], ids=["none", "text", "float", "list", "object"])
 def test_option_of_wrong_type_is_rejected_by_name(option: str, value: Any) -> None:
+    if value is None and option in {"spool", "spool_key"}:
+        return  # none by default
     with pytest.raises(ConfigurationError, match=f"^{option} is "):
         replace(PairOptions(), **{option: value})
+
+
+@pytest.mark.parametrize(
+    "location", ["/mnt/spool", "file:///mnt/spool", "s3://bucket/spool", "abfss://container@account.dfs.core/spool"]
+)
+def test_a_spool_is_a_folder_or_a_url(location: str) -> None:
+    assert PairOptions(spool=location).spool == location
+
+
+@pytest.mark.parametrize("location", ["", " ", "spool", "./spool", "bucket:spool", "C:\\spool"])
+def test_another_location_of_the_spool_is_refused_with_its_value(location: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"^spool is .* must be an absolute path or a URL") as caught:
+        PairOptions(spool=location)
+    assert repr(location) in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["s3://key:canary@bucket/spool", "az://c/spool?sig=canary", "Endpoint=sb://c.net/;SharedAccessKey=canary"])
+def test_secrets_in_the_location_of_the_spool_are_refused_without_being_quoted(url: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"^spool is (a URL with credentials or a query|a text that is not shown)") as caught:
+        PairOptions(spool=url)
+    assert "canary" not in str(caught.value)
+
+
+def test_a_spool_and_session_order_exclude_each_other() -> None:
+    with pytest.raises(ConfigurationError, match="spool is '/mnt/spool' and ordering is 'session'"):
+        PairOptions(spool="/mnt/spool", ordering="session")
+
+
+def test_options_do_not_show_the_key_of_the_spool() -> None:
+    assert "canary" not in repr(PairOptions(spool_key=Secret("canary")))
 
 
 def test_option_types_are_not_converted() -> None:

@@ -7,13 +7,18 @@ raises ``ConfigurationError`` with the name, the value and what is allowed.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
+from urllib.parse import urlsplit
 
 from servicebus_pair.core.model.errors import ConfigurationError
 
-__all__ = ["boolean", "choice", "duration", "integer", "message_rate", "non_empty_text"]
+__all__ = ["boolean", "choice", "duration", "integer", "message_rate", "non_empty_text", "storage_location"]
+
+# Nothing that a connection string or a signature needs.
+_PLAIN_LOCATION: Final = re.compile(r"[\w ./\\:~-]*")
 
 
 def boolean(name: str, value: Any) -> bool:
@@ -81,6 +86,21 @@ def non_empty_text(name: str, value: Any, *, meaning: str = "a text that is not 
     if not isinstance(value, str) or not value.strip():
         raise ConfigurationError(f"{name} is {value!r}: it must be {meaning}")
     return value
+
+
+def storage_location(name: str, value: Any) -> str:
+    """Check the absolute path of a folder, or the URL of one in an object store, without credentials.
+
+    A value that may hold a secret is not quoted.
+    """
+    text = non_empty_text(name, value, meaning="an absolute path or a URL")
+    shown = repr(text) if _PLAIN_LOCATION.fullmatch(text) else "a text that is not shown"
+    parts = urlsplit(text)
+    if not (text.startswith("/") or (parts.scheme and "://" in text)):
+        raise ConfigurationError(f"{name} is {shown}: it must be an absolute path or a URL, such as s3://bucket/spool")
+    if parts.password is not None or parts.query:
+        raise ConfigurationError(f"{name} is a URL with credentials or a query: give them to the store's library")
+    return text
 
 
 def _number(value: Any) -> float:

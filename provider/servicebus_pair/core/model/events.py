@@ -36,6 +36,7 @@ class Route(StrEnum):
 
     PRIMARY = "primary"
     BACKLOG = "backlog"
+    SPOOLED = "spooled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class MessageRef:
 
 @dataclass(frozen=True, slots=True)
 class MessagesAccepted:
-    """The primary entity or a backlog queue accepted a batch."""
+    """The primary entity, a backlog queue or the spool took a batch."""
 
     entity: str
     route: Route

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import Any, Final
 
-from servicebus_pair.core.model.checks import boolean, choice, duration, integer
+from servicebus_pair.core.model.checks import boolean, choice, duration, integer, storage_location
 from servicebus_pair.core.model.errors import ConfigurationError
 
 __all__ = ["OPTION_CHECKS", "TRANSPORTS", "ArmCoordinates", "Endpoint", "PairOptions", "Secret", "check_distinct"]
@@ -47,6 +47,15 @@ class Secret:
         return hash(self._text)
 
 
+def _secret(name: str, value: Any) -> Secret:
+    """Check a secret, or the text of one, which is never quoted."""
+    if isinstance(value, Secret):
+        return value
+    if not isinstance(value, str) or not value:
+        raise ConfigurationError(f"{name} is a {type(value).__name__}: it must be a text that is not empty")
+    return Secret(value)
+
+
 _RAISE: Final = "raise"
 _FAIL_OVER: Final = "fail_over"
 OPTION_CHECKS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
@@ -67,7 +76,13 @@ OPTION_CHECKS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     "on_entity_disabled": choice(_RAISE, _FAIL_OVER),
     "probe": choice("ping", "link"),
     "ordering": choice("none", "session"),
+    "spool": storage_location,
+    "spool_max_bytes": integer(1),
+    "spool_max_age": duration(_SECOND),
+    "spool_key": _secret,
 }
+# The types of options that are none by default.
+_OPTIONAL: Final[Mapping[str, type[Any]]] = {"spool": str, "spool_key": Secret}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +115,11 @@ class PairOptions:
         are empty. Sends wait for about ``health_refresh`` at a failover and at a failback, and raise while shared
         health cannot be read. Without a shared store, each process keeps the order of its own sends. ``none`` keeps no
         order across a failover.
+    :param spool: where messages are kept that neither namespace takes (SPEC section 10): the absolute path of a folder
+        on a mount, or the URL of one in an object store that ``fsspec`` knows. Without it, such a send raises.
+    :param spool_max_bytes: the spool takes nothing beyond this size.
+    :param spool_max_age: the spool takes nothing while it holds a message that is older, so that none is forgotten.
+    :param spool_key: encrypts the spool: 32 bytes in URL-safe base64, such as ``Fernet.generate_key()`` returns.
     :raises ConfigurationError: an option is out of range; the text names option, value and range.
     """
 
@@ -120,14 +140,26 @@ class PairOptions:
     on_entity_disabled: str = _RAISE
     probe: str = "ping"
     ordering: str = "none"
+    spool: str | None = None
+    spool_max_bytes: int = 10 * 1024**3
+    spool_max_age: timedelta = timedelta(days=14)
+    spool_key: Secret | None = None
 
     def __post_init__(self) -> None:
         for option in fields(self):
-            name, value, kind = option.name, getattr(self, option.name), type(option.default)
+            name, value = option.name, getattr(self, option.name)
+            if value is None and name in _OPTIONAL:
+                continue
+            kind = _OPTIONAL.get(name, type(option.default))
             # The checks also parse text and numbers, which only settings may be; and a bool is an int.
             if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
                 raise ConfigurationError(f"{name} is {value!r}: it must be of type {kind.__name__}")
             OPTION_CHECKS[name](name, value)
+        if self.spool is not None and self.ordering == "session":
+            raise ConfigurationError(
+                f"spool is {self.spool!r} and ordering is 'session': a spool does not keep the order between processes "
+                "yet, so only one of them is allowed"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

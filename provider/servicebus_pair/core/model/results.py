@@ -11,7 +11,7 @@ __all__ = ["CleanupReport", "DrainReport", "Drift", "Progress", "ProvisionReport
 
 @dataclass(frozen=True, slots=True)
 class SendResult:
-    """Result of a send: every id in ``message_ids`` was accepted by the primary or a backlog queue.
+    """Result of a send: every id in ``message_ids`` was accepted by the primary or a backlog queue, or is in the spool.
 
     :param primary: number of messages accepted by the entity itself.
     :param diverted: number of messages accepted by backlog queues.
@@ -19,6 +19,8 @@ class SendResult:
     :param message_ids: ids in the order of sending.
     :param primary_ids: ids that the entity itself accepted.
     :param diverted_ids: ids that a backlog queue accepted.
+    :param spooled: number of messages in the spool, because neither namespace took them.
+    :param spooled_ids: their ids.
     :param duplicates_possible_ids: ids that were accepted after an attempt without an answer, so that two copies may
         exist.
     """
@@ -29,12 +31,14 @@ class SendResult:
     message_ids: tuple[str, ...] = field(default=(), repr=False)
     primary_ids: tuple[str, ...] = field(default=(), repr=False)
     diverted_ids: tuple[str, ...] = field(default=(), repr=False)
+    spooled: int = 0
+    spooled_ids: tuple[str, ...] = field(default=(), repr=False)
     duplicates_possible_ids: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def sent(self) -> int:
-        """Number of messages accepted on either route."""
-        return self.primary + self.diverted
+        """Number of messages accepted on any route."""
+        return self.primary + self.diverted + self.spooled
 
     @classmethod
     def total(cls, parts: Sequence[SendResult]) -> SendResult:
@@ -49,6 +53,8 @@ class SendResult:
             message_ids=tuple(chain.from_iterable(part.message_ids for part in parts)),
             primary_ids=tuple(chain.from_iterable(part.primary_ids for part in parts)),
             diverted_ids=tuple(chain.from_iterable(part.diverted_ids for part in parts)),
+            spooled=sum(part.spooled for part in parts),
+            spooled_ids=tuple(chain.from_iterable(part.spooled_ids for part in parts)),
             duplicates_possible_ids=tuple(chain.from_iterable(part.duplicates_possible_ids for part in parts)),
         )
 

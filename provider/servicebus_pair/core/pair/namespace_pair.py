@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from datetime import timedelta
 from random import Random, SystemRandom
 from typing import Final, Self
@@ -27,6 +28,7 @@ from servicebus_pair.core.model.usage_meter import Meter, Operation
 from servicebus_pair.core.pair.continuous_syphon import run_continuously
 from servicebus_pair.core.pair.drill import DrillReport, drill
 from servicebus_pair.core.pair.linked_shutdown import LinkedShutdown
+from servicebus_pair.core.pair.spool_recovery import recover
 from servicebus_pair.core.protocol.backlog_queues import (
     BacklogPlan,
     backlog_prefixes,
@@ -37,9 +39,12 @@ from servicebus_pair.core.protocol.backlog_queues import (
 from servicebus_pair.core.provision.provisioning import Cleaner, Provisioner
 from servicebus_pair.core.sdk.administration import Administration, QueueDepth, administration_for
 from servicebus_pair.core.sdk.namespace_client import NamespaceClient
+from servicebus_pair.core.send.backlog_health import BacklogHealth
 from servicebus_pair.core.send.pair_context import PairContext
 from servicebus_pair.core.send.queue_selector import QueueSelector
 from servicebus_pair.core.send.sender import PairSender
+from servicebus_pair.core.spool.drain import SpoolReport
+from servicebus_pair.core.spool.spool import SpooledEntity, open_spool
 from servicebus_pair.core.syphon.backlog_entry import Selection, TimeToLive
 from servicebus_pair.core.syphon.drain import Syphon
 from servicebus_pair.core.syphon.drain_context import DrainContext
@@ -100,6 +105,7 @@ class NamespacePair:
         self._reports: BacklogReports | None = None
         if isinstance(self._registry, OrderedHealthRegistry):
             self._reports = BacklogReports(self._registry, self._session_queues, clock=self._clock)
+        self._spool = open_spool(self.options, clock=self._clock)
         self.meter = Meter()
         self._shared: PairContext | None = None
         self._linked_shutdown: LinkedShutdown | None = None
@@ -132,7 +138,11 @@ class NamespacePair:
             queue_selector=self._queue_selector,
             clock=self._clock,
             owner=ProcessLoopGuard(),
+            backlog_health=BacklogHealth(
+                clock=self._clock, retry_seconds=self.options.ping_primary_interval.total_seconds()
+            ),
             order=order,
+            spool=self._spool,
         )
         if self.options.enable_syphon:
             running = run_continuously(self.syphon, clock=self._clock, emit=self._registry.emit_best_effort)
@@ -316,6 +326,24 @@ class NamespacePair:
             count=self._count_messages,
             session_queues=[queue for queue in chosen if is_session_queue(self.primary.namespace, queue)],
         )
+
+    async def spooled(self) -> Mapping[str, SpooledEntity]:
+        """Return what the spool holds, by folded entity, the one with the oldest message first; nothing without one.
+
+        :raises SpoolError: it cannot be read.
+        """
+        return {} if self._spool is None else await self._spool.survey()
+
+    async def empty_spool(self) -> SpoolReport:
+        """Send what the spool holds to the primary, or to the backlog while only that takes it (SPEC section 10).
+
+        At least once, each entity in the order of writing; an entity that fails keeps the rest. Several processes may
+        do this at once.
+
+        :raises SpoolError: the spool cannot be read.
+        """
+        shared = self._open()
+        return SpoolReport() if self._spool is None else await recover(self._spool, replace(shared, spool=None))
 
     async def _count_messages(self, queues: Collection[str]) -> int:
         """Return the number of active messages in ``queues``. :raises ServiceError: it cannot be read."""

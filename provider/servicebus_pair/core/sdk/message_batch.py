@@ -25,7 +25,7 @@ from servicebus_pair.core.sdk.messages import to_sdk
 if TYPE_CHECKING:
     from servicebus_pair.core.sdk._private.message_encoding import EncodedMessage
 
-__all__ = ["EncodedBatch", "encoded_size"]
+__all__ = ["EncodedBatch", "encoded_size", "message_ref"]
 
 # What the SDK's encoder raises for a value that has no AMQP encoding.
 _ENCODING_ERRORS: Final = (ValueError, TypeError, OverflowError, struct.error)
@@ -148,6 +148,11 @@ def encoded_size(message: AmqpMessage) -> int:
         return _public_size(message) if encode is None else len(encode(message))
     except _ENCODING_ERRORS as error:
         raise _invalid(message, error) from error
+
+
+def message_ref(message: AmqpMessage) -> MessageRef:
+    """Return id and size of ``message``. :raises InvalidMessageError: as :func:`encoded_size`."""
+    return MessageRef(_message_id(message), encoded_size(message))
 
 
 def _encoder() -> Callable[[AmqpMessage], bytearray] | None:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
-from servicebus_pair.core.model.errors import ServiceError, TimedOutError
+from servicebus_pair.core.model.errors import PairError, ServiceError, TimedOutError
 from servicebus_pair.core.model.events import Event, MessagesAccepted, Route
 from servicebus_pair.core.model.interfaces import Clock
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage
-from servicebus_pair.core.sdk.message_batch import EncodedBatch
+from servicebus_pair.core.sdk.message_batch import EncodedBatch, message_ref
 from servicebus_pair.core.sdk.send_link import SendSlot
 from servicebus_pair.core.send.delivery_state import DeliveryState, TrackedMessage
+from servicebus_pair.core.spool.spool import Spool
 
 __all__ = ["AttemptExecutor", "SendOperation", "TrackedBatch"]
 
@@ -91,6 +92,23 @@ class AttemptExecutor:
         self.state.accept(batch.messages, route=route, queue=queue, refs=refs)
         self._emit(MessagesAccepted(self._entity, route, queue, refs, self._clock.now()))
         return True
+
+    async def spool(self, messages: Sequence[TrackedMessage], spool: Spool) -> None:
+        """Write messages to the spool.
+
+        :raises SpoolError: it does not take them; the account says what may be in it.
+        :raises InvalidMessageError: a message cannot be kept.
+        :raises ObserverError: the messages are in the spool, but an observer missed it.
+        """
+        refs = tuple(message_ref(each.message) for each in messages)
+        self.state.start_attempt(messages)
+        try:
+            await spool.write(self._entity, [each.message for each in messages])
+        except PairError as error:
+            self.state.end_attempt(messages, may_be_stored=error.may_be_stored)
+            raise
+        self.state.accept(messages, route=Route.SPOOLED, queue=None, refs=refs)
+        self._emit(MessagesAccepted(self._entity, Route.SPOOLED, None, refs, self._clock.now()))
 
     async def _within_lease(self, sending: Awaitable[bool]) -> bool:
         if self._hold_lease is None:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-from servicebus_pair.core.model.errors import InvalidMessageError, PairError, ServiceError
+from servicebus_pair.core.model.errors import InvalidMessageError, NoBacklogQueueError, PairError, ServiceError
 from servicebus_pair.core.model.events import BacklogCopyTooLarge
 from servicebus_pair.core.sdk.message_batch import EncodedBatch, encoded_size
 from servicebus_pair.core.sdk.send_link import SendLink
@@ -38,6 +38,18 @@ class BacklogSender:
         self._queue = self._context.queue_selector.select(self._queue)
         if self._queue is not None and not self._context.secondary.send_link(self._queue).attached:
             self._start(self._open(self._queue), "prepare the divert")
+
+    def try_again(self) -> None:
+        """Find out in the background whether a backlog queue takes a link again, if that is due."""
+        health = self._context.backlog_health
+        if health.claim_trial():
+            self._start(self._try(), "try the backlog")
+
+    async def _try(self) -> None:
+        queue = self._context.queue_selector.select(self._queue)
+        if queue is not None and await self._open(queue) is not None:
+            _log.info("the backlog can be reached again")
+            self._context.backlog_health.worked()
 
     async def _open(self, queue: str) -> SendLink | None:
         link = self._context.secondary.send_link(queue)
@@ -108,5 +120,10 @@ class BacklogSender:
         :raises ServiceError: a copy does not fit the backlog, or the SDK refused it.
         """
         diversion = Diversion(self._entity, self._context, executor, because=because, deadline=deadline)
-        left, self._queue = await diversion.send(messages, preferred=self._queue)
+        try:
+            left, self._queue = await diversion.send(messages, preferred=self._queue)
+        except NoBacklogQueueError:
+            self._context.backlog_health.failed()
+            raise
+        self._context.backlog_health.worked()
         return left

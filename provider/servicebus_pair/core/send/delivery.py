@@ -9,7 +9,14 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from math import inf
 
-from servicebus_pair.core.model.errors import SendCancelledError, SendError, ServiceError
+from servicebus_pair.core.model.errors import (
+    NoBacklogQueueError,
+    SendCancelledError,
+    SendError,
+    SendTimeoutError,
+    ServiceError,
+    SpoolError,
+)
 from servicebus_pair.core.model.events import Route
 from servicebus_pair.core.model.health_state import SendFailed, SendSucceeded
 from servicebus_pair.core.model.results import SendResult
@@ -22,11 +29,10 @@ from servicebus_pair.core.sdk.send_link import SendLink, SendSlot
 from servicebus_pair.core.send.attempt import AttemptExecutor, SendOperation, TrackedBatch
 from servicebus_pair.core.send.backlog_copies import UnencodedBatch
 from servicebus_pair.core.send.backlog_sender import BacklogSender
-from servicebus_pair.core.send.delivery_state import DeliveryState, TrackedMessage
+from servicebus_pair.core.send.delivery_state import DeliveryState, MessageStatus, TrackedMessage
 from servicebus_pair.core.send.input_messages import InputMessages
 from servicebus_pair.core.send.message_limits import check_message
 from servicebus_pair.core.send.next_step import (
-    Attempt,
     AttemptHistory,
     Divert,
     Fail,
@@ -35,6 +41,7 @@ from servicebus_pair.core.send.next_step import (
     Refuse,
     SendPolicy,
     Split,
+    Spool,
     TimeOut,
     next_step,
     remaining_interval,
@@ -90,6 +97,7 @@ class Delivery:
             busy_delay=self._options.server_busy_delay.total_seconds(),
             deadline=self._deadline.at,
             ordered=context.order is not None,
+            spools=context.spool is not None,
         )
         self._state = state
         self._executor = AttemptExecutor(
@@ -193,7 +201,8 @@ class Delivery:
         except ServiceError as error:
             if self._is_final(error):
                 raise
-            self._deadline.remaining(last=error)
+            if not self._policy.spools:
+                self._deadline.remaining(last=error)
             if triggers_failover(error, self._options):
                 self._record_failure(error, timer.began)
         finally:
@@ -233,25 +242,35 @@ class Delivery:
 
     async def _deliver_part(self, part: _Part) -> list[_Part]:
         """Deliver a part; return the parts that are to be delivered in its place, if any."""
-        while True:
-            step = next_step(
-                part.history,
-                await lease(self._context, self._entity, self._deadline, last=part.history.last_error),
-                now=self._clock.now(),
-                messages=len(part.messages),
-                policy=self._policy,
-            )
-            if isinstance(step, Split | Refuse | Divert | Fail | TimeOut):
-                return await self._finish(part, step)
-            if isinstance(step, Attempt):
-                if part.batch is None:
-                    return self._encoded(part)
-                if await self._attempt(part):
-                    return []
-                if self._is_refused_mixture(part):
-                    return self._encoded(part)
-            else:
-                await self._wait(part, step)
+        try:
+            while (parts := await self._take_step(part)) is None:
+                pass
+        except SendTimeoutError:
+            if not self._policy.spools:
+                raise
+            return await self._finish(part, Spool())
+        return parts
+
+    async def _take_step(self, part: _Part) -> list[_Part] | None:
+        """Take the next step of a part; return the parts that take its place, or ``None`` when it goes on itself."""
+        step = next_step(
+            part.history,
+            await lease(self._context, self._entity, self._deadline, last=part.history.last_error),
+            now=self._clock.now(),
+            messages=len(part.messages),
+            policy=self._policy,
+            backlog_is_down=self._context.backlog_health.is_down,
+        )
+        if isinstance(step, Split | Refuse | Divert | Spool | Fail | TimeOut):
+            return await self._finish(part, step)
+        if isinstance(step, Pause | Probe):
+            await self._wait(part, step)
+            return None
+        if part.batch is None:
+            return self._encoded(part)
+        if await self._attempt(part):
+            return []
+        return self._encoded(part) if self._is_refused_mixture(part) else None
 
     async def _wait(self, part: _Part, step: Pause | Probe) -> None:
         if isinstance(step, Probe):
@@ -260,7 +279,7 @@ class Delivery:
             await self._registry.wait_for_change(self._entity, timeout=step.seconds)
             part.history = part.history.paused()
 
-    async def _finish(self, part: _Part, step: Split | Refuse | Divert | Fail | TimeOut) -> list[_Part]:
+    async def _finish(self, part: _Part, step: Split | Refuse | Divert | Spool | Fail | TimeOut) -> list[_Part]:
         """Execute the last step of a part; return the parts that take its place."""
         match step:
             case Split():
@@ -272,6 +291,9 @@ class Delivery:
                 return []
             case Divert():
                 return await self._divert(part)
+            case Spool():
+                await self._spool(part)
+                return []
             case TimeOut(error):
                 raise self._deadline.timeout_error(last=error)
             case Fail(error):
@@ -394,10 +416,29 @@ class Delivery:
 
     async def _divert(self, part: _Part) -> list[_Part]:
         """Send a part to the backlog; return what is left because the entity failed back meanwhile."""
-        left = await self._backlog.send(
-            part.messages, self._executor, because=part.history.last_error, deadline=self._deadline
-        )
+        try:
+            left = await self._backlog.send(
+                part.messages, self._executor, because=part.history.last_error, deadline=self._deadline
+            )
+        except (NoBacklogQueueError, SendTimeoutError) as error:
+            part.history = part.history.not_diverted(error)
+            left = [each for each in part.messages if each.status is MessageStatus.QUEUED]
         return [_Part(left, None, part.history.part())] if left else []
+
+    async def _spool(self, part: _Part) -> None:
+        spool = self._context.spool
+        assert spool is not None  # noqa: S101 - for the type checker
+        self._backlog.try_again()
+        try:
+            await self._executor.spool(part.messages, spool)
+        except SpoolError as error:
+            reason = part.history.backlog_error or part.history.last_error
+            raise NoBacklogQueueError(
+                f"neither namespace takes messages for {self._entity} ({reason}), nor does the spool: {error}",
+                cause=error if reason is None else reason,
+                result=SendResult(),
+                unsent=(),
+            ) from error
 
     def _is_final(self, error: ServiceError) -> bool:
         return not (error.retriable or triggers_failover(error, self._options))

@@ -92,7 +92,9 @@ class DeliveryState:
         for each in messages:
             each.status = MessageStatus.ACCEPTED
             del self._not_accepted[each]
-        if route is Route.PRIMARY:
+        if route is Route.SPOOLED:
+            part = SendResult(spooled=len(ids), message_ids=ids, spooled_ids=ids, duplicates_possible_ids=twice)
+        elif route is Route.PRIMARY:
             part = SendResult(primary=len(ids), message_ids=ids, primary_ids=ids, duplicates_possible_ids=twice)
         else:
             part = SendResult(

@@ -8,6 +8,7 @@
     the message was rejected           -> Probe whether the entity takes anything else; if not, it counts as a failure;
                                           else Split until the message is alone, two more tries, and Refuse
     busy                               -> Pause, as long as the caller allows
+    neither namespace took it in time  -> Spool, if there is a spool
     failing for the failover interval  -> Divert, even while other sends succeed; Fail where order is kept
     any other failure                  -> Pause, longer each time
 """
@@ -20,6 +21,7 @@ from typing import Final, TypeAlias
 
 from servicebus_pair.core.model.errors import (
     RejectedError,
+    SendError,
     ServerBusyError,
     ServiceError,
     TimedOutError,
@@ -37,6 +39,7 @@ __all__ = [
     "Refuse",
     "SendPolicy",
     "Split",
+    "Spool",
     "Step",
     "TimeOut",
     "next_step",
@@ -59,12 +62,14 @@ class SendPolicy:
     :param busy_delay: pause after "server busy".
     :param deadline: when the caller's time is over, on the pair's clock; infinite without a limit.
     :param ordered: session order is kept, so only a failed-over entity may be diverted.
+    :param spools: there is a spool.
     """
 
     interval: float
     busy_delay: float
     deadline: float = inf
     ordered: bool = False
+    spools: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +87,7 @@ class AttemptHistory:
     :param rejected_since: start of the first attempt that ended so.
     :param works_at: when the entity last accepted something else, as far as that was looked up.
     :param probe_failed: nothing else was accepted either.
+    :param backlog_error: why the backlog did not take it.
     :param forgiven: the loss of a working connection was not counted, which happens once.
     """
 
@@ -98,6 +104,7 @@ class AttemptHistory:
     works_at: float | None = None
     probe_failed: bool = False
     forgiven: bool = False
+    backlog_error: SendError | None = None
 
     def failed(self, error: ServiceError, *, began: float, was_attached: bool, is_final: bool) -> AttemptHistory:
         """Return the history after an attempt failed.
@@ -136,6 +143,10 @@ class AttemptHistory:
         began = since if self.failing_since is None else self.failing_since
         return replace(self, error=error, last_error=error, failing_since=began, counts=False)
 
+    def not_diverted(self, error: SendError) -> AttemptHistory:
+        """Return the history after the backlog did not take the messages."""
+        return replace(self, backlog_error=error)
+
     def paused(self) -> AttemptHistory:
         """Return the history after a pause: an attempt is due."""
         return replace(self, error=None, counts=False)
@@ -147,6 +158,7 @@ class AttemptHistory:
             last_error=self.last_error,
             works_at=self.works_at,
             forgiven=self.forgiven,
+            backlog_error=self.backlog_error,
         )
 
     @property
@@ -188,10 +200,15 @@ class Divert:
 
 
 @dataclass(frozen=True, slots=True)
+class Spool:
+    """Write the messages to the spool."""
+
+
+@dataclass(frozen=True, slots=True)
 class Fail:
     """End the send with this error."""
 
-    error: ServiceError
+    error: ServiceError | SendError
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,17 +221,28 @@ class TimeOut:
     error: ServiceError | None
 
 
-Step: TypeAlias = Attempt | Pause | Split | Probe | Refuse | Divert | Fail | TimeOut
+Step: TypeAlias = Attempt | Pause | Split | Probe | Refuse | Divert | Spool | Fail | TimeOut
 
 
-def next_step(history: AttemptHistory, health: EntityHealth, *, now: float, messages: int, policy: SendPolicy) -> Step:
-    """Return what to do with a batch of so many messages."""
+def next_step(
+    history: AttemptHistory,
+    health: EntityHealth,
+    *,
+    now: float,
+    messages: int,
+    policy: SendPolicy,
+    backlog_is_down: bool = False,
+) -> Step:
+    """Return what to do with a batch of so many messages.
+
+    :param backlog_is_down: no backlog queue took a message lately.
+    """
     if history.error is not None and history.is_final:
         return Fail(history.error)
-    if policy.deadline <= now:
-        return TimeOut(history.last_error)
+    if history.backlog_error is not None or policy.deadline <= now:
+        return _spool_or_end(history, policy)
     if health.failed_over:
-        return Divert()
+        return Spool() if policy.spools and backlog_is_down else Divert()
     match history.error:
         case None:
             return Attempt()
@@ -258,12 +286,18 @@ def _after_rejection(history: AttemptHistory, messages: int, now: float, policy:
 
 def _after_busy(error: ServiceError, history: AttemptHistory, now: float, policy: SendPolicy) -> Step:
     if policy.busy_delay > policy.deadline - now:
-        return TimeOut(error)
+        return Spool() if policy.spools else TimeOut(error)
     since = now if history.busy_since is None else history.busy_since
     enough = history.busy_answers > _MAX_BUSY_ANSWERS and now - since >= policy.interval
     if policy.deadline == inf and enough:
         return _divert_or_fail(error, policy)
     return Pause(policy.busy_delay)
+
+
+def _spool_or_end(history: AttemptHistory, policy: SendPolicy) -> Step:
+    if policy.spools:
+        return Spool()
+    return TimeOut(history.last_error) if history.backlog_error is None else Fail(history.backlog_error)
 
 
 def _divert_or_fail(error: ServiceError, policy: SendPolicy) -> Step:

@@ -14,9 +14,11 @@ from servicebus_pair.core.model.interfaces import Clock
 from servicebus_pair.core.model.options import PairOptions
 from servicebus_pair.core.model.owner import ProcessLoopGuard
 from servicebus_pair.core.sdk.namespace_client import NamespaceClient
+from servicebus_pair.core.send.backlog_health import BacklogHealth
 from servicebus_pair.core.send.in_flight import InFlightSends
 from servicebus_pair.core.send.queue_selector import QueueSelector
 from servicebus_pair.core.send.timeouts import Deadline
+from servicebus_pair.core.spool.spool import Spool
 
 __all__ = ["DEFAULT_BATCH_LIMIT", "PairContext", "lease"]
 
@@ -29,6 +31,7 @@ class PairContext:
     """Clients, health, pings, backlog queue selection and sends in flight of one open pair.
 
     :param order: set with ``ordering="session"``.
+    :param spool: keeps what neither namespace takes.
     :ivar accepted_at: when each entity, by folded path, last accepted a message of this process.
     """
 
@@ -40,9 +43,11 @@ class PairContext:
     queue_selector: QueueSelector
     clock: Clock
     owner: ProcessLoopGuard
+    backlog_health: BacklogHealth
     in_flight: InFlightSends = field(default_factory=InFlightSends)
     order: SessionOrdering | None = None
     accepted_at: dict[str, float] = field(default_factory=dict)
+    spool: Spool | None = None
 
 
 async def lease(

@@ -21,11 +21,12 @@ from urllib.parse import quote, unquote
 from servicebus_pair.core.model.daemon_thread import DaemonThread
 from servicebus_pair.core.model.errors import InvalidMessageError, SpoolError, SpoolFullError
 from servicebus_pair.core.model.interfaces import Clock
+from servicebus_pair.core.model.options import PairOptions
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage
 from servicebus_pair.core.spool.spool_file import SpoolFile, SpoolKey, decode_file, encode_file
-from servicebus_pair.core.spool.storage import SpoolStorage, StoredFile
+from servicebus_pair.core.spool.storage import SpoolStorage, StoredFile, open_storage
 
-__all__ = ["SET_ASIDE", "Spool", "SpooledBatch", "SpooledEntity"]
+__all__ = ["SET_ASIDE", "Spool", "SpooledBatch", "SpooledEntity", "open_spool"]
 
 _log = logging.getLogger(__name__)
 _MESSAGES: Final = "messages"
@@ -189,6 +190,22 @@ class Spool:
             raise
         except Exception as error:
             raise SpoolError(f"cannot {action} the spool, {type(error).__name__}: {error}") from error
+
+
+def open_spool(options: PairOptions, *, clock: Clock) -> Spool | None:
+    """Return the spool of a pair, if it has one. Nothing is read or written.
+
+    :raises ConfigurationError: its location or its key is wrong.
+    """
+    if options.spool is None:
+        return None
+    return Spool(
+        open_storage(options.spool),
+        clock=clock,
+        max_bytes=options.spool_max_bytes,
+        max_age=options.spool_max_age,
+        key=None if options.spool_key is None else SpoolKey(options.spool_key),
+    )
 
 
 def _folder_of(entity: str) -> str:

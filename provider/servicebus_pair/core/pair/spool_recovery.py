@@ -1,0 +1,35 @@
+"""Sends what a spool holds through the senders of a pair."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+
+from servicebus_pair.core.model.results import SendResult
+from servicebus_pair.core.protocol.amqp_message import AmqpMessage
+from servicebus_pair.core.send.pair_context import PairContext
+from servicebus_pair.core.send.sender import PairSender
+from servicebus_pair.core.spool.claims import Claims
+from servicebus_pair.core.spool.drain import SpoolReport, empty_spool
+from servicebus_pair.core.spool.spool import Spool
+
+__all__ = ["recover"]
+
+
+async def recover(spool: Spool, context: PairContext) -> SpoolReport:
+    """Empty ``spool``; see ``NamespacePair.empty_spool``.
+
+    :param context: without a spool, so that nothing goes back into it.
+    """
+    claims = Claims(spool.storage, clock=context.clock, owner=f"{socket.gethostname()} {os.getpid()}")
+    senders: dict[str, PairSender] = {}
+    async with AsyncExitStack() as opened:
+
+        async def deliver(entity: str, messages: Sequence[AmqpMessage]) -> SendResult:
+            if entity not in senders:
+                senders[entity] = await opened.enter_async_context(PairSender(entity, context))
+            return await senders[entity].send(messages)
+
+        return await empty_spool(spool, claims, deliver)

@@ -1,0 +1,178 @@
+"""When neither namespace takes a message, it is kept in the spool and goes home from there (SPEC section 10)."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from azure.servicebus import ServiceBusMessage
+
+from servicebus_emulator import Fault, FaultKind, HostedNamespace
+from servicebus_pair.core.model.errors import NoBacklogQueueError, SendTimeoutError, SpoolFullError
+from servicebus_pair.core.model.events import MessagesAccepted, Route
+from tests.core.support.local_pair import QUICK_OPTIONS, LocalPair, numbered, open_local_pair
+from tests.core.support.queues import peek_all
+from tests.core.support.stopwatch import Stopwatch
+
+pytestmark = pytest.mark.simulated
+
+DOWN = (Fault(kind=FaultKind.REFUSE), Fault(kind=FaultKind.RESET))
+
+
+def spooling_pair(folder: Path, *entities: str, **changed: Any) -> AbstractAsyncContextManager[LocalPair]:
+    options = replace(QUICK_OPTIONS, spool=str(folder), **changed)
+    return open_local_pair(*(entities or ("flights",)), options=options)
+
+
+def stop(*namespaces: HostedNamespace) -> None:
+    for namespace in namespaces:
+        for fault in DOWN:
+            namespace.set_fault(fault)
+
+
+async def test_section_10_what_neither_namespace_takes_is_spooled_and_comes_home_in_order(tmp_path: Path) -> None:
+    async with spooling_pair(tmp_path) as made, made.pair.sender("flights") as sender:
+        stop(made.primary, made.secondary)
+        result = await sender.send(numbered(5))
+        assert (result.spooled, result.sent, result.spooled_ids) == (5, 5, tuple(f"m{n}" for n in range(5)))
+        again = await sender.send(numbered(5, start=5))
+        assert again.spooled == 5
+        [entity] = (await made.pair.spooled()).items()
+        assert (entity[0], entity[1].messages) == ("flights", 10)
+        made.primary.clear_faults()
+        made.secondary.clear_faults()
+        await made.recorder.recovered.wait()
+        report = await made.pair.empty_spool()
+        assert (report.moved_total, report.left, report.results["flights"].primary) == (10, 0, 10)
+        assert await made.primary_ids() == [f"m{n}" for n in range(10)]
+        assert await made.pair.spooled() == {}
+        accepted = [(each.route, len(each.messages)) for each in made.recorder.of(MessagesAccepted)]
+        assert accepted == [(Route.SPOOLED, 5), (Route.SPOOLED, 5), (Route.PRIMARY, 5), (Route.PRIMARY, 5)]
+
+
+async def test_section_10_while_only_the_secondary_answers_the_spool_goes_to_the_backlog(tmp_path: Path) -> None:
+    async with spooling_pair(tmp_path) as made, made.pair.sender("flights") as sender:
+        stop(made.primary, made.secondary)
+        await sender.send(numbered(5))
+        made.secondary.clear_faults()
+        report = await made.pair.empty_spool()
+        assert (report.results["flights"].diverted, report.left) == (5, 0)
+        assert sorted(await made.backlog_ids()) == [f"m{n}" for n in range(5)]
+
+
+async def test_section_10_an_emptied_spool_leaves_what_still_cannot_be_sent(tmp_path: Path) -> None:
+    async with spooling_pair(tmp_path) as made, made.pair.sender("flights") as sender:
+        stop(made.primary, made.secondary)
+        await sender.send(numbered(5))
+        report = await made.pair.empty_spool()
+        assert (report.moved_total, report.left) == (0, 5)
+        assert "flights" in report.failures
+
+
+async def test_section_10_a_dead_secondary_costs_no_wait_for_each_send(tmp_path: Path) -> None:
+    async with spooling_pair(tmp_path) as made, made.pair.sender("flights") as sender:
+        for namespace in (made.primary, made.secondary):
+            namespace.set_fault(Fault(kind=FaultKind.FREEZE))
+        await sender.send(numbered(1))
+        async with Stopwatch() as stopwatch:
+            for number in range(1, 50):
+                assert (await sender.send(numbered(1, start=number))).spooled == 1
+        assert stopwatch.seconds < 1
+
+
+async def test_section_10_the_backlog_is_used_again_once_it_answers(tmp_path: Path) -> None:
+    async with spooling_pair(tmp_path) as made, made.pair.sender("flights") as sender:
+        stop(made.primary, made.secondary)
+        assert (await sender.send(numbered(1))).spooled == 1
+        made.secondary.clear_faults()
+        async with asyncio.timeout(30):
+            number = 1
+            while (await sender.send(numbered(1, start=number))).diverted == 0:
+                number += 1
+                await asyncio.sleep(0.2)
+        assert (await made.pair.spooled())["flights"].messages == number
+
+
+@pytest.mark.parametrize("full", [True, False], ids=["full", "cannot be written"])
+async def test_section_10_without_room_the_send_raises_as_before_with_its_messages(full: bool, tmp_path: Path) -> None:
+    limit = {"spool_max_bytes": 1} if full else {}
+    if not full:
+        (tmp_path / "messages").write_text("in the way")
+    async with spooling_pair(tmp_path, **limit) as made, made.pair.sender("flights") as sender:
+        stop(made.primary, made.secondary)
+        sent = numbered(3)
+        with pytest.raises(
+            NoBacklogQueueError, match=r"neither namespace takes messages for flights .*spool"
+        ) as caught:
+            await sender.send(sent)
+        assert len(caught.value.unsent) == 3
+        assert len(caught.value.in_doubt) >= (0 if full else 3)
+        assert isinstance(caught.value.__cause__, Exception)
+        if full:
+            assert isinstance(caught.value.__cause__.__cause__, SpoolFullError)
+
+
+async def test_section_10_the_callers_time_limit_ends_in_the_spool(tmp_path: Path) -> None:
+    async with spooling_pair(tmp_path, failover_interval=timedelta(minutes=1)) as made:
+        made.primary.set_fault(Fault(kind=FaultKind.FREEZE))
+        async with made.pair.sender("flights") as sender, Stopwatch() as stopwatch:
+            result = await sender.send(numbered(3), timeout=2)
+        assert result.spooled == 3
+        assert stopwatch.seconds < 3
+
+
+async def test_section_10_without_a_spool_the_callers_time_limit_raises() -> None:
+    options = replace(QUICK_OPTIONS, failover_interval=timedelta(minutes=1))
+    async with open_local_pair("flights", options=options) as made, made.pair.sender("flights") as sender:
+        made.primary.set_fault(Fault(kind=FaultKind.FREEZE))
+        with pytest.raises(SendTimeoutError):
+            await sender.send(numbered(3), timeout=2)
+        assert (await made.pair.spooled(), (await made.pair.empty_spool()).left) == ({}, 0)
+
+
+async def test_section_10_a_large_send_is_accounted_by_route(tmp_path: Path) -> None:
+    async with spooling_pair(tmp_path) as made, made.pair.sender("flights") as sender:
+        big = [ServiceBusMessage(b"x" * 60_000, message_id=f"m{number}") for number in range(40)]
+        await sender.send(numbered(1, start=100))
+        stop(made.primary, made.secondary)
+        result = await sender.send(big)
+        assert (result.spooled, result.sent) == (40, 40)
+        assert (await made.pair.spooled())["flights"].messages == 40
+
+
+async def test_section_10_a_spooled_message_keeps_its_schedule_and_properties(tmp_path: Path) -> None:
+    at = datetime(2040, 1, 1, tzinfo=UTC)
+    async with spooling_pair(tmp_path) as made, made.pair.sender("flights") as sender:
+        stop(made.primary, made.secondary)
+        message = ServiceBusMessage("x", message_id="m1", subject="UA", application_properties={"gate": 7})
+        result = await sender.schedule(message, at)
+        assert result.sent.spooled == 1
+        assert result.sequence_numbers == ()
+        made.primary.clear_faults()
+        await made.recorder.recovered.wait()
+        await made.pair.empty_spool()
+        [found] = await peek_all(made.primary.connection_string, "flights")
+        assert (found.scheduled_enqueue_time_utc, found.subject) == (at, "UA")
+        assert found.application_properties == {b"gate": 7}
+
+
+async def test_section_10_two_processes_empty_one_spool_once(tmp_path: Path) -> None:
+    async with spooling_pair(tmp_path, "flights", "gates") as made:
+        stop(made.primary, made.secondary)
+        for entity in ("flights", "gates"):
+            async with made.pair.sender(entity) as sender:
+                for start in range(0, 20, 5):
+                    await sender.send(numbered(5, start=start))
+        made.primary.clear_faults()
+        made.secondary.clear_faults()
+        reports = await asyncio.gather(*(made.pair.empty_spool() for _ in range(3)))
+        while (await made.pair.spooled()) != {}:
+            reports.append(await made.pair.empty_spool())
+        assert sum(report.moved_total for report in reports) == 40
+        found = [*await made.primary_ids("flights"), *await made.primary_ids("gates"), *await made.backlog_ids()]
+        assert sorted(found) == sorted([f"m{n}" for n in range(20)] * 2)
