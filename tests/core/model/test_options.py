@@ -129,9 +129,13 @@ def test_another_location_of_the_spool_is_refused_with_its_value(location: str) 
     assert repr(location) in str(caught.value)
 
 
-@pytest.mark.parametrize("url", ["s3://key:canary@bucket/spool", "az://c/spool?sig=canary", "Endpoint=sb://c.net/;SharedAccessKey=canary"])
+@pytest.mark.parametrize(
+    "url", ["s3://key:canary@bucket/spool", "az://c/spool?sig=canary", "Endpoint=sb://c.net/;SharedAccessKey=canary"]
+)
 def test_secrets_in_the_location_of_the_spool_are_refused_without_being_quoted(url: str) -> None:
-    with pytest.raises(ConfigurationError, match=r"^spool is (a URL with credentials or a query|a text that is not shown)") as caught:
+    with pytest.raises(
+        ConfigurationError, match=r"^spool is (a URL with credentials|a text that is not shown)"
+    ) as caught:
         PairOptions(spool=url)
     assert "canary" not in str(caught.value)
 

@@ -53,7 +53,8 @@ def test_every_option_can_be_given_as_text() -> None:
     given: dict[str, Any] = {}
     for field in fields(PairOptions):
         value = getattr(defaults, field.name)
-        given[field.name] = str(value.total_seconds() if isinstance(value, timedelta) else value)
+        text = str(value.total_seconds() if isinstance(value, timedelta) else value)
+        given[field.name] = "" if value is None else text
     assert read_pair_settings({**BOTH, **given}).options == defaults
 
 

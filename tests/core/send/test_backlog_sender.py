@@ -31,6 +31,7 @@ from servicebus_pair.core.sdk.message_batch import EncodedBatch
 from servicebus_pair.core.sdk.messages import to_amqp_message
 from servicebus_pair.core.sdk.send_link import SendSlot
 from servicebus_pair.core.send.attempt import AttemptExecutor
+from servicebus_pair.core.send.backlog_health import BacklogHealth
 from servicebus_pair.core.send.backlog_sender import BacklogSender
 from servicebus_pair.core.send.delivery_state import DeliveryState
 from servicebus_pair.core.send.queue_selector import QueueSelector
@@ -115,6 +116,7 @@ class Diverting:
             queue_selector=self.selector,
             clock=self.clock,
             order=order,
+            backlog_health=BacklogHealth(clock=self.clock, retry_seconds=60),
         )
         self.sender = BacklogSender("flights", context)
         self.deadline = Deadline(self.clock, timeout=timeout)

@@ -39,6 +39,7 @@ from servicebus_pair.core.model.health_state import FailOver
 from servicebus_pair.core.sdk.message_batch import EncodedBatch
 from servicebus_pair.core.sdk.send_link import SendSlot
 from servicebus_pair.core.send.attempt import AttemptExecutor
+from servicebus_pair.core.send.backlog_health import BacklogHealth
 from servicebus_pair.core.send.delivery import Delivery
 from servicebus_pair.core.send.delivery_state import DeliveryState, TrackedMessage
 from servicebus_pair.core.send.input_messages import InputMessages
@@ -251,6 +252,8 @@ class FakeDelivery:
             clock=self.clock,
             prober=self,
             accepted_at=self.accepted_at,
+            backlog_health=BacklogHealth(clock=self.clock, retry_seconds=60),
+            spool=None,
         )
         fake: Any = self
         self.state = DeliveryState()

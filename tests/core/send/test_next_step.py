@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from servicebus_pair.core.model.errors import (
     AuthorizationError,
+    NoBacklogQueueError,
     RejectedError,
     ServerBusyError,
     ServiceError,
@@ -19,6 +20,7 @@ from servicebus_pair.core.model.errors import (
     UnreachableError,
 )
 from servicebus_pair.core.model.health_state import HEALTHY, EntityHealth, HealthState
+from servicebus_pair.core.model.results import SendResult
 from servicebus_pair.core.send.next_step import (
     Attempt,
     AttemptHistory,
@@ -29,6 +31,7 @@ from servicebus_pair.core.send.next_step import (
     Refuse,
     SendPolicy,
     Split,
+    Spool,
     Step,
     TimeOut,
     next_step,
@@ -215,3 +218,36 @@ def test_section_4_no_pause_goes_beyond_the_deadline_and_no_message_is_refused_w
             assert messages == 1
         case Divert():
             assert health.failed_over or elapsed >= 60
+
+
+NOT_DIVERTED = NoBacklogQueueError("no queue", cause=LOST, result=SendResult(), unsent=())
+
+
+@pytest.mark.parametrize("spools", [True, False])
+def test_section_10_the_rungs_are_primary_backlog_spool_and_an_error(spools: bool) -> None:
+    policy = replace(POLICY, spools=spools)
+    assert step(NEW, policy=policy) == Attempt()
+    assert step(NEW, FAILED_OVER, policy=policy) == Divert()
+    assert step(NEW.not_diverted(NOT_DIVERTED), FAILED_OVER, policy=policy) == (
+        Spool() if spools else Fail(NOT_DIVERTED)
+    )
+    assert step(failed(FORBIDDEN), FAILED_OVER, policy=policy) == Fail(FORBIDDEN), "an error for the caller"
+
+
+@pytest.mark.parametrize("spools", [True, False])
+def test_section_10_a_backlog_that_is_down_is_not_asked_again_where_there_is_a_spool(spools: bool) -> None:
+    policy = replace(POLICY, spools=spools)
+    for health, expected in ((HEALTHY, Attempt()), (FAILED_OVER, Spool() if spools else Divert())):
+        assert next_step(NEW, health, now=NOW, messages=1, policy=policy, backlog_is_down=True) == expected
+
+
+@pytest.mark.parametrize("history", [NEW, failed(LOST), failed(FAULT), failed(BUSY)])
+def test_section_10_the_deadline_ends_in_the_spool(history: AttemptHistory) -> None:
+    assert step(history, policy=replace(POLICY, spools=True, deadline=NOW)) == Spool()
+    busy = replace(POLICY, spools=True, deadline=NOW + 5)
+    assert step(failed(BUSY), policy=busy) == Spool(), "the service will be busy beyond it"
+
+
+def test_section_10_a_part_of_what_was_not_diverted_is_spooled_too() -> None:
+    part = NEW.not_diverted(NOT_DIVERTED).part()
+    assert step(part, HEALTHY, policy=replace(POLICY, spools=True)) == Spool()
