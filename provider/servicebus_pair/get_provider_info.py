@@ -9,6 +9,7 @@ from servicebus_pair.connection_types import connection_types
 __all__ = ["get_provider_info"]
 
 _INTEGRATION: Final = "Azure Service Bus paired namespaces"
+_GUIDES: Final = ("operators", "sensors", "recovery", "operations")
 _DOCUMENTATION_URL: Final = "https://learn.microsoft.com/azure/service-bus-messaging/service-bus-paired-namespaces"
 
 
@@ -18,7 +19,15 @@ def get_provider_info() -> dict[str, Any]:
         "package-name": "airflow-provider-servicebus-pair",
         "name": "Azure Service Bus Pair",
         "description": "Keeps sending to Azure Service Bus while a namespace is down, at least once.",
-        "integrations": [{"integration-name": _INTEGRATION, "external-doc-url": _DOCUMENTATION_URL, "tags": ["azure"]}],
+        "integrations": [
+            {
+                "integration-name": _INTEGRATION,
+                "external-doc-url": _DOCUMENTATION_URL,
+                "how-to-guide": [f"/docs/{page}.md" for page in _GUIDES],
+                "logo": "/integration-logos/servicebus-pair.svg",
+                "tags": ["azure"],
+            }
+        ],
         "operators": _modules(
             *("operators.cleanup", "operators.cost", "operators.drill", "operators.failover", "operators.provision"),
             *("operators.record", "operators.send", "operators.syphon"),
@@ -32,6 +41,7 @@ def get_provider_info() -> dict[str, Any]:
             "servicebus_pair.links.servicebus_pair.AzurePortalLink",
             "servicebus_pair.links.servicebus_pair.PairPageLink",
         ],
+        "notifications": ["servicebus_pair.notifications.recovery.RecoveryNotifier"],
         "task-decorators": [
             {
                 "name": "servicebus_send",
@@ -40,6 +50,31 @@ def get_provider_info() -> dict[str, Any]:
         ],
         "asset-uris": [{"schemes": ["servicebus-pair"], "handler": None}],
         "connection-types": connection_types(),
+        "config": _config(),
+    }
+
+
+def _config() -> dict[str, Any]:
+    return {
+        "servicebus_pair": {
+            "description": "The Service Bus pairs page of the API server.",
+            "options": {
+                "page_interval": {
+                    "description": "Seconds between two readings of a namespace while the page is watched, at least 1.",
+                    "version_added": "0.1.0",
+                    "type": "float",
+                    "example": "10",
+                    "default": "5",
+                },
+                "reports": {
+                    "description": "Folder, or URL of an object store, below which the reconcile reports are.",
+                    "version_added": "0.1.0",
+                    "type": "string",
+                    "example": "s3://bucket/servicebus_pair/output",
+                    "default": None,
+                },
+            },
+        }
     }
 
 

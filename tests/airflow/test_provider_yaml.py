@@ -6,6 +6,7 @@ import importlib
 import inspect
 import json
 import pkgutil
+import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -86,7 +87,11 @@ def test_provider_yaml_has_the_version_and_plugin_of_the_package():
 
 def test_everything_listed_can_be_imported():
     modules = [name for kind in ("operators", "sensors", "hooks", "triggers") for name in listed(kind)]
-    classes = [*listed("extra-links"), *(each["class-name"] for each in INFO["task-decorators"])]
+    classes = [
+        *listed("extra-links"),
+        *listed("notifications"),
+        *(each["class-name"] for each in INFO["task-decorators"]),
+    ]
     classes += [each["hook-class-name"] for each in INFO["connection-types"]]
     classes += [each["plugin-class"] for each in REGISTRY["plugins"]]
 
@@ -107,4 +112,37 @@ def test_every_public_class_is_listed(each: type):
 def test_public_classes_cover_every_kind():
     seen = {kind for each in public_classes() for base, kind in KINDS.items() if issubclass(each, base)}
 
-    assert seen >= {"sensors", "operators", "hooks", "triggers", "extra-links"}
+    assert seen == set(KINDS.values())
+
+
+def test_guides_and_logo_exist():
+    [integration] = INFO["integrations"]
+    paths = [*integration["how-to-guide"], f"/docs{integration['logo']}"]
+
+    assert [path for path in paths if not (PROJECT / "provider" / path.removeprefix("/")).is_file()] == []
+
+
+def test_every_setting_that_is_read_is_in_the_config_section():
+    files = (PROJECT / "provider" / "servicebus_pair").rglob("*.py")
+    read = {
+        name
+        for file in files
+        for name in re.findall(r"""conf\.get\w*\("servicebus_pair",\s*"(\w+)\"""", file.read_text())
+    }
+
+    assert read == set(INFO["config"]["servicebus_pair"]["options"]) == {"page_interval", "reports"}
+
+
+@pytest.mark.usefixtures("airflow_db")
+def test_airflow_finds_the_example_dags_of_the_distribution():
+    """With [core] load_examples, Airflow adds the example_dags folder of each provider as a bundle."""
+    from airflow.dag_processing.bundles.manager import _add_provider_example_dags_to_bundle
+    from airflow.dag_processing.dagbag import DagBag
+
+    bundles: list[Any] = []
+    _add_provider_example_dags_to_bundle(bundles)
+    [ours] = [each for each in bundles if each.name == f"{INFO['package-name']}-example-dags"]
+    bag = DagBag(ours.kwargs["path"])
+
+    assert bag.import_errors == {}
+    assert {"first_send", "servicebus_pair_recovery", "servicebus_pair_sends", "orders_pair_recovery"} <= set(bag.dags)

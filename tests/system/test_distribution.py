@@ -18,7 +18,7 @@ import pytest
 
 from tests.system.demo.layout import PROJECT
 
-PROVIDER_PACKAGES = ("pyspark_servicebus", "servicebus_pair")
+PROVIDER_PACKAGES = ("airflow_provider_servicebus_pair", "pyspark_servicebus", "servicebus_pair")
 EMULATOR = PROJECT / "provider" / "servicebus_emulator"
 SOURCES = ("CHANGELOG.md", "LICENSE", "README.md", "pyproject.toml", "provider")
 BUILD = "import sys; from setuptools import build_meta; print(getattr(build_meta, sys.argv[1])(sys.argv[2]))"

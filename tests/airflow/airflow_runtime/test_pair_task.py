@@ -125,6 +125,21 @@ def test_every_task_has_the_assets_of_its_pair_mapped_or_not(kind: Any, place: s
     assert (unmapped.inlets, unmapped.outlets) == ([pair_asset(conn_id)], outlets)
 
 
+@pytest.mark.parametrize("mapped", [False, True])
+def test_default_args_reach_decorated_tasks_and_no_other_providers(*, mapped: bool):
+    from airflow.providers.standard.operators.bash import BashOperator
+    from airflow.sdk import task
+
+    with DAG("defaults", schedule=None, default_args={"servicebus_pair_conn_id": "other.pair"}) as dag:
+        other = BashOperator(task_id="other", bash_command="true")
+        decorated = task.servicebus_send(task_id="send", entity="flights")(lambda text: [text])
+        decorated.expand(text=["a", "b"]) if mapped else decorated(text="a")
+
+    send = dag.get_task("send")
+    assert (send.inlets, send.outlets) == ([pair_asset("other.pair")], [health_alias("other.pair")])
+    assert not hasattr(other, "servicebus_pair_conn_id")
+
+
 @every_class
 def test_inlets_and_outlets_of_the_author_are_kept(kind: Any):
     own = pair_asset("mine")
