@@ -13,7 +13,7 @@ import pendulum
 from airflow.sdk import Context
 
 from servicebus_pair.airflow_runtime.observers.task_activity import nonzero_counts
-from servicebus_pair.airflow_runtime.task_ledger import StoragePath
+from servicebus_pair.airflow_runtime.task_ledger import StoragePath, local_copy
 from servicebus_pair.airflow_runtime.validators import duration, integer, optional, storage_path
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.operators._support.base import AsyncPairOperator
@@ -134,7 +134,8 @@ class ServiceBusPairCostOperator(AsyncPairOperator):
             return metered
         from servicebus_pair.core.ledger import count_ledger
 
-        found = await asyncio.to_thread(count_ledger, self.ledger, since=until - period, until=until)
+        with local_copy(self.ledger) as folder:
+            found = await asyncio.to_thread(count_ledger, folder, since=until - period, until=until)
         self.log.info("ledger: records=%d operations=%d", found.records, found.operations.total)
         if found.unreadable:
             self.log.warning("ledger: %d lines are not records and were not counted", found.unreadable)

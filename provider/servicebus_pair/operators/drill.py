@@ -52,7 +52,8 @@ class ServiceBusPairDrillOperator(AsyncPairOperator):
     :param fail_on_findings: fail the task if there is any finding (templated).
     :param announce: emit the asset events of failover and recovery, which start the DAGs scheduled on them, as in a
         real outage (templated).
-    :param ledger: folder for the record of each message; no ledger when not given (templated).
+    :param ledger: folder, or URL of one in an object store, for the record of each message; no ledger
+        when not given (templated).
     :param servicebus_pair_conn_id: the connection of type ``servicebus_pair``; not a template.
     :raises ConfigurationError: a parameter is invalid; nothing was done.
     :raises DrillError: the entity is already failed over, the marked messages could not be sent, or there are

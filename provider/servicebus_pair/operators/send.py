@@ -51,7 +51,8 @@ class ServiceBusPairSendOperator(BaseSendOperator):
     :param storage_conn_id: connection of the object store (templated).
     :param defaults: values for fields that a message does not set: any of the above except ``body`` and
         ``message_id`` (templated).
-    :param ledger: folder for the record of each accepted message; no ledger when not given (templated).
+    :param ledger: folder, or URL of one in an object store, for the record of each
+        accepted message; no ledger when not given (templated).
     :param timeout: for the whole send: a ``timedelta`` or seconds; no limit when not given (templated).
     :param servicebus_pair_conn_id: the connection of type ``servicebus_pair``; not a template.
     :raises ConfigurationError: a parameter or a message is invalid; the message is named by index or line, field and

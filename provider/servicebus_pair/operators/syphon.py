@@ -92,7 +92,8 @@ class ServiceBusPairSyphonOperator(LineageMixin, AsyncPairOperator):
     :param time_to_live: ``restart``: a message's time to live starts again on the primary; ``elapse``: its time in the
         backlog counts, and expired messages are dead-lettered.
     :param redrive: move the dead letters of the backlog queues instead.
-    :param ledger: folder for the record of each moved message; no ledger when not given (templated).
+    :param ledger: folder, or URL of one in an object store, for the record of each moved message;
+        no ledger when not given (templated).
     :param poll_interval: seconds between two pings of an entity that is not known to be failed over, and between two
         readings of an empty backlog.
     :param burst: the longest time of moving messages before the task gives up its worker slot, 1 s to a day. It starts
