@@ -5,7 +5,7 @@
 #                       YEAR=1 publishes a whole year (413,007 messages) and drains the backlog with Spark
 #   make demo-stop      stop what `make demo KEEP=1` left running
 #   make test           run the quick tests; ARGS="tests/core/send -k divert" selects some
-#   make test-all       run all tests, including those of more than 20 seconds each
+#   make test-all       run all tests, including those of more than 20 seconds each, and properties with all examples
 #   make test-public-sdk  run the quick tests of the core through the public interface of azure-servicebus only
 #   make explore        search for event sequences that lose or reorder messages, new ones on each run
 #   make conformance    run the Azure SDK's own live tests against the embedded Service Bus (15 minutes);
@@ -43,6 +43,7 @@ test: setup
 	@.ci/within python -m tests.retry $(quick) -- -m "not slow" $(ARGS)
 
 test-all: export BROWSER = 1
+test-all: export THOROUGH = 1
 test-all: test
 	@.ci/within python -m tests.retry $(slow) -- -m "slow and not exploring" $(ARGS)
 

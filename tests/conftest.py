@@ -9,13 +9,16 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer  # type: ignore[import-untyped]
 
+from tests.examples import how_many
 from tests.leaks import collect_leaks
 from tests.shares import Shares, longest_first
 
 ROOT = Path(__file__).parents[1]
 
 # Eight workers share two processors, so the time that an example or its generation takes says nothing about the code.
-settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "shared", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=how_many(100)
+)
 settings.load_profile("shared")
 
 

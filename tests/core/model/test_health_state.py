@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from servicebus_pair.core.model.health_state import (
@@ -29,6 +29,7 @@ from servicebus_pair.core.model.health_state import (
     decide,
     merge,
 )
+from tests.examples import examples
 
 NOW = 1000.0
 INTERVAL = 60.0
@@ -236,7 +237,7 @@ events = st.one_of(
 )
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(happened=st.lists(st.tuples(events, st.floats(0, 30)), max_size=30), interval=st.floats(0, 60))
 def test_only_failures_fail_over_and_only_pings_fail_back(
     happened: list[tuple[HealthEvent, float]], interval: float
@@ -259,7 +260,7 @@ def test_only_failures_fail_over_and_only_pings_fail_back(
         assert pinging is health.failed_over
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(
     health=st.builds(
         EntityHealth,

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from servicebus_pair.core import NamespacePair
@@ -23,6 +23,7 @@ from servicebus_pair.core.model.pricing import (
     ping_operations,
     read_prices,
 )
+from tests.examples import examples
 
 HOUR = timedelta(hours=1)
 POLL = timedelta(minutes=15)
@@ -94,7 +95,7 @@ def test_tiers_must_ascend(starts: tuple[int, ...]) -> None:
         PriceList(as_of=date(2030, 1, 1), currency="EUR", tiers=tuple(PriceTier(each, Decimal(1)) for each in starts))
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(one=st.integers(0, 3_000 * MILLION), two=st.integers(0, 3_000 * MILLION))
 def test_bills_of_one_month_add_up(one: int, two: int) -> None:
     first, second = bill(Operations(sends=one)), bill(Operations(sends=two), before=one)

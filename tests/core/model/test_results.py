@@ -6,13 +6,14 @@ from dataclasses import FrozenInstanceError, fields
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from servicebus_pair.core.model.events import SLOT_SECONDS
 from servicebus_pair.core.model.health_state import EntityHealth, HealthState
 from servicebus_pair.core.model.pricing import Operations
 from servicebus_pair.core.model.results import DrainReport, Progress, ProvisionReport, SendResult
+from tests.examples import examples
 
 counts = st.integers(0, 1000)
 words = st.sampled_from(["a", "b", "c"])
@@ -42,7 +43,7 @@ def test_messages_are_counted_in_slots_of_five_minutes() -> None:
     assert SLOT_SECONDS == 5 * 60
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(parts=st.lists(sends, max_size=4))
 def test_send_results_add_up_in_order(parts: list[SendResult]) -> None:
     total = SendResult.total(parts)
@@ -61,7 +62,7 @@ def test_repr_omits_message_ids() -> None:
     assert "message_ids" not in repr(SendResult(primary=1, message_ids=("1",)))
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(one=drains, two=drains)
 def test_drain_reports_add_up(one: DrainReport, two: DrainReport) -> None:
     total = one + two

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.amqp import AmqpAnnotatedMessage
-from hypothesis import example, given, settings
+from hypothesis import example, given
 
 from servicebus_pair.core.model.errors import InvalidMessageError, UndeliverableError
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage
@@ -18,6 +18,7 @@ from servicebus_pair.core.protocol.typed_values import amqp_typed
 from servicebus_pair.core.sdk.messages import from_sdk, to_amqp_message
 from tests.core.support.encoding import decode, encode
 from tests.core.support.message_strategies import LASTING, WHOLE, messages
+from tests.examples import examples
 
 ENTITY = "flights"
 
@@ -32,7 +33,7 @@ def copy_in_backlog(message: ServiceBusMessage) -> AmqpAnnotatedMessage:
     return decode(encode(wrap(to_amqp_message(message), entity=ENTITY)))
 
 
-@settings(max_examples=150)
+@examples(150)
 @example(message=WHOLE)
 @example(message=LASTING)
 @example(message=AmqpAnnotatedMessage(value_body=amqp_typed("LONG", 7)))
@@ -47,7 +48,7 @@ def test_wrapped_message_is_restored_byte_for_byte(
     assert encode(back.message) == encode(message)
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(message=messages())
 def test_restored_message_can_be_wrapped_again(message: AmqpAnnotatedMessage) -> None:
     once = through_the_backlog(message).message
@@ -55,7 +56,7 @@ def test_restored_message_can_be_wrapped_again(message: AmqpAnnotatedMessage) ->
     assert encode(twice) == encode(message)
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(message=messages())
 def test_wrap_does_not_change_its_argument(message: AmqpAnnotatedMessage) -> None:
     before = encode(message)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from servicebus_pair.core.model.errors import ConfigurationError
@@ -31,6 +31,7 @@ from servicebus_pair.core.protocol.backlog_queues import (
     session_queue_paths,
     unusable_queues,
 )
+from tests.examples import examples
 
 ALL_THREE = ("contoso/x-servicebus-transfer/0", "contoso/x-servicebus-transfer/1", "contoso/x-servicebus-transfer/2")
 
@@ -127,7 +128,7 @@ def test_extra_queue_has_no_drift() -> None:
     assert plan_backlog("contoso", 1, {**existing(ALL_THREE[0]), **existing(ALL_THREE[2], shape=odd)}).drifted == ()
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(count=st.integers(1, 12), indexes=st.sets(st.integers(0, 20)))
 def test_plan_covers_exactly_the_expected_queues(count: int, indexes: set[int]) -> None:
     paths = [backlog_queue("contoso", index) for index in indexes]

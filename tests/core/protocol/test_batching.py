@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.amqp import AmqpAnnotatedMessage
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from servicebus_pair.core.model.errors import MessageTooLargeError
@@ -24,6 +24,7 @@ from servicebus_pair.core.protocol.batching import (
 from servicebus_pair.core.protocol.typed_values import amqp_typed
 from servicebus_pair.core.sdk.messages import to_amqp_message
 from tests.core.support.encoding import decode, encode
+from tests.examples import examples
 
 LIMIT = 10
 MAX_OPEN = 64
@@ -71,7 +72,7 @@ item_lists = st.lists(
 ).map(lambda rows: [Item(number, key, size) for number, (key, size) in enumerate(rows)])
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(messages=item_lists)
 def test_packing_keeps_all_messages_and_order_per_partition_key(messages: list[Item]) -> None:
     boxes = fill(packer_of_boxes(), messages)
@@ -82,7 +83,7 @@ def test_packing_keeps_all_messages_and_order_per_partition_key(messages: list[I
         assert mine == sorted(mine)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(sizes=st.lists(st.tuples(st.sampled_from([None, "a"]), st.integers(0, LIMIT + 3)), max_size=60))
 def test_too_large_message_raises_and_others_are_packed(sizes: list[tuple[Any, int]]) -> None:
     packer, closed = packer_of_boxes(), []
@@ -107,7 +108,7 @@ def test_flush_returns_oldest_batch_first() -> None:
     assert packer.open_batches() == ()
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(messages=item_lists)
 def test_batch_is_within_limits_and_has_one_partition_key(messages: list[Item]) -> None:
     for box in fill(packer_of_boxes(), messages):
@@ -116,7 +117,7 @@ def test_batch_is_within_limits_and_has_one_partition_key(messages: list[Item]) 
         assert len({item.key for item in box.items}) == 1
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(keys=st.lists(st.integers(0, 300), max_size=600))
 def test_number_of_open_batches_is_limited(keys: list[int]) -> None:
     packer = packer_of_boxes()
@@ -167,7 +168,7 @@ def test_partition_key_is_the_same_after_receipt() -> None:
     assert partition_key(AmqpAnnotatedMessage(data_body=b"")) is None
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(sessions=st.lists(st.sampled_from([None, "a", "b", "c"]), max_size=30))
 def test_a_refused_batch_is_split_by_session_in_order(sessions: list[str | None]) -> None:
     messages = [to_amqp_message(ServiceBusMessage("x", session_id=each)) for each in sessions]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageBodyType
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from servicebus_pair.core.model.errors import UndeliverableError
@@ -26,6 +26,7 @@ from tests.core.support.message_strategies import (
     property_sections,
     values,
 )
+from tests.examples import examples
 
 ENTITY = "flights"
 MAX_TIME_SPAN_TICKS = 2**63 - 1
@@ -81,7 +82,7 @@ def test_only_the_longest_time_span_means_no_time_to_live(ticks: int, millisecon
     assert (restored.header.time_to_live if restored.header else None) == milliseconds
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(
     sections=st.fixed_dictionaries(
         {},
@@ -167,7 +168,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=400)
+@examples(400)
 @example(notes=json.dumps({"properties": {"a": ["DECIMAL128", ""]}}))
 @example(notes="[" * 100_000)
 @example(notes='{"properties":{"a":' + '["LIST",' * 400 + "null" + "]" * 400 + "}}")
@@ -179,7 +180,7 @@ def test_any_type_notes_restore_the_message_or_make_it_undeliverable(notes: str)
     assert_unwrapped_or_undeliverable(message)
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(
     properties=st.dictionaries(
         st.binary(max_size=4) | st.sampled_from([name.encode() for name in CARRIED]),

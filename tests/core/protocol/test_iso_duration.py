@@ -5,21 +5,22 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from servicebus_pair.core.protocol.iso_duration import format_duration, parse_duration
+from tests.examples import examples
 
 MILLISECOND = timedelta(milliseconds=1)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(value=st.timedeltas(min_value=timedelta(0)))
 def test_formatted_duration_is_parsed_exactly(value: timedelta) -> None:
     assert parse_duration(format_duration(value)) == value
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(milliseconds=st.integers(0, 2**32 - 1))
 def test_every_amqp_time_to_live_is_exact_to_the_millisecond(milliseconds: int) -> None:
     assert parse_duration(format_duration(milliseconds * MILLISECOND)) // MILLISECOND == milliseconds

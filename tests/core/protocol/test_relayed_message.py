@@ -10,7 +10,7 @@ import pytest
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus._pyamqp._encode import encode_payload
 from azure.servicebus.amqp import AmqpAnnotatedMessage
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from servicebus_pair.core.model.errors import UndeliverableError
@@ -28,6 +28,7 @@ from servicebus_pair.core.sdk._private.message_encoding import Message, envelope
 from servicebus_pair.core.sdk.messages import from_sdk
 from tests.core.support.encoding import decode, encode
 from tests.core.support.message_strategies import LASTING, SCHEDULED, WHOLE, messages
+from tests.examples import examples
 
 ENTITY = "flights"
 # The time at which the test's encoder creates messages.
@@ -62,7 +63,7 @@ def has_decimals(data: bytes) -> bool:
     return b"DECIMAL" in (notes if isinstance(notes, bytes) else notes.encode())
 
 
-@settings(max_examples=200)
+@examples(200)
 @example(message=WHOLE)
 @example(message=LASTING)
 @example(message=AmqpAnnotatedMessage(value_body=amqp_typed("LONG", 7)))
@@ -84,7 +85,7 @@ def test_section_4_a_restored_message_has_the_bytes_of_the_original(message: Amq
         assert once == encode(message)
 
 
-@settings(max_examples=120)
+@examples(120)
 @given(first=messages(), second=messages())
 def test_what_is_remembered_of_one_message_changes_no_other(
     first: AmqpAnnotatedMessage, second: AmqpAnnotatedMessage
@@ -102,7 +103,7 @@ def test_what_is_remembered_of_one_message_changes_no_other(
         assert message.partition_key == expected[1].partition_key
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(message=messages(), cut=st.integers(0, 200), garbage=st.binary(max_size=8))
 def test_any_bytes_are_restored_or_left_to_the_decoder(message: AmqpAnnotatedMessage, cut: int, garbage: bytes) -> None:
     data = delivered(message)
@@ -176,7 +177,7 @@ def test_what_has_to_be_known_of_a_message_is_read() -> None:
     assert broker_value(data, "x-opt-partition-id") is None
 
 
-@settings(max_examples=120)
+@examples(120)
 @given(message=messages())
 def test_foreign_copies_are_restored_as_the_decoder_restores_them(message: AmqpAnnotatedMessage) -> None:
     """Of other senders, without type notes: their types are kept, and values are those that the decoder finds."""
@@ -202,7 +203,7 @@ def test_foreign_copies_are_restored_as_the_decoder_restores_them(message: AmqpA
     )
 
 
-@settings(max_examples=120)
+@examples(120)
 @given(message=messages())
 def test_a_batch_begins_as_the_sdk_begins_it(message: AmqpAnnotatedMessage) -> None:
     own = from_sdk(message)

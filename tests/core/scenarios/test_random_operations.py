@@ -30,6 +30,7 @@ from hypothesis.stateful import (
 
 from servicebus_emulator import Fault, FaultKind, Operation
 from tests.core.support.simulation import ENTITIES, QUEUES, Simulation, Worker
+from tests.examples import how_many
 
 MANY = int(os.environ.get("PAIR_MODEL_EXAMPLES", "60"))
 PROCESSES = ("p", "q")
@@ -281,7 +282,7 @@ def explore(*, examples: int, steps: int, repeatable: bool) -> None:
 
 @pytest.mark.timeout(300)  # about ten seconds of one core
 def test_no_accepted_message_is_lost_in_random_operations() -> None:
-    explore(examples=40, steps=30, repeatable=True)
+    explore(examples=how_many(40), steps=30, repeatable=True)
 
 
 @pytest.mark.exploring

@@ -8,7 +8,7 @@ from unittest.mock import patch
 import pytest
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 from azure.servicebus.amqp import AmqpAnnotatedMessage
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from servicebus_pair.core.model.errors import InvalidMessageError, MessageTooLargeError
@@ -19,6 +19,7 @@ from servicebus_pair.core.sdk.message_batch import EncodedBatch, _max_envelope_b
 from servicebus_pair.core.sdk.messages import from_sdk, to_amqp_message, to_sdk
 from tests.core.support.encoding import encode
 from tests.core.support.message_strategies import messages
+from tests.examples import examples
 
 
 def new_message(number: int = 0, *, size: int = 100, session: str | None = "s" * 50, **more: Any) -> AmqpMessage:
@@ -34,7 +35,7 @@ def size_in_bytes(batch: EncodedBatch) -> int:
 
 
 @pytest.mark.fast_sdk
-@settings(max_examples=150)
+@examples(150)
 @given(message=messages())
 def test_a_message_is_encoded_as_the_sdk_encodes_it(message: AmqpAnnotatedMessage) -> None:
     ours, theirs = EncodedBatch(262_144), ServiceBusMessageBatch(262_144)
@@ -54,7 +55,7 @@ def test_a_message_is_encoded_as_the_sdk_encodes_it(message: AmqpAnnotatedMessag
     assert encoded_size(from_sdk(message)) == len(one)
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(
     first=st.tuples(st.integers(0, 300), st.sampled_from([None, "s", "s" * 120]), st.sampled_from([None, "k" * 100])),
     sizes=st.lists(st.integers(0, 900), max_size=30),

@@ -10,16 +10,17 @@ from unittest.mock import patch
 import pytest
 from azure.servicebus import ServiceBusMessage, ServiceBusMessageBatch
 from azure.servicebus.amqp import AmqpAnnotatedMessage
-from hypothesis import given, settings
+from hypothesis import given
 
 from servicebus_pair.core.model.errors import InvalidMessageError
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage, BodyType, new_message
 from servicebus_pair.core.sdk.messages import from_sdk, to_amqp_message, to_application, to_sdk
 from tests.core.support.encoding import encode
 from tests.core.support.message_strategies import WHOLE, messages
+from tests.examples import examples
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(message=messages())
 def test_a_converted_message_is_encoded_as_the_original(message: AmqpAnnotatedMessage) -> None:
     assert encode(to_sdk(from_sdk(message))) == encode(message)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.amqp import AmqpAnnotatedMessage
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from servicebus_emulator import Emulator, Fault, FaultKind
@@ -25,11 +25,12 @@ from servicebus_pair.core.send.delivery_state import TrackedMessage
 from tests.core.support.encoding import encode
 from tests.core.support.local_pair import QUICK_OPTIONS, LocalPair, endpoint
 from tests.core.support.message_strategies import messages
+from tests.examples import examples
 
 LIMIT = 262_144
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(message=messages(), entity=st.text(min_size=1, max_size=60))
 def test_section_4_copy_overhead_is_exact(message: AmqpAnnotatedMessage, entity: str) -> None:
     ours = from_sdk(message)

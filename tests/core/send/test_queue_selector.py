@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from servicebus_pair.core.send.queue_selector import QueueSelector
+from tests.examples import examples
 
 QUEUES = tuple(f"contoso/x-servicebus-transfer/{index}" for index in range(5))
 
@@ -60,7 +61,7 @@ def test_section_4_without_backlog_queues_none_is_selected() -> None:
     assert QueueSelector((), random=Random(0)).select(None) is None  # noqa: S311 - the same
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(
     removed=st.lists(st.sampled_from(QUEUES), max_size=8),
     exclude=st.sets(st.sampled_from(QUEUES)),

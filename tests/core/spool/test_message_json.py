@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from azure.servicebus.amqp import AmqpAnnotatedMessage
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage
@@ -17,9 +17,10 @@ from servicebus_pair.core.sdk.messages import from_sdk
 from servicebus_pair.core.spool.message_json import from_json, to_json
 from tests.core.support.encoding import encode
 from tests.core.support.message_strategies import LASTING, WHOLE, messages
+from tests.examples import examples
 
 
-@settings(max_examples=150)
+@examples(150)
 @example(message=WHOLE)
 @example(message=LASTING)
 @example(message=AmqpAnnotatedMessage(value_body=amqp_typed("LONG", 7)))

@@ -6,7 +6,7 @@ import base64
 import struct
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from servicebus_pair.core.model.errors import ConfigurationError
@@ -19,6 +19,7 @@ from servicebus_pair.core.spool.spool_file import (
     decode_file,
     encode_file,
 )
+from tests.examples import examples
 
 
 def key(number: int) -> SpoolKey:
@@ -48,7 +49,7 @@ def test_a_file_holds_entity_time_and_messages_in_order(bodies: list[bytes], wit
     )
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(bodies=BODIES.filter(bool), with_key=KEYS, data=st.data())
 def test_a_torn_file_keeps_every_record_before_the_tear(
     bodies: list[bytes], with_key: SpoolKey | None, data: st.DataObject
@@ -69,7 +70,7 @@ def test_a_torn_file_keeps_every_record_before_the_tear(
     assert found.damage is not None
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(bodies=BODIES.filter(bool), with_key=KEYS, data=st.data())
 def test_a_changed_byte_is_noticed_and_costs_no_other_record(
     bodies: list[bytes], with_key: SpoolKey | None, data: st.DataObject

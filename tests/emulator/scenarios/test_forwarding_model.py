@@ -12,6 +12,7 @@ from servicebus_emulator.engine.model.descriptions import EntityStatus, QueueDes
 from servicebus_emulator.engine.model.errors import EntityDisabled
 from servicebus_emulator.engine.namespace.entities import QueueEntity, SubQueue
 from tests.emulator.support.engine import EngineHarness, content, token_of
+from tests.examples import how_many
 
 PATHS = ["a", "b", "c", "d", "e", "f"]
 paths = st.sampled_from(PATHS)
@@ -85,5 +86,5 @@ class ForwardingModel(RuleBasedStateMachine):
             assert entity.description.forward_dead_lettered_messages_to is None or dead.ready_count() == 0
 
 
-ForwardingModel.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
+ForwardingModel.TestCase.settings = settings(max_examples=how_many(60), stateful_step_count=40)
 TestForwardingModel = ForwardingModel.TestCase

@@ -14,6 +14,7 @@ from servicebus_emulator.engine.model.message import Message
 from servicebus_emulator.engine.model.timespan import TimeSpan
 from servicebus_emulator.engine.namespace.entities import SubQueue
 from tests.emulator.support.engine import EngineHarness, content, token_of
+from tests.examples import how_many
 
 LOCK = 10
 MAX_DELIVERIES = 3
@@ -185,5 +186,5 @@ class QueueModel(RuleBasedStateMachine):
         assert main.size_in_bytes + dead.size_in_bytes == sum(len(name) for name in stored)
 
 
-QueueModel.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
+QueueModel.TestCase.settings = settings(max_examples=how_many(60), stateful_step_count=40)
 TestQueueModel = QueueModel.TestCase

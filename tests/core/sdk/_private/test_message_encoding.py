@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from azure.servicebus._pyamqp._encode import encode_payload
 from azure.servicebus._pyamqp.message import Header, Message, Properties
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from servicebus_pair.core.sdk._private.message_encoding import encode
+from tests.examples import examples
 
 pytestmark = pytest.mark.fast_sdk
 
@@ -57,7 +58,7 @@ messages: st.SearchStrategy[Any] = st.builds(
 )
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(message=messages)
 def test_a_message_is_encoded_to_the_same_bytes_as_by_the_sdk(message: Any) -> None:
     theirs, ours = bytearray(), bytearray()
