@@ -29,7 +29,8 @@ async def put_and_move(both: LocalPair, number: int) -> float:
     began = asyncio.get_running_loop().time()
     await both.put_into_backlog("flights", numbered(1, start=number))
     for _ in range(600):
-        if f"m{number}" in await both.primary_ids():
+        if sum(len(each.messages) for each in both.recorder.of(MessagesSyphoned)) > number:
+            assert f"m{number}" in await both.primary_ids()
             return asyncio.get_running_loop().time() - began
         await asyncio.sleep(0.1)
     raise AssertionError(f"message {number} was not moved in a minute")

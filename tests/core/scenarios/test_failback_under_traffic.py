@@ -24,8 +24,8 @@ pytestmark = pytest.mark.simulated
 
 SESSIONS = "abcdefgh"
 # Messages a second, sent and at most moved.
-TRAFFIC = 50
-RATE = 150
+TRAFFIC = 20
+RATE = 60
 OPTIONS = PairOptions(
     ordering="session",
     backlog_queue_count=3,
@@ -38,7 +38,7 @@ OPTIONS = PairOptions(
 
 @dataclass
 class Traffic:
-    """50 messages a second over eight sessions, each of which has one send at a time."""
+    """20 messages a second over eight sessions, each of which has one send at a time."""
 
     pair: NamespacePair
     sent: int = 0
@@ -129,9 +129,9 @@ async def test_section_6_an_entity_fails_back_although_its_backlog_is_never_seen
 async def test_section_6_no_failback_begins_in_the_middle_of_a_large_backlog(where: str) -> None:
     loop = asyncio.get_running_loop()
     async with steady_traffic(where) as (both, syphons, traffic):
-        await both.pair.fail_over("flights", reason="test", hold=timedelta(seconds=30))
+        await both.pair.fail_over("flights", reason="test", hold=timedelta(seconds=10))
         before = traffic.sent
-        await asyncio.sleep(60)
+        await asyncio.sleep(25)
         # Nothing moves it, so that no hold would help.
         assert both.recorder.states == [HealthState.FAILED_OVER]
         diverted = traffic.sent - before

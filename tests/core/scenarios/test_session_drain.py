@@ -333,7 +333,10 @@ async def test_section_6_a_survey_counts_sessions_and_what_other_syphons_hold() 
 
 
 @pytest.mark.parametrize("old_form", [False, True])
-@pytest.mark.parametrize("seconds", [0.05, 0.15, 0.25, 0.35, 0.45, 0.55])
+@pytest.mark.parametrize(
+    "seconds",
+    [0.05, 0.25, 0.45, *(pytest.param(seconds, marks=pytest.mark.slow) for seconds in (0.15, 0.35, 0.55))],
+)
 async def test_section_6_after_the_kill_of_a_syphon_another_one_moves_everything_in_order(
     seconds: float, old_form: bool
 ) -> None:
