@@ -321,6 +321,26 @@ async def test_section_6_whoever_needs_to_send_ends_the_failback_of_a_process_th
     await registry.close()
 
 
+async def test_section_6_pings_do_not_prolong_the_failback_of_a_process_that_died() -> None:
+    store, loop = InMemoryHealthStore(), asyncio.get_running_loop()
+    now = SystemClock().now()
+    dead = EntityHealth(HealthState.FAILING_BACK, now, epoch=7, effective_at=now + 5, token="dead")
+    await store.save("flights", dead)
+    registry = new_registry(store)
+
+    async def ping() -> None:
+        while True:
+            await registry.change("flights", PingFailed(SystemClock().now()))
+            await asyncio.sleep(7)
+
+    pinging = asyncio.create_task(ping())
+    health = await registry.lease("flights", timeout=60)
+    assert (health.state, health.epoch) == (HealthState.FAILED_OVER, 8)
+    assert loop.time() == pytest.approx(20, abs=2)
+    pinging.cancel()
+    await registry.close()
+
+
 class FailingStore(InMemoryHealthStore):
     fails = False
 

@@ -82,11 +82,16 @@ class Leases:
         lease.observed_at = now
         lease.acts_at = now + settle if now < health.effective_at + settle else now
 
+    def saved(self, entity: str, before: EntityHealth, after: EntityHealth, now: float) -> None:
+        """Take note of what this process saved; a record of a ping is no decision."""
+        if _decision(before) != _decision(after):
+            self.observed(entity, after, now)
+
     def adopt(self, entity: str, known: EntityHealth, shared: EntityHealth, now: float) -> EntityHealth:
         """Return the health that this process has after it loaded ``shared``."""
         ping = latest_ping(known, shared)
         caught_up = shared.caught_up if ping == shared.last_ping else known.caught_up
-        if (shared.epoch, shared.route, shared.token) == (known.epoch, known.route, known.token):
+        if _decision(shared) == _decision(known):
             held = shared.held_until if shared.failed_over else known.held_until
             return replace(known, last_ping=ping, held_until=held, caught_up=caught_up)
         if shared.epoch < known.epoch and now - self._of(entity).observed_at < self.refresh / 2:
@@ -105,3 +110,8 @@ class Leases:
 
     def _of(self, entity: str) -> _Lease:
         return self._leases.setdefault(entity.casefold(), _Lease())
+
+
+def _decision(health: EntityHealth) -> tuple[object, ...]:
+    """Return what distinguishes a decision from others; all that know it may have heard of different pings."""
+    return health.epoch, health.route, health.token

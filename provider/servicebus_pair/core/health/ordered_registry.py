@@ -179,7 +179,7 @@ class OrderedHealthRegistry(HealthRegistry):
             self._record_store_failure(f"entity={entity}: its health could not be changed", error)
             raise HealthStoreError(f"the health of {entity} cannot be written to the shared store: {error}") from error
         self._record_store_success()
-        self.leases.observed(entity, decision.health, self._clock.now())
+        self.leases.saved(entity, self.current(entity), decision.health, self._clock.now())
         self._execute(entity, self.current(entity), decision, now)
 
     async def _try_change(self, entity: str, event: HealthEvent) -> bool:
