@@ -126,7 +126,10 @@ def _option_fields() -> dict[str, Any]:
             "Syphon backoff, s", "Initial backoff of a destination that fails.", 1, 1, 120
         ),
         "syphon_batch_size": _number(
-            "Syphon batch", "Maximum messages per batch and queue.", 100, 1, 4500, kind="integer"
+            "Syphon batch", "Maximum messages per batch and queue.", 500, 1, 4500, kind="integer"
+        ),
+        "syphon_max_bytes": _number(
+            "Syphon memory, bytes", "Maximum bytes of messages held.", 67_108_864, 1_048_576, None, kind="integer"
         ),
         "syphon_long_poll": _number("Syphon poll, s", "Longest wait for a message in the backlog.", 900, 1, None),
         "close_grace": _number("Close timeout, s", "Longest wait for sends in flight.", 5, 0, None),

@@ -33,7 +33,8 @@ def test_default_options() -> None:
         "ping_timeout": 2 * MINUTE,
         "enable_syphon": False,
         "syphon_retry_interval": SECOND,
-        "syphon_batch_size": 100,
+        "syphon_batch_size": 500,
+        "syphon_max_bytes": 64 * 2**20,
         "syphon_long_poll": 15 * MINUTE,
         "close_grace": 5 * SECOND,
         "server_busy_delay": 10 * SECOND,
@@ -84,6 +85,7 @@ def test_option_accepts_only_its_choices(option: str, choices: tuple[str, ...]) 
         ("ping_timeout", timedelta(milliseconds=1), None, TICK, "seconds, from 0.001 s"),
         ("syphon_retry_interval", SECOND, 2 * MINUTE, TICK, "seconds, from 1 to 120 s"),
         ("syphon_batch_size", 1, 4500, 1, "whole number from 1 to 4500"),
+        ("syphon_max_bytes", 2**20, None, 1, "whole number from 1048576"),
         ("syphon_long_poll", SECOND, None, TICK, "seconds, from 1 s"),
         ("close_grace", timedelta(0), None, TICK, "seconds, from 0 s"),
         ("server_busy_delay", timedelta(0), None, TICK, "seconds, from 0 s"),
@@ -97,7 +99,7 @@ def test_option_accepts_only_its_choices(option: str, choices: tuple[str, ...]) 
 def test_option_is_accepted_within_its_range_and_rejected_with_value_and_range_beyond(
     option: str, low: Any, high: Any, step: Any, allowed: str
 ) -> None:
-    for value in (low, (10**6 if step == 1 else timedelta.max) if high is None else high):
+    for value in (low, (10**9 if step == 1 else timedelta.max) if high is None else high):
         assert getattr(replace(PairOptions(), **{option: value}), option) == value
     for value in (low - step, *([] if high is None else [high + step])):
         with pytest.raises(ConfigurationError) as caught:

@@ -213,7 +213,8 @@ async def test_a_syphon_has_the_options_of_its_pair(local_pair: LocalPair) -> No
     context = local_pair.pair.syphon(
         entities=["Flights"], rate=5, redrive=True, time_to_live=TimeToLive.ELAPSE
     )._context
-    assert (context.max_batch_messages, context.rate_limiter.rate, context.redrive) == (100, 5, True)
+    assert (context.max_batch_messages, context.rate_limiter.rate, context.redrive) == (500, 5, True)
+    assert context.max_batch_bytes == 64 * 2**20 // 8
     assert context.selection.matches("flights")
     assert not context.selection.matches("delays")
     assert (context.ordered, context.time_to_live) == (False, TimeToLive.ELAPSE)

@@ -140,6 +140,7 @@ def time_stands_still() -> Iterator[None]:
     with (
         patch("azure.servicebus._transport._pyamqp_transport.time", still),
         patch("servicebus_pair.core.sdk._private.message_encoding.time", still),
+        patch("servicebus_pair.core.protocol.relayed_message._created_at", lambda _: 1_357_041_600_000),
     ):
         yield
 

@@ -34,7 +34,50 @@ CORRUPT_NOTES = {
 }
 
 
+@pytest.mark.fast_sdk
 @pytest.mark.simulated
+@pytest.mark.parametrize("ordering", ["none", "session"])
+async def test_section_6_corrupt_notes_do_no_harm_to_messages_that_are_not_decoded(ordering: str) -> None:
+    """Their types are in their bytes; only decimals travel as text, and need the notes."""
+    options = PairOptions(backlog_queue_count=1, ordering=ordering)
+    async with open_local_pair("flights", options=options) as local_pair:
+        for number, (name, notes) in enumerate(CORRUPT_NOTES.items()):
+            await local_pair.put_into_backlog("flights", messages(number))
+            own = {"x-ms-path": "flights", "x-servicebus-pair-types": notes, "a": 500}
+            bad = ServiceBusMessage("x", message_id=name, application_properties=own)
+            await local_pair.put_raw_into_backlog([bad])
+        report = await local_pair.pair.syphon().drain()
+        assert (report.moved, report.left) == ({"flights": 2 * len(CORRUPT_NOTES) - 1}, 0)
+        assert await local_pair.backlog_ids(dead_letter=True) == ["decimal"]
+
+
+@pytest.mark.fast_sdk
+@pytest.mark.parametrize("value", UNREADABLE)
+async def test_section_6_messages_that_the_sdk_cannot_decode_are_moved_as_they_are(value: object) -> None:
+    async with open_local_pair("flights", unchecked=True) as local_pair:
+        await local_pair.put_into_backlog("flights", messages(1, 2))
+        bad = proton.Message(id="odd", body="x", properties={"x-ms-path": "flights", "value": value})
+        await asyncio.to_thread(send_raw, local_pair.secondary, BACKLOG, bad)
+        await local_pair.put_into_backlog("flights", messages(3))
+        report = await local_pair.pair.syphon().drain()
+        assert (report.moved, report.dead_lettered, report.empty) == ({"flights": 4}, {}, True)
+        assert local_pair.primary.namespace.counts("flights").active == 4
+        assert local_pair.secondary.namespace.counts(BACKLOG).dead_lettered == 0
+
+
+@pytest.mark.fast_sdk
+async def test_section_6_an_unusual_message_that_the_sdk_cannot_decode_is_dead_lettered() -> None:
+    async with open_local_pair("flights", unchecked=True) as local_pair:
+        await local_pair.put_into_backlog("flights", messages(1))
+        bad = proton.Message(id="bad", body="x", properties={"value": proton.char("z")})
+        await asyncio.to_thread(send_raw, local_pair.secondary, BACKLOG, bad)
+        await local_pair.put_into_backlog("flights", messages(2))
+        report = await local_pair.pair.syphon().drain()
+        assert (report.moved, report.dead_lettered, report.empty) == ({"flights": 2}, {"Unreadable": 1}, True)
+
+
+@pytest.mark.simulated
+@pytest.mark.usefixtures("decoding_sdk")
 @pytest.mark.parametrize("ordering", ["none", "session"])
 @pytest.mark.parametrize("policy", TimeToLive)
 async def test_section_6_messages_with_corrupt_notes_are_dead_lettered_and_block_nothing(
@@ -57,6 +100,7 @@ async def test_section_6_messages_with_corrupt_notes_are_dead_lettered_and_block
 
 
 @pytest.mark.fast_sdk  # only the SDK's inside shows such a message
+@pytest.mark.usefixtures("decoding_sdk")
 @pytest.mark.parametrize("position", [0, 7])
 async def test_section_6_in_the_old_form_an_undecodable_message_holds_up_no_session(position: int) -> None:
     options = PairOptions(backlog_queue_count=1, ordering="session")
@@ -73,6 +117,7 @@ async def test_section_6_in_the_old_form_an_undecodable_message_holds_up_no_sess
 
 
 @pytest.mark.fast_sdk  # only the SDK's inside shows such a message
+@pytest.mark.usefixtures("decoding_sdk")
 @pytest.mark.parametrize("position", [0, 7])
 @pytest.mark.parametrize("value", UNREADABLE)
 async def test_section_6_an_undecodable_message_in_a_session_is_dead_lettered_and_the_session_goes_on(
@@ -95,6 +140,7 @@ async def test_section_6_an_undecodable_message_in_a_session_is_dead_lettered_an
         assert await local_pair.primary_ids() == [f"m{n}" for n in range(15)]
 
 
+@pytest.mark.usefixtures("decoding_sdk")
 @pytest.mark.parametrize("value", UNREADABLE[:1])
 async def test_section_6_a_redrive_ends_though_dead_letters_cannot_be_decoded(value: object) -> None:
     async with open_local_pair("flights", unchecked=True) as local_pair:
@@ -109,6 +155,7 @@ async def test_section_6_a_redrive_ends_though_dead_letters_cannot_be_decoded(va
 
 
 @pytest.mark.fast_sdk  # only the SDK's inside shows such a message
+@pytest.mark.usefixtures("decoding_sdk")
 @pytest.mark.parametrize("value", UNREADABLE)
 async def test_section_6_undecodable_messages_are_dead_lettered_and_block_nothing(value: object) -> None:
     async with open_local_pair("flights", unchecked=True) as local_pair:

@@ -26,6 +26,7 @@ from tests.core.support.processes import kill
 from tests.core.support.queues import peek_all
 
 COUNT = 3000
+BATCH_SIZE = 100
 ORDERED = PairOptions(backlog_queue_count=3, ordering="session")
 
 
@@ -37,6 +38,7 @@ def settings(namespaces: TwoNamespaces) -> dict[str, str]:
         "secondary_namespace": namespaces.secondary.name,
         "secondary_administration": namespaces.secondary.administration,
         "backlog_queue_count": "3",
+        "syphon_batch_size": str(BATCH_SIZE),
     }
 
 
@@ -103,6 +105,8 @@ async def test_section_6_a_killed_syphon_loses_nothing(namespaces: TwoNamespaces
     assert drained.empty
     held = Counter(message.message_id for message in await peek_all(namespaces.primary.connection_string, "flights"))
     assert set(held) == {f"m{n}" for n in range(COUNT)}
+    # Of each queue, at most what two links hold.
+    assert held.total() - COUNT <= 3 * 2 * BATCH_SIZE
     recorded = Counter(
         json.loads(line)["id"]
         for path in (tmp_path / "ledger").glob("*.jsonl")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, defaultdict
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -311,7 +312,7 @@ async def test_section_6_an_idle_continuous_syphon_waits_without_further_operati
 
 
 async def test_section_6_a_survey_counts_sessions_and_what_other_syphons_hold() -> None:
-    async with open_local_pair("flights", options=OPTIONS) as local_pair:
+    async with open_local_pair("flights", options=replace(OPTIONS, syphon_batch_size=100)) as local_pair:
         await local_pair.put_into_sessions("flights", session_messages(200, "a", "b", "c"))
         await local_pair.put_into_sessions("delays", session_messages(30, "a", "b", "c"))
         await local_pair.put_into_backlog("flights", messages(1))

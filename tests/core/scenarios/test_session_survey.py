@@ -19,6 +19,7 @@ DIVERTED: dict[str | bytes, str] = {"x-ms-path": "flights", "x-ms-sessionid": "N
 
 
 @pytest.mark.fast_sdk  # only the SDK's inside shows such a message
+@pytest.mark.usefixtures("decoding_sdk")
 async def test_section_6_a_message_that_cannot_be_decoded_stops_neither_survey_nor_drain_of_its_session() -> None:
     [queue] = session_queue_paths("contoso", 1)
     async with open_local_pair("flights", options=OPTIONS, unchecked=True) as made:

@@ -36,8 +36,8 @@ TOKEN_NOT_FOUND = Fault(kind=FaultKind.AUTH_FAILURE, status=404)
 
 async def test_section_6_a_deleted_destination_is_dead_lettered_although_its_token_is_refused() -> None:
     async with open_local_pair("flights") as both:
-        async with both.pair.sender("flights") as sender:
-            await sender.send(messages(0))
+        await both.put_into_backlog("flights", messages(0))
+        assert (await both.pair.syphon().drain()).moved == {"flights": 1}
         await both.put_into_backlog("gone", messages(1, 2))
         await both.put_into_backlog("flights", messages(3))
         both.primary.set_fault(TOKEN_NOT_FOUND)

@@ -6,4 +6,8 @@ from tests.core.support.values import check_values
 
 
 def test_values_are_frozen_and_have_slots() -> None:
-    check_values("sdk", keyword_only={"ClientSecret", "DefaultIdentity", "Identity", "ManagedIdentity"})
+    check_values(
+        "sdk",
+        mutable={"_Attachment", "_Run"},
+        keyword_only={"ClientSecret", "DefaultIdentity", "Identity", "ManagedIdentity"},
+    )

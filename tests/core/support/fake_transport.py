@@ -143,6 +143,9 @@ class FakeDestination:
             raise self.open_error
         return self.limit
 
+    def new_batch(self) -> EncodedBatch:
+        return EncodedBatch(self.limit, max_message_bytes=self.max_message_bytes)
+
     def batch_key(self, message: Any) -> Hashable:
         del message
         return None

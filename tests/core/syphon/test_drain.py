@@ -150,19 +150,34 @@ async def test_section_6_a_receive_that_does_not_end_with_the_syphon_is_cancelle
 @pytest.mark.parametrize("dead_letter", [False, True])
 def test_the_transport_opens_links_of_the_pair(dead_letter: bool) -> None:
     calls: list[Any] = []
-    primary: Any = SimpleNamespace(send_link=lambda *given, **more: calls.append((given, more)))
-    secondary: Any = SimpleNamespace(receive_link=lambda *given, **more: calls.append((given, more)))
+    primary: Any = SimpleNamespace(can_relay=False, send_link=lambda *given, **more: calls.append((given, more)))
+    secondary: Any = SimpleNamespace(can_relay=False, receive_link=lambda *given, **more: calls.append((given, more)))
     transport = PairTransport(primary, secondary)
     transport.source("q", should_stop=bool, dead_letter=dead_letter)
     transport.source("q", should_stop=bool)
     transport.destination("flights", link_index=2)
     transport.destination("flights")
     assert calls == [
-        (("q",), {"dead_letter": dead_letter, "should_stop": bool}),
-        (("q",), {"dead_letter": False, "should_stop": bool}),
+        (("q",), {"dead_letter": dead_letter, "should_stop": bool, "relay": False}),
+        (("q",), {"dead_letter": False, "should_stop": bool, "relay": False}),
         (("flights",), {"link_index": 2}),
         (("flights",), {"link_index": 0}),
     ]
+
+
+def test_the_transport_leaves_messages_encoded_where_both_clients_can() -> None:
+    calls: list[Any] = []
+    primary: Any = SimpleNamespace(can_relay=True, relay_send_link=lambda *given: calls.append(given))
+    secondary: Any = SimpleNamespace(
+        can_relay=True,
+        receive_link=lambda *given, **more: calls.append((*given, more["relay"])),
+        session_link=lambda *given, **more: calls.append((*given, more["relay"])),
+    )
+    transport = PairTransport(primary, secondary)
+    transport.source("q", should_stop=bool)
+    transport.session("s", wait=1.0, session_id=None, should_stop=bool)
+    transport.destination("flights", link_index=2)
+    assert calls == [("q", True), ("s", True), ("flights",)]
 
 
 def test_a_link_receives_at_most_16_megabytes_at_a_time() -> None:

@@ -19,6 +19,7 @@ __all__ = ["OPTION_CHECKS", "TRANSPORTS", "ArmCoordinates", "Endpoint", "PairOpt
 
 _SECOND: Final = timedelta(seconds=1)
 _MINUTE: Final = timedelta(minutes=1)
+_MEGABYTE: Final = 2**20
 TRANSPORTS: Final = ("amqp", "websocket")
 
 
@@ -66,6 +67,7 @@ OPTION_CHECKS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     "enable_syphon": boolean,
     "syphon_retry_interval": duration(_SECOND, timedelta(minutes=2)),
     "syphon_batch_size": integer(1, 4500),
+    "syphon_max_bytes": integer(_MEGABYTE),
     "syphon_long_poll": duration(_SECOND),
     "close_grace": duration(timedelta(0)),
     "server_busy_delay": duration(timedelta(0)),
@@ -96,7 +98,9 @@ class PairOptions:
     :param ping_timeout: timeout of one ping.
     :param enable_syphon: run a continuous syphon in this process while the pair is open.
     :param syphon_retry_interval: initial backoff of a failing destination, 1 s to 2 min; doubles up to 2 min.
-    :param syphon_batch_size: maximum number of messages that the syphon holds per backlog queue; also its prefetch.
+    :param syphon_batch_size: maximum number of messages that the syphon holds per link to a backlog queue.
+    :param syphon_max_bytes: maximum bytes of messages that a syphon holds over all links, at least 1 MiB; each has an
+        equal share, by the size of the messages that it received last.
     :param syphon_long_poll: maximum wait of one receive of a continuous syphon.
     :param close_grace: how long closing waits for sends in flight and for the client of the other namespace.
     :param server_busy_delay: pause before retrying a send after "server busy".
@@ -129,7 +133,8 @@ class PairOptions:
     ping_timeout: timedelta = timedelta(minutes=2)
     enable_syphon: bool = False
     syphon_retry_interval: timedelta = _SECOND
-    syphon_batch_size: int = 100
+    syphon_batch_size: int = 500
+    syphon_max_bytes: int = 64 * _MEGABYTE
     syphon_long_poll: timedelta = timedelta(minutes=15)
     close_grace: timedelta = timedelta(seconds=5)
     server_busy_delay: timedelta = timedelta(seconds=10)

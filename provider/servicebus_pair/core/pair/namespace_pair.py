@@ -46,7 +46,7 @@ from servicebus_pair.core.send.sender import PairSender
 from servicebus_pair.core.spool.drain import SpoolReport
 from servicebus_pair.core.spool.spool import SpooledEntity, open_spool
 from servicebus_pair.core.syphon.backlog_entry import Selection, TimeToLive
-from servicebus_pair.core.syphon.drain import Syphon
+from servicebus_pair.core.syphon.drain import MAX_LINKS, Syphon
 from servicebus_pair.core.syphon.drain_context import DrainContext
 from servicebus_pair.core.syphon.policies.destination_backoff import DestinationBackoff
 from servicebus_pair.core.syphon.policies.rate_limiter import RateLimiter
@@ -308,6 +308,7 @@ class NamespacePair:
             backoff=DestinationBackoff(initial_delay=initial_delay),
             rate_limiter=RateLimiter(rate, clock=self._clock),
             max_batch_messages=self.options.syphon_batch_size,
+            max_batch_bytes=self.options.syphon_max_bytes // max(MAX_LINKS, len(chosen)),
             selection=Selection.of(entities),
             time_to_live=time_to_live,
             redrive=redrive,

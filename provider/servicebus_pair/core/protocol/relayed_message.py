@@ -48,7 +48,7 @@ from servicebus_pair.core.protocol.backlog_message import (
 )
 from servicebus_pair.core.protocol.iso_duration import parse_duration
 
-__all__ = ["BacklogRewriter", "RelayedMessage", "UnusualMessageError", "batch_prefix", "broker_value"]
+__all__ = ["BacklogRewriter", "RelayedMessage", "UnusualMessageError", "batch_prefix", "broker_value", "message_id_of"]
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 # The latest time that the SDK writes, in milliseconds since the Unix epoch.
@@ -243,12 +243,17 @@ class BacklogRewriter:
         if session_id is not None:
             fields[_GROUP_ID] = text(session_id)
         if life:  # as the SDK does for every message with a time to live
-            created = int(now) * 1000
+            created = _created_at(now)
             fields[_CREATION] = timestamp(created)
             fields[_EXPIRY] = timestamp(min(created + life, _LAST_EXPIRY))
         if all(field == NULL for field in fields):
             return b"", message_id
         return section(PROPERTIES, join_list(fields)), message_id
+
+
+def _created_at(now: float) -> int:
+    """Return the time of creation that the SDK writes, in milliseconds: a whole second."""
+    return int(now) * 1000
 
 
 def _entity(path: bytes | None) -> str:
@@ -312,6 +317,15 @@ def _read_number(data: bytes, start: int) -> int | None:
     if constructor in (0x81, _TIMESTAMP, 0x55, 0x71, 0x80, 0x53, 0x44):
         return int.from_bytes(data[start + 1 : value_end(data, start)], "big", signed=constructor not in (0x80, 0x53))
     return None
+
+
+def message_id_of(data: bytes) -> str | None:
+    """Return the message id of an encoded message as text; ``None`` if it has none."""
+    try:
+        properties = _sections_before_body(data)[PROPERTIES]
+        return text_of(split(properties)[_MESSAGE_ID]) if properties else None
+    except _DECODING_ERRORS:
+        return None
 
 
 def batch_prefix(first: bytes) -> bytes:

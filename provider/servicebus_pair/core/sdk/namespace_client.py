@@ -17,12 +17,15 @@ from azure.servicebus.aio import ServiceBusClient
 from servicebus_pair.core.model.errors import PairClosedError, ServiceFaultError
 from servicebus_pair.core.model.options import Endpoint, PairOptions
 from servicebus_pair.core.model.usage_meter import Meter, Operation
+from servicebus_pair.core.sdk._private.capabilities import relays
 from servicebus_pair.core.sdk._private.link_patches import patch_link, shared_ssl_context
 from servicebus_pair.core.sdk.entity_lookup import EntityLookup
 from servicebus_pair.core.sdk.error_mapping import classify
 from servicebus_pair.core.sdk.idle_links import IdleLinks
 from servicebus_pair.core.sdk.link import CLOSE_TIMEOUT, close_quietly
 from servicebus_pair.core.sdk.receive_link import ReceiveLink
+from servicebus_pair.core.sdk.relay.receive import RelayReceiveLink, RelaySessionLink
+from servicebus_pair.core.sdk.relay.send import RelaySendLink
 from servicebus_pair.core.sdk.send_link import SendLink
 from servicebus_pair.core.sdk.session_link import SessionLink
 
@@ -40,6 +43,7 @@ class NamespaceClient:
     :param send_operation: the kind of operation that a send to this namespace is counted as.
     :param max_idle_connections: connections of senders that are kept while no call uses them.
     :ivar authenticated: True once a call succeeded; a later authentication failure is then only a suspicion.
+    :ivar can_relay: True where links can leave messages encoded.
     :ivar on_closed: called with the reason when the client is closed or faulted.
     """
 
@@ -56,16 +60,25 @@ class NamespaceClient:
         self.send_operation = send_operation
         self.on_closed: Callable[[str], None] = lambda _: None
         self.authenticated = False
+        self.can_relay = relays()
         self._client = _sdk_client(endpoint)
         self.explain_auth_failure = EntityLookup(endpoint, meter=self.meter).explain_auth_failure
         self.idle_links = IdleLinks(self.namespace, max_idle_connections)
         self._send_links: dict[tuple[str, int], SendLink] = {}
+        self._relay_links: dict[str, RelaySendLink] = {}
         # Weak, because a continuous syphon creates a new link after each failure.
         self._receive_links: WeakSet[ReceiveLink] = WeakSet()
         self._background: set[asyncio.Future[Any]] = set()
         self._closed = False
         self._closing: asyncio.Task[None] | None = None
         self._fault: PairClosedError | None = None
+
+    def relay_send_link(self, path: str) -> RelaySendLink:
+        """Return the sender of encoded batches to ``path`` that this process shares; it attaches on first use."""
+        key = path.casefold()
+        if key not in self._relay_links:
+            self._relay_links[key] = RelaySendLink(self, path, lambda: patch_link(self._client.get_queue_sender(path)))
+        return self._relay_links[key]
 
     def send_link(self, path: str, *, link_index: int = 0) -> SendLink:
         """Return the sender of ``path`` that this process shares; it attaches on first use.
@@ -85,6 +98,7 @@ class NamespaceClient:
         dead_letter: bool = False,
         session_id: str | None = None,
         should_stop: Callable[[], bool] = lambda: False,
+        relay: bool = False,
     ) -> ReceiveLink:
         """Return a new receiver of the queue ``path``; the caller closes it.
 
@@ -92,9 +106,10 @@ class NamespaceClient:
         :param dead_letter: receive from the dead-letter queue.
         :param session_id: receive from this session only; the link holds its lock while open.
         :param should_stop: polled many times a second during a receive; ends it when True.
+        :param relay: leave messages encoded.
         """
         sub_queue = ServiceBusSubQueue.DEAD_LETTER if dead_letter else None
-        link = ReceiveLink(
+        link = (RelayReceiveLink if relay else ReceiveLink)(
             self,
             path,
             lambda: patch_link(
@@ -145,15 +160,16 @@ class NamespaceClient:
         wait: float,
         session_id: str | None = None,
         should_stop: Callable[[], bool] = lambda: False,
+        relay: bool = False,
     ) -> SessionLink:
         """Return a new link that accepts one session of the queue ``path``; the caller closes it.
 
         :param wait: seconds that the service waits for a session.
         :param session_id: the session; by default the next unlocked one that has messages.
-        :param should_stop: as in :meth:`receive_link`.
+        :param should_stop: as in :meth:`receive_link`, as is ``relay``.
         """
         chosen = NEXT_AVAILABLE_SESSION if session_id is None else session_id
-        link = SessionLink(
+        link = (RelaySessionLink if relay else SessionLink)(
             self,
             path,
             lambda: patch_link(self._client.get_queue_receiver(path, session_id=chosen, max_wait_time=wait)),
@@ -227,7 +243,7 @@ class NamespaceClient:
         await asyncio.shield(self._closing)
 
     async def _close_all(self) -> None:
-        links = [*self._send_links.values(), *self._receive_links]
+        links = [*self._send_links.values(), *self._relay_links.values(), *self._receive_links]
         await asyncio.gather(*(link.close() for link in links))
         background = self._background - {asyncio.current_task()}
         if background:

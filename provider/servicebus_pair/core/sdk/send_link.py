@@ -126,6 +126,10 @@ class SendLink(Link):
             self._discard()
             await self._attach(timeout)
 
+    def new_batch(self) -> EncodedBatch:
+        """Return an empty batch with the limits of the link, which :meth:`open` has attached."""
+        return EncodedBatch(self._max_batch_bytes, max_message_bytes=self._max_message_bytes)
+
     def batch_key(self, message: AmqpMessage) -> Hashable:
         """Return the key that all messages of one batch must share."""
         return partition_key(message) if self.accepts_mixed_sessions else session_key(message)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Final
 
-from servicebus_pair.core.model.errors import UndeliverableError
+from servicebus_pair.core.model.errors import InvalidMessageError, UndeliverableError
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage
 from servicebus_pair.core.protocol.backlog_message import unreadable, unwrap
+from servicebus_pair.core.protocol.relayed_message import BacklogRewriter, RelayedMessage, UnusualMessageError
 from servicebus_pair.core.protocol.typed_values import text_keys, to_text
 from servicebus_pair.core.sdk.received_message import ReceivedMessage
+from servicebus_pair.core.sdk.relay.delivery import RelayDelivery
+from servicebus_pair.core.sdk.relay.encoding import encode_message
 
 __all__ = ["SENDING_SHARE", "BacklogEntry", "Selection", "TimeToLive", "lock_seconds", "read_entry", "session_of"]
 
@@ -60,15 +63,18 @@ class BacklogEntry:
 
     entity: str
     received: ReceivedMessage
-    message: AmqpMessage
+    message: AmqpMessage | RelayedMessage
     send_before: float = 0.0
     lock_seconds: float = 60.0
 
     @property
     def session(self) -> tuple[str, str] | None:
         """The entity and session id that the message has on the primary; ``None`` without a session id."""
-        properties = self.message.properties
-        session = None if properties is None else properties.group_id
+        if isinstance(self.message, RelayedMessage):
+            session = self.message.session_id
+        else:
+            properties = self.message.properties
+            session = None if properties is None else properties.group_id
         return None if session is None else (self.entity.casefold(), to_text(session))
 
 
@@ -81,19 +87,42 @@ def session_of(received: ReceivedMessage) -> tuple[str, str] | None:
     return BacklogEntry(restored.entity, received, restored.message).session
 
 
-def read_entry(received: ReceivedMessage, *, policy: TimeToLive, now: float) -> BacklogEntry:
+def read_entry(
+    received: ReceivedMessage, *, policy: TimeToLive, now: float, rewriter: BacklogRewriter | None = None
+) -> BacklogEntry:
     """Restore the original of a message received from a backlog queue.
 
     :param now: seconds since the Unix epoch.
+    :param rewriter: restores messages that were received encoded, unless they are unusual.
     :raises UndeliverableError: it can never be delivered, or its time to live has ended (reason ``Expired``). Nothing
         else is raised: one message must not stop a drain.
     """
     try:
+        if isinstance(received, RelayDelivery):
+            return _read_encoded_entry(received, policy, now, rewriter)
         return _read_entry(received, policy, now)
     except UndeliverableError:
         raise
     except Exception as error:
         raise unreadable(error) from error
+
+
+def _read_encoded_entry(
+    received: RelayDelivery, policy: TimeToLive, now: float, rewriter: BacklogRewriter | None
+) -> BacklogEntry:
+    if rewriter is not None:
+        try:
+            entity, message = rewriter.restore(received.encoded, now=now)
+        except UnusualMessageError:
+            pass
+        else:
+            lock = lock_seconds(received.lock_ends, now)
+            return BacklogEntry(entity, received, message, now + SENDING_SHARE * lock, lock)
+    entry = _read_entry(received, policy, now)
+    try:
+        return replace(entry, message=encode_message(entry.message))
+    except InvalidMessageError as error:
+        raise UndeliverableError("InvalidMessage", str(error)) from error
 
 
 def _read_entry(received: ReceivedMessage, policy: TimeToLive, now: float) -> BacklogEntry:

@@ -6,7 +6,6 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from functools import partial
 from math import inf
 from typing import Final
 
@@ -24,11 +23,10 @@ from servicebus_pair.core.model.events import MessagesSyphoned
 from servicebus_pair.core.model.results import DrainReport
 from servicebus_pair.core.protocol.backlog_message import unreadable
 from servicebus_pair.core.protocol.batching import BatchPacker
-from servicebus_pair.core.sdk.message_batch import EncodedBatch
 from servicebus_pair.core.sdk.send_link import SendSlot
 from servicebus_pair.core.syphon.backlog_entry import BacklogEntry
 from servicebus_pair.core.syphon.drain_context import DrainContext
-from servicebus_pair.core.syphon.ports import Destination
+from servicebus_pair.core.syphon.ports import Destination, OutgoingBatch
 
 __all__ = ["BatchSender", "DrainCounters", "LocksExpiringError", "dead_letter_reason"]
 
@@ -129,15 +127,15 @@ class BatchSender:
             send_before=min(entry.send_before for entry in entries.values()),
             max_attempt=_ATTEMPT_SHARE * self._longest_lock,
         )
-        max_bytes = await destination.open(timeout=self._timeout(limits))
-        for batch in await self._pack(max_bytes, destination, entries):
+        await destination.open(timeout=self._timeout(limits))
+        for batch in await self._pack(destination, entries):
             await self._send_batch(batch, entries, limits)
 
-    async def _send_batch(self, batch: EncodedBatch, entries: dict[int, BacklogEntry], limits: _Limits) -> None:
+    async def _send_batch(self, batch: OutgoingBatch, entries: dict[int, BacklogEntry], limits: _Limits) -> None:
         try:
             await self._attempt(batch, limits)
         except _MESSAGE_ERRORS as error:
-            parts = limits.destination.split_if_mixed(batch) if isinstance(error, RefusedError) else []
+            parts = limits.destination.split_if_mixed(batch) if isinstance(error, RefusedError) else ()
             if parts or len(batch) > 1:
                 for part in parts or batch.split():
                     await self._send_batch(part, entries, limits)
@@ -151,7 +149,7 @@ class BatchSender:
         else:
             self._record(batch, entries)
 
-    async def _retry_rejected(self, batch: EncodedBatch, entry: BacklogEntry, limits: _Limits) -> bool:
+    async def _retry_rejected(self, batch: OutgoingBatch, entry: BacklogEntry, limits: _Limits) -> bool:
         """Return whether a message that was rejected alone is accepted at last, if the entity accepts others.
 
         :raises ServiceError: the entity does not: the failure is not the message's.
@@ -174,7 +172,7 @@ class BatchSender:
         del known[message]
         return accepted
 
-    async def _accepts(self, batch: EncodedBatch, limits: _Limits) -> bool:
+    async def _accepts(self, batch: OutgoingBatch, limits: _Limits) -> bool:
         try:
             await self._attempt(batch, limits)
         except RejectedError:
@@ -189,7 +187,7 @@ class BatchSender:
         else:
             await limits.destination.reopen(timeout=timeout)
 
-    async def _attempt(self, batch: EncodedBatch, limits: _Limits) -> None:
+    async def _attempt(self, batch: OutgoingBatch, limits: _Limits) -> None:
         """Send a batch, with the time that confirmations from the entity have been taking.
 
         :raises LocksExpiringError: the link was free too late.
@@ -218,13 +216,13 @@ class BatchSender:
             raise LocksExpiringError
         self._context.attempts.record_confirmation(limits.entity, self._context.clock.now() - started)
 
-    def _record(self, batch: EncodedBatch, entries: dict[int, BacklogEntry]) -> None:
+    def _record(self, batch: OutgoingBatch, entries: dict[int, BacklogEntry]) -> None:
         sent = [entries.pop(id(message)) for message in batch.messages]
-        entity = sent[0].entity
+        entity, refs = sent[0].entity, tuple(batch.refs)
         self.confirmed += sent
-        self._context.emit(MessagesSyphoned(entity, self._queue, tuple(batch.refs), self._context.clock.now()))
+        self._context.emit(MessagesSyphoned(entity, self._queue, refs, self._context.clock.now()))
         self._counters.moved[entity] += len(sent)
-        self.recent_max_bytes = max(self.recent_max_bytes, *(ref.size_bytes for ref in batch.refs))
+        self.recent_max_bytes = max(self.recent_max_bytes, *(ref.size_bytes for ref in refs))
 
     def _timeout(self, limits: _Limits) -> float:
         """Return how long the next call may take. :raises LocksExpiringError: too little time remains."""
@@ -235,10 +233,9 @@ class BatchSender:
             raise LocksExpiringError
         return min(wanted, remaining)
 
-    async def _pack(self, limit: int, destination: Destination, entries: dict[int, BacklogEntry]) -> list[EncodedBatch]:
-        new_batch = partial(EncodedBatch, limit, max_message_bytes=destination.max_message_bytes)
-        packer: BatchPacker[EncodedBatch] = BatchPacker(new_batch, key=destination.batch_key)
-        full: list[EncodedBatch | None] = []
+    async def _pack(self, destination: Destination, entries: dict[int, BacklogEntry]) -> list[OutgoingBatch]:
+        packer: BatchPacker[OutgoingBatch] = BatchPacker(destination.new_batch, key=destination.batch_key)
+        full: list[OutgoingBatch | None] = []
         for key, entry in list(entries.items()):
             try:
                 full.append(packer.add(entry.message))

@@ -21,11 +21,11 @@ from servicebus_pair.core.syphon.queue_drain import QueueDrain
 from servicebus_pair.core.syphon.session_drain import SessionQueueDrain
 from servicebus_pair.core.syphon.survey import BacklogSurvey, Surveyor
 
-__all__ = ["Syphon"]
+__all__ = ["MAX_LINKS", "Syphon"]
 
 _log = logging.getLogger(__name__)
 # Busy links to backlog queues, over all queues; more gain nothing in one process.
-_MAX_LINKS: Final = 8
+MAX_LINKS: Final = 8
 # Seconds for which a stop lets receives end by themselves and sends wait for their responses.
 _STOP_GRACE: Final = 1.5
 
@@ -205,7 +205,7 @@ class Syphon:
             wait_for_permissions=wait_for_permissions,
             initial_delay=self._initial_delay,
             long_poll=self._long_poll,
-            max_links=_MAX_LINKS,
+            max_links=MAX_LINKS,
             resumed=self._resumed,
             stopped=self._stopped,
             report_progress=report_progress,

@@ -14,7 +14,9 @@ from servicebus_pair.core.model.errors import AuthorizationError, ServiceError
 from servicebus_pair.core.model.events import Event
 from servicebus_pair.core.model.interfaces import Clock
 from servicebus_pair.core.protocol.backlog_queues import backlog_session_id
-from servicebus_pair.core.syphon.backlog_entry import Selection, TimeToLive
+from servicebus_pair.core.protocol.relayed_message import BacklogRewriter
+from servicebus_pair.core.sdk.received_message import ReceivedMessage
+from servicebus_pair.core.syphon.backlog_entry import BacklogEntry, Selection, TimeToLive, read_entry
 from servicebus_pair.core.syphon.policies.attempt_timeouts import AttemptTimeouts
 from servicebus_pair.core.syphon.policies.destination_backoff import (
     DestinationBackoff,
@@ -52,6 +54,7 @@ class DrainContext:
     :ivar attempts: how long a send to each destination may take.
     :ivar rejections: how often messages were rejected alone about which there is no verdict yet, by backlog queue and
         sequence number.
+    :ivar rewriter: restores messages that are received encoded.
     :ivar permanent_failures: destinations that have refused the credential from the start.
     """
 
@@ -77,15 +80,21 @@ class DrainContext:
     pings: bool = True
     attempts: AttemptTimeouts = field(init=False)
     rejections: Counter[tuple[str, int]] = field(default_factory=Counter)
+    rewriter: BacklogRewriter = field(init=False)
     _links: LinkPool = field(init=False)
 
     def __post_init__(self) -> None:
         self.attempts = AttemptTimeouts(self.attempt_timeout)
+        self.rewriter = BacklogRewriter(elapses=self.time_to_live is TimeToLive.ELAPSE)
         self._links = LinkPool()
 
     def source(self, queue: str) -> Source:
         """Return a new link to a backlog queue, or to its dead-letter queue."""
         return self.transport.source(queue, should_stop=lambda: self.paused, dead_letter=self.redrive)
+
+    def read_entry(self, received: ReceivedMessage, *, now: float) -> BacklogEntry:
+        """Restore the original of a received message. :raises UndeliverableError: it can never be delivered."""
+        return read_entry(received, policy=self.time_to_live, now=now, rewriter=self.rewriter)
 
     def record_failure(self, entity: str, error: ServiceError, *, started: float, queue: str) -> None:
         """Back off from ``entity``, or abandon it at once if it has refused the credential from the start.

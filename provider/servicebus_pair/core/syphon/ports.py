@@ -10,12 +10,12 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol
 
 from servicebus_pair.core.model.errors import ServiceError
-from servicebus_pair.core.sdk.message_batch import EncodedBatch
+from servicebus_pair.core.model.events import MessageRef
 from servicebus_pair.core.sdk.namespace_client import NamespaceClient
 from servicebus_pair.core.sdk.received_message import ReceivedMessage
 from servicebus_pair.core.sdk.send_link import SendSlot
 
-__all__ = ["Destination", "PairTransport", "SessionSource", "Source", "Transport"]
+__all__ = ["Destination", "OutgoingBatch", "PairTransport", "SessionSource", "Source", "Transport"]
 
 
 class Source(Protocol):
@@ -66,12 +66,28 @@ class SessionSource(Source, Protocol):
         """Renew the lock of the session."""
 
 
-class Destination(Protocol):
-    """A sender to an entity of the primary."""
+class OutgoingBatch(Protocol):
+    """Messages that a destination sends together, decoded or encoded."""
 
     @property
-    def max_message_bytes(self) -> int:
-        """Maximum bytes of a message outside a batch, once :meth:`open` has returned."""
+    def messages(self) -> Sequence[Any]:
+        """The messages, in order."""
+
+    @property
+    def refs(self) -> Sequence[MessageRef]:
+        """Id and size of each message."""
+
+    def __len__(self) -> int: ...
+
+    def try_add(self, message: Any) -> bool:
+        """Add ``message``; return False when the batch is full. :raises MessageTooLargeError: it fits no batch."""
+
+    def split(self) -> Sequence[OutgoingBatch]:
+        """Return two batches with half of the messages each, in order."""
+
+
+class Destination(Protocol):
+    """A sender to an entity of the primary."""
 
     async def open(self, *, timeout: float) -> int:
         """Attach if needed and return the maximum bytes of a batch."""
@@ -79,10 +95,13 @@ class Destination(Protocol):
     def batch_key(self, message: Any) -> Hashable:
         """Return what all messages of one batch must have in common."""
 
-    def split_if_mixed(self, batch: EncodedBatch) -> list[EncodedBatch]:
+    def new_batch(self) -> OutgoingBatch:
+        """Return an empty batch with the limits of the link, once :meth:`open` has returned."""
+
+    def split_if_mixed(self, batch: Any) -> Sequence[OutgoingBatch]:
         """Split a refused batch of several sessions; return no parts if it has only one."""
 
-    async def send_in_slot(self, batch: EncodedBatch, slot: SendSlot) -> bool:
+    async def send_in_slot(self, batch: Any, slot: SendSlot) -> bool:
         """Send a batch once the link is free and wait until it is accepted; False if ``slot`` did not allow it."""
 
     async def reopen(self, *, timeout: float) -> None:
@@ -111,27 +130,32 @@ class Transport(Protocol):
 
 
 class PairTransport:
-    """The transport over the two clients of a pair."""
+    """The transport over the two clients of a pair; messages stay encoded where that is possible."""
 
     def __init__(self, primary: NamespaceClient, secondary: NamespaceClient) -> None:
         self._primary = primary
         self._secondary = secondary
+        self._relay = primary.can_relay and secondary.can_relay
 
     def source(self, queue: str, *, should_stop: Callable[[], bool], dead_letter: bool = False) -> Source:
         """Return a new link to a backlog queue, which receives nothing once ``should_stop()``; close it after use."""
         # No prefetch: a buffered message is locked, and its lock could end in the buffer.
-        return self._secondary.receive_link(queue, dead_letter=dead_letter, should_stop=should_stop)
+        return self._secondary.receive_link(queue, dead_letter=dead_letter, should_stop=should_stop, relay=self._relay)
 
     def session(
         self, queue: str, *, wait: float, session_id: str | None, should_stop: Callable[[], bool]
     ) -> SessionSource:
         """Return a new link that accepts one session, by default any with messages, waiting ``wait`` seconds."""
-        return self._secondary.session_link(queue, wait=wait, session_id=session_id, should_stop=should_stop)
+        return self._secondary.session_link(
+            queue, wait=wait, session_id=session_id, should_stop=should_stop, relay=self._relay
+        )
 
     async def list_sessions(self, queue: str, *, timeout: float) -> list[str]:
         """Return the ids of the sessions of a backlog queue that hold messages, also of those that are locked."""
         return await self._secondary.list_sessions(queue, timeout=timeout)
 
     def destination(self, entity: str, *, link_index: int = 0) -> Destination:
-        """Return the shared link to an entity; there is one per link index."""
+        """Return the shared link to an entity; there is one per link index, or one that sends several at a time."""
+        if self._relay:
+            return self._primary.relay_send_link(entity)
         return self._primary.send_link(entity, link_index=link_index)

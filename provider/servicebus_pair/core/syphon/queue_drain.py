@@ -34,10 +34,12 @@ _MAX_PAUSE: Final = 30.0
 # Longest pause while another syphon has locked all messages.
 _MAX_PAUSE_FOR_LOCKS: Final = 5.0
 _MIN_PAUSE: Final = 0.05
+# More links to one queue gain little, and a syphon that is killed leaves what each of them has sent to be sent again.
+_MAX_HELPERS: Final = 1
 
 
 class QueueDrain:
-    """Drains one backlog queue over one link, and over more while there is a lot to receive."""
+    """Drains one backlog queue over one link, and over a second one while there is a lot to receive."""
 
     def __init__(self, context: DrainContext, run: DrainRun, queue: str, *, counters: DrainCounters) -> None:
         self._context = context
@@ -72,7 +74,7 @@ class QueueDrain:
             while not await self._is_finished() or await self._has_waited_for(helpers):
                 await self._wait_while_paused()
                 count = await self._step(self._run.long_poll if self._run.continuous else _SHORT_WAIT)
-                if self._needs_helper(count):
+                if self._needs_helper(count) and len(helpers) < _MAX_HELPERS:
                     helper = asyncio.create_task(self._help(self._worker.clone()), name=f"syphon {self._queue}")
                     helpers.add(helper)
                     helper.add_done_callback(helpers.discard)

@@ -21,7 +21,7 @@ from servicebus_pair.core.model.errors import (
 )
 from servicebus_pair.core.sdk.message_browser import MessageBrowser
 from servicebus_pair.core.sdk.received_message import ReceivedMessage
-from servicebus_pair.core.syphon.backlog_entry import BacklogEntry, read_entry, session_of
+from servicebus_pair.core.syphon.backlog_entry import BacklogEntry, session_of
 from servicebus_pair.core.syphon.batch_sender import (
     BatchSender,
     DrainCounters,
@@ -165,7 +165,9 @@ class QueueWorker:
             self._context.rate_limiter.release(permits - count)
         self._received_full_batch = count == permits
         self.received_few = 2 * count < permits
-        self.highest_sequence_number = max([self.highest_sequence_number, *(each.sequence_number for each in received)])
+        # A queue delivers in the order of its numbers.
+        ends = (received[0], received[-1]) if received else ()
+        self.highest_sequence_number = max(self.highest_sequence_number, *(each.sequence_number for each in ends), 0)
         return received
 
     async def _acquire_permits(self) -> int:
@@ -244,11 +246,11 @@ class QueueWorker:
         batch: dict[str, list[BacklogEntry]] = {}
         now = self._context.clock.now()
         for message in received:
-            if message.sequence_number in self.skipped:
+            if self.skipped and message.sequence_number in self.skipped:
                 self._skip(message)
                 continue
             try:
-                entry = read_entry(message, policy=self._context.time_to_live, now=now)
+                entry = self._context.read_entry(message, now=now)
             except UndeliverableError as error:
                 await self._dead_letter(message, error)
                 continue

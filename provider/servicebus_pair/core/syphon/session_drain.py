@@ -222,9 +222,12 @@ class SessionQueueDrain:
 
     async def _is_finished(self) -> bool:
         """Return whether nothing is left that this drain could move; else pause until it may be worth another look."""
-        if any(session_id not in self._abandoned for session_id in self._sessions.values()):
+        waited = self._is_serving
+        if waited:
             await self._wait_for_any_session(_MAX_PAUSE_FOR_LOCKS)
-            return False
+            # When the last one has ended, listing what is left is quicker than to wait for another one.
+            if self._is_serving or self._run.continuous:
+                return False
         if self._failures.given_up:
             return True
         moved = self._note_progress()
@@ -234,8 +237,13 @@ class SessionQueueDrain:
             return False
         if await self._is_empty() or self._context.clock.now() - self._last_progress_at > _MAX_WAIT_FOR_LOCKS:
             return True
-        await self._pause(_MAX_PAUSE_FOR_LOCKS, reset=moved)
+        if not waited:
+            await self._pause(_MAX_PAUSE_FOR_LOCKS, reset=moved)
         return False
+
+    @property
+    def _is_serving(self) -> bool:
+        return any(session_id not in self._abandoned for session_id in self._sessions.values())
 
     async def _is_empty(self) -> bool:
         """Return whether only sessions for abandoned destinations have messages, and count what is left.

@@ -20,7 +20,7 @@ from servicebus_pair.core.model.errors import (
     TimedOutError,
     UndeliverableError,
 )
-from servicebus_pair.core.syphon.backlog_entry import SENDING_SHARE, BacklogEntry, lock_seconds, read_entry
+from servicebus_pair.core.syphon.backlog_entry import SENDING_SHARE, BacklogEntry, lock_seconds
 from servicebus_pair.core.syphon.batch_sender import (
     BatchSender,
     DrainCounters,
@@ -161,11 +161,11 @@ class SessionWorker:
         self._received_full_batch = count == permits
         now, again = self._context.clock.now(), list[Any]()
         for message in received:
-            if _identity(message) in self._accepted:
+            if self._accepted and _identity(message) in self._accepted:
                 again.append(message)
                 continue
             try:
-                self.waiting.append(read_entry(message, policy=self._context.time_to_live, now=now))
+                self.waiting.append(self._context.read_entry(message, now=now))
             except UndeliverableError as error:
                 await self._settlement.dead_letter(message, error)
         if again:
@@ -174,12 +174,12 @@ class SessionWorker:
 
     async def _complete(self, received: Sequence[Any]) -> None:
         """Complete messages that the primary has accepted. :raises LockLostError: that is not confirmed."""
-        identities = set(map(_identity, received))
         if not await self._settlement.complete(received):
-            self._accepted |= identities
+            self._accepted |= set(map(_identity, received))
             raise LockLostError(f"messages of {self._queue} were sent and not completed: the session is accepted again")
-        self._accepted -= identities
-        self.has_completed |= bool(identities)
+        if self._accepted:
+            self._accepted -= set(map(_identity, received))
+        self.has_completed |= bool(received)
 
     async def _send_first_batch(self) -> bool:
         """Send messages to the destination of the first one; return False if some of them were not sent.

@@ -15,13 +15,14 @@ from typing import Final
 from azure.core.settings import settings
 from azure.servicebus import __version__
 
-__all__ = ["PATH_VARIABLE", "TESTED_VERSIONS", "fast_path", "tracing"]
+__all__ = ["PATH_VARIABLE", "TESTED_VERSIONS", "fast_path", "relays", "tracing"]
 
 _log = logging.getLogger(__name__)
 TESTED_VERSIONS: Final = ("7.15.0",)
 """The versions of azure-servicebus that all tests were run with; the only ones on which private names are used."""
 PATH_VARIABLE: Final = "SERVICEBUS_PAIR_SDK_PATH"
-"""Environment variable that selects the public interface on every version, with the value ``public``."""
+"""Environment variable for comparisons: ``public`` selects the public interface on every version, and ``decode`` the
+fast path without links that leave messages encoded."""
 
 
 @cache
@@ -37,6 +38,11 @@ def fast_path() -> bool:
         "azure-servicebus %s is used through its public interface only, which is slower: %s", __version__, reason
     )
     return False
+
+
+def relays() -> bool:
+    """Return whether a syphon moves encoded messages without decoding them; asked when a pair is opened."""
+    return os.environ.get(PATH_VARIABLE) != "decode" and fast_path() and not tracing()
 
 
 def _obstacle() -> str | None:

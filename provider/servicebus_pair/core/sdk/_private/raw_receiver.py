@@ -1,0 +1,317 @@
+"""Receives encoded messages over a link of azure-servicebus (7.15), and settles them in runs.
+
+The SDK decodes every message into objects while it reads, which takes longer than all else together. Here the payload
+of each transfer stays as it is. A run of deliveries is settled with one disposition (AMQP 1.0, section 2.7.6), however
+many answers the service gives. Messages that arrive between two receives are kept for the next one.
+
+Used only where ``capabilities.fast_path()`` is true; so private names are imported on use.
+"""
+
+# ruff: noqa: SLF001 - private members are what this module is about
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final
+
+from servicebus_pair.core.protocol.amqp_sections import NULL, value_end
+from servicebus_pair.core.sdk._private.frame_reader import (
+    FrameReader,
+    check_attached,
+    mapped_error,
+    now,
+    stop_keep_alive,
+)
+
+__all__ = ["RawReceiver", "Settlement", "runs"]
+
+_TRANSFER: Final = 0x14
+_DISPOSITION: Final = 0x15
+_SMALL_LIST: Final = 0xC0
+_NO_FIELDS: Final = 0x45
+_TRUE: Final = (b"\x41", b"\x56\x01")
+# Positions of fields (AMQP 1.0, sections 2.7.5 and 2.7.6).
+_MORE: Final = 5
+# Seconds. Listening ends so often, to ask whether it should stop; and a queue is silent after two such pauses.
+_LISTEN: Final = 0.2
+_PAUSE: Final = 0.05
+_PAUSES_OF_SILENCE: Final = 2
+# What is collected for so long is returned, although more comes: its locks are running.
+_MAX_COLLECTING: Final = 5.0
+
+
+class Settlement(Enum):
+    """What a delivery is settled with, and the descriptor by which the service says that it was."""
+
+    COMPLETE = 0x24
+    DEAD_LETTER = 0x25
+    RELEASE = 0x26
+    ABANDON = 0x27
+
+
+_OUTCOMES: Final = {
+    Settlement.COMPLETE: "accepted",
+    Settlement.DEAD_LETTER: "rejected",
+    Settlement.RELEASE: "released",
+    Settlement.ABANDON: "modified",
+}
+
+
+@dataclass(slots=True, eq=False)
+class _Run:
+    """Consecutive deliveries whose settlement has not been confirmed yet."""
+
+    first: int
+    last: int
+    settlement: Settlement
+    remaining: int
+    answered: list[range] = field(default_factory=list)
+    refused: dict[int, Any] = field(default_factory=dict)
+
+    def record(self, answered: range) -> None:
+        """Record an answer for some deliveries."""
+        self.remaining -= len(answered)
+        if self.answered and self.answered[-1].stop == answered.start:
+            answered = range(self.answered.pop().start, answered.stop)
+        self.answered.append(answered)
+
+
+class RawReceiver:
+    """Takes over an open receiver of the SDK; used by one task at a time."""
+
+    def __init__(self, receiver: Any) -> None:
+        self._receiver = receiver
+        self._handler = handler = receiver._handler
+        self._link = handler._link
+        self._session = handler._session
+        self._arrived: deque[tuple[int, bytes]] = deque()
+        self._parts: list[bytes] = []
+        self._delivery_id = 0
+        self._unconfirmed: list[_Run] = []
+        self._close = handler.close_async
+        stop_keep_alive(handler)
+        handler.close_async = self._release_and_close
+        self._reader = FrameReader(handler._connection, self._take_frame)
+
+    async def receive(
+        self, *, max_messages: int, wait: float, should_stop: Callable[[], bool]
+    ) -> list[tuple[int, bytes]]:
+        """Return up to ``max_messages`` deliveries by id, once the queue is silent.
+
+        :param wait: seconds to wait for the first message.
+        :raises Exception: the SDK's, if the link is lost.
+        """
+        check_attached(self._handler)
+        missing = max_messages - len(self._arrived)
+        if missing > 0 and missing != self._link.current_link_credit:
+            await self._link.flow(link_credit=missing)
+        deadline = now() + wait
+        pauses = 0
+        while len(self._arrived) < max_messages and not should_stop():
+            remaining = deadline - now()
+            if self._arrived:
+                if pauses >= _PAUSES_OF_SILENCE or remaining < -_MAX_COLLECTING:
+                    break
+                pauses = 0 if await self._listen(_PAUSE) else pauses + 1
+            elif remaining <= 0:
+                break
+            else:
+                await self._listen(min(_LISTEN, remaining))
+        count = 0 if should_stop() and not self._arrived else min(max_messages, len(self._arrived))
+        return [self._arrived.popleft() for _ in range(count)]
+
+    async def settle(
+        self, ids: Iterable[int], settlement: Settlement, *, timeout: float, error: Any = None
+    ) -> dict[int, Exception]:
+        """Settle deliveries, and return those whose settlement was not confirmed, with the reason.
+
+        :param error: for ``DEAD_LETTER``: reason and description.
+        """
+        pending = [_Run(first, last, settlement, last - first + 1) for first, last in runs(ids)]
+        self._unconfirmed += pending
+        failure: Exception = TimeoutError(f"settlements were not confirmed in {timeout:.1f} s")
+        try:
+            for run in pending:
+                await self._dispose(run.first, run.last, settlement, error=error)
+            deadline = now() + timeout
+            while any(run.remaining for run in pending) and (remaining := deadline - now()) > 0:
+                await self._listen(min(_LISTEN, remaining))
+        except Exception as caught:  # noqa: BLE001 - returned for each delivery
+            failure = caught
+        finally:
+            self._unconfirmed = [run for run in self._unconfirmed if run not in pending]
+        return {number: reason for run in pending for number, reason in self._failures(run, failure)}
+
+    async def drain_credit(self) -> None:
+        """Take back the link's credit, and release what has arrived or arrives meanwhile, without counting that."""
+        if self._link.current_link_credit > 0:
+            await self._link.flow(link_credit=0, drain=True)
+            pauses = 0
+            while pauses < _PAUSES_OF_SILENCE:
+                pauses = 0 if await self._listen(_PAUSE) else pauses + 1
+        await self._release_arrived()
+
+    async def release(self, ids: Iterable[int]) -> None:
+        """Release deliveries without counting that; as when a link is closed, no confirmation is awaited."""
+        for first, last in runs(ids):
+            await self._dispose(first, last, Settlement.RELEASE, settled=True)
+
+    async def _release_arrived(self) -> None:
+        arrived = [number for number, _ in self._arrived]
+        self._arrived.clear()
+        await self.release(arrived)
+
+    async def _release_and_close(self) -> None:
+        with suppress(Exception):
+            await self._release_arrived()
+        await self._close()
+
+    async def _listen(self, seconds: float) -> bool:
+        """Wait for frames; return whether any came. Renews the token when that is due."""
+        authenticator = self._handler._cbs_authenticator
+        if authenticator is not None:
+            await authenticator.handle_token()
+        heard = await self._reader.listen(seconds)
+        session = self._session
+        if session.incoming_window <= session.target_incoming_window // 2:
+            session.incoming_window = session.target_incoming_window
+            await session._outgoing_flow()
+        check_attached(self._handler)
+        return heard
+
+    async def _dispose(
+        self, first: int, last: int, settlement: Settlement, *, settled: bool = False, error: Any = None
+    ) -> None:
+        from azure.servicebus._pyamqp.performatives import DispositionFrame
+
+        await self._session._outgoing_disposition(
+            DispositionFrame(
+                role=True, first=first, last=last, settled=settled, state=_state(settlement, error), batchable=True
+            )
+        )
+        if (broken := self._handler._connection._error) is not None:
+            raise broken
+
+    def _failures(self, run: _Run, failure: Exception) -> Iterator[tuple[int, Exception]]:
+        from azure.servicebus._pyamqp.receiver import check_disposition_outcome
+
+        if run.remaining:
+            for number in range(run.first, run.last + 1):
+                if not any(number in answered for answered in run.answered):
+                    yield number, failure
+        for number, outcome in run.refused.items():
+            try:
+                check_disposition_outcome(number, outcome, _OUTCOMES[run.settlement])
+            except Exception as refusal:  # noqa: BLE001 - returned for each delivery
+                yield number, mapped_error(self._receiver, refusal)
+
+    def _take_frame(self, data: bytes, start: int, end: int) -> bool:
+        if data[start + 3] != _SMALL_LIST:
+            return False
+        kind = data[start + 2]
+        if kind == _TRANSFER:
+            return self._take_transfer(data, start, end)
+        return kind == _DISPOSITION and self._take_disposition(data, start, end)
+
+    def _take_transfer(self, data: bytes, start: int, end: int) -> bool:
+        body = start + 5 + data[start + 4]
+        at = start + 6
+        handle, at = _unsigned(data, at)
+        if handle != self._link.remote_handle:
+            return False  # an answer to a request
+        number, at = _unsigned(data, at)
+        more = False
+        # Delivery tag, message format and settled; further fields may be missing.
+        fields = data[start + 5]
+        for position in range(2, min(fields, _MORE + 1)):
+            next_field = value_end(data, at)
+            more = position == _MORE and data[at:next_field] in _TRUE
+            at = next_field
+        session, link = self._session, self._link
+        session.next_incoming_id += 1
+        session.incoming_window -= 1
+        session.remote_outgoing_window -= 1
+        if number is not None:
+            self._delivery_id = number
+        if more:
+            self._parts.append(data[body:end])
+            return True
+        message = data[body:end]
+        if self._parts:
+            message = b"".join((*self._parts, message))
+            self._parts.clear()
+        link.delivery_count += 1
+        link.current_link_credit -= 1
+        self._arrived.append((self._delivery_id, message))
+        return True
+
+    def _take_disposition(self, data: bytes, start: int, end: int) -> bool:
+        at = value_end(data, start + 6)
+        if not self._unconfirmed or data[start + 6 : at] in _TRUE:
+            return False  # of a receiver, which answers what the SDK sent
+        first, at = _unsigned(data, at)
+        last, at = _unsigned(data, at) if data[at] != NULL[0] else (first, at + 1)
+        next_field = value_end(data, at)
+        if first is None or last is None or data[at:next_field] not in _TRUE:
+            return True  # not settled: that confirms nothing
+        outcome = data[next_field : next_field + 3]
+        for run in self._unconfirmed:
+            common = range(max(first, run.first), min(last, run.last) + 1)
+            if not common:
+                continue
+            run.record(common)
+            confirmed = outcome == bytes((0, 0x53, run.settlement.value))
+            if not confirmed or (run.settlement is Settlement.DEAD_LETTER and data[next_field + 3] != _NO_FIELDS):
+                run.refused.update(dict.fromkeys(common, _decode_outcome(data, start, end)))
+        return True
+
+
+def runs(ids: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Yield the first and last of each run of consecutive delivery ids, in ascending order."""
+    first = last = -2
+    for number in sorted(ids):
+        if number == last + 1:
+            last = number
+            continue
+        if first >= 0:
+            yield first, last
+        first = last = number
+    if first >= 0:
+        yield first, last
+
+
+def _unsigned(data: bytes, at: int) -> tuple[int | None, int]:
+    """Return an encoded UINT, or ``None`` for null, and where the next value begins."""
+    constructor = data[at]
+    if constructor == 0x52:  # noqa: PLR2004 - of one byte
+        return data[at + 1], at + 2
+    if constructor == 0x70:  # noqa: PLR2004 - of four bytes
+        return int.from_bytes(data[at + 1 : at + 5], "big"), at + 5
+    return (None if constructor == NULL[0] else 0), at + 1
+
+
+def _decode_outcome(data: bytes, start: int, end: int) -> Any:
+    from azure.servicebus._pyamqp._decode import decode_frame
+
+    return decode_frame(memoryview(data)[start:end])[1][4]
+
+
+def _state(settlement: Settlement, error: Any) -> Any:
+    from azure.servicebus._pyamqp.error import AMQPError
+    from azure.servicebus._pyamqp.outcomes import Accepted, Modified, Rejected, Released
+
+    match settlement:
+        case Settlement.COMPLETE:
+            return Accepted()
+        case Settlement.RELEASE:
+            return Released()
+        case Settlement.ABANDON:
+            return Modified(delivery_failed=True, undeliverable_here=False, message_annotations=None)
+        case Settlement.DEAD_LETTER:
+            reason, description = error
+            info = {"DeadLetterReason": reason, "DeadLetterErrorDescription": description}
+            return Rejected(error=AMQPError(condition=b"com.microsoft:dead-letter", description=description, info=info))
