@@ -53,6 +53,8 @@ class Emulator:
         None = ``SAS_KEY_VALUE``, the well-known key of Microsoft's emulator.
     :param clients: clients of the token endpoint; None = on loopback addresses the well-known client
         ``servicebus-emulator`` with the secret ``CLIENT_SECRET_VALUE``, otherwise none.
+    :param any_audience: whether ``$cbs`` accepts tokens for entities that do not exist. The service refuses them, which
+        the Python client cannot tell from a wrong key; otherwise the link is refused.
     :param certificates: source of the TLS certificate; None = issued on first use and kept in the folder ``tls``
         of `data`.
     :param timeouts: time limits for clients.
@@ -85,6 +87,7 @@ class Emulator:
         open: bool = False,  # noqa: A002 - the word for it everywhere else
         key: str | None = None,
         clients: Sequence[Client] | None = None,
+        any_audience: bool = False,
         certificates: CertificateSource | None = None,
         timeouts: ClientTimeouts = _DEFAULT_TIMEOUTS,
         message_kilobytes: int = _MIN_KILOBYTES,
@@ -93,7 +96,8 @@ class Emulator:
         arm_port: int = 0,
         arm_scope: Scope = _DEFAULT_SCOPE,
     ) -> None:
-        security = SecuritySettings(open=open, key=key, clients=None if clients is None else tuple(clients))
+        given = None if clients is None else tuple(clients)
+        security = SecuritySettings(open=open, key=key, clients=given, any_audience=any_audience)
         _check_names(names)
         _check_ports(amqp=amqp_port, admin=admin_port, arm=arm_port, count=len(names))
         _check_faults(faults, names=names)

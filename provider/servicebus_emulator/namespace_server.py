@@ -186,6 +186,7 @@ class HostedNamespace(NamespaceAddress):
             issuer=settings.issuer,
             clock=settings.clock.base,
             is_open=security.open,
+            any_audience=security.any_audience,
         )
 
     @property

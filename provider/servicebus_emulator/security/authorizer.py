@@ -68,12 +68,21 @@ class Authorizer:
     :ivar issuer: validates bearer tokens.
     :ivar clock: the clock of token expiry, which is not shifted with the namespace's clock.
     :ivar open: whether all clients are allowed everything, without tokens.
+    :ivar any_audience: whether ``$cbs`` accepts tokens for entities that do not exist.
     """
 
     def __init__(
-        self, namespace: str, *, policies: SharedAccessPolicies, issuer: TokenIssuer, clock: Clock, is_open: bool
+        self,
+        namespace: str,
+        *,
+        policies: SharedAccessPolicies,
+        issuer: TokenIssuer,
+        clock: Clock,
+        is_open: bool,
+        any_audience: bool = False,
     ) -> None:
         self.open: Final = is_open
+        self.any_audience: Final = any_audience
         self.clock: Final = clock
         self.issuer: Final = issuer
         self._namespace: Final = namespace

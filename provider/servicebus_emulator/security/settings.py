@@ -28,6 +28,8 @@ class SecuritySettings:
 
     :param open: whether all clients are allowed everything, without tokens.
     :param key: both keys of every namespace's root policy; None = those of the configuration, else the default key.
+    :param any_audience: whether ``$cbs`` accepts tokens for entities that do not exist. The service refuses them;
+        otherwise the link is refused.
     :param clients: the clients that may request bearer tokens; None = the development client, on loopback hosts only.
     :raises DescriptionError: when the key is invalid. The message does not contain it.
     """
@@ -35,6 +37,7 @@ class SecuritySettings:
     open: bool = False
     key: str | None = field(default=None, repr=False)
     clients: tuple[Client, ...] | None = None
+    any_audience: bool = False
 
     def __post_init__(self) -> None:
         if self.key is not None:

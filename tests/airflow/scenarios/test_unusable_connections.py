@@ -74,7 +74,7 @@ def test_an_unknown_connection_is_named(log_of_failure: LogOfFailure):
     [
         (
             lambda: send(entity="fligths"),
-            "nothing was sent to fligths: open a link to fligths on contoso: MessagingEntityNotFoundError",
+            "nothing was sent to fligths: fligths does not exist on contoso, so its token was refused",
         ),
         (
             lambda: send(entity="seats"),

@@ -9,28 +9,37 @@ import pytest
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.exceptions import (
     MessagingEntityNotFoundError,
+    ServiceBusAuthenticationError,
     ServiceBusError,
     ServiceBusQuotaExceededError,
 )
 
-from servicebus_emulator import HostedNamespace
+from servicebus_emulator import Emulator, HostedNamespace
 from servicebus_emulator.engine.model.descriptions import QueueDescription, TopicDescription
-from tests.emulator.support.sdk_client import SdkClient, open_link
+from tests.emulator.support.sdk_client import SdkClient, connect_sdk, open_link
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-async def test_links_to_an_unknown_entity_and_receivers_of_a_topic_are_refused(
-    contoso: HostedNamespace, sdk: SdkClient
+@pytest.mark.parametrize("any_audience", [False, True])
+async def test_an_unknown_entity_is_refused_with_its_token_or_else_with_its_link(
+    any_audience: bool, caplog: pytest.LogCaptureFixture
 ):
-    contoso.namespace.create_topic(TopicDescription("no-queue"))
-    unknown = [sdk.client.get_queue_sender("nowhere"), sdk.client.get_queue_receiver("nowhere")]
-    topic = sdk.client.get_queue_receiver("no-queue")
-    refusals = await asyncio.gather(*map(open_link, [*unknown, topic]), return_exceptions=True)
-    assert [type(refusal) for refusal in refusals] == [MessagingEntityNotFoundError] * 2 + [ServiceBusError]
+    caplog.set_level("INFO")
+    async with Emulator(["contoso"], any_audience=any_audience) as emulator, connect_sdk(emulator["contoso"]) as sdk:
+        unknown = [sdk.client.get_queue_sender("nowhere"), sdk.client.get_queue_receiver("nowhere")]
+        refusals = await asyncio.gather(*map(open_link, unknown), return_exceptions=True)
+    expected = MessagingEntityNotFoundError if any_audience else ServiceBusAuthenticationError
+    assert [type(refusal) for refusal in refusals] == [expected] * 2
     # The JavaScript client recognizes a missing entity by this phrase.
-    assert re.search("The messaging entity 'nowhere' could not be found", str(refusals[0]), re.IGNORECASE)
-    assert "receive from one of its subscriptions" in str(refusals[2])
+    shown = str(refusals[0]) if any_audience else caplog.text
+    assert re.search("The messaging entity 'nowhere' could not be found", shown, re.IGNORECASE)
+
+
+async def test_receivers_of_a_topic_are_refused(contoso: HostedNamespace, sdk: SdkClient):
+    contoso.namespace.create_topic(TopicDescription("no-queue"))
+    with pytest.raises(ServiceBusError, match="receive from one of its subscriptions"):
+        await open_link(sdk.client.get_queue_receiver("no-queue"))
 
 
 async def test_an_entity_is_usable_from_creation_until_deletion(contoso: HostedNamespace, sdk: SdkClient):

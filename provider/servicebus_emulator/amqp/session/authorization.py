@@ -69,6 +69,7 @@ class Authorization:
         :param audience: the URI of the resource.
         :raises InvalidArgument: when one of the three is no string, or the type is unknown.
         :raises Unauthorized: when the token is invalid; an earlier one stays in force.
+        :raises EntityNotFound: when there is no such entity, which only a valid token reveals.
         :raises QuotaExceeded: when the connection has too many tokens.
         """
         if self._guard.open:
@@ -79,7 +80,11 @@ class Authorization:
         if len(self._grants) >= _MAX_TOKENS and path not in self._grants:
             raise QuotaExceeded(f"the connection has tokens for {_MAX_TOKENS} resources; close it and open another")
         try:
-            self._grants[path] = self._guard.grant(token, kind=kind, audience=audience)
+            grant = self._guard.grant(token, kind=kind, audience=audience)
+            entity = path.partition("/$")[0]
+            if entity != "" and not self._guard.any_audience:
+                self._namespace.find(entity)
+            self._grants[path] = grant
         except BrokerError as error:
             _log.warning("namespace %s: token refused: %s", self._namespace.name, error)
             raise

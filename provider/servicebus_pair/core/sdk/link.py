@@ -10,9 +10,11 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from math import inf
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, NoReturn, Protocol, TypeVar
 
 from servicebus_pair.core.model.errors import (
+    AuthenticationError,
+    AuthenticationSuspectError,
     InvalidMessageError,
     LockLostError,
     MessageTooLargeError,
@@ -24,10 +26,11 @@ from servicebus_pair.core.model.usage_meter import Meter, Operation
 from servicebus_pair.core.sdk.error_mapping import classify
 from servicebus_pair.core.sdk.idle_links import IdleLinks
 
-__all__ = ["CLOSE_TIMEOUT", "Link", "LinkOwner", "close_quietly"]
+__all__ = ["CLOSE_TIMEOUT", "Link", "LinkOwner", "close_quietly", "remaining_seconds"]
 
 _log = logging.getLogger(__name__)
 _OUTER_GRACE: Final = 0.4
+_MIN_TIMEOUT: Final = 0.1
 CLOSE_TIMEOUT: Final = 2.0
 # The service drops a silent connection after 4 min and detaches a link after 10 min, but the client only notices
 # on its next call: a link that was unused for longer than this is reopened first.
@@ -86,8 +89,20 @@ class Link:
 
         :raises ServiceError: classified; the handler is discarded unless the link survives the error.
         """
+        started = asyncio.get_running_loop().time()
         async with self._lock:
-            return await self._attempt(action, operation, timeout=timeout)
+            try:
+                return await self._attempt(action, operation, timeout=timeout)
+            except (AuthenticationError, AuthenticationSuspectError) as error:
+                await self._raise_explained(error, timeout=timeout, since=started)
+
+    async def _raise_explained(self, error: ServiceError, *, timeout: float, since: float) -> NoReturn:
+        """Raise what a refused token stands for: the service refuses that for an entity that does not exist."""
+        remaining = remaining_seconds(timeout, since=since)
+        explained = await self._client.explain_auth_failure(error, self.path, timeout=remaining)
+        if explained is error:
+            raise error  # raised from itself, it would be its own cause
+        raise explained from error
 
     async def _attempt(
         self, action: str, operation: Callable[[Any], Awaitable[ResultT]], *, timeout: float, is_open: bool = False
@@ -134,6 +149,11 @@ class Link:
         handler, self._handler = self._handler, None
         if handler is not None:
             await close_quietly(handler)
+
+
+def remaining_seconds(timeout: float, *, since: float) -> float:
+    """Return what is left of a time limit, at least 0.1 s."""
+    return max(_MIN_TIMEOUT, timeout - (asyncio.get_running_loop().time() - since))
 
 
 async def close_quietly(handler: _Handler) -> None:

@@ -14,7 +14,12 @@ from weakref import WeakSet
 from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusSubQueue, TransportType
 from azure.servicebus.aio import ServiceBusClient
 
-from servicebus_pair.core.model.errors import PairClosedError, ServiceFaultError
+from servicebus_pair.core.model.errors import (
+    AuthenticationError,
+    AuthenticationSuspectError,
+    PairClosedError,
+    ServiceFaultError,
+)
 from servicebus_pair.core.model.options import Endpoint, PairOptions
 from servicebus_pair.core.model.usage_meter import Meter, Operation
 from servicebus_pair.core.sdk._private.capabilities import relays
@@ -143,6 +148,8 @@ class NamespaceClient:
             if isinstance(error, ServiceFaultError):
                 # The SDK reports a missing queue as a fault of its management link.
                 await self._check_exists(path, timeout=timeout)
+            if isinstance(error, AuthenticationError | AuthenticationSuspectError):
+                error = await self.explain_auth_failure(error, path, timeout=timeout)
             raise error from failure
 
     async def _check_exists(self, path: str, *, timeout: float) -> None:

@@ -23,7 +23,7 @@ from servicebus_pair.core.protocol.amqp_message import AmqpMessage
 from servicebus_pair.core.protocol.batching import is_mixed, partition_key, session_key, split_by_session
 from servicebus_pair.core.sdk._private.capabilities import fast_path, tracing
 from servicebus_pair.core.sdk._private.sender_patches import patch_sender, send_preencoded
-from servicebus_pair.core.sdk.link import Link
+from servicebus_pair.core.sdk.link import Link, remaining_seconds
 from servicebus_pair.core.sdk.message_batch import EncodedBatch
 from servicebus_pair.core.sdk.messages import to_sdk
 
@@ -34,7 +34,6 @@ _log = logging.getLogger(__name__)
 _PREMIUM_BATCH_BYTES: Final = 1_048_576
 _MAX_MESSAGE_BYTES: Final = 104_857_600
 # The timeout of a call whose time was used up by attaching.
-_MIN_TIMEOUT: Final = 0.1
 
 ResultT = TypeVar("ResultT")
 
@@ -241,7 +240,7 @@ class SendLink(Link):
         self._discard()
         started = asyncio.get_running_loop().time()
         await self._attach(timeout)
-        return _remaining(timeout, since=started)
+        return remaining_seconds(timeout, since=started)
 
     async def _in_slot(self, slot: SendSlot, attempt: Callable[[float], Awaitable[ResultT]]) -> ResultT | None:
         if self._lock.locked():
@@ -277,12 +276,4 @@ class SendLink(Link):
                 "open a link to", attach, timeout=timeout
             )
         except (AuthenticationError, AuthenticationSuspectError) as error:
-            remaining = _remaining(timeout, since=started)
-            explained = await self._client.explain_auth_failure(error, self.path, timeout=remaining)
-            if explained is error:
-                raise  # raised from itself, the error would be its own cause
-            raise explained from error
-
-
-def _remaining(timeout: float, *, since: float) -> float:
-    return max(_MIN_TIMEOUT, timeout - (asyncio.get_running_loop().time() - since))
+            await self._raise_explained(error, timeout=timeout, since=started)

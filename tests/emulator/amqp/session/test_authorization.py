@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -14,7 +15,12 @@ from proton.utils import BlockingConnection, LinkDetached
 
 from servicebus_emulator import Emulator, HostedNamespace
 from servicebus_emulator.engine.model.access_policy import DEFAULT_KEY, ROOT_POLICY
-from servicebus_emulator.engine.model.descriptions import AccessRight, QueueDescription
+from servicebus_emulator.engine.model.descriptions import (
+    AccessRight,
+    QueueDescription,
+    SubscriptionDescription,
+    TopicDescription,
+)
 from servicebus_emulator.security.authorizer import BEARER_KIND, SIGNATURE_KIND
 from servicebus_emulator.security.sas import sign
 from tests.emulator.support.manual_clock import ManualClock
@@ -100,6 +106,30 @@ async def test_an_invalid_token_is_answered_with_401_condition_and_reason(contos
     [answer] = await in_turn(contoso, lambda raw: raw.bring(raw.token(lifetime=60, key="canary", clock=clock)))
     assert (answer["status-code"], answer["error-condition"]) == (401, symbol(UNAUTHORIZED))
     assert answer["status-description"].startswith("InvalidSignature: The token has an invalid signature. No key of")
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("nowhere", 404),
+        ("nowhere/$management", 404),
+        ("delays/Subscriptions/t", 404),
+        ("delays", 202),
+        ("Delays/$management", 202),
+        ("delays/Subscriptions/s/$DeadLetterQueue", 202),
+        ("", 202),
+    ],
+)
+async def test_a_token_for_a_missing_entity_is_not_found_as_at_the_service(
+    contoso: HostedNamespace, clock: ManualClock, path: str, status: int
+):
+    contoso.namespace.create_topic(TopicDescription("delays"))
+    contoso.namespace.create_subscription(SubscriptionDescription("delays", "s"))
+    audience, expires = f"sb://contoso/{path}", int(clock.now() / 1000 + 60)
+    tokens = [sign(audience, rule=ROOT_POLICY, key=key, expires=expires) for key in ("canary", DEFAULT_KEY)]
+    answers = await in_turn(contoso, *(partial(Raw.bring, token=each, name=audience) for each in tokens))
+    # Only who has a valid key learns what exists.
+    assert [answer["status-code"] for answer in answers] == [401, status]
 
 
 @pytest.mark.parametrize(
