@@ -19,11 +19,13 @@ from servicebus_emulator.arm.addresses import Scope
 from servicebus_emulator.cli import (
     DEFAULT_NAME,
     allow_many_connections,
+    check_parser,
     client_timeouts,
     given_certificate,
     make_parser,
 )
 from servicebus_emulator.config import ConfigError, NamespaceConfig, load_config
+from servicebus_emulator.config_check import check_files, explain
 from servicebus_emulator.emulator import Emulator
 from servicebus_emulator.engine.model.errors import BrokerError
 from servicebus_emulator.engine.namespace.tiers import Tier
@@ -52,6 +54,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     interface, ``ready arm=https://127.0.0.1:5400``. All ports accept TLS, with a certificate of that authority. The log
     is on standard error.
     """
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments[:1] == ["check"]:
+        return check_files(check_parser().parse_args(arguments[1:]).files)
     parser = make_parser()
     options = parser.parse_args(arguments)
     configure(level=options.log_level, log_format=LogFormat(options.log_format))
@@ -71,6 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             open=options.open,
             key=_key(options.key_file),
             clients=_clients(options.client),
+            any_audience=options.any_audience,
             certificates=given_certificate(options),
             timeouts=client_timeouts(options),
             message_kilobytes=options.message_kilobytes,
@@ -80,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             arm_scope=Scope(subscription=options.arm_subscription, resource_group=options.arm_resource_group),
         )
     except ConfigError as error:
-        parser.error(f"--config {options.config}: {error}")
+        parser.error(f"--config {explain(options.config, error)}")
     except ValueError as error:
         parser.error(str(error))
     except OSError as error:

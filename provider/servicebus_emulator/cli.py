@@ -22,6 +22,7 @@ __all__ = [
     "DEFAULT_NAME",
     "add_wire_options",
     "allow_many_connections",
+    "check_parser",
     "client_timeouts",
     "given_certificate",
     "make_parser",
@@ -37,6 +38,30 @@ _DESCRIPTION: Final = """\
 An embedded Service Bus for tests and demonstrations: AMQP 1.0, administration
 and Azure Resource Manager for the unmodified SDKs. It prints a line on standard
 output when it is ready, logs to standard error, and stops with Ctrl-C."""
+_SHORT_HELP: Final = """\
+usage: {prog} [--namespace NAME]... [--config FILE] [OPTION]...
+       {prog} check FILE...
+
+An embedded Service Bus for tests: AMQP 1.0, administration and Azure Resource
+Manager for the unmodified SDKs. When ready it prints a line per namespace.
+
+  --namespace NAME        a namespace to serve; repeatable
+  --config FILE           entities to create, as for Microsoft's emulator
+  --data DIR              keep everything in this folder (otherwise in memory)
+  --amqp-port N           5672, counted up for further namespaces; 0 = any
+  --admin-port N          5300, counted up for further namespaces; 0 = any
+  --host ADDRESS          listen there and not on 127.0.0.1 only; needs a key
+  --key-file FILE         the key of RootManageSharedAccessKey in connection
+                          strings (otherwise SAS_KEY_VALUE)
+  --open                  accept clients without tokens
+  --fault KIND[,...]      break something, such as no-disposition,entity=flights
+  --tier NAME, --throttle limits and credits of Basic, Standard or Premium
+  --log-level LEVEL       DEBUG, INFO (default), WARNING or ERROR
+  --help-all, --version   all options; the version
+
+check FILE...             checks configuration files: line and reason
+GET /health on an administration port tells whether the namespace is ready.
+"""
 _EXAMPLES: Final = """\
 examples:
   %(prog)s --namespace contoso --namespace contoso-dr
@@ -63,7 +88,10 @@ def make_parser() -> argparse.ArgumentParser:
         description=_DESCRIPTION,
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        add_help=False,
     )
+    parser.add_argument("-h", "--help", action=_ShortHelp, nargs=0, help="show the usual options and exit")
+    parser.add_argument("--help-all", action="help", help="show all options and exit")
     parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
     _add_content_options(parser)
     _add_address_options(parser)
@@ -72,6 +100,21 @@ def make_parser() -> argparse.ArgumentParser:
     add_wire_options(parser)
     _add_log_options(parser)
     return parser
+
+
+def check_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command ``check``."""
+    parser = argparse.ArgumentParser(prog="servicebus-emulator check", description="Check configuration files.")
+    parser.add_argument("files", type=Path, nargs="+", metavar="FILE", help="a file in the format of --config")
+    return parser
+
+
+class _ShortHelp(argparse.Action):
+    """Prints what fits a screen."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        sys.stdout.write(_SHORT_HELP.format(prog=parser.prog))
+        parser.exit()
 
 
 class _Version(argparse.Action):
@@ -142,6 +185,11 @@ def _add_security_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--open", action="store_true", help="disable all checks: tokens are neither needed nor read (default: checked)"
+    )
+    group.add_argument(
+        "--any-audience",
+        action="store_true",
+        help="accept tokens for entities that do not exist, and refuse the link instead (default: refuse the token)",
     )
     group.add_argument(
         "--key-file",

@@ -43,14 +43,23 @@ def test_start_is_cheap_and_stop_is_clean(tmp_path: Path):
 
 
 def test_help_groups_its_options_and_shows_defaults():
-    shown = run("--help")
+    shown = run("--help-all")
     assert shown.returncode == 0
     ungrouped = shown.stdout.partition("options:\n")[2].partition("\n\n")[0]
-    assert [line.split()[0] for line in ungrouped.splitlines()] == ["-h,", "--version"]
+    assert [line.split()[0] for line in ungrouped.splitlines()] == ["-h,", "--help-all", "--version"]
     for heading in ("content:", "addresses:", "security:", "faults and time:", "TLS and sizes:", "log:"):
         assert heading in shown.stdout
     assert "(default: 5672)" in " ".join(shown.stdout.split())
     assert run("--version").stdout.startswith("servicebus-emulator ")
+
+
+def test_the_short_help_fits_a_screen_and_names_real_options():
+    shown = run("--help").stdout
+    assert len(shown.splitlines()) <= 24
+    assert max(map(len, shown.splitlines())) <= 80
+    options = set(re.findall(r"--[a-z-]+", shown))
+    assert {"--namespace", "--config", "--data", "--help-all"} <= options
+    assert options <= set(re.findall(r"--[a-z-]+", run("--help-all").stdout))
 
 
 @pytest.mark.parametrize(
@@ -84,15 +93,15 @@ def test_invalid_arguments_are_named(arguments: Sequence[str], message: str):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"{", "line 1, column 2 is 'Expecting property name"),
-        (b"\xff\xfe", "the document is \"no text: 'utf-8' codec"),
-        (b"[]", "the document is []; allowed: an object"),
+        (b"{", ":1: line 1, column 2 is 'Expecting property name"),
+        (b"\xff\xfe", ": the document is \"no text: 'utf-8' codec"),
+        (b"[]", ":1: the document is []; allowed: an object"),
     ],
 )
 def test_an_invalid_configuration_is_reported_with_its_file(tmp_path: Path, content: bytes, message: str):
     config = tmp_path / "config.json"
     config.write_bytes(content)
-    assert f"error: --config {config}: {message}" in refusal_of("--config", str(config))
+    assert f"error: --config {config}{message}" in refusal_of("--config", str(config))
 
 
 def test_a_failure_to_serve_is_reported(tmp_path: Path):

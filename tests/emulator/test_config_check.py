@@ -1,0 +1,92 @@
+"""``servicebus-emulator check``: the line and the reason, before anything is served."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from servicebus_emulator.__main__ import main
+from servicebus_emulator.config_check import line_of
+
+DOCUMENT = """\
+{
+  "UserConfig": {
+    "Namespaces": [
+      {"Name": "contoso", "Queues": [
+        {"Name": "a, [b]: {c}"},
+        {
+          "Name": "flights",
+          "Properties": {"LockDuration":
+            "PT6M"}
+        }], "Topics": []
+      },
+      {"Name": "contoso-dr"}
+    ]
+  }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ("", 1),
+        ("UserConfig", 2),
+        ("UserConfig.Namespaces[0].Name", 4),
+        ("UserConfig.Namespaces[0].Queues[0].Name", 5),
+        ("UserConfig.Namespaces[0].Queues[1]", 6),
+        ("UserConfig.Namespaces[0].Queues[1].Properties.LockDuration", 8),
+        ("UserConfig.Namespaces[0].Queues[1].Properties.Missing", 8),
+        ("UserConfig.Namespaces[0].Topics", 10),
+        ("UserConfig.Namespaces[1].Queues[0].Name", 12),
+        ("line 7, column 3", 7),
+        ("the document", 1),
+    ],
+)
+def test_the_line_of_a_value_or_of_what_lacks_it(path: str, line: int):
+    assert line_of(DOCUMENT, path) == line
+
+
+def test_an_invalid_file_is_reported_with_line_and_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    bad, good, broken = tmp_path / "bad.json", tmp_path / "good.json", tmp_path / "broken.json"
+    bad.write_text(DOCUMENT)
+    good.write_text(DOCUMENT.replace("PT6M", "PT5M"))
+    broken.write_text('{\n"UserConfig": }')
+    assert main(["check", str(bad), str(good), str(broken), str(tmp_path / "none.json")]) == 1
+    out, err = capsys.readouterr()
+    assert out == (
+        f"{good}: valid: namespace contoso with 2 queues, 0 topics, 0 subscriptions; "
+        "namespace contoso-dr with 0 queues, 0 topics, 0 subscriptions\n"
+    )
+    first, second, third = err.splitlines()
+    assert first.startswith(f"{bad}:8: UserConfig.Namespaces[0].Queues[1].Properties.LockDuration is 'PT6M'; allowed: ")
+    assert second.startswith(f"{broken}:2: line 2, column 15 is ")
+    assert third == f"{tmp_path / 'none.json'}: cannot be read: No such file or directory"
+    assert main(["check", str(good)]) == 0
+
+
+def test_check_needs_a_file(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as ended:
+        main(["check"])
+    assert ended.value.code == 2
+    assert "FILE" in capsys.readouterr().err
+
+
+def test_serving_an_invalid_file_tells_the_line_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    bad = tmp_path / "bad.json"
+    bad.write_text(DOCUMENT)
+    with pytest.raises(SystemExit) as ended:
+        main(["--config", str(bad)])
+    assert ended.value.code == 2
+    assert f"--config {bad}:8: UserConfig." in capsys.readouterr().err
+
+
+def test_every_value_of_a_document_has_a_line():
+    text = json.dumps(json.loads(DOCUMENT), indent=1)
+    lines = text.splitlines()
+    for name in ("contoso", "flights", "contoso-dr"):
+        [line] = [number for number, each in enumerate(lines, start=1) if f'"{name}"' in each]
+        place = {"contoso": "[0]", "flights": "[0].Queues[1]", "contoso-dr": "[1]"}[name]
+        assert line_of(text, f"UserConfig.Namespaces{place}.Name") == line
