@@ -66,7 +66,9 @@ def _shovel(peer: RabbitMQ, body_bytes: int) -> float:
     for count in _SHOVELS:
         queues = [f"source-{number}-of-{count}" for number in range(count)]
         peer.fill(queues, _MESSAGES, body_bytes=body_bytes)
+        peer.await_idle()
         rates.append(peer.drain(queues, _MESSAGES))
+    peer.await_idle()
     return max(rates)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, Final, cast
 
@@ -154,11 +154,7 @@ class AmqpConnection(asyncio.Protocol):
         self._range = {}
         self._push(frame)
         settled, self._range = self._range, None
-        for key, deliveries in settled.items():
-            handler = self._links.handler(key)
-            if handler is not None:
-                self._monitor.active_links.add(key)
-                handler.on_dispositions(deliveries)
+        self._close_on_error(partial(self._dispatch_range, settled))
 
     def eof_received(self) -> bool:
         """Close the connection: nothing else can arrive on it."""
@@ -345,8 +341,11 @@ class AmqpConnection(asyncio.Protocol):
     # Proton's events
 
     def _handle_events(self) -> None:
+        self._close_on_error(self._dispatch_events)
+
+    def _close_on_error(self, dispatch: Callable[[], None]) -> None:
         try:
-            self._dispatch_events()
+            dispatch()
         except BrokerError as error:
             _log.info("namespace %s: a connection is closed: %s", self.broker.namespace.name, error)
             self.close_with_error(error)
@@ -364,6 +363,13 @@ class AmqpConnection(asyncio.Protocol):
                 handler(self, event)
             lib.pn_collector_pop(collector)
             event = lib.pn_collector_peek(collector)
+
+    def _dispatch_range(self, settled: Mapping[int, Sequence[proton.Handle]]) -> None:
+        for key, deliveries in settled.items():
+            handler = self._links.handler(key)
+            if handler is not None:
+                self._monitor.active_links.add(key)
+                handler.on_dispositions(deliveries)
 
     def _on_delivery(self, event: Any) -> None:
         delivery = lib.pn_event_delivery(event)

@@ -7,9 +7,18 @@ from proton import Delivery, Link
 
 from servicebus_emulator import Fault, FaultKind, HostedNamespace
 from servicebus_emulator.amqp.codec.transfer_decoder import decode_message
+from servicebus_emulator.amqp.nodes.sender_link import SenderLink
 from servicebus_emulator.engine.model.descriptions import QueueDescription
 from tests.emulator.support.engine import queue_of, token_of
-from tests.emulator.support.proton_client import Peer, attach_links, connected, encoded_message, is_open, send_messages
+from tests.emulator.support.proton_client import (
+    Peer,
+    attach_links,
+    connected,
+    encoded_message,
+    is_closed,
+    is_open,
+    send_messages,
+)
 
 pytestmark = pytest.mark.simulated
 
@@ -154,3 +163,17 @@ async def test_a_range_is_returned_as_well(hosted: HostedNamespace, peer: Peer, 
     assert {delivery.remote_state for delivery, _ in peer.received} == {state}
     queue = queue_of(hosted.namespace, "flights").main
     assert [each.delivery_count for each in queue.peek(0, limit=9)] == [int(state == Delivery.MODIFIED)] * 5
+
+
+async def test_a_range_that_cannot_be_read_closes_the_connection(peer: Peer, monkeypatch: pytest.MonkeyPatch):
+    """As other frames do, whose names Proton does not check to be UTF-8."""
+
+    def refuse(*_: object) -> None:
+        raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
+
+    await receive(peer, count=2)
+    monkeypatch.setattr(SenderLink, "on_dispositions", refuse)
+    for delivery, _ in peer.received:
+        delivery.update(Delivery.ACCEPTED)
+    await peer.until(lambda: is_closed(peer.connection))
+    assert peer.connection.remote_condition.name == "amqp:decode-error"
