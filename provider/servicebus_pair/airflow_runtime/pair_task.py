@@ -118,10 +118,11 @@ class PairTask(BaseOperator):
         """
         parents = [getattr(place.get(name), "default_args", None) or {} for name in ("task_group", "dag")]
         given = (source[_CONN_ID] for source in (partial_kwargs, own_defaults, *parents) if _CONN_ID in source)
-        assets = cls._with_assets(
-            next(given, DEFAULT_CONN_ID), partial_kwargs.get("inlets"), partial_kwargs.get("outlets")
-        )
+        conn_id = next(given, DEFAULT_CONN_ID)
+        assets = cls._with_assets(conn_id, partial_kwargs.get("inlets"), partial_kwargs.get("outlets"))
         partial_kwargs["inlets"], partial_kwargs["outlets"] = assets
+        # Named here, so that Airflow refuses to map over it.
+        partial_kwargs[_CONN_ID] = conn_id
 
     @classmethod
     def _with_assets(cls, conn_id: str, inlets: Any, outlets: Any) -> tuple[list[Any], list[Any]]:

@@ -11,6 +11,7 @@ import pytest
 from airflow.sdk import DAG, BaseOperator, TaskGroup
 
 from servicebus_pair.airflow_runtime.pair_task import is_permanent
+from servicebus_pair.airflow_runtime.validators import entity_paths, optional_path_list
 from servicebus_pair.assets import health_alias, pair_asset
 from servicebus_pair.core import SendResult, errors
 from servicebus_pair.core.model.errors import ConfigurationError
@@ -102,6 +103,36 @@ def test_every_parameter_may_be_a_template_unless_it_says_how_the_task_runs(kind
         make(kind, **{name: "{{ params.value }}"} | ({"messages": None} if name in ("json_lines", "path") else {}))
 
 
+PATH_LISTS = [
+    (kind, name)
+    for kind in CLASSES
+    for name, check in kind._all_checks().items()
+    if check in (optional_path_list, entity_paths)
+]
+
+
+def test_every_list_of_paths_is_found():
+    assert {name for _, name in PATH_LISTS} == {"entities", "queues", "only"}
+    assert len(PATH_LISTS) == 6
+
+
+@pytest.mark.parametrize(("kind", "name"), PATH_LISTS, ids=[f"{kind.__name__}-{name}" for kind, name in PATH_LISTS])
+def test_every_list_of_paths_may_be_a_text_with_commas(kind: Any, name: str):
+    task = make(kind, **{name: "flights, contoso/x-servicebus-transfer/0"})
+
+    check = kind._all_checks()[name]
+    assert check(name, getattr(task, name)) == ["flights", "contoso/x-servicebus-transfer/0"]
+    assert check(name, ["a", "b"]) == ["a", "b"]
+
+
+@every_class
+def test_every_parameter_is_keyword_only(kind: Any):
+    for base in kind.__mro__:
+        if base.__module__.startswith("servicebus_pair") and "__init__" in vars(base):
+            parameters = list(inspect.signature(vars(base)["__init__"]).parameters.values())[1:]
+            assert {each.kind for each in parameters} <= {inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD}
+
+
 @every_class
 @pytest.mark.parametrize("place", ["task", "dag", "group", "default"])
 def test_every_task_has_the_assets_of_its_pair_mapped_or_not(kind: Any, place: str):
@@ -123,6 +154,14 @@ def test_every_task_has_the_assets_of_its_pair_mapped_or_not(kind: Any, place: s
         assert (task.inlets, task.outlets) == ([pair_asset(conn_id)], outlets)
     unmapped = mapped.unmap({name: value})
     assert (unmapped.inlets, unmapped.outlets) == ([pair_asset(conn_id)], outlets)
+
+
+@every_class
+def test_the_connection_cannot_be_mapped(kind: Any):
+    needed = NEEDED.get(kind.__name__, {})
+
+    with DAG("mapped", schedule=None), pytest.raises(TypeError, match="specified argument: servicebus_pair_conn_id"):
+        kind.partial(task_id="task", **needed).expand(servicebus_pair_conn_id=["a", "b"])
 
 
 @pytest.mark.parametrize("mapped", [False, True])

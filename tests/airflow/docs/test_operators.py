@@ -72,6 +72,27 @@ def test_every_operator_parameter_is_in_a_table_and_marked_if_templated(operator
     assert {name: reported.get(name) for name in templated} == templated
 
 
+def sensors() -> list[type]:
+    """Every sensor in the provider info."""
+    names = [name for each in get_provider_info()["sensors"] for name in each["python-modules"]]
+    modules = [importlib.import_module(name) for name in names]
+    return [getattr(module, name) for module in modules for name in module.__all__ if name.endswith("Sensor")]
+
+
+@pytest.mark.parametrize("sensor", sensors(), ids=lambda sensor: sensor.__name__)
+def test_every_sensor_parameter_is_in_a_table_and_marked_if_templated(sensor: Any):
+    own = {each.name for each in own_parameters(sensor)} - {"self", "kwargs", "servicebus_pair_conn_id"}
+    page = (DOCS / "sensors.md").read_text()
+    reported = {
+        name: bool(mark)
+        for row in re.findall(r"^\| (`.*?) \|", page, flags=re.MULTILINE)
+        for name, mark in re.findall(r"`(\w+)`( T)?", row)
+    }
+
+    assert own
+    assert {name: reported.get(name) for name in own} == {name: name in sensor.template_fields for name in own}
+
+
 def test_every_marked_snippet_is_quoted_on_a_page():
     pages = [*DOCS.glob("*.md"), PROJECT / "README.md"]
     shown = {(source, name) for page in pages for source, name, _ in QUOTED.findall(page.read_text())}
