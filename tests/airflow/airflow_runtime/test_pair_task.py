@@ -219,7 +219,7 @@ PASSING = {
     *("AuthenticationSuspectError", "EntityDisabledError", "HealthStoreError", "LockLostError", "NoBacklogQueueError"),
     *("ObserverError", "PairClosedError", "PartnerFaultError", "QuotaExceededError", "RejectedError"),
     *("SendCancelledError", "SendTimeoutError", "ServerBusyError", "ServiceFaultError", "SessionLockedError"),
-    *("TimedOutError", "UnreachableError"),
+    *("SpoolError", "SpoolFullError", "TimedOutError", "UnreachableError"),
 }
 
 
