@@ -133,14 +133,16 @@ def _option_fields() -> dict[str, Any]:
         ),
         "syphon_long_poll": _number("Syphon poll, s", "Longest wait for a message in the backlog.", 900, 1, None),
         "close_grace": _number("Close timeout, s", "Longest wait for sends in flight.", 5, 0, None),
-        "spool": _text("Spool", "Folder or URL for messages that neither namespace takes."),
+        "spool": _text(
+            "Spool", "Folder or URL for messages that neither namespace takes.", pattern="^(/|[a-z][a-z0-9+.-]*://)"
+        ),
         "spool_max_bytes": _number(
             "Spool size, bytes", "The spool takes nothing beyond it.", 10 * 1024**3, 1, None, kind="integer"
         ),
         "spool_max_age": _number(
             "Spool age, s", "The spool takes nothing while a message is older.", 14 * 86_400, 1, None
         ),
-        "spool_key": _secret("Spool key", "Encrypts the spool: 32 bytes in URL-safe base64."),
+        "spool_secret_key": _secret("Spool key", "Encrypts the spool: 32 bytes in URL-safe base64."),
     }
 
 
@@ -148,8 +150,8 @@ def _field(label: str, description: str, kind: str, **schema: Any) -> dict[str, 
     return {"label": label, "description": description, "schema": {"type": [kind, "null"], **schema}}
 
 
-def _text(label: str, description: str) -> dict[str, Any]:
-    return _field(label, description, "string")
+def _text(label: str, description: str, **schema: Any) -> dict[str, Any]:
+    return _field(label, description, "string", **schema)
 
 
 def _secret(label: str, description: str) -> dict[str, Any]:

@@ -60,6 +60,7 @@ def test_airflow_loads_connection_types_hooks_and_forms():
             for side in SIDES
             for name in ("connection_string", "client_secret")
         ),
+        "extra__servicebus_pair__spool_secret_key",
     }
 
 
@@ -69,7 +70,7 @@ def test_airflow_masks_secret_fields_by_name():
 
     secret = [name for name, field in (PAIR | NAMESPACE).items() if field["schema"].get("format") == "password"]
     assert redact(dict.fromkeys(secret, "c4nary")) == dict.fromkeys(secret, "***")
-    assert len(secret) == 5
+    assert len(secret) == 6
 
 
 def test_the_ui_receives_titles_and_sections():
@@ -112,14 +113,25 @@ def test_form_defaults_equal_core_defaults():
     """SPEC section 2."""
     defaults = {name: field["schema"].get("default") for name, field in PAIR.items()}
     assert read_pair_settings({**defaults, **ENDPOINTS}) == read_pair_settings(ENDPOINTS)
-    assert {name for name in OPTIONS if defaults[name] is None} == set()
+    assert {name for name in OPTIONS if defaults[name] is None} == {"spool", "spool_secret_key"}
 
 
 def values_around(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
     """JSON values, most of them near the bounds of a field, and no finer than the microseconds of durations."""
     bounds = [schema[bound] for bound in ("minimum", "maximum") if bound in schema]
     near = [bound + step for bound in bounds for step in (-1, -1e-6, 0, 1e-6, 1)]
-    texts = ["ping", "link", "raise", "fail_over", "none", "session", "connection", "soon"]
+    texts = [
+        "ping",
+        "link",
+        "raise",
+        "fail_over",
+        "none",
+        "session",
+        "connection",
+        "soon",
+        "/spool",
+        "s3://bucket/spool",
+    ]
     numbers = st.integers(-(10**12), 10**12).map(lambda millionths: millionths / 10**6)
     return st.one_of(
         st.sampled_from([*near, *texts]), numbers, st.integers(-10_000, 10_000), st.booleans(), st.none(), st.just([5])

@@ -96,7 +96,7 @@ def test_the_tables_name_every_field_with_its_default():
         value = getattr(defaults, option.name)
         shown = named[option.name].partition(" | ")[0].strip("`")
         expected = value.total_seconds() if isinstance(value, timedelta) else value
-        assert shown == (f"{expected:g}" if isinstance(expected, float) else str(expected).lower())
+        assert shown == (f"{expected:.12g}" if isinstance(expected, float) else str(expected).lower())
 
 
 def test_the_snippet_creates_a_pair():

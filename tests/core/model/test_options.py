@@ -48,7 +48,7 @@ def test_default_options() -> None:
         "spool": None,
         "spool_max_bytes": 10 * 1024**3,
         "spool_max_age": timedelta(days=14),
-        "spool_key": None,
+        "spool_secret_key": None,
     }
 
 
@@ -111,7 +111,7 @@ def test_option_is_accepted_within_its_range_and_rejected_with_value_and_range_b
 @pytest.mark.parametrize("option", [field.name for field in fields(PairOptions)])
 @pytest.mark.parametrize("value", [None, "5", 1.5, [], object()], ids=["none", "text", "float", "list", "object"])
 def test_option_of_wrong_type_is_rejected_by_name(option: str, value: Any) -> None:
-    if value is None and option in {"spool", "spool_key"}:
+    if value is None and option in {"spool", "spool_secret_key"}:
         return  # none by default
     with pytest.raises(ConfigurationError, match=f"^{option} is "):
         replace(PairOptions(), **{option: value})
@@ -148,7 +148,7 @@ def test_a_spool_and_session_order_exclude_each_other() -> None:
 
 
 def test_options_do_not_show_the_key_of_the_spool() -> None:
-    assert "canary" not in repr(PairOptions(spool_key=Secret("canary")))
+    assert "canary" not in repr(PairOptions(spool_secret_key=Secret("canary")))
 
 
 def test_option_types_are_not_converted() -> None:

@@ -12,7 +12,7 @@ name                                         kind     tags, besides ``conn_id``
 ``servicebus_pair.ping_duration``            timer    ``entity``, ``outcome``; milliseconds
 ``servicebus_pair.queues_pulled``            counter  ``queue``
 ``servicebus_pair.oversized_for_backlog``    counter  ``entity``
-``servicebus_pair.syphon_failures``          counter  ``error``; of the syphon that ``enable_syphon`` runs
+``servicebus_pair.syphon_failures``          counter  ``error``; of the syphon that an open pair runs
 ``servicebus_pair.backlog_messages``         gauge    none
 ``servicebus_pair.failovers``                counter  none; counted by the plugin's listener
 ``servicebus_pair.recoveries``               counter  none; counted by the plugin's listener

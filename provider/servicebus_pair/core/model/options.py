@@ -81,10 +81,10 @@ OPTION_CHECKS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     "spool": storage_location,
     "spool_max_bytes": integer(1),
     "spool_max_age": duration(_SECOND),
-    "spool_key": _secret,
+    "spool_secret_key": _secret,
 }
 # The types of options that are none by default.
-_OPTIONAL: Final[Mapping[str, type[Any]]] = {"spool": str, "spool_key": Secret}
+_OPTIONAL: Final[Mapping[str, type[Any]]] = {"spool": str, "spool_secret_key": Secret}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +123,7 @@ class PairOptions:
         on a mount, or the URL of one in an object store that ``fsspec`` knows. Without it, such a send raises.
     :param spool_max_bytes: the spool takes nothing beyond this size.
     :param spool_max_age: the spool takes nothing while it holds a message that is older, so that none is forgotten.
-    :param spool_key: encrypts the spool: 32 bytes in URL-safe base64, such as ``Fernet.generate_key()`` returns.
+    :param spool_secret_key: encrypts the spool: 32 bytes in URL-safe base64, such as ``Fernet.generate_key()`` returns.
     :raises ConfigurationError: an option is out of range; the text names option, value and range.
     """
 
@@ -148,7 +148,7 @@ class PairOptions:
     spool: str | None = None
     spool_max_bytes: int = 10 * 1024**3
     spool_max_age: timedelta = timedelta(days=14)
-    spool_key: Secret | None = None
+    spool_secret_key: Secret | None = None
 
     def __post_init__(self) -> None:
         for option in fields(self):

@@ -91,7 +91,7 @@ def find_secrets(settings: Mapping[str, Any]) -> list[str]:
     for name, value in settings.items():
         if not isinstance(value, str):
             continue
-        if name.endswith("client_secret"):
+        if name.endswith(("client_secret", "spool_secret_key")):
             found.add(value)
         elif name.endswith("connection_string"):
             found |= {value, *_secret_parts(value)}

@@ -204,7 +204,7 @@ def open_spool(options: PairOptions, *, clock: Clock) -> Spool | None:
         clock=clock,
         max_bytes=options.spool_max_bytes,
         max_age=options.spool_max_age,
-        key=None if options.spool_key is None else SpoolKey(options.spool_key),
+        key=None if options.spool_secret_key is None else SpoolKey(options.spool_secret_key),
     )
 
 
