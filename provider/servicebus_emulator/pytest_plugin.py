@@ -9,14 +9,14 @@
         servicebus_pair.primary.restore()
 
 Registered by the entry point ``servicebus_emulator``; only this module is imported until a fixture is used. Each
-test has its own namespaces. Their state is on disk and survives a kill.
+test has its own namespaces. Their state is on disk and survives a kill. While a test runs, the process of the next one
+is started.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -24,11 +24,13 @@ import pytest
 if TYPE_CHECKING:
     from servicebus_emulator.testing.pytest_namespaces import DedicatedNamespace, DedicatedNamespacePair
 
-__all__ = ["pytest_addoption", "pytest_configure", "servicebus_namespace", "servicebus_pair"]
+__all__ = ["pytest_addoption", "pytest_configure", "pytest_unconfigure", "servicebus_namespace", "servicebus_pair"]
 
 _TIMEOUT: Final = "servicebus_start_timeout"
 _LOG_LEVEL: Final = "servicebus_log_level"
 _MARKER: Final = "servicebus"
+_FIXTURES: Final = frozenset({"servicebus_namespace", "servicebus_pair"})
+_SPARES: Final = pytest.StashKey[Any]()
 _ALLOWED: Final[Mapping[str, type | tuple[type, ...]]] = {
     "queues": (list, tuple),
     "topics": dict,
@@ -53,6 +55,13 @@ def pytest_configure(config: pytest.Config) -> None:
     )
 
 
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Stop the process that was started for a test that never came."""
+    spares = config.stash.get(_SPARES, None)
+    if spares is not None:
+        spares.close()
+
+
 @pytest.fixture
 def servicebus_namespace(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
@@ -62,7 +71,7 @@ def servicebus_namespace(
     Connect with its ``connection_string``; create entities, set faults, shift its time, kill, freeze and restore it.
     """
     with ExitStack() as running:
-        yield _start(running, "contoso", request=request, folder=tmp_path_factory.mktemp(_MARKER), marked=True)
+        yield _start(running, "contoso", request=request, folders=tmp_path_factory, marked=True)
 
 
 @pytest.fixture
@@ -72,30 +81,43 @@ def servicebus_pair(
     """A primary and a secondary namespace, each in its own process."""
     from servicebus_emulator.testing.pytest_namespaces import DedicatedNamespacePair
 
-    folder = tmp_path_factory.mktemp(_MARKER)
     with ExitStack() as running:
-        primary = _start(running, "contoso", request=request, folder=folder, marked=True)
-        secondary = _start(running, "contoso-dr", request=request, folder=folder, marked=False)
+        primary = _start(running, "contoso", request=request, folders=tmp_path_factory, marked=True)
+        secondary = _start(running, "contoso-dr", request=request, folders=tmp_path_factory, marked=False)
         yield DedicatedNamespacePair(primary=primary, secondary=secondary)
 
 
 def _start(
-    running: ExitStack, name: str, *, request: pytest.FixtureRequest, folder: Path, marked: bool
+    running: ExitStack,
+    name: str,
+    *,
+    request: pytest.FixtureRequest,
+    folders: pytest.TempPathFactory,
+    marked: bool,
 ) -> DedicatedNamespace:
     from servicebus_emulator.testing.process import EmulatorProcess
     from servicebus_emulator.testing.pytest_namespaces import DedicatedNamespace
+    from servicebus_emulator.testing.spare_processes import SpareProcesses
 
     wanted = _wanted(request) if marked else {}
-    process = EmulatorProcess(
-        [name],
-        data=folder if wanted.get("durable", True) else None,
-        faults=wanted.get("faults", ()),
-        fault_seed=wanted.get("fault_seed", 0),
-        allow_time_shift=True,
-        log_level=request.config.getini(_LOG_LEVEL),
-    )
-    running.callback(process.stop)
-    process.start(timeout=_seconds(request.config.getini(_TIMEOUT)))
+    config = request.config
+    timeout = _seconds(config.getini(_TIMEOUT))
+
+    def make(name: str, *, durable: bool = True, **options: Any) -> EmulatorProcess:
+        data = folders.mktemp(_MARKER) if durable else None
+        level = config.getini(_LOG_LEVEL)
+        return EmulatorProcess([name], data=data, allow_time_shift=True, log_level=level, **options)
+
+    # What a process starts with cannot be given to one that runs.
+    own = {each: wanted[each] for each in ("faults", "fault_seed", "durable") if each in wanted}
+    if len(own) > 0:
+        process = make(name, **own)
+        running.callback(process.stop)
+        process.start(timeout=timeout)
+    else:
+        spares = config.stash.setdefault(_SPARES, SpareProcesses(make, timeout=timeout))
+        process = spares.take(name, is_last=_is_last(request))
+        running.callback(process.stop)
     namespace = DedicatedNamespace.of(process, name=name)
     for path in wanted.get("queues", ()):
         namespace.create_queue(path)
@@ -104,6 +126,13 @@ def _start(
         for subscription in subscriptions:
             namespace.create_subscription(topic, subscription)
     return namespace
+
+
+def _is_last(request: pytest.FixtureRequest) -> bool:
+    """Return whether no later test of the session uses these fixtures."""
+    items = request.session.items
+    following = items[items.index(request.node) + 1 :] if request.node in items else []
+    return not any(_FIXTURES.intersection(getattr(item, "fixturenames", ())) for item in following)
 
 
 def _wanted(request: pytest.FixtureRequest) -> dict[str, Any]:

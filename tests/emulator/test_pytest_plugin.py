@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -110,6 +111,31 @@ def test_unmarked(servicebus_namespace):
 """
     )
     run(inner).assert_outcomes(passed=2)
+
+
+def test_the_namespace_of_the_next_test_is_ready_when_it_begins(inner: pytest.Pytester):
+    inner.makepyfile(
+        """
+import time
+
+import pytest
+
+def test_first(servicebus_namespace):
+    servicebus_namespace.create_queue("flights")
+    time.sleep(4)
+
+@pytest.mark.servicebus(queues=["flights"])
+def test_second(servicebus_namespace):
+    assert servicebus_namespace.health()["queues"] == 1
+    servicebus_namespace.kill()
+    servicebus_namespace.restore()
+    assert servicebus_namespace.health()["queues"] == 1
+"""
+    )
+    found = run(inner, "--durations=0", "--durations-min=0")
+    found.assert_outcomes(passed=2)
+    setups = {name: float(took) for took, name in re.findall(r"([0-9.]+)s setup +\S+::(\w+)", found.stdout.str())}
+    assert setups["test_second"] < 0.5
 
 
 INVALID_MARKERS = {

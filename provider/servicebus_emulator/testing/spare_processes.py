@@ -1,0 +1,67 @@
+"""Starts the process of the next test while the current one runs, so that a test need not wait for it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from servicebus_emulator.testing.process import EmulatorProcess
+
+__all__ = ["SpareProcesses"]
+
+
+class SpareProcesses:
+    """Hands out running processes, one name after another; each is used by one test only.
+
+    :param make: makes a process that serves a namespace of this name, without starting it.
+    :param timeout: how long a start may take, in seconds.
+    """
+
+    def __init__(self, make: Callable[[str], EmulatorProcess], *, timeout: float) -> None:
+        self._make = make
+        self._timeout = timeout
+        self._spares: dict[str, _Start] = {}
+
+    def take(self, name: str, *, is_last: bool) -> EmulatorProcess:
+        """Return a running process, and begin to start the next one unless this is the last.
+
+        :raises RuntimeError: it did not start.
+        """
+        start = self._spares.pop(name, None) or _Start(self._make(name), timeout=self._timeout)
+        process = start.finished()
+        if not is_last:
+            self._spares[name] = _Start(self._make(name), timeout=self._timeout)
+        return process
+
+    def close(self) -> None:
+        """Stop the processes that nobody took."""
+        spares, self._spares = self._spares, {}
+        for start in spares.values():
+            start.cancel()
+
+
+class _Start:
+    """A process that is being started by a thread."""
+
+    def __init__(self, process: EmulatorProcess, *, timeout: float) -> None:
+        self._process = process
+        self._timeout = timeout
+        self._error: RuntimeError | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def finished(self) -> EmulatorProcess:
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        return self._process
+
+    def cancel(self) -> None:
+        self._thread.join()
+        self._process.stop()
+
+    def _run(self) -> None:
+        try:
+            self._process.start(timeout=self._timeout)
+        except RuntimeError as error:
+            self._error = error
