@@ -11,6 +11,7 @@ from time import perf_counter
 
 from servicebus_pair.core import Endpoint, Ledger, NamespacePair, PairOptions
 from servicebus_pair.core.events import Event
+from servicebus_pair.core.sdk._private.capabilities import relays
 
 
 class _EventCounter:
@@ -36,7 +37,13 @@ async def _drain(primary: str, secondary: str, *, queues: int, ordering: str) ->
             seconds, cpu_seconds = perf_counter() - started, _cpu_seconds() - before
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     assert counter.count > 0
-    return {"moved": report.moved_total, "seconds": seconds, "cpu_seconds": cpu_seconds, "peak_bytes": peak}
+    return {
+        "relayed": relays(),
+        "moved": report.moved_total,
+        "seconds": seconds,
+        "cpu_seconds": cpu_seconds,
+        "peak_bytes": peak,
+    }
 
 
 def _cpu_seconds() -> float:
