@@ -50,6 +50,7 @@ def test_line_without_a_required_field_is_unreadable(tmp_path: Path, name: str) 
     "wrong",
     [
         '{"v":1,"kind":"sent","id":"m-0","ent',
+        '{"v":1,"kind":"closed"}',
         "[]",
         "3",
         '"x"',

@@ -26,7 +26,7 @@ from servicebus_pair.core.model.events import (
 )
 
 AT = 1_357_041_600.1234567
-TWO = (MessageRef("m-1", 250), MessageRef("m-2", 300))
+TWO = (MessageRef("m-1", 250), MessageRef("m-2", 300, "0f"))
 DIVERTED = MessagesAccepted("flights", Route.BACKLOG, "contoso/x-servicebus-transfer/3", TWO, AT)
 
 RECORD_AND_WAIT = """
@@ -98,6 +98,7 @@ def test_accepted_message_is_recorded_before_observe_returns(tmp_path: Path) -> 
             "v": LEDGER_VERSION,
             "kind": "sent",
             "id": name,
+            "digest": digest,
             "bytes": size,
             "entity": "flights",
             "route": "backlog",
@@ -105,7 +106,7 @@ def test_accepted_message_is_recorded_before_observe_returns(tmp_path: Path) -> 
             "at": 1_357_041_600.123457,
             "run": "run-7",
         }
-        for name, size in (("m-1", 250), ("m-2", 300))
+        for name, size, digest in (("m-1", 250, None), ("m-2", 300, "0f"))
     ]
 
 
@@ -121,7 +122,7 @@ def test_record_names_kind_route_and_backlog_queue(
 ) -> None:
     with Ledger(tmp_path, run="r") as ledger:
         ledger.observe(event)
-    [record] = records(tmp_path)
+    [record, _] = records(tmp_path)
     assert (record["kind"], record["route"], record["queue"]) == fields
 
 
@@ -157,8 +158,8 @@ def test_any_text_stays_on_one_line(tmp_path: Path) -> None:
     odd = 'a\n"b"\u2028\ud800ä'
     with Ledger(tmp_path, run=odd) as ledger:
         ledger.observe(MessagesAccepted(odd, Route.PRIMARY, None, (MessageRef(odd, 1),), AT))
-    assert ledger.path.read_bytes().count(b"\n") == 1
-    [record] = records(tmp_path)
+    assert ledger.path.read_bytes().count(b"\n") == 2
+    [record, _] = records(tmp_path)
     assert (record["id"], record["entity"], record["run"]) == (odd, odd, odd)
 
 
@@ -168,7 +169,30 @@ def test_each_writer_has_its_own_file(tmp_path: Path) -> None:
         one.observe(DIVERTED)
         two.observe(DIVERTED)
     assert one.path != two.path
-    assert len(records(folder)) == 4
+    assert len(records(folder)) == 2 * (2 + 1)
+
+
+def test_file_is_closed_with_the_number_of_its_records(tmp_path: Path) -> None:
+    with Ledger(tmp_path, run="r") as ledger:
+        ledger.observe(DIVERTED)
+        ledger.observe(DIVERTED)
+    ledger.close()
+    *_, last = records(tmp_path)
+    assert last == {"v": LEDGER_VERSION, "kind": "closed", "records": 4, "run": "r"}
+    assert len(list(read_records(tmp_path))) == 4, "the closing line is no record"
+
+
+def test_file_that_misses_an_acceptance_is_not_closed(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path, run="r")
+    ledger.observe(DIVERTED)
+    ledger._file.close()
+    ledger._file = ledger.path.open("rb", buffering=0)
+    with pytest.raises(OSError, match="not open for writing"):
+        ledger.observe(DIVERTED)
+    ledger._file.close()
+    ledger._file = ledger.path.open("ab", buffering=0)
+    ledger.close()
+    assert [each["kind"] for each in records(tmp_path)] == ["sent", "sent"]
 
 
 def test_closed_ledger_raises(tmp_path: Path) -> None:

@@ -98,13 +98,14 @@ class LedgerReader:
                 data = file.read()
             complete = data[: data.rfind(b"\n") + 1]
             self._offsets[path] += len(complete)
-            for line in complete.splitlines():
-                record = record_of(line)
+            for record in filter(None, map(record_of, complete.splitlines())):
                 self.records.append(record)
                 self.tally.add(record)
 
 
-def record_of(line: bytes) -> Record:
+def record_of(line: bytes) -> Record | None:
     item = json.loads(line)
+    if item["kind"] == "closed":
+        return None
     route = SYPHONED if item["kind"] == "syphoned" else DIVERTED if item["route"] == "backlog" else PRIMARY
     return Record(route, sys.intern(item["entity"].lower()), item["id"], item["at"])

@@ -76,22 +76,34 @@ class PublishManifest:
     :param run: name of the run in the ledger.
     :param bytes: encoded size of all accepted messages.
     :param seconds: from the start of the first task to the end of the last, measured by the driver.
+    :param ledger: the ledger files of these tasks, with the number of their records.
+    :param rejected: rows that can never be sent, and were written to the error table.
     """
 
     run: str
     entities: Mapping[str, EntityManifest]
     bytes: int
     seconds: float
+    ledger: Mapping[str, int] = field(default_factory=dict)
+    rejected: int = 0
 
     @classmethod
     def merge(
-        cls, parts: Iterable[tuple[str, EntityManifest]], *, run: str, size_bytes: int, seconds: float
+        cls,
+        parts: Iterable[tuple[str, EntityManifest]],
+        *,
+        run: str,
+        size_bytes: int,
+        seconds: float,
+        ledger: Mapping[str, int] | None = None,
+        rejected: int = 0,
     ) -> PublishManifest:
         """Sum the parts of all tasks by entity, keeping the newest health."""
         entities: dict[str, EntityManifest] = {}
         for entity, part in parts:
             entities[entity] = entities[entity] + part if entity in entities else part
-        return cls(run, dict(sorted(entities.items())), size_bytes, round(seconds, 3))
+        files = dict(sorted((ledger or {}).items()))
+        return cls(run, dict(sorted(entities.items())), size_bytes, round(seconds, 3), files, rejected)
 
     @property
     def primary(self) -> int:
@@ -111,6 +123,8 @@ class PublishManifest:
             "entities": {path: entity.to_json() for path, entity in self.entities.items()},
             "bytes": self.bytes,
             "seconds": self.seconds,
+            "ledger": dict(self.ledger),
+            "rejected": self.rejected,
         }
 
     @classmethod
@@ -123,7 +137,15 @@ class PublishManifest:
             raise ValueError(f"the manifest's version is {value.get('version')!r}: this reads {_VERSION}")
         try:
             entities = {path: EntityManifest.from_json(entity) for path, entity in value["entities"].items()}
-            return cls(str(value["run"]), entities, int(value["bytes"]), float(value["seconds"]))
+            files = {str(name): int(records) for name, records in value.get("ledger", {}).items()}
+            return cls(
+                str(value["run"]),
+                entities,
+                int(value["bytes"]),
+                float(value["seconds"]),
+                files,
+                int(value.get("rejected", 0)),
+            )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"not a manifest, {type(error).__name__}: {error}") from error
 

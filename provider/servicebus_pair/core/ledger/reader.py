@@ -2,7 +2,7 @@
 
 A ledger consists of the files ``*.jsonl`` in a folder and its subfolders, except names that begin with ``.`` or ``_``,
 as Spark reads them. A line is a record if it is a JSON object with every field of :class:`Record` and the right types;
-other lines were truncated when a process was killed or a disk was full.
+the line that closes a file is none, and other lines were truncated when a process was killed or a disk was full.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from servicebus_pair.core.ledger.writer import LEDGER_VERSION
+from servicebus_pair.core.ledger.writer import CLOSED, LEDGER_VERSION
 from servicebus_pair.core.model.errors import ConfigurationError
 
 __all__ = ["KINDS", "ROUTES", "Record", "check_version", "read_records"]
@@ -54,7 +54,8 @@ def read_records(folder: str | os.PathLike[str]) -> Iterator[Record | None]:
         )
     for file in _files(directory):
         with file.open("rb") as lines:
-            yield from (_parse(line) for line in lines if line.strip())
+            values = (_load(line) for line in lines if line.strip())
+            yield from (_parse(value) for value in values if not _is_closing(value))
 
 
 def check_version(version: int) -> None:
@@ -75,11 +76,18 @@ def _hidden(name: str) -> bool:
     return name.startswith((".", "_"))
 
 
-def _parse(line: bytes) -> Record | None:
+def _load(line: bytes) -> Any:
     try:
-        value = json.loads(line)
+        return json.loads(line)
     except ValueError:
         return None
+
+
+def _is_closing(value: Any) -> bool:
+    return isinstance(value, dict) and value.get("kind") == CLOSED and _is_number(value.get("records"), int)
+
+
+def _parse(value: Any) -> Record | None:
     if not isinstance(value, dict) or not _is_complete(value):
         return None
     check_version(value["v"])

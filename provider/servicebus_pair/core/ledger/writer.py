@@ -7,8 +7,11 @@ by a crash or a full disk is never joined to the next one, and readers skip it.
 A failed write ends the send (or drain) with an ``ObserverError``, and its ``SendError`` says what was accepted and what
 is unsent. A pair without space for its ledger therefore stops sending.
 
-Line: ``{"v":1,"kind":"sent"|"syphoned","id":...,"entity":...,"route":"primary"|"backlog",
-"queue":null|...,"bytes":...,"at":unix seconds,"run":...}``
+Line: ``{"v":1,"kind":"sent"|"syphoned","id":...,"digest":null|...,"bytes":...,"entity":...,
+"route":"primary"|"backlog","queue":null|...,"at":unix seconds,"run":...}``
+
+The last line closes the file with the number of its records: ``{"v":1,"kind":"closed","records":...,"run":...}``. A
+file without it was left by a process that was killed, or still runs; one with fewer records was damaged afterwards.
 """
 
 from __future__ import annotations
@@ -16,14 +19,17 @@ from __future__ import annotations
 import json
 import os
 import uuid
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
 
 from servicebus_pair.core.model.events import Event, MessagesAccepted, MessagesSyphoned, Route
 
-__all__ = ["LEDGER_VERSION", "Ledger"]
+__all__ = ["CLOSED", "LEDGER_VERSION", "Ledger"]
 
 LEDGER_VERSION: Final = 1
+CLOSED: Final = "closed"
+"""Kind of the line that closes a file."""
 _END_OF_LINE: Final = ord("\n")
 # What json.dumps uses for a str, without its overhead.
 _quoted: Final = json.encoder.encode_basestring_ascii
@@ -34,6 +40,8 @@ class Ledger:
 
     :param folder: folder of the ledger's files; created if missing.
     :param run: name of this run in the records, such as an Airflow run id.
+    :ivar path: the file.
+    :ivar records: number of records in it.
     """
 
     def __init__(self, folder: str | os.PathLike[str], *, run: str) -> None:
@@ -44,6 +52,8 @@ class Ledger:
         # Unbuffered: one write call per batch, complete lines only.
         self._file = self.path.open("ab", buffering=0)
         self._truncated = False
+        self._complete = True
+        self.records = 0
 
     def __enter__(self) -> Self:
         return self
@@ -60,8 +70,17 @@ class Ledger:
                 self._write("syphoned", event, Route.PRIMARY)
 
     def close(self) -> None:
-        """Close the file."""
-        self._file.close()
+        """Close the file with the number of its records, unless an acceptance could not be recorded."""
+        if self._file.closed:
+            return
+        closing = {"v": LEDGER_VERSION, "kind": CLOSED, "records": self.records, "run": self._run}
+        try:
+            if self._complete:
+                # Without this line the file counts as not closed, which is true of a full disk.
+                with suppress(OSError):
+                    self._append(f"{json.dumps(closing, separators=(',', ':'))}\n".encode())
+        finally:
+            self._file.close()
 
     def _write(self, kind: str, event: MessagesAccepted | MessagesSyphoned, route: Route) -> None:
         # Only id and size differ between the messages of a batch, so the rest is encoded once per batch.
@@ -76,8 +95,15 @@ class Ledger:
             },
             separators=(",", ":"),
         )[1:]
-        lines = [f'{head},"id":{_quoted(ref.message_id)},"bytes":{ref.size_bytes},{tail}\n' for ref in event.messages]
+        lines = [
+            f'{head},"id":{_quoted(ref.message_id)},"digest":{_quoted(ref.digest) if ref.digest else "null"},'
+            f'"bytes":{ref.size_bytes},{tail}\n'
+            for ref in event.messages
+        ]
+        complete, self._complete = self._complete, False
         self._append("".join(lines).encode())
+        self._complete = complete
+        self.records += len(lines)
 
     def _append(self, records: bytes) -> None:
         """Write all records. :raises OSError: for example a full disk; a part may be written, with a truncated line."""

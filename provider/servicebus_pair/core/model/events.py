@@ -41,10 +41,14 @@ class Route(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MessageRef:
-    """Id and encoded size of a message, without its body."""
+    """Id and encoded size of a message, without its body.
+
+    :param digest: of the body; ``None`` where it is unknown.
+    """
 
     message_id: str
     size_bytes: int
+    digest: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 from servicebus_pair._lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from servicebus_pair.core.protocol.amqp_message import AmqpMessage, BodyType, Header, Properties, new_message
+    from servicebus_pair.core.protocol.amqp_message import (
+        AmqpMessage,
+        BodyType,
+        Header,
+        Properties,
+        body_digest,
+        new_message,
+    )
     from servicebus_pair.core.protocol.backlog_message import PATH, destination_of, unwrap
     from servicebus_pair.core.protocol.backlog_queues import (
         BacklogPlan,
@@ -32,6 +39,7 @@ __all__ = [
     "backlog_prefixes",
     "backlog_queue_paths",
     "backlog_session_id",
+    "body_digest",
     "destination_of",
     "entity_of_session",
     "is_session_queue",
@@ -46,7 +54,7 @@ __all__ = [
 __getattr__ = lazy_exports(
     __name__,
     {
-        "amqp_message": ["AmqpMessage", "BodyType", "Header", "Properties", "new_message"],
+        "amqp_message": ["AmqpMessage", "BodyType", "Header", "Properties", "body_digest", "new_message"],
         "backlog_message": ["PATH", "destination_of", "unwrap"],
         "backlog_queues": [
             "BacklogPlan",

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
+from hashlib import blake2b
 from typing import Any, Final
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "BodyType",
     "Header",
     "Properties",
+    "body_digest",
     "new_message",
 ]
 
@@ -33,6 +35,7 @@ TIMESTAMPS: Final = range(-62_135_596_800_000, 253_402_300_800_000)
 MAX_TIME_TO_LIVE: Final = 2**32 - 1
 """The longest time to live that a header holds, in milliseconds."""
 _MILLISECOND: Final = timedelta(milliseconds=1)
+_DIGEST_BYTES: Final = 8
 
 
 class BodyType(StrEnum):
@@ -115,3 +118,16 @@ def new_message(
         application_properties=application_properties,
         annotations={name: value for name, value in annotations.items() if value is not None} or None,
     )
+
+
+def body_digest(message: AmqpMessage) -> str | None:
+    """Return a digest of a data body, however it is cut into sections; ``None`` for other bodies.
+
+    Values and sequences have several encodings, between which a broker may change.
+    """
+    if message.body_type is not BodyType.DATA:
+        return None
+    digest = blake2b(digest_size=_DIGEST_BYTES)
+    for section in message.body:
+        digest.update(section)
+    return digest.hexdigest()

@@ -17,7 +17,7 @@ from azure.servicebus.amqp import AmqpAnnotatedMessage
 
 from servicebus_pair.core.model.errors import InvalidMessageError, MessageTooLargeError
 from servicebus_pair.core.model.events import MessageRef
-from servicebus_pair.core.protocol.amqp_message import AmqpMessage
+from servicebus_pair.core.protocol.amqp_message import AmqpMessage, body_digest
 from servicebus_pair.core.protocol.batching import partition_key
 from servicebus_pair.core.sdk._private.capabilities import fast_path, tracing
 from servicebus_pair.core.sdk.messages import to_sdk
@@ -88,7 +88,7 @@ class EncodedBatch:
             return False
         self._bytes = bytes_after
         self.messages.append(message)
-        self.refs.append(MessageRef(_message_id(message), size))
+        self.refs.append(MessageRef(_message_id(message), size, body_digest(message)))
         if encoded is not None and self._encoded is not None:
             self._encoded.append(encoded)
         return True
