@@ -13,7 +13,8 @@ import pytest
 from azure.servicebus import ServiceBusMessage
 
 from servicebus_pair.core import PairOptions
-from servicebus_pair.core.ledger.reconcile import Found, Location, Totals
+from servicebus_pair.core.ledger.reconcile import Found, Location
+from servicebus_pair.core.ledger.totals import Totals
 from servicebus_pair.core.ledger.writer import Ledger
 from servicebus_pair.core.protocol.backlog_queues import backlog_queue_paths
 from tests.core.support.local_pair import open_local_pair

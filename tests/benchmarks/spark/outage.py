@@ -171,7 +171,7 @@ def run_through_outage(
             run=run,
         ),
     )
-    outcome.delivered, outcome.lost = proof.totals.delivered, proof.totals.lost
+    outcome.delivered, outcome.lost = proof.totals.delivered, proof.totals.lost + proof.totals.consumed
     outcome.duplicates = proof.totals.duplicates
     return outcome
 

@@ -15,10 +15,10 @@ from servicebus_pair.core.ledger.reconcile import (
     Outcome,
     Sent,
     Syphoned,
-    Totals,
     Verdict,
     classify,
 )
+from servicebus_pair.core.ledger.totals import Totals
 from servicebus_pair.core.model.events import Route
 
 QUEUE = "flights"
@@ -51,8 +51,11 @@ def verdict_on(
         ((DIRECT,), (), (HERE,), Outcome.DELIVERED),
         ((DIRECT,), (), (Found(QUEUE, Location.SCHEDULED),), Outcome.DELIVERED),
         ((DIRECT,), (), (Found(QUEUE, Location.DEFERRED),), Outcome.DELIVERED),
-        ((DIRECT,), (), (), Outcome.LOST),
-        ((), (MOVED,), (), Outcome.LOST),
+        ((DIVERTED,), (), (), Outcome.LOST),
+        # What a consumer took, or what expired, is not lost: the primary had accepted it.
+        ((DIRECT,), (), (), Outcome.CONSUMED),
+        ((), (MOVED,), (), Outcome.CONSUMED),
+        ((DIVERTED,), (), (Found("", Location.RECEIPT),), Outcome.CONSUMED),
         ((DIVERTED,), (), (Found(BACKLOG, Location.BACKLOG),), Outcome.WAITING),
         ((DIVERTED,), (), (Found(QUEUE, Location.DEAD_LETTER),), Outcome.DEAD_LETTERED),
         ((DIVERTED,), (), (Found(BACKLOG, Location.BACKLOG_DEAD_LETTER),), Outcome.DEAD_LETTERED),
@@ -98,6 +101,11 @@ def test_wait_is_from_divert_to_arrival_on_the_primary():
     assert (verdict.outcome, verdict.syphoned, verdict.wait_seconds) == (Outcome.DELIVERED, True, 30.0)
 
 
+def test_message_consumed_after_its_move_is_not_lost():
+    verdict = verdict_on(sent=(DIVERTED,), syphoned=(MOVED,))
+    assert (verdict.outcome, verdict.wait_seconds) == (Outcome.CONSUMED, 30.0)
+
+
 def test_message_also_sent_directly_has_no_wait():
     again = Sent(Route.PRIMARY, 101.0)
     assert verdict_on(HERE, sent=(DIVERTED, again), syphoned=(MOVED,)).wait_seconds is None
@@ -129,9 +137,31 @@ def test_duplicates_are_copies_and_predicted_from_records(
 def test_topic_message_is_delivered_when_every_subscription_has_it():
     receiving = ("delays/Subscriptions/all", "delays/Subscriptions/late")
     first = Found(receiving[0], Location.ACTIVE)
-    assert verdict_on(first, receiving=receiving).outcome is Outcome.LOST
+    assert verdict_on(first, receiving=receiving).outcome is Outcome.CONSUMED, "the other subscription's was received"
     both = verdict_on(first, Found(receiving[1].upper(), Location.ACTIVE), receiving=receiving)
     assert (both.outcome, both.copies, both.duplicates) == (Outcome.DELIVERED, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("sent", "found", "altered"),
+    [
+        (("a",), ("a", "a"), False),
+        (("a",), ("a", "b"), True),
+        (("a",), (None,), False),
+        ((None,), ("b",), False),
+        (("a", None), ("b",), False),
+        (("a", "b"), ("c",), False),
+        ((), ("c",), False),
+    ],
+    ids=["same", "changed", "no data body", "old record", "one old record", "id used twice", "no record"],
+)
+def test_changed_body_is_found_by_its_digest(
+    sent: tuple[str | None, ...], found: tuple[str | None, ...], altered: bool
+):
+    verdict = verdict_on(
+        *(replace(HERE, digest=each) for each in found), sent=tuple(replace(DIRECT, digest=each) for each in sent)
+    )
+    assert (verdict.altered, Totals.of(verdict).altered) == (altered, int(altered))
 
 
 def test_copy_outside_the_receiving_entities_is_an_error():
@@ -149,7 +179,7 @@ def test_totals_are_consistent(all_histories: list[History]):
     totals = Totals.of_all(classify(history, receiving_entities=[QUEUE]) for history in all_histories)
     assert totals.messages == len(all_histories) == totals.sent + totals.unrecorded
     assert totals.sent == totals.primary + totals.diverted
-    assert totals.sent == totals.delivered + totals.waiting + totals.dead_lettered + totals.lost
+    assert totals.sent == totals.delivered + totals.waiting + totals.dead_lettered + totals.consumed + totals.lost
     assert totals.duplicates_predicted <= totals.duplicates
     assert totals.waited <= totals.syphoned
     assert totals.longest_wait_seconds <= totals.wait_seconds + 1e-6
@@ -191,7 +221,10 @@ def test_only_injected_losses_and_duplicates_are_reported(clean: list[History], 
     histories = [inject(history, fault) for history, fault in zip(clean, injected, strict=True)]
     verdicts = [classify(history, receiving_entities=[QUEUE]) for history in histories]
     for verdict, fault in zip(verdicts, injected, strict=True):
-        assert (verdict.outcome is Outcome.LOST) == (fault == "loss")
+        assert (verdict.outcome is Outcome.LOST) == (
+            fault == "loss" and verdict.route is Route.BACKLOG and not verdict.syphoned
+        )
+        assert (verdict.outcome is Outcome.CONSUMED) == (fault == "loss" and verdict.outcome is not Outcome.LOST)
         assert verdict.duplicates == (fault in {"copy", "resend"})
         assert verdict.duplicates_predicted == (fault == "resend")
 

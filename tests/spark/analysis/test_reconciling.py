@@ -22,7 +22,8 @@ from pyspark.sql import SparkSession
 
 from servicebus_pair.core.health.prober import PING_CONTENT_TYPE
 from servicebus_pair.core.ledger.reconcile import History as Known
-from servicebus_pair.core.ledger.reconcile import Outcome, Totals, Verdict, classify
+from servicebus_pair.core.ledger.reconcile import Outcome, Verdict, classify
+from servicebus_pair.core.ledger.totals import Totals
 from servicebus_pair.core.ledger.usage import operations_for_record
 from servicebus_pair.core.pricing import Operations
 from servicebus_pair.core.sdk.administration.data_plane import ServiceBusAdministration
@@ -31,7 +32,7 @@ from tests.spark.conftest import BACKLOG_QUEUES, Pair
 from tests.spark.support.job_files import arguments, read_summary
 from tests.spark.support.own_backlog import own_backlog
 from tests.spark.support.planted_queues import BYTES, found, places_of, plant, subscriptions, write_ledger
-from tests.spark.support.random_history import History, history
+from tests.spark.support.random_history import Fate, History, history
 from tests.system.demo.layout import PROJECT
 
 pytestmark = pytest.mark.slow
@@ -114,7 +115,12 @@ def test_planted_outcomes_are_found_exactly(proof: Proof, seed: int):
     rows = {row["message_id"]: row for row in proof.rows("verdicts", planted)}
     verdicts = {name: (row["outcome"], row["duplicates"], row["duplicates_predicted"]) for name, row in rows.items()}
     assert verdicts == {each.message_id: each.expected for each in planted.messages}
-    assert {"lost", "dead-lettered", "waiting", "unrecorded"} < {outcome for outcome, _, _ in verdicts.values()}
+    assert {name for name, row in rows.items() if row["altered"]} == {
+        each.message_id for each in planted.messages if each.fate is Fate.CHANGED
+    }
+    assert {"lost", "consumed", "dead-lettered", "waiting", "unrecorded"} < {
+        outcome for outcome, _, _ in verdicts.values()
+    }
     overtaken = proof.rows("overtaken", planted)
     assert len(overtaken) == len(planted.overtaken) * len(places_of(planted))
     assert {(row["message_id"], row["overtaken_by"]) for row in overtaken} == planted.overtaken
@@ -158,7 +164,11 @@ def test_overall_totals_are_sums_and_strays_are_separate(proof: Proof):
     assert {name: proof.summary["totals"][name] for name in expected} == pytest.approx(expected)
     assert proof.status == 1, "messages are lost"
     assert proof.summary["unaddressed"] == 2 * BACKLOG_QUEUES
-    assert proof.summary["unexamined"] == {"unknown-entity": BACKLOG_QUEUES}
+    assert proof.summary["strangers"] == {"unknown-entity": BACKLOG_QUEUES}
+    assert proof.summary["unexamined"] == {}, "the ledger has no record of them"
+    assert proof.summary["judgement"] == "lost"
+    changed = sum(each.fate is Fate.CHANGED for history in proof.histories for each in history.messages)
+    assert proof.summary["totals"]["altered"] == changed
     assert proof.summary["pings"] == 0, "the service drops them"
     assert proof.summary["ledger"]["torn"] == 1
     lost = {f"{verdict.entity} {verdict.message_id}" for verdict in verdicts if verdict.outcome is Outcome.LOST}

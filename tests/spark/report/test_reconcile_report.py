@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from servicebus_pair.core.ledger.reconcile import Totals
+import pytest
+
+from servicebus_pair.core.ledger.judgement import Judgement
+from servicebus_pair.core.ledger.totals import Totals
 from servicebus_pair.core.pricing import STANDARD_PRICES, Operations
 from servicebus_pair.spark.report.reconcile_report import render
 from servicebus_pair.spark.report.reconcile_result import LedgerCost, SessionOrder
 from servicebus_pair.spark.report.time_series import TimeSeries
-from tests.spark.support.report_pages import NO_FLOW, NOON, WAITED, found, incident
+from tests.spark.support.report_pages import NO_FLOW, NOON, SENT, WAITED, found, incident
 
 
 def test_report_starts_with_verdict_and_totals():
@@ -15,7 +18,7 @@ def test_report_starts_with_verdict_and_totals():
     page = render(found(WAITED, incidents=[incident(1)]), flow, {"5 s to 10 s": 299, "30 d and more": 1})
     assert page.index("Nothing is lost.") < page.index("<dt>sent</dt><dd>1,200</dd>") < page.index("<svg")
     for text in (
-        *("1,500 records", "3 pings", "transfer/9", "not selected: other"),
+        *("1,500 records", "3 pings", "transfer/9", "not selected: other", "also holds messages for unknown"),
         "2 messages in the backlog without a destination entity",
         "1 message in contoso/x-servicebus-transfer/1 cannot be decoded",
         *("messages per second", "time (UTC), 2026-10-17", "sent to the primary: 14", "diverted to the backlog: 7"),
@@ -36,13 +39,47 @@ def test_report_names_a_loss_first():
     assert '<p class="verdict bad"><b>1 message is lost.</b> Of 3 messages sent: 2 delivered.</p>' in page
 
 
+@pytest.mark.parametrize(
+    ("totals", "sentence"),
+    [
+        (SENT, "Not proven: the messages that were judged are not lost, but others were not judged."),
+        (Totals(unrecorded=5, messages=5), "Not proven: no message was judged."),
+    ],
+)
+def test_report_says_what_is_not_proven_in_a_color_of_its_own(totals: Totals, sentence: str):
+    page = render(
+        found(totals, judgement=Judgement.NOT_PROVEN, reasons=("ledger file a.jsonl is missing",)), NO_FLOW, {}
+    )
+    assert f'<p class="verdict open"><b>{sentence}</b>' in page
+    assert "<p>ledger file a.jsonl is missing</p>" in page
+    assert "Nothing is lost" not in page
+
+
+def test_report_of_consumed_messages_says_so_and_is_no_loss():
+    page = render(found(Totals(messages=3, sent=3, primary=3, delivered=1, consumed=2)), NO_FLOW, {})
+    assert (
+        '<p class="verdict good"><b>Nothing is lost.</b> Of 3 messages sent: 1 delivered, 2 accepted by the primary, '
+        "and consumed or expired since.</p>" in page
+    )
+
+
+def test_report_names_changed_bodies_first():
+    page = render(found(Totals(messages=3, sent=3, primary=3, delivered=3, altered=2)), NO_FLOW, {})
+    assert '<p class="verdict bad"><b>2 messages are altered.</b>' in page
+
+
 def test_report_without_ledger_records():
     page = render(
-        found(Totals(), order={"flights": SessionOrder()}, cost=LedgerCost(Operations(), "0.00", STANDARD_PRICES)),
+        found(
+            Totals(),
+            order={"flights": SessionOrder()},
+            cost=LedgerCost(Operations(), "0.00", STANDARD_PRICES),
+            judgement=Judgement.NOT_PROVEN,
+        ),
         NO_FLOW,
         {},
     )
-    assert "No messages:" in page
+    assert "Not proven: no message was judged." in page
     assert "The ledger has no records of these entities." in page
 
 

@@ -21,7 +21,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from servicebus_pair.core.ledger.reconcile import Found, History, Location, Totals, Verdict, classify
+from servicebus_pair.core.ledger.reconcile import Found, History, Location, Verdict, classify
+from servicebus_pair.core.ledger.totals import Totals
 from servicebus_pair.core.syphon.policies.link_pool import max_links
 from servicebus_pair.spark import jobs
 from servicebus_pair.spark.datasource.write_task import PACED_BATCH_SECONDS

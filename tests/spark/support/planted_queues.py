@@ -17,7 +17,19 @@ from servicebus_pair.core.ledger.reconcile import Found, Location
 from servicebus_pair.core.ledger.writer import Ledger
 from servicebus_pair.core.model.events import MessageRef, MessagesAccepted, MessagesSyphoned
 from servicebus_pair.core.protocol.backlog_message import PATH, SESSION_ID
-from tests.spark.support.random_history import ASIDE, COPIES, IN_BACKLOG, NOWHERE, Fate, History, Planted
+from tests.spark.support.random_history import (
+    ASIDE,
+    BODY,
+    COPIES,
+    DIGEST,
+    IN_BACKLOG,
+    NOWHERE,
+    OTHER_BODY,
+    OTHER_DIGEST,
+    Fate,
+    History,
+    Planted,
+)
 
 __all__ = ["found", "places_of", "plant", "subscriptions", "write_ledger"]
 
@@ -38,7 +50,8 @@ def places_of(history: History) -> tuple[str, ...]:
 def found(history: History, message: Planted) -> tuple[Found, ...]:
     queue = message.backlog_queue
     in_backlog = {Fate.DEAD_IN_BACKLOG: Location.BACKLOG_DEAD_LETTER}.get(message.fate, Location.BACKLOG)
-    copies = [Found(queue, in_backlog)] if message.fate in IN_BACKLOG else []
+    digest = OTHER_DIGEST if message.fate is Fate.CHANGED else DIGEST
+    copies = [Found(queue, in_backlog, digest=digest)] if message.fate in IN_BACKLOG else []
     if message.fate in NOWHERE:
         return tuple(copies)
     special = {Fate.DEFERRED: Location.DEFERRED, Fate.SCHEDULED: Location.SCHEDULED}
@@ -46,8 +59,8 @@ def found(history: History, message: Planted) -> tuple[Found, ...]:
         location = special.get(message.fate, Location.ACTIVE)
         if is_dead(message.fate, number):
             location = Location.DEAD_LETTER
-        if message.fate is not Fate.LOST_IN_ONE or number == 0:
-            copies += [Found(place, location)] * COPIES.get(message.fate, 1)
+        if message.fate is not Fate.TAKEN_IN_ONE or number == 0:
+            copies += [Found(place, location, digest=digest)] * COPIES.get(message.fate, 1)
     return tuple(copies)
 
 
@@ -64,7 +77,7 @@ def write_ledger(folder: Path, history: History) -> None:
             if batch.run not in ledgers:
                 where = folder / str(history.seed) if batch.run.endswith("again") else folder
                 ledgers[batch.run] = stack.enter_context(Ledger(where, run=f"{batch.run} of {history.seed}"))
-            refs = tuple(MessageRef(each, BYTES) for each in batch.ids)
+            refs = tuple(MessageRef(each, BYTES, DIGEST) for each in batch.ids)
             # Entity paths are case-insensitive.
             entity = history.entity.upper() if batch.run.endswith("other") else history.entity
             if batch.moved:
@@ -105,7 +118,7 @@ async def plant_entity(client: ServiceBusClient, history: History) -> None:
 
 def as_sent(message: Planted) -> ServiceBusMessage:
     sent = ServiceBusMessage(
-        b"x",
+        OTHER_BODY if message.fate is Fate.CHANGED else BODY,
         message_id=message.message_id,
         session_id=message.session,
         scheduled_enqueue_time_utc=LATER if message.fate is Fate.SCHEDULED else None,
@@ -128,7 +141,7 @@ async def set_aside(client: ServiceBusClient, history: History, aside: Sequence[
             await receiver.dead_letter_message(received, reason="planted")
         elif fate is Fate.DEFERRED:
             await receiver.defer_message(received)
-        elif fate is Fate.LOST_IN_ONE and place:
+        elif fate is Fate.TAKEN_IN_ONE and place:
             await receiver.complete_message(received)
         else:
             await receiver.abandon_message(received)
@@ -207,4 +220,4 @@ def diverted(entity: str, message: Planted) -> ServiceBusMessage:
     properties: dict[str | bytes, Any] = {PATH: entity.upper() if message.session == "a" else entity}
     if message.session is not None:
         properties[SESSION_ID] = message.session
-    return ServiceBusMessage(b"x", message_id=message.message_id, application_properties=properties)
+    return ServiceBusMessage(BODY, message_id=message.message_id, application_properties=properties)

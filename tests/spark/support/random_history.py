@@ -9,27 +9,31 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from hashlib import blake2b
 from random import Random
 
 from servicebus_pair.core.ledger.incidents import Incident
 from servicebus_pair.core.ledger.reconcile import Outcome, Sent, Syphoned
 from servicebus_pair.core.model.events import Route
 
-__all__ = ["Batch", "Fate", "History", "Planted", "history"]
+__all__ = ["BODY", "DIGEST", "OTHER_BODY", "OTHER_DIGEST", "Batch", "Fate", "History", "Planted", "history"]
 
 BEGAN = 1_767_225_600.0  # 2026-01-01
+BODY, OTHER_BODY = b"x", b"y"
+DIGEST, OTHER_DIGEST = (blake2b(body, digest_size=8).hexdigest() for body in (BODY, OTHER_BODY))
 SESSIONS = ("a", "b", "c", "d")
 ODD_NAMES = ('m "quoted"', "m\\back", "m <b>&amp;", "m é\u2028x", "m'")
 
 
 class Fate(StrEnum):
     DIRECT = "sent to the primary"
+    CHANGED = "arrived with another body"
     MOVED = "diverted and moved"
     WAITING = "waits in the backlog"
-    LOST = "lost"
-    LOST_DIVERTED = "lost in the backlog"
-    LOST_MOVED = "lost after its move"
-    LOST_IN_ONE = "lost in one subscription"
+    LOST = "diverted, and in no queue"
+    TAKEN = "consumed"
+    TAKEN_MOVED = "consumed after its move"
+    TAKEN_IN_ONE = "consumed from one subscription"
     SENT_TWICE = "sent again by a retried run"
     SENT_TWICE_KEPT_ONCE = "sent again, dropped by duplicate detection"
     MOVED_TWICE = "moved twice"
@@ -45,29 +49,30 @@ class Fate(StrEnum):
     STRANGER_WAITING = "not in the ledger, in the backlog"
 
 
-MOVES = {Fate.MOVED: 1, Fate.LOST_MOVED: 1, Fate.DEAD_MOVED: 1, Fate.MOVED_TWICE: 2}
+MOVES = {Fate.MOVED: 1, Fate.TAKEN_MOVED: 1, Fate.DEAD_MOVED: 1, Fate.MOVED_TWICE: 2}
 # Outcome, duplicates, and how many of them the ledger predicts.
 EXPECTED = {
     **dict.fromkeys(Fate, (Outcome.DELIVERED, 0, 0)),
     Fate.WAITING: (Outcome.WAITING, 0, 0),
-    **dict.fromkeys((Fate.LOST, Fate.LOST_DIVERTED, Fate.LOST_MOVED, Fate.LOST_IN_ONE), (Outcome.LOST, 0, 0)),
+    Fate.LOST: (Outcome.LOST, 0, 0),
+    **dict.fromkeys((Fate.TAKEN, Fate.TAKEN_MOVED, Fate.TAKEN_IN_ONE), (Outcome.CONSUMED, 0, 0)),
     **dict.fromkeys((Fate.SENT_TWICE, Fate.MOVED_TWICE, Fate.HERE_AND_WAITING), (Outcome.DELIVERED, 1, 1)),
     Fate.COPIED: (Outcome.DELIVERED, 1, 0),
     **dict.fromkeys((Fate.DEAD, Fate.DEAD_MOVED, Fate.DEAD_IN_BACKLOG, Fate.EXPIRED), (Outcome.DEAD_LETTERED, 0, 0)),
     **dict.fromkeys((Fate.STRANGER, Fate.STRANGER_WAITING), (Outcome.UNRECORDED, 0, 0)),
 }
-DIVERTED = frozenset({Fate.WAITING, Fate.LOST_DIVERTED, Fate.DEAD_IN_BACKLOG}) | MOVES.keys()
+DIVERTED = frozenset({Fate.WAITING, Fate.LOST, Fate.DEAD_IN_BACKLOG}) | MOVES.keys()
 UNKNOWN = frozenset({Fate.STRANGER, Fate.STRANGER_WAITING})
 # Scheduled messages have not arrived yet, and the send time of strangers is unknown.
 FOLLOWED = frozenset(Fate) - UNKNOWN - {Fate.SCHEDULED}
 # Sent before the others, without session.
-ASIDE = frozenset({Fate.LOST_IN_ONE, Fate.DEAD, Fate.DEAD_MOVED, Fate.EXPIRED, Fate.DEFERRED})
+ASIDE = frozenset({Fate.TAKEN_IN_ONE, Fate.DEAD, Fate.DEAD_MOVED, Fate.EXPIRED, Fate.DEFERRED})
 IN_BACKLOG = frozenset({Fate.WAITING, Fate.DEAD_IN_BACKLOG, Fate.HERE_AND_WAITING, Fate.STRANGER_WAITING})
 COPIES = {Fate.SENT_TWICE: 2, Fate.MOVED_TWICE: 2, Fate.COPIED: 2}
 NOWHERE = frozenset(
-    {Fate.LOST, Fate.LOST_DIVERTED, Fate.LOST_MOVED, Fate.WAITING, Fate.DEAD_IN_BACKLOG, Fate.STRANGER_WAITING}
+    {Fate.LOST, Fate.TAKEN, Fate.TAKEN_MOVED, Fate.WAITING, Fate.DEAD_IN_BACKLOG, Fate.STRANGER_WAITING}
 )
-ONLY_QUEUES, ONLY_TOPICS = frozenset({Fate.SCHEDULED}), frozenset({Fate.LOST_IN_ONE})
+ONLY_QUEUES, ONLY_TOPICS = frozenset({Fate.SCHEDULED}), frozenset({Fate.TAKEN_IN_ONE})
 
 
 @dataclass(frozen=True)
@@ -239,7 +244,7 @@ class _Generator:
             accepted_at = self.tick() if at is None else at
             self.batches.append(Batch(run, False, route, queue, accepted_at, tuple(each.message_id for each in part)))  # noqa: FBT003
             for each in part:
-                each.sent.append(Sent(route, accepted_at, queue, run))
+                each.sent.append(Sent(route, accepted_at, queue, run, DIGEST))
                 for _ in range(MOVES.get(each.fate, 0)):
                     self.move(each, after=accepted_at)
 

@@ -6,7 +6,8 @@ from dataclasses import asdict
 from typing import Any
 
 from servicebus_pair.core.ledger.incidents import Incident
-from servicebus_pair.core.ledger.reconcile import Totals
+from servicebus_pair.core.ledger.judgement import Judgement
+from servicebus_pair.core.ledger.totals import Totals
 from servicebus_pair.core.pricing import STANDARD_PRICES, Operations
 from servicebus_pair.spark.report import cost_report as cost_page
 from servicebus_pair.spark.report import profile_report as profile_page
@@ -31,8 +32,10 @@ WAITED = Totals(**{**asdict(SENT), "waited": 300, "wait_seconds": 3000.0, "longe
 
 
 def found(totals: Totals = SENT, **changes: Any) -> dict[str, Any]:
-    given = {
+    given: dict[str, Any] = {
         "run": "r<1>",
+        "judgement": Judgement.LOST if totals.lost or totals.altered else Judgement.PROVEN,
+        "reasons": (),
         "entities": {"flights": totals},
         "waits": {"flights": WaitPercentiles(10.0, 12.5)},
         "order": {"flights": SessionOrder(7, 900, 1, 3)},
@@ -43,6 +46,7 @@ def found(totals: Totals = SENT, **changes: Any) -> dict[str, Any]:
         "unreadable": {"contoso/x-servicebus-transfer/1": 1},
         "pings": 3,
         "unexamined": {"other": 5},
+        "strangers": {"unknown": 2},
         "unaddressed": 2,
         "examples": {"lost": (), "duplicates": (f"flights m-1{EVIL}",)},
         "seconds": 1.5,
@@ -77,7 +81,7 @@ def pages() -> dict[str, str]:
     steps = {number: 7 * number for number in range(60)}
     return {
         "reconcile": render(
-            found(**evil, incidents=[incident(1)], unexamined={EVIL: 1}),
+            found(**evil, incidents=[incident(1)], unexamined={EVIL: 1}, strangers={EVIL: 1}, reasons=(EVIL,)),
             TimeSeries(NOON + 590, 1.0, {"primary": steps}),
             {"20 min to 30 min": 5, "30 d and more": 1},
         ),

@@ -13,7 +13,8 @@ from typing import TypeAlias
 from azure.servicebus import ServiceBusReceivedMessage
 
 from servicebus_pair.core.ledger.reader import read_records
-from servicebus_pair.core.ledger.reconcile import Found, History, Location, Sent, Syphoned, Totals, classify
+from servicebus_pair.core.ledger.reconcile import Found, History, Location, Sent, Syphoned, classify
+from servicebus_pair.core.ledger.totals import Totals
 from servicebus_pair.core.model.events import Route
 from servicebus_pair.core.protocol.backlog_message import PATH
 from servicebus_pair.core.protocol.backlog_queues import backlog_queue_paths
@@ -85,7 +86,9 @@ class Verdict:
     def ledger_agrees(self) -> bool:
         """Whether the reconciled ledger has the same result as the queues."""
         duplicates = self.duplicates + self.duplicates_after_detection
-        return self.missing_in_ledger == 0 and (self.ledger.lost, self.ledger.duplicates) == (self.lost, duplicates)
+        # Nothing receives in a run: what the ledger would call consumed is lost.
+        lost = self.ledger.lost + self.ledger.consumed
+        return self.missing_in_ledger == 0 and (lost, self.ledger.duplicates) == (self.lost, duplicates)
 
     @property
     def holds(self) -> bool:

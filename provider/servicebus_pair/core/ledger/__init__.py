@@ -8,6 +8,7 @@ from servicebus_pair._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from servicebus_pair.core.ledger.incidents import INCIDENT_GAP_SECONDS, Incident, LedgerSlice, find_incidents
+    from servicebus_pair.core.ledger.judgement import Evidence, Judgement, judge
     from servicebus_pair.core.ledger.manifest import EntityManifest, PublishManifest
     from servicebus_pair.core.ledger.reader import KINDS, ROUTES, check_version
     from servicebus_pair.core.ledger.reconcile import (
@@ -17,22 +18,26 @@ if TYPE_CHECKING:
         Outcome,
         Sent,
         Syphoned,
-        Totals,
         Verdict,
         classify,
     )
     from servicebus_pair.core.ledger.session_order_check import Arrival, check_order
+    from servicebus_pair.core.ledger.totals import Totals
     from servicebus_pair.core.ledger.usage import LedgerCount, count_ledger, operations_for_record
+    from servicebus_pair.core.ledger.writer import CLOSED
 
 __all__ = [
+    "CLOSED",
     "INCIDENT_GAP_SECONDS",
     "KINDS",
     "ROUTES",
     "Arrival",
     "EntityManifest",
+    "Evidence",
     "Found",
     "History",
     "Incident",
+    "Judgement",
     "LedgerCount",
     "LedgerSlice",
     "Location",
@@ -47,6 +52,7 @@ __all__ = [
     "classify",
     "count_ledger",
     "find_incidents",
+    "judge",
     "operations_for_record",
 ]
 
@@ -54,10 +60,13 @@ __getattr__ = lazy_exports(
     __name__,
     {
         "incidents": ["INCIDENT_GAP_SECONDS", "Incident", "LedgerSlice", "find_incidents"],
+        "judgement": ["Evidence", "Judgement", "judge"],
         "manifest": ["EntityManifest", "PublishManifest"],
         "reader": ["KINDS", "ROUTES", "check_version"],
-        "reconcile": ["Found", "History", "Location", "Outcome", "Sent", "Syphoned", "Totals", "Verdict", "classify"],
+        "reconcile": ["Found", "History", "Location", "Outcome", "Sent", "Syphoned", "Verdict", "classify"],
         "session_order_check": ["Arrival", "check_order"],
+        "totals": ["Totals"],
         "usage": ["LedgerCount", "count_ledger", "operations_for_record"],
+        "writer": ["CLOSED"],
     },
 )

@@ -1,7 +1,7 @@
 """Reconcile the ledger with the contents of the queues (SPEC section 9). Pure.
 
 A :class:`History` contains everything known about one message id of one entity, :func:`classify` returns its
-:class:`Verdict`, and :class:`Totals` sums verdicts.
+:class:`Verdict`.
 
 =================  ==============================================================================
 outcome            first rule that applies
@@ -10,27 +10,29 @@ outcome            first rule that applies
                    was killed before it could, or does not write this ledger. Not counted as sent
 ``DELIVERED``      every receiving entity has an active, scheduled or deferred copy
 ``WAITING``        a backlog queue has a copy
-``DEAD_LETTERED``  every receiving entity has a copy, some only in the dead-letter queue; or a
-                   backlog queue dead-lettered it
-``LOST``           none of these
+``DEAD_LETTERED``  a dead-letter queue has a copy: of a receiving entity, or of a backlog queue
+``CONSUMED``       the primary accepted it, by a record of a send or of a move, by a copy in some receiving
+                   entity, or by a receipt. That it is no longer in its queue means that it was received
+                   or has expired
+``LOST``           none of these: it was diverted, and is neither in the backlog nor recorded as moved
 =================  ==============================================================================
 
-The receiving entity of a queue is the queue itself; those of a topic are its subscriptions. The rules require that
-since the sends nothing was received from the entities and nothing has expired.
+The receiving entity of a queue is the queue itself; those of a topic are its subscriptions. A receipt is a consumer's
+word, or a copy in a tap: a subscription that nothing receives from.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from servicebus_pair.core.ledger.incidents import Incident, incident_at
 from servicebus_pair.core.model.events import Route
 
-__all__ = ["Found", "History", "Location", "Outcome", "Sent", "Syphoned", "Totals", "Verdict", "classify"]
+__all__ = ["Found", "History", "Location", "Outcome", "Sent", "Syphoned", "Verdict", "classify"]
 
 
 class Location(StrEnum):
@@ -42,6 +44,7 @@ class Location(StrEnum):
     DEAD_LETTER = "dead-letter"
     BACKLOG = "backlog"
     BACKLOG_DEAD_LETTER = "backlog-dead-letter"
+    RECEIPT = "receipt"
 
 
 class Outcome(StrEnum):
@@ -50,22 +53,24 @@ class Outcome(StrEnum):
     DELIVERED = "delivered"
     WAITING = "waiting"
     DEAD_LETTERED = "dead-lettered"
+    CONSUMED = "consumed"
     LOST = "lost"
     UNRECORDED = "unrecorded"
 
 
 _LIVE: Final = frozenset({Location.ACTIVE, Location.SCHEDULED, Location.DEFERRED})
-_IN_BACKLOG: Final = frozenset({Location.BACKLOG, Location.BACKLOG_DEAD_LETTER})
+_ELSEWHERE: Final = frozenset({Location.BACKLOG, Location.BACKLOG_DEAD_LETTER, Location.RECEIPT})
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Ledger record of an acceptance; ``at`` in seconds since the Unix epoch."""
+    """Ledger record of an acceptance; ``at`` in seconds since the Unix epoch, ``digest`` of the body."""
 
     route: Route
     at: float
     queue: str | None = None
     run: str = ""
+    digest: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +86,13 @@ class Found:
     """Copies of a message in a queue, subscription or backlog queue.
 
     :param place: path of the queue, ``topic/Subscriptions/name``, or path of the backlog queue.
+    :param digest: of the body.
     """
 
     place: str
     location: Location
     count: int = 1
+    digest: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +119,8 @@ class Verdict:
     :param sent_at: first acceptance, in seconds since the Unix epoch.
     :param moved_at: first move out of the backlog.
     :param incident: number of the entity's incident in which it was first diverted.
+    :param receipts: number of receipts.
+    :param altered: a copy has another body than the sender recorded.
     """
 
     message_id: str
@@ -126,6 +135,8 @@ class Verdict:
     sent_at: float | None
     moved_at: float | None
     incident: int | None
+    receipts: int = 0
+    altered: bool = False
 
 
 def classify(history: History, *, receiving_entities: Sequence[str], incidents: Sequence[Incident] = ()) -> Verdict:
@@ -150,6 +161,8 @@ def classify(history: History, *, receiving_entities: Sequence[str], incidents: 
         sent_at=min((sent.at for sent in history.sent), default=None),
         moved_at=min((syphoned.at for syphoned in history.syphoned), default=None),
         incident=_incident_number(history, incidents),
+        receipts=copies.receipts,
+        altered=_is_altered(history),
     )
 
 
@@ -161,6 +174,7 @@ class _Copies:
     dead: tuple[int, ...]
     waiting: int
     backlog_dead: int
+    receipts: int
 
     @classmethod
     def of(cls, history: History, receiving_entities: Sequence[str]) -> _Copies:
@@ -172,7 +186,7 @@ class _Copies:
         known = {path.casefold() for path in receiving_entities}
         for found in history.found:
             path = found.place.casefold()
-            if found.location in _IN_BACKLOG:
+            if found.location in _ELSEWHERE:
                 backlog[found.location] += found.count
                 continue
             if path not in known:
@@ -186,6 +200,7 @@ class _Copies:
             dead=tuple(dead[path.casefold()] for path in receiving_entities),
             waiting=backlog[Location.BACKLOG],
             backlog_dead=backlog[Location.BACKLOG_DEAD_LETTER],
+            receipts=backlog[Location.RECEIPT],
         )
 
     @property
@@ -204,14 +219,15 @@ def _outcome(history: History, copies: _Copies) -> Outcome:
         return Outcome.DELIVERED
     if copies.waiting:
         return Outcome.WAITING
-    if all(copies.by_entity) or copies.backlog_dead:
+    if any(copies.dead) or copies.backlog_dead:
         return Outcome.DEAD_LETTERED
-    return Outcome.LOST
+    accepted = history.syphoned or any(sent.route is Route.PRIMARY for sent in history.sent)
+    return Outcome.CONSUMED if accepted or any(copies.live) or copies.receipts else Outcome.LOST
 
 
 def _first_route(history: History) -> Route | None:
     if history.sent:
-        return min(history.sent, key=lambda sent: sent.at).route
+        return min(history.sent, key=lambda sent: (sent.at, sent.route)).route
     # Moved without a record of its send: an older application put it into the backlog.
     return Route.BACKLOG if history.syphoned else None
 
@@ -233,69 +249,14 @@ def _wait_seconds(history: History) -> float | None:
     return max(0.0, arrived - min(sent.at for sent in history.sent))
 
 
+def _is_altered(history: History) -> bool:
+    # An id that was used for several bodies says nothing about any of them.
+    digests = {sent.digest for sent in history.sent}
+    if len(digests) != 1 or None in digests:
+        return False
+    return any(found.digest is not None and found.digest not in digests for found in history.found)
+
+
 def _incident_number(history: History, incidents: Sequence[Incident]) -> int | None:
     diverted = [sent.at for sent in history.sent if sent.route is Route.BACKLOG]
     return incident_at(incidents, min(diverted)) if diverted else None
-
-
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """Sums over verdicts.
-
-    Fields count messages, except ``duplicates`` (extra copies) and the waits (seconds). Invariants:
-    ``sent == primary + diverted == delivered + waiting + dead_lettered + lost`` and ``messages == sent + unrecorded``.
-
-    :param sent: messages with a ledger record.
-    :param primary: messages first accepted by the entity itself.
-    :param diverted: messages first accepted by the backlog.
-    :param syphoned: messages moved by a syphon.
-    :param waited: diverted messages with a known wait; ``wait_seconds`` is the sum of their waits.
-    """
-
-    messages: int = 0
-    sent: int = 0
-    primary: int = 0
-    diverted: int = 0
-    syphoned: int = 0
-    delivered: int = 0
-    waiting: int = 0
-    dead_lettered: int = 0
-    lost: int = 0
-    unrecorded: int = 0
-    duplicates: int = 0
-    duplicates_predicted: int = 0
-    waited: int = 0
-    wait_seconds: float = 0.0
-    longest_wait_seconds: float = 0.0
-
-    @classmethod
-    def of(cls, verdict: Verdict) -> Totals:
-        """Return the totals of one verdict."""
-        wait = 0.0 if verdict.wait_seconds is None else verdict.wait_seconds
-        return cls(
-            messages=1,
-            sent=int(verdict.route is not None),
-            primary=int(verdict.route is Route.PRIMARY),
-            diverted=int(verdict.route is Route.BACKLOG),
-            syphoned=int(verdict.syphoned),
-            delivered=int(verdict.outcome is Outcome.DELIVERED),
-            waiting=int(verdict.outcome is Outcome.WAITING),
-            dead_lettered=int(verdict.outcome is Outcome.DEAD_LETTERED),
-            lost=int(verdict.outcome is Outcome.LOST),
-            unrecorded=int(verdict.outcome is Outcome.UNRECORDED),
-            duplicates=verdict.duplicates,
-            duplicates_predicted=verdict.duplicates_predicted,
-            waited=int(verdict.wait_seconds is not None),
-            wait_seconds=wait,
-            longest_wait_seconds=wait,
-        )
-
-    @classmethod
-    def of_all(cls, verdicts: Iterable[Verdict]) -> Totals:
-        """Return the sum over ``verdicts``."""
-        return sum((cls.of(verdict) for verdict in verdicts), cls())
-
-    def __add__(self, other: Totals) -> Totals:
-        sums = {each.name: getattr(self, each.name) + getattr(other, each.name) for each in fields(self)}
-        sums["longest_wait_seconds"] = max(self.longest_wait_seconds, other.longest_wait_seconds)
-        return Totals(**sums)

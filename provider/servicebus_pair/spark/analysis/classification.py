@@ -1,11 +1,12 @@
-"""Runs the pure rules of ``core.ledger.reconcile`` and ``core.ledger.incidents`` on executors.
+"""The rules of ``core.ledger.reconcile`` as joins and columns, so that the engine classifies any number of messages.
 
-Every message is classified on its own; the incidents of an entity are found from its time slots.
+Both sides are grouped by message before they are joined, and every aggregate has a fixed size. A property test compares
+the result with the pure rules, message by message.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any, Final
 
@@ -16,124 +17,202 @@ from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own 
 from servicebus_pair.core.events import Route
 from servicebus_pair.core.ledger import (
     INCIDENT_GAP_SECONDS,
-    Found,
-    History,
     Incident,
     LedgerSlice,
     Location,
     Outcome,
-    Sent,
-    Syphoned,
     Totals,
-    Verdict,
-    classify,
     find_incidents,
 )
-from servicebus_pair.spark.analysis.observations import FOUND
 from servicebus_pair.spark.base.arrow_schema import RowSchema
 
-__all__ = ["VERDICT_SCHEMA", "classify_messages", "find_ledger_incidents", "sum_by_incident"]
+__all__ = ["classify_messages", "find_ledger_incidents", "sum_by_incident"]
 
-VERDICT_SCHEMA: Final = RowSchema(
-    {
-        "entity": "string",
-        "message_id": "string",
-        "outcome": "string",
-        "route": "string",
-        "syphoned": "boolean",
-        "copies": "bigint",
-        "duplicates": "bigint",
-        "duplicates_predicted": "bigint",
-        "wait_seconds": "double",
-        "sent_at": "double",
-        "moved_at": "double",
-        "incident": "bigint",
-    }
-)
-_TOTALS_SCHEMA: Final = RowSchema(
-    {"entity": "string", "incident": "bigint"}
-    | {each.name: "double" if each.name.endswith("seconds") else "bigint" for each in fields(Totals)}
-)
+_KEY: Final = ("entity", "id")
+_LIVE: Final = (Location.ACTIVE, Location.SCHEDULED, Location.DEFERRED)
 _INCIDENT_SCHEMA: Final = RowSchema({"entity": "string", "number": "bigint", "began": "double", "ended": "double"})
 
 
 def classify_messages(
-    observations: DataFrame,
+    records: DataFrame,
+    found: DataFrame,
     *,
     paths: Mapping[str, tuple[str, ...]],
     incidents: Mapping[str, Sequence[Incident]],
     run: str | None,
 ) -> DataFrame:
-    """Return one verdict per message of the entities in ``paths``.
+    """Return one verdict per message of the entities in ``paths``, with the fields of ``Verdict``.
 
-    :param observations: result of ``combine_observations``.
+    :param records: ledger records of sends and moves, with columns as in ``read_ledger``.
+    :param found: copies and receipts, with columns as in ``peek_messages``.
     :param paths: where the messages of each entity arrive, by lower-case entity.
     :param incidents: the incidents of each entity, by lower-case entity.
     :param run: classify only messages that this run sent, and messages without a record of a send.
     """
-    histories = (
-        observations.where(F.col("entity").isin(*paths))
-        .groupBy("entity", "id")
-        .agg(F.collect_list(F.struct("kind", "route", "at", "queue", "run", "location")).alias("observations"))
-    )
+    sends_and_moves, copies = (_of_entities(table, paths) for table in (records, found))
+    joined = _recorded(sends_and_moves, run=run).join(_found(copies), list(_KEY), "full_outer")
+    counts = [name for name, kind in joined.dtypes if kind == "bigint" and not name.startswith("digest")]
+    histories = joined.fillna(0, counts)
     if run is not None:
-        sends = F.filter("observations", lambda each: each["kind"] == "sent")
-        histories = histories.where(F.exists(sends, lambda each: each["run"] == run) | (F.size(sends) == 0))
-
-    def classify_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            verdicts = (
-                classify(
-                    _history(row), receiving_entities=paths[row["entity"]], incidents=incidents.get(row["entity"], ())
-                )
-                for row in batch.to_pylist()
-            )
-            yield VERDICT_SCHEMA.batch(
-                {name: getattr(verdict, name) for name in VERDICT_SCHEMA.columns} for verdict in verdicts
-            )
-
-    return histories.mapInArrow(classify_batches, VERDICT_SCHEMA.ddl)
-
-
-def _history(row: Mapping[str, Any]) -> History:
-    observations = row["observations"]
-    return History(
-        message_id=row["id"],
-        entity=row["entity"],
-        sent=tuple(
-            Sent(Route(each["route"]), each["at"], each["queue"], each["run"])
-            for each in observations
-            if each["kind"] == "sent"
+        histories = histories.where(F.col("wanted") | (F.col("sent") == 0))
+    return _with_incident(histories, incidents).select(
+        "entity",
+        F.col("id").alias("message_id"),
+        _outcome(paths).alias("outcome"),
+        _first_route().alias("route"),
+        (F.col("moved") > 0).alias("syphoned"),
+        _copies().alias("copies"),
+        F.greatest(F.lit(0), _copies() - 1).alias("duplicates"),
+        F.least(F.greatest(F.lit(0), _copies() - 1), F.greatest(F.lit(0), _expected_copies() - 1)).alias(
+            "duplicates_predicted"
         ),
-        syphoned=tuple(Syphoned(each["at"], each["queue"]) for each in observations if each["kind"] == "syphoned"),
-        found=tuple(Found(each["queue"], Location(each["location"])) for each in observations if each["kind"] == FOUND),
+        _wait_seconds().alias("wait_seconds"),
+        F.least("direct_at", "diverted_at").alias("sent_at"),
+        "moved_at",
+        F.col("number").alias("incident"),
+        "receipts",
+        _is_altered().alias("altered"),
     )
+
+
+def _of_entities(table: DataFrame, paths: Mapping[str, tuple[str, ...]]) -> DataFrame:
+    return table.withColumn("entity", F.lower("entity")).where(F.col("entity").isin(*paths))
+
+
+def _recorded(records: DataFrame, *, run: str | None) -> DataFrame:
+    """Return a row per message with the counts and first times of its sends and moves."""
+    sent, moved = F.col("kind") == "sent", F.col("kind") == "syphoned"
+    direct, diverted = (sent & (F.col("route") == str(route)) for route in (Route.PRIMARY, Route.BACKLOG))
+    return records.groupBy(*_KEY).agg(
+        F.count_if(sent).alias("sent"),
+        F.count_if(direct).alias("direct"),
+        F.count_if(diverted).alias("diverted"),
+        F.count_if(moved).alias("moved"),
+        F.min(F.when(direct, F.col("at"))).alias("direct_at"),
+        F.min(F.when(diverted, F.col("at"))).alias("diverted_at"),
+        F.min(F.when(moved, F.col("at"))).alias("moved_at"),
+        F.coalesce(F.bool_or(sent & (F.col("run") == run)), F.lit(False)).alias("wanted"),  # noqa: FBT003
+        F.count_if(sent & F.col("digest").isNull()).alias("undigested"),
+        *_least_and_greatest(F.when(sent, _digest()), "digest_sent"),
+    )
+
+
+def _found(found: DataFrame) -> DataFrame:
+    """Return a row per message with the number of its copies, by where they are."""
+    location = F.col("location")
+    dead, live = location == str(Location.DEAD_LETTER), location.isin(*map(str, _LIVE))
+    # One shuffle serves both groupings and the join.
+    by_place = (
+        found.where(location.isin(*map(str, Location)))
+        .repartition(*_KEY)
+        .groupBy(*_KEY, F.lower("place").alias("place"))
+        .agg(
+            F.count_if(live).alias("live"),
+            F.count_if(dead).alias("dead"),
+            F.count_if(location == str(Location.BACKLOG)).alias("waiting"),
+            F.count_if(location == str(Location.BACKLOG_DEAD_LETTER)).alias("backlog_dead"),
+            F.count_if(location == str(Location.RECEIPT)).alias("receipts"),
+            *_least_and_greatest(_digest(), "digest_found"),
+        )
+    )
+    return by_place.groupBy(*_KEY).agg(
+        F.count_if(F.col("live") > 0).alias("live_places"),
+        F.max(F.col("live") + F.col("dead")).alias("most"),
+        *(F.sum(name).alias(name) for name in ("dead", "waiting", "backlog_dead", "receipts")),
+        F.min("digest_found_least").alias("digest_found_least"),
+        F.max("digest_found_greatest").alias("digest_found_greatest"),
+    )
+
+
+def _digest() -> Column:
+    # A number, because aggregates of texts cannot be updated in place.
+    return F.when(F.col("digest").isNotNull(), F.xxhash64("digest"))
+
+
+def _least_and_greatest(value: Column, name: str) -> tuple[Column, Column]:
+    return F.min(value).alias(f"{name}_least"), F.max(value).alias(f"{name}_greatest")
+
+
+def _outcome(paths: Mapping[str, tuple[str, ...]]) -> Column:
+    places = F.create_map(*(F.lit(part) for entity, each in paths.items() for part in (entity, len(each))))
+    arrived = (F.col("direct") > 0) | (F.col("moved") > 0) | (F.col("live_places") > 0) | (F.col("receipts") > 0)
+    return (
+        F.when((F.col("sent") == 0) & (F.col("moved") == 0), str(Outcome.UNRECORDED))
+        .when(F.col("live_places") == places[F.col("entity")], str(Outcome.DELIVERED))
+        .when(F.col("waiting") > 0, str(Outcome.WAITING))
+        .when(F.col("dead") + F.col("backlog_dead") > 0, str(Outcome.DEAD_LETTERED))
+        .when(arrived, str(Outcome.CONSUMED))
+        .otherwise(str(Outcome.LOST))
+    )
+
+
+def _first_route() -> Column:
+    # A message that was moved without a record of its send was diverted by an older application.
+    diverted = F.col("direct_at").isNull() | (F.col("diverted_at") <= F.col("direct_at"))
+    recorded = (F.col("sent") > 0) | (F.col("moved") > 0)
+    return F.when(recorded, F.when(diverted, str(Route.BACKLOG)).otherwise(str(Route.PRIMARY)))
+
+
+def _copies() -> Column:
+    return F.col("most") + F.col("waiting") + F.col("backlog_dead")
+
+
+def _expected_copies() -> Column:
+    """The copies that exist if every record is one acceptance and every move removes one backlog copy."""
+    return F.col("direct") + F.greatest("diverted", "moved")
+
+
+def _wait_seconds() -> Column:
+    # Different machines write the records; their clocks may differ by more than a short wait.
+    waited = F.greatest(F.lit(0.0), F.col("moved_at") - F.col("diverted_at"))
+    # greatest() skips nulls.
+    return F.when((F.col("direct") == 0) & (F.col("sent") > 0) & (F.col("moved") > 0), waited)
+
+
+def _is_altered() -> Column:
+    sent = F.col("digest_sent_least")
+    known = (F.col("undigested") == 0) & (sent == F.col("digest_sent_greatest"))
+    differs = (F.col("digest_found_least") != sent) | (F.col("digest_found_greatest") != sent)
+    return F.coalesce(known & differs, F.lit(False))  # noqa: FBT003
+
+
+def _with_incident(histories: DataFrame, incidents: Mapping[str, Sequence[Incident]]) -> DataFrame:
+    """Add the ``number`` of the incident in which a message was first diverted."""
+    rows = [{"entity": entity, **asdict(each)} for entity, of_entity in incidents.items() for each in of_entity]
+    table = histories.sparkSession.createDataFrame(_INCIDENT_SCHEMA.table(rows)).withColumnRenamed("entity", "of")
+    within = F.col("diverted_at").between(F.col("began"), F.col("ended"))
+    return histories.join(F.broadcast(table), (F.col("entity") == F.col("of")) & within, "left")
 
 
 def sum_by_incident(verdicts: DataFrame) -> dict[tuple[str, int | None], Totals]:
     """Return totals by lower-case entity and incident number; ``None`` is for messages outside of any incident."""
-
-    def sum_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        sums: dict[tuple[str, int | None], Totals] = {}
-        for batch in batches:
-            for row in batch.to_pylist():
-                key = (row["entity"], row["incident"])
-                sums[key] = sums.get(key, Totals()) + Totals.of(_verdict(row))
-        yield _TOTALS_SCHEMA.batch(
-            {"entity": entity, "incident": number, **asdict(part)} for (entity, number), part in sums.items()
-        )
-
-    totals: dict[tuple[str, int | None], Totals] = {}
-    for row in verdicts.mapInArrow(sum_batches, _TOTALS_SCHEMA.ddl).collect():
-        key = (row["entity"], row["incident"])
-        part = Totals(**{each.name: row[each.name] for each in fields(Totals)})
-        totals[key] = totals.get(key, Totals()) + part
-    return totals
-
-
-def _verdict(row: Mapping[str, Any]) -> Verdict:
-    route = row["route"]
-    return Verdict(**{**row, "outcome": Outcome(row["outcome"]), "route": None if route is None else Route(route)})
+    outcome, route, wait = F.col("outcome"), F.col("route"), F.col("wait_seconds")
+    consumed = outcome == str(Outcome.CONSUMED)
+    conditions = {
+        "sent": route.isNotNull(),
+        "primary": route == str(Route.PRIMARY),
+        "diverted": route == str(Route.BACKLOG),
+        "syphoned": F.col("syphoned"),
+        "delivered": outcome == str(Outcome.DELIVERED),
+        "waiting": outcome == str(Outcome.WAITING),
+        "dead_lettered": outcome == str(Outcome.DEAD_LETTERED),
+        "consumed": consumed,
+        "consumed_unseen": consumed & (F.col("receipts") == 0),
+        "lost": outcome == str(Outcome.LOST),
+        "altered": F.col("altered"),
+        "unrecorded": outcome == str(Outcome.UNRECORDED),
+        "waited": wait.isNotNull(),
+    }
+    sums = {
+        "messages": F.count("*"),
+        **{name: F.count_if(condition) for name, condition in conditions.items()},
+        **{name: F.sum(name) for name in ("duplicates", "duplicates_predicted")},
+        "wait_seconds": F.coalesce(F.sum(wait), F.lit(0.0)),
+        "longest_wait_seconds": F.coalesce(F.max(wait), F.lit(0.0)),
+    }
+    rows = verdicts.groupBy("entity", "incident").agg(*(column.alias(name) for name, column in sums.items()))
+    names = [each.name for each in fields(Totals)]
+    return {(row["entity"], row["incident"]): Totals(**{name: row[name] for name in names}) for row in rows.collect()}
 
 
 def find_ledger_incidents(ledger: DataFrame) -> dict[str, tuple[Incident, ...]]:
@@ -147,7 +226,7 @@ def find_ledger_incidents(ledger: DataFrame) -> dict[str, tuple[Incident, ...]]:
         .agg(*_first_and_last("diverted", Route.BACKLOG), *_first_and_last("direct", Route.PRIMARY))
     )
     incidents: dict[str, tuple[Incident, ...]] = {}
-    # All rows of one entity come from one group, in order.
+    # All rows of one entity come from one group, in order: at most one row a minute.
     for row in slices.groupBy("entity").applyInArrow(_entity_incidents, _INCIDENT_SCHEMA.ddl).collect():
         incident = Incident(row["number"], row["began"], row["ended"])
         incidents[row["entity"]] = (*incidents.get(row["entity"], ()), incident)

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own 
 
 from servicebus_pair.core import NamespacePair, Operations, PriceList, bill
 from servicebus_pair.core.errors import ConfigurationError
-from servicebus_pair.core.ledger import operations_for_record
+from servicebus_pair.core.ledger import KINDS, operations_for_record
 from servicebus_pair.core.pricing import BILLED_BYTES, STANDARD_PRICES, Bill
 from servicebus_pair.spark.analysis.observations import count_ledger_records, read_ledger
 from servicebus_pair.spark.analysis.output_folder import OutputFolder
@@ -182,7 +182,7 @@ def operations_by_day(records: DataFrame) -> list[DailyOperations]:
     """
     blocks = F.ceil(F.greatest(F.col("bytes"), F.lit(1)) / BILLED_BYTES)
     rows = (
-        records.where(F.col("kind").isNotNull())
+        records.where(F.col("kind").isin(*KINDS))
         .groupBy(
             F.floor(F.col("at") / _DAY.total_seconds()).alias("day"),
             F.coalesce("run", F.lit("")).alias("run"),

@@ -1,4 +1,4 @@
-"""Observations of messages as DataFrames: ledger records, and messages found in queues."""
+"""Observations of messages as DataFrames: ledger records, receipts, and messages found in queues."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own documentation uses
 
 from servicebus_pair.core.errors import ConfigurationError
-from servicebus_pair.core.ledger import KINDS, ROUTES, Location, check_version
+from servicebus_pair.core.ledger import CLOSED, KINDS, ROUTES, Location, check_version
 from servicebus_pair.spark.analysis.peeking import PEEKED_SCHEMA, peek_task
 from servicebus_pair.spark.analysis.receiving_entities import ReceivingEntity
 from servicebus_pair.spark.base.credential_reference import PairReference
 from servicebus_pair.spark.base.shared_paths import spark_path
 from servicebus_pair.spark.report.reconcile_result import LedgerCounts
 
-__all__ = ["FOUND", "combine_observations", "count_ledger_records", "peek_messages", "read_ledger"]
+__all__ = ["count_ledger_records", "peek_messages", "read_ledger", "read_moves", "read_receipts"]
 
-FOUND: Final = "found"
 _RECORD: Final = (
-    "v int, kind string, id string, entity string, route string, queue string, bytes bigint, at double, run string"
+    "v int, kind string, id string, digest string, entity string, route string, queue string, bytes bigint, "
+    "at double, run string, records bigint"
 )
 _MAX_PEEK_TASKS: Final = 8
 
@@ -30,28 +30,50 @@ _MAX_PEEK_TASKS: Final = 8
 def read_ledger(spark: SparkSession, folder: str) -> DataFrame:
     """Return the records of a ledger by the rules of ``core.ledger.reader``; ``kind`` is null for an invalid line.
 
-    ``block`` and ``line`` give the order within a file, because messages accepted together have the same time.
+    The line that closes a file has the kind ``closed``, and the file's number of ``records``. ``block`` and ``line``
+    give the order within a ``file``, because messages accepted together have the same time.
 
     :param folder: folder of the ledger, including its subfolders.
     :raises ConfigurationError: the folder does not exist.
     """
+    lines = _read_lines(spark, folder)
+    # Numbers are assigned before any line is filtered out, so that they grow within each block of a file.
+    numbered = lines.select(
+        "value",
+        F.col("_metadata.file_name").alias("file"),
+        F.col("_metadata.file_block_start").alias("block"),
+        F.monotonically_increasing_id().alias("line"),
+    )
+    return _parse(numbered, "file", "block", "line")
+
+
+def read_moves(spark: SparkSession, folder: str) -> DataFrame:
+    """Return the moves that a ledger records now, for a folder that :func:`read_ledger` has read before.
+
+    A move is recorded before its message leaves the backlog. So a message that was in no backlog queue is either
+    among the moves that are read afterwards, or lost.
+    """
+    lines = _read_lines(spark, folder)
+    moves = lines.select("value").where(F.col("value").contains('"syphoned"'))
+    return _parse(moves).where(F.col("kind") == "syphoned")
+
+
+def _read_lines(spark: SparkSession, folder: str) -> DataFrame:
     try:
-        lines = spark.read.text(spark_path(folder), pathGlobFilter="*.jsonl", recursiveFileLookup=True)
+        return spark.read.text(spark_path(folder), pathGlobFilter="*.jsonl", recursiveFileLookup=True)
     except AnalysisException as error:
         raise ConfigurationError(
             f"ledger {folder!r} cannot be read ({error.getCondition()}): name its folder"
         ) from None
-    # Numbers are assigned before any line is filtered out, so that they grow within each block of a file.
-    numbered = lines.select(
-        "value", F.col("_metadata.file_block_start").alias("block"), F.monotonically_increasing_id().alias("line")
-    )
-    records = numbered.where(F.trim("value") != "").select(
-        F.from_json("value", _RECORD).alias("record"), "block", "line"
-    )
+
+
+def _parse(lines: DataFrame, *columns: str) -> DataFrame:
+    records = lines.where(F.trim("value") != "").select(F.from_json("value", _RECORD).alias("record"), *columns)
     valid = F.col("record.kind").isin(*KINDS) & F.col("record.route").isin(*ROUTES)
     for name in ("v", "id", "entity", "bytes", "at"):
         valid &= F.col(f"record.{name}").isNotNull()
-    return records.withColumn("record", F.when(valid, F.col("record"))).select("record.*", "block", "line")
+    valid |= (F.col("record.kind") == CLOSED) & F.col("record.records").isNotNull()
+    return records.withColumn("record", F.when(valid, F.col("record"))).select("record.*", *columns)
 
 
 def count_ledger_records(ledger: DataFrame) -> LedgerCounts:
@@ -59,7 +81,7 @@ def count_ledger_records(ledger: DataFrame) -> LedgerCounts:
 
     :raises ConfigurationError: a record has an unsupported version.
     """
-    counts = ledger.agg(F.count("kind"), F.count_if(F.col("kind").isNull()), F.max("v")).first()
+    counts = ledger.agg(F.count_if(F.col("kind").isin(*KINDS)), F.count_if(F.col("kind").isNull()), F.max("v")).first()
     records, torn, version = (0, 0, None) if counts is None else counts
     if version is not None:
         check_version(version)
@@ -72,6 +94,7 @@ def peek_messages(
     entities: Sequence[ReceivingEntity] | None,
     *,
     diverted: Sequence[str] = (),
+    recorded_queues: Sequence[str] = (),
 ) -> DataFrame:
     """Return one row per message in queues and their dead-letter queues.
 
@@ -79,6 +102,7 @@ def peek_messages(
 
     :param entities: what to peek; ``None`` is the pair's backlog queues.
     :param diverted: entities whose sessions in the backlog must be read.
+    :param recorded_queues: backlog queues to read in addition to those in use.
     """
     # Each task opens all its links concurrently, so one wave of tasks is faster than several.
     tasks = min(_MAX_PEEK_TASKS, spark.sparkContext.defaultParallelism)
@@ -86,24 +110,25 @@ def peek_messages(
     def peek_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for index in batch.column("id").to_pylist():
-                yield from peek_task(reference, entities, index, tasks=tasks, diverted=diverted)
+                yield from peek_task(
+                    reference, entities, index, tasks=tasks, diverted=diverted, recorded_queues=recorded_queues
+                )
 
     return spark.range(0, tasks, 1, tasks).mapInArrow(peek_batches, PEEKED_SCHEMA.ddl)
 
 
-def combine_observations(ledger: DataFrame, found: DataFrame) -> DataFrame:
-    """Return all observations in one table: kind, id, lower-case entity, route, at, queue, run and location.
+def read_receipts(receipts: DataFrame, *, entities: Sequence[str]) -> DataFrame:
+    """Return consumers' receipts as rows like those of :func:`peek_messages`.
 
-    :param ledger: result of :func:`read_ledger`.
-    :param found: result of :func:`peek_messages`; its place becomes ``queue``.
+    :param receipts: column ``messageId``, and ``entity`` unless the receipts are of the only entity.
+    :param entities: what messages were sent to.
+    :raises ConfigurationError: a column is missing.
     """
-    records = ledger.where(F.col("kind").isNotNull())
-    copies = found.where(F.col("location").isin(*(str(location) for location in Location)))
-    return (
-        records.select("kind", "id", "entity", "route", "at", "queue", "run")
-        .unionByName(
-            copies.select(F.lit(FOUND).alias("kind"), "id", "entity", F.col("place").alias("queue"), "location"),
-            allowMissingColumns=True,
+    if "messageId" not in receipts.columns or ("entity" not in receipts.columns and len(entities) > 1):
+        raise ConfigurationError(
+            f"the receipts have the columns {', '.join(receipts.columns)}: required are messageId, and entity if "
+            "several entities are reconciled"
         )
-        .withColumn("entity", F.lower("entity"))
-    )
+    entity = F.col("entity") if "entity" in receipts.columns else F.lit(entities[0])
+    row = {"entity": entity, "id": F.col("messageId"), "place": F.lit(""), "location": F.lit(str(Location.RECEIPT))}
+    return receipts.select(*(column.cast("string").alias(name) for name, column in row.items())).where("id is not null")

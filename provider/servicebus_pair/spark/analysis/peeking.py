@@ -9,7 +9,7 @@ messages are in the backlog, and would be classified as lost if they were left o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from servicebus_pair.core.ledger import Location
 from servicebus_pair.core.protocol import (
     PATH,
     backlog_session_id,
+    body_digest,
     is_session_queue,
     queues_in_use,
     text_keys,
@@ -45,6 +46,7 @@ PEEKED_SCHEMA: Final = RowSchema(
         "location": "string",
         "session": "string",
         "number": "bigint",
+        "digest": "string",
     }
 )
 # Values of the column location in addition to those of ``Location``.
@@ -67,12 +69,14 @@ class _Queue:
     """A queue, subscription or dead-letter queue; ``entity`` is ``None`` for the backlog.
 
     :param sessions: sessions to read at least, if the queue requires sessions; ``None`` if it does not.
+    :param tap: its copies are receipts.
     """
 
     path: str
     entity: str | None
     dead_letter: bool
     sessions: tuple[str, ...] | None = None
+    tap: bool = False
 
 
 def peek_task(
@@ -82,6 +86,7 @@ def peek_task(
     *,
     tasks: int,
     diverted: Sequence[str] = (),
+    recorded_queues: Sequence[str] = (),
 ) -> Iterator[pa.RecordBatch]:
     """Yield one row per message in this task's share of the queues.
 
@@ -91,23 +96,27 @@ def peek_task(
     :param entities: what to peek; ``None`` is the pair's backlog queues.
     :param index: number of this task, from 0, among ``tasks``.
     :param diverted: entities whose sessions in the backlog must be read, even if a syphon holds them now.
+    :param recorded_queues: backlog queues to read in addition to those in use.
     :raises SparkTaskError: an entity does not exist or cannot be read; without secrets.
     """
     redaction = Redaction()
     with redact_errors(redaction):
         settings = reference.resolve(redaction)
         if entities is None:
-            endpoint, queues = settings.secondary, _backlog_queues(settings, diverted)
+            endpoint, queues = settings.secondary, _backlog_queues(settings, diverted, recorded_queues)
         else:
-            endpoint, queues = settings.primary, _with_dead_letters((each.path, each.entity) for each in entities)
+            endpoint = settings.primary
+            queues = [queue for each in entities for queue in _with_dead_letters(each.path, each.entity, tap=each.tap)]
         with SyncBridge() as bridge:
             for page in iterate(bridge, _pages(endpoint, queues[index::tasks])):
                 yield PEEKED_SCHEMA.batch(page)
 
 
-def _backlog_queues(settings: PairSettings, diverted: Sequence[str]) -> list[_Queue]:
+def _backlog_queues(settings: PairSettings, diverted: Sequence[str], recorded: Sequence[str]) -> list[_Queue]:
     namespace = settings.primary.namespace
-    queues = _with_dead_letters((path, None) for path in queues_in_use(namespace, settings.options))
+    # A queue that is no longer in use may still hold messages.
+    paths = {path.casefold(): path for path in (*queues_in_use(namespace, settings.options), *recorded)}
+    queues = [queue for path in paths.values() for queue in _with_dead_letters(path, None)]
     sessions = tuple(dict.fromkeys(map(backlog_session_id, diverted)))
     return [
         replace(queue, sessions=sessions)
@@ -117,8 +126,8 @@ def _backlog_queues(settings: PairSettings, diverted: Sequence[str]) -> list[_Qu
     ]
 
 
-def _with_dead_letters(paths: Iterable[tuple[str, str | None]]) -> list[_Queue]:
-    return [_Queue(path, entity, dead_letter) for path, entity in paths for dead_letter in (False, True)]
+def _with_dead_letters(path: str, entity: str | None, *, tap: bool = False) -> list[_Queue]:
+    return [_Queue(path, entity, dead_letter, tap=tap) for dead_letter in (False, True)]
 
 
 async def _pages(endpoint: Endpoint, queues: Sequence[_Queue]) -> AsyncIterator[list[dict[str, Any]]]:
@@ -191,6 +200,8 @@ def _row(queue: _Queue, message: ReceivedMessage) -> dict[str, Any]:
     location: str
     if message.content_type == PING_CONTENT_TYPE:
         location = PING
+    elif queue.tap:
+        location = Location.RECEIPT
     elif queue.entity is None:
         location = Location.BACKLOG_DEAD_LETTER if queue.dead_letter else Location.BACKLOG
     else:
@@ -203,6 +214,7 @@ def _row(queue: _Queue, message: ReceivedMessage) -> dict[str, Any]:
         "location": str(location),
         "session": message.session_id,
         "number": message.sequence_number,
+        "digest": body_digest(message.amqp),
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from typing import Any, Final
@@ -13,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own documentation uses
 
 from servicebus_pair.core import Operations, bill
-from servicebus_pair.core.ledger import Incident, Outcome, Totals
+from servicebus_pair.core.ledger import Incident, Outcome, PublishManifest, Totals, judge
 from servicebus_pair.core.pricing import STANDARD_PRICES
 from servicebus_pair.spark.analysis.classification import (
     classify_messages,
@@ -21,11 +22,13 @@ from servicebus_pair.spark.analysis.classification import (
     sum_by_incident,
 )
 from servicebus_pair.spark.analysis.costing import operations_by_day
+from servicebus_pair.spark.analysis.evidence import collect_evidence
 from servicebus_pair.spark.analysis.observations import (
-    combine_observations,
     count_ledger_records,
     peek_messages,
     read_ledger,
+    read_moves,
+    read_receipts,
 )
 from servicebus_pair.spark.analysis.output_folder import OutputFolder
 from servicebus_pair.spark.analysis.peeking import ABSENT, PING, UNREADABLE
@@ -47,6 +50,7 @@ __all__ = ["reconcile"]
 
 _log = logging.getLogger(__name__)
 _MAX_EXAMPLES: Final = 20
+_ALTERED: Final = "altered"
 _DUPLICATES: Final = "duplicates"
 _OUT_OF_ORDER: Final = "out of order"
 _FLOW_SCHEMA: Final = RowSchema({"at": "double", "seconds": "double", "way": "string", "messages": "bigint"})
@@ -63,18 +67,23 @@ def reconcile(
     receiving_entities: Sequence[ReceivingEntity],
     output: str,
     run: str | None = None,
+    manifest: PublishManifest | None = None,
+    receipts: DataFrame | None = None,
 ) -> Reconciliation:
-    """Classify every message and write the output folder. Idempotent; reads queues by peek only.
+    """Classify every message, judge what that proves, and write the output folder. Idempotent; reads by peek only.
 
-    Nothing may receive from the entities before or during the job. Sends and drains may continue: the ledger is read
-    first, then the backlog, then the receiving entities, in the direction in which messages move. So a message in
+    Consumers, sends and drains may continue: the ledger is read first, then the backlog, then the receiving entities,
+    in the direction in which messages move, and last the moves that the ledger has recorded since. So a message in
     transit is never counted as lost; it may be counted as missing from the ledger, or twice.
 
     :param pair_reference: where executors find the pair's settings: ``env:NAME`` or ``file:PATH``.
     :param ledger: folder of the ledger.
     :param receiving_entities: queues and subscriptions of the primary; for a topic, all that should hold its messages.
+        A tap is a subscription from which nothing receives: its copies are receipts.
     :param output: folder, on a file system that driver and executors share.
     :param run: classify only messages that this run sent, and messages without a record of a send.
+    :param manifest: of the run's publish, which the ledger must agree with.
+    :param receipts: what consumers say they received: columns ``messageId`` and ``entity``.
     :raises ConfigurationError: an argument or the ledger is invalid.
     :raises pyspark.errors.PySparkException: a queue cannot be read; the message contains no secrets.
     """
@@ -82,33 +91,49 @@ def reconcile(
     folder = OutputFolder(output)
     records = read_ledger(spark, ledger)
     reference = PairReference.parse(pair_reference)
-    backlog = peek_messages(spark, reference, None, diverted=[each.entity for each in receiving_entities])
+    paths = paths_by_entity(receiving_entities)
     arrived = peek_messages(spark, reference, receiving_entities)
+    received = None if receipts is None else read_receipts(receipts, entities=list(paths))
     folder.begin()
-    persisted = [table.persist() for table in (records, backlog, arrived)]
+    persisted = [table.persist() for table in (records, arrived)]
     try:
-        # These two actions fix the order of reading: ledger, backlog, receiving entities.
+        # These actions fix the order of reading: ledger, backlog, receiving entities, moves.
         ledger_counts = count_ledger_records(records)
+        evidence = collect_evidence(records, entities=paths, run=run, manifest=manifest)
+        backlog = peek_messages(
+            spark,
+            reference,
+            None,
+            diverted=[each.entity for each in receiving_entities],
+            recorded_queues=_recorded_queues(records),
+        ).persist()
+        persisted.append(backlog)
         backlog.count()
+        arrived.count()
         found = backlog.unionByName(arrived)
-        observations, paths = combine_observations(records, found), paths_by_entity(receiving_entities)
+        seen = found if received is None else found.unionByName(received, allowMissingColumns=True)
+        moved = records.where(F.col("kind") == "sent").unionByName(read_moves(spark, ledger), allowMissingColumns=True)
         incidents = find_ledger_incidents(records)
-        classified = classify_messages(observations, paths=paths, incidents=incidents, run=run)
+        classified = classify_messages(moved, seen, paths=paths, incidents=incidents, run=run)
         verdicts = folder.write_and_read(classified, "verdicts")
         overtaken, order = _check_order(records, arrived, folder, run=run)
         totals = sum_by_incident(verdicts)
         markers = (
             found.where(F.col("location").isin(ABSENT, PING, UNREADABLE)).groupBy("location", "place").count().collect()
         )
-        other_entities = observations.where(~F.col("entity").isin(*paths)).groupBy("entity").count().collect()
-        unexamined = {row["entity"]: row["count"] for row in other_entities}
+        strangers = _count_strangers(backlog, paths)
         waits = _wait_percentiles(verdicts, "entity")
+        entities = {
+            entity: sum((part for (name, _), part in totals.items() if name == entity), Totals()) for entity in paths
+        }
+        tapped = {each.entity.casefold() for each in receiving_entities if each.tap or received is not None}
+        unseen = sum(total.consumed_unseen for entity, total in entities.items() if entity in tapped)
+        judgement, reasons = judge(sum(entities.values(), Totals()), replace(evidence, without_receipt=unseen))
         result = Reconciliation(
             run=run,
-            entities={
-                entity: sum((part for (name, _), part in totals.items() if name == entity), Totals())
-                for entity in paths
-            },
+            judgement=judgement,
+            reasons=reasons,
+            entities=entities,
             waits={entity: waits.get((entity,), WaitPercentiles()) for entity in paths},
             order={entity: order.get(entity, SessionOrder()) for entity in paths},
             incidents=_incident_results(verdicts, overtaken, incidents, totals),
@@ -117,8 +142,9 @@ def reconcile(
             absent=tuple(sorted({row["place"] for row in markers if row["location"] == ABSENT})),
             unreadable={row["place"]: row["count"] for row in markers if row["location"] == UNREADABLE},
             pings=sum(row["count"] for row in markers if row["location"] == PING),
-            unaddressed=unexamined.pop("", 0),
-            unexamined=unexamined,
+            unaddressed=strangers.pop("", 0),
+            unexamined=evidence.unexamined,
+            strangers=strangers,
             examples=_examples(verdicts, overtaken),
             seconds=round(time.monotonic() - started_at, 3),
         )
@@ -129,8 +155,26 @@ def reconcile(
         for table in persisted:
             table.unpersist()
     summary = result.totals
-    _log.info("reconciled messages=%d lost=%d duplicates=%d", summary.messages, summary.lost, summary.duplicates)
+    _log.info(
+        "reconciled judgement=%s messages=%d lost=%d duplicates=%d",
+        result.judgement,
+        summary.messages,
+        summary.lost,
+        summary.duplicates,
+    )
     return result
+
+
+def _recorded_queues(records: DataFrame) -> list[str]:
+    """Return the backlog queues that the ledger names, some of which may no longer be in use."""
+    return [row["queue"] for row in records.where(F.col("queue").isNotNull()).select("queue").distinct().collect()]
+
+
+def _count_strangers(backlog: DataFrame, paths: Iterable[str]) -> dict[str, int]:
+    """Return the number of backlog messages for entities that are not examined; the empty one is for none."""
+    messages = backlog.where(F.col("location").startswith("backlog")).withColumn("entity", F.lower("entity"))
+    rows = messages.where(~F.col("entity").isin(*paths)).groupBy("entity").count().collect()
+    return {row["entity"]: row["count"] for row in rows}
 
 
 def _check_order(
@@ -203,10 +247,12 @@ def _cost(records: DataFrame, *, run: str | None) -> LedgerCost:
 
 
 def _examples(verdicts: DataFrame, overtaken: DataFrame) -> dict[str, tuple[str, ...]]:
-    """Return some messages of each outcome but delivered, some duplicates, and some that arrived out of order."""
-    outcomes = [str(outcome) for outcome in Outcome if outcome is not Outcome.DELIVERED]
+    """Return some messages of each outcome that is a finding, some duplicates, and some that arrived out of order."""
+    outcomes = [str(outcome) for outcome in Outcome if outcome not in (Outcome.DELIVERED, Outcome.CONSUMED)]
     kinds = F.array(
-        F.when(F.col("outcome").isin(outcomes), F.col("outcome")), F.when(F.col("duplicates") > 0, _DUPLICATES)
+        F.when(F.col("outcome").isin(outcomes), F.col("outcome")),
+        F.when(F.col("altered"), _ALTERED),
+        F.when(F.col("duplicates") > 0, _DUPLICATES),
     )
     rank = F.row_number().over(Window.partitionBy("kind").orderBy("entity", "message_id"))
     rows = (
@@ -219,7 +265,7 @@ def _examples(verdicts: DataFrame, overtaken: DataFrame) -> dict[str, tuple[str,
     )
     return {
         kind: tuple(f"{row['entity']} {row['message_id']}" for row in rows if row["kind"] == kind)
-        for kind in (*outcomes, _DUPLICATES, _OUT_OF_ORDER)
+        for kind in (*outcomes, _ALTERED, _DUPLICATES, _OUT_OF_ORDER)
     }
 
 

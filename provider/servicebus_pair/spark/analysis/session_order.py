@@ -1,30 +1,22 @@
-"""Finds messages that arrived out of session order, by running ``core.ledger.session_order_check`` on executors.
+"""The rule of ``core.ledger.session_order_check`` as a window: which messages arrived out of session order.
 
-A session is streamed in order of arrival, so memory does not grow with its length.
+A window streams a session in order of arrival, so memory does not grow with its length.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain, groupby, islice, tee
-from operator import itemgetter
-from typing import Any, Final
+from typing import Final
 
-import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own documentation uses
 
-from servicebus_pair.core.ledger import Arrival, Location, check_order
-from servicebus_pair.spark.base.arrow_schema import RowSchema
+from servicebus_pair.core.ledger import Location
 
 __all__ = ["check_session_order", "count_by_session"]
 
 _SESSION_KEY: Final = ("entity", "place", "session")
-_SCHEMA: Final = RowSchema(
-    dict.fromkeys((*_SESSION_KEY, "message_id"), "string") | {"number": "bigint", "overtaken_by": "string"}
-)
+_BY: Final = "overtaken_by"
 _ARRIVED: Final = (str(Location.ACTIVE), str(Location.DEFERRED))
-_ROWS_PER_BATCH: Final = 4096
 
 
 def check_session_order(ledger: DataFrame, arrived: DataFrame, *, run: str | None) -> DataFrame:
@@ -40,10 +32,11 @@ def check_session_order(ledger: DataFrame, arrived: DataFrame, *, run: str | Non
         arrived.where(F.col("location").isin(*_ARRIVED) & (F.col("session") != ""))
         .groupBy(F.lower("entity").alias("entity"), "place", "id")
         .agg(F.min(F.struct("number", "session")).alias("copy"))
+        .select("entity", "place", "id", "copy.session", "copy.number")
     )
     if first_copies.isEmpty():
         # Most entities have no sessions: skip sorting their ledger.
-        return ledger.sparkSession.createDataFrame([], _SCHEMA.ddl)
+        return first_copies.select(*_SESSION_KEY, F.col("id").alias("message_id"), "number", F.lit("").alias(_BY))
     sent = (
         ledger.where(F.col("kind") == "sent")
         .groupBy(F.lower("entity").alias("entity"), "id")
@@ -52,38 +45,22 @@ def check_session_order(ledger: DataFrame, arrived: DataFrame, *, run: str | Non
             F.bool_or(F.expr("true") if run is None else F.col("run") == run).alias("wanted"),
         )
     )
-    columns = ("entity", "place", "copy.session", "copy.number", "id", "sent.at", "sent.block", "sent.line", "wanted")
+    before = Window.partitionBy(*_SESSION_KEY).orderBy("number").rowsBetween(Window.unboundedPreceding, -1)
+    # Of messages that were accepted at once, the one that arrived last counts.
+    latest = F.max(F.struct("sent", "number", "id")).over(before)
     return (
         first_copies.join(sent, ["entity", "id"])
-        .select(*columns)
-        .repartition(*_SESSION_KEY)
-        .sortWithinPartitions(*_SESSION_KEY, "number")
-        .mapInArrow(_check_partition, _SCHEMA.ddl)
+        .withColumn("latest", latest)
+        .where("wanted")
+        .select(
+            *_SESSION_KEY,
+            F.col("id").alias("message_id"),
+            "number",
+            F.when(F.col("sent") < F.col("latest.sent"), F.col("latest.id")).alias(_BY),
+        )
     )
 
 
 def count_by_session(messages: DataFrame) -> DataFrame:
     """Return a row per session and receiving entity: number of messages, and how many arrived out of order."""
-    return messages.groupBy(*_SESSION_KEY).agg(
-        F.count("*").alias("messages"), F.count("overtaken_by").alias("out_of_order")
-    )
-
-
-def _check_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    rows = chain.from_iterable(batch.to_pylist() for batch in batches)
-    checked = chain.from_iterable(_check_session(group) for _, group in groupby(rows, key=itemgetter(*_SESSION_KEY)))
-    while part := list(islice(checked, _ROWS_PER_BATCH)):
-        yield _SCHEMA.batch(part)
-
-
-def _check_session(session: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    rows, arrivals = tee(session)
-    # Both iterators advance in step, so tee() never buffers the whole session.
-    for row, check in zip(rows, check_order(map(_arrival, arrivals)), strict=True):
-        if row["wanted"]:
-            kept = {name: row[name] for name in (*_SESSION_KEY, "number")}
-            yield kept | {"message_id": check.message_id, "overtaken_by": check.overtaken_by}
-
-
-def _arrival(row: Mapping[str, Any]) -> Arrival:
-    return Arrival(row["id"], (row["at"], row["block"], row["line"]))
+    return messages.groupBy(*_SESSION_KEY).agg(F.count("*").alias("messages"), F.count(_BY).alias("out_of_order"))

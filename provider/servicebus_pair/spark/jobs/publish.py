@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import PurePosixPath
 from typing import Final
 
 from pyspark.errors import PySparkException
@@ -28,12 +27,11 @@ from pyspark.sql.types import BinaryType, MapType, StructField, StructType
 
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.spark.base.redaction import task_error_message
+from servicebus_pair.spark.base.tables import CATALOG_TABLE, FORMATS, read_table, table_format
 from servicebus_pair.spark.jobs.command_line import PublishArguments, create_session, fail
 
 __all__ = ["main"]
 
-_CATALOG_TABLE: Final = "table"
-_FORMATS: Final = {".parquet": "parquet", ".orc": "orc", ".csv": "csv", ".json": "json", ".jsonl": "json"}
 _UNTYPED_FORMATS: Final = frozenset({"csv", "json"})
 _CASTS: Final = {"timeToLive": "double", "scheduledEnqueueTime": "timestamp"}
 
@@ -42,7 +40,7 @@ def main(arguments: Sequence[str]) -> int:
     """Run the program and return its exit status."""
     parsed = _parser().parse_args(arguments)
     try:
-        kind = _format(parsed.table) if parsed.format is None else parsed.format
+        kind = table_format(parsed.table) if parsed.format is None else parsed.format
         publishing = PublishArguments.from_parsed(parsed)
         manifest = publishing.publish(
             _table(create_session("publish"), parsed.table, kind, parsed.select), entity=parsed.entity
@@ -51,7 +49,8 @@ def main(arguments: Sequence[str]) -> int:
         return fail("publish", error)
     except PySparkException as error:
         return fail("publish", f"{task_error_message(error)}; sent messages stay sent", status=1)
-    print(f"published {manifest.primary} to the primary, {manifest.diverted} diverted")  # noqa: T201  command-line output
+    rejected = f", {manifest.rejected} rows rejected" if manifest.rejected else ""
+    print(f"published {manifest.primary} to the primary, {manifest.diverted} diverted{rejected}")  # noqa: T201  output
     return 0
 
 
@@ -64,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     PublishArguments.add_to(parser)
     parser.add_argument("--table", required=True, help="path of a Parquet, ORC, CSV or JSON-lines table, or its name")
-    kinds = sorted({*_FORMATS.values(), _CATALOG_TABLE})
+    kinds = sorted({*FORMATS.values(), CATALOG_TABLE})
     parser.add_argument("--format", choices=kinds, help="default: by the path's suffix; table: a name in the catalog")
     parser.add_argument(
         "--select",
@@ -76,17 +75,10 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _format(path: str) -> str:
-    suffix = PurePosixPath(path).suffix.lower()
-    if suffix not in _FORMATS:
-        raise ConfigurationError(f"table {path!r} has no known suffix: give --format, or one of {', '.join(_FORMATS)}")
-    return _FORMATS[suffix]
-
-
 def _table(spark: SparkSession, path: str, kind: str, select: Sequence[str] | None) -> DataFrame:
     """Read the table. :raises ConfigurationError: the table or a selected column does not exist."""
+    table = read_table(spark, path, kind)
     try:
-        table = _read(spark, path, kind)
         selected = table if select is None else table.selectExpr(*select)
         if kind not in _UNTYPED_FORMATS:
             return selected
@@ -96,16 +88,6 @@ def _table(spark: SparkSession, path: str, kind: str, select: Sequence[str] | No
         raise ConfigurationError(
             f"table {path!r} cannot be read as {kind}: {task_error_message(error)}; nothing was sent"
         ) from None
-
-
-def _read(spark: SparkSession, path: str, kind: str) -> DataFrame:
-    match kind:
-        case "table":
-            return spark.table(path)
-        case "csv":
-            # RFC 4180 escapes a quote by doubling it; Spark's default is a backslash.
-            return spark.read.csv(path, header=True, escape='"')
-    return spark.read.format(kind).load(path)
 
 
 def _cast(field: StructField) -> Column:

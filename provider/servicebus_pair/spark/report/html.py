@@ -17,11 +17,11 @@ COLORS: Final = tuple(f"var(--c{number})" for number in range(8))
 _MAX_ROWS: Final = 200
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 _LIGHT: Final = (
-    "--ink:#1c2733;--soft:#5a6875;--rule:#dce2e8;--ground:#ffffff;--card:#f5f7f9;--bad:#b3261e;--good:#1b7345;"
+    "--ink:#1c2733;--soft:#5a6875;--rule:#dce2e8;--ground:#ffffff;--card:#f5f7f9;--bad:#b3261e;--good:#1b7345;--open:#8a5a00;"
     "--shade:#c0392b26;--c0:#2f6db5;--c1:#e08a1e;--c2:#3aa07c;--c3:#7b4fb0;--c4:#b5483a;--c5:#5c7f1f;--c6:#c2528b;--c7:#6b7885"
 )
 _DARK: Final = (
-    "--ink:#e6ebf0;--soft:#9eabb8;--rule:#36424e;--ground:#12181f;--card:#1b232c;--bad:#ff8a80;--good:#6fd39b;"
+    "--ink:#e6ebf0;--soft:#9eabb8;--rule:#36424e;--ground:#12181f;--card:#1b232c;--bad:#ff8a80;--good:#6fd39b;--open:#f2c14e;"
     "--shade:#ff6f6133;--c0:#6ba6ea;--c1:#f0a646;--c2:#57c79c;--c3:#b591e6;--c4:#e58375;--c5:#a3cf5b;--c6:#ec8fbd;--c7:#a2afbc"
 )
 _STYLE: Final = (
@@ -33,6 +33,7 @@ _STYLE: Final = (
     ".verdict{font-size:1.1rem;padding:.7rem 1rem;border-left:4px solid var(--soft);background:var(--card)}"
     ".verdict.good{border-color:var(--good)}.verdict.bad{border-color:var(--bad)}"
     ".verdict.good b{color:var(--good)}.verdict.bad b{color:var(--bad)}"
+    ".verdict.open{border-color:var(--open)}.verdict.open b{color:var(--open)}"
     ".tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(6.4rem,1fr));gap:.6rem;margin:1rem 0}"
     ".tiles div{background:var(--card);padding:.55rem .65rem}.tiles dt{color:var(--soft);font-size:.78rem}"
     ".tiles dd{margin:0;font-size:1.3rem;font-variant-numeric:tabular-nums}.tiles .bad dd{color:var(--bad)}"
@@ -77,14 +78,14 @@ def page(title: str, parts: Iterable[str], *, heading: str | None = None) -> str
     return f'<!doctype html><html lang="en"><head>{head}</head><body>{body}</body></html>\n'
 
 
-def verdict(text: str, *, details: str = "", good: bool | None = None) -> str:
+def verdict(text: str, *, details: str = "", kind: str = "") -> str:
     """Return the highlighted result at the top of a page.
 
     :param details: follows in normal type.
-    :param good: selects the color; ``None`` is neutral.
+    :param kind: selects the color: ``good``, ``bad`` or ``open``; default: neutral.
     """
-    kind = {True: " good", False: " bad", None: ""}[good]
-    return f'<p class="verdict{kind}"><b>{escape(text)}</b> {escape(details)}</p>'
+    classes = f"verdict {kind}".strip()
+    return f'<p class="{classes}"><b>{escape(text)}</b> {escape(details)}</p>'
 
 
 def tiles(values: Mapping[str, Any], *, bad: Iterable[str] = ()) -> str:

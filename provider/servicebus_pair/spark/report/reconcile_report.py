@@ -7,6 +7,7 @@ from html import escape
 from operator import itemgetter
 from typing import Any, Final
 
+from servicebus_pair.core.ledger import Judgement
 from servicebus_pair.spark.report.formatting import format_duration, format_time, pluralize
 from servicebus_pair.spark.report.html import bar_chart, page, paragraphs, section, table, tiles, verdict
 from servicebus_pair.spark.report.svg_timeline import Highlight, timeline
@@ -17,7 +18,9 @@ __all__ = ["render"]
 _COUNTS: Final = {
     "sent": "sent",
     "delivered": "delivered",
+    "consumed": "consumed",
     "lost": "lost",
+    "altered": "altered",
     "primary": "direct",
     "diverted": "diverted",
     "syphoned": "syphoned",
@@ -28,7 +31,9 @@ _COUNTS: Final = {
     "duplicates_predicted": "predicted",
     "out_of_order": "out of order",
 }
-_FIGURES: Final = ("sent", "delivered", "lost", "diverted", "waiting", "dead_lettered", "duplicates", "out_of_order")
+_FIGURES: Final = (
+    *("sent", "delivered", "consumed", "lost", "diverted", "waiting", "dead_lettered", "duplicates", "out_of_order"),
+)
 _INCIDENT_COUNTS: Final = tuple(name for name in _COUNTS if name not in ("sent", "primary", "unrecorded"))
 _WAIT_COLUMNS: Final = {
     "wait_median_seconds": "median wait",
@@ -52,7 +57,7 @@ def render(summary: Mapping[str, Any], flow: TimeSeries, waits: Mapping[str, int
     return page(
         "Reconciliation",
         [
-            _verdict(summary["totals"]),
+            _verdict(summary),
             _figures(summary["totals"]),
             section("Messages over time", _chart(flow, summary["incidents"])),
             _incidents(summary["incidents"]),
@@ -66,18 +71,30 @@ def render(summary: Mapping[str, Any], flow: TimeSeries, waits: Mapping[str, int
     )
 
 
-def _verdict(totals: Mapping[str, Any]) -> str:
-    if not totals["messages"]:
-        return verdict("No messages:", details="neither ledger nor queues contain a message of these entities.")
-    sent, lost = totals["sent"], totals["lost"]
-    labels = {"delivered": "delivered", "waiting": "waiting in the backlog", "dead_lettered": "dead-lettered"}
+def _verdict(summary: Mapping[str, Any]) -> str:
+    totals, reasons = summary["totals"], summary["reasons"]
+    sent, lost = totals["sent"], totals["lost"] or totals["altered"]
+    labels = {
+        "delivered": "delivered",
+        "waiting": "waiting in the backlog",
+        "dead_lettered": "dead-lettered",
+        "consumed": "accepted by the primary, and consumed or expired since",
+    }
     outcomes = [f"{totals[name]:,} {label}" for name, label in labels.items() if totals[name]]
     if totals["unrecorded"]:
         outcomes.append(f"{totals['unrecorded']:,} more not in the ledger")
     details = f"Of {pluralize(sent, 'message')} sent: {', '.join(outcomes) or 'none found'}."
-    if not lost:
-        return verdict("Nothing is lost.", details=details, good=True)
-    return verdict(f"{pluralize(lost, 'message is', plural='messages are')} lost.", details=details, good=False)
+    fate = "lost" if totals["lost"] else "altered"
+    match summary["judgement"]:
+        case Judgement.PROVEN:
+            return verdict("Nothing is lost.", details=details, kind="good")
+        case Judgement.LOST:
+            text = f"{pluralize(lost, 'message is', plural='messages are')} {fate}."
+            return verdict(text, details=details, kind="bad") + paragraphs(reasons)
+    text = "Not proven: the messages that were judged are not lost, but others were not judged."
+    return verdict(text if sent else "Not proven: no message was judged.", details=details, kind="open") + paragraphs(
+        reasons
+    )
 
 
 def _figures(totals: Mapping[str, Any]) -> str:
@@ -195,3 +212,5 @@ def _notes(summary: Mapping[str, Any]) -> Iterator[str]:
         yield f"Backlog queues that do not exist: {', '.join(summary['absent_backlog_queues'])}."
     if summary["unexamined"]:
         yield f"Not examined, because not selected: {', '.join(summary['unexamined'])}."
+    if summary["strangers"]:
+        yield f"The backlog also holds messages for {', '.join(summary['strangers'])}."

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from servicebus_pair.core import Operations, PriceList
-from servicebus_pair.core.ledger import Incident, Totals
+from servicebus_pair.core.ledger import Incident, Judgement, Totals
 
 __all__ = ["IncidentResult", "LedgerCost", "LedgerCounts", "Reconciliation", "SessionOrder", "WaitPercentiles"]
 
@@ -101,17 +101,21 @@ class LedgerCost:
 class Reconciliation:
     """The result of one reconciliation.
 
+    :param reasons: why it is not proven, or what is lost.
     :param entities: totals by lower-case entity path.
     :param incidents: incidents in which classified messages were diverted.
     :param absent: backlog queues of the pair that do not exist.
     :param unreadable: number of messages that the SDK cannot decode, by queue, including dead letters.
     :param pings: pings that the service kept instead of dropping.
-    :param unexamined: number of observations of entities that were not selected, by entity.
+    :param unexamined: recorded messages of entities that were not selected, by entity.
+    :param strangers: messages in the backlog for such entities, by entity.
     :param unaddressed: backlog messages without a destination.
     :param examples: some messages of each outcome but delivered, some duplicates, some out of order.
     """
 
     run: str | None
+    judgement: Judgement
+    reasons: tuple[str, ...]
     entities: Mapping[str, Totals]
     waits: Mapping[str, WaitPercentiles]
     order: Mapping[str, SessionOrder]
@@ -122,6 +126,7 @@ class Reconciliation:
     unreadable: Mapping[str, int]
     pings: int
     unexamined: Mapping[str, int]
+    strangers: Mapping[str, int]
     unaddressed: int
     examples: Mapping[str, tuple[str, ...]]
     seconds: float
@@ -144,6 +149,8 @@ class Reconciliation:
             "version": _VERSION,
             "job": "reconcile",
             "run": self.run,
+            "judgement": str(self.judgement),
+            "reasons": list(self.reasons),
             "totals": asdict(self.totals) | asdict(sum(self.order.values(), SessionOrder())),
             "entities": self.by_entity(),
             "incidents": [each.to_json() for each in self.incidents],
@@ -153,6 +160,7 @@ class Reconciliation:
             "unreadable": dict(self.unreadable),
             "pings": self.pings,
             "unexamined": dict(self.unexamined),
+            "strangers": dict(self.strangers),
             "unaddressed": self.unaddressed,
             "examples": {kind: list(messages) for kind, messages in self.examples.items()},
             "seconds": self.seconds,

@@ -1,0 +1,136 @@
+"""The engine classifies messages as the pure rules do (SPEC section 9), whatever their history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from random import Random
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from servicebus_pair.core.ledger.incidents import Incident
+from servicebus_pair.core.ledger.reconcile import Found, History, Location, Sent, Syphoned, Verdict, classify
+from servicebus_pair.core.ledger.session_order_check import Arrival, check_order
+from servicebus_pair.core.ledger.totals import Totals
+from servicebus_pair.core.model.events import Route
+from servicebus_pair.spark.analysis.classification import classify_messages, sum_by_incident
+from servicebus_pair.spark.analysis.peeking import PEEKED_SCHEMA
+from servicebus_pair.spark.analysis.session_order import check_session_order
+
+PATHS = {"flights": ("Flights",), "delays": ("delays/Subscriptions/all", "delays/Subscriptions/Late")}
+INCIDENTS = {
+    "flights": (Incident(1, 10.0, 20.0), Incident(2, 20.5, 40.0)),
+    "delays": (Incident(1, 0.0, 5.0),),
+}
+BACKLOG = "contoso/x-servicebus-transfer/0"
+RECORD = "kind string, id string, digest string, entity string, route string, queue string, at double, run string"
+DIGESTS = (None, "a", "a", "a", "b")
+COUNT = 3000
+
+
+def random_history(random: Random, number: int) -> History:
+    entity = random.choice(sorted(PATHS))
+    sent = tuple(
+        Sent(
+            random.choice(list(Route)),
+            float(random.randint(0, 45)),
+            BACKLOG,
+            random.choice("rs"),
+            random.choice(DIGESTS),
+        )
+        for _ in range(random.choice((0, 1, 1, 1, 2, 3)))
+    )
+    moved = tuple(Syphoned(float(random.randint(0, 60)), BACKLOG) for _ in range(random.choice((0, 0, 0, 1, 2))))
+    return History(f"m-{number}", entity, sent, moved, tuple(copies(random, entity)))
+
+
+def copies(random: Random, entity: str) -> Iterator[Found]:
+    for _ in range(random.choice((0, 0, 1, 1, 2, 3))):
+        location = random.choice(list(Location))
+        inside = random.choice(PATHS[entity])
+        place = {Location.RECEIPT: ""}.get(location, BACKLOG if location.startswith("backlog") else inside)
+        digest = None if location is Location.RECEIPT else random.choice(DIGESTS)
+        yield Found(place if random.random() < 0.5 else place.upper(), location, digest=digest)
+
+
+def record_rows(histories: Sequence[History]) -> list[tuple[Any, ...]]:
+    sends = [
+        ("sent", each.message_id, sent.digest, each.entity.upper(), str(sent.route), sent.queue, sent.at, sent.run)
+        for each in histories
+        for sent in each.sent
+    ]
+    return sends + [
+        ("syphoned", each.message_id, None, each.entity, "primary", moved.queue, moved.at, "drain")
+        for each in histories
+        for moved in each.syphoned
+    ]
+
+
+def found_rows(histories: Sequence[History]) -> list[dict[str, Any]]:
+    return [
+        {"entity": each.entity, "id": each.message_id, "place": found.place, "location": str(found.location)}
+        | {"session": None, "number": 1, "digest": found.digest}
+        for each in histories
+        for found in each.found
+    ]
+
+
+@pytest.mark.parametrize("run", [None, "r"])
+def test_engine_agrees_with_the_pure_rules(run: str | None, spark: SparkSession):
+    random = Random(f"classification {run}")  # noqa: S311  a test
+    histories = [random_history(random, number) for number in range(COUNT)]
+    table = classify_messages(
+        spark.createDataFrame(record_rows(histories), RECORD),
+        spark.createDataFrame(PEEKED_SCHEMA.table(found_rows(histories))),
+        paths=PATHS,
+        incidents=INCIDENTS,
+        run=run,
+    ).persist()
+    expected = {
+        each.message_id: classify(each, receiving_entities=PATHS[each.entity], incidents=INCIDENTS[each.entity])
+        for each in histories
+        if (each.sent or each.syphoned or each.found)
+        and (run is None or not each.sent or any(sent.run == run for sent in each.sent))
+    }
+    assert {row["message_id"]: row.asDict() for row in table.collect()} == {
+        name: asdict(verdict) for name, verdict in expected.items()
+    }
+    assert sum_by_incident(table) == {
+        key: Totals.of_all(of_key)
+        for key in {(each.entity, each.incident) for each in expected.values()}
+        if (of_key := [each for each in expected.values() if (each.entity, each.incident) == key])
+    }
+    assert len({each.outcome for each in expected.values()}) == len(outcomes_of(expected.values())) == 6
+    table.unpersist()
+
+
+def outcomes_of(verdicts: Any) -> set[str]:
+    return {str(each.outcome) for each in verdicts if isinstance(each, Verdict)}
+
+
+def test_engine_agrees_with_the_pure_rule_of_session_order(spark: SparkSession):
+    random = Random("order")  # noqa: S311  a test
+    arrived: list[dict[str, Any]] = []
+    records: list[tuple[Any, ...]] = []
+    expected: dict[str, str | None] = {}
+    for session in range(40):
+        ids = [f"{session}-{number}" for number in range(random.randint(1, 30))]
+        # Few times, so that many messages were accepted at once, in the order of their lines.
+        sent = {name: (float(random.randint(0, 4)), 0, line) for line, name in enumerate(random.sample(ids, len(ids)))}
+        records += [("sent", name, "flights", "r", *sent[name]) for name in ids]
+        arrived += [
+            {"entity": "flights", "id": name, "place": "flights", "location": "active", "session": f"s{session}"}
+            | {"number": number, "digest": None}
+            for number, name in enumerate(ids)
+        ]
+        expected |= {
+            each.message_id: each.overtaken_by for each in check_order(Arrival(name, sent[name]) for name in ids)
+        }
+    ledger = spark.createDataFrame(
+        records, "kind string, id string, entity string, run string, at double, block bigint, line bigint"
+    )
+    checked = check_session_order(ledger, spark.createDataFrame(PEEKED_SCHEMA.table(arrived)), run=None)
+    assert {row["message_id"]: row["overtaken_by"] for row in checked.collect()} == expected
+    assert any(expected.values())
