@@ -15,6 +15,7 @@ from servicebus_pair.core import EntityHealth
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.ledger import PublishManifest
 from servicebus_pair.spark.base.report_files import check_writable
+from servicebus_pair.spark.jobs.parent_watch import end_without_task
 from servicebus_pair.spark.transfer.publishing import publish
 
 __all__ = ["PublishArguments", "add_arguments", "comma_separated", "create_session", "fail"]
@@ -27,6 +28,7 @@ class PublishArguments:
     :param rate: messages per second over all tasks; ``None`` is unlimited.
     :param manifest: file to which the manifest is written.
     :param health: known health records by entity path.
+    :param errors: folder to which rows are written that can never be sent.
     """
 
     pair: str
@@ -35,6 +37,7 @@ class PublishArguments:
     rate: float | None
     manifest: str | None
     health: dict[str, EntityHealth]
+    errors: str | None = None
 
     @staticmethod
     def add_to(parser: argparse.ArgumentParser) -> None:
@@ -42,12 +45,16 @@ class PublishArguments:
         add_arguments(parser, "--pair", "--ledger", "--run", "--rate")
         parser.add_argument("--manifest", help="file to which the manifest is written, as JSON")
         parser.add_argument("--health", default="{}", help="JSON: health records by entity")
+        parser.add_argument(
+            "--errors",
+            help="folder to which rows are written that can never be sent; default: such a row fails the job",
+        )
 
     @classmethod
     def from_parsed(cls, parsed: argparse.Namespace) -> PublishArguments:
         """Create from parsed arguments. :raises ConfigurationError: the health is invalid."""
         health = _parse_health(parsed.health)
-        return cls(parsed.pair, parsed.ledger, parsed.run, parsed.rate, parsed.manifest, health)
+        return cls(parsed.pair, parsed.ledger, parsed.run, parsed.rate, parsed.manifest, health, parsed.errors)
 
     def publish(self, df: DataFrame, *, entity: str | None = None, **extra: Any) -> PublishManifest:
         """Publish ``df`` and write the manifest, with ``extra`` as additional top-level fields.
@@ -65,6 +72,7 @@ class PublishArguments:
             entity=entity,
             rate=self.rate,
             health=self.health,
+            error_table=self.errors,
         )
         if self.manifest is not None:
             manifest.write(self.manifest, **extra)
@@ -109,7 +117,11 @@ def fail(program: str, error: object, *, status: int = 2) -> int:
 
 
 def create_session(name: str) -> SparkSession:
-    """Return the Spark session of a program; speculation is off, because a speculative task would send twice."""
+    """Return the Spark session of a program, which ends with the Airflow task that submitted it, if one did.
+
+    Speculation is off, because a speculative task would send twice.
+    """
+    end_without_task()
     return (
         SparkSession.builder.appName(name)
         .config("spark.speculation", "false")
