@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from servicebus_pair.spark.datasource.registration import register
     from servicebus_pair.spark.datasource.source import ServiceBusDataSource
     from servicebus_pair.spark.report.reconcile_result import Reconciliation
-    from servicebus_pair.spark.transfer.publishing import publish
+    from servicebus_pair.spark.transfer.publishing import publish, with_message_ids
 
 __all__ = [
     "PairReference",
@@ -28,6 +28,7 @@ __all__ = [
     "publish",
     "reconcile",
     "register",
+    "with_message_ids",
 ]
 
 __getattr__ = lazy_exports(
@@ -39,7 +40,7 @@ __getattr__ = lazy_exports(
         "base.redaction": ["SparkTaskError"],
         "datasource.registration": ["register"],
         "datasource.source": ["ServiceBusDataSource"],
-        "transfer.publishing": ["publish"],
+        "transfer.publishing": ["publish", "with_message_ids"],
         "report.reconcile_result": ["Reconciliation"],
     },
 )

@@ -74,7 +74,7 @@ INVALID_WRITES = {
     "option ledger is 'abfss://c@a.dfs.core.windows.net/ledger': allowed is path of a folder, not a URL": {
         "ledger": "abfss://c@a.dfs.core.windows.net/ledger"
     },
-    "option credential is missing: allowed are env:NAME": {"credential": ""},
+    "option credential is missing: allowed are env:NAME": {"credential": "", "entity": "flights"},
     "option colour is unknown: allowed are credential, primaryNamespace": {"colour": "red"},
     "option sessionId is not for writing: allowed are": {"sessionid": "s"},
     "option maxBatchesInFlight is '0': allowed is a whole number from 1": {"maxBatchesInFlight": "0"},

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from servicebus_emulator.faults import Fault, FaultKind, Operation
 from servicebus_pair.core.model.results import DrainReport
 from servicebus_pair.core.syphon.drain import Syphon
-from servicebus_pair.spark.base.redaction import SparkTaskError
 from servicebus_pair.spark.datasource.commit_messages import merge_commit_messages
 from servicebus_pair.spark.datasource.message_ids import MessageIdGenerator
 from servicebus_pair.spark.datasource.options import WriteOptions
 from servicebus_pair.spark.datasource.write_task import WriteTask, write_rows
 from tests.spark.conftest import Pair
+from tests.spark.support.ledger_files import records
 from tests.spark.support.own_backlog import own_backlog
 
 FAILOVER_INTERVAL = 2  # seconds
 
 
 def accepted_at(ledger: Path) -> list[float]:
-    return [json.loads(line)["at"] for file in ledger.glob("*.jsonl") for line in file.read_text().splitlines()]
+    return [record["at"] for record in records(ledger)]
 
 
 @pytest.mark.parametrize(("in_flight", "delayed"), [(2, True), (3, False)])
@@ -75,12 +75,46 @@ def test_too_large_row_is_named_and_sent_messages_are_counted(pair: Pair, tmp_pa
     # At this rate a batch has 100 rows: the first is sent, the second contains the large row.
     sizes = [10] * 150 + [300_000] + [10] * 20
     rows = pa.RecordBatch.from_pylist([{"body": b"x" * size} for size in sizes])
-    with pytest.raises(SparkTaskError) as caught:
-        write_rows(task, [rows])
-    error = str(caught.value)
+    error = write_rows(task, [rows]).failure
+    assert error is not None, "raised, Spark would repeat the task"
     assert error.startswith(
         "partition 5 failed with 100 messages accepted by the primary and 0 by the backlog: SendError"
     )
-    assert "message 'monday-5-150-" in error
+    assert "message 'monday-5-" in error
     assert "the link takes 262144" in error
     assert len(accepted_at(tmp_path)) == len(pair.peek(queue)) == 100
+
+
+def test_rows_that_can_never_be_sent_are_collected_and_the_rest_is_sent(pair: Pair, tmp_path: Path):
+    queue, errors = pair.fresh_queue(), tmp_path / "errors"
+    options = {"credential": pair.reference, "entity": queue, "onError": "collect", "errorTable": str(errors)}
+    task = WriteTask(WriteOptions.parse(options), "r", MessageIdGenerator("monday", 5))
+    bodies = [b"x" * 10] * 50 + [b"x" * 300_000, None] + [b"y"] * 49
+    table = [{"body": body, "timeToLive": -1.0 if number == 3 else None} for number, body in enumerate(bodies)]
+    rows = pa.RecordBatch.from_pylist(table)
+    for _ in range(2):  # another attempt replaces the file of the first
+        done = write_rows(task, [rows])
+        assert (done.failure, done.rejected, merge_commit_messages([done]).primary) == (None, 3, 98)
+    [file] = errors.iterdir()
+    collected = pq.read_table(file)
+    assert collected.schema.names == ["body", "timeToLive", "error"]
+    assert {(len(row["body"] or b""), row["timeToLive"]) for row in collected.to_pylist()} == {
+        (10, -1.0),
+        (300_000, None),
+        (0, None),
+    }
+    reasons = "\n".join(sorted(row["error"] for row in collected.to_pylist()))
+    for reason in ("column body is null", "column timeToLive is -1.0", "the link takes 262144"):
+        assert reason in reasons
+    assert len(pair.peek(queue)) == 2 * 98
+
+
+def test_permanent_failure_of_the_entity_is_not_a_verdict_on_rows(pair: Pair, tmp_path: Path):
+    options = {"credential": pair.reference, "entity": "no-such-queue", "onError": "collect"}
+    task = WriteTask(
+        WriteOptions.parse(options | {"errorTable": str(tmp_path / "errors")}), "r", MessageIdGenerator("r", 0)
+    )
+    done = write_rows(task, [pa.RecordBatch.from_pylist([{"body": b"x"}])])
+    assert done.failure is not None
+    assert "no-such-queue" in done.failure
+    assert not (tmp_path / "errors").exists()

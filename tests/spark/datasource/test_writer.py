@@ -15,9 +15,11 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own documentation uses
+from pyspark.sql.types import StringType, StructField, StructType
 
 from servicebus_pair.core.ledger.manifest import PublishManifest
 from servicebus_pair.spark.datasource.write_task import PACED_BATCH_SECONDS, max_batch_rows
+from servicebus_pair.spark.datasource.writer import parse_write_options
 from tests.spark.conftest import CANARY, Pair, Session
 from tests.spark.support.ledger_files import recorded
 from tests.spark.support.process_kill import suspended_workers
@@ -129,6 +131,35 @@ def test_invalid_row_is_named_before_its_batch_is_sent(spark: SparkSession, pair
         writer(table, pair, entity=queue, ledger=tmp_path).save()
     assert "row 7 of partition 0 cannot be a message: column timeToLive is -1" in str(caught.value)
     assert pair.peek(queue) == []
+
+
+def test_permanent_failure_is_tried_once(spark: SparkSession, pair: Pair, tmp_path: Path):
+    with pytest.raises(PySparkException) as caught:
+        writer(bodies(spark, 4).coalesce(1), pair, entity="no-queue-of-this-name", ledger=tmp_path / "ledger").save()
+    assert "EntityNotFoundError" in str(caught.value) or "could not be found" in str(caught.value)
+    assert len(list((tmp_path / "ledger").iterdir())) == 1, "each attempt opens a ledger file"
+
+
+def test_rows_that_were_read_can_be_written_back(spark: SparkSession, pair: Pair):
+    queue = pair.fresh_queue()
+    writer(spark.createDataFrame([("hello", "s", '{"far": 5}')], _THREE), pair, entity=queue).save()
+    read = spark.read.format("servicebus").option("credential", pair.reference).option("entity", queue).load()
+    writer(read, pair).save()
+    first, second = pair.peek(queue)
+    assert first.key == second.key
+    assert first.content == second.content
+
+
+def test_sessions_without_order_are_warned_of(caplog: pytest.LogCaptureFixture):
+    schema = StructType([StructField(name, StringType()) for name in ("body", "sessionId")])
+    options = {"credential": "env:PAIR", "entity": "flights"}
+    parse_write_options(options | {"sessionsInOrder": "true"}, schema, overwrite=False)
+    assert caplog.text == ""
+    parse_write_options(options, schema, overwrite=False)
+    assert "column sessionId: the order of a session is kept only if its rows are in one partition" in caplog.text
+
+
+_THREE = "body string, sessionId string, applicationProperties string"
 
 
 def test_plan_event_log_and_error_contain_no_secret(session: Session, pair: Pair):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from tests.spark.conftest import CANARY, Pair, Session
@@ -61,7 +62,7 @@ def test_documented_commands_run(pair: Pair, tmp_path: Path):
         assert (tmp_path / name / "report.html").exists()
 
 
-@pytest.mark.parametrize("name", ["publish", "drain", "cost"])
+@pytest.mark.parametrize("name", ["publish", "drain", "reconcile", "cost"])
 def test_documented_arguments_match_the_parser(name: str, capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit):
         importlib.import_module(f"servicebus_pair.spark.jobs.{name}").main(["--help"])
@@ -76,7 +77,7 @@ def test_documented_example_runs_with_a_pair_from_the_environment(
 ):
     before = len(pair.peek("flights"))
     names = runpy.run_path(str(EXAMPLE))
-    assert len(pair.peek("flights")) == before + 2
+    assert len(pair.peek("flights")) == before + 4
     assert {found.content.body for found in pair.peek("briefings")} >= {b"AA1 was late", b"UA2 was not"}
     assert len(list(Path(names["home"]).glob("manifests/*/0.json"))) == 1
     assert re.search(r"\|\s+main\|\s*active\|", capsys.readouterr().out), "the column width depends on other tests"
@@ -88,6 +89,7 @@ def test_documented_example_runs_with_a_pair_from_the_environment(
     [
         ("README.md", EXAMPLE, "spark"),
         ("provider/docs/spark.md", EXAMPLE, "spark"),
+        ("provider/docs/spark.md", EXAMPLE, "collect"),
         ("provider/docs/spark.md", EXAMPLE, "streaming"),
         ("provider/docs/spark.md", PROJECT / "provider" / "servicebus_pair" / "dags" / "at_scale.py", "spark_drain"),
     ],
@@ -103,6 +105,11 @@ def test_documented_sql_runs(spark: SparkSession, pair: Pair):
     queue = pair.fresh_queue()
     try:
         results = [spark.sql(statement) for statement in statements.replace("'flights'", f"'{queue}'").split(";")]
-        assert [tuple(row) for row in results[-1].collect()] == [("AA1 was late", "active"), ("UA2 was not", "active")]
+        rows = [("AA1 was late", "active"), ("UA2 was not", "active")]
+        for result in (results[-3], results[-1]):
+            assert [tuple(row) for row in result.collect()] == rows
+        with pytest.raises(AnalysisException, match="give them in the statement, as in SELECT"):
+            spark.sql("SELECT * FROM queue").collect()
     finally:
-        spark.sql("DROP TABLE IF EXISTS outbox")
+        for table in ("outbox", "queue"):
+            spark.sql(f"DROP TABLE IF EXISTS {table}")

@@ -17,6 +17,11 @@ queues = spark.read.format("servicebus").option("credential", "env:PAIR").option
 queues.option("subQueue", "main,deadLetter").load().groupBy("subQueue", "state").count().show()
 # [END spark]
 
+# [START collect]
+sink = flights.write.format("servicebus").option("credential", "env:PAIR").option("entity", "flights")
+sink.option("onError", "collect").option("errorTable", f"{home}/rejected").mode("append").save()
+# [END collect]
+
 # [START streaming]
 late = spark.readStream.format("servicebus").option("credential", "env:PAIR").option("entity", "flights").load()
 copy = late.where("state = 'active'").selectExpr("body", "messageId", "applicationProperties").writeStream

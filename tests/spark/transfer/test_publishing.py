@@ -15,9 +15,9 @@ from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own 
 from servicebus_pair.core import EntityHealth, HealthState
 from servicebus_pair.core.ledger.manifest import PublishManifest
 from servicebus_pair.core.model.errors import ConfigurationError
-from servicebus_pair.spark import ReceivingEntity, publish, reconcile
+from servicebus_pair.spark import ReceivingEntity, publish, reconcile, with_message_ids
 from tests.spark.conftest import Pair
-from tests.spark.support.ledger_files import wait_for_records
+from tests.spark.support.ledger_files import records, wait_for_records
 
 
 def numbered(spark: SparkSession, count: int, *, to: str) -> DataFrame:
@@ -92,22 +92,42 @@ def test_rate_limits_all_tasks_together(spark: SparkSession, pair: Pair, tmp_pat
         partitions=2,
     )
     assert manifest.seconds >= 2.0
-    assert Counter(json.loads(line)["run"] for file in tmp_path.iterdir() for line in file.open()) == {"r": 400}
+    assert Counter(record["run"] for record in records(tmp_path)) == {"r": 400}
 
 
 def test_generated_ids_do_not_depend_on_partitioning(spark: SparkSession, pair: Pair, tmp_path: Path):
     queue = pair.fresh_queue(requires_duplicate_detection=True)
-    table = numbered(spark, 40, to=queue).drop("messageId")
-    table = table.withColumn("applicationProperties", F.create_map(F.lit("far"), F.length("body")))
-    for partitions in (2, 3):
+    for cores, partitions in ((2, 2), (8, 3)):
+        # Each row twice: equal rows are different messages.
+        rows = spark.range(0, 40, 1, cores).select(F.format_string("body %d", F.col("id") % 20).alias("body"))
+        table = rows.withColumn("applicationProperties", F.create_map(F.lit("far"), F.length("body")))
         manifest = publish(
-            table, pair_reference=pair.reference, ledger=str(tmp_path), run="monday", partitions=partitions
+            table,
+            pair_reference=pair.reference,
+            ledger=str(tmp_path),
+            run="monday",
+            entity=queue,
+            partitions=partitions,
         )
         assert manifest.primary == 40
-    found = pair.peek(queue)
-    assert {item.content.body for item in found} == {b"body %d" % number for number in range(40)}
-    assert len(found) == 40, "the second run repeated the ids of the first"
-    assert all(item.key[1].startswith("monday-") for item in found)
+    found = Counter(item.content.body for item in pair.peek(queue))
+    assert found == {b"body %d" % number: 2 for number in range(20)}, "the second run repeated the ids of the first"
+    assert all(item.key[1].startswith("monday-") for item in pair.peek(queue))
+
+
+def test_ids_are_those_of_the_content_and_given_ids_are_kept(spark: SparkSession):
+    columns = "body string, subject string, to string, messageId string"
+    rows = [("x", "a", None, None), ("x", None, "a", None), ("x", "a", None, None), ("x", "a", None, "mine")]
+    made = [
+        sorted(row["messageId"] for row in with_message_ids(table.repartition(parts), run="r").collect())
+        for table in (spark.createDataFrame(rows, columns),)
+        for parts in (1, 4)
+    ]
+    assert made[0] == made[1]
+    assert len(set(made[0])) == 4
+    assert "mine" in made[0]
+    other = with_message_ids(spark.createDataFrame(rows, columns), run="s")
+    assert {row["messageId"] for row in other.collect()} & set(made[0]) == {"mine"}
 
 
 def test_rows_of_a_session_are_sent_in_table_order(spark: SparkSession, pair: Pair, tmp_path: Path):

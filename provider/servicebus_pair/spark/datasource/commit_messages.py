@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyspark.sql.datasource import WriterCommitMessage
@@ -12,8 +12,9 @@ from pyspark.sql.datasource import WriterCommitMessage
 from servicebus_pair.core import EntityHealth
 from servicebus_pair.core.events import SLOT_SECONDS, Event, MessagesAccepted, Route
 from servicebus_pair.core.ledger import EntityManifest, PublishManifest
+from servicebus_pair.spark.base.redaction import SparkTaskError
 
-__all__ = ["AcceptanceCounter", "TaskCommitMessage", "batch_manifest_path", "merge_commit_messages"]
+__all__ = ["AcceptanceCounter", "TaskCommitMessage", "batch_manifest_path", "check_failures", "merge_commit_messages"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,9 @@ class TaskCommitMessage(WriterCommitMessage):
     :param started_at: seconds since the Unix epoch.
     :param ended_at: seconds since the Unix epoch.
     :param query_id: for a stream.
+    :param ledger: the task's ledger file, with the number of its records.
+    :param failure: what no other attempt could mend; the driver fails the write with it.
+    :param rejected: rows that can never be sent, and were written to the error table.
     """
 
     run: str
@@ -33,6 +37,9 @@ class TaskCommitMessage(WriterCommitMessage):
     started_at: float
     ended_at: float
     query_id: str | None = None
+    ledger: Mapping[str, int] = field(default_factory=dict)
+    failure: str | None = None
+    rejected: int = 0
 
 
 class AcceptanceCounter:
@@ -86,7 +93,17 @@ def merge_commit_messages(messages: Sequence[TaskCommitMessage]) -> PublishManif
         run=messages[0].run,
         size_bytes=sum(message.bytes for message in messages),
         seconds=max(message.ended_at for message in messages) - min(message.started_at for message in messages),
+        rejected=sum(message.rejected for message in messages),
+        ledger={file: records for message in messages for file, records in message.ledger.items()},
     )
+
+
+def check_failures(messages: Iterable[TaskCommitMessage]) -> None:
+    """Fail the write if tasks failed for good. :raises SparkTaskError: the messages of other tasks stay sent."""
+    failures = [message.failure for message in messages if message.failure is not None]
+    if failures:
+        more = f" (and {len(failures) - 1} more tasks)" if failures[1:] else ""
+        raise SparkTaskError(f"{failures[0]}{more}")
 
 
 def batch_manifest_path(folder: str, *, query_id: str, batch_id: int) -> Path:

@@ -2,41 +2,45 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Final
 
 __all__ = ["MessageIdGenerator", "id_prefix"]
 
 _MAX_RUN_LENGTH: Final = 64
-_DIGEST_BYTES: Final = 8
+_DIGEST_BYTES: Final = 16
 
 
-@dataclass(frozen=True, slots=True)
 class MessageIdGenerator:
     """Generates ids for the rows of one task.
 
-    An id consists of run, partition, row number and a digest of the row. A task that is retried normally reads the
-    same rows in the same order, so it repeats their ids. After a shuffle the order may change; the digest then
-    prevents a row from getting the id of another row, which an entity with duplicate detection would drop. Such a
-    row is sent again under a new id, and nothing is lost.
+    An id consists of run, partition, a digest of the row, and an occurrence number among equal rows. So it does not
+    depend on the order of the rows, which may change after a shuffle when a task is retried. Equal rows in different
+    partitions must not share an id, because an entity with duplicate detection would drop one of them; ids that do not
+    depend on partitions need the whole table, as ``with_message_ids`` has it.
 
     :param run: unique to the data; for a stream, query id and batch id.
+    :ivar name: of the task, the same in each attempt.
     """
 
-    run: str
-    partition: int
+    def __init__(self, run: str, partition: int) -> None:
+        self.partition: Final = partition
+        self.name: Final = f"{id_prefix(run)}-{partition}"
+        self._occurrences: Counter[bytes] = Counter()
 
-    def message_id(self, row_number: int, body: bytes | str, other_values: Iterable[Any]) -> str:
-        """Return the id of a row, at most 128 characters.
+    def message_id(self, body: bytes | str, other_values: Iterable[Any]) -> str:
+        """Return the id of the next row, at most 128 characters.
 
-        :param row_number: position of the row within its partition, from 0.
         :param other_values: all other values of the row, in a fixed order.
         """
-        digest = blake2b(body.encode() if isinstance(body, str) else body, digest_size=_DIGEST_BYTES)
-        digest.update(repr(tuple(other_values)).encode())
-        return f"{id_prefix(self.run)}-{self.partition}-{row_number}-{digest.hexdigest()}"
+        digest = blake2b(repr(tuple(other_values)).encode(), digest_size=_DIGEST_BYTES)
+        digest.update(body.encode() if isinstance(body, str) else body)
+        occurrence = self._occurrences[digest.digest()]
+        self._occurrences[digest.digest()] = occurrence + 1
+        message_id = f"{self.name}-{digest.hexdigest()}"
+        return f"{message_id}-{occurrence}" if occurrence else message_id
 
 
 def id_prefix(run: str) -> str:

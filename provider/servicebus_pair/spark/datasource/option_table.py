@@ -18,8 +18,10 @@ from servicebus_pair.spark.base.offsets import MAIN, SUB_QUEUES
 from servicebus_pair.spark.base.shared_paths import absolute_path
 
 __all__ = [
+    "COLLECT",
     "DEFAULT_IN_FLIGHT",
     "EARLIEST",
+    "FAIL",
     "LATEST",
     "OPTIONS",
     "PAIR_OPTIONS",
@@ -30,7 +32,9 @@ __all__ = [
 ]
 
 DEFAULT_IN_FLIGHT: Final = 4
+COLLECT: Final = "collect"
 EARLIEST: Final = "earliest"
+FAIL: Final = "fail"
 LATEST: Final = "latest"
 
 
@@ -125,6 +129,9 @@ _TABLE: Final = (
     Option("health", _WRITE, "JSON: health records by entity", _health, "{}"),
     Option("ratePerTask", _WRITE, "a number of messages per second above 0", message_rate),
     Option("maxBatchesInFlight", _WRITE, "a whole number from 1", integer(1), str(DEFAULT_IN_FLIGHT)),
+    Option("onError", _WRITE, "fail and collect", choice(FAIL, COLLECT), FAIL),
+    Option("errorTable", _WRITE, "path of a folder, not a URL", _path),
+    Option("sessionsInOrder", _WRITE, "true and false", boolean, "false"),
     Option("namespace", _READ, "primary and secondary", choice(*SIDES), SIDES[0]),
     Option("subQueue", _READ, "main, deadLetter and transferDeadLetter", _sub_queues, MAIN),
     Option("sessionId", _READ, "ids of sessions", _list),
@@ -143,21 +150,32 @@ _ALIASES: Final = {
     "startingposition": "startingOffsets",
     "endingposition": "endingOffsets",
 }
-# Spark adds these to the options of a stream.
-_SPARK_OPTIONS: Final = frozenset({"checkpointlocation", "queryname"})
+# Spark adds these to the options of a stream, and of a table that SQL creates.
+_SPARK_OPTIONS: Final = frozenset({"checkpointlocation", "queryname", "owner", "provider"})
+_TABLE_OPTION: Final = "option."
+
+
+_NO_OPTIONS: Final = (
+    "no option is given: credential and entity are required. Spark passes none of a table's options to a Python data "
+    "source: give them in the statement, as in SELECT ... FROM name WITH ('credential' = ..., 'entity' = ...) or "
+    "INSERT INTO name WITH (...), or read a view: CREATE TEMPORARY VIEW name USING servicebus OPTIONS (...)"
+)
 
 
 def parse_options(options: Mapping[str, str], *, direction: Direction) -> dict[str, Any]:
     """Return the values of the given options by name.
 
     :param options: as Spark passes them, with names in any case.
-    :raises ConfigurationError: an option is unknown, is for the other direction, or has a value that is not allowed.
+    :raises ConfigurationError: there is no option, or one is unknown, is for the other direction, or has a value that
+        is not allowed.
     """
+    if not options:
+        raise ConfigurationError(_NO_OPTIONS)
     known = {option.name.casefold(): option for option in OPTIONS.values()}
     values: dict[str, Any] = {}
     for name, text in options.items():
         folded = name.casefold()
-        if folded in _SPARK_OPTIONS:
+        if folded in _SPARK_OPTIONS or folded.startswith(_TABLE_OPTION):
             continue
         option = known.get(folded)
         allowed = [each.name for each in OPTIONS.values() if direction in each.direction]

@@ -13,8 +13,10 @@ from servicebus_pair.spark.base.credential_reference import REFERENCES, PairRefe
 from servicebus_pair.spark.base.offsets import MAIN, PeekTarget, peek_targets
 from servicebus_pair.spark.base.redaction import Redaction
 from servicebus_pair.spark.datasource.option_table import (
+    COLLECT,
     DEFAULT_IN_FLIGHT,
     EARLIEST,
+    FAIL,
     LATEST,
     OPTIONS,
     PAIR_OPTIONS,
@@ -24,6 +26,7 @@ from servicebus_pair.spark.datasource.option_table import (
 
 __all__ = ["PairAccess", "ReadOptions", "WriteOptions", "check_credential"]
 
+_ERROR_TABLE: Final = "the folder to which rows are written that can never be sent"
 _HOSTS: Final = dict(zip(SIDES, ("primaryNamespace", "secondaryNamespace"), strict=True))
 
 
@@ -75,6 +78,8 @@ class WriteOptions:
     :param health: health records by entity path, known before the write.
     :param rate: messages per second of one task; ``None`` is unlimited.
     :param in_flight: maximum number of batches that one task sends concurrently.
+    :param error_table: folder to which rows are written that can never be sent; ``None`` fails the write instead.
+    :param sessions_in_order: the rows of each session are in one partition, in order.
     """
 
     access: PairAccess
@@ -85,6 +90,8 @@ class WriteOptions:
     health: Mapping[str, EntityHealth] = field(default_factory=dict)
     rate: float | None = None
     in_flight: int = DEFAULT_IN_FLIGHT
+    error_table: str | None = None
+    sessions_in_order: bool = False
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> WriteOptions:
@@ -104,6 +111,8 @@ class WriteOptions:
             health=values.get("health", {}),
             rate=values.get("ratePerTask"),
             in_flight=values.get("maxBatchesInFlight", DEFAULT_IN_FLIGHT),
+            error_table=_error_table(values),
+            sessions_in_order=values.get("sessionsInOrder", False),
         )
 
 
@@ -141,6 +150,15 @@ class ReadOptions:
             end=end,
             max_messages=values.get("maxMessagesPerTrigger"),
         )
+
+
+def _error_table(values: Mapping[str, Any]) -> str | None:
+    collects, table = values.get("onError", FAIL) == COLLECT, values.get("errorTable")
+    if collects and table is None:
+        raise ConfigurationError(f"option errorTable is missing: with onError=collect it is {_ERROR_TABLE}")
+    if table is not None and not collects:
+        raise ConfigurationError("option errorTable is given: it is for onError=collect")
+    return None if table is None else str(table)
 
 
 def _check_range_options(values: Mapping[str, Any], start: object, end: object, *, streaming: bool) -> None:

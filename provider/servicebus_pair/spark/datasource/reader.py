@@ -15,12 +15,6 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
 
 from servicebus_pair.core import SyncBridge
 from servicebus_pair.core.model import SystemClock
@@ -36,6 +30,13 @@ from servicebus_pair.spark.base.offsets import (
     starting_offsets,
 )
 from servicebus_pair.spark.base.redaction import Redaction, redact_errors
+from servicebus_pair.spark.base.spark_version import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+    check_stream_read,
+)
 from servicebus_pair.spark.datasource.option_table import LATEST
 from servicebus_pair.spark.datasource.options import ReadOptions
 from servicebus_pair.spark.datasource.peek_client import PeekClient, PeekCursor, iterate
@@ -85,6 +86,7 @@ class ServiceBusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
     """Stream reader that follows queues by sequence number. The driver peeks too, to plan each micro-batch."""
 
     def __init__(self, options: ReadOptions) -> None:
+        check_stream_read()
         self._options = options
         self._keys = [target.offset_key for target in options.targets]
         self._start = starting_offsets(self._keys, _explicit(options.start), option="startingOffsets")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
 
 from servicebus_pair.core.errors import InvalidMessageError
-from servicebus_pair.core.protocol import AmqpMessage, amqp_typed, new_message
+from servicebus_pair.core.protocol import AmqpMessage, BodyType, amqp_typed, new_message
 from servicebus_pair.spark.datasource.message_ids import MessageIdGenerator
 from servicebus_pair.spark.datasource.write_schema import COLUMN_TYPES, MAX_ID_LENGTH, MAX_TIME_TO_LIVE
 
@@ -25,12 +25,14 @@ class EncodedRow:
 
     :param key: ordering key: the session id, the partition key, or ``None``.
     :param size: size of the body, bytes.
+    :param row: what it was made from.
     """
 
     entity: str
     message: AmqpMessage
     key: str | None
     size: int
+    row: Mapping[str, Any] = field(repr=False)
 
 
 class RowEncoder:
@@ -54,15 +56,20 @@ class RowEncoder:
         number = self._number
         self._number += 1
         try:
-            return self._encode(row, number)
+            return self._encode(row)
         except (ValueError, TypeError, OverflowError, InvalidMessageError) as error:
             where = f"row {number} of partition {self._message_ids.partition}"
             raise InvalidMessageError(f"{where} cannot be a message: {error}") from None
 
-    def _encode(self, row: Mapping[str, Any], number: int) -> EncodedRow:
+    def _encode(self, row: Mapping[str, Any]) -> EncodedRow:
         body, entity = row["body"], row.get("entity")
         if body is None:
             raise InvalidMessageError("column body is null: it is required")
+        if row.get("bodyType", BodyType.DATA) not in (BodyType.DATA, None):
+            raise InvalidMessageError(
+                f"column bodyType is {row['bodyType']!r}: only data bodies can be written; without this column the "
+                "body is written as data"
+            )
         entity = self._entity if entity is None else entity
         if entity is None or not entity.strip():
             raise InvalidMessageError(f"column entity is {entity!r}: it must name a queue or topic")
@@ -70,9 +77,9 @@ class RowEncoder:
         if message_id == "":
             raise InvalidMessageError("column messageId is empty: it must be an id, or null to have one generated")
         if message_id is None:
-            message_id = self._message_ids.message_id(number, body, (row.get(name) for name in _OTHER_COLUMNS))
+            message_id = self._message_ids.message_id(body, (row.get(name) for name in _OTHER_COLUMNS))
         key = row.get("sessionId") or row.get("partitionKey")
-        return EncodedRow(entity, _message(row, body, message_id), key, len(body))
+        return EncodedRow(entity, _message(row, body, message_id), key, len(body), row)
 
 
 def _message(row: Mapping[str, Any], body: bytes | str, message_id: str) -> AmqpMessage:

@@ -24,7 +24,7 @@ from pyspark.sql.types import (
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.spark.datasource.option_table import unknown_name_message
 
-__all__ = ["COLUMN_TYPES", "MAX_ID_LENGTH", "MAX_TIME_TO_LIVE", "check_columns", "check_rows"]
+__all__ = ["COLUMN_TYPES", "MAX_ID_LENGTH", "MAX_TIME_TO_LIVE", "READ_ONLY_COLUMNS", "check_columns", "check_rows"]
 
 _TEXT: Final = (StringType,)
 _PROPERTY_VALUES: Final = (StringType, IntegralType, FloatType, DoubleType, BooleanType)
@@ -47,6 +47,13 @@ COLUMN_TYPES: Final[dict[str, tuple[type[DataType], ...]]] = {
     "scheduledEnqueueTime": (TimestampType,),
     "applicationProperties": (MapType, StructType, StringType),
 }
+# Columns of a read that say where a message was; they are ignored, so that what was read can be written.
+READ_ONLY_COLUMNS: Final = frozenset(
+    {
+        *("namespace", "subQueue", "bodyType", "sequenceNumber", "enqueuedSequenceNumber", "enqueuedTime", "state"),
+        *("deliveryCount", "deadLetterReason", "deadLetterErrorDescription", "deadLetterSource"),
+    }
+)
 _ALLOWED: Final = {
     "applicationProperties": "a map with string keys, or a struct, of string, whole number, float, double or boolean; "
     "or string, a JSON object"
@@ -77,6 +84,8 @@ def check_columns(schema: StructType, *, entity: str | None) -> None:
     if entity is None and "entity" not in schema.names:
         raise ConfigurationError("column entity and option entity are both missing: one of them is required")
     for field in schema:
+        if field.name in READ_ONLY_COLUMNS:
+            continue
         if field.name not in COLUMN_TYPES:
             message = unknown_name_message("column", field.name, allowed=COLUMN_TYPES, aliases=_ALIASES)
             raise ConfigurationError(message)

@@ -24,7 +24,7 @@ from servicebus_pair.core import (
     PairSettings,
     SyncBridge,
 )
-from servicebus_pair.core.errors import PairError
+from servicebus_pair.core.errors import InvalidMessageError, PairError, SendError
 from servicebus_pair.core.events import Observer
 from servicebus_pair.core.model import Clock, SystemClock
 from servicebus_pair.core.syphon import RateLimiter
@@ -33,6 +33,7 @@ from servicebus_pair.spark.base.redaction import Redaction, SparkTaskError, reda
 from servicebus_pair.spark.datasource.commit_messages import AcceptanceCounter, TaskCommitMessage
 from servicebus_pair.spark.datasource.message_ids import MessageIdGenerator
 from servicebus_pair.spark.datasource.options import WriteOptions
+from servicebus_pair.spark.datasource.rejected_rows import RejectedRows, is_permanent, is_verdict_on_row
 from servicebus_pair.spark.datasource.row_batches import group_by_key, split_rows
 from servicebus_pair.spark.datasource.row_codec import EncodedRow, RowEncoder
 
@@ -63,7 +64,9 @@ class WriteTask:
 
 
 def write_rows(task: WriteTask, record_batches: Iterable[pa.RecordBatch]) -> TaskCommitMessage:
-    """Send all rows of ``record_batches``; returns when all are accepted.
+    """Send all rows of ``record_batches``; returns when all are accepted, or rejected and written to the error table.
+
+    A failure that no other attempt could mend is returned in the commit message: Spark would repeat a task that raises.
 
     :raises SparkTaskError: what stopped the task, without secrets.
     """
@@ -72,20 +75,28 @@ def write_rows(task: WriteTask, record_batches: Iterable[pa.RecordBatch]) -> Tas
     with redact_errors(redaction):
         settings, counter = task.options.access.resolve(redaction), AcceptanceCounter()
         with ExitStack() as stack:
-            observers: list[Observer] = [counter]
+            ledger = None
             if task.options.ledger is not None:
-                observers.insert(0, stack.enter_context(Ledger(task.options.ledger, run=task.run)))
+                ledger = stack.enter_context(Ledger(task.options.ledger, run=task.run))
+            observers: list[Observer] = [counter] if ledger is None else [ledger, counter]
             bridge = stack.enter_context(SyncBridge())
-            sender = _RowSender(task, settings, observers=observers, clock=clock)
+            rejected = RejectedRows(task.options.error_table, name=task.message_ids.name)
+            sender = _RowSender(task, settings, rejected, observers=observers, clock=clock)
+            failed = schema = None
             bridge.run(sender.open())
             try:
                 for record_batch in record_batches:
                     for rows in _split(record_batch, max_rows=sender.max_rows):
                         bridge.run(sender.send(rows))
+                    schema = record_batch.schema
+                if schema is not None:
+                    rejected.write(schema)
             except Exception as failure:
                 progress = f"partition {task.message_ids.partition} failed with {counter.summary()}"
                 kind = "" if isinstance(failure, SparkTaskError) else f"{type(failure).__name__}: "
-                raise SparkTaskError(f"{progress}: {kind}{failure}") from failure
+                failed = f"{progress}: {kind}{failure}"
+                if not is_permanent(failure):
+                    raise SparkTaskError(failed) from failure
             finally:
                 bridge.run(sender.close())
         return TaskCommitMessage(
@@ -95,6 +106,9 @@ def write_rows(task: WriteTask, record_batches: Iterable[pa.RecordBatch]) -> Tas
             started_at=started_at,
             ended_at=clock.now(),
             query_id=task.query_id,
+            ledger={} if ledger is None else {ledger.path.name: ledger.records},
+            failure=None if failed is None else redaction.clean(failed),
+            rejected=rejected.count,
         )
 
 
@@ -112,7 +126,16 @@ def _split(record_batch: pa.RecordBatch, *, max_rows: int) -> Iterator[list[dict
 class _RowSender:
     """Sends batches of rows; the groups of a batch are sent concurrently."""
 
-    def __init__(self, task: WriteTask, settings: PairSettings, *, observers: Sequence[Observer], clock: Clock) -> None:
+    def __init__(
+        self,
+        task: WriteTask,
+        settings: PairSettings,
+        rejected: RejectedRows,
+        *,
+        observers: Sequence[Observer],
+        clock: Clock,
+    ) -> None:
+        self._rejected = rejected
         self._pair = NamespacePair(
             settings.primary,
             settings.secondary,
@@ -143,8 +166,15 @@ class _RowSender:
     async def send(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Send rows, in order within each session or partition key. All are encoded before the first is sent."""
         by_entity: dict[str, list[EncodedRow]] = defaultdict(list)
-        for row in map(self._encoder.encode, rows):
-            by_entity[row.entity].append(row)
+        for row in rows:
+            try:
+                encoded_row = self._encoder.encode(row)
+            except InvalidMessageError as error:
+                if not self._rejected.collects:
+                    raise
+                self._rejected.add(row, str(error))
+            else:
+                by_entity[encoded_row.entity].append(encoded_row)
         await self._rate_limiter.acquire(len(rows), min_permits=len(rows))
         sends = [
             self._send_group(await self._sender(entity), [encoded[number] for number in group])
@@ -159,7 +189,24 @@ class _RowSender:
 
     async def _send_group(self, sender: PairSender, group: Sequence[EncodedRow]) -> None:
         async with self._in_flight:
+            await self._send_rows(sender, group)
+
+    async def _send_rows(self, sender: PairSender, group: Sequence[EncodedRow]) -> None:
+        try:
             await sender.send([row.message for row in group])
+        except SendError as error:
+            if not self._rejected.collects or not is_verdict_on_row(error):
+                raise
+            if len(group) == 1:
+                self._rejected.add(group[0].row, str(error))
+                return
+            # Halves find the row in few sends, and keep the order of the others.
+            unsent = {id(message) for message in error.unsent}
+            rest = [row for row in group if id(row.message) in unsent]
+            middle = (len(rest) + 1) // 2
+            for half in (rest[:middle], rest[middle:]):
+                if half:
+                    await self._send_rows(sender, half)
 
     async def _sender(self, entity: str) -> PairSender:
         sender = self._senders.get(entity)
@@ -170,11 +217,13 @@ class _RowSender:
 
 
 def _raise_failures(failures: Sequence[BaseException]) -> None:
-    for failure in failures:
-        if not isinstance(failure, PairError):
+    # What may pass is raised first, because then another attempt may succeed.
+    for failure in sorted(failures, key=is_permanent):
+        if not isinstance(failure, PairError) or len(failures) == 1:
             raise failure
     if failures:
-        raise SparkTaskError("; ".join(f"{type(failure).__name__}: {failure}" for failure in failures))
+        text = "; ".join(f"{type(failure).__name__}: {failure}" for failure in failures)
+        raise SparkTaskError(text) from min(failures, key=is_permanent)
 
 
 def _health_store(options: WriteOptions) -> InMemoryHealthStore:

@@ -14,19 +14,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.ledger import PublishManifest
 from servicebus_pair.spark.base.report_files import check_writable
+from servicebus_pair.spark.base.spark_version import DataSourceStreamArrowWriter, check_stream_write
 from servicebus_pair.spark.datasource.commit_messages import (
     TaskCommitMessage,
     batch_manifest_path,
+    check_failures,
     merge_commit_messages,
 )
 from servicebus_pair.spark.datasource.message_ids import MessageIdGenerator
 from servicebus_pair.spark.datasource.options import WriteOptions
-from servicebus_pair.spark.datasource.write_schema import check_columns
+from servicebus_pair.spark.datasource.write_schema import READ_ONLY_COLUMNS, check_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,6 +51,18 @@ def parse_write_options(options: Mapping[str, str], schema: StructType, *, overw
             'df.write.mode("append"); sent messages cannot be replaced'
         )
     check_columns(schema, entity=parsed.entity)
+    ignored = [name for name in schema.names if name in READ_ONLY_COLUMNS]
+    if ignored:
+        _log.info("columns %s describe where messages were read: they are ignored", ", ".join(ignored))
+    keys = [name for name in ("sessionId", "partitionKey") if name in schema.names]
+    if keys and not parsed.sessions_in_order:
+        # A Python data source cannot ask Spark for a distribution or an order.
+        _log.warning(
+            "column %s: the order of a session is kept only if its rows are in one partition, in order. Write "
+            "df.repartition(%r).sortWithinPartitions(...) and set option sessionsInOrder to true, or use publish",
+            " and ".join(keys),
+            keys[0],
+        )
     return parsed
 
 
@@ -83,7 +97,12 @@ class ServiceBusWriter(DataSourceArrowWriter):
         return write_rows(WriteTask(self._options, self._run, message_ids), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Write the manifest. :raises OSError: it cannot be written; the rows are sent nevertheless."""
+        """Write the manifest.
+
+        :raises SparkTaskError: a task failed for good.
+        :raises OSError: the manifest cannot be written; the rows are sent nevertheless.
+        """
+        check_failures(_own_messages(messages))
         manifest = _merge(messages, run=self._run)
         if self._options.manifest is not None:
             manifest.write(self._options.manifest)
@@ -102,6 +121,7 @@ class ServiceBusStreamWriter(DataSourceStreamArrowWriter):
     """
 
     def __init__(self, options: WriteOptions) -> None:
+        check_stream_write()
         _check_manifest(options.manifest, is_folder=True)
         self._options = options
 
@@ -122,10 +142,15 @@ class ServiceBusStreamWriter(DataSourceStreamArrowWriter):
         return write_rows(WriteTask(self._options, run, message_ids, query_id), iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  Spark's name
-        """Write the manifest of the batch. :raises OSError: it cannot be written; the rows are sent nevertheless."""
+        """Write the manifest of the batch.
+
+        :raises SparkTaskError: a task failed for good.
+        :raises OSError: the manifest cannot be written; the rows are sent nevertheless.
+        """
         own_messages = _own_messages(messages)
         if not own_messages:
             return
+        check_failures(own_messages)
         manifest, query_id = merge_commit_messages(own_messages), own_messages[0].query_id or ""
         if self._options.manifest is not None and not self._is_committed(query_id, batchId):
             path = batch_manifest_path(self._options.manifest, query_id=query_id, batch_id=batchId)
@@ -167,6 +192,8 @@ def _log_commit(manifest: PublishManifest) -> None:
         manifest.bytes,
         manifest.seconds,
     )
+    if manifest.rejected:
+        _log.warning("run=%s: %d rows cannot be sent; the error table has them", manifest.run, manifest.rejected)
 
 
 def _log_abort(run: str, messages: Sequence[WriterCommitMessage | None]) -> None:
