@@ -112,15 +112,15 @@ class ObjectLedger:
     def _upload(self) -> None:
         file, before = self._file, self._last
         file.close()
-        self._last = self._uploads.submit(self._write, file.path, before)
+        self._last = self._uploads.submit(self._write, file, before)
 
-    def _write(self, file: Path, before: Future[None] | None) -> None:
+    def _write(self, file: Ledger, before: Future[None] | None) -> None:
         if before is not None:
             before.result()
-        content = file.read_bytes()
-        file.unlink()
-        if content:
-            self._folder.joinpath(file.name).write_bytes(content)
+        content = file.path.read_bytes()
+        file.path.unlink()
+        if file.records:
+            self._folder.joinpath(file.path.name).write_bytes(content)
 
     def _check_last(self) -> None:
         error = None if self._last is None else self._last.exception()

@@ -32,7 +32,8 @@ def empty_store() -> Iterator[None]:
 
 def records() -> list[dict[str, Any]]:
     files = sorted(ObjectStoragePath(STORE).rglob("*.jsonl"), key=str)
-    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    lines = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    return [line for line in lines if line["kind"] != "closed"]
 
 
 def accepted(message_id: str) -> MessagesAccepted:
