@@ -52,6 +52,7 @@ def verdict_on(
         ((DIRECT,), (), (Found(QUEUE, Location.SCHEDULED),), Outcome.DELIVERED),
         ((DIRECT,), (), (Found(QUEUE, Location.DEFERRED),), Outcome.DELIVERED),
         ((DIVERTED,), (), (), Outcome.LOST),
+        ((Sent(Route.SPOOLED, 100.0),), (), (), Outcome.SPOOLED),
         # What a consumer took, or what expired, is not lost: the primary had accepted it.
         ((DIRECT,), (), (), Outcome.CONSUMED),
         ((), (MOVED,), (), Outcome.CONSUMED),
@@ -179,7 +180,10 @@ def test_totals_are_consistent(all_histories: list[History]):
     totals = Totals.of_all(classify(history, receiving_entities=[QUEUE]) for history in all_histories)
     assert totals.messages == len(all_histories) == totals.sent + totals.unrecorded
     assert totals.sent == totals.primary + totals.diverted
-    assert totals.sent == totals.delivered + totals.waiting + totals.dead_lettered + totals.consumed + totals.lost
+    assert (
+        totals.sent
+        == totals.delivered + totals.waiting + totals.dead_lettered + totals.consumed + totals.spooled + totals.lost
+    )
     assert totals.duplicates_predicted <= totals.duplicates
     assert totals.waited <= totals.syphoned
     assert totals.longest_wait_seconds <= totals.wait_seconds + 1e-6

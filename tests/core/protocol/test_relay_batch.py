@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus._pyamqp._encode import encode_payload
@@ -33,7 +35,8 @@ def test_a_batch_has_the_bytes_of_the_sdk(size: int) -> None:
     assert isinstance(form, list)
     encode_payload(expected, BatchMessage(*form))
     assert ours.payload() == (bytes(expected), BatchMessage._code)
-    assert list(ours.refs) == theirs.refs
+    # The digest of a body is recorded when it is sent, not when it is moved.
+    assert list(ours.refs) == [replace(each, digest=None) for each in theirs.refs]
 
 
 @pytest.mark.parametrize("size", [100, 300])

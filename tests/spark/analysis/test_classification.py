@@ -102,7 +102,7 @@ def test_engine_agrees_with_the_pure_rules(run: str | None, spark: SparkSession)
         for key in {(each.entity, each.incident) for each in expected.values()}
         if (of_key := [each for each in expected.values() if (each.entity, each.incident) == key])
     }
-    assert len({each.outcome for each in expected.values()}) == len(outcomes_of(expected.values())) == 6
+    assert len({each.outcome for each in expected.values()}) == len(outcomes_of(expected.values())) == 7
     table.unpersist()
 
 

@@ -14,6 +14,7 @@ outcome            first rule that applies
 ``CONSUMED``       the primary accepted it, by a record of a send or of a move, by a copy in some receiving
                    entity, or by a receipt. That it is no longer in its queue means that it was received
                    or has expired
+``SPOOLED``        the spool took it, which is not examined
 ``LOST``           none of these: it was diverted, and is neither in the backlog nor recorded as moved
 =================  ==============================================================================
 
@@ -54,6 +55,7 @@ class Outcome(StrEnum):
     WAITING = "waiting"
     DEAD_LETTERED = "dead-lettered"
     CONSUMED = "consumed"
+    SPOOLED = "spooled"
     LOST = "lost"
     UNRECORDED = "unrecorded"
 
@@ -222,7 +224,9 @@ def _outcome(history: History, copies: _Copies) -> Outcome:
     if any(copies.dead) or copies.backlog_dead:
         return Outcome.DEAD_LETTERED
     accepted = history.syphoned or any(sent.route is Route.PRIMARY for sent in history.sent)
-    return Outcome.CONSUMED if accepted or any(copies.live) or copies.receipts else Outcome.LOST
+    if accepted or any(copies.live) or copies.receipts:
+        return Outcome.CONSUMED
+    return Outcome.SPOOLED if any(sent.route is Route.SPOOLED for sent in history.sent) else Outcome.LOST
 
 
 def _first_route(history: History) -> Route | None:

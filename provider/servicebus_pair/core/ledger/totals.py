@@ -16,12 +16,12 @@ class Totals:
     """Sums over verdicts.
 
     Fields count messages, except ``duplicates`` (extra copies) and the waits (seconds). Invariants:
-    ``sent == primary + diverted == delivered + waiting + dead_lettered + consumed + lost`` and
+    ``sent == primary + diverted == delivered + waiting + dead_lettered + consumed + spooled + lost`` and
     ``messages == sent + unrecorded``.
 
     :param sent: messages with a ledger record.
     :param primary: messages first accepted by the entity itself.
-    :param diverted: messages first accepted by the backlog.
+    :param diverted: messages first accepted by the backlog, or by the spool.
     :param syphoned: messages moved by a syphon.
     :param consumed_unseen: consumed messages without a receipt.
     :param altered: messages of which a copy has another body.
@@ -38,6 +38,7 @@ class Totals:
     dead_lettered: int = 0
     consumed: int = 0
     consumed_unseen: int = 0
+    spooled: int = 0
     lost: int = 0
     altered: int = 0
     unrecorded: int = 0
@@ -55,13 +56,14 @@ class Totals:
             messages=1,
             sent=int(verdict.route is not None),
             primary=int(verdict.route is Route.PRIMARY),
-            diverted=int(verdict.route is Route.BACKLOG),
+            diverted=int(verdict.route in (Route.BACKLOG, Route.SPOOLED)),
             syphoned=int(verdict.syphoned),
             delivered=int(verdict.outcome is Outcome.DELIVERED),
             waiting=int(verdict.outcome is Outcome.WAITING),
             dead_lettered=int(verdict.outcome is Outcome.DEAD_LETTERED),
             consumed=int(verdict.outcome is Outcome.CONSUMED),
             consumed_unseen=int(verdict.outcome is Outcome.CONSUMED and not verdict.receipts),
+            spooled=int(verdict.outcome is Outcome.SPOOLED),
             lost=int(verdict.outcome is Outcome.LOST),
             altered=int(verdict.altered),
             unrecorded=int(verdict.outcome is Outcome.UNRECORDED),

@@ -58,9 +58,11 @@ def operations_for_record(kind: str, route: str, *, size_bytes: int) -> Iterable
     """Return the operations that a record represents: one field name of ``Operations`` for each.
 
     :param kind: ``sent`` or ``syphoned``.
-    :param route: ``primary`` or ``backlog``.
+    :param route: ``primary``, ``backlog`` or ``spooled``.
     """
     further = max(0, size_bytes - 1) // BILLED_BYTES
     if kind == "syphoned":
         return ("receives", "settlements", "sends", *("further_increments",) * (2 * further))
+    if route == "spooled":
+        return ()
     return ("sends" if route == "primary" else "diverts", *("further_increments",) * further)

@@ -8,7 +8,7 @@ A failed write ends the send (or drain) with an ``ObserverError``, and its ``Sen
 is unsent. A pair without space for its ledger therefore stops sending.
 
 Line: ``{"v":1,"kind":"sent"|"syphoned","id":...,"digest":null|...,"bytes":...,"entity":...,
-"route":"primary"|"backlog","queue":null|...,"at":unix seconds,"run":...}``
+"route":"primary"|"backlog"|"spooled","queue":null|...,"at":unix seconds,"run":...}``
 
 The last line closes the file with the number of its records: ``{"v":1,"kind":"closed","records":...,"run":...}``. A
 file without it was left by a process that was killed, or still runs; one with fewer records was damaged afterwards.

@@ -151,8 +151,8 @@ def encoded_size(message: AmqpMessage) -> int:
 
 
 def message_ref(message: AmqpMessage) -> MessageRef:
-    """Return id and size of ``message``. :raises InvalidMessageError: as :func:`encoded_size`."""
-    return MessageRef(_message_id(message), encoded_size(message))
+    """Return id, size and digest of ``message``. :raises InvalidMessageError: as :func:`encoded_size`."""
+    return MessageRef(_message_id(message), encoded_size(message), body_digest(message))
 
 
 def _encoder() -> Callable[[AmqpMessage], bytearray] | None:

@@ -67,7 +67,7 @@ def classify_messages(
             "duplicates_predicted"
         ),
         _wait_seconds().alias("wait_seconds"),
-        F.least("direct_at", "diverted_at").alias("sent_at"),
+        _first_sent_at().alias("sent_at"),
         "moved_at",
         F.col("number").alias("incident"),
         "receipts",
@@ -82,14 +82,15 @@ def _of_entities(table: DataFrame, paths: Mapping[str, tuple[str, ...]]) -> Data
 def _recorded(records: DataFrame, *, run: str | None) -> DataFrame:
     """Return a row per message with the counts and first times of its sends and moves."""
     sent, moved = F.col("kind") == "sent", F.col("kind") == "syphoned"
-    direct, diverted = (sent & (F.col("route") == str(route)) for route in (Route.PRIMARY, Route.BACKLOG))
+    direct, diverted, spooled = (sent & (F.col("route") == str(route)) for route in Route)
     return records.groupBy(*_KEY).agg(
         F.count_if(sent).alias("sent"),
         F.count_if(direct).alias("direct"),
-        F.count_if(diverted).alias("diverted"),
+        F.count_if(spooled).alias("spooled"),
         F.count_if(moved).alias("moved"),
         F.min(F.when(direct, F.col("at"))).alias("direct_at"),
         F.min(F.when(diverted, F.col("at"))).alias("diverted_at"),
+        F.min(F.when(spooled, F.col("at"))).alias("spooled_at"),
         F.min(F.when(moved, F.col("at"))).alias("moved_at"),
         F.coalesce(F.bool_or(sent & (F.col("run") == run)), F.lit(False)).alias("wanted"),  # noqa: FBT003
         F.count_if(sent & F.col("digest").isNull()).alias("undigested"),
@@ -142,15 +143,21 @@ def _outcome(paths: Mapping[str, tuple[str, ...]]) -> Column:
         .when(F.col("waiting") > 0, str(Outcome.WAITING))
         .when(F.col("dead") + F.col("backlog_dead") > 0, str(Outcome.DEAD_LETTERED))
         .when(arrived, str(Outcome.CONSUMED))
+        .when(F.col("spooled") > 0, str(Outcome.SPOOLED))
         .otherwise(str(Outcome.LOST))
     )
 
 
 def _first_route() -> Column:
+    # In the order of their names, which decides between acceptances at one time.
+    times = {Route.BACKLOG: "diverted_at", Route.PRIMARY: "direct_at", Route.SPOOLED: "spooled_at"}
+    first = F.coalesce(*(F.when(F.col(at) == _first_sent_at(), str(route)) for route, at in times.items()))
     # A message that was moved without a record of its send was diverted by an older application.
-    diverted = F.col("direct_at").isNull() | (F.col("diverted_at") <= F.col("direct_at"))
-    recorded = (F.col("sent") > 0) | (F.col("moved") > 0)
-    return F.when(recorded, F.when(diverted, str(Route.BACKLOG)).otherwise(str(Route.PRIMARY)))
+    return F.when(F.col("sent") > 0, first).when(F.col("moved") > 0, str(Route.BACKLOG))
+
+
+def _first_sent_at() -> Column:
+    return F.least("direct_at", "diverted_at", "spooled_at")
 
 
 def _copies() -> Column:
@@ -159,12 +166,12 @@ def _copies() -> Column:
 
 def _expected_copies() -> Column:
     """The copies that exist if every record is one acceptance and every move removes one backlog copy."""
-    return F.col("direct") + F.greatest("diverted", "moved")
+    return F.col("direct") + F.greatest(F.col("sent") - F.col("direct"), F.col("moved"))
 
 
 def _wait_seconds() -> Column:
     # Different machines write the records; their clocks may differ by more than a short wait.
-    waited = F.greatest(F.lit(0.0), F.col("moved_at") - F.col("diverted_at"))
+    waited = F.greatest(F.lit(0.0), F.col("moved_at") - _first_sent_at())
     # greatest() skips nulls.
     return F.when((F.col("direct") == 0) & (F.col("sent") > 0) & (F.col("moved") > 0), waited)
 
@@ -191,13 +198,14 @@ def sum_by_incident(verdicts: DataFrame) -> dict[tuple[str, int | None], Totals]
     conditions = {
         "sent": route.isNotNull(),
         "primary": route == str(Route.PRIMARY),
-        "diverted": route == str(Route.BACKLOG),
+        "diverted": route.isin(str(Route.BACKLOG), str(Route.SPOOLED)),
         "syphoned": F.col("syphoned"),
         "delivered": outcome == str(Outcome.DELIVERED),
         "waiting": outcome == str(Outcome.WAITING),
         "dead_lettered": outcome == str(Outcome.DEAD_LETTERED),
         "consumed": consumed,
         "consumed_unseen": consumed & (F.col("receipts") == 0),
+        "spooled": outcome == str(Outcome.SPOOLED),
         "lost": outcome == str(Outcome.LOST),
         "altered": F.col("altered"),
         "unrecorded": outcome == str(Outcome.UNRECORDED),

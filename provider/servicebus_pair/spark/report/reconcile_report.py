@@ -19,6 +19,7 @@ _COUNTS: Final = {
     "sent": "sent",
     "delivered": "delivered",
     "consumed": "consumed",
+    "spooled": "spooled",
     "lost": "lost",
     "altered": "altered",
     "primary": "direct",
@@ -78,6 +79,7 @@ def _verdict(summary: Mapping[str, Any]) -> str:
         "delivered": "delivered",
         "waiting": "waiting in the backlog",
         "dead_lettered": "dead-lettered",
+        "spooled": "in a spool",
         "consumed": "accepted by the primary, and consumed or expired since",
     }
     outcomes = [f"{totals[name]:,} {label}" for name, label in labels.items() if totals[name]]

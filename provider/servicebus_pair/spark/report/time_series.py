@@ -54,7 +54,7 @@ class TimeSeries:
 
 def message_flow(verdicts: DataFrame) -> TimeSeries:
     """Count messages over time by route: primary, diverted, syphoned; each message at most once per route."""
-    route = F.when(F.col("route") == str(Route.BACKLOG), DIVERTED).otherwise(PRIMARY)
+    route = F.when(F.col("route") == str(Route.PRIMARY), PRIMARY).otherwise(DIVERTED)
     accepted = verdicts.where(F.col("sent_at").isNotNull()).select(route.alias("series"), F.col("sent_at").alias("at"))
     moved = verdicts.where(F.col("moved_at").isNotNull()).select(
         F.lit(SYPHONED).alias("series"), F.col("moved_at").alias("at")
