@@ -129,5 +129,6 @@ def body_digest(message: AmqpMessage) -> str | None:
         return None
     digest = blake2b(digest_size=_DIGEST_BYTES)
     for section in message.body:
-        digest.update(section)
+        # The SDK sends a text as UTF-8.
+        digest.update(section.encode() if isinstance(section, str) else section)
     return digest.hexdigest()
