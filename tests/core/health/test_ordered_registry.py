@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from servicebus_pair.core import HealthState, PairOptions
+from servicebus_pair.core.health.backlog_reports import BacklogReports
 from servicebus_pair.core.health.ordered_registry import OrderedHealthRegistry
 from servicebus_pair.core.health.session_ordering import SessionOrdering
 from servicebus_pair.core.model.errors import HealthStoreError
@@ -78,6 +79,7 @@ class World:
         for work in (*(self.send(process, registry, order) for _ in range(2)), self.ping(process, registry, order)):
             process.start(work)
         process.start(self.change_by_hand(process, registry))
+        process.start(self.report(registry))
 
     async def send(self, process: Process, registry: OrderedHealthRegistry, order: Backlog) -> None:
         loop = asyncio.get_running_loop()
@@ -129,6 +131,15 @@ class World:
                 await registry.change("flights", event)
             except HealthStoreError:
                 continue
+
+    async def report(self, registry: OrderedHealthRegistry) -> None:
+        """Say now and then, rightly or not, that little is left."""
+        reports = BacklogReports(registry, ["a", "b"], clock=SystemClock())
+        while True:
+            await asyncio.sleep(self.random.uniform(0.1, 4))
+            queue = self.random.choice("ab")
+            if reports.is_wanted("flights", queue):
+                reports.caught_up("flights", queue)
 
     async def drain(self) -> None:
         while True:

@@ -118,9 +118,7 @@ TABLE: list[Any] = [
         RECOVERS,
         id="failing back: entity missing, without session order",
     ),
-    pytest.param(
-        HOLDING, PingFailed(NOW), replace(HOLDING, last_ping=NOW), {Action.PUBLISH}, id="failing back: ping failure"
-    ),
+    pytest.param(HOLDING, PingFailed(NOW), replace(HOLDING, last_ping=NOW), set(), id="failing back: ping failure"),
     pytest.param(
         HOLDING, DRILL, ended(HealthState.FAILED_OVER, "drill", "ann"), FAILS_OVER, id="failing back: manual failover"
     ),
@@ -177,7 +175,7 @@ def test_section_6_failback_in_session_order(
         (WELL, DRILL, 5.0),
         (OUT, DRILL, None),
         (OUT, PingFailed(NOW), None),
-        (OUT, BACK, 5.0),
+        (OUT, BACK, 7.5),
         (OUT, BEGIN, 5.0),
         (HOLDING, CompleteFailback("t"), 0.0),
         (HOLDING, AbandonFailback("t"), 0.0),

@@ -8,16 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from servicebus_pair.core.health.ordered_registry import OrderedHealthRegistry
 from servicebus_pair.core.model.health_state import CaughtUp, HealthState
 from servicebus_pair.core.model.interfaces import Clock
 
 __all__ = ["BacklogReports"]
-
-# Seconds until a report is repeated that did not reach the store, or was overwritten there.
-_REPEAT_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +55,8 @@ class BacklogReports:
         last = self._reports.get(entity.casefold())
         if last is None or last.ping != health.last_ping or index not in last.queues:
             return True
-        return self._clock.now() >= last.made_at + _REPEAT_SECONDS
+        # It did not reach the store, or was overwritten there; before that time, it may not be readable yet.
+        return self._clock.now() >= last.made_at + self._registry.leases.refresh
 
     def caught_up(self, entity: str, queue: str) -> None:
         """Report to all processes that little is left for ``entity`` in ``queue``."""

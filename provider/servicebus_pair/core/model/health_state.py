@@ -277,6 +277,8 @@ def decide(
         settle = 0.0  # nobody was sending
     elif health.state is HealthState.FAILING_BACK:
         settle *= 2  # the failback's writer may not have noticed yet, and end it
+    elif health.failed_over and isinstance(event, MarkHealthy):
+        settle *= 1.5  # a ping or report of another process may overwrite this change, as it may a failback
     return replace(decision, health=replace(decision.health, epoch=health.epoch + 1, effective_at=now + settle))
 
 
@@ -292,7 +294,8 @@ def _decide(health: EntityHealth, event: _OtherEvent, now: float, failover_inter
             return _after_ping(health, event.began, now, "the primary answered a ping that the entity does not exist")
         case PingFailed():
             pinged = replace(health, last_ping=event.began, caught_up=frozenset())
-            return Decision(pinged, _PUBLISH if health.failed_over else frozenset())
+            # Of a failback, only its writer writes: else a change that overwrote it might go unnoticed.
+            return Decision(pinged, _PUBLISH if health.state is HealthState.FAILED_OVER else frozenset())
         case CaughtUp(queues):
             return _after_report(health, queues)
         case FailOver():
