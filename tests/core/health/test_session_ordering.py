@@ -93,8 +93,8 @@ async def test_section_6_the_backlog_of_an_entity_is_empty_when_its_session_is_i
 async def test_section_6_a_session_that_is_locked_is_not_empty() -> None:
     async with open_ordered_pair() as both:
         order, secondary = order_of(both), both.pair._open().secondary
-        link = secondary.receive_link(QUEUES[1], session_id="flights")
-        await link.accept_session(timeout=5)
+        link = secondary.session_link(QUEUES[1], wait=1, session_id="flights")
+        await link.accept(timeout=5)
         assert await order.is_empty("flights") is False
         assert await order.is_empty("delays")
         await link.close()

@@ -77,7 +77,7 @@ async def test_section_3_session_queues_are_extra_without_session_order_and_kept
             message.scheduled_enqueue_time_utc = datetime(2030, 1, 1, tzinfo=UTC)
         await shared.secondary.send_link(used).send_ping(to_amqp_message(message), timeout=5)
         if kind in ("dead-lettered", "locked"):
-            link = shared.secondary.receive_link(used, session_id="flights")
+            link = shared.secondary.session_link(used, wait=1, session_id="flights")
             [held] = await link.receive(max_messages=1, max_wait_time=2, timeout=5)
             if kind == "dead-lettered":
                 await link.dead_letter(held, reason="test", description="", timeout=5)

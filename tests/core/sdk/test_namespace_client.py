@@ -44,7 +44,7 @@ async def test_a_receive_link_opens_its_queue(client: NamespaceClient, dead_lett
     assert receiver._entity_uri.endswith(suffix)
     assert receiver._prefetch_count == 7
     assert client.receive_link("flights")._create_handler()._prefetch_count == 0
-    assert client.receive_link("flights", session_id="s")._create_handler().session.session_id == "s"
+    assert client.session_link("flights", wait=1, session_id="s")._create_handler().session.session_id == "s"
 
 
 async def test_a_call_that_ignores_its_cancellation_is_left_behind(client: NamespaceClient) -> None:

@@ -8,7 +8,7 @@ half of ``refresh`` from the start of the save:
   moment a process learns of it, so that clocks need not agree; only one that has settled twice over, by the clock of
   whoever loads it first, counts as old.
 - Only its writer writes of a failback, and what others write of a failed-over entity (pings, reports) keeps its route.
-- A failback holds for a quarter longer, and one by hand settles for half longer. A process that loaded the health before
+- A failback holds for a quarter longer, and one by hand settles for half longer. A process that loaded health before
   it, and saved within a quarter of ``refresh``, has overwritten it by then, which its writer notices (Fischer's rule).
 - A failback that lasts too long has no writer any more; every process may abandon it.
 """

@@ -41,6 +41,7 @@ __all__ = ["SessionOrdering"]
 
 _log = logging.getLogger(__name__)
 _CALL_TIMEOUT: Final = 10.0
+_ACCEPT_WAIT: Final = 1.0
 _POLL_SECONDS: Final = 0.1
 # Between two looks at what is left.
 _LOOK_PAUSE: Final = 1.0
@@ -252,9 +253,10 @@ class SessionOrdering:
             return False
 
     async def _holds(self, queue: str, session_id: str) -> bool:
-        link = self._secondary.receive_link(queue, session_id=session_id)
+        link = self._secondary.session_link(queue, wait=_ACCEPT_WAIT, session_id=session_id)
         try:
-            await link.accept_session(timeout=_CALL_TIMEOUT)
+            if await link.accept(timeout=_CALL_TIMEOUT) is None:
+                return True  # the service has not granted it
             try:
                 return bool(await link.peek(max_messages=1, timeout=_CALL_TIMEOUT))
             except ServiceFaultError:

@@ -101,7 +101,6 @@ class NamespaceClient:
         *,
         prefetch: int = 0,
         dead_letter: bool = False,
-        session_id: str | None = None,
         should_stop: Callable[[], bool] = lambda: False,
         relay: bool = False,
     ) -> ReceiveLink:
@@ -109,7 +108,6 @@ class NamespaceClient:
 
         :param prefetch: number of messages the link may buffer.
         :param dead_letter: receive from the dead-letter queue.
-        :param session_id: receive from this session only; the link holds its lock while open.
         :param should_stop: polled many times a second during a receive; ends it when True.
         :param relay: leave messages encoded.
         """
@@ -117,11 +115,7 @@ class NamespaceClient:
         link = (RelayReceiveLink if relay else ReceiveLink)(
             self,
             path,
-            lambda: patch_link(
-                self._client.get_queue_receiver(
-                    path, prefetch_count=prefetch, sub_queue=sub_queue, session_id=session_id
-                )
-            ),
+            lambda: patch_link(self._client.get_queue_receiver(path, prefetch_count=prefetch, sub_queue=sub_queue)),
             should_stop=should_stop,
         )
         self._receive_links.add(link)

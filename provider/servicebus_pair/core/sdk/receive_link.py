@@ -54,19 +54,6 @@ class ReceiveLink(Link):
         super().__init__(client, path, create_handler)
         self._should_stop = should_stop
 
-    async def accept_session(self, *, timeout: float) -> str:
-        """Attach, and return the id of the session whose lock the link holds from now on.
-
-        :raises SessionLockedError: another receiver holds the session.
-        """
-
-        async def accept(receiver: ServiceBusReceiver) -> str:
-            await receiver.__aenter__()
-            return str(receiver.session.session_id)
-
-        self._client.meter.count(Operation.MANAGE)
-        return await self._call("accept a session of", accept, timeout=timeout)
-
     async def receive(self, *, max_messages: int, max_wait_time: float, timeout: float) -> list[ReceivedMessage]:
         """Receive up to ``max_messages`` messages, waiting up to ``max_wait_time`` seconds for the first.
 

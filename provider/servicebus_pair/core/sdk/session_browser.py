@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
-from typing import Final
+from collections.abc import AsyncGenerator, Iterable
+from typing import Final, Protocol
 
 from servicebus_pair.core.model.errors import SessionLockedError
-from servicebus_pair.core.sdk.message_browser import MessageBrowser
-from servicebus_pair.core.sdk.namespace_client import NamespaceClient
+from servicebus_pair.core.sdk.message_browser import MessageBrowser, Peekable
 from servicebus_pair.core.sdk.received_message import ReceivedMessage
-from servicebus_pair.core.sdk.session_link import SessionLink
 
 __all__ = ["SessionBrowser"]
 
 _ACCEPT_WAIT: Final = 1.0
 _RETRY_DELAY: Final = 1.0
+
+
+class _Session(Peekable, Protocol):
+    """A link that accepts one session."""
+
+    async def accept(self, *, timeout: float) -> str | None: ...
+
+    async def close(self) -> None: ...
+
+
+class _Client(Protocol):
+    """The part of ``NamespaceClient`` that a browser uses."""
+
+    async def list_sessions(self, path: str, *, timeout: float) -> list[str]: ...
+
+    def session_link(self, path: str, *, wait: float, session_id: str) -> _Session: ...
 
 
 class SessionBrowser:
@@ -34,7 +48,7 @@ class SessionBrowser:
 
     def __init__(
         self,
-        client: NamespaceClient,
+        client: _Client,
         path: str,
         *,
         page_size: int,
@@ -53,7 +67,7 @@ class SessionBrowser:
         self.undecodable = 0
         self.locked: list[str] = []
 
-    async def readable_pages(self, *, first_page: bool = False) -> AsyncIterator[list[ReceivedMessage]]:
+    async def readable_pages(self, *, first_page: bool = False) -> AsyncGenerator[list[ReceivedMessage], None]:
         """Yield all messages that can be decoded, one non-empty page of one session at a time.
 
         :param first_page: only one page of each session, of its oldest messages.
@@ -72,10 +86,10 @@ class SessionBrowser:
                     if first_page:
                         break
             finally:
+                self.undecodable += browser.undecodable
                 await link.close()
-            self.undecodable += browser.undecodable
 
-    async def _accept(self, session_id: str) -> SessionLink | None:
+    async def _accept(self, session_id: str) -> _Session | None:
         """Return a link that holds the lock of a session; ``None`` if another receiver keeps it."""
         clock = asyncio.get_running_loop().time
         deadline = clock() + self._lock_wait

@@ -117,16 +117,16 @@ class DrainContext:
         self.backoff.record_success(entity)
         self.permanent_failures.record_success(entity)
 
-    def session(self, queue: str, *, wait: float, session_id: str | None = None) -> SessionSource:
+    def session_link(self, queue: str, *, wait: float, session_id: str | None = None) -> SessionSource:
         """Return a new link that accepts one session of a backlog queue, waiting ``wait`` seconds for one."""
         return self.transport.session(queue, wait=wait, session_id=session_id, should_stop=lambda: self.paused)
 
-    async def list_sessions(self, queue: str) -> list[str]:
+    async def list_sessions(self, queue: str, *, timeout: float = CALL_TIMEOUT) -> list[str]:
         """Return the ids of the sessions of selected entities that hold messages, also of those that are locked.
 
         :raises ServiceError: the queue cannot be read.
         """
-        listed = await self.transport.list_sessions(queue, timeout=CALL_TIMEOUT)
+        listed = await self.transport.list_sessions(queue, timeout=timeout)
         entities = self.selection.entities
         wanted = None if entities is None else set(map(backlog_session_id, entities))
         return [session_id for session_id in listed if wanted is None or session_id in wanted]

@@ -140,7 +140,7 @@ class SessionQueueDrain:
         return None, ""
 
     async def _accept_one(self, *, wait: float, session_id: str | None = None) -> tuple[SessionSource | None, str]:
-        source = self._context.session(self._queue, wait=wait, session_id=session_id)
+        source = self._context.session_link(self._queue, wait=wait, session_id=session_id)
         accepted: str | None = None
         try:
             accepted = await source.accept(timeout=CALL_TIMEOUT)

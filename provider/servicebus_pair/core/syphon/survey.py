@@ -5,24 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
-from typing import Final, NoReturn
+from typing import NoReturn
 
-from servicebus_pair.core.model.errors import ConfigurationError, ServiceError, SessionLockedError, UndeliverableError
+from servicebus_pair.core.model.errors import ConfigurationError, ServiceError, UndeliverableError
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage, BodyType
 from servicebus_pair.core.protocol.backlog_message import destination_of, unreadable, unwrap
 from servicebus_pair.core.protocol.typed_values import text_keys
 from servicebus_pair.core.sdk.message_browser import MessageBrowser
 from servicebus_pair.core.sdk.received_message import ReceivedMessage
+from servicebus_pair.core.sdk.session_browser import SessionBrowser
 from servicebus_pair.core.syphon.drain_context import CALL_TIMEOUT, DrainContext
 from servicebus_pair.core.syphon.policies.destination_backoff import explain_queue_error
 from servicebus_pair.core.syphon.ports import Source
 
 __all__ = ["BacklogSurvey", "DestinationSurvey", "Surveyor"]
-
-# Seconds that the service may take to grant a session.
-_ACCEPT_WAIT: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,32 +123,25 @@ class Surveyor:
         :param count: returns how many messages queues hold.
         :raises ServiceError: it cannot be read.
         """
-        found, locked = BacklogSurvey(), 0
+        size, waiting, undeliverable = self._context.max_batch_messages, dict[str, DestinationSurvey](), Counter[str]()
+        browser = SessionBrowser(self._context, queue, page_size=size, timeout=CALL_TIMEOUT)
+        found = BacklogSurvey()
         try:
-            for session_id in await self._context.list_sessions(queue):
-                part = await self._survey_session(queue, session_id, first_page=first_page)
-                locked += part is None
-                found += BacklogSurvey() if part is None else part
-                if first_page and found.messages >= self._context.max_batch_messages:
-                    break
+            async with aclosing(browser.readable_pages(first_page=first_page)) as pages:
+                async for page in pages:
+                    self._count(page, waiting, undeliverable)
+                    found = BacklogSurvey(waiting, dict(undeliverable))
+                    if first_page and found.messages >= size:
+                        break
         except ServiceError as error:
             _raise_explained(error, queue)
+        found, locked = replace(found, unreadable=browser.undecodable), len(browser.locked)
         if not locked or first_page:
             return replace(found, locked=locked)
         if self._context.selection.entities is None:
             with suppress(ServiceError, ConfigurationError):
                 locked = max(locked, await count([queue]) - found.messages)
         return replace(found, locked=locked)
-
-    async def _survey_session(self, queue: str, session_id: str, *, first_page: bool) -> BacklogSurvey | None:
-        source = self._context.session(queue, wait=_ACCEPT_WAIT, session_id=session_id)
-        try:
-            await source.accept(timeout=CALL_TIMEOUT)
-            return await self._read(source, first_page=first_page)
-        except SessionLockedError:
-            return None
-        finally:
-            await source.close()
 
     async def _read(self, source: Source, *, first_page: bool) -> BacklogSurvey:
         browser = MessageBrowser(source, page_size=self._context.max_batch_messages, timeout=CALL_TIMEOUT)

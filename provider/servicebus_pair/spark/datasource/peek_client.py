@@ -19,6 +19,7 @@ PageT = TypeVar("PageT")
 
 _PAGE_SIZE: Final = 500
 _CALL_SECONDS: Final = 30.0
+_ACCEPT_WAIT: Final = 1.0
 _ATTEMPTS: Final = 3
 _REFUSED_HINT: Final = (
     "(an entity that requires sessions is read with option sessionId, a topic through its subscriptions, "
@@ -35,11 +36,9 @@ class PeekClient:
 
     def cursor(self, target: PeekTarget) -> PeekCursor:
         """Return a cursor over one queue; its link opens on first use."""
-        if target.sub_queue == MAIN:
-            link = self._client.receive_link(target.path, session_id=target.session_id)
-        else:
-            link = self._client.receive_link(target.address)
-        return PeekCursor(link)
+        if target.sub_queue == MAIN and target.session_id is not None:
+            return PeekCursor(self._client.session_link(target.path, wait=_ACCEPT_WAIT, session_id=target.session_id))
+        return PeekCursor(self._client.receive_link(target.path if target.sub_queue == MAIN else target.address))
 
     def session_browser(self, path: str, *, expected: Iterable[str], lock_wait: float) -> SessionBrowser:
         """Return a browser of all sessions of a queue that requires them."""
