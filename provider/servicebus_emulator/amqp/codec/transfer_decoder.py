@@ -58,7 +58,6 @@ _HEADER: Final = int(SectionCode.HEADER)
 _ANNOTATIONS: Final = int(SectionCode.MESSAGE_ANNOTATIONS)
 _PROPERTIES: Final = int(SectionCode.PROPERTIES)
 _DATA: Final = int(SectionCode.DATA)
-_OTHER_BODIES: Final = frozenset({int(SectionCode.SEQUENCE), int(SectionCode.VALUE)})
 
 _MAX_CACHED: Final = 1024
 _MAX_CACHED_BYTES: Final = 256
@@ -82,19 +81,21 @@ class _DecodeCache(dict[bytes, R]):
         return found
 
 
-def decode_transfer(data: bytes, *, new_id: Callable[[], str]) -> list[Content]:
-    """Decode a delivery: a single message, or a batch envelope whose data sections are messages.
+def decode_transfer(data: bytes, *, batch: bool, new_id: Callable[[], str]) -> list[Content]:
+    """Decode a delivery: a single message, or a batch, whose data sections are messages.
 
-    An envelope is recognized by its content, because Proton does not expose the message format (0x80013700).
-
+    :param batch: whether the message format of the transfer is that of a batch; the contents never decide, because the
+        payload of a message may be an encoded message.
     :param new_id: returns an id for a message that has none.
-    :raises MalformedValueError: when the bytes are not a message.
+    :raises MalformedValueError: when the bytes are not a message, or those of a batch not messages.
     """
     found = sections(data)
-    batch = _batch_of(data, found=found)
-    if batch is None:
+    if not batch:
         return [_decode(data, found, new_id)]
-    return [_decode(each, inner, new_id) for each, inner in batch]
+    messages = [data_section_body(data, value, end) for code, _, value, end in found if code == _DATA]
+    if len(messages) == 0:
+        raise MalformedValueError("a batch without messages")
+    return [decode_message(each, new_id=new_id) for each in messages]
 
 
 def decode_message(data: bytes, *, new_id: Callable[[], str]) -> Content:
@@ -109,33 +110,6 @@ def encoded_message_id(content: Content) -> bytes:
     """Return the encoded message id; ids of different AMQP types are different ids."""
     _, _, value, end = sections(content.sections)[0]
     return compound_items(content.sections[value:end])[0]
-
-
-def _batch_of(data: bytes, *, found: list[Section]) -> list[tuple[bytes, list[Section]]] | None:
-    messages: list[tuple[bytes, list[Section]]] = []
-    for code, _, value, end in found:
-        if code == _DATA:
-            inner = data_section_body(data, value, end)
-            try:
-                inner_sections = sections(inner)
-            except MalformedValueError:
-                # Not an error: the payload of a single message that is not itself a message.
-                return None
-            if len(inner_sections) == 0:
-                return None
-            messages.append((inner, inner_sections))
-        elif code in _OTHER_BODIES:
-            return None
-    if len(messages) == 0:
-        return None
-    # The JavaScript client repeats the first message's application properties on the envelope; no other has any.
-    repeated = _application_properties(data, found=found)
-    first, first_sections = messages[0]
-    return messages if repeated in {b"", _application_properties(first, found=first_sections)} else None
-
-
-def _application_properties(data: bytes, *, found: list[Section]) -> bytes:
-    return b"".join(data[start:end] for code, start, _, end in found if code == SectionCode.APPLICATION_PROPERTIES)
 
 
 def _decode(data: bytes, found: list[Section], new_id: Callable[[], str]) -> Content:

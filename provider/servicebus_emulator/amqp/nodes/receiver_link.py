@@ -64,15 +64,15 @@ class ReceiverLink(LinkHandler):
 
     def on_delivery(self, delivery: proton.Handle) -> None:
         """Store the messages of a complete delivery."""
-        taken = self._buffer.take(delivery)
+        taken = self._buffer.take(delivery, batch=self._connection.receives_batch)
         if taken is None:
             return
-        data, size = taken
+        data, size, batch = taken
         struck = self._broker.fault_injector.strike(Operation.SEND, entity=self.entity.description.path)
         if struck is None:
-            self._broker.reply_when_durable(self._connection, self._execute(delivery, data, size=size))
+            self._broker.reply_when_durable(self._connection, self._execute(delivery, data, size=size, batch=batch))
         else:
-            self._apply_fault(struck, delivery, data, size=size)
+            self._apply_fault(struck, delivery, data, size=size, batch=batch)
 
     def on_closed(self) -> None:
         """Forget the link."""
@@ -87,22 +87,22 @@ class ReceiverLink(LinkHandler):
         """Detach the link with an error."""
         self._connection.detach(self._link, error=error)
 
-    def _execute(self, delivery: proton.Handle, data: bytes, *, size: int) -> Callable[[], None]:
+    def _execute(self, delivery: proton.Handle, data: bytes, *, size: int, batch: bool) -> Callable[[], None]:
         try:
-            self._store(data, size=size)
+            self._store(data, size=size, batch=batch)
         except BrokerError as error:
             self._broker.count_refusal(error)
             return partial(proton.reject, delivery, error=error)
         return partial(proton.accept, delivery)
 
-    def _store(self, data: bytes, *, size: int) -> None:
+    def _store(self, data: bytes, *, size: int, batch: bool) -> None:
         # Before decoding: of a delivery that is too large, some bytes may be missing.
         check_encoded_size(size, messages=1, description=self.entity.description)
         error = deleted_error(self.entity)
         if error is not None:
             raise error
         try:
-            contents = decode_transfer(data, new_id=new_message_id)
+            contents = decode_transfer(data, batch=batch, new_id=new_message_id)
         except MalformedValueError as error:
             raise InvalidArgument(f"a delivery of {len(data)} bytes is not an AMQP message: {error}") from error
         check_encoded_size(size, messages=len(contents), description=self.entity.description)
@@ -112,7 +112,7 @@ class ReceiverLink(LinkHandler):
             throttle.check(len(contents), size=size)
         self.entity.send(contents)
 
-    def _apply_fault(self, struck: Armed, delivery: proton.Handle, data: bytes, *, size: int) -> None:
+    def _apply_fault(self, struck: Armed, delivery: proton.Handle, data: bytes, *, size: int, batch: bool) -> None:
         kind = struck.fault.kind
         if kind is FaultKind.RELEASED:
             self._broker.reply_when_durable(self._connection, partial(proton.settle, delivery, state=proton.RELEASED))
@@ -122,12 +122,12 @@ class ReceiverLink(LinkHandler):
             self._broker.reply_when_durable(self._connection, reply)
             return
         if kind is FaultKind.DUPLICATE:
-            self._execute(delivery, data, size=size)
+            self._execute(delivery, data, size=size, batch=batch)
         apply_fault(
             struck,
             connection=self._connection,
             link=self._link,
-            execute=partial(self._execute, delivery, data, size=size),
+            execute=partial(self._execute, delivery, data, size=size, batch=batch),
             refuse=lambda error: partial(proton.reject, delivery, error=error),
             is_open=lambda: self._open,
         )

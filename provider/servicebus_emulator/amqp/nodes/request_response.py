@@ -167,7 +167,7 @@ class RequestLink(LinkHandler):
         taken = self._buffer.take(delivery)
         if taken is None:
             return
-        data, size = taken
+        data, size, _ = taken
         try:
             request = self._decode(data, size=size)
         except BrokerError as error:

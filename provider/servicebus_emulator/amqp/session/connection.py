@@ -59,6 +59,7 @@ class AmqpConnection(asyncio.Protocol):
     :param timeouts: how long to wait for the client.
     :ivar congested: whether the client reads more slowly than it is sent to.
     :ivar closed: whether the connection is closed.
+    :ivar receives_batch: whether the delivery whose first frame is processed is a batch.
     :ivar reply_links: the links on which the client receives responses.
     :ivar authorization: the client's rights.
     """
@@ -73,6 +74,7 @@ class AmqpConnection(asyncio.Protocol):
         self.broker = broker
         self.congested = False
         self.closed = False
+        self.receives_batch = False
         self.reply_links: list[ReplyLink] = []
         self.authorization = Authorization(self, namespace=broker.namespace, guard=broker.guard)
         self._attach = attach
@@ -99,7 +101,9 @@ class AmqpConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start to serve the client."""
-        frames = IncomingFrames(self._push, on_range=self._push_range, max_frame_size=_MAX_FRAME_SIZE)
+        frames = IncomingFrames(
+            self._push, on_range=self._push_range, on_batch=self._push_batch, max_frame_size=_MAX_FRAME_SIZE
+        )
         sasl = SaslServer(
             send=self._send,
             on_data=partial(self._receive, frames),
@@ -155,6 +159,14 @@ class AmqpConnection(asyncio.Protocol):
         self._push(frame)
         settled, self._range = self._range, None
         self._close_on_error(partial(self._dispatch_range, settled))
+
+    def _push_batch(self, frame: bytes) -> None:
+        """Process the first frame of a delivery that is a batch."""
+        self.receives_batch = True
+        try:
+            self._push(frame)
+        finally:
+            self.receives_batch = False
 
     def eof_received(self) -> bool:
         """Close the connection: nothing else can arrive on it."""

@@ -23,6 +23,7 @@ class DeliveryBuffer:
         self._max_credit = credit
         self._credit = 0
         self._discarded = 0
+        self._is_batch = False
 
     def renew_credit(self) -> None:
         """Give the client credit, if half of it or more is used."""
@@ -30,14 +31,19 @@ class DeliveryBuffer:
             proton.add_credit(self._handle, self._max_credit - self._credit)
             self._credit = self._max_credit
 
-    def take(self, delivery: proton.Handle) -> tuple[bytes, int] | None:
-        """Return the bytes and the full size of a complete delivery; None = it is incomplete or was aborted.
+    def take(self, delivery: proton.Handle, *, batch: bool = False) -> tuple[bytes, int, bool] | None:
+        """Return the bytes and the full size of a complete delivery, and whether it is a batch.
+
+        ``None`` means that it is incomplete or was aborted.
+
+        :param batch: whether the frame that arrived says that it is a batch.
 
         Of a delivery that is too large, only the bytes that arrived last are returned. The link advances to its next
         delivery. An aborted delivery is settled.
         """
+        self._is_batch = self._is_batch or batch
         if proton.is_aborted(delivery):
-            self._discarded = 0
+            self._discarded, self._is_batch = 0, False
             proton.settle(delivery, state=None)
             self._credit -= 1
             self.renew_credit()
@@ -48,9 +54,9 @@ class DeliveryBuffer:
                 self._discarded += len(proton.read(self._handle, delivery))
             return None
         data = proton.read(self._handle, delivery)
-        size = self._discarded + len(data)
-        self._discarded = 0
+        size, is_batch = self._discarded + len(data), self._is_batch
+        self._discarded, self._is_batch = 0, False
         proton.advance(self._handle)
         self._credit -= 1
         self.renew_credit()
-        return data, size
+        return data, size, is_batch

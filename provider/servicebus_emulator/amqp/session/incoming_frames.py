@@ -1,4 +1,4 @@
-"""Inspects the frames of one client before Proton does: repairs delivery ids, and sets ranged dispositions apart.
+"""Inspects the frames of one client before Proton does: repairs delivery ids, sets ranges and batches apart.
 
 *Delivery ids of requests.* Threads of the Python client share one management link (its lock renewer runs a thread per
 message) and send deliveries with equal or swapped delivery ids. The service answers them nevertheless, while Proton
@@ -9,6 +9,8 @@ be settled under the delivery id of another one.
 *Dispositions of a range.* Proton reports the deliveries of a frame one by one, while a disposition that settles a range
 is answered by one that does. Dispositions of single deliveries are answered one by one: each concurrent settlement of
 the Python client waits for a frame, and for 0.2 s if a frame settles several of them.
+
+*Batches.* Only the message format of a transfer says that it carries a batch, and Proton does not expose it.
 """
 
 from __future__ import annotations
@@ -39,10 +41,13 @@ _DESCRIPTOR_BYTES: Final = 3
 _TRUE: Final = frozenset({b"\x41", b"\x56\x01"})
 _REQUEST_NODES: Final = (b"$management", b"$cbs")
 _DELIVERY_IDS: Final = 2**32
+# The message format of a batch as an encoded uint, and where the fields of a transfer up to it end at the latest.
+_BATCH_FORMAT: Final = b"\x70\x80\x01\x37\x00"
+_TRANSFER_FIELDS_BYTES: Final = 80
 
 # Positions of fields in the performatives' lists (AMQP 1.0 part 2, section 2.7).
 _ATTACH_ROLE, _ATTACH_TARGET = 2, 6
-_TRANSFER_HANDLE, _TRANSFER_ID, _TRANSFER_MORE = 0, 1, 5
+_TRANSFER_HANDLE, _TRANSFER_ID, _TRANSFER_FORMAT, _TRANSFER_MORE = 0, 1, 3, 5
 _DISPOSITION_ROLE, _DISPOSITION_FIRST, _DISPOSITION_LAST = 0, 1, 2
 
 
@@ -64,14 +69,21 @@ class IncomingFrames:
 
     :param on_data: receives the bytes.
     :param on_range: receives the frame of a disposition by which the client settles several deliveries.
+    :param on_batch: receives the first frame of a delivery that is a batch.
     :param max_frame_size: the maximum frame size in bytes; from a larger frame on, bytes pass unchanged.
     """
 
     def __init__(
-        self, on_data: Callable[[bytes], None], *, on_range: Callable[[bytes], None], max_frame_size: int
+        self,
+        on_data: Callable[[bytes], None],
+        *,
+        on_range: Callable[[bytes], None],
+        on_batch: Callable[[bytes], None],
+        max_frame_size: int,
     ) -> None:
         self._on_data = on_data
         self._on_range = on_range
+        self._on_batch = on_batch
         self._max_frame_size = max_frame_size
         self._incomplete = b""
         self._active = True
@@ -98,12 +110,12 @@ class IncomingFrames:
             if code_at < end and data[code_at] in _INSPECTED:
                 frame = data[position:end]
                 body = code_at - 2 - position
-                is_range = data[code_at] == _DISPOSITION and _settles_range(frame, body=body)
-                inspected = frame if is_range else self._repair(frame, body=body)
-                if is_range or inspected is not frame:
+                special = self._special_receiver(frame, body=body)
+                inspected = self._repair(frame, body=body)
+                if special is not None or inspected is not frame:
                     self._pass_on(data[passed_to:position])
                     passed_to = end
-                    (self._on_range if is_range else self._on_data)(inspected)
+                    (self._on_data if special is None else special)(inspected)
             position = end
         self._incomplete = data[position:]
         self._pass_on(data if passed_to == 0 and position == len(data) else data[passed_to:position])
@@ -111,6 +123,14 @@ class IncomingFrames:
     def _pass_on(self, data: bytes) -> None:
         if len(data) > 0:
             self._on_data(data)
+
+    def _special_receiver(self, frame: bytes, *, body: int) -> Callable[[bytes], None] | None:
+        code = frame[body + 2]
+        if code == _DISPOSITION and _settles_range(frame, body=body):
+            return self._on_range
+        if code == _TRANSFER and frame.find(_BATCH_FORMAT, body, body + _TRANSFER_FIELDS_BYTES) >= 0:
+            return self._on_batch if _is_batch(frame, body=body) else None
+        return None
 
     def _repair(self, frame: bytes, *, body: int) -> bytes:
         channel = int.from_bytes(frame[6:8], "big")
@@ -150,6 +170,15 @@ def _settles_range(frame: bytes, *, body: int) -> bool:
         and items[_DISPOSITION_ROLE] in _TRUE
         and items[_DISPOSITION_LAST] not in {NULL, items[_DISPOSITION_FIRST]}
     )
+
+
+def _is_batch(frame: bytes, *, body: int) -> bool:
+    """Return whether a transfer has the message format of a batch."""
+    try:
+        items, _ = _fields(frame, body=body)
+    except (MalformedValueError, IndexError):
+        return False
+    return len(items) > _TRANSFER_FORMAT and items[_TRANSFER_FORMAT] == _BATCH_FORMAT
 
 
 def _inspect_attach(session: _Session, *, items: list[bytes]) -> None:

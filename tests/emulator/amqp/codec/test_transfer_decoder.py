@@ -71,39 +71,33 @@ def test_a_batch_envelope_is_decoded_into_its_messages(bodies: list[bytes]):
     envelope = section(SectionCode.PROPERTIES, listed(encode("id"))) + b"".join(
         section(SectionCode.DATA, encode(m)) for m in inner
     )
-    assert [content.sections for content in decode_transfer(envelope, new_id=lambda: "given")] == inner
-
-
-def test_a_batch_envelope_may_repeat_only_the_properties_of_its_first_message():
-    numbered = [section(SectionCode.APPLICATION_PROPERTIES, mapped(encode("n"), encode(number))) for number in (1, 2)]
-    inner = [
-        section(SectionCode.PROPERTIES, listed(encode("id"))) + each + section(SectionCode.VALUE, NULL)
-        for each in numbered
-    ]
-    data = b"".join(section(SectionCode.DATA, encode(each)) for each in inner)
-
-    of_first, of_second = (decode_transfer(each + data, new_id=lambda: "given") for each in numbered)
-
-    assert [content.sections for content in of_first] == inner
-    assert [content.sections.endswith(numbered[1] + data) for content in of_second] == [True]
+    assert [content.sections for content in decode_transfer(envelope, batch=True, new_id=lambda: "given")] == inner
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"\x00", b"\x00\x53", b"\x00\x53\x75", b"\x00\x53\x75\xa0\x05x", b"\x00\x53\x01\x40"]
+    "envelope", [b"", section(SectionCode.VALUE, NULL), section(SectionCode.DATA, encode(b"\x00"))]
 )
-def test_data_that_starts_like_a_message_is_not_a_batch(body: bytes):
+def test_a_batch_without_messages_is_malformed(envelope: bytes):
+    with pytest.raises(MalformedValueError):
+        decode_transfer(envelope, batch=True, new_id=lambda: "given")
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"\x00", b"\x00\x53\x75\xa0\x05x", b"\x00\x53\x01\x40", section(SectionCode.DATA, encode(b"x"))]
+)
+def test_data_that_is_a_message_is_the_body_of_one(body: bytes):
     data = section(SectionCode.PROPERTIES, listed(encode("id"))) + section(SectionCode.DATA, encode(body))
-    (content,) = decode_transfer(data, new_id=lambda: "given")
+    (content,) = decode_transfer(data, batch=False, new_id=lambda: "given")
     assert content.sections == data
 
 
-@given(st.binary(max_size=200))
-@example(b"\x00" * 100_000)
-@example(b"\x00\x53\x75\xb0\xff\xff\xff\xff")
-@example(b"\x00\x53\x72\xc1\x02\x01\x40")
-def test_malformed_messages_raise_malformed_value_error(data: bytes):
+@given(data=st.binary(max_size=200), batch=st.booleans())
+@example(data=b"\x00" * 100_000, batch=False)
+@example(data=b"\x00\x53\x75\xb0\xff\xff\xff\xff", batch=False)
+@example(data=b"\x00\x53\x72\xc1\x02\x01\x40", batch=False)
+def test_malformed_messages_raise_malformed_value_error(data: bytes, batch: bool):
     try:
-        contents = decode_transfer(data, new_id=lambda: "given")
+        contents = decode_transfer(data, batch=batch, new_id=lambda: "given")
     except MalformedValueError:
         return
     assert len(contents) >= 1

@@ -41,7 +41,7 @@ def transfer(handle: int, number: int | None, *, more: bytes = FALSE, channel: i
 
 def passed(*pieces: bytes, max_frame_size: int = 512) -> bytes:
     out: list[bytes] = []
-    frames = IncomingFrames(out.append, on_range=out.append, max_frame_size=max_frame_size)
+    frames = IncomingFrames(out.append, on_range=out.append, on_batch=out.append, max_frame_size=max_frame_size)
     for piece in pieces:
         frames.receive(piece)
     return b"".join(out)
@@ -104,11 +104,25 @@ def test_a_disposition_of_a_range_is_set_apart():
     ranged = disposition(one, two)
     single = [disposition(one, NULL), disposition(one, one), disposition(one, two, role=FALSE), frame(DISPOSITION)]
     others, ranges = [], []
-    frames = IncomingFrames(others.append, on_range=ranges.append, max_frame_size=512)
+    frames = IncomingFrames(others.append, on_range=ranges.append, on_batch=others.append, max_frame_size=512)
     for each in (b"".join(single) + ranged + ranged + single[0], single[0] + ranged[:5], ranged[5:]):
         frames.receive(each)
     assert others == [b"".join(single), single[0], single[0]]
     assert ranges == [ranged] * 3
+
+
+def test_the_first_frame_of_a_batch_is_set_apart():
+    batch_format = b"\x70\x80\x01\x37\x00"
+    single, batch, unlike = (
+        frame(TRANSFER, encode_uint(0), encode_uint(0), b"\xa0\x05" + tag, kind, payload=b"\x00\x53\x75\xa0\x01x")
+        for tag, kind in ((b"tag01", b"\x43"), (b"tag01", batch_format), (batch_format, b"\x43"))
+    )
+    others, batches = [], []
+    frames = IncomingFrames(others.append, on_range=others.append, on_batch=batches.append, max_frame_size=512)
+    for each in (begin() + attach(0, "flights") + single + batch, unlike):
+        frames.receive(each)
+    assert batches == [batch]
+    assert b"".join(others) == begin() + attach(0, "flights") + single + unlike
 
 
 @pytest.mark.asyncio(loop_scope="session")
