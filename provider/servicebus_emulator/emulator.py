@@ -122,7 +122,9 @@ class Emulator:
             deliver_pings=deliver_pings,
             fault_seed=fault_seed,
             security=security,
-            issuer=TokenIssuer(security.clients_at(host), clock=shiftable.base),
+            issuer=TokenIssuer(
+                security.clients_at(host, configured=[config.root_rule for config in configs]), clock=shiftable.base
+            ),
             certificates=certificates,
             timeouts=timeouts,
             message_kilobytes=message_kilobytes,

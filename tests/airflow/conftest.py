@@ -138,14 +138,16 @@ def pair(
 ) -> Iterator[Pair]:
     """Both namespaces, running, and the environment variable of the connection ``contoso_pair``.
 
-    One process serves both, except for tests marked ``apart``, in which one of them is killed or frozen.
+    Its parameter is the key; ``None`` is the well-known one, with which the default client gets tokens. One process
+    serves both, except for tests marked ``apart``, in which one of them is killed or frozen.
     """
     config = tmp_path / "emulator.json"
     queues = [{"Name": "flights", "Properties": {}}, {"Name": "briefings", "Properties": {}}]
     namespaces = [{"Name": "contoso", "Queues": queues}, {"Name": "contoso-dr"}]
     config.write_text(json.dumps({"UserConfig": {"Namespaces": namespaces}}))
     if request.node.get_closest_marker("apart") is None:
-        processes = [EmulatorProcess(["contoso", "contoso-dr"], data=tmp_path / "both", config=config, key=KEY)]
+        key = getattr(request, "param", KEY)
+        processes = [EmulatorProcess(["contoso", "contoso-dr"], data=tmp_path / "both", config=config, key=key)]
     else:
         processes = [
             EmulatorProcess([name], data=tmp_path / name, config=config, key=KEY) for name in ("contoso", "contoso-dr")

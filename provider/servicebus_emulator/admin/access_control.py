@@ -1,13 +1,15 @@
 """Access to the routes of the administration port that are not part of the administration API, such as faults.
 
 Requests from this machine need no token, so that shell commands work; requests from elsewhere need a token with
-Manage on the namespace.
+Manage on the namespace. A request from this machine must name it, by ``localhost`` or a loopback address: a browser
+here that a foreign page sends to its own host name, rebound to this machine, names that host.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from aiohttp import web
 
@@ -18,7 +20,7 @@ from servicebus_emulator.security.settings import is_loopback
 if TYPE_CHECKING:
     from servicebus_emulator.security.authorizer import Authorizer
 
-__all__ = ["Handler", "require_manage"]
+__all__ = ["Handler", "check_host", "names_this_machine", "require_manage"]
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -27,11 +29,32 @@ def require_manage(handler: Handler, *, authorizer: Authorizer) -> Handler:
     """Return a handler that answers 401 to a request from elsewhere without a token for Manage."""
 
     async def checked(request: web.Request) -> web.StreamResponse:
-        if request.remote is None or not is_loopback(request.remote):
+        if request.remote is None or not is_loopback(request.remote) or not names_this_machine(request):
             try:
                 authorizer.authorize(request.headers.get("Authorization"), path="", rights=[AccessRight.MANAGE])
+                if authorizer.open:
+                    check_host(request)
             except Unauthorized as error:
                 return web.json_response({"error": str(error)}, status=error.status)
         return await handler(request)
 
     return checked
+
+
+def check_host(request: web.Request) -> None:
+    """Check the host that a request from this machine without a token names.
+
+    :raises Unauthorized: it is not this machine.
+    """
+    here = request.remote is not None and is_loopback(request.remote)
+    if here and "Authorization" not in request.headers and not names_this_machine(request):
+        raise Unauthorized("InvalidHost: the header Host does not name this machine; allowed: localhost, or a token")
+
+
+def names_this_machine(request: web.Request) -> bool:
+    """Return whether the header ``Host`` is ``localhost`` or a loopback address."""
+    try:
+        host = urlsplit(f"//{request.headers.get('Host', '')}").hostname
+    except ValueError:
+        return False
+    return host is not None and is_loopback(host)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from servicebus_emulator.admin.access_control import require_manage
-from servicebus_emulator.admin.http_server import send_continue
+from servicebus_emulator.admin.http_server import read_body, send_continue
 from servicebus_emulator.faults import Armed, FaultError
 from servicebus_emulator.faults.codec import armed_document, fault_from_json
 
@@ -33,7 +33,7 @@ def add_fault_routes(router: web.UrlDispatcher, *, fault_injector: FaultInjector
         if request.content_type != "application/json":
             return _error_response("Content-Type", value=request.content_type, allowed="application/json")
         try:
-            armed = fault_injector.add(fault_from_json(json.loads(await request.read())))
+            armed = fault_injector.add(fault_from_json(json.loads(await read_body(request))))
         except FaultError as error:
             return _error_response(error.field, value=error.value, allowed=error.allowed)
         except (ValueError, RecursionError) as error:

@@ -15,10 +15,11 @@ from servicebus_emulator.amqp.transport.listener import Listener
 from servicebus_emulator.amqp.transport.port_handler import PortHandler
 from servicebus_emulator.amqp.transport.protocol_detection import ConnectionCounts, request_head_reader
 
-__all__ = ["MAX_BODY_BYTES", "HttpServer", "send_continue"]
+__all__ = ["MAX_BODY_BYTES", "HttpServer", "read_body", "send_continue"]
 
 MAX_BODY_BYTES: Final = 1024 * 1024
 
+_BODY_SECONDS: Final = 20.0
 _SHUTDOWN_SECONDS: Final = 0.5
 _CLIENT_ERRORS: Final = (HttpProcessingError, ConnectionError, web.HTTPException)
 
@@ -106,6 +107,22 @@ class HttpServer:
         """Stop listening; requests in flight get half a second. Does nothing if the server is not started."""
         self._listener.close()
         await self._runner.cleanup()
+
+
+async def read_body(request: web.Request) -> bytes:
+    """Return the body of a request, which must arrive in 20 s.
+
+    :raises HTTPRequestTimeout: it did not; the connection is closed.
+    :raises HTTPRequestEntityTooLarge: it is larger than ``MAX_BODY_BYTES``.
+    """
+    try:
+        async with asyncio.timeout(_BODY_SECONDS):
+            return await request.read()
+    except TimeoutError:
+        if request.transport is not None:
+            # An answer would wait for the rest of the body.
+            request.transport.abort()
+        raise web.HTTPRequestTimeout(text=f"the body did not arrive in {_BODY_SECONDS:g} s") from None
 
 
 async def send_continue(request: web.Request) -> None:

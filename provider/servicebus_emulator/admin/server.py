@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
-from servicebus_emulator.admin.access_control import Handler, require_manage
+from servicebus_emulator.admin.access_control import Handler, check_host, require_manage
 from servicebus_emulator.admin.fault_routes import add_fault_routes
 from servicebus_emulator.admin.http_faults import apply_fault
-from servicebus_emulator.admin.http_server import MAX_BODY_BYTES, HttpServer, send_continue
+from servicebus_emulator.admin.http_server import MAX_BODY_BYTES, HttpServer, read_body, send_continue
 from servicebus_emulator.admin.operations import Administration, error_response
 from servicebus_emulator.admin.requests import Request, Response
 from servicebus_emulator.admin.routes import Route
@@ -119,11 +119,13 @@ def _authorize(authorizer: Authorizer, *, request: web.Request) -> None:
     # Only the path is checked: the client chooses the host of its URL.
     path = resource_path(f"https://host{request.rel_url.raw_path}")
     authorizer.authorize(request.headers.get("Authorization"), path=path, rights=[AccessRight.MANAGE])
+    if authorizer.open:
+        check_host(request)
 
 
 async def _administer(administration: Administration, *, request: web.Request) -> Response:
     try:
-        body = await request.read()
+        body = await read_body(request)
     except web.HTTPRequestEntityTooLarge:
         return error_response(413, reason=f"the body is too large; allowed: {MAX_BODY_BYTES} bytes")
     return administration.handle(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
+from servicebus_emulator.admin.http_server import read_body
 from servicebus_emulator.admin.routes import Route
 from servicebus_emulator.security.bearer import ClientError
 
@@ -71,6 +72,7 @@ def token_routes(issuer: TokenIssuer) -> tuple[Route, ...]:
 async def _issue(request: web.Request, *, issuer: TokenIssuer) -> IssuedToken:
     if request.content_type != _FORM:
         raise ClientError("invalid_request", f"AADSTS900144: Content-Type must be {_FORM}.", status=400)
+    await read_body(request)  # which post() parses
     try:
         form = {name: str(value) for name, value in (await request.post()).items()}
     except (UnicodeError, LookupError) as error:

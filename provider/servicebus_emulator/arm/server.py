@@ -11,7 +11,7 @@ from typing import Final
 from aiohttp import web
 
 from servicebus_emulator.admin.http_faults import apply_fault
-from servicebus_emulator.admin.http_server import MAX_BODY_BYTES, HttpServer, send_continue
+from servicebus_emulator.admin.http_server import MAX_BODY_BYTES, HttpServer, read_body, send_continue
 from servicebus_emulator.amqp.transport.timeouts import ClientTimeouts
 from servicebus_emulator.arm.addresses import Scope, parse_address
 from servicebus_emulator.arm.errors import ArmError, to_arm_error
@@ -132,6 +132,6 @@ class ArmServer(HttpServer):
 
 async def _read_body(request: web.Request) -> bytes:
     try:
-        return await request.read()
+        return await read_body(request)
     except web.HTTPRequestEntityTooLarge as error:
         raise ArmError(413, f"the body is too large; allowed: {MAX_BODY_BYTES} bytes") from error

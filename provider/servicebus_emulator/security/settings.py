@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Final
@@ -30,7 +30,8 @@ class SecuritySettings:
     :param key: both keys of every namespace's root policy; None = those of the configuration, else the default key.
     :param any_audience: whether ``$cbs`` accepts tokens for entities that do not exist. The service refuses them;
         otherwise the link is refused.
-    :param clients: the clients that may request bearer tokens; None = the development client, on loopback hosts only.
+    :param clients: the clients that may request bearer tokens; None = the development client, on loopback hosts only
+        and only while no namespace has a key of its own.
     :raises DescriptionError: when the key is invalid. The message does not contain it.
     """
 
@@ -67,11 +68,16 @@ class SecuritySettings:
                 f" a loopback address, or a key of your own ({KEY_VARIABLE} or --key-file), or --open for all clients"
             )
 
-    def clients_at(self, host: str) -> Sequence[Client]:
-        """Return the clients that may request bearer tokens when listening on `host`."""
+    def clients_at(self, host: str, *, configured: Iterable[AuthorizationRule | None]) -> Sequence[Client]:
+        """Return the clients that may request bearer tokens when listening on `host`.
+
+        :param configured: the root policies of all namespaces in the configuration.
+        """
         if self.clients is not None:
             return self.clients
-        return (DEVELOPMENT_CLIENT,) if self.open or is_loopback(host) else ()
+        # The secret of the development client is as well known as the default key.
+        guarded = any(set(self.root_keys(rule)) != {DEFAULT_KEY} for rule in (None, *configured))
+        return (DEVELOPMENT_CLIENT,) if self.open or (is_loopback(host) and not guarded) else ()
 
 
 def is_loopback(host: str) -> bool:

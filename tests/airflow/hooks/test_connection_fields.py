@@ -156,6 +156,7 @@ def test_operators_work_on_a_pair_by_reference(pair: Pair, run_dag: RunDag, monk
     assert ServiceBusNamespaceHook("south").test_connection()[0]
 
 
+@pytest.mark.parametrize("pair", [None], indirect=True)
 def test_a_secondary_with_arm_coordinates_is_provisioned_by_resource_manager(
     pair: Pair, run_dag: RunDag, monkeypatch: pytest.MonkeyPatch
 ):
