@@ -93,6 +93,7 @@ def referenced_conn_ids(extra: Mapping[str, Any], *, conn_id: str) -> dict[str, 
     :param conn_id: the pair's connection, for errors.
     :raises ConfigurationError: an id is not a text.
     """
+    from servicebus_pair.core.model import no_secret
     from servicebus_pair.core.pair import REFERENCE, SIDES
 
     conn_ids: dict[str, str] = {}
@@ -103,6 +104,8 @@ def referenced_conn_ids(extra: Mapping[str, Any], *, conn_id: str) -> dict[str, 
             continue
         if not isinstance(value, str):
             raise ConfigurationError(f"connection {conn_id}: setting {name} is {value!r}: it must be a connection id")
+        # Airflow would log what it looks up.
+        no_secret(f"connection {conn_id}: setting {name}", value, belongs=f"in {side}_connection_string")
         conn_ids[side] = value
     return conn_ids
 
@@ -165,20 +168,27 @@ def endpoint_from_connection(connection: Connection) -> Endpoint:
 
 
 def secret_values(connection: Connection) -> list[str]:
-    """Return every secret of a connection of any of the three types, to mask them in logs.
+    """Return every secret of a connection of any of the three types, to mask them in logs; our errors mask them too.
 
-    Works for invalid connections too, because errors about them are logged.
+    Works for invalid connections too, because errors about them are logged, and finds secrets in the wrong fields.
     """
+    from servicebus_pair.core.model import learn_secrets, secret_kind
     from servicebus_pair.core.pair import find_secrets
 
     parsed = _parsed(connection.extra)
     extra = parsed if isinstance(parsed, dict) else {}
-    if connection.conn_type not in _FIELD_NAMES:
-        return find_secrets(extra)
-    by_field = {"connection_string": connection.schema, "client_secret": connection.password}
-    # The official provider passes this one to the SDK unchanged.
-    official = {"client_secret": _official_extra(extra, "credential")}
-    return [*find_secrets(extra), *find_secrets(by_field), *find_secrets(official)]
+    found = find_secrets(extra)
+    if connection.conn_type in _FIELD_NAMES:
+        found += find_secrets({"connection_string": connection.schema, "client_secret": connection.password})
+        # The official provider passes this one to the SDK unchanged.
+        found += find_secrets({"client_secret": _official_extra(extra, "credential")})
+    values = (connection.host, connection.login, connection.schema, connection.password, *extra, *extra.values())
+    for value in values:
+        text = value if isinstance(value, str) else json.dumps(value)
+        if secret_kind(text) is not None:
+            found += find_secrets({"connection_string": text})
+    learn_secrets(found)
+    return list(dict.fromkeys(found))
 
 
 def _namespace(connection: Connection, extra: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,11 +13,13 @@ if TYPE_CHECKING:
         duration,
         integer,
         message_rate,
+        no_secret,
         non_empty_text,
     )
     from servicebus_pair.core.model.daemon_thread import DaemonThread
     from servicebus_pair.core.model.interfaces import Clock, SystemClock
     from servicebus_pair.core.model.options import OPTION_CHECKS
+    from servicebus_pair.core.model.redaction import learn_secrets, scrub, secret_kind
     from servicebus_pair.core.model.results import Drift
     from servicebus_pair.core.model.usage_meter import Meter, Operation
 
@@ -33,17 +35,22 @@ __all__ = [
     "choice",
     "duration",
     "integer",
+    "learn_secrets",
     "message_rate",
+    "no_secret",
     "non_empty_text",
+    "scrub",
+    "secret_kind",
 ]
 
 __getattr__ = lazy_exports(
     __name__,
     {
-        "checks": ["boolean", "choice", "duration", "integer", "message_rate", "non_empty_text"],
+        "checks": ["boolean", "choice", "duration", "integer", "message_rate", "no_secret", "non_empty_text"],
         "daemon_thread": ["DaemonThread"],
         "interfaces": ["Clock", "SystemClock"],
         "options": ["OPTION_CHECKS"],
+        "redaction": ["learn_secrets", "scrub", "secret_kind"],
         "results": ["Drift"],
         "usage_meter": ["Meter", "Operation"],
     },

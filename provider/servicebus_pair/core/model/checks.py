@@ -14,9 +14,25 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from servicebus_pair.core.model.errors import ConfigurationError
+from servicebus_pair.core.model.redaction import secret_kind
 
-__all__ = ["boolean", "choice", "duration", "integer", "message_rate", "non_empty_text", "storage_location"]
+__all__ = [
+    "boolean",
+    "choice",
+    "duration",
+    "host_address",
+    "integer",
+    "message_rate",
+    "no_secret",
+    "non_empty_text",
+    "resource_name",
+    "service_url",
+    "storage_location",
+]
 
+_HOST: Final = r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?"
+_HOST_ADDRESS: Final = re.compile(_HOST)
+_NAME: Final = re.compile(r"[\w.()-]{1,128}", re.ASCII)
 # Nothing that a connection string or a signature needs.
 _PLAIN_LOCATION: Final = re.compile(r"[\w ./\\:~-]*")
 
@@ -79,6 +95,45 @@ def duration(low: timedelta, high: timedelta = timedelta.max) -> Callable[[str, 
         return parsed
 
     return check
+
+
+def no_secret(name: str, value: Any, *, belongs: str = "in a field for secrets") -> None:
+    """Refuse a value that holds a secret, without quoting it.
+
+    :param belongs: says where such a value belongs.
+    """
+    kind = secret_kind(value)
+    if kind is not None:
+        raise ConfigurationError(f"{name} holds {kind}, which is not shown here: it belongs {belongs}")
+
+
+def host_address(name: str, value: Any) -> str:
+    """Check a host name or IP address, with an optional port."""
+    return _matching(_HOST_ADDRESS, name, value, "a host name, optionally with a port, such as gateway.example:443")
+
+
+def service_url(*schemes: str) -> Callable[[str, Any], str]:
+    """Return a check for the URL of a host, without a path, query or user."""
+    shape = re.compile(rf"(?:{'|'.join(map(re.escape, schemes))}){_HOST}/?")
+    example = " or ".join(f"{scheme}host:port" for scheme in schemes)
+
+    def check(name: str, value: Any) -> str:
+        return _matching(shape, name, value, example)
+
+    return check
+
+
+def resource_name(name: str, value: Any) -> str:
+    """Check the name or id of something: letters, digits, ``.``, ``_``, ``-`` and parentheses."""
+    return _matching(_NAME, name, value, "a name or id of letters, digits, '.', '_', '-' and parentheses")
+
+
+def _matching(shape: re.Pattern[str], name: str, value: Any, allowed: str) -> str:
+    no_secret(name, value)
+    if not isinstance(value, str) or shape.fullmatch(value) is None:
+        # Not quoted: it may be a secret of a shape that nobody knows.
+        raise ConfigurationError(f"{name} is not allowed: it must be {allowed}")
+    return value
 
 
 def non_empty_text(name: str, value: Any, *, meaning: str = "a text that is not empty") -> str:

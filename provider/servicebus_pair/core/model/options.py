@@ -6,13 +6,22 @@ SPEC section 2.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import Any, Final
 
-from servicebus_pair.core.model.checks import boolean, choice, duration, integer, storage_location
+from servicebus_pair.core.model.checks import (
+    boolean,
+    choice,
+    duration,
+    host_address,
+    integer,
+    no_secret,
+    resource_name,
+    service_url,
+    storage_location,
+)
 from servicebus_pair.core.model.errors import ConfigurationError
 
 __all__ = ["OPTION_CHECKS", "TRANSPORTS", "ArmCoordinates", "Endpoint", "PairOptions", "Secret", "check_distinct"]
@@ -175,12 +184,19 @@ class ArmCoordinates:
     :param resource_group: name of the resource group.
     :param credential: an identity of ``servicebus_pair.core``, or an asynchronous credential of ``azure-identity``.
     :param management_endpoint: URL of the Resource Manager outside the public cloud.
+    :raises ConfigurationError: a field is not what it must be.
     """
 
     subscription_id: str
     resource_group: str
     credential: Any = field(repr=False)
     management_endpoint: str | None = None
+
+    def __post_init__(self) -> None:
+        resource_name("subscription_id", self.subscription_id)
+        resource_name("resource_group", self.resource_group)
+        if self.management_endpoint is not None:
+            service_url("https://", "http://")("management_endpoint", self.management_endpoint)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,7 +215,7 @@ class Endpoint:
     :param endpoint_address: address to connect to instead of the host, such as an application gateway:
         ``sb://gateway.example:443``.
     :param arm: manage the namespace's queues through Azure Resource Manager instead of its administration endpoint.
-    :raises ConfigurationError: ``transport`` or ``endpoint_address`` is not allowed.
+    :raises ConfigurationError: a field is not what it must be, such as a connection string in place of a name.
     """
 
     host: str
@@ -214,9 +230,15 @@ class Endpoint:
     arm: ArmCoordinates | None = None
 
     def __post_init__(self) -> None:
+        for each in fields(self):
+            if each.repr:
+                no_secret(each.name, getattr(self, each.name))
         choice(*TRANSPORTS)("transport", self.transport)
-        if self.endpoint_address is not None and not self.endpoint_address.startswith("sb://"):
-            raise ConfigurationError(f"endpoint_address is {self.endpoint_address!r}: it must be sb://host:port")
+        host_address("host", self.host)
+        resource_name("namespace", self.namespace)
+        host_address("administration", self.administration)
+        if self.endpoint_address is not None:
+            service_url("sb://")("endpoint_address", self.endpoint_address)
 
     @classmethod
     def from_connection_string(
@@ -292,9 +314,6 @@ class Endpoint:
         )
 
 
-_HOST: Final = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
-
-
 def check_distinct(primary: Endpoint, secondary: Endpoint) -> None:
     """Check that a pair has two different namespaces. :raises ConfigurationError: both have the same host."""
     if primary.host.casefold() == secondary.host.casefold():
@@ -304,13 +323,7 @@ def check_distinct(primary: Endpoint, secondary: Endpoint) -> None:
 def _checked_host(host: str) -> str:
     if not host:
         raise ConfigurationError("host is '': it must be the namespace's fully qualified host name")
-    if _HOST.fullmatch(host) is None:
-        # Not quoted: the value may be a connection string with its key.
-        raise ConfigurationError(
-            "the host is not a host name: it must be one such as contoso.servicebus.windows.net, optionally with a "
-            "port, not a URL, path or connection string"
-        )
-    return host
+    return host_address("the host", host)
 
 
 def _namespace_of(host: str) -> str:

@@ -8,10 +8,11 @@ from servicebus_pair._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from servicebus_pair.core.pair.connection_check import check_namespace
-    from servicebus_pair.core.pair.endpoint_settings import find_secrets, read_endpoint
+    from servicebus_pair.core.pair.endpoint_settings import ENDPOINT_SETTINGS, find_secrets, read_endpoint
     from servicebus_pair.core.pair.settings import REFERENCE, SIDES, SettingsReference
 
 __all__ = [
+    "ENDPOINT_SETTINGS",
     "REFERENCE",
     "SIDES",
     "SettingsReference",
@@ -24,7 +25,7 @@ __getattr__ = lazy_exports(
     __name__,
     {
         "connection_check": ["check_namespace"],
-        "endpoint_settings": ["read_endpoint", "find_secrets"],
+        "endpoint_settings": ["ENDPOINT_SETTINGS", "read_endpoint", "find_secrets"],
         "settings": ["REFERENCE", "SIDES", "SettingsReference"],
     },
 )

@@ -25,12 +25,19 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, quote_plus, unquote
 
-from servicebus_pair.core.model.checks import boolean, choice
+from servicebus_pair.core.model.checks import boolean, choice, no_secret
 from servicebus_pair.core.model.errors import ConfigurationError
 from servicebus_pair.core.model.options import TRANSPORTS, ArmCoordinates, Endpoint, Secret
 from servicebus_pair.core.sdk.credentials import ClientSecret, DefaultIdentity, Identity, ManagedIdentity
 
-__all__ = ["AUTHENTICATIONS", "ENDPOINT_SETTINGS", "find_secrets", "non_empty", "read_endpoint"]
+__all__ = [
+    "AUTHENTICATIONS",
+    "ENDPOINT_SETTINGS",
+    "find_secrets",
+    "non_empty",
+    "read_endpoint",
+    "refuse_misplaced_secrets",
+]
 
 _CONNECTION_STRING: Final = "connection_string"
 _DEFAULT: Final = "default"
@@ -60,6 +67,8 @@ _FORM_DEFAULTS: Final[Mapping[str, tuple[Any, ...]]] = {
     "emulator": (False, "false"),
     "transport": TRANSPORTS[:1],
 }
+_SECRET_SETTINGS: Final = (_CONNECTION_STRING, _CLIENT_SECRET)
+_PLACE: Final = f"in {_CONNECTION_STRING}, a secret of Microsoft Entra ID in {_CLIENT_SECRET}"
 _SECRET_PARTS: Final = ("sharedaccesskey", "sharedaccesssignature")
 
 
@@ -70,7 +79,21 @@ def read_endpoint(settings: Mapping[str, Any], *, label: Callable[[str], str] = 
     :param label: returns the name of a setting at its origin, for error messages.
     :raises ConfigurationError: a setting is wrong; the text names it, its value (never a secret) and what is allowed.
     """
-    return _EndpointParser(non_empty(settings), label).endpoint()
+    given = non_empty(settings)
+    refuse_misplaced_secrets(given, label)
+    return _EndpointParser(given, label).endpoint()
+
+
+def refuse_misplaced_secrets(given: Mapping[str, Any], label: Callable[[str], str] = str) -> None:
+    """Refuse secrets in fields that are not for secrets, and as names of fields.
+
+    :param given: settings of an endpoint or, with prefixes, of a pair.
+    :raises ConfigurationError: naming the field, not its value.
+    """
+    for name, value in given.items():
+        no_secret("the name of a setting", name, belongs=_PLACE)
+        if not name.endswith(_SECRET_SETTINGS):
+            no_secret(f"setting {label(name)}", value, belongs=_PLACE)
 
 
 def non_empty(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,12 @@ from typing import Any, Final
 
 from servicebus_pair.core.model.errors import ConfigurationError
 from servicebus_pair.core.model.options import OPTION_CHECKS, Endpoint, PairOptions, check_distinct
-from servicebus_pair.core.pair.endpoint_settings import ENDPOINT_SETTINGS, non_empty, read_endpoint
+from servicebus_pair.core.pair.endpoint_settings import (
+    ENDPOINT_SETTINGS,
+    non_empty,
+    read_endpoint,
+    refuse_misplaced_secrets,
+)
 
 __all__ = ["REFERENCE", "SIDES", "PairSettings", "SettingsReference", "read_pair_settings"]
 
@@ -71,6 +76,7 @@ def read_pair_settings(
     :raises ConfigurationError: a setting is wrong; the text names it, its value (never a secret) and what is allowed.
     """
     given = {name: value for name, value in settings.items() if value is not None and value != ""}
+    refuse_misplaced_secrets(given)
     known = {f"{side}_{name}" for side in SIDES for name in (*ENDPOINT_SETTINGS, REFERENCE)}
     unknown = sorted(set(given) - known - set(OPTION_CHECKS))
     if unknown:

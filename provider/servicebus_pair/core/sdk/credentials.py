@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from servicebus_pair.core.model.checks import no_secret
 from servicebus_pair.core.model.daemon_thread import DaemonThread
 from servicebus_pair.core.model.options import Secret
 
@@ -30,9 +31,15 @@ class Identity(ABC):
     """Base class of all identities. The ``repr`` holds no secret.
 
     :param ca_file: CA bundle for the token service's certificate; default is that of ``certifi``.
+    :raises ConfigurationError: a field that is not for secrets holds one.
     """
 
     ca_file: str | None = None
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            if not isinstance(getattr(self, each.name), Secret):
+                no_secret(each.name, getattr(self, each.name))
 
     async def get_token(self, *scopes: str, claims: str | None = None, **options: Any) -> AccessToken:
         """Return a token for ``scopes``, cached where possible.

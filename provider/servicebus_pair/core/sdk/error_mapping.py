@@ -36,6 +36,7 @@ from azure.servicebus import exceptions as sdk
 
 from servicebus_pair.core.model import errors
 from servicebus_pair.core.model.options import PairOptions
+from servicebus_pair.core.model.redaction import scrub
 from servicebus_pair.core.sdk._private.capabilities import fast_path
 
 __all__ = ["classify", "error_text", "triggers_failover"]
@@ -104,8 +105,8 @@ def classify(failure: BaseException, *, where: str, authenticated: bool) -> erro
 
 
 def error_text(failure: BaseException) -> str:
-    """Return the message of an exception as one line of at most 300 characters."""
-    return " ".join(str(failure).split())[:_MAX_CHARACTERS]
+    """Return the message of an exception as one line of at most 300 characters, without secrets."""
+    return scrub(" ".join(str(failure).split()))[:_MAX_CHARACTERS]
 
 
 def _is_refused_token(failure: BaseException) -> bool:

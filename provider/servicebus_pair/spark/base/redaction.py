@@ -12,11 +12,10 @@ from contextlib import contextmanager
 from typing import Final
 
 from servicebus_pair.core.errors import PairError
+from servicebus_pair.core.model import scrub
 
 __all__ = ["Redaction", "SparkTaskError", "redact_errors", "task_error_message"]
 
-_MASK: Final = "***"
-_SECRET_PATTERN: Final = re.compile(r"((?:SharedAccessKey|SharedAccessSignature|sig)\s*=\s*)[^;&\s'\"]+", re.IGNORECASE)
 _TASK_ERROR_PATTERN: Final = re.compile(r"SparkTaskError: (.+)")
 
 
@@ -25,7 +24,7 @@ class SparkTaskError(PairError):
 
 
 class Redaction:
-    """Replaces known secrets, and anything that looks like a shared access key or signature, with ``***``."""
+    """Replaces known secrets, and anything that looks like one, with ``***``."""
 
     def __init__(self) -> None:
         self._secrets: set[str] = set()
@@ -36,10 +35,7 @@ class Redaction:
 
     def clean(self, text: str) -> str:
         """Return ``text`` with secrets masked."""
-        # Longest first: one secret may contain another.
-        for secret in sorted(self._secrets, key=len, reverse=True):
-            text = text.replace(secret, _MASK)
-        return _SECRET_PATTERN.sub(rf"\1{_MASK}", text)
+        return scrub(text, self._secrets)
 
 
 def task_error_message(error: BaseException) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from servicebus_pair.core import EntityHealth
 from servicebus_pair.core.errors import ConfigurationError
-from servicebus_pair.core.model import OPTION_CHECKS, boolean, choice, integer, message_rate, non_empty_text
+from servicebus_pair.core.model import OPTION_CHECKS, boolean, choice, integer, message_rate, no_secret, non_empty_text
 from servicebus_pair.core.pair import SIDES
 from servicebus_pair.spark.base.credential_reference import REFERENCES
 from servicebus_pair.spark.base.offsets import MAIN, SUB_QUEUES
@@ -65,6 +65,8 @@ class Option:
 
     def parse(self, text: str) -> Any:
         """Parse ``text``. :raises ConfigurationError: naming the option, the value and what is allowed."""
+        if not self.secret:
+            no_secret(f"option {self.name}", text, belongs=f"where the option credential refers to: {REFERENCES}")
         try:
             return self.parser(self.name, text)
         except (ValueError, TypeError, AttributeError, OverflowError, KeyError):

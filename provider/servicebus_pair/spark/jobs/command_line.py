@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from servicebus_pair.core import EntityHealth
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.ledger import PublishManifest
+from servicebus_pair.core.model import scrub
 from servicebus_pair.spark.base.report_files import check_writable
 from servicebus_pair.spark.jobs.parent_watch import end_without_task
 from servicebus_pair.spark.transfer.publishing import publish
@@ -112,7 +113,7 @@ def add_arguments(parser: argparse.ArgumentParser, *names: str) -> None:
 
 def fail(program: str, error: object, *, status: int = 2) -> int:
     """Print what stopped the program, and return its exit status."""
-    print(f"{program}: {error}", file=sys.stderr)  # noqa: T201  command-line output
+    print(f"{program}: {scrub(str(error))}", file=sys.stderr)  # noqa: T201  command-line output
     return status
 
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from typing import Final
 
-from airflow.sdk.exceptions import AirflowException
+from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
 from servicebus_pair.core import PairSettings
 from servicebus_pair.core.errors import PairError
+from servicebus_pair.core.model import OPTION_CHECKS
+from servicebus_pair.core.pair import ENDPOINT_SETTINGS, SIDES
 from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
 
 __all__ = ["load_pair_settings"]
 
 _VARIABLE_PREFIX: Final = "AIRFLOW_CONN_"
+_NAME: Final = re.compile(r"\w+", re.ASCII)
 
 
 def load_pair_settings(extra_conn_ids: Iterable[str]) -> dict[str, PairSettings | str]:
@@ -32,8 +36,21 @@ def load_pair_settings(extra_conn_ids: Iterable[str]) -> dict[str, PairSettings 
 def _load_settings(conn_id: str) -> PairSettings | str:
     try:
         return ServiceBusPairHook(conn_id).get_settings()
-    except (PairError, AirflowException) as error:
-        return str(error)
+    except AirflowNotFoundException:
+        return f"the connection {conn_id} does not exist"
+    except PairError as error:
+        return _problem(str(error))
+    except Exception as error:  # noqa: BLE001  any connection may be invalid in any way, and must not hide the others
+        return f"the connection cannot be read: {type(error).__name__}"
+
+
+def _problem(text: str) -> str:
+    """Return which setting is wrong, without its value: viewers may not read connections."""
+    names = {f"{side}_{name}" for side in SIDES for name in ("", "conn_id", *ENDPOINT_SETTINGS)}
+    names |= {*OPTION_CHECKS, *ENDPOINT_SETTINGS, "login", "password", "schema", "fully_qualified_namespace"}
+    named = next((name for name in _NAME.findall(text) if name in names), None)
+    what = "its settings are" if named is None else f"its setting {named} is"
+    return f"{what} missing or not allowed: the test of the connection says why"
 
 
 def _conn_ids_in_environment() -> list[str]:

@@ -53,7 +53,7 @@ def test_a_file_system_that_hangs_stops_nothing_but_the_reports(
         released.set()
 
     assert (seen.status_code, statuses) == (200, {503})
-    assert waited < 3
+    assert waited < 20  # and not the minute that the file system hangs
 
 
 @pytest.mark.parametrize("name", ["report.html", "reconcile", "manual__1", "flights_recovery"])

@@ -1,0 +1,46 @@
+"""Secrets in every form in which somebody may paste them, and the search for what is left of them."""
+
+from __future__ import annotations
+
+import json
+import traceback
+from collections.abc import Callable
+from typing import Any, Final
+from urllib.parse import quote
+
+__all__ = ["CANARIES", "disclosed", "outcome"]
+
+# 32 bytes in Base64, as Service Bus makes keys, and a client secret as Microsoft Entra ID makes them.
+_KEY: Final = "c4nary+c4nary/c4nary0c4nary1c4nary2c4nary34="
+_CLIENT_SECRET: Final = "c4n8Q~c4nary-c4nary_c4nary.c4nary~c4nary"
+_STRING: Final = f"Endpoint=sb://contoso.servicebus.windows.net/;SharedAccessKeyName=Root;SharedAccessKey={_KEY}"
+_SIGNED: Final = (
+    "Endpoint=sb://contoso.servicebus.windows.net/;SharedAccessSignature=SharedAccessSignature sr=sb%3A%2F%2Fcontoso&"
+    f"sig={quote(_KEY, safe='')}&se=1893456000&skn=Root"
+)
+CANARIES: Final[dict[str, Any]] = {
+    "connection string": _STRING,
+    "connection string in a URI": quote(_STRING, safe=""),
+    "connection string in a text": f"it is {_STRING} as you see",
+    "connection string in JSON": json.dumps({"value": _STRING}),
+    "connection string in a list": [_STRING],
+    "connection string in a mapping": {"value": {"deep": _STRING}},
+    "signature": _SIGNED,
+    "key": _KEY,
+    "client secret": _CLIENT_SECRET,
+    "token": "eyJhbGciOiJub25lIn0.eyJjNG5hcnkiOiJjNG5hcnkifQ.c4naryc4nary",
+}
+
+
+def disclosed(text: str) -> bool:
+    """Return whether a canary, or a large part of one, is in a text."""
+    return "c4nary" in text or "eyJjNG5hcnki" in text
+
+
+def outcome(call: Callable[[], Any]) -> str:
+    """Return everything that shows what a call did: the ``repr`` of its result, or its error with all causes."""
+    try:
+        result = call()
+    except Exception as error:  # noqa: BLE001  whatever it raises must not disclose
+        return f"{error!r} {error} {error.args!r} {''.join(traceback.format_exception(error))}"
+    return f"{result!r} {result}"

@@ -1,0 +1,124 @@
+"""A secret in any field of a pair's settings, an endpoint or an identity comes back in no error and no ``repr``."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, fields
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from servicebus_pair.core import (
+    ArmCoordinates,
+    ClientSecret,
+    DefaultIdentity,
+    Endpoint,
+    ManagedIdentity,
+    PairOptions,
+    Secret,
+    read_pair_settings,
+)
+from servicebus_pair.core.errors import ConfigurationError, UnreachableError
+from servicebus_pair.core.model import OPTION_CHECKS, learn_secrets, scrub
+from servicebus_pair.core.pair import ENDPOINT_SETTINGS, REFERENCE, SIDES, read_endpoint
+from tests.security.canaries import CANARIES, disclosed, outcome
+
+HOST = "contoso.servicebus.windows.net"
+STRING = f"Endpoint=sb://{HOST}/;SharedAccessKeyName=a;SharedAccessKey=b"
+# One valid setting of each authentication, so that every field is reached.
+BASES: dict[str, dict[str, Any]] = {
+    "connection_string": {"connection_string": STRING},
+    "default": {"authentication": "default", "host": HOST},
+    "client_secret": {
+        "authentication": "client_secret",
+        "host": HOST,
+        "tenant_id": "t",
+        "client_id": "c",
+        "client_secret": "a secret of one's own",
+    },
+    "managed_identity": {"authentication": "managed_identity", "host": HOST},
+    "arm": {"connection_string": STRING, "subscription_id": "s", "resource_group": "g"},
+}
+OTHER = {f"{side}_connection_string": STRING.replace("contoso", f"contoso-{side}") for side in SIDES}
+NAMES = [*OPTION_CHECKS, *(f"{side}_{name}" for side in SIDES for name in (*ENDPOINT_SETTINGS, REFERENCE, "unknown"))]
+VALUES = [
+    *(Endpoint(host=HOST, namespace="contoso", administration=HOST), PairOptions()),
+    *(ArmCoordinates(subscription_id="s", resource_group="g", credential=None), DefaultIdentity(), ManagedIdentity()),
+    ClientSecret(tenant_id="t", client_id="c", client_secret=Secret("s")),
+]
+
+
+@pytest.mark.parametrize("canary", CANARIES.values(), ids=CANARIES)
+@pytest.mark.parametrize("base", BASES.values(), ids=BASES)
+def test_no_setting_of_a_namespace_discloses_a_secret(base: dict[str, Any], canary: Any):
+    leaks = [
+        name
+        for name in (*ENDPOINT_SETTINGS, "unknown")
+        if disclosed(outcome(lambda name=name: read_endpoint({**base, name: canary})))  # type: ignore[misc]
+    ]
+
+    assert leaks == []
+
+
+@pytest.mark.parametrize("canary", CANARIES.values(), ids=CANARIES)
+def test_no_setting_of_a_pair_discloses_a_secret_and_no_name_of_one(canary: Any):
+    leaks = [
+        name
+        for name in NAMES
+        if disclosed(outcome(lambda name=name: read_pair_settings({**OTHER, name: canary})))  # type: ignore[misc]
+    ]
+    named = outcome(lambda: read_pair_settings({**OTHER, str(canary): "value"}))
+
+    assert leaks == []
+    assert not disclosed(named)
+
+
+@pytest.mark.parametrize("canary", CANARIES.values(), ids=CANARIES)
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+def test_no_field_of_a_value_discloses_a_secret(value: Any, canary: Any):
+    given = {each.name: getattr(value, each.name) for each in fields(value) if each.init}
+
+    leaks = [name for name in given if disclosed(outcome(lambda name=name: type(value)(**{**given, name: canary})))]  # type: ignore[misc]
+
+    assert leaks == []
+    assert all(each.default is not MISSING or each.name in given for each in fields(value))
+
+
+@pytest.mark.parametrize("name", ["transport", "ca_file", "endpoint_address", "administration", "namespace", "host"])
+def test_a_connection_string_in_the_wrong_field_is_told_where_it_belongs(name: str):
+    with pytest.raises(ConfigurationError, match=f"{name} holds a connection string.*belongs in connection_string"):
+        read_endpoint({**BASES["default"], name: CANARIES["connection string"]})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("administration", value) for value in ("a b", "sb://a", "a/b", "a:port", "a?x=y", "u:p@a")),
+        *(("endpoint_address", value) for value in ("gateway:443", "sb://a/b", "sb://u:p@a", "sb://a?b", "https://a")),
+        *(("namespace", value) for value in ("a/b", "a b", "a\nb", "../a")),
+    ],
+)
+def test_hosts_addresses_and_names_are_validated_as_such(name: str, value: str):
+    with pytest.raises(ConfigurationError, match=f"{name} is not allowed: it must be"):
+        read_endpoint({**BASES["connection_string"], name: value})
+
+
+def test_learned_secrets_of_any_shape_are_masked_in_later_errors():
+    learn_secrets(["a password that looks like none", "short"])
+
+    error = UnreachableError("proxy refused: a password that looks like none; short")
+
+    assert str(error) == "proxy refused: ***; short"
+    assert error.args == (str(error),)
+    assert scrub("short", ["short"]) == "***"
+
+
+def test_ordinary_texts_are_not_masked():
+    text = (
+        "connection string: SharedAccessKeyName is missing; message 3f2504e0-4f89-11d3-9a0c-0305e82c3301 of "
+        "contoso/x-servicebus-transfer/0 at https://management.azure.com/subscriptions/"
+        "00000000-0000-0000-0000-000000000000/resourceGroups/rg/providers/Microsoft.ServiceBus"
+    )
+
+    assert scrub(text) == text
+    assert outcome(lambda: PairOptions(ping_timeout=timedelta(0))).count("ping_timeout is 0:00:00") > 0
