@@ -97,6 +97,9 @@ def _namespace_fields() -> dict[str, Any]:
         "management_endpoint": _text(
             "Management endpoint", "URL of the Resource Manager, if not that of the public cloud."
         ),
+        "allow_other_hosts": _switch(
+            "Other hosts", "Send tokens of the machine's identity to hosts that are not Azure's."
+        ),
         "emulator": _switch("Emulator", "Plain TCP and HTTP, for an embedded namespace without a connection string."),
     }
 

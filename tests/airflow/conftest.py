@@ -61,6 +61,7 @@ os.environ |= {
     "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "admin:admin,otto:op,una:user,vic:viewer",
     "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(AIRFLOW_HOME / "passwords.json"),
     "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{AIRFLOW_HOME / 'airflow.db'}",
+    "AIRFLOW__SERVICEBUS_PAIR__PAGE_PAIRS": "*",
     "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
 }
 

@@ -65,7 +65,7 @@ class _ManualHealthOperator(AsyncPairOperator):
         health_changes.emit(context, self.servicebus_pair_conn_id)
         changed_here = {entity.casefold() for entity in (*health_changes.failed_over, *health_changes.recovered)}
         for entity, health in changed.items():
-            self.log.info("entity=%s health=%s by=%s reason=%s", entity, health.state.value, health.by, health.reason)
+            self.log.info("entity=%r health=%s by=%r reason=%r", entity, health.state.value, health.by, health.reason)
         return {
             "changed": [entity for entity in entities if entity.casefold() in changed_here],
             "unchanged": [entity for entity in entities if entity.casefold() not in changed_here],

@@ -34,7 +34,7 @@ def on_asset_event_emitted(asset_event: AssetEvent) -> None:
     extra: dict[str, Any] = asset_event.extra or {}
     _log.log(
         level,
-        "%s conn_id=%s entity=%s by=%s since=%s reason=%s dag_id=%s run_id=%s",
+        "%s conn_id=%r entity=%r by=%r since=%r reason=%r dag_id=%s run_id=%r",
         kind,
         conn_id,
         extra.get("entity"),

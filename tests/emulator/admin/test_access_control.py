@@ -130,9 +130,10 @@ async def test_health_and_faults_need_no_token_on_this_machine(http: ClientSessi
 @pytest.mark.parametrize(
     ("remote", "headers", "status"),
     [
-        ("127.0.0.1", {}, 200),
-        ("::1", {}, 200),
-        ("::ffff:127.0.0.1", {}, 200),
+        ("127.0.0.1", {"Host": "localhost:5300"}, 200),
+        ("::1", {"Host": "localhost:5300"}, 200),
+        ("::ffff:127.0.0.1", {"Host": "localhost:5300"}, 200),
+        ("127.0.0.1", {"Host": "evil.example"}, 401),
         ("192.0.2.7", {}, 401),
         ("192.0.2.7", signed_headers(), 200),
         ("192.0.2.7", signed_headers(key="canary"), 401),

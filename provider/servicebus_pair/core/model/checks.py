@@ -32,6 +32,7 @@ __all__ = [
 
 _HOST: Final = r"(?:[A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?"
 _HOST_ADDRESS: Final = re.compile(_HOST)
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _NAME: Final = re.compile(r"[\w.()-]{1,128}", re.ASCII)
 # Nothing that a connection string or a signature needs.
 _PLAIN_LOCATION: Final = re.compile(r"[\w ./\\:~-]*")
@@ -137,9 +138,12 @@ def _matching(shape: re.Pattern[str], name: str, value: Any, allowed: str) -> st
 
 
 def non_empty_text(name: str, value: Any, *, meaning: str = "a text that is not empty") -> str:
-    """Check a text that is not empty or blank. ``meaning`` says in errors what it must be."""
+    """Check a text that is not blank and has no control characters. ``meaning`` says in errors what it must be."""
     if not isinstance(value, str) or not value.strip():
         raise ConfigurationError(f"{name} is {value!r}: it must be {meaning}")
+    if _CONTROL.search(value) is not None:
+        # They would forge lines of logs.
+        raise ConfigurationError(f"{name} is {value!r}: it must have no line ends and other control characters")
     return value
 
 

@@ -14,11 +14,15 @@ authentication          required                                   optional
 A namespace can be managed through Azure Resource Manager (subscription_id, resource_group, optionally
 management_endpoint) with the same identity. With a connection string, management uses the client secret if one is
 given, and ``DefaultAzureCredential`` otherwise.
+
+Tokens of an identity that the machine has (``default``, ``managed_identity``) go to hosts of Service Bus and of Azure
+Resource Manager, and to this machine, only; ``allow_other_hosts`` lifts this.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,10 +65,27 @@ _OPTIONAL: Final[Mapping[str, tuple[str, ...]]] = {
 _AUTHENTICATION_SETTINGS: Final = ("connection_string", "host", *_SERVICE_PRINCIPAL, "authority", "emulator")
 _ARM_SETTINGS: Final = ("subscription_id", "resource_group", "management_endpoint")
 _COMMON_SETTINGS: Final = ("namespace", "administration", "transport", "ca_file", "endpoint_address")
-ENDPOINT_SETTINGS: Final = ("authentication", *_AUTHENTICATION_SETTINGS, *_ARM_SETTINGS, *_COMMON_SETTINGS)
+_OTHER_HOSTS: Final = "allow_other_hosts"
+ENDPOINT_SETTINGS: Final = (
+    "authentication",
+    *_AUTHENTICATION_SETTINGS,
+    *_ARM_SETTINGS,
+    *_COMMON_SETTINGS,
+    _OTHER_HOSTS,
+)
+_OWN_IDENTITIES: Final = (_DEFAULT, _MANAGED_IDENTITY)
+_SERVICE_BUS_HOST: Final = re.compile(
+    r"[a-z0-9-]+\.servicebus\.(windows\.net|usgovcloudapi\.net|chinacloudapi\.cn|cloudapi\.de)|localhost|\[::1\]"
+    r"|127\.[0-9]+\.[0-9]+\.[0-9]+"
+)
+_RESOURCE_MANAGER_HOST: Final = re.compile(
+    r"management\.(azure\.com|usgovcloudapi\.net|chinacloudapi\.cn|microsoftazure\.de)|localhost|\[::1\]"
+    r"|127\.[0-9]+\.[0-9]+\.[0-9]+"
+)
 _FORM_DEFAULTS: Final[Mapping[str, tuple[Any, ...]]] = {
     "authentication": (_CONNECTION_STRING,),
     "emulator": (False, "false"),
+    _OTHER_HOSTS: (False, "false"),
     "transport": TRANSPORTS[:1],
 }
 _SECRET_SETTINGS: Final = (_CONNECTION_STRING, _CLIENT_SECRET)
@@ -152,6 +173,7 @@ class _EndpointParser:
         self._check_fields(authentication)
         common: dict[str, Any] = {name: self._text(name) for name in _COMMON_SETTINGS if name in self.given}
         self._check_file("ca_file")
+        self._check_token_hosts(authentication)
         arm = self._arm(authentication)
         source = "connection_string" if authentication == _CONNECTION_STRING else "host"
         try:
@@ -162,6 +184,24 @@ class _EndpointParser:
             return Endpoint.from_credential(self._require(source), identity, emulator=emulator, arm=arm, **common)
         except ConfigurationError as error:
             raise ConfigurationError(f"setting {self.label(source)}: {error}") from error
+
+    def _check_token_hosts(self, authentication: str) -> None:
+        """Refuse to send tokens of the machine's identity to hosts that are not Azure's, unless told to."""
+        if _OTHER_HOSTS in self.given and boolean(f"setting {self.label(_OTHER_HOSTS)}", self.given[_OTHER_HOSTS]):
+            return
+        hosts = dict.fromkeys(("host", "administration", "endpoint_address"), _SERVICE_BUS_HOST)
+        if authentication not in _OWN_IDENTITIES:
+            # With a connection string, the machine's identity may manage the namespace.
+            hosts = {}
+        if authentication != _CLIENT_SECRET and "client_secret" not in self.given:
+            hosts["management_endpoint"] = _RESOURCE_MANAGER_HOST
+        for name, known in hosts.items():
+            host = (self._text(name) or "").rpartition("://")[2].rstrip("/").casefold()
+            if host and known.fullmatch(re.sub(r":[0-9]{1,5}$", "", host)) is None:
+                raise ConfigurationError(
+                    f"setting {self.label(name)} is not a host of Azure or this machine, and would get tokens of this "
+                    f"machine's identity: allowed with {self.label(_OTHER_HOSTS)}"
+                )
 
     def _choice(self, name: str, allowed: tuple[str, ...]) -> str:
         """Return one of ``allowed``, by default the first."""

@@ -26,7 +26,7 @@ REFERENCE: Final = "conn_id"
 # Allowed in addition to a reference, because other connection types have no field for them.
 _ALLOWED_WITH_REFERENCE: Final = (
     *("namespace", "administration", "transport", "ca_file", "endpoint_address"),
-    *("subscription_id", "resource_group", "management_endpoint"),
+    *("subscription_id", "resource_group", "management_endpoint", "allow_other_hosts"),
 )
 _NO_REFERENCES: Final[Mapping[str, SettingsReference]] = MappingProxyType({})
 

@@ -8,6 +8,7 @@ import lzma
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, BinaryIO, Final, Protocol
 
 from servicebus_pair.airflow_runtime.message_spec import MessageReader, MessageSpec
@@ -17,6 +18,7 @@ __all__ = ["JsonLinesFile", "JsonLinesText", "LineSource", "read_messages"]
 
 _READ_BYTES: Final = 1 << 20
 _MAX_LINE_BYTES: Final = 128 << 20  # a message has at most 100 MB
+_MAX_FILE_BYTES: Final = 16 << 30
 
 
 class LineSource(Protocol):
@@ -26,8 +28,8 @@ class LineSource(Protocol):
     def name(self) -> str:
         """What error messages call it."""
 
-    def lines(self) -> Iterator[bytes]:
-        """Return the lines from the first one, without line ends."""
+    def lines(self) -> Iterator[tuple[int, bytes]]:
+        """Return the lines without line ends and their numbers from 1; blank lines may be left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +39,10 @@ class JsonLinesText:
     text: str
     name: str = "json_lines"
 
-    def lines(self) -> Iterator[bytes]:
+    def lines(self) -> Iterator[tuple[int, bytes]]:
         """Return the lines of the text."""
         # Unpaired surrogates pass here, so that the error can name their line.
-        yield from self.text.encode(errors="surrogatepass").split(b"\n")
+        yield from enumerate(self.text.encode(errors="surrogatepass").split(b"\n"), start=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +61,15 @@ class JsonLinesFile:
         """The path; a URL may contain a connection id but no secret."""
         return self.path
 
-    def lines(self) -> Iterator[bytes]:
+    def lines(self) -> Iterator[tuple[int, bytes]]:
         """Return the lines, reading one megabyte at a time.
 
-        :raises ConfigurationError: the file does not exist, cannot be opened or decompressed, or has a line of more
-            than 128 MiB.
+        :raises ConfigurationError: the file is not below ``[servicebus_pair] files_root``, does not exist, cannot be
+            opened or decompressed, has a line of more than 128 MiB, or more than 16 GiB when it is decompressed.
         """
         from airflow.sdk import ObjectStoragePath
 
+        _check_root(self.path)
         try:
             location: Any = ObjectStoragePath(self.path, conn_id=self.conn_id)
             file = location.open("rb", compression="infer")
@@ -87,7 +90,7 @@ def read_messages(source: LineSource, reader: MessageReader) -> Iterator[Message
 
     :raises ConfigurationError: naming the line number, the field, its value and what is allowed.
     """
-    for number, line in enumerate(source.lines(), start=1):
+    for number, line in source.lines():
         if not line.strip():
             continue
         where = f"{source.name}, line {number}"
@@ -101,13 +104,46 @@ def read_messages(source: LineSource, reader: MessageReader) -> Iterator[Message
         yield reader.read(value, where=where, position=number)
 
 
-def _split_lines(file: BinaryIO) -> Iterator[bytes]:
+def _split_lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
     """Split a file into lines; not by its own iterator, because fsspec's files cannot limit a line's length."""
-    incomplete = b""
+    number, total, size = 1, 0, 0
+    parts: list[bytes] = []
     while block := file.read(_READ_BYTES):
-        *complete, incomplete = (incomplete + block).split(b"\n")
-        yield from complete
-        if len(incomplete) > _MAX_LINE_BYTES:
+        total += len(block)
+        if total > _MAX_FILE_BYTES:
+            raise ConfigurationError(f"the file has more than {_MAX_FILE_BYTES} bytes: send it in several files")
+        if b"\n" in block and not block.strip():
+            # Blank lines are counted and not split: there may be hundreds of millions of them in a small archive.
+            yield number, b"".join(parts)
+            number, parts, size = number + block.count(b"\n"), [], 0
+            continue
+        first, *more = block.split(b"\n")
+        parts.append(first)
+        size += len(first)
+        if size > _MAX_LINE_BYTES:
             raise ConfigurationError(f"a line has more than {_MAX_LINE_BYTES} bytes: no message is that long")
-    if incomplete:
-        yield incomplete
+        if more:
+            yield number, b"".join(parts)
+            yield from enumerate(more[:-1], start=number + 1)
+            number, parts, size = number + len(more), more[-1:], len(more[-1])
+    if parts:
+        yield number, b"".join(parts)
+
+
+def _check_root(path: str) -> None:
+    """Check that a path lies below ``[servicebus_pair] files_root``, if that is set."""
+    from airflow.configuration import conf
+
+    root = conf.get("servicebus_pair", "files_root", fallback="").rstrip("/")
+    if not root:
+        return
+    if "://" in root:
+        allowed = path.startswith(f"{root}/") and ".." not in path.split("/")
+    else:
+        local = path.removeprefix("file://")
+        is_local = "://" not in local and "::" not in local
+        allowed = is_local and Path(local).resolve().is_relative_to(Path(root).resolve())
+    if not allowed:
+        raise ConfigurationError(
+            f"path {path!r} is not below {root!r}, to which [servicebus_pair] files_root confines the files of messages"
+        )

@@ -144,6 +144,6 @@ def _write_audit_log(
         )
     )
     _log.info(
-        "conn_id=%s action=%s user=%s dag_id=%s run_id=%s reason=%s",
+        "conn_id=%s action=%s user=%r dag_id=%s run_id=%r reason=%r",
         *(conn_id, result.action, user, result.dag_id, result.run_id, reason),
     )

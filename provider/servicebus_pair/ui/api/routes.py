@@ -18,9 +18,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any, Final
+from urllib.parse import urlsplit
 
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
@@ -42,7 +43,7 @@ __all__ = ["build_app"]
 _MAX_BODY_BYTES: Final = 65_536
 _DEFAULT_INTERVAL_SECONDS: Final = 5.0
 _JSON: Final = "application/json"
-_JSON_HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+_JSON_HEADERS: Final = {"Cache-Control": "no-store"}
 User = Annotated[BaseUser, Depends(get_user)]
 
 
@@ -53,8 +54,12 @@ def build_app(cache: RefreshCache | None = None) -> FastAPI:
     """
     if cache is None:
         reports = ReportStore(conf.get("servicebus_pair", "reports", fallback=None))
+        pairs = [name.strip() for name in conf.get("servicebus_pair", "page_pairs", fallback="").split(",")]
         cache = RefreshCache(
-            interval=_interval_seconds(), folder=Path(AIRFLOW_HOME, "servicebus_pair"), reports=reports
+            interval=_interval_seconds(),
+            folder=Path(AIRFLOW_HOME, "servicebus_pair"),
+            reports=reports,
+            pairs=[name for name in pairs if name] or None,
         )
     app = FastAPI(
         title="Service Bus pairs",
@@ -63,6 +68,13 @@ def build_app(cache: RefreshCache | None = None) -> FastAPI:
         openapi_url=None,
         dependencies=[Depends(requires_access_asset("GET"))],
     )
+
+    @app.middleware("http")
+    async def add_headers(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+        response = await call_next(request)
+        response.headers.setdefault("X-Content-Type-Options", "nosniff")
+        return response
+
     _add_page(app)
     _add_read_routes(app, cache)
     _add_action_route(app, cache)
@@ -148,6 +160,7 @@ def _add_action_route(app: FastAPI, cache: RefreshCache) -> None:
     )
     async def act(conn_id: str, action: str, request: Request, user: User) -> dict[str, Any]:
         """Execute an action and record it in the audit log."""
+        _check_origin(request)
         cached = await run_in_threadpool(cache.get)
         if conn_id not in cached.pairs:
             raise _unknown_pair(conn_id)
@@ -202,6 +215,14 @@ def _hidden_dags(cached: CachedData, conn_ids: Iterable[str], user: BaseUser) ->
     """Return those DAGs of these pairs that the user may not read."""
     named = frozenset[str]().union(*(cached.dag_ids[conn_id] for conn_id in conn_ids))
     return named - get_auth_manager().filter_authorized_dag_ids(dag_ids=set(named), user=user) if named else named
+
+
+def _check_origin(request: Request) -> None:
+    """Refuse what a browser sends for a page of another site; other programs send neither header."""
+    origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site", "same-origin")
+    own = {request.headers.get("host"), urlsplit(conf.get("api", "base_url", fallback="")).netloc}
+    if site not in ("same-origin", "none") or (origin is not None and urlsplit(origin).netloc not in own):
+        raise HTTPException(status.HTTP_403_FORBIDDEN, "the request comes from a page of another site")
 
 
 async def _read_body(action: ActionName, request: Request) -> ActionRequest:

@@ -11,8 +11,10 @@ from servicebus_pair.ui.view.action_catalogue import ActionName
 
 __all__ = ["ActionRequest", "RequestBodyError", "parse_request"]
 
-Reason = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)]
-EntityPath = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=260)]
+# Without control characters, which would forge lines of logs.
+_PRINTED: Final = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]*$"
+Reason = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500, pattern=_PRINTED)]
+EntityPath = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=260, pattern=_PRINTED)]
 Entities = Annotated[list[EntityPath], Field(min_length=1, max_length=100)]
 Rate = Annotated[float, Field(gt=0, le=1_000_000, allow_inf_nan=False)]
 

@@ -12,7 +12,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +21,7 @@ from typing import Final
 from servicebus_pair.core import PairSettings
 from servicebus_pair.ui.cache.leader_lock import LeaderLock
 from servicebus_pair.ui.sources.airflow_queries import Records, read_records
-from servicebus_pair.ui.sources.collector import Collector, PairStatus
+from servicebus_pair.ui.sources.collector import Collector, PairStatus, unwatched
 from servicebus_pair.ui.sources.connections import load_pair_settings
 from servicebus_pair.ui.sources.reports import ReportStore
 from servicebus_pair.ui.view.access import change_runs, dag_ids_of, without_dags
@@ -37,6 +37,7 @@ _FIRST_RESULT_TIMEOUT: Final = 5.0
 # Changes within this window are rendered together.
 _DEBOUNCE_SECONDS: Final = 0.3
 _SETTINGS_SECONDS: Final = 30.0
+_UNWATCHED: Final = "not queried: no DAG has the asset of this pair, see [servicebus_pair] page_pairs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +89,20 @@ class RefreshCache:
     :param interval: seconds between two reads of each namespace and of the database.
     :param folder: folder through which several processes elect one to poll; ``None`` for a single process.
     :param reports: where reconcile reports are; none if not given.
+    :param pairs: connection ids of the pairs whose namespaces are queried; ``*`` is all, ``None`` those that have an
+        asset in a DAG.
     """
 
-    def __init__(self, *, interval: float, folder: Path | None = None, reports: ReportStore | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        interval: float,
+        folder: Path | None = None,
+        reports: ReportStore | None = None,
+        pairs: Collection[str] | None = None,
+    ) -> None:
         self.interval = interval
+        self._pairs = pairs
         self.reports = ReportStore(None) if reports is None else reports
         self._folder = folder
         self._requested_at = 0.0
@@ -162,8 +173,13 @@ class RefreshCache:
             if time.monotonic() >= self._database_due:
                 self._database_due = time.monotonic() + self.interval
                 await self._read_database()
+            try:
                 self._update_collectors()
-            await asyncio.to_thread(self._render)
+                await asyncio.to_thread(self._render)
+            except Exception as error:  # noqa: BLE001  a thread that ended would leave old data on the page for good
+                _log_exception("cannot refresh the Service Bus pairs page")
+                self._problem = f"this page cannot be refreshed: {type(error).__name__}"
+                self._cached = replace(self._cached, head=self._head(time.time()))
             self._ready.set()
             try:
                 await asyncio.wait_for(self._changed.wait(), max(0.0, self._database_due - time.monotonic()))
@@ -196,27 +212,44 @@ class RefreshCache:
     def _update_collectors(self) -> None:
         """Run one collector for each pair, with its current settings."""
         for conn_id, (settings_used, task) in list(self._collectors.items()):
-            if self._settings.get(conn_id) != settings_used:
+            if self._settings.get(conn_id) != settings_used or not self._is_watched(conn_id) or task.done():
                 task.cancel()
                 del self._collectors[conn_id]
                 self._statuses.pop(conn_id, None)
         for conn_id, settings in self._settings.items():
-            if isinstance(settings, PairSettings) and conn_id not in self._collectors:
+            if not isinstance(settings, PairSettings):
+                continue
+            if not self._is_watched(conn_id):
+                self._statuses[conn_id] = unwatched(settings, _UNWATCHED)
+            elif conn_id not in self._collectors:
+                self._statuses.pop(conn_id, None)
                 task = asyncio.create_task(self._collect_forever(conn_id, settings), name=f"collect {conn_id}")
                 self._collectors[conn_id] = settings, task
 
+    def _is_watched(self, conn_id: str) -> bool:
+        if self._pairs is None:
+            return conn_id in self._records.asset_ids
+        return "*" in self._pairs or conn_id in self._pairs
+
     async def _collect_forever(self, conn_id: str, settings: PairSettings) -> None:
-        collector = await asyncio.to_thread(Collector, settings)
+        collector: Collector | None = None
         lock = LeaderLock(self._folder, conn_id)
         try:
             while True:
                 started = time.monotonic()
                 try:
+                    if collector is None:
+                        collector = await asyncio.to_thread(Collector, settings)
                     status = await self._collect_or_read(collector, lock)
                     if status is not None:
                         self._statuses[conn_id] = status
-                except Exception:  # noqa: BLE001  the previous status remains, with its age
+                except Exception as error:  # noqa: BLE001  the previous counts remain, with their age
                     _log_exception("conn_id=%s: cannot collect the status of its namespaces", conn_id)
+                    reason = f"this server cannot query it: {type(error).__name__}"
+                    known = self._statuses.get(conn_id)
+                    self._statuses[conn_id] = (
+                        unwatched(settings, reason) if known is None else replace(known, error=reason)
+                    )
                 if self._changed is not None:
                     self._changed.set()
                 await asyncio.sleep(max(0.0, self.interval - (time.monotonic() - started)))

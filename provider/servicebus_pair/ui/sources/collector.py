@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from servicebus_pair.core import Endpoint, PairSettings
 from servicebus_pair.core.errors import ServiceError
-from servicebus_pair.ui.sources.reachability_probe import probe_namespace
+from servicebus_pair.core.model import scrub
+from servicebus_pair.ui.sources.reachability_probe import ProbeError, probe_namespace
 from servicebus_pair.ui.views import DeadLetterView, NamespaceView
 
 if TYPE_CHECKING:
     from servicebus_pair.core.protocol import BacklogPlan
     from servicebus_pair.core.sdk import NamespaceClient, QueueDepth, ReceivedMessage
 
-__all__ = ["Collector", "PairStatus", "PeekResult"]
+__all__ = ["Collector", "PairStatus", "PeekResult", "unwatched"]
 
 _log = logging.getLogger(__name__)
 _PROBE_TIMEOUT: Final = 3.0
@@ -77,6 +78,14 @@ class PairStatus:
     plan: BacklogPlan | None = None
     peeked: PeekResult = field(default_factory=PeekResult)
     operations: int = 0
+
+
+def unwatched(settings: PairSettings, reason: str) -> PairStatus:
+    """Return the status of a pair whose namespaces are not queried, with the reason."""
+    primary, secondary = (
+        NamespaceView(name=each.namespace, error=reason) for each in (settings.primary, settings.secondary)
+    )
+    return PairStatus(primary=primary, secondary=secondary, error=reason)
 
 
 class Collector:
@@ -223,7 +232,7 @@ async def _probe(endpoint: Endpoint, previous: NamespaceView) -> NamespaceView:
     except ssl.SSLError as failure:
         error = f"TLS: {failure.reason}"
     except OSError as failure:
-        error = failure.strerror or str(failure) or type(failure).__name__
+        error = str(failure) if isinstance(failure, ProbeError) else failure.strerror or type(failure).__name__
     now, reachable = time.time(), error is None
     return NamespaceView(
         name=previous.name,
@@ -236,13 +245,16 @@ async def _probe(endpoint: Endpoint, previous: NamespaceView) -> NamespaceView:
 
 
 async def _result_or_error(call: Awaitable[ResultT], verb: str) -> ResultT | str:
-    """Return the result of a call, or its error message for display."""
+    """Return the result of a call, or what kind of error it ended with, for display."""
     try:
         return await asyncio.wait_for(call, _CALL_TIMEOUT)
     except TimeoutError:
         return f"no response within {_CALL_TIMEOUT:.0f} s"
-    except ServiceError as error:
-        return str(error)
     except Exception as error:  # noqa: BLE001  an unexpected SDK error must not stop the collector
-        _log.exception("cannot %s the backlog", verb)
-        return type(error).__name__
+        # Its class only: its text repeats what the host answered, to viewers who may not choose the host.
+        _log.log(
+            logging.DEBUG if isinstance(error, ServiceError) else logging.WARNING,
+            *("cannot %s the backlog: %r", verb, scrub(str(error))),
+            exc_info=not isinstance(error, ServiceError),
+        )
+        return f"{verb}: {type(error).__name__}"

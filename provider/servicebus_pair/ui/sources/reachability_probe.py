@@ -14,11 +14,15 @@ from urllib.parse import urlsplit
 
 from servicebus_pair.core import Endpoint
 
-__all__ = ["probe_namespace"]
+__all__ = ["ProbeError", "probe_namespace"]
 
 _SASL_HEADER: Final = b"AMQP\x03\x01\x00\x00"
 _AMQPS_PORT: Final = 5671
 _HTTPS_PORT: Final = 443
+
+
+class ProbeError(ConnectionError):
+    """The namespace does not reply with AMQP; the text is ours and repeats nothing that it sent."""
 
 
 async def probe_namespace(endpoint: Endpoint, *, timeout: float) -> float:
@@ -41,7 +45,7 @@ async def _probe_tcp(endpoint: Endpoint) -> float:
         reply = await reader.readexactly(len(_SASL_HEADER))
         return _round_trip(reply, started)
     except asyncio.IncompleteReadError as error:
-        raise ConnectionError("it closed the connection without a reply") from error
+        raise ProbeError("it closed the connection without a reply") from error
     finally:
         writer.transport.abort()
 
@@ -60,12 +64,12 @@ async def _probe_websocket(endpoint: Endpoint) -> float:
             await socket.send_bytes(_SASL_HEADER)
             return _round_trip(await socket.receive_bytes(), started)
     except (aiohttp.ClientError, TypeError) as error:  # TypeError: the peer closed or sent text
-        raise ConnectionError(f"no WebSocket: {type(error).__name__}") from error
+        raise ProbeError(f"no WebSocket: {type(error).__name__}") from error
 
 
 def _round_trip(reply: bytes, started: float) -> float:
     if not reply.startswith(b"AMQP"):
-        raise ConnectionError("it does not speak AMQP")
+        raise ProbeError("it does not speak AMQP")
     return time.perf_counter() - started
 
 

@@ -38,8 +38,8 @@ def counted_at(cache: refresh_cache.RefreshCache) -> float:
 @pytest.mark.usefixtures("pair")
 def test_two_caches_poll_as_often_as_one_and_the_survivor_takes_over(tmp_path: Path):
     folder = tmp_path / "shared"
-    with closing(refresh_cache.RefreshCache(interval=1, folder=folder)) as survivor:
-        with closing(refresh_cache.RefreshCache(interval=1, folder=folder)) as leader:
+    with closing(refresh_cache.RefreshCache(interval=1, folder=folder, pairs=("*",))) as survivor:
+        with closing(refresh_cache.RefreshCache(interval=1, folder=folder, pairs=("*",))) as leader:
             counted_at(leader)
             counted_at(survivor)
             started, before = time.monotonic(), wait_for_status(folder)
@@ -88,7 +88,7 @@ def test_frozen_namespace_does_not_delay_responses_and_previous_data_remains(pai
 def first_data(monkeypatch: pytest.MonkeyPatch, records: Callable[[object], Records]) -> refresh_cache.CachedData:
     monkeypatch.setattr(refresh_cache, "read_records", records)
     monkeypatch.setattr(refresh_cache, "load_pair_settings", lambda conn_ids: dict.fromkeys(conn_ids, "no settings"))
-    cache = refresh_cache.RefreshCache(interval=1)
+    cache = refresh_cache.RefreshCache(interval=1, pairs=("*",))
     try:
         return cache.get()
     finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -30,13 +30,15 @@ def api_server_app() -> Iterator[TestClient]:
 
 
 @contextmanager
-def page_with(reports: str | None, *, headers: Mapping[str, str]) -> Iterator[TestClient]:
+def page_with(
+    reports: str | None, *, headers: Mapping[str, str], pairs: Collection[str] | None = ("*",)
+) -> Iterator[TestClient]:
     """The plugin's application alone, with a cache that refreshes every half second."""
     from servicebus_pair.ui.api.routes import build_app
     from servicebus_pair.ui.cache.refresh_cache import RefreshCache
     from servicebus_pair.ui.sources.reports import ReportStore
 
-    cache = RefreshCache(interval=0.5, reports=ReportStore(reports))
+    cache = RefreshCache(interval=0.5, reports=ReportStore(reports), pairs=pairs)
     try:
         with TestClient(build_app(cache), headers=headers) as client:
             yield client

@@ -1,0 +1,89 @@
+"""Files of messages that are made to take long or to be large, and paths that lead out of the root."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import time
+from pathlib import Path
+
+import pytest
+
+from servicebus_pair.core.errors import ConfigurationError
+from servicebus_pair.operators._support import json_lines
+from servicebus_pair.operators._support.json_lines import JsonLinesFile, read_messages
+from servicebus_pair.operators._support.message_spec import MessageReader
+
+
+def seconds_of(data: bytes) -> tuple[float, int]:
+    """Return how long splitting takes, and the number of lines that are not blank."""
+    started = time.process_time()
+    count = sum(bool(line.strip()) for _, line in json_lines._split_lines(io.BytesIO(data)))
+    return time.process_time() - started, count
+
+
+def test_a_long_line_takes_linear_time():
+    (short, _), (long, count) = (seconds_of(b"x" * (size << 20)) for size in (8, 96))
+
+    assert count == 1
+    # Twelve times as long; a quadratic splitter takes 144 times.
+    assert long < max(60 * short, 1.0)
+
+
+def test_blank_lines_are_counted_and_not_split(tmp_path: Path):
+    taken, _ = seconds_of(b"\n" * (64 << 20))
+    file = tmp_path / "messages.jsonl.gz"
+    file.write_bytes(gzip.compress(b'"a"\n' + b"\r\n" * (2 << 20) + b'"b"\n  ' + b"\n" * 7 + b"no JSON"))
+
+    with pytest.raises(ConfigurationError, match=f"line {2 + (2 << 20) + 7} is not JSON"):
+        list(read_messages(JsonLinesFile(str(file)), MessageReader(seed="s")))
+    assert taken < 2
+
+
+def test_spaces_within_a_line_are_kept(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(json_lines, "_READ_BYTES", 4)
+
+    lines = list(json_lines._split_lines(io.BytesIO(b'"a        b"\n\n\n\n\n"c"')))
+
+    assert [(number, line) for number, line in lines if line] == [(1, b'"a        b"'), (6, b'"c"')]
+
+
+def test_a_file_that_unpacks_to_more_than_the_limit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(json_lines, "_MAX_FILE_BYTES", 10 << 20)
+    file = tmp_path / "messages.jsonl.gz"
+    file.write_bytes(gzip.compress(b"\n" * (11 << 20)))
+
+    with pytest.raises(ConfigurationError, match="the file has more than 10485760 bytes"):
+        list(read_messages(JsonLinesFile(str(file)), MessageReader(seed="s")))
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("{root}/a.jsonl", True),
+        ("file://{root}/a.jsonl", True),
+        ("{root}/../outside.jsonl", False),
+        ("{root}/link.jsonl", False),
+        ("{root}x/a.jsonl", False),
+        ("/etc/passwd", False),
+        ("file:///etc/passwd", False),
+        ("memory://bucket/a.jsonl", False),
+        ("simplecache::{root}/a.jsonl", False),
+    ],
+)
+def test_files_of_messages_may_be_confined_to_a_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, allowed: bool
+):
+    root = tmp_path / "root"
+    root.mkdir()
+    (tmp_path / "outside.jsonl").write_text('"secret"')
+    (root / "a.jsonl").write_text('"a"')
+    (root / "link.jsonl").symlink_to(tmp_path / "outside.jsonl")
+    monkeypatch.setenv("AIRFLOW__SERVICEBUS_PAIR__FILES_ROOT", str(root))
+    source = JsonLinesFile(path.format(root=root))
+
+    if allowed:
+        assert [spec.body for spec in read_messages(source, MessageReader(seed="s"))] == ["a"]
+    else:
+        with pytest.raises(ConfigurationError, match="is not below"):
+            list(read_messages(source, MessageReader(seed="s")))

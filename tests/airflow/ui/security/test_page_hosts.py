@@ -1,0 +1,114 @@
+"""The page queries configured hosts only, repeats nothing that they answer, and says so when it cannot query."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from servicebus_pair.core import read_pair_settings
+from servicebus_pair.ui.cache import refresh_cache
+from servicebus_pair.ui.sources.airflow_queries import Records
+from servicebus_pair.ui.sources.collector import Collector
+
+CANARY = b"canary of an internal host"
+ANSWER = b"HTTP/1.1 403 %b\r\nContent-Type: text/xml\r\nContent-Length: 60\r\n\r\n<Error><Detail>%b</Detail></Error>"
+
+
+def settings_of(port: int) -> dict[str, Any]:
+    text = f"Endpoint=sb://127.0.0.1:{port};SharedAccessKeyName=a;SharedAccessKey=b;UseDevelopmentEmulator=true"
+    return {
+        "primary_connection_string": text.replace("127.0.0.1", "localhost"),
+        "secondary_connection_string": text,
+        "primary_namespace": "one",
+        "secondary_namespace": "two",
+        "secondary_administration": f"127.0.0.1:{port}",
+    }
+
+
+async def test_what_a_host_answers_is_not_repeated():
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(100)
+        writer.write(ANSWER % (CANARY, CANARY))
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        status = await Collector(read_pair_settings(settings_of(port))).collect()
+
+    assert "canary" not in repr(status)
+    assert status.error is not None
+    assert status.error.startswith("count: ")
+    assert status.secondary.error == "it does not speak AMQP"
+
+
+def view_of(cache: refresh_cache.RefreshCache, condition: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+    deadline = time.monotonic() + 30
+    while True:
+        pair: dict[str, Any] = json.loads(cache.get().pairs.get("contoso_pair", b"{}"))
+        if pair and condition(pair):
+            return pair
+        assert time.monotonic() < deadline, pair
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def configured(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = read_pair_settings(settings_of(1))
+    monkeypatch.setattr(refresh_cache, "load_pair_settings", lambda _: {"contoso_pair": settings})
+
+
+@pytest.mark.usefixtures("configured")
+@pytest.mark.parametrize(
+    ("asset_ids", "pairs", "queried"),
+    [({}, None, False), ({"contoso_pair": 1}, None, True), ({}, ["contoso_pair"], True), ({}, ["other"], False)],
+)
+def test_only_pairs_with_an_asset_or_in_the_setting_are_queried(
+    monkeypatch: pytest.MonkeyPatch, asset_ids: dict[str, int], pairs: list[str] | None, queried: bool
+):
+    monkeypatch.setattr(refresh_cache, "read_records", lambda _: Records(asset_ids=asset_ids))
+    made: list[object] = []
+
+    class Watched(Collector):
+        def __init__(self, settings: Any) -> None:
+            made.append(settings)
+            super().__init__(settings)
+
+    monkeypatch.setattr(refresh_cache, "Collector", Watched)
+    with closing(refresh_cache.RefreshCache(interval=0.2, pairs=pairs)) as cache:
+        seen = view_of(cache, lambda pair: pair["secondary"]["error"])
+
+    assert bool(made) is queried
+    assert seen["secondary"]["error"].startswith("not queried: no DAG has the asset") is not queried
+
+
+@pytest.mark.usefixtures("configured")
+def test_a_collector_that_fails_says_so_on_the_page(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    def fail(_: object) -> Collector:
+        raise RuntimeError("canary")
+
+    monkeypatch.setattr(refresh_cache, "read_records", lambda _: Records(states={"contoso_pair": {}}))
+    monkeypatch.setattr(refresh_cache, "Collector", fail)
+    with closing(refresh_cache.RefreshCache(interval=0.2, folder=tmp_path, pairs=["*"])) as cache:
+        seen = view_of(cache, lambda pair: pair["secondary"]["error"])
+
+    assert seen["secondary"]["error"] == "this server cannot query it: RuntimeError"
+
+
+@pytest.mark.usefixtures("configured")
+def test_a_page_that_cannot_be_refreshed_says_so(monkeypatch: pytest.MonkeyPatch):
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("canary")
+
+    monkeypatch.setattr(refresh_cache, "read_records", lambda _: Records())
+    monkeypatch.setattr(refresh_cache.RefreshCache, "_update_collectors", fail)
+    with closing(refresh_cache.RefreshCache(interval=0.2, pairs=["*"])) as cache:
+        head = json.loads(cache.get().head)
+
+    assert head["problem"] == "this page cannot be refreshed: RuntimeError"

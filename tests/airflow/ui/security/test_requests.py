@@ -1,0 +1,56 @@
+"""Requests that a page of another site makes, reasons that forge logs, and headers of every response."""
+
+from __future__ import annotations
+
+import pytest
+from fastapi.testclient import TestClient
+
+from servicebus_pair.airflow_runtime.validators import entity_path, text
+from servicebus_pair.core.errors import ConfigurationError
+from tests.airflow.conftest import CONN_ID, UNREACHABLE, define_connection
+from tests.airflow.ui.support.page_client import PAIR_URL, auth_header, wait_for_pair
+
+ACTION = f"{PAIR_URL}/actions/pause_syphon"
+
+
+@pytest.fixture(autouse=True)
+def _known_pair(page: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    define_connection(monkeypatch, UNREACHABLE)
+    wait_for_pair(page, lambda pair: pair["conn_id"] == CONN_ID)
+
+
+@pytest.mark.parametrize(
+    ("headers", "refused"),
+    [
+        ({}, False),
+        ({"Origin": "http://testserver", "Sec-Fetch-Site": "same-origin"}, False),
+        ({"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"}, True),
+        ({"Origin": "https://evil.example"}, True),
+        ({"Origin": "null"}, True),
+        ({"Sec-Fetch-Site": "same-site"}, True),
+    ],
+)
+def test_pages_of_other_sites_may_not_act(page: TestClient, headers: dict[str, str], refused: bool):
+    response = page.post(ACTION, headers=headers, json={"reason": "a test"})
+
+    # 409 because no DAG uses the pair.
+    assert response.status_code == (403 if refused else 409)
+
+
+@pytest.mark.parametrize("path", ["/", "/api/snapshot", PAIR_URL, "/api/none", f"{PAIR_URL}/reports/a/b"])
+@pytest.mark.parametrize("user", ["admin", None])
+def test_no_response_may_be_sniffed(api_server: TestClient, page: TestClient, path: str, user: str | None):
+    headers = auth_header(api_server, user) if user is not None else {"Authorization": ""}
+
+    assert page.get(path, headers=headers).headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize("forged", ["a\nERROR root: b", "a\rb", "a\x1b[2Jb", "a\x00b", "a\u2028b", "a\x85b"])
+def test_reasons_and_names_that_forge_lines_of_logs_are_refused(page: TestClient, forged: str):
+    response = page.post(ACTION, json={"reason": forged})
+
+    assert response.status_code == 422
+    for check in (text, entity_path):
+        with pytest.raises(ConfigurationError, match="control characters") as refused:
+            check("reason", forged)
+        assert forged not in str(refused.value)
