@@ -35,7 +35,7 @@ def test_blank_lines_are_counted_and_not_split(tmp_path: Path):
     file = tmp_path / "messages.jsonl.gz"
     file.write_bytes(gzip.compress(b'"a"\n' + b"\r\n" * (2 << 20) + b'"b"\n  ' + b"\n" * 7 + b"no JSON"))
 
-    with pytest.raises(ConfigurationError, match=f"line {2 + (2 << 20) + 7} is not JSON"):
+    with pytest.raises(ConfigurationError, match=f"line {3 + (2 << 20) + 7} is not JSON"):
         list(read_messages(JsonLinesFile(str(file)), MessageReader(seed="s")))
     assert taken < 2
 
