@@ -135,6 +135,15 @@ def test_tokens_of_the_machine_go_to_hosts_of_azure_only(authentication: str, na
         read_endpoint({**given, "allow_other_hosts": True})
 
 
+def test_the_key_of_the_spool_is_in_its_place_and_not_shown():
+    key = str(CANARIES["key"]).replace("+", "-").replace("/", "_")
+
+    found = read_pair_settings({**OTHER, "spool": "/spool", "spool_secret_key": key})
+
+    assert found.options.spool_secret_key == Secret(key)
+    assert not disclosed(repr(found))
+
+
 def test_learned_secrets_of_any_shape_are_masked_in_later_errors():
     learn_secrets(["a password that looks like none", "short"])
 

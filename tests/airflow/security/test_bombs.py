@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from servicebus_pair.airflow_runtime.message_spec import MessageReader
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.operators._support import json_lines
 from servicebus_pair.operators._support.json_lines import JsonLinesFile, read_messages
-from servicebus_pair.operators._support.message_spec import MessageReader
 
 
 def seconds_of(data: bytes) -> tuple[float, int]:

@@ -58,9 +58,12 @@ def test_every_authentication_is_tested() -> None:
     ids=["key, default identity", "key, client secret", "client secret", "managed identity"],
 )
 def test_resource_manager_identity_follows_authentication(settings: dict[str, Any], identity: Identity) -> None:
-    found = read_endpoint({**settings, **ARM, "management_endpoint": "https://arm.example"})
+    found = read_endpoint({**settings, **ARM, "management_endpoint": "https://management.usgovcloudapi.net"})
     assert found.arm == ArmCoordinates(
-        subscription_id="s", resource_group="g", credential=identity, management_endpoint="https://arm.example"
+        subscription_id="s",
+        resource_group="g",
+        credential=identity,
+        management_endpoint="https://management.usgovcloudapi.net",
     )
 
 
@@ -121,7 +124,7 @@ def test_defaults_of_the_connection_form_count_as_absent() -> None:
         ({**BY_SECRET, "management_endpoint": "https://a"}, "setting subscription_id is missing: management through"),
         ({**BY_SECRET, "namespace": 5}, "setting namespace is a int: it must be text"),
         ({**BY_SECRET, "ca_file": "/no/such/file"}, "setting ca_file is '/no/such/file': the file does not exist"),
-        ({**BY_SECRET, "hots": HOST}, "setting hots is unknown: allowed are administration, authentication, "),
+        ({**BY_SECRET, "hots": HOST}, "setting hots is unknown: allowed are administration, allow_other_hosts, "),
     ],
 )
 def test_invalid_setting_is_named_with_what_is_allowed(settings: dict[str, Any], message: str) -> None:

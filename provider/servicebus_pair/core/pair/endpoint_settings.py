@@ -88,7 +88,7 @@ _FORM_DEFAULTS: Final[Mapping[str, tuple[Any, ...]]] = {
     _OTHER_HOSTS: (False, "false"),
     "transport": TRANSPORTS[:1],
 }
-_SECRET_SETTINGS: Final = (_CONNECTION_STRING, _CLIENT_SECRET)
+_SECRET_SETTINGS: Final = (_CONNECTION_STRING, _CLIENT_SECRET, "spool_secret_key")
 _PLACE: Final = f"in {_CONNECTION_STRING}, a secret of Microsoft Entra ID in {_CLIENT_SECRET}"
 _SECRET_PARTS: Final = ("sharedaccesskey", "sharedaccesssignature")
 
