@@ -31,8 +31,6 @@ def connection_with(kind: str, name: str, canary: Any) -> dict[str, Any]:
         kind, {}
     )
     connection: dict[str, Any] = {"conn_type": kind, "extra": extra}
-    if kind == "azure_service_bus" and name == "schema":
-        return connection
     if name in STANDARD:
         return {**connection, name: canary if isinstance(canary, str) else json.dumps(canary)}
     return {**connection, "extra": {**extra, str(canary) if name == "a name" else name: canary}}
@@ -77,7 +75,8 @@ def load_pair_settings_of(*conn_ids: str) -> dict[str, object]:
 
 @pytest.mark.parametrize("name", FORMS["servicebus_pair"])
 def test_viewers_see_which_field_is_wrong_and_not_its_value(monkeypatch: pytest.MonkeyPatch, name: str):
-    extra = {**PAIR, name: {"a value": "that no field may have"}}
+    arm = {f"{side}_{each}": "a" for side in ("primary", "secondary") for each in ("subscription_id", "resource_group")}
+    extra = {**PAIR, **arm, name: {"a value": "that no field may have"}}
     monkeypatch.setenv("AIRFLOW_CONN_ATTACKED", json.dumps({"conn_type": "servicebus_pair", "extra": extra}))
 
     problem = str(load_pair_settings_of("attacked")["attacked"])
