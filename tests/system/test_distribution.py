@@ -99,8 +99,8 @@ def test_emulator_wheel_contains_exactly_its_modules(emulator_wheel: zipfile.Zip
 def test_provider_requirements(provider_wheel: zipfile.ZipFile) -> None:
     described = metadata(provider_wheel)
     assert {"emulator", "spark"} <= set(described.get_all("Provides-Extra", []))
-    required = "aiohttp apache-airflow azure-identity azure-mgmt-servicebus azure-servicebus certifi pendulum"
-    assert dependencies(provider_wheel) == set(required.split())
+    required = "aiohttp apache-airflow azure-identity azure-mgmt-servicebus azure-servicebus certifi cryptography"
+    assert dependencies(provider_wheel) == {*required.split(), "fsspec", "pendulum"}
     emulator = [value for value in described.get_all("Requires-Dist", []) if str(value).startswith("servicebus-")]
     assert emulator == ['servicebus-emulator; extra == "emulator"']
     assert described["License-Expression"] == "Apache-2.0"
