@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import strategies as st
 
 from servicebus_emulator.amqp.codec.delivery_encoder import encode_delivery
@@ -52,7 +54,7 @@ def mapped(*items: bytes) -> bytes:
     return encode_compound(0xC1, body=b"".join(items), count=len(items))
 
 
-def delivered(data: bytes, **changes: object) -> dict[int, list[bytes]]:
+def delivered(data: bytes, **changes: Any) -> dict[int, list[bytes]]:
     message = Message(
         row_id=1, sequence_number=7, content=decode_message(data, new_id=lambda: "given"), enqueued_at=5, **changes
     )
