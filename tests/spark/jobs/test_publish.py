@@ -86,7 +86,7 @@ def test_failed_task_prints_one_line_and_sets_exit_status_1(
     assert run(pair, tmp_path, tmp_path / "table.csv", "--entity", "no-queue-of-this-name") == 1
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("publish: ")]
     assert "failed with 0 messages accepted by the primary and 0 by the backlog: SendError: sending to no-queue" in line
-    assert "could not be found" in line
+    assert "no-queue-of-this-name does not exist on contoso" in line
     assert not (tmp_path / "manifest.json").exists()
 
 
