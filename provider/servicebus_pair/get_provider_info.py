@@ -73,6 +73,20 @@ def _config() -> dict[str, Any]:
                     "example": "s3://bucket/servicebus_pair/output",
                     "default": None,
                 },
+                "page_pairs": {
+                    "description": "Connection ids of the pairs that the page queries, with commas, or *; by default those of DAGs.",
+                    "version_added": "0.1.0",
+                    "type": "string",
+                    "example": "contoso_pair,orders_pair",
+                    "default": None,
+                },
+                "files_root": {
+                    "description": "Folder, or URL, below which files of messages must be.",
+                    "version_added": "0.1.0",
+                    "type": "string",
+                    "example": "/srv/messages",
+                    "default": None,
+                },
             },
         }
     }

@@ -19,7 +19,7 @@ from servicebus_pair.core import (
     read_pair_settings,
 )
 from servicebus_pair.core.errors import ConfigurationError, UnreachableError
-from servicebus_pair.core.model import OPTION_CHECKS, learn_secrets, scrub
+from servicebus_pair.core.model import OPTION_CHECKS, learn_secrets, redaction, scrub
 from servicebus_pair.core.pair import ENDPOINT_SETTINGS, REFERENCE, SIDES, read_endpoint
 from tests.security.canaries import CANARIES, disclosed, outcome
 
@@ -163,3 +163,13 @@ def test_ordinary_texts_are_not_masked():
 
     assert scrub(text) == text
     assert outcome(lambda: PairOptions(ping_timeout=timedelta(0))).count("ping_timeout is 0:00:00") > 0
+
+
+@pytest.mark.parametrize(
+    "learned", ["SharedAccessKey=c4nary+c", "c4nary0c4nary1", "net/;SharedAccess", "=c4nary+c4nary/c4"]
+)
+@pytest.mark.parametrize("canary", ["connection string", "connection string in JSON", "key", "signature"])
+def test_a_learned_secret_hides_no_other_from_the_search(learned: str, canary: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(redaction, "_learned", {learned: None})
+
+    assert not disclosed(scrub(f"the value is {CANARIES[canary]!r}"))

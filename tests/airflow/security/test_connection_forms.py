@@ -76,7 +76,10 @@ def load_pair_settings_of(*conn_ids: str) -> dict[str, object]:
 @pytest.mark.parametrize("name", FORMS["servicebus_pair"])
 def test_viewers_see_which_field_is_wrong_and_not_its_value(monkeypatch: pytest.MonkeyPatch, name: str):
     arm = {f"{side}_{each}": "a" for side in ("primary", "secondary") for each in ("subscription_id", "resource_group")}
-    extra = {**PAIR, **arm, name: {"a value": "that no field may have"}}
+    # A client secret needs the other two settings of its kind.
+    principal = {name.replace("client_secret", each): "a" for each in ("tenant_id", "client_id")}
+    extra = {**PAIR, **arm, **(principal if name.endswith("client_secret") else {})}
+    extra |= {name: {"a value": "that no field may have"}}
     monkeypatch.setenv("AIRFLOW_CONN_ATTACKED", json.dumps({"conn_type": "servicebus_pair", "extra": extra}))
 
     problem = str(load_pair_settings_of("attacked")["attacked"])

@@ -35,7 +35,7 @@ def test_failover_and_recovery_are_logged_and_counted(
     assert counted == metrics
     lines = [record.getMessage() for record in caplog.records if record.name == "servicebus_pair.ui.listener"]
     assert lines == [
-        f"{name.rpartition('.')[2]} conn_id=contoso_pair entity=flights by=send since=2000.0 reason=connection refused "
-        "dag_id=tasks run_id=manual__1"
+        f"{name.rpartition('.')[2]} conn_id='contoso_pair' entity='flights' by='send' since=2000.0 "
+        "reason='connection refused' dag_id=tasks run_id='manual__1'"
         for _ in metrics
     ]

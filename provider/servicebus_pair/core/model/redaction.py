@@ -6,7 +6,7 @@ Errors pass through :func:`scrub` when they are created, so what a field was giv
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from threading import Lock
 from typing import Final
 
@@ -15,12 +15,13 @@ __all__ = ["learn_secrets", "scrub", "secret_kind"]
 _MASK: Final = "***"
 _EQUALS: Final = r"\s*(?:=|%3D)\s*"
 _NAMED: Final = re.compile(
-    rf"((?:SharedAccessKey|SharedAccessSignature|AccountKey|client_?secret|\bsig){_EQUALS})[^;&\s'\"]+", re.IGNORECASE
+    rf"((?:SharedAccessKey|SharedAccessSignature|AccountKey|client_?secret|\bsig){_EQUALS})(?P<secret>[^;&\s'\"]+)",
+    re.IGNORECASE,
 )
 # A key of Service Bus: 32 bytes in Base64; a client secret of Microsoft Entra ID; a token.
-_KEY: Final = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{43}(?:=|%3D)(?!=)")
-_CLIENT_SECRET: Final = re.compile(r"[\w.~-]{3}\dQ~[\w.~-]{31,34}", re.ASCII)
-_TOKEN: Final = re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*", re.ASCII)
+_KEY: Final = re.compile(r"(?P<secret>(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{43}(?:=|%3D))(?!=)")
+_CLIENT_SECRET: Final = re.compile(r"(?P<secret>[\w.~-]{3}\dQ~[\w.~-]{31,34})", re.ASCII)
+_TOKEN: Final = re.compile(r"(?P<secret>\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*)", re.ASCII)
 _SHAPES: Final = {"a connection string": _NAMED, "a key": _KEY, "a client secret": _CLIENT_SECRET, "a token": _TOKEN}
 # Shorter secrets would mask ordinary words.
 _MIN_LEARNED_CHARACTERS: Final = 8
@@ -45,7 +46,7 @@ def secret_kind(value: object) -> str | None:
     """Return what kind of secret a value holds, such as ``a connection string``, or ``None``."""
     text = value if isinstance(value, str) else repr(value)
     kind = next((kind for kind, shape in _SHAPES.items() if shape.search(text)), None)
-    return "a secret of a connection" if kind is None and _masked(text) != text else kind
+    return "a secret of a connection" if kind is None and any(_learned_in(text)) else kind
 
 
 def scrub(text: str, secrets: Iterable[str] = ()) -> str:
@@ -53,18 +54,25 @@ def scrub(text: str, secrets: Iterable[str] = ()) -> str:
 
     :param secrets: further texts to mask, whatever their length.
     """
-    text = _masked(text, secrets)
-    text = _NAMED.sub(rf"\1{_MASK}", text)
-    for shape in (_KEY, _CLIENT_SECRET, _TOKEN):
-        text = shape.sub(_MASK, text)
-    return text
+    # All are found in the text as it is: masking one could hide the shape, or a part, of another.
+    spans = [
+        *_learned_in(text, secrets),
+        *(match.span("secret") for each in _SHAPES.values() for match in each.finditer(text)),
+    ]
+    parts, end = [], 0
+    for begin, until in sorted(spans):
+        if begin >= end:
+            parts += [text[end:begin], _MASK]
+        end = max(end, until)
+    return "".join([*parts, text[end:]])
 
 
-def _masked(text: str, secrets: Iterable[str] = ()) -> str:
+def _learned_in(text: str, secrets: Iterable[str] = ()) -> Iterator[tuple[int, int]]:
+    """Yield where learned and given secrets are."""
     with _lock:
         known = [*_learned, *secrets]
-    # Longest first: one secret may contain another.
-    for secret in sorted(known, key=len, reverse=True):
-        if secret and secret in text:
-            text = text.replace(secret, _MASK)
-    return text
+    for secret in filter(None, known):
+        begin = text.find(secret)
+        while begin >= 0:
+            yield begin, begin + len(secret)
+            begin = text.find(secret, begin + 1)
