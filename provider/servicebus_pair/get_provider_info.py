@@ -74,7 +74,7 @@ def _config() -> dict[str, Any]:
                     "default": None,
                 },
                 "page_pairs": {
-                    "description": "Connection ids of the pairs that the page queries, with commas, or *; by default those of DAGs.",
+                    "description": "Connection ids of the pairs to query, with commas, or *; by default those of DAGs.",
                     "version_added": "0.1.0",
                     "type": "string",
                     "example": "contoso_pair,orders_pair",
