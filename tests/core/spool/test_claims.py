@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import threading
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -63,15 +65,23 @@ async def test_of_many_at_once_one_gets_it(tmp_path: Path, clock: SteppedClock) 
     assert sum(claim is not None for claim in held) == 1
 
 
+def leave_claim(folder: Path, content: str) -> Path:
+    """Write the claim of a process that has ended."""
+    left_behind = folder / "claims" / "flights"
+    left_behind.parent.mkdir()
+    left_behind.write_text(content)
+    return left_behind
+
+
+def expired_claim(clock: SteppedClock) -> str:
+    return json.dumps({"owner": "ended", "renewed": clock.time - CLAIM_SECONDS})
+
+
 @pytest.mark.parametrize("ended_by", ["an expired claim", "an unreadable claim"])
 async def test_the_claim_of_a_process_that_ended_is_taken_over_by_one(
     ended_by: str, tmp_path: Path, clock: SteppedClock
 ) -> None:
-    left_behind = tmp_path / "claims" / "flights"
-    left_behind.parent.mkdir()
-    left_behind.write_text(
-        f'{{"owner":"ended","renewed":{clock.time - CLAIM_SECONDS}}}' if ended_by == "an expired claim" else "torn"
-    )
+    leave_claim(tmp_path, expired_claim(clock) if ended_by == "an expired claim" else "torn")
     async with AsyncExitStack() as stack:
         claiming = [
             stack.enter_async_context(claims_in(tmp_path, clock, str(number)).claim("flights")) for number in range(10)
@@ -79,6 +89,59 @@ async def test_the_claim_of_a_process_that_ended_is_taken_over_by_one(
         held = await asyncio.gather(*claiming)
     assert sum(claim is not None for claim in held) == 1
     assert list((tmp_path / "claims").iterdir()) == []
+
+
+class PausedAfterRead(FolderStorage):
+    """Returns what was read only once ``resumed`` is set."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(str(folder))
+        self.paused, self.resumed = threading.Event(), threading.Event()
+
+    def read(self, name: str) -> bytes:
+        content = super().read(name)
+        self.paused.set()
+        assert self.resumed.wait(5)
+        return content
+
+
+async def test_whoever_read_the_expired_claim_does_not_take_the_new_one(tmp_path: Path, clock: SteppedClock) -> None:
+    claim = leave_claim(tmp_path, expired_claim(clock))
+    storage = PausedAfterRead(tmp_path)
+    async with AsyncExitStack() as stack:
+        late = Claims(storage, clock=clock, owner="late").claim("flights")
+        claiming = asyncio.create_task(stack.enter_async_context(late))
+        assert await asyncio.to_thread(storage.paused.wait, 5)
+        async with claims_in(tmp_path, clock).claim("flights") as held:
+            storage.resumed.set()
+            assert (held is not None, await claiming) == (True, None)
+            assert held is not None
+            assert json.loads(claim.read_text())["owner"] == held.owner
+            assert list(claim.parent.iterdir()) == [claim]
+
+
+async def test_a_process_that_ends_while_it_takes_a_claim_over_is_succeeded_by_one(
+    tmp_path: Path, clock: SteppedClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def end(*_: object) -> None:
+        raise OSError("the process ends here")
+
+    claim = leave_claim(tmp_path, expired_claim(clock))
+    for _ in range(2):
+        with monkeypatch.context() as ending:
+            ending.setattr(FolderStorage, "replace", end)
+            with pytest.raises(OSError, match="ends here"):
+                await claims_in(tmp_path, clock).claim("flights").__aenter__()
+        async with claims_in(tmp_path, clock).claim("flights") as refused:
+            assert refused is None
+        await clock.advance(CLAIM_SECONDS)
+    async with AsyncExitStack() as stack:
+        claiming = [
+            stack.enter_async_context(claims_in(tmp_path, clock, str(number)).claim("flights")) for number in range(10)
+        ]
+        held = await asyncio.gather(*claiming)
+        assert sum(claim is not None for claim in held) == 1
+    assert list(claim.parent.iterdir()) == []
 
 
 async def test_a_claim_in_use_is_renewed(tmp_path: Path, clock: SteppedClock) -> None:

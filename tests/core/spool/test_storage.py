@@ -61,14 +61,6 @@ def test_a_file_is_created_once(storage: SpoolStorage) -> None:
     assert names(storage) == []
 
 
-def test_a_file_is_moved(storage: SpoolStorage) -> None:
-    storage.create("claims/flights", b"one")
-    storage.move("claims/flights", "expired/deep/1")
-    assert (names(storage), storage.read("expired/deep/1")) == (["expired/deep/1"], b"one")
-    with pytest.raises(FileNotFoundError):
-        storage.move("claims/flights", "expired/2")
-
-
 @pytest.mark.parametrize("location", ["spool", "./spool", "file:spool", "nosuchstore://bucket/spool"])
 def test_another_location_is_refused_by_name(location: str) -> None:
     with pytest.raises(ConfigurationError, match=r"^spool is "):

@@ -1,8 +1,10 @@
 """Claims: one process at a time empties the spool of an entity, so that its order is kept.
 
 A claim is a file that is created exclusively, and renewed while it is used. One that was not renewed for long belongs
-to a process that has ended, and is taken over. If clocks differ by more than that, or a store has no conditional
-writes, two processes may hold a claim: messages are then delivered twice, never lost.
+to a process that has ended. It is taken over by the process that creates its successor, a file named after its content,
+which exists while the claim is replaced, and is taken over likewise if that process ends meanwhile. If clocks differ by
+more than that, or a store has no conditional writes, two processes may hold a claim: messages are then delivered twice,
+never lost.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import json
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from hashlib import sha256
 from typing import Final
 from urllib.parse import quote
 
@@ -65,41 +68,52 @@ class Claims:
                 await self._thread.call(self._storage.delete, claim.name)
 
     async def _acquire(self, claim: Claim) -> bool:
-        if await self._create(claim):
+        if await self._create(claim.name, claim):
             return True
-        held = await self._read(claim)
-        if held is not None and self._clock.now() - held[1] < CLAIM_SECONDS:
+        expired = content = await self._read_expired(claim.name)
+        successors: list[str] = []
+        while content is not None:
+            # No entity has this name: "!" is quoted.
+            successors.append(f"{claim.name}!{sha256(content).hexdigest()[:16]}")
+            if await self._create(successors[-1], claim):
+                break
+            content = await self._read_expired(successors[-1])
+        else:
             return False
-        # Only one process succeeds in moving a file.
-        expired = f"{claim.name}.expired-{uuid.uuid4().hex}"
-        try:
-            await self._thread.call(self._storage.move, claim.name, expired)
-        except FileNotFoundError:
-            return False
-        await self._thread.call(self._storage.delete, expired)
-        return await self._create(claim)
+        # Since it was read, another process may have taken the claim over and deleted the successor.
+        taken_over = await self._read_expired(claim.name) == expired
+        if taken_over:
+            await self._thread.call(self._storage.replace, claim.name, self._content(claim))
+        for name in successors:
+            await self._thread.call(self._storage.delete, name)
+        return taken_over
 
-    async def _create(self, claim: Claim) -> bool:
+    async def _create(self, name: str, claim: Claim) -> bool:
         try:
-            await self._thread.call(self._storage.create, claim.name, self._content(claim))
+            await self._thread.call(self._storage.create, name, self._content(claim))
         except FileExistsError:
             return False
         return True
 
-    async def _read(self, claim: Claim) -> tuple[str, float] | None:
-        """Return owner and time of the last renewal; ``None`` if there is no claim or it cannot be read."""
+    async def _read(self, name: str) -> bytes | None:
         try:
-            content = json.loads(await self._thread.call(self._storage.read, claim.name))
-            return str(content["owner"]), float(content["renewed"])
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
+            return await self._thread.call(self._storage.read, name)
+        except FileNotFoundError:
             return None
+
+    async def _read_expired(self, name: str) -> bytes | None:
+        """Return the content of a claim that may be taken over; ``None`` if there is none."""
+        content = await self._read(name)
+        held = None if content is None else _decode(content)
+        return content if held is None or self._clock.now() - held[1] >= CLAIM_SECONDS else None
 
     async def _renew(self, claim: Claim) -> None:
         renewed = self._clock.now()
         while not claim.lost:
             await self._clock.sleep(CLAIM_SECONDS / _RENEWALS)
             try:
-                held = await self._read(claim)
+                content = await self._read(claim.name)
+                held = None if content is None else _decode(content)
                 if held is not None and held[0] == claim.owner:
                     await self._thread.call(self._storage.replace, claim.name, self._content(claim))
                     renewed = self._clock.now()
@@ -110,3 +124,12 @@ class Claims:
 
     def _content(self, claim: Claim) -> bytes:
         return json.dumps({"owner": claim.owner, "renewed": self._clock.now()}).encode()
+
+
+def _decode(content: bytes) -> tuple[str, float] | None:
+    """Return the owner and the time of the last renewal; ``None`` if the content is unreadable."""
+    try:
+        fields = json.loads(content)
+        return str(fields["owner"]), float(fields["renewed"])
+    except (ValueError, KeyError, TypeError):
+        return None

@@ -50,13 +50,6 @@ class FolderStorage:
         """Delete a file if there is one; the folder stays."""
         self._path(name).unlink(missing_ok=True)
 
-    def move(self, name: str, target: str) -> None:
-        """Rename a file."""
-        path = self._path(target)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._path(name).rename(path)
-        _sync_folder(path.parent)
-
     def list(self, folder: str = "") -> list[StoredFile]:
         """Return the complete files below ``folder``, in the order of their names."""
         return sorted(self._walk(self._path(folder) if folder else self._folder), key=lambda each: each.name)
@@ -73,7 +66,7 @@ class FolderStorage:
                 try:
                     status = entry.stat(follow_symlinks=False)
                 except FileNotFoundError:
-                    continue  # moved meanwhile
+                    continue  # deleted meanwhile
                 name = Path(entry.path).relative_to(self._folder).as_posix()
                 yield StoredFile(name, status.st_size, status.st_mtime)
 

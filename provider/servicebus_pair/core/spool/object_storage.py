@@ -54,10 +54,6 @@ class ObjectStorage:
         except FileNotFoundError:
             return
 
-    def move(self, name: str, target: str) -> None:
-        """Copy an object, and delete it then: a crash between leaves both."""
-        self._files.mv(self._path(name), self._path(target))
-
     def list(self, folder: str = "") -> list[StoredFile]:
         """Return the objects below ``folder``, in the order of their names."""
         self._files.invalidate_cache()

@@ -43,9 +43,6 @@ class SpoolStorage(Protocol):
     def delete(self, name: str) -> None:
         """Delete a file; do nothing if there is none."""
 
-    def move(self, name: str, target: str) -> None:
-        """Rename a file."""
-
     def list(self, folder: str = "") -> Sequence[StoredFile]:
         """Return the complete files below ``folder`` in the order of their names."""
 
