@@ -92,3 +92,12 @@ async def test_a_connection_with_malformed_bytes_leaks_nothing(hosted: HostedNam
         async with asyncio.timeout(3):
             await peer.reader.read()
     assert await all_are_gone()
+
+
+@pytest.mark.parametrize("sent", [hostility.SASL_HEADER, hostility.SASL_HEADER + bytes(8)], ids=["begun", "refused"])
+async def test_a_connection_that_ends_during_sasl_leaks_nothing(hosted: HostedNamespace, sent: bytes):
+    async with connected(hosted) as peer:
+        peer.writer.write(sent)
+        async with asyncio.timeout(3):
+            assert await peer.reader.read(8) == hostility.SASL_HEADER
+    assert await all_are_gone()

@@ -60,16 +60,17 @@ class SaslServer:
         self._authenticate = authenticate
         self._refuse = refuse
         self._received = b""
-        self._step = self._read_header
-        self._sink: Callable[[bytes], None] = self._collect
+        # No bound method: such a cycle would keep a closed connection until the garbage collector runs.
+        self._step: Callable[[SaslServer], bool] = SaslServer._read_header
+        self._sink: Callable[[bytes], None] | None = None
 
     def receive(self, data: bytes) -> None:
         """Receive bytes of the client."""
-        self._sink(data)
-
-    def _collect(self, data: bytes) -> None:
+        if self._sink is not None:
+            self._sink(data)
+            return
         self._received += data
-        while self._step():
+        while self._step(self):
             pass
 
     def _read_header(self) -> bool:
@@ -79,7 +80,7 @@ class SaslServer:
             return False
         self._received = self._received[len(_HEADER) :]
         self._send(_ANNOUNCEMENT)
-        self._step = self._read_init
+        self._step = SaslServer._read_init
         return True
 
     def _read_init(self) -> bool:
