@@ -16,10 +16,12 @@ from servicebus_pair.core.model.errors import (
     RefusedError,
     SendError,
     ServerBusyError,
+    ServiceError,
 )
 from servicebus_pair.core.model.events import Pinged
 from servicebus_pair.core.model.usage_meter import Meter
 from servicebus_pair.core.sdk.entity_lookup import EntityLookup
+from servicebus_pair.core.sdk.namespace_client import NamespaceClient
 from tests.core.sdk.administration.test_arm import arm_of, through_arm
 from tests.core.support.local_pair import (
     BACKLOG,
@@ -119,6 +121,22 @@ async def test_section_5_a_refused_token_for_an_existing_entity_keeps_it_failed_
     assert not await local_pair.pair.ping("flights")
     assert local_pair.pair.health("flights").failed_over
     assert "AuthenticationSuspectError" in {ping.error for ping in local_pair.recorder.of(Pinged)}
+
+
+@pytest.mark.parametrize("sub_queue", ["", "/$DeadLetterQueue", "/$Transfer/$DeadLetterQueue"])
+@pytest.mark.parametrize(("entity", "error"), [("flights", AuthenticationError), ("gone", EntityNotFoundError)])
+async def test_section_4_a_sub_queue_is_missing_only_if_its_entity_is(
+    entity: str, error: type[ServiceError], sub_queue: str, local_pair: LocalPair
+) -> None:
+    local_pair.primary.set_fault(TOKEN_NOT_FOUND)
+    client = NamespaceClient(endpoint(local_pair.primary))
+    try:
+        with pytest.raises(ServiceError) as caught:
+            await client.receive_link(f"{entity}{sub_queue}").peek(max_messages=1, timeout=5)
+    finally:
+        await client.close()
+    assert type(caught.value) is error
+    assert ("gone does not exist on contoso" in str(caught.value)) is (entity == "gone")
 
 
 @pytest.mark.simulated

@@ -43,10 +43,12 @@ class EntityLookup:
         """Return the error that a refused token for ``path`` stands for.
 
         :param error: the refusal.
+        :param path: an entity or one of its sub-queues, which administration does not know: the entity is looked up.
         :param timeout: seconds that the lookup may take; at most 2 s are used.
         :returns: ``EntityNotFoundError`` when the entity does not exist, ``error`` when it does, and an error of the
             same class that says so when the lookup failed.
         """
+        path = path.partition("/$")[0]
         now = asyncio.get_running_loop().time()
         expires, lookup_failure = self._cache.get(path.casefold(), (0.0, None))
         if now >= expires:
