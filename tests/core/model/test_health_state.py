@@ -175,7 +175,7 @@ def test_section_6_failback_in_session_order(
         (WELL, DRILL, 5.0),
         (OUT, DRILL, None),
         (OUT, PingFailed(NOW), None),
-        (OUT, BACK, 7.5),
+        (OUT, BACK, 8.75),
         (OUT, BEGIN, 5.0),
         (HOLDING, CompleteFailback("t"), 0.0),
         (HOLDING, AbandonFailback("t"), 0.0),
@@ -191,6 +191,13 @@ def test_section_6_each_change_of_route_is_a_new_epoch_that_settles(
     assert after.epoch == before.epoch + changes
     assert after.effective_at == (before.effective_at if settles is None else NOW + settles)
     assert (after.route is not before.route) is changes
+
+
+@pytest.mark.parametrize("health", [WELL, SUSPECT])
+def test_section_6_in_session_order_a_healthy_entity_is_marked_healthy_without_writing_it(health: EntityHealth) -> None:
+    decision = decide(health, BACK, now=NOW, failover_interval=INTERVAL, settle_seconds=5.0)
+    assert decision.health.state is HealthState.HEALTHY
+    assert Action.PUBLISH not in decision.actions
 
 
 def test_section_4_a_failing_back_entity_counts_as_failed_over() -> None:

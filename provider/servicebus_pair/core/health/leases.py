@@ -7,9 +7,12 @@ half of ``refresh`` from the start of the save:
 - A change of route settles for ``refresh``: by then every process has loaded it or has no lease. It settles from the
   moment a process learns of it, so that clocks need not agree; only one that has settled twice over, by the clock of
   whoever loads it first, counts as old.
-- Only its writer writes of a failback, and what others write of a failed-over entity (pings, reports) keeps its route.
-- A failback holds for a quarter longer, and one by hand settles for half longer. A process that loaded health before
-  it, and saved within a quarter of ``refresh``, has overwritten it by then, which its writer notices (Fischer's rule).
+- Only its writer writes of a failback, nobody writes of a healthy entity, except to fail it over, and what others write
+  of a failed-over entity (pings, reports) keeps its route.
+- A failback holds for a quarter longer. A process that loaded health before it, and saved within a quarter of
+  ``refresh``, has overwritten it by then, which its writer notices by loading it again (Fischer's rule). One by hand,
+  which is noticed when the lease is renewed, half of ``refresh`` later at most, settles for three quarters longer.
+- A change that was overwritten and then made again is another one, and settles again.
 - A failback that lasts too long has no writer any more; every process may abandon it.
 """
 
@@ -114,5 +117,8 @@ class Leases:
 
 
 def _decision(health: EntityHealth) -> tuple[object, ...]:
-    """Return what distinguishes a decision from others; all that know it may have heard of different pings."""
-    return health.epoch, health.route, health.token
+    """Return what distinguishes a decision from others; all that know it may have heard of different pings.
+
+    Two processes may decide the same, one after the other: the time, which pings keep, tells them apart.
+    """
+    return health.epoch, health.route, health.token, health.effective_at

@@ -270,15 +270,18 @@ def decide(
         decision = _decide_failback(health, event, now)
     else:
         decision = _decide(health, event, now, failover_interval)
-    if settle_seconds is None or decision.health.route is health.route:
+    if settle_seconds is None:
         return decision
+    if decision.health.route is health.route:
+        # Of a healthy entity there is nothing to write: it could only undo a failover that was not readable here yet.
+        return decision if health.failed_over else replace(decision, actions=decision.actions - _PUBLISH)
     settle = settle_seconds
     if isinstance(event, CompleteFailback | AbandonFailback):
         settle = 0.0  # nobody was sending
     elif health.state is HealthState.FAILING_BACK:
         settle *= 2  # the failback's writer may not have noticed yet, and end it
     elif health.failed_over and isinstance(event, MarkHealthy):
-        settle *= 1.5  # a ping or report of another process may overwrite this change, as it may a failback
+        settle *= 1.75  # a ping or report of another process may overwrite this change; by then, that is read here
     return replace(decision, health=replace(decision.health, epoch=health.epoch + 1, effective_at=now + settle))
 
 
