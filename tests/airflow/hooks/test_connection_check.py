@@ -73,7 +73,7 @@ def airflow(words: str, **environment: str) -> tuple[int, str]:
 def test_the_command_line_adds_and_tests_the_documented_connection(monkeypatch: pytest.MonkeyPatch):
     [shown] = re.findall(r"```console\n(.*?)```", PAGE, flags=re.DOTALL)
     # Names that do not resolve.
-    *added, tested = shown.replace("servicebus.windows.net", "servicebus.invalid").splitlines()
+    *added, tested = shown.replace(".servicebus", "-7f3a91c2.servicebus").splitlines()
     saved = os.environ["AIRFLOW_CONN_CONTOSO_PAIR"]
     monkeypatch.delenv("AIRFLOW_CONN_CONTOSO_PAIR")
     try:
@@ -81,8 +81,8 @@ def test_the_command_line_adds_and_tests_the_documented_connection(monkeypatch: 
             assert airflow(line)[0] == 0
         code, reported = airflow(tested)
         assert (code, "Connection failed!" in reported) == (1, True), reported
-        assert "primary contoso: reach no" in reported
-        assert "secondary contoso-dr: reach no" in reported
+        assert "primary contoso-7f3a91c2: reach no" in reported
+        assert "secondary contoso-dr-7f3a91c2: reach no" in reported
         assert "Traceback" not in reported
     finally:
         for line in added:
