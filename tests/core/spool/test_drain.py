@@ -157,3 +157,40 @@ async def test_what_another_process_empties_is_left_to_it(setting: Setting) -> N
         report = await setting.empty()
     assert (report.left, report.failures) == (1, {"flights": "another process is emptying it"})
     assert setting.service.delivered == []
+
+
+async def test_what_is_left_of_a_batch_keeps_the_entity_as_the_sender_wrote_it(setting: Setting) -> None:
+    await setting.write("Gates", "a", "b")
+    setting.service.failure_of = lambda _, text: UnreachableError("down") if text == "b" else None
+    assert (await setting.empty()).left == 1
+    setting.service.failure_of = lambda *_: None
+    assert (await setting.empty()).left == 0
+    assert setting.service.delivered == [("Gates", "a"), ("Gates", "b")]
+
+
+async def test_a_store_that_raises_an_error_of_its_own_holds_up_no_other_entity(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await setting.write("flights", "a")
+    await setting.write("gates", "g")
+    create = setting.storage.create
+
+    def fail_for_flights(name: str, content: bytes) -> None:
+        if name.startswith("claims/flights"):
+            raise ArithmeticError("an error that no library documents")
+        create(name, content)
+
+    monkeypatch.setattr(setting.storage, "create", fail_for_flights)
+    report = await setting.empty()
+    assert setting.service.delivered == [("gates", "g")]
+    assert (report.left, list(report.failures)) == (1, ["flights"])
+    assert "an error that no library documents" in report.failures["flights"]
+
+
+async def test_a_foreign_file_that_claims_to_have_no_messages_is_set_aside_once(setting: Setting) -> None:
+    await setting.write("flights", "a")
+    [batch] = await setting.spool.batches()
+    (setting.folder / batch.name).with_name("1-x-0.spool").write_bytes(b"GIF89a")
+    await setting.empty()
+    assert setting.files("messages") == []
+    assert setting.service.delivered == [("flights", "a")]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from servicebus_pair.core.model.errors import PairError, SendError
+from servicebus_pair.core.model.errors import SendError
 from servicebus_pair.core.model.results import SendResult
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage
 from servicebus_pair.core.spool.claims import Claim, Claims
@@ -90,8 +90,8 @@ class _Entity:
                 for batch in await self._spool.batches(self.entity):
                     if not await self._deliver_batch(batch, claim):
                         return
-        except (PairError, OSError) as error:
-            self.failure = str(error)
+        except Exception as error:  # noqa: BLE001 - of a store's library; the entity keeps what was not delivered
+            self.failure = f"{type(error).__name__}: {error}"
 
     async def _deliver_batch(self, batch: SpooledBatch, claim: Claim) -> bool:
         """Deliver a batch; return False when this entity must wait."""
@@ -110,6 +110,8 @@ class _Entity:
             await self._spool.keep_only(batch, ())
             self.set_aside += batch.messages
             return True
+        # Files are found by the folded path; what is written anew keeps the path as the sender wrote it.
+        batch = replace(batch, entity=content.entity)
         if content.damage is not None:
             await self._spool.set_aside(batch, f"{content.damage}; the messages that are whole are delivered")
             self.set_aside += max(0, batch.messages - len(content.messages))

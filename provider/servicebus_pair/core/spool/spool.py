@@ -138,7 +138,7 @@ class Spool:
 
     async def keep_only(self, batch: SpooledBatch, messages: Sequence[AmqpMessage]) -> None:
         """Replace a batch by some of its messages, in its place in the order; none deletes it."""
-        if len(messages) == batch.messages:
+        if messages and len(messages) == batch.messages:
             return
         if messages:
             stem = batch.name.rpartition("-")[0]
