@@ -13,28 +13,25 @@ from functools import partial
 from typing import Any, ClassVar, Final, cast
 
 from cproton import ffi, lib
-from proton import Collector, Connection, DataException, Endpoint, Link, Session, Transport
+from proton import Collector, Connection, DataException, Link, Transport
 
 from servicebus_emulator.amqp.broker.broker import Broker
 from servicebus_emulator.amqp.codec import proton_fast_path as proton
 from servicebus_emulator.amqp.codec.frame_padding import FramePadder, needs_padding
-from servicebus_emulator.amqp.session.authorization import Authorization
 from servicebus_emulator.amqp.session.idle_timeouts import IdleMonitor
 from servicebus_emulator.amqp.session.incoming_frames import IncomingFrames
-from servicebus_emulator.amqp.session.link_registry import CHANNEL_MAX, LinkHandler, LinkRegistry, ReplyLink
+from servicebus_emulator.amqp.session.link_endpoints import MAX_FRAME_SIZE, LinkEndpoints
+from servicebus_emulator.amqp.session.link_registry import CHANNEL_MAX, LinkHandler
 from servicebus_emulator.amqp.session.link_settings import remote_properties
 from servicebus_emulator.amqp.session.sasl import SaslServer
 from servicebus_emulator.amqp.transport.stream_faults import FaultableStream
 from servicebus_emulator.amqp.transport.timeouts import ClientTimeouts
-from servicebus_emulator.engine.model.errors import BrokerError, Unauthorized
+from servicebus_emulator.engine.model.errors import BrokerError
 from servicebus_emulator.faults import Pace
 from servicebus_emulator.logs import event
 
 __all__ = ["AmqpConnection"]
 
-# The values in the Open and Begin frames of the service.
-_MAX_FRAME_SIZE: Final = 64 * 1024
-_SESSION_WINDOW: Final = 5000
 # After a freeze, a client has this long to send a frame before its idle timeout is checked again.
 _SECONDS_AFTER_FREEZE: Final = 5.0
 _DECODE_ERRORS: Final = (UnicodeDecodeError, RecursionError, DataException)
@@ -50,7 +47,7 @@ class FrameUnreadable(BrokerError):  # noqa: N818 - broker errors are named afte
     condition = "amqp:decode-error"
 
 
-class AmqpConnection(asyncio.Protocol):
+class AmqpConnection(LinkEndpoints, asyncio.Protocol):
     """Serves one client.
 
     :param broker: the namespace's broker.
@@ -60,8 +57,6 @@ class AmqpConnection(asyncio.Protocol):
     :ivar congested: whether the client reads more slowly than it is sent to.
     :ivar closed: whether the connection is closed.
     :ivar receives_batch: whether the delivery whose first frame is processed is a batch.
-    :ivar reply_links: the links on which the client receives responses.
-    :ivar authorization: the client's rights.
     """
 
     def __init__(
@@ -71,16 +66,11 @@ class AmqpConnection(asyncio.Protocol):
         attach: Callable[[AmqpConnection, Link], LinkHandler | None],
         timeouts: ClientTimeouts = _DEFAULT_TIMEOUTS,
     ) -> None:
-        self.broker = broker
+        super().__init__(broker, attach=attach, monitor=IdleMonitor(self, timeouts=timeouts))
         self.congested = False
         self.closed = False
         self.receives_batch = False
-        self.reply_links: list[ReplyLink] = []
-        self.authorization = Authorization(self, namespace=broker.namespace, guard=broker.guard)
-        self._attach = attach
-        self._links = LinkRegistry()
         self._stream: FaultableStream | None = None
-        self._monitor = IdleMonitor(self, timeouts=timeouts)
         self._heartbeat: asyncio.TimerHandle | None = None
         self._flush_due = False
         # The deliveries that a disposition of several settles, by link, while its frame is processed.
@@ -90,7 +80,7 @@ class AmqpConnection(asyncio.Protocol):
         self._connection = Connection()
         self._connection.collect(self._collector)
         self._transport = Transport(Transport.SERVER)
-        self._transport.max_frame_size = _MAX_FRAME_SIZE
+        self._transport.max_frame_size = MAX_FRAME_SIZE
         self._transport.channel_max = CHANNEL_MAX
         self._transport.idle_timeout = 0 if timeouts.silence_seconds is None else timeouts.silence_seconds
         self._transport.bind(self._connection)
@@ -102,7 +92,7 @@ class AmqpConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start to serve the client."""
         frames = IncomingFrames(
-            self._push, on_range=self._push_range, on_batch=self._push_batch, max_frame_size=_MAX_FRAME_SIZE
+            self._push, on_range=self._push_range, on_batch=self._push_batch, max_frame_size=MAX_FRAME_SIZE
         )
         sasl = SaslServer(
             send=self._send,
@@ -197,10 +187,6 @@ class AmqpConnection(asyncio.Protocol):
             self._heartbeat = None
         self._close_links()
         self.authorization.clear_links()
-
-    def _close_links(self) -> None:
-        for key, _ in self._links.handlers:
-            self._close_link(key)
 
     def pause_writing(self) -> None:
         """Send no messages until the client has read what was sent."""
@@ -311,45 +297,6 @@ class AmqpConnection(asyncio.Protocol):
         self._connection.condition = proton.to_condition(error)
         self.close()
 
-    # Called by link handlers
-
-    def detach(self, link: Link, *, error: BrokerError) -> None:
-        """Detach a link with an error."""
-        self._close_link(proton.handle_key(link._impl))  # noqa: SLF001
-        link.condition = proton.to_condition(error)
-        link.close()
-        self.broker.mark_dirty(self)
-
-    def end_link(self, link: Link, *, error: BrokerError) -> None:
-        """Detach a link with an error, or refuse its attach if that is still unanswered."""
-        if link.state & Endpoint.LOCAL_ACTIVE:
-            self.detach(link, error=error)
-        else:
-            self.refuse_attach(link, error=error)
-
-    def complete_attach(self, link: Link, handler: LinkHandler) -> None:
-        """Answer an attach: the link is open."""
-        self.add_link(link, handler)
-        link.open()
-        handler.on_attached()
-        self.broker.mark_dirty(self)
-
-    def refuse_attach(self, link: Link, *, error: BrokerError) -> None:
-        """Refuse an attach as AMQP 1.0 part 2, section 2.6.3, prescribes: null source and target, then a detach."""
-        self._close_link(proton.handle_key(link._impl))  # noqa: SLF001
-        link.source.type = link.source.UNSPECIFIED
-        link.target.type = link.target.UNSPECIFIED
-        link.open()
-        link.condition = proton.to_condition(error)
-        link.close()
-        self.broker.mark_dirty(self)
-
-    def add_link(self, link: Link, handler: LinkHandler) -> None:
-        """Register the handler of a link, whose attach may be answered later."""
-        handle = link._impl  # noqa: SLF001
-        self._links.set_handler(proton.handle_key(handle), handler)
-        self._monitor.add_link(proton.handle_key(handle), link)
-
     # Proton's events
 
     def _handle_events(self) -> None:
@@ -409,53 +356,6 @@ class AmqpConnection(asyncio.Protocol):
         self._monitor.connection_opened()
         self._tick()
 
-    def _on_session_open(self, event: Any) -> None:
-        session = lib.pn_event_session(event)
-        is_new = bool(lib.pn_session_state(session) & Endpoint.LOCAL_UNINIT)
-        self._links.begin_session(proton.handle_key(session), is_new=is_new)
-        lib.pn_session_set_incoming_capacity(session, _SESSION_WINDOW * _MAX_FRAME_SIZE)
-        lib.pn_session_open(session)
-
-    def _on_link_open(self, event: Any) -> None:
-        handle = lib.pn_event_link(event)
-        session = proton.handle_key(lib.pn_link_session(handle))
-        is_new = bool(lib.pn_link_state(handle) & Endpoint.LOCAL_UNINIT)
-        self._links.begin_link(proton.handle_key(handle), session=session, is_new=is_new)
-        link = Link.wrap(handle)  # type: ignore[no-untyped-call]
-        try:
-            handler = self._attach(self, link)
-        except BrokerError as error:
-            self.broker.count_refusal(error)
-            if not isinstance(error, Unauthorized):
-                # Those are logged where tokens are checked.
-                _log.info("namespace %s: link %r refused: %s", self.broker.namespace.name, link.name, error)
-            self.refuse_attach(link, error=error)
-            return
-        if handler is not None:
-            self.complete_attach(link, handler)
-
-    def _on_link_close(self, event: Any) -> None:
-        handle = lib.pn_event_link(event)
-        key = proton.handle_key(handle)
-        if not self._links.end_link(key):
-            return
-        self._close_link(key)
-        link = Link.wrap(handle)  # type: ignore[no-untyped-call]
-        link.close()
-        # Freed after the pending replies, which may refer to its deliveries.
-        self.broker.reply_when_durable(self, link.free)
-
-    def _on_session_close(self, event: Any) -> None:
-        session = Session.wrap(lib.pn_event_session(event))  # type: ignore[no-untyped-call]
-        links = self._links.end_session(proton.handle_key(session._impl))  # noqa: SLF001
-        if links is None:
-            return
-        for key in links:
-            self._links.end_link(key)
-            self._close_link(key)
-        session.close()
-        self.broker.reply_when_durable(self, session.free)
-
     def _on_connection_close(self, event: Any) -> None:  # noqa: ARG002 - there is only one connection
         self._close_links()
         self._connection.close()
@@ -465,13 +365,6 @@ class AmqpConnection(asyncio.Protocol):
         reason = "unknown error" if condition is None else f"{condition.name}: {condition.description}"
         # Not a warning: the Python client ends each connection by detaching a link of a session that it has ended.
         _log.debug("namespace %s: connection dropped: %s", self.broker.namespace.name, reason)
-
-    def _close_link(self, key: int) -> None:
-        self.authorization.remove_link(key)
-        self._monitor.remove_link(key)
-        handler = self._links.remove_handler(key)
-        if handler is not None:
-            handler.on_closed()
 
     def _tick(self) -> None:
         """Let Proton send heartbeats at the client's rate and close the connection after its idle timeout."""
@@ -492,11 +385,11 @@ class AmqpConnection(asyncio.Protocol):
         lib.PN_DELIVERY: _on_delivery,
         lib.PN_LINK_FLOW: _on_flow,
         lib.PN_CONNECTION_REMOTE_OPEN: _on_connection_open,
-        lib.PN_SESSION_REMOTE_OPEN: _on_session_open,
-        lib.PN_LINK_REMOTE_OPEN: _on_link_open,
-        lib.PN_LINK_REMOTE_CLOSE: _on_link_close,
-        lib.PN_LINK_REMOTE_DETACH: _on_link_close,
-        lib.PN_SESSION_REMOTE_CLOSE: _on_session_close,
+        lib.PN_SESSION_REMOTE_OPEN: LinkEndpoints.on_session_open,
+        lib.PN_LINK_REMOTE_OPEN: LinkEndpoints.on_link_open,
+        lib.PN_LINK_REMOTE_CLOSE: LinkEndpoints.on_link_close,
+        lib.PN_LINK_REMOTE_DETACH: LinkEndpoints.on_link_close,
+        lib.PN_SESSION_REMOTE_CLOSE: LinkEndpoints.on_session_close,
         lib.PN_CONNECTION_REMOTE_CLOSE: _on_connection_close,
         lib.PN_TRANSPORT_ERROR: _on_transport_error,
     }
