@@ -16,13 +16,7 @@ from servicebus_pair.core.health.backlog_reports import BacklogReports
 from servicebus_pair.core.health.ordered_registry import OrderedHealthRegistry
 from servicebus_pair.core.health.session_ordering import SessionOrdering
 from servicebus_pair.core.model.errors import HealthStoreError
-from servicebus_pair.core.model.health_state import (
-    FailOver,
-    HealthEvent,
-    MarkHealthy,
-    PingFailed,
-    SendFailed,
-)
+from servicebus_pair.core.model.health_transitions import FailOver, HealthEvent, MarkHealthy, PingFailed, SendFailed
 from servicebus_pair.core.model.interfaces import SystemClock
 from tests.core.support.lagging_store import LaggingStore
 from tests.simulated_time import Process, SimulatedLoop

@@ -17,7 +17,7 @@ from servicebus_pair.core import EntityHealth, HealthState, PairOptions
 from servicebus_pair.core.health.prober import Prober, ping_message
 from servicebus_pair.core.model.errors import EntityNotFoundError, PairClosedError, ServiceError, UnreachableError
 from servicebus_pair.core.model.events import HealthChanged, Pinged
-from servicebus_pair.core.model.health_state import EntityMissing, PingFailed, PingSucceeded
+from servicebus_pair.core.model.health_transitions import EntityMissing, PingFailed, PingSucceeded
 from servicebus_pair.core.model.interfaces import SystemClock
 from tests.core.support.local_pair import LocalPair, numbered
 from tests.core.support.manual_clock import ManualClock

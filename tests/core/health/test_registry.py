@@ -13,7 +13,7 @@ from servicebus_pair.core import EntityHealth, HealthState, PairOptions
 from servicebus_pair.core.health.registry import HealthRegistry
 from servicebus_pair.core.model.errors import ObserverError
 from servicebus_pair.core.model.events import QueuePulled
-from servicebus_pair.core.model.health_state import FailOver
+from servicebus_pair.core.model.health_transitions import FailOver
 from servicebus_pair.core.model.interfaces import InMemoryHealthStore, SystemClock
 from tests.core.support.local_pair import FAILOVER_INTERVAL, FAILOVER_MARGIN, PING_INTERVAL, numbered, open_quick_pair
 

@@ -18,7 +18,7 @@ from servicebus_pair.core.health.backlog_reports import BacklogReports
 from servicebus_pair.core.health.session_ordering import SessionOrdering
 from servicebus_pair.core.model.errors import HealthStoreError
 from servicebus_pair.core.model.events import HealthChanged
-from servicebus_pair.core.model.health_state import FailOver, PingFailed
+from servicebus_pair.core.model.health_transitions import FailOver, PingFailed
 from servicebus_pair.core.model.interfaces import InMemoryHealthStore, SystemClock
 from servicebus_pair.core.protocol.backlog_queues import backlog_session_id, session_queue_for, session_queue_paths
 from servicebus_pair.core.sdk.messages import to_amqp_message

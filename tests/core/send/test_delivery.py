@@ -35,7 +35,7 @@ from servicebus_pair.core.model.errors import (
     find_send_error,
 )
 from servicebus_pair.core.model.events import Event, HealthChanged, MessageRef, MessagesAccepted, Route
-from servicebus_pair.core.model.health_state import FailOver
+from servicebus_pair.core.model.health_transitions import FailOver
 from servicebus_pair.core.sdk.message_batch import EncodedBatch
 from servicebus_pair.core.sdk.send_link import SendSlot
 from servicebus_pair.core.send.attempt import AttemptExecutor

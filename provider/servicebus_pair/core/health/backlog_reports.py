@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from servicebus_pair.core.health.ordered_registry import OrderedHealthRegistry
-from servicebus_pair.core.model.health_state import CaughtUp, HealthState
+from servicebus_pair.core.model.health_state import HealthState
+from servicebus_pair.core.model.health_transitions import CaughtUp
 from servicebus_pair.core.model.interfaces import Clock
 
 __all__ = ["BacklogReports"]

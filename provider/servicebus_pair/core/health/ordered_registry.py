@@ -11,15 +11,8 @@ from typing import Any, Final
 from servicebus_pair.core.health.leases import Leases
 from servicebus_pair.core.health.registry import HealthRegistry
 from servicebus_pair.core.model.errors import HealthStoreError
-from servicebus_pair.core.model.health_state import (
-    AbandonFailback,
-    Action,
-    Decision,
-    EntityHealth,
-    HealthEvent,
-    HealthState,
-    decide,
-)
+from servicebus_pair.core.model.health_state import EntityHealth, HealthState
+from servicebus_pair.core.model.health_transitions import AbandonFailback, Action, Decision, HealthEvent, decide
 from servicebus_pair.core.model.options import PairOptions
 
 __all__ = ["OrderedHealthRegistry"]

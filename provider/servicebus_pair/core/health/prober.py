@@ -17,7 +17,8 @@ from servicebus_pair.core.health.registry import HealthRegistry
 from servicebus_pair.core.health.session_ordering import SessionOrdering
 from servicebus_pair.core.model.errors import EntityNotFoundError, HealthStoreError, PairClosedError, ServiceError
 from servicebus_pair.core.model.events import Pinged
-from servicebus_pair.core.model.health_state import EntityMissing, HealthState, PingFailed, PingSucceeded
+from servicebus_pair.core.model.health_state import HealthState
+from servicebus_pair.core.model.health_transitions import EntityMissing, PingFailed, PingSucceeded
 from servicebus_pair.core.model.interfaces import Clock
 from servicebus_pair.core.model.options import PairOptions
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage, new_message

@@ -13,16 +13,8 @@ from typing import Final
 from servicebus_pair.core.health.store_calls import StoreCalls
 from servicebus_pair.core.model.errors import ObserverError
 from servicebus_pair.core.model.events import Event, HealthChanged, Observer
-from servicebus_pair.core.model.health_state import (
-    HEALTHY,
-    Action,
-    Decision,
-    EntityHealth,
-    HealthEvent,
-    HealthState,
-    decide,
-    merge,
-)
+from servicebus_pair.core.model.health_state import HEALTHY, EntityHealth, HealthState, merge
+from servicebus_pair.core.model.health_transitions import Action, Decision, HealthEvent, decide
 from servicebus_pair.core.model.interfaces import BlockingHealthStore, Clock, HealthStore, InMemoryHealthStore
 from servicebus_pair.core.model.options import PairOptions
 

@@ -24,13 +24,8 @@ from servicebus_pair.core.model.errors import (
     ServiceFaultError,
     SessionLockedError,
 )
-from servicebus_pair.core.model.health_state import (
-    AbandonFailback,
-    BeginFailback,
-    CompleteFailback,
-    FailOver,
-    HealthState,
-)
+from servicebus_pair.core.model.health_state import HealthState
+from servicebus_pair.core.model.health_transitions import AbandonFailback, BeginFailback, CompleteFailback, FailOver
 from servicebus_pair.core.model.interfaces import Clock
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage
 from servicebus_pair.core.protocol.backlog_queues import backlog_session_id, session_queue_for

@@ -18,7 +18,8 @@ from servicebus_pair.core.health.registry import HealthRegistry
 from servicebus_pair.core.health.session_ordering import SessionOrdering
 from servicebus_pair.core.model.errors import ConfigurationError, HealthStoreError, PairClosedError
 from servicebus_pair.core.model.events import Observer
-from servicebus_pair.core.model.health_state import EntityHealth, FailOver, MarkHealthy
+from servicebus_pair.core.model.health_state import EntityHealth
+from servicebus_pair.core.model.health_transitions import FailOver, MarkHealthy
 from servicebus_pair.core.model.interfaces import BlockingHealthStore, Clock, HealthStore, SystemClock
 from servicebus_pair.core.model.options import Endpoint, PairOptions, check_distinct
 from servicebus_pair.core.model.owner import ProcessLoopGuard

@@ -18,7 +18,7 @@ from servicebus_pair.core.model.errors import (
     SpoolError,
 )
 from servicebus_pair.core.model.events import Route
-from servicebus_pair.core.model.health_state import SendFailed, SendSucceeded
+from servicebus_pair.core.model.health_transitions import SendFailed, SendSucceeded
 from servicebus_pair.core.model.results import SendResult
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage
 from servicebus_pair.core.protocol.batching import BatchPacker
