@@ -13,7 +13,8 @@ from hypothesis import example, given
 
 from servicebus_pair.core.model.errors import InvalidMessageError, UndeliverableError
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage
-from servicebus_pair.core.protocol.backlog_message import PATH, RestoredMessage, destination_of, unwrap, wrap
+from servicebus_pair.core.protocol.backlog_message import RestoredMessage, destination_of, unwrap, wrap
+from servicebus_pair.core.protocol.backlog_properties import PATH
 from servicebus_pair.core.protocol.typed_values import amqp_typed
 from servicebus_pair.core.sdk.messages import from_sdk, to_amqp_message
 from tests.core.support.encoding import decode, encode

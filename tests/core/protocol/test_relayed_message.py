@@ -8,23 +8,16 @@ from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusMessage
-from azure.servicebus._pyamqp._encode import encode_payload
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from servicebus_pair.core.model.errors import UndeliverableError
-from servicebus_pair.core.protocol.amqp_message import Properties
 from servicebus_pair.core.protocol.amqp_sections import BODY, value_end
 from servicebus_pair.core.protocol.backlog_message import unwrap, wrap
-from servicebus_pair.core.protocol.relayed_message import (
-    BacklogRewriter,
-    UnusualMessageError,
-    batch_prefix,
-    broker_value,
-)
+from servicebus_pair.core.protocol.encoded_message import batch_prefix, broker_value
+from servicebus_pair.core.protocol.relayed_message import BacklogRewriter, UnusualMessageError
 from servicebus_pair.core.protocol.typed_values import amqp_typed
-from servicebus_pair.core.sdk._private.message_encoding import Message, envelope
 from servicebus_pair.core.sdk.messages import from_sdk
 from tests.core.support.encoding import decode, encode
 from tests.core.support.message_strategies import LASTING, SCHEDULED, WHOLE, messages
@@ -201,31 +194,6 @@ def test_foreign_copies_are_restored_as_the_decoder_restores_them(message: AmqpA
     assert (
         ours.properties is None or theirs.properties is None or ours.properties.group_id == theirs.properties.group_id
     )
-
-
-@examples(120)
-@given(message=messages())
-def test_a_batch_begins_as_the_sdk_begins_it(message: AmqpAnnotatedMessage) -> None:
-    own = from_sdk(message)
-    properties = Properties() if own.properties is None else own.properties
-    annotations = own.annotations or {}
-    expected = bytearray()
-    encode_payload(
-        expected,
-        Message(
-            *envelope(
-                [],
-                message_id=properties.message_id or None,
-                session_id=properties.group_id or None,
-                partition_key=annotations.get("x-opt-partition-key"),
-            )
-        ),
-    )
-    first = encode(message)
-    prefix = batch_prefix(first)
-    if properties.message_id in ("", b"", 0) or properties.group_id == "":
-        return  # the SDK leaves out what is empty
-    assert prefix == bytes(expected)
 
 
 def test_the_body_is_a_part_of_the_message_that_is_not_read() -> None:

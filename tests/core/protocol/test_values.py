@@ -1,9 +1,48 @@
-"""Values of this package are frozen (DESIGN section 5)."""
+"""Values of this package are frozen (DESIGN section 5); its defaults and limits are what was decided."""
 
 from __future__ import annotations
 
-from tests.core.support.values import check_values
+from tests.core.support.values import check_defaults, check_limits, check_values
 
 
 def test_values_are_frozen_and_have_slots() -> None:
     check_values("protocol", keyword_only={"QueueSettings"}, mutable={"AmqpMessage", "Header", "Properties"})
+
+
+def test_what_a_caller_does_not_ask_for_is_off_or_zero() -> None:
+    check_defaults(
+        "protocol",
+        {
+            "text.constructor": 161,
+        },
+    )
+
+
+def test_limits_are_those_that_were_tuned_together() -> None:
+    check_limits(
+        "protocol",
+        {
+            "amqp_message.MAX_TIME_TO_LIVE": 4_294_967_295,
+            "amqp_message._DIGEST_BYTES": 8,
+            "amqp_sections._DESCRIBED": 0,
+            "amqp_sections._ONE_BYTE_SIZE": -1,
+            "amqp_sections._FOUR_BYTE_SIZE": -4,
+            "amqp_sections._NARROW_LIMIT": 256,
+            "backlog_properties._TICKS_PER_MILLISECOND": 10_000,
+            "backlog_properties.MAX_TIME_SPAN_MILLISECONDS": 922_337_203_685_477,
+            "backlog_queues._MAX_INT32": 2_147_483_647,
+            "backlog_queues._MAX_SESSION_ID": 128,
+            "batching.MAX_MESSAGES_PER_BATCH": 4500,
+            "batching._MAX_OPEN_BATCHES": 64,
+            "relay_batch._SINGLE": 0,
+            "relay_batch._SHORT_LIMIT": 256,
+            "relay_batch._SHORT_SECTION_BYTES": 5,
+            "relay_batch._LONG_SECTION_BYTES": 8,
+            "relayed_message._LAST_EXPIRY": 253_402_243_199_000,
+            "relayed_message._PRIORITY": 1,
+            "relayed_message._HEADER_FIELDS": 5,
+            "relayed_message._FIRST_FIELD": 3,
+            "relayed_message._MAX_REMEMBERED": 1024,
+            "relayed_message._MAX_REMEMBERED_BYTES": 512,
+        },
+    )

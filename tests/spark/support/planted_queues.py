@@ -16,7 +16,7 @@ from azure.servicebus.amqp import AmqpMessageHeader
 from servicebus_pair.core.ledger.reconcile import Found, Location
 from servicebus_pair.core.ledger.writer import Ledger
 from servicebus_pair.core.model.events import MessageRef, MessagesAccepted, MessagesSyphoned
-from servicebus_pair.core.protocol.backlog_message import PATH, SESSION_ID
+from servicebus_pair.core.protocol.backlog_properties import PATH, SESSION_ID
 from tests.spark.support.random_history import (
     ASIDE,
     BODY,

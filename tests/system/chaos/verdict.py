@@ -16,7 +16,7 @@ from servicebus_pair.core.ledger.reader import read_records
 from servicebus_pair.core.ledger.reconcile import Found, History, Location, Sent, Syphoned, classify
 from servicebus_pair.core.ledger.totals import Totals
 from servicebus_pair.core.model.events import Route
-from servicebus_pair.core.protocol.backlog_message import PATH
+from servicebus_pair.core.protocol.backlog_properties import PATH
 from servicebus_pair.core.protocol.backlog_queues import backlog_queue_paths
 from tests.core.support.queues import peek_all
 from tests.system.chaos.messages import DEDUPLICATED, ENTITIES, is_unchanged, read_journals, session_of

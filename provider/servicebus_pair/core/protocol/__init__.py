@@ -15,7 +15,8 @@ if TYPE_CHECKING:
         body_digest,
         new_message,
     )
-    from servicebus_pair.core.protocol.backlog_message import PATH, destination_of, unwrap
+    from servicebus_pair.core.protocol.backlog_message import destination_of, unwrap
+    from servicebus_pair.core.protocol.backlog_properties import PATH
     from servicebus_pair.core.protocol.backlog_queues import (
         BacklogPlan,
         backlog_prefixes,
@@ -55,7 +56,8 @@ __getattr__ = lazy_exports(
     __name__,
     {
         "amqp_message": ["AmqpMessage", "BodyType", "Header", "Properties", "body_digest", "new_message"],
-        "backlog_message": ["PATH", "destination_of", "unwrap"],
+        "backlog_message": ["destination_of", "unwrap"],
+        "backlog_properties": ["PATH"],
         "backlog_queues": [
             "BacklogPlan",
             "backlog_prefixes",

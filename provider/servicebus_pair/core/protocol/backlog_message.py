@@ -19,46 +19,47 @@ the SDK derives from the time to live while sending. The SDK imposes these limit
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any, Final
 
-from servicebus_pair.core.model.errors import InvalidMessageError, UndeliverableError
+from servicebus_pair.core.model.errors import UndeliverableError
 from servicebus_pair.core.protocol.amqp_message import (
-    MAX_TIME_TO_LIVE,
     SCHEDULED_TIME,
-    TIMESTAMPS,
     AmqpMessage,
     BodyType,
     Header,
     Properties,
 )
-from servicebus_pair.core.protocol.iso_duration import format_duration, parse_duration
+from servicebus_pair.core.protocol.backlog_properties import (
+    ESCAPE_PREFIX,
+    PATH,
+    RESERVED,
+    SCHEDULED,
+    SESSION_ID,
+    TIME_TO_LIVE,
+    TYPE_NOTES,
+    TypeNotes,
+    carried_session_id,
+    carried_text,
+    carried_time_to_live,
+    entity_path,
+    read_type_notes,
+    scheduled_time,
+    time_to_live,
+)
 from servicebus_pair.core.protocol.typed_values import (
     amqp_typed,
     as_value_body,
     decimals_as_text,
     restore_type,
     text_keys,
-    to_text,
     type_note,
     value_body_note,
 )
 
-__all__ = ["RestoredMessage", "destination_of", "names_entity", "unreadable", "unwrap", "wrap"]
-
-PATH: Final = "x-ms-path"
-SESSION_ID: Final = "x-ms-sessionid"
-TIME_TO_LIVE: Final = "x-ms-timetolive"
-SCHEDULED: Final = "x-ms-scheduledenqueuetimeutc"
-# Not part of the original feature: type notes, and the prefix of application properties that clash with these names.
-TYPE_NOTES: Final = "x-servicebus-pair-types"
-ESCAPE_PREFIX: Final = "x-servicebus-pair-own:"
-_RESERVED: Final = frozenset({PATH, SESSION_ID, TIME_TO_LIVE, SCHEDULED, TYPE_NOTES})
+__all__ = ["BROKER_ANNOTATIONS", "RestoredMessage", "destination_of", "unreadable", "unwrap", "wrap"]
 
 # Set by the broker on every message that it delivers; a sender must not repeat them.
 BROKER_ANNOTATIONS: Final = frozenset(
@@ -88,11 +89,6 @@ _TEXT_PROPERTIES: Final = (
 )
 _ID_PROPERTIES: Final = ("message_id", "correlation_id")
 _PLAIN_ID_TYPES: Final = (str, type(None))
-# Control characters, what an entity's name cannot contain, and segments such as $management or $DeadLetterQueue.
-_NOT_AN_ENTITY: Final = re.compile(r"[\x00-\x1f\x7f?#@\\*]|(^|/)\$")
-_TICKS_PER_MILLISECOND: Final = 10_000
-_MILLISECOND: Final = timedelta(milliseconds=1)
-MAX_TIME_SPAN_MILLISECONDS: Final = 922_337_203_685_477
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,22 +97,6 @@ class RestoredMessage:
 
     entity: str
     message: AmqpMessage
-
-
-@dataclass(frozen=True, slots=True)
-class _TypeNotes:
-    """Notes of the AMQP types that the SDK would lose, by section and name."""
-
-    properties: Mapping[str, Any]
-    annotations: Mapping[str, Any]
-    footer: Mapping[str, Any]
-    ids: Mapping[str, Any]
-    body: Any
-
-    def to_json(self) -> str | None:
-        """Return the notes as JSON, or ``None`` when there are none."""
-        given = {name: value for name in self.__slots__ if (value := getattr(self, name))}
-        return json.dumps(given, separators=(",", ":")) if given else None
 
 
 def wrap(message: AmqpMessage, *, entity: str) -> AmqpMessage:
@@ -141,11 +121,11 @@ def wrap(message: AmqpMessage, *, entity: str) -> AmqpMessage:
     carried[PATH] = entity
     if properties is not None and (properties.group_id is not None or properties.absolute_expiry_time is not None):
         if properties.group_id is not None:
-            carried[SESSION_ID] = _carried_session_id(properties.group_id)
+            carried[SESSION_ID] = carried_session_id(properties.group_id)
         properties = copy(properties)
         properties.group_id = properties.absolute_expiry_time = None
     if header is not None and header.time_to_live is not None:
-        carried[TIME_TO_LIVE] = _carried_time_to_live(header.time_to_live)
+        carried[TIME_TO_LIVE] = carried_time_to_live(header.time_to_live)
         header = copy(header)
         header.time_to_live = None
     if header is not None and header.durable is header.priority is header.time_to_live is header.delivery_count is None:
@@ -178,7 +158,7 @@ def _describe_types(
         }
     if not (own or annotations or ids or body_note or message.footer):
         return None
-    return _TypeNotes(
+    return TypeNotes(
         # In application properties, and only there, the SDK sends bytes as string.
         properties=_describe_each({name: value for name, value in own.items() if not isinstance(value, bytes)}),
         annotations=_describe_each(annotations),
@@ -199,8 +179,8 @@ def unwrap(message: AmqpMessage) -> RestoredMessage:
     """
     try:
         carried = text_keys(message.application_properties)
-        entity = _entity_path(carried)
-        return RestoredMessage(entity=entity, message=_restore_message(message, carried, _read_type_notes(carried)))
+        entity = entity_path(carried)
+        return RestoredMessage(entity=entity, message=_restore_message(message, carried, read_type_notes(carried)))
     except UndeliverableError:
         raise
     except Exception as error:
@@ -220,17 +200,17 @@ def destination_of(message: AmqpMessage) -> str | None:
         return None
 
 
-def _restore_message(message: AmqpMessage, carried: Mapping[str, Any], notes: _TypeNotes) -> AmqpMessage:
+def _restore_message(message: AmqpMessage, carried: Mapping[str, Any], notes: TypeNotes) -> AmqpMessage:
     properties = _decode_properties(_fields(message.properties, Properties), notes)
     header = {**_fields(message.header, Header), **dict.fromkeys(_BROKER_HEADER)}
     annotations = _restore_each(_without_broker_annotations(text_keys(message.annotations)), notes.annotations)
-    own = {name.removeprefix(ESCAPE_PREFIX): value for name, value in carried.items() if name not in _RESERVED}
+    own = {name.removeprefix(ESCAPE_PREFIX): value for name, value in carried.items() if name not in RESERVED}
     if SESSION_ID in carried:
-        properties["group_id"] = _carried_text(carried, SESSION_ID)
+        properties["group_id"] = carried_text(carried, SESSION_ID)
     if TIME_TO_LIVE in carried:
-        header["time_to_live"] = _time_to_live(carried[TIME_TO_LIVE])
+        header["time_to_live"] = time_to_live(carried[TIME_TO_LIVE])
     if SCHEDULED in carried:
-        annotations[SCHEDULED_TIME] = amqp_typed("TIMESTAMP", _scheduled(carried[SCHEDULED]))
+        annotations[SCHEDULED_TIME] = amqp_typed("TIMESTAMP", scheduled_time(carried[SCHEDULED]))
     return AmqpMessage(
         _restore_body(message, notes.body),
         BodyType(message.body_type),
@@ -260,7 +240,7 @@ def _restore_each(values: Mapping[str, Any], notes: Mapping[str, Any]) -> dict[s
 
 
 def _needs_escape(name: str) -> bool:
-    return name in _RESERVED or name.startswith(ESCAPE_PREFIX)
+    return name in RESERVED or name.startswith(ESCAPE_PREFIX)
 
 
 def _carried_body(message: AmqpMessage) -> tuple[Any, Any]:
@@ -295,21 +275,7 @@ def _restore_body(message: AmqpMessage, note: Any) -> Any:
     return list(body)
 
 
-def _carried_session_id(session: Any) -> str:
-    try:
-        return to_text(session)
-    except UnicodeDecodeError as error:
-        raise InvalidMessageError(f"session id is {session!r}: it must be text") from error
-
-
-def _carried_time_to_live(milliseconds: int) -> str:
-    try:
-        return format_duration(milliseconds * _MILLISECOND)
-    except (ValueError, OverflowError) as error:
-        raise InvalidMessageError(f"time to live is {milliseconds} ms: it must be 0 ms or more") from error
-
-
-def _decode_properties(properties: dict[str, Any], notes: _TypeNotes) -> dict[str, Any]:
+def _decode_properties(properties: dict[str, Any], notes: TypeNotes) -> dict[str, Any]:
     binary = {name for name, note in notes.ids.items() if note == "BINARY"}
     for name in _TEXT_PROPERTIES + _ID_PROPERTIES:
         value = properties.get(name)
@@ -328,68 +294,3 @@ def _decode_if_utf8(value: bytes) -> str | bytes:
 
 def _untyped(value: Any) -> Any:
     return value["VALUE"] if isinstance(value, Mapping) else value
-
-
-def _entity_path(carried: Mapping[str, Any]) -> str:
-    if PATH not in carried:
-        raise UndeliverableError("NoPath", f"the message has no application property {PATH}")
-    path = _carried_text(carried, PATH)
-    if not path:
-        raise UndeliverableError("BadPath", f"application property {PATH} is empty: it must name an entity")
-    if not names_entity(path):
-        # Such an address reaches another node of the service than an entity, which would not keep the message.
-        raise UndeliverableError("BadPath", f"application property {PATH} is {path[:300]!r}: it must name an entity")
-    return path
-
-
-def names_entity(path: str) -> bool:
-    """Return whether ``path`` can be the path of a queue or topic."""
-    return bool(path) and _NOT_AN_ENTITY.search(path) is None
-
-
-def _carried_text(carried: Mapping[str, Any], name: str) -> str:
-    value = carried[name]
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bytes):
-        try:
-            return value.decode()
-        except UnicodeDecodeError:
-            pass
-    raise UndeliverableError("BadAlias", f"application property {name} is {type(value).__name__}: it must be text")
-
-
-def _time_to_live(value: Any) -> int | None:
-    """Return milliseconds for the header; ``None`` for TimeSpan.MaxValue, which means no limit."""
-    try:
-        if isinstance(value, int) and not isinstance(value, bool):
-            milliseconds = value // _TICKS_PER_MILLISECOND
-        else:
-            milliseconds = parse_duration(to_text(value)) // _MILLISECOND
-    except ValueError as error:
-        raise UndeliverableError("BadAlias", f"application property {TIME_TO_LIVE} is {value!r}: {error}") from error
-    if milliseconds < 0:
-        raise UndeliverableError(
-            "BadAlias", f"application property {TIME_TO_LIVE} is {value!r}: it must not be negative"
-        )
-    if milliseconds >= MAX_TIME_SPAN_MILLISECONDS:
-        return None
-    return min(milliseconds, MAX_TIME_TO_LIVE)
-
-
-def _scheduled(value: Any) -> int:
-    # Not isinstance: a described integer, such as .NET's DateTimeOffset, counts ticks from the year 1.
-    if type(value) is int and value in TIMESTAMPS:
-        return value
-    raise UndeliverableError(
-        "BadAlias", f"application property {SCHEDULED} is {value!r}: it must be a timestamp of the years 1 to 9999"
-    )
-
-
-def _read_type_notes(carried: Mapping[str, Any]) -> _TypeNotes:
-    try:
-        notes = json.loads(_carried_text(carried, TYPE_NOTES)) if TYPE_NOTES in carried else {}
-        sections = {name: dict(notes.get(name, {})) for name in ("properties", "annotations", "footer", "ids")}
-        return _TypeNotes(**sections, body=notes.get("body"))
-    except (ValueError, AttributeError, TypeError, RecursionError) as error:
-        raise UndeliverableError("BadAlias", f"application property {TYPE_NOTES} cannot be read: {error}") from error

@@ -8,7 +8,8 @@ from typing import Final
 from servicebus_pair.core.model.errors import MessageTooLargeError
 from servicebus_pair.core.model.events import MessageRef
 from servicebus_pair.core.protocol.amqp_sections import BODY, binary, section
-from servicebus_pair.core.protocol.relayed_message import RelayedMessage, batch_prefix
+from servicebus_pair.core.protocol.encoded_message import batch_prefix
+from servicebus_pair.core.protocol.relayed_message import RelayedMessage
 
 __all__ = ["RelayBatch"]
 

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Final, NamedTuple
 
-from servicebus_pair.core.protocol.amqp_message import MAX_TIME_TO_LIVE, PARTITION_KEY, SCHEDULED_TIME, TIMESTAMPS
+from servicebus_pair.core.protocol.amqp_message import MAX_TIME_TO_LIVE, SCHEDULED_TIME, TIMESTAMPS
 from servicebus_pair.core.protocol.amqp_sections import (
     APPLICATION_PROPERTIES,
     BODY,
@@ -35,8 +34,8 @@ from servicebus_pair.core.protocol.amqp_sections import (
     uint,
     value_end,
 )
-from servicebus_pair.core.protocol.backlog_message import (
-    BROKER_ANNOTATIONS,
+from servicebus_pair.core.protocol.backlog_message import BROKER_ANNOTATIONS
+from servicebus_pair.core.protocol.backlog_properties import (
     ESCAPE_PREFIX,
     MAX_TIME_SPAN_MILLISECONDS,
     PATH,
@@ -46,9 +45,17 @@ from servicebus_pair.core.protocol.backlog_message import (
     TYPE_NOTES,
     names_entity,
 )
+from servicebus_pair.core.protocol.encoded_message import (
+    DECODING_ERRORS,
+    GROUP_ID,
+    MESSAGE_ID,
+    PARTITION_NAME,
+    PROPERTY_FIELDS,
+    SECTION_PREFIX,
+)
 from servicebus_pair.core.protocol.iso_duration import parse_duration
 
-__all__ = ["BacklogRewriter", "RelayedMessage", "UnusualMessageError", "batch_prefix", "broker_value", "message_id_of"]
+__all__ = ["BacklogRewriter", "RelayedMessage", "UnusualMessageError"]
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 # The latest time that the SDK writes, in milliseconds since the Unix epoch.
@@ -56,16 +63,14 @@ _LAST_EXPIRY: Final = 253_402_243_199_000
 # Fields of the header and of the properties, by position (AMQP 1.0, sections 3.2.1 and 3.2.4).
 _PRIORITY: Final = 1
 _HEADER_FIELDS: Final = 5
-_MESSAGE_ID, _EXPIRY, _CREATION, _GROUP_ID, _PROPERTY_FIELDS = 0, 8, 9, 10, 13
+_EXPIRY, _CREATION = 8, 9
 _NARROW_LIST: Final = b"\xc0"
 _FIRST_FIELD: Final = 3
 _PROPERTIES_PREFIX: Final = section(PROPERTIES, b"")
 _NARROW_TEXT: Final = 0xA1
 _TEXT: Final = (STRING, STRING + 0x10)
 _TIMESTAMP: Final = 0x83
-_SECTION_PREFIX: Final = b"\x00\x53"
 _SCHEDULED_NAME: Final = text(SCHEDULED_TIME, constructor=SYMBOL)
-_PARTITION_NAME: Final = text(PARTITION_KEY, constructor=SYMBOL)
 _BROKER_NAMES: Final = frozenset(text(name, constructor=SYMBOL) for name in BROKER_ANNOTATIONS)
 # Nearly all messages have no other annotations than these: one match, and nothing to split.
 _ONLY_BROKER: Final = re.compile(
@@ -78,8 +83,6 @@ _MAP_START: Final = {0xC1: 3, 0xD1: 9}
 # Parts of messages that one sender repeats, remembered by their bytes.
 _MAX_REMEMBERED: Final = 1024
 _MAX_REMEMBERED_BYTES: Final = 512
-# Raised for bytes that are not what they should be; the SDK's decoder decides what they are.
-_DECODING_ERRORS: Final = (ValueError, LookupError, struct.error, OverflowError)
 _read_long: Final = struct.Struct(">q").unpack_from
 
 
@@ -137,14 +140,14 @@ class BacklogRewriter:
         """
         try:
             return self._restore(data, now)
-        except _DECODING_ERRORS as error:
+        except DECODING_ERRORS as error:
             raise UnusualMessageError(str(error)) from error
 
     def _restore(self, data: bytes, now: float) -> tuple[str, RelayedMessage]:
         start, length = 0, len(data)
         sections = {HEADER: b"", MESSAGE_ANNOTATIONS: b"", PROPERTIES: b"", APPLICATION_PROPERTIES: b""}
         while start < length:
-            if data[start : start + 2] != _SECTION_PREFIX:
+            if data[start : start + 2] != SECTION_PREFIX:
                 raise UnusualMessageError("a section begins in another form")
             descriptor = data[start + 2]
             if descriptor >= BODY:
@@ -214,7 +217,7 @@ class BacklogRewriter:
             for name, value in zip(items[::2], items[1::2], strict=True):
                 if name in _BROKER_NAMES:
                     continue
-                if name == _PARTITION_NAME:
+                if name == PARTITION_NAME:
                     partition_key = _text_alias(value)
                 kept += (name, value)
         if scheduled is not None and scheduled / 1000 > now:
@@ -229,7 +232,7 @@ class BacklogRewriter:
             if behind_id in self._plain_ends:
                 return _PROPERTIES_PREFIX + properties, text_of(properties[_FIRST_FIELD:id_end]) or "None"
         fields = split(properties) if properties else []
-        is_plain = len(fields) == _PROPERTY_FIELDS and fields[_EXPIRY] == fields[_GROUP_ID] == NULL
+        is_plain = len(fields) == PROPERTY_FIELDS and fields[_EXPIRY] == fields[GROUP_ID] == NULL
         if (
             behind_id
             and is_plain
@@ -237,11 +240,11 @@ class BacklogRewriter:
             and len(self._plain_ends) < _MAX_REMEMBERED
         ):
             self._plain_ends.add(behind_id)
-        fields += [NULL] * (_PROPERTY_FIELDS - len(fields))
-        message_id = text_of(fields[_MESSAGE_ID]) or "None"
+        fields += [NULL] * (PROPERTY_FIELDS - len(fields))
+        message_id = text_of(fields[MESSAGE_ID]) or "None"
         fields[_EXPIRY] = NULL
         if session_id is not None:
-            fields[_GROUP_ID] = text(session_id)
+            fields[GROUP_ID] = text(session_id)
         if life:  # as the SDK does for every message with a time to live
             created = _created_at(now)
             fields[_CREATION] = timestamp(created)
@@ -289,74 +292,3 @@ def _time_to_live(duration: str | None) -> int | None:
     if milliseconds < 0:
         raise UnusualMessageError("its time to live is negative")
     return None if milliseconds >= MAX_TIME_SPAN_MILLISECONDS else min(milliseconds, MAX_TIME_TO_LIVE)
-
-
-def broker_value(data: bytes, name: str) -> int | None:
-    """Return an annotation of the broker, a number or a time in milliseconds; ``None`` if there is none.
-
-    :param data: a message as received.
-    """
-    encoded_name = text(name, constructor=SYMBOL)
-    start = 0
-    try:
-        while data[start : start + 2] == _SECTION_PREFIX and data[start + 2] < BODY:
-            end = value_end(data, start + 3)
-            if data[start + 2] == MESSAGE_ANNOTATIONS:
-                # Looked for before the items are split: one search is much faster, and the name is long.
-                found = data.find(encoded_name, start, end)
-                value = found + len(encoded_name)
-                return _read_number(data, value) if found >= 0 else None
-            start = end
-    except _DECODING_ERRORS:
-        pass
-    return None
-
-
-def _read_number(data: bytes, start: int) -> int | None:
-    constructor = data[start]
-    if constructor in (0x81, _TIMESTAMP, 0x55, 0x71, 0x80, 0x53, 0x44):
-        return int.from_bytes(data[start + 1 : value_end(data, start)], "big", signed=constructor not in (0x80, 0x53))
-    return None
-
-
-def message_id_of(data: bytes) -> str | None:
-    """Return the message id of an encoded message as text; ``None`` if it has none."""
-    try:
-        properties = _sections_before_body(data)[PROPERTIES]
-        return text_of(split(properties)[_MESSAGE_ID]) if properties else None
-    except _DECODING_ERRORS:
-        return None
-
-
-def batch_prefix(first: bytes) -> bytes:
-    """Return what precedes the messages of a batch: partition key, message id and session id of the first one.
-
-    :param first: the encoded message.
-    """
-    found: Callable[[int], bytes] = _sections_before_body(first).__getitem__
-    prefix = b""
-    annotations = found(MESSAGE_ANNOTATIONS)
-    if annotations and _PARTITION_NAME in annotations:
-        items = split(annotations)
-        kept = [
-            item
-            for name, value in zip(items[::2], items[1::2], strict=True)
-            if name == _PARTITION_NAME and text_of(value)
-            for item in (name, value)
-        ]
-        prefix = section(MESSAGE_ANNOTATIONS, join_map(kept)) if kept else b""
-    fields = split(found(PROPERTIES)) if found(PROPERTIES) else []
-    ids = {index: fields[index] for index in (_MESSAGE_ID, _GROUP_ID) if index < len(fields) and fields[index] != NULL}
-    if not ids:
-        return prefix
-    return prefix + section(PROPERTIES, join_list([ids.get(index, NULL) for index in range(_PROPERTY_FIELDS)]))
-
-
-def _sections_before_body(data: bytes) -> dict[int, bytes]:
-    start = 0
-    found = {HEADER: b"", MESSAGE_ANNOTATIONS: b"", PROPERTIES: b"", APPLICATION_PROPERTIES: b""}
-    while start < len(data) and data[start + 2] < BODY:
-        end = value_end(data, start + 3)
-        found[data[start + 2]] = data[start + 3 : end]
-        start = end
-    return found

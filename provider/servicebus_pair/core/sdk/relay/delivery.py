@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from azure.servicebus import ServiceBusReceivedMessage
 
-from servicebus_pair.core.protocol.relayed_message import broker_value, message_id_of
+from servicebus_pair.core.protocol.encoded_message import broker_value, message_id_of
 from servicebus_pair.core.sdk.received_message import ReceivedMessage
 
 __all__ = ["RelayDelivery"]

@@ -10,7 +10,7 @@ from azure.servicebus.aio import ServiceBusReceiver
 from servicebus_pair.core.model.errors import LockLostError, ServiceError
 from servicebus_pair.core.model.pricing import BILLED_BYTES
 from servicebus_pair.core.model.usage_meter import Operation
-from servicebus_pair.core.protocol.relayed_message import broker_value
+from servicebus_pair.core.protocol.encoded_message import broker_value
 from servicebus_pair.core.sdk._private.frame_reader import mapped_error
 from servicebus_pair.core.sdk._private.raw_receiver import RawReceiver, Settlement
 from servicebus_pair.core.sdk.link import LinkOwner

@@ -1,0 +1,114 @@
+"""Reads single fields of an encoded message without decoding it. Pure."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from servicebus_pair.core.protocol.amqp_message import PARTITION_KEY
+from servicebus_pair.core.protocol.amqp_sections import (
+    APPLICATION_PROPERTIES,
+    BODY,
+    HEADER,
+    MESSAGE_ANNOTATIONS,
+    NULL,
+    PROPERTIES,
+    SYMBOL,
+    join_list,
+    join_map,
+    section,
+    split,
+    text,
+    text_of,
+    value_end,
+)
+
+__all__ = [
+    "DECODING_ERRORS",
+    "GROUP_ID",
+    "MESSAGE_ID",
+    "PARTITION_NAME",
+    "PROPERTY_FIELDS",
+    "SECTION_PREFIX",
+    "batch_prefix",
+    "broker_value",
+    "message_id_of",
+]
+
+# Positions in the properties, and their number (AMQP 1.0, section 3.2.4).
+MESSAGE_ID, GROUP_ID, PROPERTY_FIELDS = 0, 10, 13
+SECTION_PREFIX: Final = b"\x00\x53"
+PARTITION_NAME: Final = text(PARTITION_KEY, constructor=SYMBOL)
+# Raised for bytes that are not what they should be; the SDK's decoder decides what they are.
+DECODING_ERRORS: Final = (ValueError, LookupError, struct.error, OverflowError)
+
+
+def broker_value(data: bytes, name: str) -> int | None:
+    """Return an annotation of the broker, a number or a time in milliseconds; ``None`` if there is none.
+
+    :param data: a message as received.
+    """
+    encoded_name = text(name, constructor=SYMBOL)
+    start = 0
+    try:
+        while data[start : start + 2] == SECTION_PREFIX and data[start + 2] < BODY:
+            end = value_end(data, start + 3)
+            if data[start + 2] == MESSAGE_ANNOTATIONS:
+                # Looked for before the items are split: one search is much faster, and the name is long.
+                found = data.find(encoded_name, start, end)
+                value = found + len(encoded_name)
+                return _read_number(data, value) if found >= 0 else None
+            start = end
+    except DECODING_ERRORS:
+        pass
+    return None
+
+
+def _read_number(data: bytes, start: int) -> int | None:
+    constructor = data[start]
+    if constructor in (0x81, 0x83, 0x55, 0x71, 0x80, 0x53, 0x44):
+        return int.from_bytes(data[start + 1 : value_end(data, start)], "big", signed=constructor not in (0x80, 0x53))
+    return None
+
+
+def message_id_of(data: bytes) -> str | None:
+    """Return the message id of an encoded message as text; ``None`` if it has none."""
+    try:
+        properties = _sections_before_body(data)[PROPERTIES]
+        return text_of(split(properties)[MESSAGE_ID]) if properties else None
+    except DECODING_ERRORS:
+        return None
+
+
+def batch_prefix(first: bytes) -> bytes:
+    """Return what precedes the messages of a batch: partition key, message id and session id of the first one.
+
+    :param first: the encoded message.
+    """
+    found = _sections_before_body(first)
+    prefix = b""
+    annotations = found[MESSAGE_ANNOTATIONS]
+    if annotations and PARTITION_NAME in annotations:
+        items = split(annotations)
+        kept = [
+            item
+            for name, value in zip(items[::2], items[1::2], strict=True)
+            if name == PARTITION_NAME and text_of(value)
+            for item in (name, value)
+        ]
+        prefix = section(MESSAGE_ANNOTATIONS, join_map(kept)) if kept else b""
+    fields = split(found[PROPERTIES]) if found[PROPERTIES] else []
+    ids = {index: fields[index] for index in (MESSAGE_ID, GROUP_ID) if index < len(fields) and fields[index] != NULL}
+    if not ids:
+        return prefix
+    return prefix + section(PROPERTIES, join_list([ids.get(index, NULL) for index in range(PROPERTY_FIELDS)]))
+
+
+def _sections_before_body(data: bytes) -> dict[int, bytes]:
+    start = 0
+    found = {HEADER: b"", MESSAGE_ANNOTATIONS: b"", PROPERTIES: b"", APPLICATION_PROPERTIES: b""}
+    while start < len(data) and data[start + 2] < BODY:
+        end = value_end(data, start + 3)
+        found[data[start + 2]] = data[start + 3 : end]
+        start = end
+    return found
