@@ -12,21 +12,25 @@ import pytest
 
 # Like a task that submits a job: the task starts spark-submit, which starts the driver.
 DRIVER = """
-import time
-from servicebus_pair.spark.jobs.parent_watch import end_without_task
-end_without_task()
+import os, sys, time
+from servicebus_pair.spark.jobs import parent_watch
+if sys.argv[1] == "told":
+    parent_watch._POLL_SECONDS = 600
+else:
+    del os.pidfd_open  # as on an older kernel
+parent_watch.end_without_task()
 print("watching", flush=True)
 time.sleep(600)
 """
-SUBMIT = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {DRIVER!r}])"
-TASK = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {SUBMIT!r}])"
+SUBMIT = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {DRIVER!r}, sys.argv[1]])"
+TASK = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {SUBMIT!r}, sys.argv[1]])"
 
 
-@pytest.mark.parametrize("in_airflow", [True, False])
-def test_driver_ends_with_its_killed_airflow_task_only(in_airflow: bool):
+@pytest.mark.parametrize(("in_airflow", "how"), [(True, "told"), (True, "asks"), (False, "told")])
+def test_driver_ends_with_its_killed_airflow_task_only(in_airflow: bool, how: str):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     environment |= {"AIRFLOW_CTX_TASK_ID": "publish"} if in_airflow else {}
-    with subprocess.Popen([sys.executable, "-c", TASK], stdout=subprocess.PIPE, env=environment) as task:
+    with subprocess.Popen([sys.executable, "-c", TASK, how], stdout=subprocess.PIPE, env=environment) as task:
         assert task.stdout is not None
         assert task.stdout.readline() == b"watching\n"
         others = psutil.Process(task.pid).children(recursive=True)

@@ -1,20 +1,21 @@
 """Ends a driver whose Airflow task was killed, so that the task's retry is not a second publisher beside it.
 
 ``SIGKILL`` of a task, or of its worker, reaches neither ``spark-submit`` nor the driver: they would go on as orphans.
-The driver therefore watches who the parent of its ancestors is. It does so only below an Airflow task: a job that
-someone started in a terminal may outlive it. In cluster deploy mode the driver is no child of the task, and nothing is
-watched.
+The driver therefore waits for the end of its ancestors, by process descriptors where Linux gives them. It does so only
+below an Airflow task: a job that someone started in a terminal may outlive it. In cluster deploy mode the driver is no
+child of the task, and nothing is watched.
 """
 
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 import threading
 import time
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
@@ -40,8 +41,7 @@ def end_without_task(environment: Mapping[str, str] = os.environ) -> threading.T
 
 
 def _watch(submit: int, task: int) -> None:
-    while os.getppid() == submit and _parent_of(submit) == task:
-        time.sleep(_POLL_SECONDS)
+    _wait_for_end(submit, task)
     print("the Airflow task of this job has ended: the job ends too", file=sys.stderr, flush=True)  # noqa: T201
     # Spark's shutdown hooks end its Python workers.
     if os.getppid() == submit:
@@ -53,6 +53,24 @@ def _watch(submit: int, task: int) -> None:
             if os.getppid() == submit:
                 os.kill(submit, signal.SIGKILL)
     os._exit(1)
+
+
+def _wait_for_end(submit: int, task: int) -> None:
+    # An older kernel or a sandbox may refuse process descriptors: then who the parents are is asked again and again.
+    with suppress(AttributeError, OSError), ExitStack() as opened:
+        ended = select.poll()
+        for process in (submit, task):
+            descriptor = os.pidfd_open(process)
+            opened.callback(os.close, descriptor)
+            ended.register(descriptor, select.POLLIN)
+        if _are_parents(submit, task):  # else the ids may belong to other processes by now
+            ended.poll()
+    while _are_parents(submit, task):
+        time.sleep(_POLL_SECONDS)
+
+
+def _are_parents(submit: int, task: int) -> bool:
+    return os.getppid() == submit and _parent_of(submit) == task
 
 
 def _parent_of(process: int) -> int | None:
