@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from io import BytesIO
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from servicebus_pair.core.sdk._private.frame_reader import FrameReader
+from tests.core.support.frames import FrameConnection
 
 pytestmark = pytest.mark.fast_sdk
 
@@ -18,30 +17,6 @@ pytestmark = pytest.mark.fast_sdk
 TRANSFER = b"\x00\x00\x00\x0c\x02\x00\x00\x05\x00\x53\x14\x45"
 FLOW = b"\x00\x00\x00\x0c\x02\x00\x00\x05\x00\x53\x13\x45"
 EMPTY = b"\x00\x00\x00\x08\x02\x00\x00\x00"
-
-
-class Connection:
-    """The SDK's attributes that are used; ``listen`` is the part of the SDK's that reads."""
-
-    def __init__(self, buffered: bytes = b"") -> None:
-        self.reader = asyncio.StreamReader()
-        self._transport = SimpleNamespace(_read_buffer=BytesIO(buffered), reader=self.reader)
-        self._socket_timeout = 0.2
-        self._error: Exception | None = None
-        self.given: list[tuple[int, int]] = []
-        self.before_given: Any = None
-        self._read_frame: Any = None
-
-    async def listen(self, wait: float) -> None:
-        try:
-            await self._read_frame(wait=wait)
-        except OSError as error:
-            self._error = error
-
-    async def _process_incoming_frame(self, channel: int, frame: Any) -> None:
-        if self.before_given is not None:
-            await self.before_given()
-        self.given.append((channel, frame[0]))
 
 
 def reader(connection: Any, taken: list[bytes]) -> FrameReader:
@@ -55,7 +30,7 @@ def reader(connection: Any, taken: list[bytes]) -> FrameReader:
 
 
 async def test_a_frame_is_taken_or_given_to_the_sdk() -> None:
-    connection, taken = Connection(), list[bytes]()
+    connection, taken = FrameConnection(), list[bytes]()
     frames = reader(connection, taken)
     connection.reader.feed_data(TRANSFER + EMPTY + FLOW + TRANSFER)
     assert await frames.listen(1.0)
@@ -67,7 +42,7 @@ async def test_a_frame_is_taken_or_given_to_the_sdk() -> None:
 @pytest.mark.parametrize("cut", range(1, 12))
 async def test_a_frame_that_arrives_in_parts_is_put_together(cut: int) -> None:
     """Also if the SDK had read the first part."""
-    connection, taken = Connection(TRANSFER[:cut]), list[bytes]()
+    connection, taken = FrameConnection(TRANSFER[:cut]), list[bytes]()
     frames = reader(connection, taken)
     connection.reader.feed_data(TRANSFER[cut:] + TRANSFER[:cut])
     await frames.listen(1.0)
@@ -78,7 +53,7 @@ async def test_a_frame_that_arrives_in_parts_is_put_together(cut: int) -> None:
 
 
 async def test_frames_behind_one_whose_handling_was_cancelled_are_handled_by_the_next_listener() -> None:
-    connection, taken = Connection(), list[bytes]()
+    connection, taken = FrameConnection(), list[bytes]()
     frames = reader(connection, taken)
     connection.before_given = asyncio.Event().wait
     connection.reader.feed_data(FLOW + TRANSFER)
@@ -93,7 +68,7 @@ async def test_frames_behind_one_whose_handling_was_cancelled_are_handled_by_the
 
 
 async def test_several_listeners_go_on_once_one_has_read() -> None:
-    connection, taken = Connection(), list[bytes]()
+    connection, taken = FrameConnection(), list[bytes]()
     frames = reader(connection, taken)
     listeners = [asyncio.create_task(frames.listen(5.0)) for _ in range(3)]
     await asyncio.sleep(0)
@@ -109,7 +84,7 @@ async def test_several_listeners_go_on_once_one_has_read() -> None:
     ids=["end", "reset", "no acknowledgement"],
 )
 async def test_a_lost_connection_is_an_error(failure: Exception | None) -> None:
-    connection = Connection()
+    connection = FrameConnection()
     frames = reader(connection, [])
     if failure is None:
         connection.reader.feed_eof()
@@ -120,7 +95,7 @@ async def test_a_lost_connection_is_an_error(failure: Exception | None) -> None:
 
 
 async def test_a_closed_transport_is_an_error() -> None:
-    connection = Connection()
+    connection = FrameConnection()
     frames = reader(connection, [])
     connection._transport.reader = None
     with pytest.raises(ConnectionResetError):
@@ -128,7 +103,7 @@ async def test_a_closed_transport_is_an_error() -> None:
 
 
 async def test_what_is_no_frame_is_an_error() -> None:
-    connection = Connection()
+    connection = FrameConnection()
     frames = reader(connection, [])
     connection.reader.feed_data(b"HTTP/1.1 400 Bad Request\r\n")
     with pytest.raises(ConnectionAbortedError, match="frame of"):

@@ -1,0 +1,290 @@
+"""Deliveries are taken from frames, and settled in runs (AMQP 1.0, sections 2.7.5 and 2.7.6)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from azure.servicebus._pyamqp.error import MessageException
+from azure.servicebus._pyamqp.outcomes import Accepted, Modified, Rejected, Released
+from hypothesis import given
+from hypothesis import strategies as st
+
+from servicebus_pair.core.protocol.amqp_sections import NULL, binary, join_list, section, text, uint
+from servicebus_pair.core.sdk._private.raw_receiver import RawReceiver, Settlement, runs
+from tests.core.support.frames import FALSE, HANDLE, TRUE, FakeHandler, disposition, frame
+
+pytestmark = [pytest.mark.fast_sdk, pytest.mark.simulated]
+
+ACCEPTED, RELEASED, MODIFIED = (section(code, b"\x45") for code in (0x24, 0x26, 0x27))
+REJECTED = section(0x25, b"\x45")
+LOST = section(0x25, join_list([section(0x1D, join_list([text("com.microsoft:message-lock-lost", constructor=0xA3)]))]))
+SECONDS = st.sampled_from([TRUE, FALSE, b"\x56\x00", NULL])
+
+
+def never() -> bool:
+    return False
+
+
+def opened() -> tuple[FakeHandler, RawReceiver]:
+    handler = FakeHandler()
+    return handler, RawReceiver(handler.owner)
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+@given(st.sets(st.integers(0, 40)))
+def test_runs_are_the_longest_consecutive_ranges(ids: set[int]) -> None:
+    found = list(runs(ids))
+    assert [number for first, last in found for number in range(first, last + 1)] == sorted(ids)
+    assert all(last + 1 < first for (_, last), (first, _) in pairwise(found))
+
+
+@st.composite
+def transfers(draw: st.DrawFn) -> tuple[list[bytes], list[tuple[int, bytes]]]:
+    """Return frames, and the deliveries in them."""
+    frames, deliveries = [], []
+    for _ in range(draw(st.integers(1, 4))):
+        number = draw(st.integers(0, 300) | st.just(2**32 - 1))
+        parts = draw(st.lists(st.binary(max_size=9), min_size=1, max_size=3))
+        for position, part in enumerate(parts):
+            fields = [uint(HANDLE), uint(number) if position == 0 else NULL, binary(b"tag"), uint(0)]
+            if position + 1 < len(parts):
+                fields += [draw(SECONDS), draw(st.sampled_from([TRUE, b"\x56\x01"]))]
+            else:
+                # The last frame: nothing more, in each form; what follows is not to be taken for it.
+                fields += [draw(SECONDS), draw(st.sampled_from([FALSE, b"\x56\x00", NULL]))]
+                fields += [NULL, NULL, TRUE, TRUE, TRUE][: draw(st.integers(0, 5))]
+                fields = fields[: draw(st.sampled_from([2, 4, 5, 20]))]
+            frames.append(frame(0x14, fields, part))
+        deliveries.append((number, b"".join(parts)))
+    return frames, deliveries
+
+
+@given(sent=transfers())
+async def test_deliveries_are_put_together_from_their_frames(
+    sent: tuple[list[bytes], list[tuple[int, bytes]]],
+) -> None:
+    frames, deliveries = sent
+    handler, raw = opened()
+    link, session = handler._link, handler._session
+    of_another_link = frame(0x14, [uint(HANDLE + 1), uint(0), binary(b""), uint(0)], b"answer")
+    handler.feed(of_another_link, *frames)
+    assert await raw.receive(max_messages=len(deliveries), wait=1.0, should_stop=never) == deliveries
+    assert handler._connection.given == [(5, 0x14)]
+    assert (link.delivery_count, link.current_link_credit) == (len(deliveries), 0)
+    assert (session.next_incoming_id, session.remote_outgoing_window) == (1 + len(frames), 5000 - len(frames))
+    assert session.incoming_window == 1000 - len(frames)
+
+
+def transfer(number: int) -> bytes:
+    return frame(0x14, [uint(HANDLE), uint(number), binary(b"tag"), uint(0), FALSE, FALSE], b"m")
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "received", "ends"),
+    [
+        ([], 0, 2.0),
+        ([0.3], 1, 0.4),
+        ([0.3, 0.38], 2, 0.48),
+        ([1.9], 1, 2.0),
+        # More and more arrives: what has arrived for 5 s behind the wait is returned.
+        ([0.04 * number for number in range(1, 250)], 175, 7.0),
+    ],
+    ids=["nothing", "one", "two", "late", "endless"],
+)
+async def test_a_receive_ends_when_the_queue_is_silent(arrivals: list[float], received: int, ends: float) -> None:
+    handler, raw = opened()
+    began = now()
+    for number, at in enumerate(arrivals):
+        asyncio.get_running_loop().call_at(began + at, handler.feed, transfer(number))
+    found = await raw.receive(max_messages=1000, wait=2.0, should_stop=never)
+    assert now() - began == pytest.approx(ends, abs=0.06)
+    assert len(found) == pytest.approx(received, abs=2 if received > 10 else 0)
+
+
+@pytest.mark.parametrize(("arrives", "received"), [(False, 0), (True, 1)])
+async def test_a_receive_that_should_stop_returns_what_has_arrived(arrives: bool, received: int) -> None:
+    handler, raw = opened()
+    began = now()
+    if arrives:
+        asyncio.get_running_loop().call_at(began + 0.5, handler.feed, transfer(1))
+    found = await raw.receive(max_messages=10, wait=60.0, should_stop=lambda: now() - began >= 0.5)
+    assert len(found) == received
+    assert now() - began < 0.8
+
+
+async def test_what_arrives_beyond_is_kept_for_the_next_receive_and_credit_is_for_what_is_missing() -> None:
+    handler, raw = opened()
+    handler.feed(*map(transfer, range(5)))
+    assert [number for number, _ in await raw.receive(max_messages=2, wait=1.0, should_stop=never)] == [0, 1]
+    handler._link.current_link_credit = 0
+    assert [number for number, _ in await raw.receive(max_messages=4, wait=1.0, should_stop=never)] == [2, 3, 4]
+    assert [number for number, _ in await raw.receive(max_messages=1, wait=0.0, should_stop=never)] == []
+    assert await raw.receive(max_messages=1, wait=0.0, should_stop=never) == []
+    # The second receive lacked one message; the last found its credit given already.
+    assert handler._link.flows == [{"link_credit": credit} for credit in (2, 1)]
+
+
+async def test_the_window_of_the_session_is_opened_again_when_half_is_used() -> None:
+    handler, raw = opened()
+    for window, flows in ((501, 0), (500, 1)):
+        handler._session.incoming_window = window
+        await raw.receive(max_messages=1, wait=0.1, should_stop=never)
+        assert handler._session.flows == flows
+    assert handler._session.incoming_window == 1000
+
+
+async def test_a_receive_renews_the_token() -> None:
+    handler, raw = opened()
+    asked: list[float] = []
+
+    async def handle_token() -> None:
+        asked.append(now())
+
+    handler._cbs_authenticator = SimpleNamespace(handle_token=handle_token)
+    began = now()
+    await raw.receive(max_messages=1, wait=1.0, should_stop=never)
+    assert [at - began for at in asked] == pytest.approx([0.0, 0.2, 0.4, 0.6, 0.8], abs=0.01)
+
+
+@pytest.mark.parametrize("broken", ["link", "connection"])
+async def test_a_lost_link_is_an_error(broken: str) -> None:
+    handler, raw = opened()
+    if broken == "link":
+        handler._link.state = SimpleNamespace(value=6, name="DETACHED")
+    else:
+        handler._connection._error = ConnectionAbortedError("gone")
+    with pytest.raises(ConnectionAbortedError, match=r"DETACHED|gone"):
+        await raw.receive(max_messages=1, wait=1.0, should_stop=never)
+    [failure] = (await raw.settle([1], Settlement.COMPLETE, timeout=1.0)).values()
+    assert isinstance(failure, ConnectionAbortedError)
+
+
+def answering(handler: FakeHandler, answer: Callable[[Any], list[bytes]]) -> None:
+    handler._session.on_disposition = lambda sent: handler.feed(*answer(sent))
+
+
+@pytest.mark.parametrize(
+    ("settlement", "state", "confirmation"),
+    [
+        (Settlement.COMPLETE, Accepted(), ACCEPTED),
+        (Settlement.ABANDON, Modified(delivery_failed=True, undeliverable_here=False), MODIFIED),
+        (Settlement.RELEASE, Released(), RELEASED),
+        (Settlement.DEAD_LETTER, None, REJECTED),
+    ],
+)
+async def test_a_settlement_is_confirmed_by_its_own_outcome_only(
+    settlement: Settlement, state: Any, confirmation: bytes
+) -> None:
+    for outcome in (ACCEPTED, MODIFIED, RELEASED, REJECTED, LOST):
+        handler, raw = opened()
+        answering(handler, lambda sent, outcome=outcome: [disposition(sent.first, sent.last, outcome)])
+        failures = await raw.settle([0, 1, 5], settlement, timeout=1.0, error=("Why", "because"))
+        assert sorted(failures) == ([] if outcome == confirmation else [0, 1, 5])
+        assert all(isinstance(failure, MessageException) for failure in failures.values())
+        sent = handler._session.dispositions
+        assert [(each.role, each.first, each.last, each.settled, each.batchable) for each in sent] == [
+            (True, 0, 1, False, True),
+            (True, 5, 5, False, True),
+        ]
+        if settlement is not Settlement.DEAD_LETTER:
+            assert [each.state for each in sent] == [state] * 2
+            continue
+        assert isinstance(sent[0].state, Rejected)
+        error = sent[0].state.error
+        assert (error.condition, error.description) == (b"com.microsoft:dead-letter", "because")
+        assert error.info == {"DeadLetterReason": "Why", "DeadLetterErrorDescription": "because"}
+
+
+ANSWERS = st.lists(st.sampled_from(["confirmed", "refused", "unsettled", "of the service", "none"]), min_size=24)
+
+
+@given(ids=st.sets(st.integers(0, 11), min_size=1), answers=ANSWERS, order=st.permutations(range(12)), data=st.data())
+async def test_each_delivery_has_the_answer_that_the_service_gave_for_it(
+    ids: set[int], answers: list[str], order: list[int], data: st.DataObject
+) -> None:
+    """The service may answer in any order, for single deliveries and for ranges beyond what is settled."""
+    handler, raw = opened()
+    kinds = {
+        "confirmed": (ACCEPTED, FALSE, TRUE),
+        "refused": (LOST, FALSE, TRUE),
+        "unsettled": (ACCEPTED, FALSE, FALSE),
+        "of the service": (ACCEPTED, TRUE, TRUE),
+    }
+    answered: list[bytes] = []
+    expected = dict.fromkeys(ids, "none")
+    remaining = set(range(12))
+    for first in order:
+        last = first
+        while last + 1 in remaining and first in remaining and data.draw(st.booleans()):
+            last += 1
+        kind = answers[first]
+        if first not in remaining or kind == "none":
+            continue
+        remaining -= set(range(first, last + 1))
+        outcome, role, settled = kinds[kind]
+        answered.append(disposition(first, None if first == last else last, outcome, role=role, settled=settled))
+        expected |= {number: kind for number in range(first, last + 1) if number in ids}
+    answering(handler, lambda sent: answered if sent.last == max(ids) else [])
+    began = now()
+    failures = await raw.settle(ids, Settlement.COMPLETE, timeout=3.0)
+    of_kind = dict.fromkeys(ids, "confirmed") | {
+        number: "none" if isinstance(failure, TimeoutError) else "refused" for number, failure in failures.items()
+    }
+    assert of_kind == {
+        number: kind if kind in ("confirmed", "refused") else "none" for number, kind in expected.items()
+    }
+    assert now() - began == pytest.approx(3.0 if "none" in of_kind.values() else 0.0, abs=0.01)
+    assert (5, 0x15) in handler._connection.given or b"\x41R" not in b"".join(answered)
+
+
+async def test_answers_after_the_time_limit_belong_to_no_later_settlement() -> None:
+    handler, raw = opened()
+    [failure] = (await raw.settle([1], Settlement.COMPLETE, timeout=1.5)).values()
+    assert str(failure) == "settlements were not confirmed in 1.5 s"
+    answering(handler, lambda _: [disposition(1, 1, LOST), disposition(2, 2, ACCEPTED)])
+    assert await raw.settle([2], Settlement.COMPLETE, timeout=1.0) == {}
+
+
+async def test_credit_is_taken_back_and_what_arrives_meanwhile_is_released() -> None:
+    handler, raw = opened()
+    await raw.drain_credit()
+    assert (handler._link.flows, handler._session.dispositions) == ([], [])
+    handler._link.current_link_credit = 1
+    began = now()
+    for number in (4, 5, 7):
+        asyncio.get_running_loop().call_at(began + 0.01 * number, handler.feed, transfer(number))
+    await raw.drain_credit()
+    assert now() - began == pytest.approx(0.17, abs=0.06)
+    assert handler._link.flows == [{"link_credit": 0, "drain": True}]
+    released = [(each.first, each.last, each.settled, each.state) for each in handler._session.dispositions]
+    assert released == [(4, 5, True, Released()), (7, 7, True, Released())]
+    await raw.drain_credit()
+    assert len(handler._session.dispositions) == 2
+
+
+@pytest.mark.parametrize("broken", [False, True])
+async def test_closing_releases_what_was_not_returned(broken: bool) -> None:
+    handler, raw = opened()
+    handler.feed(transfer(1), transfer(2))
+    await raw.receive(max_messages=1, wait=1.0, should_stop=never)
+    if broken:
+        handler._connection._error = ConnectionAbortedError("gone")
+    await handler.close_async()
+    assert handler.closed
+    assert [each.first for each in handler._session.dispositions] == [2]
+
+
+async def test_the_keep_alive_of_the_sdk_is_stopped() -> None:
+    handler = FakeHandler()
+    task = handler._keep_alive_thread = asyncio.create_task(asyncio.sleep(60))
+    RawReceiver(handler.owner)
+    await asyncio.wait({task})
+    assert (task.cancelled(), handler._keep_alive_thread) == (True, None)
