@@ -1,9 +1,31 @@
-"""Values of this package are frozen (DESIGN section 5)."""
+"""Values of this package are frozen (DESIGN section 5); its defaults and limits are what was decided."""
 
 from __future__ import annotations
 
-from tests.core.support.values import check_values
+from tests.core.support.values import check_defaults, check_limits, check_values
 
 
 def test_values_are_frozen_and_have_slots() -> None:
     check_values("ledger")
+
+
+def test_what_a_caller_does_not_ask_for_is_off_or_zero() -> None:
+    check_defaults(
+        "ledger",
+        {
+            "Evidence.recorded": True,
+            "Found.count": 1,
+        },
+    )
+
+
+def test_limits_are_those_that_were_tuned_together() -> None:
+    check_limits(
+        "ledger",
+        {
+            "incidents.INCIDENT_GAP_SECONDS": 60.0,
+            "manifest._VERSION": 1,
+            "writer.LEDGER_VERSION": 1,
+            "writer._END_OF_LINE": 10,
+        },
+    )

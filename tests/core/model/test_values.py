@@ -1,15 +1,41 @@
-"""Values of this package are frozen (DESIGN section 5)."""
+"""Values of this package are frozen (DESIGN section 5); its defaults and limits are what was decided."""
 
 from __future__ import annotations
 
 from dataclasses import is_dataclass
+from datetime import timedelta
 from typing import get_args
 
 from servicebus_pair.core.model.events import Event
-from servicebus_pair.core.model.health_state import HealthEvent
-from tests.core.support.values import check_values
+from servicebus_pair.core.model.health_transitions import HealthEvent
+from tests.core.support.values import check_defaults, check_limits, check_values
 
 
 def test_values_are_frozen_and_have_slots() -> None:
     assert all(is_dataclass(kind) for union in (Event, HealthEvent) for kind in get_args(union))
     check_values("model", keyword_only={"ArmCoordinates", "Endpoint", "Operations", "PairOptions", "PriceList"})
+
+
+def test_what_a_caller_does_not_ask_for_is_off_or_zero() -> None:
+    check_defaults(
+        "model",
+        {
+            "Meter.count.times": 1,
+            "duration.high": timedelta.max,
+        },
+    )
+
+
+def test_limits_are_those_that_were_tuned_together() -> None:
+    check_limits(
+        "model",
+        {
+            "daemon_thread.HANG_SECONDS": 5.0,
+            "events.SLOT_SECONDS": 300,
+            "options._MEGABYTE": 1_048_576,
+            "pricing.BILLED_BYTES": 65_536,
+            "pricing._MILLION": 1_000_000,
+            "redaction._MIN_LEARNED_CHARACTERS": 8,
+            "redaction._MAX_LEARNED": 2000,
+        },
+    )

@@ -1,9 +1,57 @@
-"""Values of this package are frozen (DESIGN section 5)."""
+"""Values of this package are frozen (DESIGN section 5); its defaults and limits are what was decided."""
 
 from __future__ import annotations
 
-from tests.core.support.values import check_values
+from math import inf
+
+from tests.core.support.values import check_defaults, check_limits, check_values
 
 
 def test_values_are_frozen_and_have_slots() -> None:
     check_values("send", mutable={"_Part"}, keyword_only={"AttemptHistory", "SendPolicy"})
+
+
+def test_what_a_caller_does_not_ask_for_is_off_or_zero() -> None:
+    check_defaults(
+        "send",
+        {
+            "Delivery._slot.sends": True,
+            "SendPolicy.deadline": inf,
+            "BacklogSearchBudget.__init__.longest": 10.0,
+        },
+    )
+
+
+def test_limits_are_those_that_were_tuned_together() -> None:
+    check_limits(
+        "send",
+        {
+            "backlog_copies._MAX_BATCH_BYTES": 1_048_576,
+            "backlog_copies._MESSAGE_OVERHEAD_BYTES": 300,
+            "backlog_copies._MAX_COPY_GROWTH": 10,
+            "diversion._MAX_SESSION_QUEUE_ATTEMPTS": 3,
+            "message_limits.MAX_PROPERTY_BYTES": 32_768,
+            "message_limits.MAX_PROPERTIES_BYTES": 65_536,
+            "message_limits._MAX_BYTES_PER_CHARACTER": 4,
+            "message_limits._SCALAR_BYTES": 17,
+            "message_limits._SHORT_LENGTH": 2,
+            "message_limits._LONG_LENGTH": 5,
+            "message_limits._LONGEST_SHORT": 255,
+            "message_limits._SECTION_BYTES": 12,
+            "next_step._MAX_REJECTIONS": 3,
+            "next_step._MAX_BUSY_ANSWERS": 10,
+            "next_step._INITIAL_DELAY": 0.25,
+            "next_step._MAX_DELAY": 5.0,
+            "next_step._MAX_DOUBLINGS": 10,
+            "pair_context.DEFAULT_BATCH_LIMIT": 262_144,
+            "timeouts.MAX_CALL_TIMEOUT": 10.0,
+            "timeouts._MIN_ATTEMPT": 1.0,
+            "timeouts._MIN_LATE_ATTEMPT": 0.7,
+            "timeouts._MIN_PREPARE_DELAY": 0.3,
+            "timeouts._LINK_OPENING": 3.0,
+            "timeouts._MIN_SEARCH": 10.0,
+            "timeouts._MAX_SEARCH": 20.0,
+            "timeouts._UNRESPONSIVE_SEARCH": 4.0,
+            "timeouts._MIN_CALL": 0.1,
+        },
+    )

@@ -1,14 +1,36 @@
-"""DESIGN section 5, rule 3: values are frozen dataclasses with slots."""
+"""What holds for all modules of a room of core: its values (DESIGN section 5, rule 3), defaults and limits."""
 
 from __future__ import annotations
 
+import ast
 import importlib
+import inspect
 import pkgutil
+from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import fields, is_dataclass
+from datetime import timedelta
+from pathlib import Path
+from types import FunctionType, LambdaType, ModuleType
 from typing import Any
 
-__all__ = ["check_values"]
+__all__ = ["check_defaults", "check_limits", "check_values"]
+
+
+def _modules(room: str) -> list[ModuleType]:
+    package = importlib.import_module(f"servicebus_pair.core.{room}")
+    return [
+        importlib.import_module(found.name) for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+    ]
+
+
+def _classes(room: str) -> list[Any]:
+    return [
+        kind
+        for module in _modules(room)
+        for kind in vars(module).values()
+        if isinstance(kind, type) and kind.__module__ == module.__name__
+    ]
 
 
 def check_values(
@@ -19,16 +41,60 @@ def check_values(
     :param mutable: those that are not frozen.
     :param keyword_only: those that are created by keyword only.
     """
-    package = importlib.import_module(f"servicebus_pair.core.{room}")
-    modules = [
-        importlib.import_module(found.name) for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
-    ]
-    kinds: list[Any] = [
-        kind
-        for module in modules
-        for kind in vars(module).values()
-        if isinstance(kind, type) and is_dataclass(kind) and kind.__module__ == module.__name__
-    ]
+    kinds = [kind for kind in _classes(room) if is_dataclass(kind)]
     assert {kind.__name__ for kind in kinds if not kind.__dataclass_params__.frozen} == mutable
     assert {kind.__name__ for kind in kinds if any(each.kw_only for each in fields(kind))} == keyword_only
     assert [kind.__name__ for kind in kinds if "__slots__" not in vars(kind)] == []
+
+
+def check_defaults(room: str, expected: Mapping[str, Any]) -> None:
+    """Check the flags, numbers and durations that parameters and fields of a package of core have by default.
+
+    What a caller does not ask for is off or zero.
+
+    :param expected: those that are neither; those of ``PairOptions`` have a test of their own.
+    """
+    found = {name: value for name, value in _defaults(room) if value and isinstance(value, int | float | timedelta)}
+    assert {name: value for name, value in found.items() if not name.startswith("PairOptions.")} == expected
+
+
+def _defaults(room: str) -> Iterator[tuple[str, Any]]:
+    for kind in _classes(room):
+        if is_dataclass(kind):
+            yield from _defaults_of(kind)
+        for member in vars(kind).values():
+            function = getattr(member, "__func__", member)
+            if isinstance(function, FunctionType) and not (is_dataclass(kind) and function.__name__ == "__init__"):
+                yield from _defaults_of(function)
+    for module in _modules(room):
+        for function in vars(module).values():
+            if isinstance(function, FunctionType) and function.__module__ == module.__name__:
+                yield from _defaults_of(function)
+
+
+def _defaults_of(function: Any) -> Iterator[tuple[str, Any]]:
+    for parameter in inspect.signature(function).parameters.values():
+        default = parameter.default
+        if default is inspect.Parameter.empty or repr(default) == "<factory>":
+            continue
+        if isinstance(default, LambdaType) and default.__name__ == "<lambda>" and not default.__code__.co_argcount:
+            default = default()
+        yield f"{function.__qualname__}.{parameter.name}", default
+
+
+def check_limits(room: str, expected: Mapping[str, float]) -> None:
+    """Check the time limits, sizes and counts that the modules of a package of core declare.
+
+    They are tuned with each other: the table makes each of them a decision. Codes of a wire format, which are written
+    in hexadecimal, are tested by what is on the wire.
+    """
+    found: dict[str, float] = {}
+    for module in _modules(room):
+        source = Path(str(module.__file__)).read_text("utf-8")
+        for statement in ast.parse(source).body:
+            if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name) and statement.value:
+                value = vars(module).get(statement.target.id)
+                is_code = (ast.get_source_segment(source, statement.value) or "").startswith("0x")
+                if isinstance(value, int | float) and not is_code:
+                    found[f"{module.__name__.rpartition('.')[2]}.{statement.target.id}"] = value
+    assert found == expected

@@ -1,0 +1,37 @@
+"""Values of this package are frozen (DESIGN section 5); its defaults and limits are what was decided."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from tests.core.support.values import check_defaults, check_limits, check_values
+
+
+def test_values_are_frozen_and_have_slots() -> None:
+    check_values("spool")
+
+
+def test_what_a_caller_does_not_ask_for_is_off_or_zero() -> None:
+    check_defaults(
+        "spool",
+        {
+            "Spool.__init__.max_age": timedelta.max,
+        },
+    )
+
+
+def test_limits_are_those_that_were_tuned_together() -> None:
+    check_limits(
+        "spool",
+        {
+            "claims.CLAIM_SECONDS": 120.0,
+            "claims._RENEWALS": 6,
+            "drain._CONCURRENT_ENTITIES": 8,
+            "spool._NANOSECONDS": 1_000_000_000,
+            "spool._LISTING_SECONDS": 5.0,
+            "spool_file._MAX_HEADER_BYTES": 65_536,
+            "spool_file._KEY_BYTES": 32,
+            "spool_file._SALT_BYTES": 16,
+            "spool_file._NONCE_BYTES": 12,
+        },
+    )
