@@ -1,9 +1,12 @@
 """Mutates modules, one change at a time, and reports the mutants that the tests of their own room do not notice.
 
-``python -m tests.mutants PATH... [--count 50] [--seed 1] [--jobs 2]``. The mutants come from cosmic-ray; those that
-change only annotations are left out. A sample is drawn at random, reproducibly. The tests of ``core/send/delivery.py``
-are, in this order, ``tests/core/send/test_delivery.py`` and all of ``tests/core/send``. Work is done in copies of the
-project.
+``python -m tests.mutants PATH... [--count 50] [--seed 1] [--jobs 2]``. The mutants come from cosmic-ray. A sample is
+drawn at random, reproducibly. The tests of ``core/syphon/policies/link_pool.py`` are, in this order,
+``tests/core/syphon/policies/test_link_pool.py``, the folder of that, and all of the room, ``tests/core/syphon``. Work
+is done in copies of the project.
+
+Left out are mutants that cannot change what a program does: those of annotations, of what is imported for the type
+checker only, and of the markers in a signature that an operator takes for operators.
 """
 
 from __future__ import annotations
@@ -77,7 +80,7 @@ def _mutant(module: Path, name: str, occurrence: int) -> Mutant | None:
 
 
 def _behaviour(source: str) -> str:
-    """Return the syntax tree as text, without annotations: ``from __future__`` makes them inert."""
+    """Return the syntax tree as text, without what has no effect: ``from __future__`` makes annotations inert."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -87,6 +90,8 @@ def _behaviour(source: str) -> str:
             parameters.kwonlyargs = [*parameters.posonlyargs, *parameters.args, *parameters.kwonlyargs]
             parameters.defaults += [each for each in parameters.kw_defaults if each is not None]
             parameters.posonlyargs, parameters.args, parameters.kw_defaults = [], [], []
+        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            node.test = ast.Constant(None)
         elif isinstance(node, ast.arg):
             node.annotation = None
         elif isinstance(node, ast.AnnAssign):
@@ -104,7 +109,9 @@ def paths_of_tests(module: Path) -> list[Path]:
     if package == "servicebus_pair" and (not rooms or rooms[0] not in {"core", "spark"}):
         top = ["airflow"]
     folder = Path("tests", *top, *rooms)
-    found = [path for path in (folder / f"test_{file}", folder) if (ROOT / path).exists()]
+    room = Path("tests", *top, *rooms[:2])
+    paths = dict.fromkeys((folder / f"test_{file}", folder, room))
+    found = [path for path in paths if (ROOT / path).exists()]
     if not found:
         raise ValueError(f"{module} has no tests: neither {folder / f'test_{file}'} nor {folder} exists")
     return found
