@@ -12,7 +12,7 @@ import pytest
 
 from servicebus_pair.core.spool.claims import CLAIM_SECONDS, Claims
 from servicebus_pair.core.spool.folder_storage import FolderStorage
-from servicebus_pair.core.spool.storage import open_storage
+from servicebus_pair.core.spool.location import open_storage
 
 
 class SteppedClock:

@@ -23,8 +23,9 @@ from servicebus_pair.core.model.errors import InvalidMessageError, SpoolError, S
 from servicebus_pair.core.model.interfaces import Clock
 from servicebus_pair.core.model.options import PairOptions
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage
+from servicebus_pair.core.spool.location import open_storage
 from servicebus_pair.core.spool.spool_file import SpoolFile, SpoolKey, decode_file, encode_file
-from servicebus_pair.core.spool.storage import SpoolStorage, StoredFile, open_storage
+from servicebus_pair.core.spool.storage import SpoolStorage, StoredFile
 
 __all__ = ["SET_ASIDE", "Spool", "SpooledBatch", "SpooledEntity", "open_spool"]
 

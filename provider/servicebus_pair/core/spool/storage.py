@@ -1,15 +1,12 @@
-"""Where the files of a spool lie: a folder of a mount, or an object store. Blocking calls."""
+"""What a spool needs of the place where its files lie. Blocking calls."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
-from urllib.parse import urlsplit
 
-from servicebus_pair.core.model.errors import ConfigurationError
-
-__all__ = ["SpoolStorage", "StoredFile", "open_storage"]
+__all__ = ["SpoolStorage", "StoredFile"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,24 +42,3 @@ class SpoolStorage(Protocol):
 
     def list(self, folder: str = "") -> Sequence[StoredFile]:
         """Return the complete files below ``folder`` in the order of their names."""
-
-
-def open_storage(location: str) -> SpoolStorage:
-    """Return the storage for a folder, or for the URL of a folder in an object store.
-
-    Nothing is read or written.
-
-    :param location: an absolute path, or a URL that fsspec knows, such as ``s3://bucket/spool``.
-    :raises ConfigurationError: it is neither, or its library is not installed.
-    """
-    scheme = urlsplit(location).scheme
-    if scheme in {"", "file"}:
-        from servicebus_pair.core.spool.folder_storage import FolderStorage
-
-        path = location if scheme == "" else urlsplit(location).path
-        if not path.startswith("/"):
-            raise ConfigurationError(f"spool is {location!r}: it must be an absolute path or a URL")
-        return FolderStorage(path)
-    from servicebus_pair.core.spool.object_storage import ObjectStorage
-
-    return ObjectStorage(location)

@@ -13,7 +13,8 @@ import pytest
 
 from servicebus_pair.core.model.errors import ConfigurationError
 from servicebus_pair.core.spool.folder_storage import FolderStorage
-from servicebus_pair.core.spool.storage import SpoolStorage, open_storage
+from servicebus_pair.core.spool.location import open_storage
+from servicebus_pair.core.spool.storage import SpoolStorage
 
 
 @pytest.fixture(params=["folder", "file URL", "object store"])

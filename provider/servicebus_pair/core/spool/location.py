@@ -1,0 +1,29 @@
+"""Opens the place where the files of a spool lie: a folder of a mount, or an object store."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from servicebus_pair.core.model.errors import ConfigurationError
+from servicebus_pair.core.spool.folder_storage import FolderStorage
+from servicebus_pair.core.spool.object_storage import ObjectStorage
+from servicebus_pair.core.spool.storage import SpoolStorage
+
+__all__ = ["open_storage"]
+
+
+def open_storage(location: str) -> SpoolStorage:
+    """Return the storage for a folder, or for the URL of a folder in an object store.
+
+    Nothing is read or written.
+
+    :param location: an absolute path, or a URL that fsspec knows, such as ``s3://bucket/spool``.
+    :raises ConfigurationError: it is neither, or its library is not installed.
+    """
+    scheme = urlsplit(location).scheme
+    if scheme in {"", "file"}:
+        path = location if scheme == "" else urlsplit(location).path
+        if not path.startswith("/"):
+            raise ConfigurationError(f"spool is {location!r}: it must be an absolute path or a URL")
+        return FolderStorage(path)
+    return ObjectStorage(location)
