@@ -243,7 +243,12 @@ class Emulator:
     async def _serve(self, name: str, *, amqp_port: int, admin_port: int) -> HostedNamespace:
         config = self._configs.get(name.casefold())
         hosted = HostedNamespace(
-            name, amqp_port=amqp_port, admin_port=admin_port, config=config, settings=self._settings
+            name,
+            amqp_port=amqp_port,
+            admin_port=admin_port,
+            config=config,
+            settings=self._settings,
+            links=lambda: [(each.name, each.admin_port) for each in self._hosted.values()],
         )
         hosted.failure.add_done_callback(self._note_failure)
         try:

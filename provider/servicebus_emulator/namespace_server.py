@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from servicebus_emulator.admin.health import health_route
+from servicebus_emulator.admin.page.routes import NamespaceLinks, page_routes
 from servicebus_emulator.admin.routes import Route
 from servicebus_emulator.admin.server import AdminServer
 from servicebus_emulator.admin.time_shift import time_routes
@@ -114,6 +115,7 @@ class HostedNamespace(NamespaceAddress):
     :param amqp_port: TCP port for AMQP; 0 = any.
     :param admin_port: TCP port for the administration API over HTTP; 0 = any.
     :param config: entities that are created if they do not exist.
+    :param links: the namespaces that its page leads to.
     :ivar fault_injector: applies the namespace's faults.
     """
 
@@ -125,6 +127,7 @@ class HostedNamespace(NamespaceAddress):
         admin_port: int,
         config: NamespaceConfig | None,
         settings: ServerSettings,
+        links: NamespaceLinks,
     ) -> None:
         self.name = name
         self.host = settings.host
@@ -159,7 +162,10 @@ class HostedNamespace(NamespaceAddress):
             timeouts=settings.timeouts,
             clock=clock,
             fault_injector=self.fault_injector,
-            routes=self._routes(allow_time_shift=settings.allow_time_shift),
+            routes=(
+                *page_routes(self.namespace, authorizer=authorizer, links=links),
+                *self._routes(allow_time_shift=settings.allow_time_shift),
+            ),
         )
         handler = make_port_handler(
             self._broker,

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import cproton
 from cproton import ffi, lib
-from proton import Condition, Delivery, symbol
+from proton import Condition, Delivery, Described, symbol, ulong
 
 from servicebus_emulator.amqp.codec.raw_encoding import NULL, compound_items
 from servicebus_emulator.engine.model.errors import BrokerError
@@ -21,13 +21,18 @@ __all__ = [
     "RECEIVED",
     "REJECTED",
     "RELEASED",
+    "TRANSACTIONAL",
     "Handle",
     "accept",
+    "accept_in_transaction",
     "add_credit",
     "advance",
     "credit",
+    "declare",
+    "delivery_state_items",
     "delivery_tag",
     "drain",
+    "echo_state",
     "handle_key",
     "is_aborted",
     "is_complete",
@@ -41,6 +46,7 @@ __all__ = [
     "reject",
     "remote_state",
     "send",
+    "session_key",
     "settle",
     "settle_all",
     "settle_modified",
@@ -55,6 +61,9 @@ RECEIVED: int = lib.PN_RECEIVED
 REJECTED: int = lib.PN_REJECTED
 RELEASED: int = lib.PN_RELEASED
 MODIFIED: int = lib.PN_MODIFIED
+# AMQP 1.0 part 4, section 4.5.
+TRANSACTIONAL: int = 0x34
+_DECLARED: int = 0x33
 
 _ADDRESS = ffi.typeof("uintptr_t")
 
@@ -62,6 +71,11 @@ _ADDRESS = ffi.typeof("uintptr_t")
 def handle_key(handle: Handle) -> int:
     """Return a dictionary key for a handle: its address, unique while the object exists."""
     return int(ffi.cast(_ADDRESS, handle))
+
+
+def session_key(link: Handle) -> int:
+    """Return the key of a link's session."""
+    return handle_key(lib.pn_link_session(link))
 
 
 # Incoming deliveries
@@ -99,6 +113,23 @@ def accept(delivery: Handle) -> None:
     """Settle a delivery as accepted."""
     lib.pn_delivery_update(delivery, ACCEPTED)
     lib.pn_delivery_settle(delivery)
+
+
+def accept_in_transaction(delivery: Handle, *, transaction: bytes) -> None:
+    """Settle a delivery as accepted, should the transaction be committed."""
+    _settle_with_items(delivery, state=TRANSACTIONAL, items=[transaction, Described(ulong(ACCEPTED), [])])
+
+
+def declare(delivery: Handle, *, transaction: bytes) -> None:
+    """Settle a delivery that declares a transaction."""
+    _settle_with_items(delivery, state=_DECLARED, items=[transaction])
+
+
+def _settle_with_items(delivery: Handle, *, state: int, items: list[object]) -> None:
+    wrapped = _wrap(delivery)
+    wrapped.local.data = items
+    wrapped.update(state)
+    wrapped.settle()
 
 
 def reject(delivery: Handle, *, error: BrokerError) -> None:
@@ -150,6 +181,18 @@ def is_updated(delivery: Handle) -> bool:
 def remote_state(delivery: Handle) -> int:
     """Return the delivery state set by the peer."""
     return int(lib.pn_delivery_remote_state(delivery))
+
+
+def delivery_state_items(delivery: Handle) -> list[bytes]:
+    """Return the encoded fields of a delivery state that Proton does not know, as set by the peer."""
+    return _items(lib.pn_disposition_data(lib.pn_delivery_remote(delivery)))
+
+
+def echo_state(delivery: Handle) -> None:
+    """Answer the peer's delivery state, of a kind that Proton does not know, by the same, and settle nothing."""
+    remote, local = lib.pn_delivery_remote(delivery), lib.pn_delivery_local(delivery)
+    lib.pn_data_copy(lib.pn_disposition_data(local), lib.pn_disposition_data(remote))
+    lib.pn_delivery_update(delivery, remote_state(delivery))
 
 
 def is_remotely_settled(delivery: Handle) -> bool:

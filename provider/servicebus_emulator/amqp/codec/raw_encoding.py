@@ -17,6 +17,7 @@ __all__ = [
     "compound_items",
     "decode_integer",
     "decode_text",
+    "described_value",
     "encode_compound",
     "encode_list",
     "encode_long",
@@ -44,6 +45,7 @@ _BY_HALF = {
 _SIZES: Final = tuple(_BY_HALF.get(constructor >> 4, _OTHER) for constructor in range(256))
 _MAX_DESCRIPTORS = 8
 _EMPTY_LIST = 0x45
+_SHORTEST_DESCRIBED = 3
 _SMALL_COMPOUND = {0xC0: True, 0xC1: True, 0xD0: False, 0xD1: False}
 _TEXT_WIDTH = {0xA1: 1, 0xA3: 1, 0xB1: 4, 0xB3: 4}
 _UNSIGNED = {0x50: 1, 0x52: 1, 0x53: 1, 0x60: 2, 0x70: 4, 0x80: 8}
@@ -117,6 +119,19 @@ def compound_items(data: bytes) -> list[bytes]:
     if len(items) != count:
         raise MalformedValueError(f"a list or map announces {count} items but contains {len(items)}")
     return items
+
+
+def described_value(data: bytes) -> tuple[int | str | None, bytes]:
+    """Return the descriptor of a described value, a code or a symbol, and the encoded value without it.
+
+    :raises MalformedValueError: when the value has no descriptor.
+    """
+    if data[:1] != bytes((_DESCRIBED,)) or len(data) < _SHORTEST_DESCRIBED:
+        raise MalformedValueError("a value without a descriptor where one is expected")
+    end = value_end(data, 1)
+    descriptor = data[1:end]
+    code = decode_integer(descriptor)
+    return (decode_text(descriptor) if code is None else code), data[end : value_end(data, end)]
 
 
 def encoded_items(data: bytes, position: int) -> list[bytes]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from servicebus_emulator.engine.model.message import Content
     from servicebus_emulator.engine.queue.queue import MessageQueue
 
-__all__ = ["by_name", "replace_application_properties", "set_application_properties"]
+__all__ = ["by_name", "replace_application_properties", "set_application_properties", "with_application_properties"]
 
 
 def by_name(items: Sequence[bytes]) -> dict[str, bytes]:
@@ -42,10 +42,27 @@ def set_application_properties(queue: MessageQueue, token: bytes, *, properties:
     :param token: the lock token.
     :param properties: encoded values by name.
     :raises MessageLockLost: when the message is no longer locked.
+    :raises InvalidArgument: when the properties that it has cannot be decoded.
     """
     if len(properties) > 0:
-        added = [each for name, value in properties.items() for each in (encode_string(name), value)]
-        queue.modify(token, partial(_replace_in, names=properties.keys(), added=added))
+        queue.modify(token, partial(with_application_properties, properties=properties))
+
+
+def with_application_properties(content: Content, *, properties: Mapping[str, bytes]) -> Content:
+    """Return the content with application properties set.
+
+    :param properties: encoded values by name.
+    :raises InvalidArgument: when the properties that it has cannot be decoded.
+    """
+    if len(properties) == 0:
+        return content
+    added = [each for name, value in properties.items() for each in (encode_string(name), value)]
+    try:
+        return content._replace(
+            sections=replace_application_properties(content.sections, names=properties.keys(), added=added)
+        )
+    except MalformedValueError as error:
+        raise InvalidArgument(f"the application properties of the message cannot be decoded: {error}") from error
 
 
 def replace_application_properties(data: bytes, *, names: Collection[str], added: Sequence[bytes]) -> bytes:
@@ -69,7 +86,3 @@ def replace_application_properties(data: bytes, *, names: Collection[str], added
     kept += added
     properties = encode_section(SectionCode.APPLICATION_PROPERTIES, encode_map(kept))
     return data[:before] + properties + data[after:]
-
-
-def _replace_in(content: Content, *, names: Collection[str], added: Sequence[bytes]) -> Content:
-    return content._replace(sections=replace_application_properties(content.sections, names=names, added=added))

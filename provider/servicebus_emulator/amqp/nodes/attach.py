@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from proton import Link, Terminus
 
 from servicebus_emulator.amqp.nodes.cbs import CBS, put_token, token_error_response
+from servicebus_emulator.amqp.nodes.coordinator import Coordinator
 from servicebus_emulator.amqp.nodes.management import (
     LISTEN,
     MANAGEMENT_RIGHTS,
@@ -27,9 +28,10 @@ from servicebus_emulator.amqp.session.link_settings import (
     session_timeout,
     set_granted_session,
     set_size_limits,
+    transfer_destination,
 )
 from servicebus_emulator.amqp.session.node_address import NodeAddress
-from servicebus_emulator.engine.model.errors import EntityDisabled, OperationNotAllowed, OperationNotSupported
+from servicebus_emulator.engine.model.errors import EntityDisabled, OperationNotAllowed
 from servicebus_emulator.engine.namespace.entities import QueueEntity, SubQueue
 from servicebus_emulator.engine.namespace.throttle import REQUEST_CREDITS
 from servicebus_emulator.engine.namespace.topics import SubscriptionEntity, TopicEntity
@@ -55,7 +57,7 @@ def attach(connection: AmqpConnection, link: Link) -> LinkHandler | None:
     :raises BrokerError: why the link is refused.
     """
     if link.remote_target.type == Terminus.COORDINATOR:
-        raise OperationNotSupported("transactions are not supported")
+        return _attach_coordinator(connection, link)
     address = NodeAddress.of(link)
     if address.is_cbs:
         return _attach_cbs(connection, link)
@@ -68,6 +70,13 @@ def attach(connection: AmqpConnection, link: Link) -> LinkHandler | None:
     if link.is_sender:
         return _attach_sender(connection, link, address=address)
     return _attach_receiver(connection, link, address=address)
+
+
+def _attach_coordinator(connection: AmqpConnection, link: Link) -> LinkHandler:
+    if link.is_sender:
+        raise OperationNotAllowed("a client that receives names a transaction coordinator; allowed: one that sends")
+    echo_attach(link)
+    return Coordinator(connection, link)
 
 
 def _attach_cbs(connection: AmqpConnection, link: Link) -> LinkHandler:
@@ -109,15 +118,24 @@ def _attach_management(connection: AmqpConnection, link: Link, *, address: NodeA
 
 
 def _attach_receiver(connection: AmqpConnection, link: Link, *, address: NodeAddress) -> LinkHandler:
+    entity, via, destination = _open_entity(connection, address), None, transfer_destination(link)
+    if destination is not None:
+        connection.authorization.require(SEND, path=destination.resource)
+        entity, via = _open_entity(connection, destination), entity
+    echo_attach(link)
+    set_size_limits(link, message=max_message_bytes(entity.description), batch=max_batch_bytes(entity.description))
+    return ReceiverLink(connection, link, entity=entity, via=via)
+
+
+def _open_entity(connection: AmqpConnection, address: NodeAddress) -> QueueEntity | TopicEntity:
+    """Return the entity that a client sends to, if its status permits that."""
     entity = connection.broker.namespace.find(address.path)
     if isinstance(entity, SubscriptionEntity) or address.sub_queue is not SubQueue.MAIN:
         raise OperationNotAllowed(f"messages are sent to queues and topics, not to {address.path!r} or its sub-queues")
     status = entity.description.status
     if not status.accepts_sends:
         raise EntityDisabled(f"{address.path!r} has status {status.value} and accepts no messages; set it to Active")
-    echo_attach(link)
-    set_size_limits(link, message=max_message_bytes(entity.description), batch=max_batch_bytes(entity.description))
-    return ReceiverLink(connection, link, entity=entity)
+    return entity
 
 
 def _attach_sender(connection: AmqpConnection, link: Link, *, address: NodeAddress) -> LinkHandler | None:

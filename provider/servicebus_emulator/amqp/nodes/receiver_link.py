@@ -11,11 +11,13 @@ from servicebus_emulator.amqp.codec import proton_fast_path as proton
 from servicebus_emulator.amqp.codec.message_checks import check_messages
 from servicebus_emulator.amqp.codec.raw_encoding import MalformedValueError
 from servicebus_emulator.amqp.codec.transfer_decoder import decode_transfer
+from servicebus_emulator.amqp.nodes.coordinator import state_in_transaction
 from servicebus_emulator.amqp.nodes.operation_faults import apply_fault
 from servicebus_emulator.amqp.session.delivery_buffer import DeliveryBuffer
 from servicebus_emulator.amqp.session.link_registry import LinkHandler
 from servicebus_emulator.engine.model.errors import BrokerError, InvalidArgument
 from servicebus_emulator.engine.namespace.entity_registry import deleted_error
+from servicebus_emulator.engine.namespace.topics import TopicEntity
 from servicebus_emulator.engine.queue.limits import check_encoded_size, max_message_bytes
 from servicebus_emulator.faults import FaultKind, Operation
 
@@ -23,8 +25,8 @@ if TYPE_CHECKING:
     from proton import Link
 
     from servicebus_emulator.amqp.session.connection import AmqpConnection
+    from servicebus_emulator.amqp.session.transactions import OpenTransaction
     from servicebus_emulator.engine.namespace.entities import QueueEntity
-    from servicebus_emulator.engine.namespace.topics import TopicEntity
     from servicebus_emulator.faults import Armed
 
 __all__ = ["ReceiverLink", "new_message_id"]
@@ -44,14 +46,24 @@ class ReceiverLink(LinkHandler):
 
     Delivery guarantee: a delivery with the outcome ``accepted`` is stored completely; one with ``rejected`` is not
     stored at all.
+
+    :param via: the entity that transfers the messages to `entity`.
     """
 
-    def __init__(self, connection: AmqpConnection, link: Link, *, entity: QueueEntity | TopicEntity) -> None:
+    def __init__(
+        self,
+        connection: AmqpConnection,
+        link: Link,
+        *,
+        entity: QueueEntity | TopicEntity,
+        via: QueueEntity | TopicEntity | None = None,
+    ) -> None:
         self.entity = entity
+        self._via = via
         self._connection = connection
         self._broker = connection.broker
         self._link = link
-        handle = link._impl  # noqa: SLF001 - the C object that Proton's wrapper hides
+        handle = self._handle = link._impl  # noqa: SLF001 - the C object that Proton's wrapper hides
         self._buffer = DeliveryBuffer(
             handle, max_bytes=lambda: max_message_bytes(entity.description) + _DISCARD_MARGIN, credit=_CREDIT
         )
@@ -88,14 +100,22 @@ class ReceiverLink(LinkHandler):
         self._connection.detach(self._link, error=error)
 
     def _execute(self, delivery: proton.Handle, data: bytes, *, size: int, batch: bool) -> Callable[[], None]:
+        transaction: OpenTransaction | None = None
+        name = b""
         try:
-            self._store(data, size=size, batch=batch)
+            if proton.remote_state(delivery) == proton.TRANSACTIONAL:
+                transaction, name, _ = state_in_transaction(self._connection, delivery)
+            self._store(data, size=size, batch=batch, transaction=transaction)
         except BrokerError as error:
             self._broker.count_refusal(error)
+            if transaction is not None and proton.is_remotely_settled(delivery):
+                transaction.fail(error)
             return partial(proton.reject, delivery, error=error)
-        return partial(proton.accept, delivery)
+        if transaction is None:
+            return partial(proton.accept, delivery)
+        return partial(proton.accept_in_transaction, delivery, transaction=name)
 
-    def _store(self, data: bytes, *, size: int, batch: bool) -> None:
+    def _store(self, data: bytes, *, size: int, batch: bool, transaction: OpenTransaction | None) -> None:
         # Before decoding: of a delivery that is too large, some bytes may be missing.
         check_encoded_size(size, messages=1, description=self.entity.description)
         error = deleted_error(self.entity)
@@ -110,7 +130,12 @@ class ReceiverLink(LinkHandler):
         throttle = self._broker.namespace.throttle
         if throttle is not None:
             throttle.check(len(contents), size=size)
-        self.entity.send(contents)
+        if transaction is not None:
+            transaction.send(self.entity, contents, session=proton.session_key(self._handle), via=self._via)
+        elif self._via is None or isinstance(self._via, TopicEntity):
+            self.entity.send(contents)
+        else:
+            self._broker.namespace.transfer(contents, via=self._via, target=self.entity.description.path)
 
     def _apply_fault(self, struck: Armed, delivery: proton.Handle, data: bytes, *, size: int, batch: bool) -> None:
         kind = struck.fault.kind

@@ -21,7 +21,12 @@ from servicebus_emulator.amqp.codec.value_codec import Value, decode, encode
 from servicebus_emulator.amqp.nodes.operation_faults import apply_fault
 from servicebus_emulator.amqp.session.delivery_buffer import DeliveryBuffer
 from servicebus_emulator.amqp.session.link_registry import LinkHandler
-from servicebus_emulator.engine.model.errors import BrokerError, InvalidArgument, MessageTooLarge
+from servicebus_emulator.engine.model.errors import (
+    BrokerError,
+    InvalidArgument,
+    MessageTooLarge,
+    OperationNotSupported,
+)
 
 if TYPE_CHECKING:
     from proton import Link
@@ -169,7 +174,7 @@ class RequestLink(LinkHandler):
             return
         data, size, _ = taken
         try:
-            request = self._decode(data, size=size)
+            request = self._decode(delivery, data, size=size)
         except BrokerError as error:
             broker.reply_when_durable(self._connection, partial(proton.reject, delivery, error=error))
             return
@@ -186,7 +191,9 @@ class RequestLink(LinkHandler):
             is_open=lambda: self._open,
         )
 
-    def _decode(self, data: bytes, *, size: int) -> Request:
+    def _decode(self, delivery: proton.Handle, data: bytes, *, size: int) -> Request:
+        if proton.remote_state(delivery) == proton.TRANSACTIONAL:
+            raise OperationNotSupported("requests cannot be part of a transaction; send and settle over links")
         if size > self._max_bytes:
             raise MessageTooLarge(
                 f"a request of {size} bytes was sent to {self._node!r}; allowed: {self._max_bytes} bytes"

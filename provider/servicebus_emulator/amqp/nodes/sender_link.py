@@ -12,9 +12,11 @@ from proton import Link
 
 from servicebus_emulator.amqp.codec import proton_fast_path as proton
 from servicebus_emulator.amqp.codec.delivery_encoder import encode_delivery
-from servicebus_emulator.amqp.codec.raw_encoding import NULL, MalformedValueError, decode_text
-from servicebus_emulator.amqp.codec.section_rewrite import by_name, set_application_properties
+from servicebus_emulator.amqp.codec.raw_encoding import MalformedValueError
+from servicebus_emulator.amqp.codec.section_rewrite import by_name
+from servicebus_emulator.amqp.nodes.coordinator import state_in_transaction
 from servicebus_emulator.amqp.nodes.operation_faults import apply_delivery_fault, apply_fault
+from servicebus_emulator.amqp.nodes.settlements import modify, outcome_code, prepared, reject
 from servicebus_emulator.amqp.session.link_registry import LinkHandler
 from servicebus_emulator.engine.model.errors import BrokerError, InvalidArgument, MessageLockLost, SessionLockLost
 from servicebus_emulator.engine.namespace.entity_registry import deleted_error
@@ -35,9 +37,7 @@ __all__ = ["SenderLink"]
 _MAX_TRANSFERS_PER_CYCLE: Final = 500
 _MAX_BYTES_PER_CYCLE: Final = 4 * 1024 * 1024
 _TAG_BYTES: Final = 16
-_CLIENT_OUTCOMES: Final = frozenset({proton.ACCEPTED, proton.MODIFIED, proton.REJECTED})
-_REASON: Final = "DeadLetterReason"
-_DESCRIPTION: Final = "DeadLetterErrorDescription"
+_CLIENT_OUTCOMES: Final = frozenset({proton.ACCEPTED, proton.MODIFIED, proton.REJECTED, proton.TRANSACTIONAL})
 
 
 class SenderLink(LinkHandler):
@@ -208,7 +208,8 @@ class SenderLink(LinkHandler):
             # The message is delivered again, as after an expired lock.
             with suppress(MessageLockLost):
                 self.queue.abandon(proton.delivery_tag(delivery))
-            execute = partial(partial, proton.settle, delivery, state=state)
+            outcome = proton.ACCEPTED if state == proton.TRANSACTIONAL else state
+            execute = partial(partial, proton.settle, delivery, state=outcome)
         apply_fault(
             struck,
             connection=self._connection,
@@ -220,29 +221,48 @@ class SenderLink(LinkHandler):
 
     def _execute(self, delivery: proton.Handle, *, state: int) -> partial[None]:
         token = proton.delivery_tag(delivery)
+        if state == proton.TRANSACTIONAL:
+            return self._enlist(delivery, token=token)
+        if state == proton.MODIFIED:
+            failed, undeliverable = proton.modified_flags(delivery)
+            modify(self.queue, token, undeliverable=undeliverable, properties=_properties_of(delivery))
+            return partial(proton.settle_modified, delivery, failed=failed, undeliverable=undeliverable)
         if state == proton.ACCEPTED:
             self.queue.complete(token)
-        elif state == proton.MODIFIED:
-            return self._modify(delivery, token=token)
         elif state == proton.REJECTED:
-            properties = _properties_of(delivery)
-            reason, description = (_text(properties.pop(name, NULL)) for name in (_REASON, _DESCRIPTION))
-            set_application_properties(self.queue, token, properties=properties)
-            self.queue.dead_letter(token, reason=reason, description=description)
+            reject(self.queue, token, properties=_properties_of(delivery))
         else:
             # Released, or settled without an outcome: as if never delivered.
             self.queue.release(token)
         return partial(proton.settle, delivery, state=None if proton.is_remotely_settled(delivery) else state)
 
-    def _modify(self, delivery: proton.Handle, *, token: bytes) -> partial[None]:
-        failed, undeliverable = proton.modified_flags(delivery)
-        set_application_properties(self.queue, token, properties=_properties_of(delivery))
-        if undeliverable:
-            self.queue.defer(token)
+    def _enlist(self, delivery: proton.Handle, *, token: bytes) -> partial[None]:
+        """Settle a delivery by the transaction that its state names."""
+        transaction, _, outcome = state_in_transaction(self._connection, delivery)
+        transaction.settle(
+            self.entity,
+            self.queue,
+            token,
+            settlement=prepared(self.queue, token, outcome=outcome),
+            session=proton.session_key(self._handle),
+        )
+        transaction.on_end(partial(self._end_transaction, delivery, token, outcome_code(outcome)))
+        # The delivery stays unsettled: if the transaction is rolled back, the client can choose another outcome.
+        return partial(self._echo, delivery)
+
+    def _echo(self, delivery: proton.Handle) -> None:
+        if self._open and not proton.is_remotely_settled(delivery):
+            proton.echo_state(delivery)
+
+    def _end_transaction(self, delivery: proton.Handle, token: bytes, state: int, committed: bool) -> None:  # noqa: FBT001
+        if not self._open:
+            return
+        if proton.is_remotely_settled(delivery):
+            self._broker.reply_when_durable(self._connection, partial(proton.settle, delivery, state=None))
+        elif committed:
+            self._broker.reply_when_durable(self._connection, partial(proton.settle, delivery, state=state))
         else:
-            # Abandon regardless of delivery-failed, which the JavaScript client does not set.
-            self.queue.abandon(token)
-        return partial(proton.settle_modified, delivery, failed=failed, undeliverable=undeliverable)
+            self._tokens[delivery] = token
 
 
 def _call_all(replies: Iterable[Callable[[], None]]) -> None:
@@ -259,14 +279,3 @@ def _properties_of(delivery: proton.Handle) -> dict[str, bytes]:
         return by_name(proton.outcome_properties(delivery))
     except MalformedValueError as error:
         raise InvalidArgument(f"the properties to modify cannot be read: {error}") from error
-
-
-def _text(value: bytes) -> str | None:
-    """Decode a text; None for any other type.
-
-    :raises InvalidArgument: when it is not UTF-8.
-    """
-    try:
-        return decode_text(value)
-    except MalformedValueError as error:
-        raise InvalidArgument(f"a reason for dead-lettering cannot be read: {error}") from error

@@ -15,6 +15,7 @@ from servicebus_emulator.amqp.codec import proton_fast_path as proton
 from servicebus_emulator.amqp.session.authorization import Authorization
 from servicebus_emulator.amqp.session.idle_timeouts import IdleMonitor
 from servicebus_emulator.amqp.session.link_registry import LinkHandler, LinkRegistry, ReplyLink
+from servicebus_emulator.amqp.session.transactions import Transactions
 from servicebus_emulator.engine.model.errors import BrokerError, Unauthorized
 
 __all__ = ["MAX_FRAME_SIZE", "LinkEndpoints"]
@@ -35,6 +36,7 @@ class LinkEndpoints(BrokerConnection):
     :param monitor: told of links that begin and end.
     :ivar reply_links: the links on which the client receives responses.
     :ivar authorization: the client's rights.
+    :ivar transactions: the client's transactions.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class LinkEndpoints(BrokerConnection):
         self.broker = broker
         self.reply_links: list[ReplyLink] = []
         self.authorization = Authorization(self, namespace=broker.namespace, guard=broker.guard)
+        self.transactions = Transactions(broker.namespace)
         self._attach = attach
         self._links = LinkRegistry()
         self._monitor = monitor

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from proton import Described, symbol, ulong
 
+from servicebus_emulator.amqp.session.node_address import NodeAddress
 from servicebus_emulator.engine.model.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -20,12 +21,14 @@ __all__ = [
     "session_timeout",
     "set_granted_session",
     "set_size_limits",
+    "transfer_destination",
 ]
 
 _SESSION_FILTER: Final = symbol("com.microsoft:session-filter")
 _LOCKED_UNTIL: Final = symbol("com.microsoft:locked-until-utc")
 _TIMEOUT: Final = symbol("com.microsoft:timeout")
 _MAX_BATCH_SIZE: Final = symbol("com.microsoft:max-message-batch-size")
+_TRANSFER_DESTINATION: Final = symbol("com.microsoft:transfer-destination-address")
 _DEFAULT_TIMEOUT: Final = 60_000
 _TICKS_TO_1970: Final = 621_355_968_000_000_000
 _TICKS_PER_MILLISECOND: Final = 10_000
@@ -57,6 +60,15 @@ def session_timeout(link: Link) -> int:
     """
     value = remote_properties(link).get(_TIMEOUT)
     return int(value) if isinstance(value, int) else _DEFAULT_TIMEOUT
+
+
+def transfer_destination(link: Link) -> NodeAddress | None:
+    """Return the entity to which the target of a client's sender is to transfer the messages, if any.
+
+    :raises InvalidArgument: when the link properties cannot be decoded.
+    """
+    value = remote_properties(link).get(_TRANSFER_DESTINATION)
+    return NodeAddress.parse(value) if isinstance(value, str) else None
 
 
 def remote_properties(endpoint: Link | Connection) -> dict[str, object]:

@@ -23,6 +23,8 @@ __all__ = [
     "ServerBusy",
     "SessionCannotBeLocked",
     "SessionLockLost",
+    "TransactionRolledBack",
+    "TransactionUnknown",
     "Unauthorized",
     "UnprocessableMessage",
 ]
@@ -128,6 +130,20 @@ class OperationTimedOut(BrokerError):
 
     condition = "com.microsoft:timeout"
     status = 408
+
+
+class TransactionUnknown(BrokerError):
+    """The transaction was never declared, is discharged, or has taken too long."""
+
+    condition = "amqp:transaction:unknown-id"
+    status = 400
+
+
+class TransactionRolledBack(BrokerError):
+    """The transaction could not be committed."""
+
+    condition = "amqp:transaction:rollback"
+    status = 400
 
 
 class ServerBusy(BrokerError):

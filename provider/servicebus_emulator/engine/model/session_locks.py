@@ -28,11 +28,12 @@ class SessionLock:
 class SessionLocks:
     """The current locks and the states of one queue's sessions. Times are in milliseconds since 1970."""
 
-    __slots__ = ("_expiry", "_locks", "_states")
+    __slots__ = ("_expiry", "_held", "_locks", "_states")
 
     def __init__(self) -> None:
         self._locks: dict[str, SessionLock] = {}
         self._expiry: TimerHeap[str] = TimerHeap()
+        self._held: set[str] = set()
         self._states: dict[str, tuple[bytes, int]] = {}
 
     def acquire(self, session_id: str, *, until: int, never_expires: bool) -> SessionLock:
@@ -68,6 +69,17 @@ class SessionLocks:
         lock.locked_until = until
         if not lock.never_expires:
             self._expiry.set(lock.session_id, until)
+
+    def hold(self, session_id: str) -> None:
+        """Keep a lock from expiring."""
+        self._held.add(session_id)
+        self._expiry.discard(session_id)
+
+    def stop_holding(self) -> None:
+        """Let the held locks expire when they are due."""
+        for lock in [self._locks[session_id] for session_id in self._held if session_id in self._locks]:
+            self.extend(lock, until=lock.locked_until)
+        self._held.clear()
 
     def release(self, lock: SessionLock) -> None:
         """Release a lock."""

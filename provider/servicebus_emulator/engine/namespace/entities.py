@@ -145,12 +145,20 @@ class QueueEntity(ReceivableEntity):
         self.ingress.update(description)
         self._apply(QueueSettings.of(description))
 
-    def send(self, contents: Sequence[Content]) -> None:
-        """Accept messages, all or none. Pings and duplicates are accepted but not stored.
+    def check(self, contents: Sequence[Content]) -> None:
+        """Check that messages would be accepted.
 
         :raises EntityDisabled, OperationNotAllowed, QuotaExceeded: see :func:`check_send`.
         """
-        accepted = self.ingress.accept(contents, size_in_bytes=self.size_in_bytes)
+        self.ingress.check(contents, size_in_bytes=self.size_in_bytes)
+
+    def send(self, contents: Sequence[Content], *, checked: bool = False) -> None:
+        """Accept messages, all or none. Pings and duplicates are accepted but not stored.
+
+        :param checked: whether :meth:`check` has accepted them.
+        :raises EntityDisabled, OperationNotAllowed, QuotaExceeded: see :func:`check_send`.
+        """
+        accepted = self.ingress.accept(contents, size_in_bytes=None if checked else self.size_in_bytes)
         now = self._context.clock.now()
         ready = [each for each in accepted if each.scheduled_for is None or each.scheduled_for <= now]
         self.main.add_all(ready, numbers=self.sequence.take(len(ready)))

@@ -81,6 +81,17 @@ class Forwarder:
             )
         )
 
+    def transfer(self, contents: Iterable[Content], *, via: QueueEntity | SubscriptionEntity, target: str) -> None:
+        """Send messages that an entity accepted to another one, or dead-letter them if that refuses them."""
+        for content in contents:
+            try:
+                self._find_target(target).send([content])
+            except BrokerError as error:
+                via.main.counters.dead_lettered += 1
+                via.sub_queue(SubQueue.TRANSFER_DEAD_LETTER).add(
+                    content, number=via.sequence.next(), time_to_live=None, dead_letter=_reason_of(error)
+                )
+
     def _forwarder(
         self, entity: QueueEntity | SubscriptionEntity, *, address: str | None, dead_letter_source: str | None
     ) -> Callable[[Message], bool] | None:
@@ -109,7 +120,7 @@ class Forwarder:
             try:
                 self._find_target(target).accept_forwarded(content, forwarding=forwarding)
             except BrokerError as error:
-                info = DeadLetterInfo(_REASONS.get(type(error), _OTHER_REASON), str(error))
+                info = _reason_of(error)
             else:
                 return True
         message.dead_letter = info
@@ -162,3 +173,7 @@ def _targets_of(description: Description) -> Iterator[tuple[str, str]]:
         address = getattr(description, name)
         if address is not None:
             yield name, entity_path_of(address)
+
+
+def _reason_of(error: BrokerError) -> DeadLetterInfo:
+    return DeadLetterInfo(_REASONS.get(type(error), _OTHER_REASON), str(error))

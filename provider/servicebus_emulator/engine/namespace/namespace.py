@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 from operator import attrgetter
 
@@ -23,13 +23,13 @@ from servicebus_emulator.engine.model.message import Content
 from servicebus_emulator.engine.model.rule_descriptions import RuleDescription
 from servicebus_emulator.engine.model.timer_heap import TimerHeap
 from servicebus_emulator.engine.namespace.auto_delete import AutoDelete
-from servicebus_emulator.engine.namespace.entities import SubQueue
+from servicebus_emulator.engine.namespace.entities import QueueEntity, SubQueue
 from servicebus_emulator.engine.namespace.entity_registry import AnyEntity, EntityRegistry
 from servicebus_emulator.engine.namespace.forwarding import Forwarder
 from servicebus_emulator.engine.namespace.shared_access_policies import SharedAccessPolicies
 from servicebus_emulator.engine.namespace.throttle import Throttle
 from servicebus_emulator.engine.namespace.tiers import Tier, adjusted, check_tier
-from servicebus_emulator.engine.namespace.topics import TopicEntity
+from servicebus_emulator.engine.namespace.topics import SubscriptionEntity, TopicEntity
 from servicebus_emulator.engine.queue.limits import with_min_message_size
 from servicebus_emulator.engine.runtime.context import Context
 from servicebus_emulator.engine.runtime.journal import EntityRecord, Journal, Snapshot
@@ -210,6 +210,10 @@ class Namespace(EntityRegistry):
         """
         self.advance()
         return self.find(path).counts()
+
+    def transfer(self, contents: Sequence[Content], *, via: QueueEntity | SubscriptionEntity, target: str) -> None:
+        """Send messages that the entity `via` accepted to the queue or topic at a path, or dead-letter them there."""
+        self._forwarder.transfer(contents, via=via, target=target)
 
     # Timers, durability and effects
 

@@ -162,12 +162,20 @@ class TopicEntity(Entity):
         """Return the number of messages; a topic itself holds only scheduled ones."""
         return MessageCounts(scheduled=len(self._schedule))
 
-    def send(self, contents: Sequence[Content]) -> None:
-        """Accept messages, all or none. Pings and duplicates are accepted but not published.
+    def check(self, contents: Sequence[Content]) -> None:
+        """Check that messages would be accepted.
 
         :raises EntityDisabled, QuotaExceeded: see :func:`check_send`.
         """
-        accepted = self.ingress.accept(contents, size_in_bytes=self.size_in_bytes)
+        self.ingress.check(contents, size_in_bytes=self.size_in_bytes)
+
+    def send(self, contents: Sequence[Content], *, checked: bool = False) -> None:
+        """Accept messages, all or none. Pings and duplicates are accepted but not published.
+
+        :param checked: whether :meth:`check` has accepted them.
+        :raises EntityDisabled, QuotaExceeded: see :func:`check_send`.
+        """
+        accepted = self.ingress.accept(contents, size_in_bytes=None if checked else self.size_in_bytes)
         now = self._context.clock.now()
         self.sequence.touch()
         for content in accepted:

@@ -41,8 +41,8 @@ class Ingress:
         if self.duplicate_detector is not None:
             self.duplicate_detector.window = _window_of(description)
 
-    def accept(self, contents: Sequence[Content], *, size_in_bytes: int) -> Sequence[Content]:
-        """Accept messages, all or none, and return those to store: all but pings and duplicates.
+    def check(self, contents: Sequence[Content], *, size_in_bytes: int) -> None:
+        """Check that messages would be accepted.
 
         :param size_in_bytes: the current size of the entity.
         :raises EntityDisabled, OperationNotAllowed, QuotaExceeded: see :func:`check_send`.
@@ -50,6 +50,17 @@ class Ingress:
         detector = self.duplicate_detector
         fresh = contents if detector is None else detector.without_duplicates(contents)
         check_send(fresh, description=self._description, size_in_bytes=size_in_bytes)
+
+    def accept(self, contents: Sequence[Content], *, size_in_bytes: int | None) -> Sequence[Content]:
+        """Accept messages, all or none, and return those to store: all but pings and duplicates.
+
+        :param size_in_bytes: the current size of the entity; None = the messages are checked already.
+        :raises EntityDisabled, OperationNotAllowed, QuotaExceeded: see :func:`check_send`.
+        """
+        detector = self.duplicate_detector
+        fresh = contents if detector is None else detector.without_duplicates(contents)
+        if size_in_bytes is not None:
+            check_send(fresh, description=self._description, size_in_bytes=size_in_bytes)
         self.accepted += len(contents)
         if detector is not None:
             detector.remember(fresh)

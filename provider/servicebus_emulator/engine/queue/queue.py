@@ -171,6 +171,27 @@ class MessageQueue(MessageStore):
         message, _ = self._locked_message(token)
         self._replace_content(message, change(message.content))
 
+    def locked_content(self, token: bytes) -> Content:
+        """Return the content of a locked message."""
+        self.advance()
+        return self._locked_message(token)[0].content
+
+    def hold(self, token: bytes) -> None:
+        """Keep a lock, and that of the session that covers it, from expiring."""
+        self.advance()
+        _, lock = self._locked_message(token)
+        if lock.session_id is None:
+            self._lock_expiry.discard(token)
+        else:
+            self._sessions.hold(lock.session_id)
+
+    def stop_holding(self, token: bytes) -> None:
+        """Let a held lock expire when it is due, unless its message is settled."""
+        message = self._locked.get(token)
+        if message is not None and message.lock is not None and message.lock.session_id is None:
+            self._lock_expiry.set(token, message.lock.locked_until)
+        self._sessions.stop_holding()
+
     def abandon(self, token: bytes) -> None:
         """Return a locked message to the queue and increment its delivery count."""
         self.advance()
@@ -199,13 +220,33 @@ class MessageQueue(MessageStore):
         :raises OperationNotAllowed: in a dead-letter queue.
         """
         self.advance()
+        destination, info = self.require_dead_letters(), DeadLetterInfo(reason, description)
+        self._move_to_dead_letters(self._unlock(token), info=info, destination=destination)
+        self.counters.rejected += 1
+
+    def dead_letter_at(self, number: int, *, reason: str | None, description: str | None) -> None:
+        """Move a message that is active or deferred, and not locked, to the dead-letter queue.
+
+        :raises MessageNotFound: when there is none with this sequence number.
+        :raises OperationNotAllowed: in a dead-letter queue.
+        """
+        self.advance()
+        message, destination = self._index.get(number), self.require_dead_letters()
+        if message is None or message.lock is not None or message.state is MessageState.SCHEDULED:
+            raise MessageNotFound(f"no message with sequence number {number} is free to be dead-lettered")
+        self._remove_from_ready(message)
+        self._move_to_dead_letters(message, info=DeadLetterInfo(reason, description), destination=destination)
+
+    def require_dead_letters(self) -> MessageStore:
+        """Return the dead-letter queue.
+
+        :raises OperationNotAllowed: in a dead-letter queue.
+        """
         if self._dead_letters is None:
             raise OperationNotAllowed(
                 "messages of a dead-letter queue cannot be dead-lettered; complete or abandon them"
             )
-        info = DeadLetterInfo(reason, description)
-        self._move_to_dead_letters(self._unlock(token), info=info, destination=self._dead_letters)
-        self.counters.rejected += 1
+        return self._dead_letters
 
     # Sessions
 

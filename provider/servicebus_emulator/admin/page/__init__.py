@@ -1,0 +1,1 @@
+"""The web page of one namespace: its entities, their messages, and faults."""
