@@ -5,6 +5,9 @@ unmodified; none of them is part of this project. ``stubs`` replaces Azure's pri
 resolves the namespace's host name to an embedded Service Bus, whose ARM interface creates the entities, and
 ``certificate`` makes its certificate trusted. The tests mostly sleep, so many run in parallel. The report is
 ``.conformance/report.json``; ``expected.toml`` lists the tests that are not expected to pass, with reasons.
+
+Then clients of other makes take a walk each (:mod:`tests.conformance.clients.matrix`), with their steps in
+``.conformance/clients.json``.
 """
 
 from __future__ import annotations
@@ -16,16 +19,19 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
+from tests.conformance.clients.matrix import known_clients, run_clients, table
 from tests.conformance.sdk_source import CACHE, fetch_source, installed_version
 from tests.conformance.sdk_tests import ADMINISTRATION, MESSAGING, run
 from tests.conformance.verdict import load_expected, verdict_on
 
-_SUMMARY: Final = "The Azure SDK's own live tests against the embedded Service Bus."
+_SUMMARY: Final = "The Azure SDK's live tests, and clients of other makes, against the embedded Service Bus."
 
 
 def main() -> int:
     """Run, report and return the exit status: 0 if every outcome is as expected."""
     options = _parser().parse_args()
+    if options.clients is not None:
+        return _run_clients(options.clients)
     source = fetch_source()
     # Sequentially: the administration tests delete all entities.
     groups = [ADMINISTRATION] if options.admin else [MESSAGING] if options.messages else [ADMINISTRATION, MESSAGING]
@@ -45,7 +51,22 @@ def main() -> int:
     }
     (CACHE / "report.json").write_text(json.dumps(report, indent=1) + "\n")
     print(verdict.table(seconds=seconds))
-    return 0 if len(outcomes) > 0 and verdict.is_as_expected else 1
+    as_expected = len(outcomes) > 0 and verdict.is_as_expected
+    if not options.admin and not options.messages and options.only is None:
+        as_expected = _run_clients("") == 0 and as_expected
+    return 0 if as_expected else 1
+
+
+def _run_clients(wanted: str) -> int:
+    """Run the clients whose names contain a text; return 0 if every step passed that could be taken."""
+    walks = run_clients([each for each in known_clients() if wanted.casefold() in each.name.casefold()])
+    print(table(walks))
+    report = [
+        {"client": each.client.name, "version": each.version, "skipped": each.skipped, "steps": each.steps}
+        for each in walks
+    ]
+    (CACHE / "clients.json").write_text(json.dumps(report, indent=1) + "\n")
+    return 0 if len(walks) > 0 and all(each.passed == len(each.steps) for each in walks) else 1
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -53,6 +74,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--only", metavar="EXPRESSION", help="run only tests matching this pytest -k expression")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--admin", action="store_true", help="run only the administration tests")
+    which.add_argument(
+        "--clients",
+        nargs="?",
+        const="",
+        metavar="NAME",
+        help="run only clients of other makes; those with NAME in theirs",
+    )
     which.add_argument("--messages", action="store_true", help="run only the messaging tests")
     parser.add_argument("--list", action="store_true", help="list the tests without running them")
     parser.add_argument(

@@ -71,7 +71,7 @@ def content_of(document: Mapping[str, object]) -> tuple[Content, int]:
     fields = [NULL] * 11
     fields[0] = encode_string(texts["message_id"] or uuid4().hex)
     for position, name in ((3, "subject"), (10, "session_id")):
-        fields[position] = NULL if texts[name] is None else encode_string(texts[name])
+        fields[position] = encode(texts[name])
     try:
         fields[6] = NULL if texts["content_type"] is None else encode_symbol(texts["content_type"])
         pairs = [each for name, value in properties.items() for each in (encode_string(name), encode(value))]

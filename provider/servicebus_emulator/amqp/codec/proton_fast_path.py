@@ -127,7 +127,7 @@ def declare(delivery: Handle, *, transaction: bytes) -> None:
 
 def _settle_with_items(delivery: Handle, *, state: int, items: list[object]) -> None:
     wrapped = _wrap(delivery)
-    wrapped.local.data = items
+    wrapped.local.data = items  # type: ignore[assignment] # Proton declares integers only
     wrapped.update(state)
     wrapped.settle()
 

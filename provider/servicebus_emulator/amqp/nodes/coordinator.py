@@ -63,9 +63,9 @@ class Coordinator(LinkHandler):
         code, fields = _decode(data)
         transactions = self._connection.transactions
         if code in _DECLARE:
-            name = transactions.declare()
-            self._declared.add(name)
-            return partial(proton.declare, delivery, transaction=name)
+            declared = transactions.declare()
+            self._declared.add(declared)
+            return partial(proton.declare, delivery, transaction=declared)
         name, fail = fields[0] if len(fields) > 0 else None, len(fields) > 1 and fields[1] is True
         if code not in _DISCHARGE or not isinstance(name, bytes):
             raise InvalidArgument("a message to the coordinator is neither a declare nor a discharge with an id")
