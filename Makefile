@@ -8,8 +8,9 @@
 #   make test-all       run all tests, including those of more than 20 seconds each, and properties with all examples
 #   make test-public-sdk  run the quick tests of the core through the public interface of azure-servicebus only
 #   make explore        search for event sequences that lose or reorder messages, new ones on each run
-#   make conformance    run the Azure SDK's own live tests against the embedded Service Bus (15 minutes);
-#                       ARGS="--admin" runs those of the administration client only (1 minute)
+#   make conformance    run the Azure SDK's own live tests and clients of other makes against the embedded Service Bus
+#                       (20 minutes); ARGS="--admin" runs those of the administration client only (1 minute),
+#                       ARGS="--clients" the clients of other makes (5 minutes)
 #   make simulate       years of outages, faults and kills in simulated time; HOURS=24 or YEARS=1, SEED=1,
 #                       ORDERING=session
 #   make chaos          kill, freeze and reset senders, syphons and namespaces; SECONDS=60 SEED=1 ORDERING=session

@@ -92,7 +92,11 @@ def test_provider_wheel_contains_exactly_its_packages(provider_wheel: zipfile.Zi
 
 
 def test_emulator_wheel_contains_exactly_its_modules(emulator_wheel: zipfile.ZipFile) -> None:
-    modules = {name for name in files_below("servicebus_emulator") if name.endswith((".py", "py.typed", "page.html", "page.js"))}
+    modules = {
+        name
+        for name in files_below("servicebus_emulator")
+        if name.endswith((".py", "py.typed", "page.html", "page.js"))
+    }
     assert content(emulator_wheel) == modules
 
 

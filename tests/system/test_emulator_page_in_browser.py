@@ -61,7 +61,7 @@ def test_messages_and_faults(browser: Browser) -> None:
         browser.type("#fault-form [name=count]", "3")
         browser.click("#fault-form button")
         browser.wait_until(lambda: "server-busy" in browser.text("#faults"), what="the fault")
-        assert [each["count"] for each in served.faults()] == [3]
+        assert [each["count"] for each in served.faults] == [3]
         browser.screenshot("fault")
         browser.click("#faults button")
         browser.wait_until(lambda: browser.text("#faults") == "None is set.", what="no fault")

@@ -73,10 +73,8 @@ class Walk:
 def known_clients() -> tuple[Client, ...]:
     """Return the clients of the matrix."""
     python = [
-        Client(
-            name=f"azure-servicebus {each}", script="walk_servicebus.py", packages=[f"azure-servicebus=={each}", *more]
-        )
-        for each, *more in (("7.12.3",), ("7.14.3",), ("7.15.0",))
+        Client(name=f"azure-servicebus {each}", script="walk_servicebus.py", packages=[f"azure-servicebus=={each}"])
+        for each in ("7.12.3", "7.14.3", "7.15.0")
     ]
     older = [
         Client(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from struct import error as StructError  # noqa: N812 - `error` alone would be ambiguous here
 from typing import Any, Final
 from uuid import uuid4
 
@@ -75,7 +76,7 @@ def content_of(document: Mapping[str, object]) -> tuple[Content, int]:
     try:
         fields[6] = NULL if texts["content_type"] is None else encode_symbol(texts["content_type"])
         pairs = [each for name, value in properties.items() for each in (encode_string(name), encode(value))]
-    except (ValueError, OverflowError) as error:
+    except (ValueError, StructError) as error:
         raise InvalidArgument(f"the content type or a property cannot be encoded: {error}") from error
     body = (texts["body"] or "").encode()
     encoded = (

@@ -21,15 +21,18 @@ _FIELDS: Final = {0x10: 10, 0x11: 8, 0x12: 14, 0x13: 11, 0x14: 11, 0x15: 6, 0x16
 _LIST: Final = 0xC0
 _PRODUCT: Final = "azsdk-python-servicebus"
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)\.")
-_FIRST_REPAIRED: Final = (7, 15)
+_FIRST_FRAGILE, _FIRST_REPAIRED = (7, 11), (7, 15)
 
 
 def needs_padding(properties: Mapping[str, object]) -> bool:
-    """Return whether a client needs all fields, by the properties of its open frame."""
+    """Return whether a client needs all fields, by the properties of its open frame.
+
+    Older clients do not, and refuse a full frame that padding makes longer than the maximum.
+    """
     version = _VERSION.match(str(properties.get("version")))
     if properties.get("product") != _PRODUCT or version is None:
         return False
-    return (int(version[1]), int(version[2])) < _FIRST_REPAIRED
+    return _FIRST_FRAGILE <= (int(version[1]), int(version[2])) < _FIRST_REPAIRED
 
 
 class FramePadder:

@@ -47,6 +47,8 @@ def test_a_frame_may_come_in_pieces():
 @pytest.mark.parametrize(
     ("product", "version", "needed"),
     [
+        # uamqp drops a frame of the maximum size that padding makes longer.
+        ("azsdk-python-servicebus", "7.8.3", False),
         ("azsdk-python-servicebus", "7.11.0", True),
         ("azsdk-python-servicebus", "7.14.3", True),
         ("azsdk-python-servicebus", "7.15.0", False),
