@@ -13,7 +13,8 @@
 #                       ARGS="--clients" the clients of other makes (5 minutes)
 #   make simulate       years of outages, faults and kills in simulated time; HOURS=24 or YEARS=1, SEED=1,
 #                       ORDERING=session
-#   make chaos          kill, freeze and reset senders, syphons and namespaces; SECONDS=60 SEED=1 ORDERING=session
+#   make chaos          kill, freeze and reset senders, syphons and namespaces; SECONDS=60 SEED=1 ORDERING=session,
+#                       or SPOOL=1: both namespaces are down at times
 #   make mutants        mutate modules and report which mutants their tests miss; PATHS=provider/.../delivery.py COUNT=50
 #   make check          lint, check types and import contracts
 #   make bench          run the benchmarks; GROUP=emulator selects one group, GROUP=peers compares with RabbitMQ's Shovel
@@ -63,7 +64,7 @@ conformance: setup
 
 chaos: setup
 	@.ci/within python -m tests.system.chaos --seconds $(or $(SECONDS),60) $(if $(SEED),--seed $(SEED)) \
-		$(if $(ORDERING),--ordering $(ORDERING))
+		$(if $(ORDERING),--ordering $(ORDERING)) $(if $(SPOOL),--spool)
 
 simulate: setup
 	@.ci/within python -m tests.simulation $(if $(YEARS),--years $(YEARS),--hours $(or $(HOURS),24)) \

@@ -29,10 +29,14 @@ FLIGHT = ("flights", "flights.0")
 
 @pytest.mark.system
 @pytest.mark.slow
-@pytest.mark.parametrize("ordering", ["none", "session"])
-async def test_a_short_chaos_run_loses_no_message_and_keeps_order_where_promised(tmp_path: Path, ordering: str) -> None:
-    verdict = await run(seconds=8, seed=7, folder=tmp_path, lock="PT5S", ordering=ordering)
+@pytest.mark.parametrize(("ordering", "spools"), [("none", False), ("session", False), ("none", True)])
+async def test_a_short_chaos_run_loses_no_message_and_keeps_order_where_promised(
+    tmp_path: Path, ordering: str, spools: bool
+) -> None:
+    seconds, seed = (15, 3) if spools else (8, 7)
+    verdict = await run(seconds=seconds, seed=seed, folder=tmp_path, lock="PT5S", ordering=ordering, spools=spools)
     assert verdict.sent > 0
+    assert (verdict.spooled > 0) is spools
     assert verdict.kills + verdict.faults > 0
     assert verdict.ledger.sent >= verdict.sent
     assert verdict.holds, verdict
@@ -137,11 +141,11 @@ def test_a_message_that_arrived_after_a_later_one_of_its_session_is_out_of_order
     found = {("flights", f"a.{n}"): [Found("flights", Location.ACTIVE)] for n in order}
     for ordering in ("none", "session"):
         judged = verdict_on(
-            QueueContents(found, 0), tmp_path, actions=Counter(), seconds=0, seed=0, ordering=ordering, in_sessions=0
+            QueueContents(found, 0), tmp_path, actions=Counter(), seconds=0, seed=0, ordering=ordering, elsewhere=0
         )
         assert judged.disorder == 1
         assert replace(judged, missing_in_ledger=0, ledger=Totals()).holds is (ordering == "none")
-    assert verdict_on(QueueContents(found, 0), tmp_path, actions=Counter(), seconds=0, seed=0, in_sessions=3).stuck == 3
+    assert verdict_on(QueueContents(found, 0), tmp_path, actions=Counter(), seconds=0, seed=0, elsewhere=3).stuck == 3
 
 
 def test_a_message_with_another_body_or_property_is_damaged() -> None:

@@ -65,6 +65,12 @@ def drill_dag(
             title="Time limit, s",
             description="For the failover, and again for the drain.",
         ),
+        "both": Param(
+            default=False,
+            type="boolean",
+            title="Both namespaces",
+            description="Drill an outage of both: the marked messages go to the pair's spool, and home from there.",
+        ),
         "announce": Param(
             default=False,
             type="boolean",
@@ -103,6 +109,7 @@ def drill_dag(
             servicebus_pair_conn_id=servicebus_pair_conn_id,
             messages="{{ params.messages }}",
             limit="{{ params.limit }}",
+            both="{{ params.both }}",
             announce="{{ params.announce }}",
             execution_timeout=timedelta(hours=3),
             # One at a time: a drill drains all backlog queues, including messages that another one waits for.

@@ -36,9 +36,9 @@ case both were missed. It may also be triggered by hand; with an empty backlog i
 
 1. `mode` chooses between the recovery and, with *Dry run* in the form, `plan`, which lists the waiting messages.
 2. `wait_for_primary` waits in the triggerer until the primary accepts pings again.
-3. `backlog_queues` lists the queues that hold messages, and ends the run here if there are none.
-4. `drain` moves the messages to the primary, one task per queue. It can be killed and repeated, because a message
-   leaves the backlog only after the primary has confirmed it.
+3. `backlog_queues` lists the queues that hold messages, and `spool` if that does; it ends the run if none does.
+4. `drain` moves the messages to the primary, one task per queue, and one for the spool. It can be killed and repeated,
+   because a message leaves the backlog only after the primary has confirmed it.
 5. `report` returns a summary, sends it to the notifier, and updates the asset `servicebus-pair://CONN_ID/drained`,
    which starts the proof.
 """
@@ -181,7 +181,7 @@ def _form(rate: float | None) -> dict[str, Any]:
             type="array",
             items={"type": "string", "minLength": 1},
             title="Only these backlog queues",
-            description="Their paths, one per line; empty for all in use.",
+            description="Their paths, one per line, and spool for the spool; empty for all in use.",
         ),
         "rate": Param(
             rate,
@@ -200,14 +200,16 @@ def _form(rate: float | None) -> dict[str, Any]:
 
 
 def _summary(drains: Sequence[dict[str, Any]], *, since: datetime) -> dict[str, Any]:
-    moved, dead_lettered = Counter[str](), Counter[str]()
+    moved, dead_lettered, unspooled = Counter[str](), Counter[str](), Counter[str]()
     for each in drains:
         moved.update(each["moved"])
         dead_lettered.update(each["dead_lettered"])
+        unspooled.update(each["unspooled"])
     return {
         "queues": len(drains),
         "moved": dict(moved),
         "dead_lettered": dict(dead_lettered),
+        "unspooled": dict(unspooled),
         "duplicates_possible": sum(each["duplicates_possible"] for each in drains),
         "seconds": round((datetime.now(UTC) - since).total_seconds(), 1),
     }

@@ -113,6 +113,8 @@ class ServiceBusPairHook(BaseHook):
     def filled_backlog_queues(self, queues: Sequence[str] | None = None) -> tuple[str, ...]:
         """Return the backlog queues that hold messages, for a mapped drain; peeks into each and removes nothing.
 
+        ``"spool"`` is among them if the pair's spool holds messages.
+
         Locked messages count, dead letters do not. A queue that does not exist holds nothing. Needs the Listen right
         on the secondary.
 
@@ -120,8 +122,12 @@ class ServiceBusPairHook(BaseHook):
             given.
         :raises ConfigurationError: as in :meth:`get_settings`, or a queue is not a backlog queue of this pair.
         :raises ServiceError: a queue cannot be read.
+        :raises SpoolError: the spool cannot be read.
         """
-        return CancellableRun().run(self._filled(self.backlog_queue_names() if queues is None else tuple(queues)))
+        from servicebus_pair.core.syphon import SPOOL
+
+        chosen = (SPOOL, *self.backlog_queue_names()) if queues is None else tuple(queues)
+        return CancellableRun().run(self._filled(chosen))
 
     async def _filled(self, queues: tuple[str, ...]) -> tuple[str, ...]:
         async with self.pair() as pair:
@@ -217,7 +223,10 @@ def _silence_sdk_logging() -> None:
 
 async def _holds_messages(pair: NamespacePair, queue: str) -> bool:
     from servicebus_pair.core.protocol import is_session_queue
+    from servicebus_pair.core.syphon import SPOOL
 
+    if queue == SPOOL:
+        return bool(await pair.spooled())
     try:
         if is_session_queue(pair.primary.namespace, queue):
             # Not a survey, which sees nothing of the sessions that a syphon holds, or held until it was killed.

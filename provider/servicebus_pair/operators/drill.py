@@ -49,6 +49,8 @@ class ServiceBusPairDrillOperator(AsyncPairOperator):
     :param limit: the longest time of the failover, and again of the drain: a ``timedelta`` or seconds, up to an
         hour (templated).
     :param life: time to live of the marked messages, up to 14 days (templated).
+    :param both: drill an outage of both namespaces: the marked messages go to the pair's spool, and home from there
+        (templated).
     :param fail_on_findings: fail the task if there is any finding (templated).
     :param announce: emit the asset events of failover and recovery, which start the DAGs scheduled on them, as in a
         real outage (templated).
@@ -60,12 +62,13 @@ class ServiceBusPairDrillOperator(AsyncPairOperator):
         findings.
     """
 
-    template_fields = ("entity", "messages", "limit", "life", "fail_on_findings", "announce", "ledger")
+    template_fields = ("entity", "messages", "limit", "life", "both", "fail_on_findings", "announce", "ledger")
     parameter_checks: ClassVar = {
         "entity": entity_path,
         "messages": _messages,
         "limit": _limit,
         "life": _life,
+        "both": boolean,
         "fail_on_findings": boolean,
         "announce": boolean,
         "ledger": optional(storage_path),
@@ -79,6 +82,7 @@ class ServiceBusPairDrillOperator(AsyncPairOperator):
         messages: int | str = 10,
         limit: timedelta | float | str = 2 * _MINUTE,
         life: timedelta | float | str = _DAY / 24,
+        both: bool | str = False,
         fail_on_findings: bool | str = True,
         announce: bool | str = False,
         ledger: StoragePath | None = None,
@@ -89,6 +93,7 @@ class ServiceBusPairDrillOperator(AsyncPairOperator):
         self.messages = messages
         self.limit = limit
         self.life = life
+        self.both = both
         self.fail_on_findings = fail_on_findings
         self.announce = announce
         self.ledger = ledger
@@ -107,9 +112,9 @@ class ServiceBusPairDrillOperator(AsyncPairOperator):
             async with self.hook.pair(observers=observers) as pair:
                 async with pair.sender(entity):
                     pass  # opening it loads the shared health, so that the drill is refused during an outage
-                report = await pair.drill(
-                    entity, messages=messages, by=f"drill of {context['run_id']}", limit=limit, life=life
-                )
+                by = f"drill of {context['run_id']}"
+                both = boolean("both", self.both)
+                report = await pair.drill(entity, messages=messages, by=by, limit=limit, life=life, both=both)
                 operations = nonzero_counts(pair.meter.read())
         if announce:
             health_changes.emit(context, self.servicebus_pair_conn_id)

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -75,16 +75,17 @@ class ServiceBusPairSyphonOperator(LineageMixin, AsyncPairOperator):
     killed or retried task continues where it was. Several may run at once, such as one per queue when mapped over
     ``queues``.
 
-    The result is ``{"moved": {entity: n}, "dead_lettered": {reason: n}, "left": n, "duplicates_possible": n}``, over
-    all bursts of one try. A dry run returns ``{"waiting": {entity: {"messages": n, "bytes": n, "oldest_seconds": x,
-    "newest_seconds": x}}, "undeliverable": {reason: n}, "unreadable": n, "locked": n}``: what would be moved, what
+    The result is ``{"moved": {entity: n}, "dead_lettered": {reason: n}, "left": n, "duplicates_possible": n,
+    "unspooled": {entity: n}}``, over all bursts of one try; ``unspooled`` left the spool. A dry run returns
+    ``{"waiting": {entity: {"messages": n, "bytes": n, "oldest_seconds": x, "newest_seconds": x}}, "spooled": {entity:
+    n}, "undeliverable": {reason: n}, "unreadable": n, "locked": n}``: what would be moved, what is in the spool, what
     would be dead-lettered, and what other syphons are moving in sessions.
 
     :param entities: move messages of these entities only, and wait for these. When not given, all messages are moved,
         and the task waits for the entities that are failed over or have messages in the backlog. A list, or a text
         with commas; an empty text counts as not given (templated).
-    :param queues: paths of backlog queues to drain, as a list or a text with commas; all of them when not given or an
-        empty text (templated).
+    :param queues: paths of backlog queues to drain, as a list or a text with commas, and ``spool`` for the spool; all
+        of them when not given or an empty text (templated).
     :param plan_only: a dry run: peek into the queues; wait for nothing and move nothing (templated).
     :param rate: limit in messages per second, which the instances of a mapped task share; no limit when not given or
         empty (templated).
@@ -194,12 +195,12 @@ class ServiceBusPairSyphonOperator(LineageMixin, AsyncPairOperator):
             await self._wait_while_paused(done)
             await self._wait_for_primary(context, done)
             report, completed = await self._drain(context, rate)
-            done += DrainReport(report.moved, report.dead_lettered, duplicates_possible=report.duplicates_possible)
+            done += replace(report, left=0, failures={})
             if completed and report.empty:
                 if not boolean("continuous", self.continuous):
                     return _result(done)
                 await self._wait_for_messages(done)
-            elif completed and not report.moved_total and not report.dead_lettered:
+            elif completed and not (report.moved or report.dead_lettered or report.unspooled):
                 raise BacklogLeftError(
                     f"{report.left} messages are left in the backlog and {len(report.failures)} queues or entities "
                     f"failed ({dict(report.failures)}): a retry continues with what is left"
@@ -268,6 +269,7 @@ class ServiceBusPairSyphonOperator(LineageMixin, AsyncPairOperator):
         queues, entities = optional_path_list("queues", self.queues), optional_path_list("entities", self.entities)
         async with self.hook.pair() as pair:
             found = await pair.syphon(queues, entities=entities, redrive=boolean("redrive", self.redrive)).survey()
+            spooled = await pair.spooled()
         now = time.time()
         for entity, each in found.destinations.items():
             newest, oldest = each.ages(now)
@@ -276,6 +278,7 @@ class ServiceBusPairSyphonOperator(LineageMixin, AsyncPairOperator):
             )
         return {
             "waiting": {entity: _destination_summary(each, now) for entity, each in found.destinations.items()},
+            "spooled": {entity: each.messages for entity, each in spooled.items()},
             "undeliverable": dict(found.undeliverable),
             "unreadable": found.unreadable,
             "locked": found.locked,
@@ -293,10 +296,13 @@ class ServiceBusPairSyphonOperator(LineageMixin, AsyncPairOperator):
             async with self.hook.pair(observers=observers) as pair:
                 # Imported here, so that parsing a DAG file does not load it.
                 from servicebus_pair.core.protocol import queues_in_use
+                from servicebus_pair.core.syphon import SPOOL
 
                 chosen = optional_path_list("queues", self.queues)
                 queues = queues_in_use(pair.primary.namespace, pair.options)
-                self.lineage.set_endpoints(pair, reads=queues if chosen is None else chosen)
+                self.lineage.set_endpoints(
+                    pair, reads=queues if chosen is None else [queue for queue in chosen if queue != SPOOL]
+                )
                 syphon = pair.syphon(
                     chosen,
                     entities=optional_path_list("entities", self.entities),
@@ -361,7 +367,11 @@ async def _stop_after(
 
     def start_timer(report: DrainReport) -> None:
         nonlocal timer
-        if timer is None and seconds is not None and (report.moved or report.dead_lettered or report.failures):
+        if (
+            timer is None
+            and seconds is not None
+            and (report.moved or report.dead_lettered or report.unspooled or report.failures)
+        ):
             timer = asyncio.get_running_loop().call_later(seconds, stop)
 
     try:
@@ -377,6 +387,7 @@ def _result(done: DrainReport) -> dict[str, Any]:
         "dead_lettered": dict(done.dead_lettered),
         "left": done.left,
         "duplicates_possible": done.duplicates_possible,
+        "unspooled": dict(done.unspooled),
     }
 
 

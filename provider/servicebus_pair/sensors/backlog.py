@@ -30,11 +30,11 @@ _age = optional(duration(timedelta(microseconds=1)))
 
 
 class ServiceBusBacklogSensor(PairTask, BaseSensorOperator):
-    """Waits until the backlog queues of a pair are drained, or until they hold messages.
+    """Waits until the backlog queues of a pair and its spool are drained, or until they hold messages.
 
     One poke is one listing of the secondary's queues, billed as a management call; with ``age`` it also peeks into
     each queue. It needs the Manage right on the secondary. The result is ``{"messages": n, "queues": n,
-    "oldest_seconds": x}`` at the last poke; ``oldest_seconds`` is ``None`` without ``age``.
+    "oldest_seconds": x, "spooled": n}`` at the last poke; ``oldest_seconds`` is ``None`` without ``age``.
 
     :param until: ``drained``: at most ``messages`` are left, none older than ``age``; ``filled``: at least
         ``messages`` (and at least one) wait, or the oldest has reached ``age`` (templated).
@@ -93,7 +93,9 @@ class ServiceBusBacklogSensor(PairTask, BaseSensorOperator):
         condition = self.condition
         depth = self.run_async(self._read_depth(condition))
         if not condition.is_met_by(depth):
-            self.log.info("waiting until the backlog is %s: it holds %d messages", condition.until, depth.messages)
+            self.log.info(
+                "waiting until the backlog is %s: it holds %d messages", condition.until, depth.total_messages
+            )
             self.defer(
                 trigger=BacklogLevelTrigger(
                     servicebus_pair_conn_id=self.servicebus_pair_conn_id,

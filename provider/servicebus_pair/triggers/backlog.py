@@ -33,7 +33,7 @@ def is_due(depth: BacklogDepth, *, last_event: float, now: float, repeat: float)
     :param last_event: when it last had one, in seconds since the Unix epoch; 0 when the trigger is armed.
     :param repeat: seconds after which a backlog that still holds messages gets another event.
     """
-    return depth.messages > 0 and now - last_event >= repeat
+    return depth.total_messages > 0 and now - last_event >= repeat
 
 
 async def rearm(conn_id: str) -> None:
@@ -42,15 +42,15 @@ async def rearm(conn_id: str) -> None:
 
 
 class BacklogTrigger(BaseEventTrigger):
-    """Fires when the backlog holds messages that had no event yet; for an ``AssetWatcher``.
+    """Fires when the backlog or the spool holds messages that had no event yet; for an ``AssetWatcher``.
 
     It lists the secondary's queues every ``interval`` seconds, which is billed as a management call. It is armed
     again when the backlog is seen empty, when a syphon operator has drained it, and after ``repeat`` seconds. It runs
     forever; a failed reading is logged and repeated. At least once: an event may come twice when the triggerer dies
     just then, and none is lost.
 
-    The event is ``{"messages": n, "queues": n, "entities": [...]}``; ``entities`` are the destinations found by peeking
-    at the oldest messages.
+    The event is ``{"messages": n, "queues": n, "spooled": n, "entities": [...]}``; ``entities`` are the destinations
+    found by peeking at the oldest messages, and those in the spool.
 
     :param servicebus_pair_conn_id: the connection.
     :param interval: time between two readings, 1 s to an hour: a ``timedelta`` or seconds.
@@ -106,12 +106,21 @@ class BacklogTrigger(BaseEventTrigger):
         async with shared_pair(ServiceBusPairHook(self.servicebus_pair_conn_id)) as shared:
             depth = await read_backlog_depth(shared, conn_id=self.servicebus_pair_conn_id, max_age=0.0, with_ages=False)
             last_event = float(await state.get(_STATE_KEY) or _ARMED)
-            if depth.messages == 0 and last_event != _ARMED:
+            if depth.total_messages == 0 and last_event != _ARMED:
                 await state.set(_STATE_KEY, _ARMED)
             if not is_due(depth, last_event=last_event, now=time.time(), repeat=self.repeat):
                 return None
-            entities = sorted((await shared.first_page(max_age=self.interval)).destinations)
+            found = {entity.casefold(): entity for entity in await shared.spooled(max_age=self.interval)}
+            for entity in (await shared.first_page(max_age=self.interval)).destinations:
+                found[entity.casefold()] = entity
+            entities = sorted(found.values())
         _log.info(
-            "conn_id=%s backlog messages=%d queues=%d", self.servicebus_pair_conn_id, depth.messages, depth.queues
+            "conn_id=%s backlog messages=%d queues=%d spooled=%d",
+            *(self.servicebus_pair_conn_id, depth.messages, depth.queues, depth.spooled),
         )
-        return {"messages": depth.messages, "queues": depth.queues, "entities": entities}
+        return {
+            "messages": depth.messages,
+            "queues": depth.queues,
+            "spooled": depth.spooled,
+            "entities": entities,
+        }

@@ -22,8 +22,8 @@ _log = logging.getLogger(__name__)
 class BacklogLevelTrigger(DeferralTrigger):
     """Reads the depth of the backlog until it meets the condition, then fires once. It never moves messages.
 
-    The event is ``{"messages": n, "queues": n, "oldest_seconds": x}``. When the secondary does not answer, the
-    reading is repeated. All of these triggers in one triggerer share their readings.
+    The event is ``{"messages": n, "queues": n, "oldest_seconds": x, "spooled": n}``. When the secondary does not
+    answer, the reading is repeated. All of these triggers in one triggerer share their readings.
 
     :param until: ``drained`` or ``filled``.
     :param messages: threshold in messages, as in ``BacklogCondition``.

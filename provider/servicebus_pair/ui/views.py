@@ -24,6 +24,7 @@ __all__ = [
     "QueueView",
     "RunView",
     "SendsView",
+    "SpoolView",
     "SyphonView",
 ]
 
@@ -60,6 +61,7 @@ class EntityView:
         require sessions are not peeked.
     :param primary: messages sent to the primary in the last day.
     :param backlog: messages diverted to the backlog in the last day.
+    :param spooled: messages that went to the spool in the last day.
     :param drained: messages that tasks moved out of the backlog in the last day.
     """
 
@@ -74,6 +76,7 @@ class EntityView:
     waiting: int | None = None
     primary: int = 0
     backlog: int = 0
+    spooled: int = 0
     drained: int = 0
 
 
@@ -148,6 +151,25 @@ class BacklogView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SpoolView:
+    """Contents of the spool, as this API server sees it.
+
+    :param configured: the pair has a spool.
+    :param messages: number of messages by entity, in lower case.
+    :param size_bytes: what they take of ``limit_bytes``.
+    :param oldest_at: when the oldest of them was written.
+    :param error: why the spool cannot be read; the other fields are then those of the last time.
+    """
+
+    configured: bool = False
+    messages: Mapping[str, int] = field(default_factory=dict)
+    size_bytes: int = 0
+    limit_bytes: int = 0
+    oldest_at: float | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunView:
     """A DAG run.
 
@@ -170,7 +192,7 @@ class DrainView:
     """A task instance that drains the backlog, active or finished in the last day.
 
     :param state: of the task instance: ``running``, ``deferred``, ``success`` and so on.
-    :param moved: messages that the primary accepted, over all tries.
+    :param moved: messages that left the backlog or the spool, over all tries.
     :param per_second: recent rate, messages a second.
     :param at: time of the last update.
     """
@@ -221,14 +243,15 @@ class SyphonView:
 class SendsView:
     """Messages sent by tasks over the last hours, by route.
 
-    :param slots: ``[start, primary, backlog]`` in ascending order; slots without messages are omitted.
+    :param slots: ``[start, primary, backlog, spooled]`` in ascending order; slots without messages are omitted.
     """
 
     slot_seconds: int
     hours: int
     primary: int = 0
     backlog: int = 0
-    slots: Sequence[tuple[float, int, int]] = ()
+    spooled: int = 0
+    slots: Sequence[tuple[float, int, int, int]] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,6 +334,7 @@ class PairView:
     secondary: NamespaceView
     entities: Sequence[EntityView]
     backlog: BacklogView
+    spool: SpoolView
     syphon: SyphonView
     sends: SendsView
     cost: CostView

@@ -44,7 +44,13 @@ def test_an_outage_diverts_emits_one_failover_and_is_drained_afterwards(pair: Pa
     drained = run_task(run_dag, lambda: drain(ledger=str(ledger)))["drain"]
 
     assert [(each["primary"], each["diverted"]) for each in (sent, again)] == [(0, 2)] * 2
-    assert drained == {"moved": {"flights": 4}, "dead_lettered": {}, "left": 0, "duplicates_possible": 0}
+    assert drained == {
+        "moved": {"flights": 4},
+        "dead_lettered": {},
+        "left": 0,
+        "duplicates_possible": 0,
+        "unspooled": {},
+    }
     bodies = sorted(message.body for message in contents(pair.primary["contoso"], "flights"))
     assert bodies == ["plain"] * 2 + ["with everything"] * 2
     # The second task reads the failover from the asset state store.

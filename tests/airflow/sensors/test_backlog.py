@@ -25,7 +25,7 @@ def test_the_result_is_the_depth_with_ages_on_request(pair: Pair, run_dag: RunDa
 
     assert {name: found["filled"][name] for name in ("messages", "queues")} == {"messages": 3, "queues": 1}
     assert 0 <= found["filled"]["oldest_seconds"] < 120
-    assert found["drained"] == {"messages": 0, "queues": 0, "oldest_seconds": None}
+    assert found["drained"] == {"messages": 0, "queues": 0, "oldest_seconds": None, "spooled": 0}
 
 
 def test_session_queues_count_with_the_others(pair: Pair, run_dag: RunDag, monkeypatch: pytest.MonkeyPatch):

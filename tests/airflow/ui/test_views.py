@@ -23,6 +23,7 @@ VIEWS = {
     "each of `drift`": views.DriftView,
     "`syphon`": views.SyphonView,
     "each of `drains`": views.DrainView,
+    "`spool`": views.SpoolView,
     "`sends`": views.SendsView,
     "`cost`": views.CostView,
     "each of `incidents`": views.IncidentView,

@@ -26,7 +26,10 @@ BACKLOG = "contoso/x-servicebus-transfer/3"
 DIRECT = Sent(Route.PRIMARY, 100.0, run="r")
 DIVERTED = Sent(Route.BACKLOG, 100.0, BACKLOG, "r")
 MOVED = Syphoned(130.0, BACKLOG)
+SPOOLED = Sent(Route.SPOOLED, 100.0, run="r")
+TO_PRIMARY, TO_BACKLOG = Syphoned(110.0, route=Route.PRIMARY), Syphoned(110.0, BACKLOG, route=Route.BACKLOG)
 HERE = Found(QUEUE, Location.ACTIVE)
+IN_SPOOL = Found("spool", Location.SPOOL)
 
 
 routes = st.sampled_from(Route)
@@ -69,6 +72,39 @@ def test_outcome_follows_from_records_and_copies(
     verdict = verdict_on(*found, sent=sent, syphoned=syphoned)
     assert (verdict.outcome, verdict.duplicates, verdict.wait_seconds) == (outcome, 0, None)
     assert verdict.route == (sent[0].route if sent else Route.BACKLOG if syphoned else None)
+
+
+@pytest.mark.parametrize(
+    ("sent", "syphoned", "found", "outcome", "unexamined"),
+    [
+        ((SPOOLED,), (), (IN_SPOOL,), Outcome.SPOOLED, Outcome.SPOOLED),
+        ((SPOOLED,), (), (), Outcome.LOST, Outcome.SPOOLED),
+        ((SPOOLED,), (), (HERE,), Outcome.DELIVERED, Outcome.DELIVERED),
+        ((SPOOLED,), (TO_PRIMARY,), (), Outcome.CONSUMED, Outcome.CONSUMED),
+        ((SPOOLED,), (TO_BACKLOG,), (), Outcome.LOST, Outcome.LOST),
+        ((SPOOLED,), (TO_BACKLOG,), (Found(BACKLOG, Location.BACKLOG),), Outcome.WAITING, Outcome.WAITING),
+        ((SPOOLED,), (TO_BACKLOG, MOVED), (), Outcome.CONSUMED, Outcome.CONSUMED),
+    ],
+)
+def test_a_spooled_message_is_lost_only_if_the_spool_was_examined_or_it_left_it(
+    sent: tuple[Sent, ...],
+    syphoned: tuple[Syphoned, ...],
+    found: tuple[Found, ...],
+    outcome: Outcome,
+    unexamined: Outcome,
+):
+    history = History("m-1", QUEUE, sent, syphoned, found)
+    verdicts = [classify(history, receiving_entities=(QUEUE,), spool_examined=each) for each in (True, False)]
+    assert [each.outcome for each in verdicts] == [outcome, unexamined]
+    assert {each.route for each in verdicts} == {Route.SPOOLED}
+
+
+def test_what_left_the_spool_counts_once_and_its_wait_ends_at_the_primary():
+    assert verdict_on(HERE, sent=(SPOOLED,), syphoned=(TO_PRIMARY,)).wait_seconds == 10.0
+    by_backlog = verdict_on(HERE, HERE, sent=(SPOOLED,), syphoned=(TO_BACKLOG, MOVED))
+    assert (by_backlog.wait_seconds, by_backlog.duplicates, by_backlog.duplicates_predicted) == (30.0, 1, 0)
+    twice = verdict_on(HERE, HERE, sent=(SPOOLED,), syphoned=(TO_PRIMARY, TO_PRIMARY))
+    assert (twice.duplicates, twice.duplicates_predicted) == (1, 1)
 
 
 @given(st.lists(st.builds(Found, st.just(QUEUE), st.sampled_from(Location), st.integers(1, 3)), min_size=1, max_size=3))

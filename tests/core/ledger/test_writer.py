@@ -20,6 +20,7 @@ from servicebus_pair.core.model.events import (
     MessageRef,
     MessagesAccepted,
     MessagesSyphoned,
+    MessagesUnspooled,
     Pinged,
     QueuePulled,
     Route,
@@ -115,6 +116,8 @@ def test_accepted_message_is_recorded_before_observe_returns(tmp_path: Path) -> 
     [
         (MessagesAccepted("flights", Route.PRIMARY, None, TWO[:1], AT), ("sent", "primary", None)),
         (MessagesSyphoned("flights", "contoso/q", TWO[:1], AT), ("syphoned", "primary", "contoso/q")),
+        (MessagesUnspooled("flights", Route.PRIMARY, None, TWO[:1], AT), ("unspooled", "primary", None)),
+        (MessagesUnspooled("flights", Route.BACKLOG, "q", TWO[:1], AT), ("unspooled", "backlog", "q")),
     ],
 )
 def test_record_names_kind_route_and_backlog_queue(

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
 
@@ -44,6 +45,20 @@ async def test_drill_fails_over_sends_fails_back_and_drains(local_pair: LocalPai
     assert local_pair.pair.health("flights").state is HealthState.HEALTHY
     changes = [(event.after.state, event.after.by) for event in local_pair.recorder.of(HealthChanged)]
     assert changes == [(HealthState.FAILED_OVER, "ann"), (HealthState.HEALTHY, "ann")]
+
+
+async def test_section_10_a_drill_of_both_namespaces_goes_through_the_spool(tmp_path: Path) -> None:
+    async with open_quick_pair(spool=str(tmp_path)) as both:
+        report = await both.pair.drill("flights", messages=5, both=True)
+        assert report.passed, report.findings
+        assert (report.sent, report.arrived, report.drain.moved, report.drain.unspooled) == (5, 5, {}, {"flights": 5})
+        accepted = [each.route for each in both.recorder.of(MessagesAccepted)]
+        assert set(accepted) == {Route.SPOOLED}
+        plain = await both.pair.drill("flights", messages=5)
+        assert (plain.passed, plain.drain.moved) == (True, {"flights": 5})
+    async with open_quick_pair() as without:
+        with pytest.raises(DrillError, match="the pair has no spool"):
+            await without.pair.drill("flights", both=True)
 
 
 async def test_drill_reports_whether_pings_are_delivered(local_pair: LocalPair) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from servicebus_pair.core.model.errors import InvalidMessageError, SpoolError, SpoolFullError
+from servicebus_pair.core.model.events import Event, SpoolFilling
 from servicebus_pair.core.model.options import Secret
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage, new_message
 from servicebus_pair.core.spool.folder_storage import FolderStorage
@@ -71,6 +72,27 @@ async def test_a_full_spool_refuses_and_keeps_what_it_has(tmp_path: Path, clock:
     [batch] = await spool.batches()
     await spool.keep_only(batch, ())
     await spool.write("flights", [new_message("y" * 1_000)])
+
+
+async def test_a_spool_that_is_four_fifths_full_says_so_once(tmp_path: Path, clock: ManualClock) -> None:
+    events: list[Event] = []
+    spool = spool_in(tmp_path, clock, max_bytes=10_000, emit=events.append)
+    for _ in range(7):
+        await spool.write("flights", [new_message("x" * 900)])
+    assert events == []
+    while len(events) < 1:
+        await spool.write("flights", [new_message("x" * 100)])
+    [event] = events
+    assert isinstance(event, SpoolFilling)
+    assert (event.limit_bytes, 8_000 <= event.used_bytes < 8_400) == (10_000, True)
+    await spool.write("flights", [new_message("x")])
+    assert len(events) == 1
+    for batch in (await spool.batches())[:3]:
+        await spool.keep_only(batch, ())
+    await spool.write("flights", [new_message("x")])
+    for _ in range(3):
+        await spool.write("flights", [new_message("x" * 900)])
+    assert len(events) == 2
 
 
 async def test_what_another_process_wrote_counts_against_the_limit(tmp_path: Path, clock: ManualClock) -> None:

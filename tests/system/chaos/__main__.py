@@ -1,8 +1,9 @@
-"""Chaos test with real processes: ``make chaos SECONDS=60 SEED=1 ORDERING=session``.
+"""Chaos test with real processes: ``make chaos SECONDS=60 SEED=1 ORDERING=session``, or ``SPOOL=1``.
 
 Senders, syphons and both namespaces run in separate processes, which are killed, frozen, disconnected and slowed down
-at random. Then the backlog is drained and every message is searched for in the queues. The last line of the output is a
-JSON object; the exit status is 0 if no message was lost, and in session order none came out of order.
+at random; with a spool, neither namespace takes anything at times. Then the backlog is drained and every message is
+searched for in the queues. The last line of the output is a JSON object; the exit status is 0 if no message was lost,
+and in session order none came out of order.
 """
 
 from __future__ import annotations
@@ -52,19 +53,22 @@ async def run(
     syphons: int = 2,
     lock: str = "PT1M",
     ordering: str = "none",
+    spools: bool = False,
 ) -> Verdict:
     """Inject faults for ``seconds``, drain and compare.
 
     :param lock: lock duration of the backlog queues: how long messages that a killed syphon had locked stay locked.
+    :param spools: the pair has a spool, and both namespaces are down at times.
     """
-    processes = Processes(folder, ordering=ordering)
+    lock_seconds = parse_duration(lock).total_seconds()
+    processes = Processes(folder, ordering=ordering, spools=spools, lock_seconds=lock_seconds)
     try:
         await asyncio.gather(*(namespace.start() for namespace in processes.namespaces))
         await _create_queues(processes, lock=lock)
         processes.start_workers(senders=senders, syphons=syphons, rate=min(_MAX_RATE, _MAX_MESSAGES / seconds))
         # On a busy machine, a short run would otherwise end before the first send.
         await asyncio.to_thread(wait_until, lambda: any(read_journals(folder)), seconds=60, what="a sender sends")
-        injector = FaultInjector(processes, seed=seed, lock_duration=parse_duration(lock).total_seconds())
+        injector = FaultInjector(processes, seed=seed, lock_duration=lock_seconds)
         await injector.run(seconds)
         _log(f"injected: {dict(sorted(processes.actions.items()))}")
         await processes.stop_workers("sender")
@@ -72,8 +76,15 @@ async def run(
         await _drain(processes.settings)
         contents = await peek_queues(*(each.served.connection_string for each in processes.namespaces))
         left = await _left_in_sessions(processes)
+        spooled = 0 if processes.spool is None else await _left_in_spool(processes.settings)
         return verdict_on(
-            contents, folder, actions=processes.actions, seconds=seconds, seed=seed, ordering=ordering, in_sessions=left
+            contents,
+            folder,
+            actions=processes.actions,
+            seconds=seconds,
+            seed=seed,
+            ordering=ordering,
+            elsewhere=left + spooled,
         )
     finally:
         processes.stop()
@@ -103,12 +114,17 @@ async def _left_in_sessions(processes: Processes) -> int:
         )
 
 
+async def _left_in_spool(settings: dict[str, Any]) -> int:
+    return sum(each.messages for each in (await open_pair(settings).spooled()).values())
+
+
 async def _drain(settings: dict[str, Any]) -> None:
     deadline = time.monotonic() + _DRAIN_TIMEOUT
     async with open_pair(settings) as pair:
         while time.monotonic() < deadline:
             report = await pair.syphon().drain()
-            _log(f"drained: moved {report.moved_total}, left {report.left}, failures {dict(report.failures)}")
+            done = f"moved {report.moved_total}, unspooled {sum(report.unspooled.values())}, left {report.left}"
+            _log(f"drained: {done}, failures {dict(report.failures)}")
             if report.empty:
                 return
 
@@ -125,6 +141,7 @@ def main() -> int:
     parser.add_argument("--syphons", type=int, default=2)
     parser.add_argument("--lock", default="PT1M", help="lock duration of the backlog queues, ISO 8601")
     parser.add_argument("--ordering", choices=["none", "session"], default="none")
+    parser.add_argument("--spool", dest="spools", action="store_true", help="both namespaces are down at times")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
         verdict = asyncio.run(run(**{**vars(arguments), "folder": Path(folder)}))

@@ -66,6 +66,7 @@ class FaultInjector:
             self._kill_namespace: 3,
             self._freeze_namespace: 2,
             self._set_fault: 6,
+            self._stop_both_namespaces: 2 if self._processes.spool is not None else 0,
         }
         while time.monotonic() < self._deadline:
             await asyncio.sleep(self._random.uniform(0.2, 2))
@@ -93,6 +94,17 @@ class FaultInjector:
             namespace.process.kill()
             await asyncio.sleep(self._random.uniform(0, 4))
             await namespace.start()
+
+    async def _stop_both_namespaces(self) -> None:
+        """Let neither namespace take a message for some seconds; either may come back first."""
+        one, other = self._processes.namespaces
+        async with one.lock, other.lock:
+            self._count("stop both namespaces", "faults")
+            kind = self._random.choice((FaultKind.REFUSE, FaultKind.FREEZE))
+            for namespace in (one, other):
+                for each in (kind, FaultKind.RESET):
+                    fault = Fault(kind=each, duration=self._random.uniform(3, 8))
+                    await asyncio.to_thread(namespace.served.set_fault, fault)
 
     async def _freeze_namespace(self) -> None:
         namespace = self._choose_namespace()

@@ -100,8 +100,10 @@ class Processes:
     :ivar actions: number of kills and faults, in total and by target.
     """
 
-    def __init__(self, folder: Path, *, ordering: str = "none") -> None:
+    def __init__(self, folder: Path, *, ordering: str = "none", spools: bool = False, lock_seconds: float = 60) -> None:
         self.folder = folder
+        self.lock_seconds = lock_seconds
+        self.spool = folder / "spool" if spools else None
         self.ordering = ordering
         self.primary = NamespaceProcess("contoso", folder / "contoso")
         self.secondary = NamespaceProcess("contoso-dr", folder / "contoso-dr")
@@ -116,6 +118,8 @@ class Processes:
             "secondary": self.secondary.endpoint,
             "ordering": self.ordering,
             "store": str(self.folder / "health"),
+            "lock_seconds": self.lock_seconds,
+            "spool": None if self.spool is None else str(self.spool),
         }
 
     def start_workers(self, *, senders: int, syphons: int, rate: float) -> None:

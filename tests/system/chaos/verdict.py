@@ -54,11 +54,12 @@ class Verdict:
     :ivar crashes: workers that exited on their own; must be 0.
     :ivar lost: accepted messages that are in no queue; must be 0.
     :ivar damaged: copies with another body or other properties; must be 0.
-    :ivar stuck: copies in a backlog or dead-letter queue; must be 0.
+    :ivar stuck: copies in a backlog or dead-letter queue, or in the spool; must be 0.
     :ivar disorder: accepted messages of a sender that first arrived after a later one of their session; must be 0 in
         session order.
     :ivar duplicates: additional copies on entities without duplicate detection.
     :ivar duplicates_after_detection: additional copies on the entity with duplicate detection; must be 0.
+    :ivar spooled: messages that went through the spool.
     :ivar missing_in_ledger: accepted messages without a ledger record; must be 0.
     :ivar ledger: the reconciliation of the ledger with the queues, which must agree.
     :ivar actions: number of kills and faults, in total and by target.
@@ -77,6 +78,7 @@ class Verdict:
     disorder: int
     duplicates: int
     duplicates_after_detection: int
+    spooled: int
     missing_in_ledger: int
     ledger: Totals
     actions: Mapping[str, int]
@@ -132,11 +134,11 @@ def verdict_on(
     seconds: float,
     seed: int,
     ordering: str = "none",
-    in_sessions: int = 0,
+    elsewhere: int = 0,
 ) -> Verdict:
     """Compare the queues with the journals and the ledger in ``folder``.
 
-    :param in_sessions: messages left in backlog queues that require sessions.
+    :param elsewhere: messages left in backlog queues that require sessions, or in the spool.
     """
     sent = set(read_journals(folder))
     ledger = read_ledger(folder / LEDGERS)
@@ -153,10 +155,11 @@ def verdict_on(
         crashes=actions["crashes"],
         lost=len(sent - contents.found.keys()),
         damaged=contents.damaged,
-        stuck=contents.stuck + in_sessions,
+        stuck=contents.stuck + elsewhere,
         disorder=_disorder(contents, sent),
         duplicates=sum(count for entity, count in extra.items() if entity != DEDUPLICATED),
         duplicates_after_detection=extra[DEDUPLICATED],
+        spooled=sum(any(each.route is Route.SPOOLED for each in records.sent) for records in ledger.values()),
         missing_in_ledger=sum(key not in ledger or not ledger[key].sent for key in sent),
         ledger=_reconcile(contents, ledger),
         actions=dict(sorted(actions.items())),
@@ -194,7 +197,7 @@ def read_ledger(folder: Path) -> dict[Key, LedgerRecords]:
         if record.kind == "sent":
             of_message.sent.append(Sent(Route(record.route), record.at, record.queue))
         else:
-            of_message.syphoned.append(Syphoned(record.at, record.queue or ""))
+            of_message.syphoned.append(Syphoned(record.at, record.queue or "", Route(record.route)))
     return dict(records)
 
 
@@ -211,7 +214,9 @@ def _reconcile(contents: QueueContents, ledger: Mapping[Key, LedgerRecords]) -> 
         for entity, message_id in contents.found.keys() | ledger.keys()
         if entity in ENTITIES
     )
-    return Totals.of_all(classify(history, receiving_entities=[history.entity]) for history in histories)
+    return Totals.of_all(
+        classify(history, receiving_entities=[history.entity], spool_examined=True) for history in histories
+    )
 
 
 def _destination(message: ServiceBusReceivedMessage) -> str:

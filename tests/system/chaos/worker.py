@@ -19,6 +19,7 @@ from servicebus_pair.core.ledger.writer import Ledger
 from servicebus_pair.core.model.errors import SendError
 from servicebus_pair.core.model.events import Observer
 from servicebus_pair.core.send.sender import PairSender
+from servicebus_pair.core.spool import claims
 from tests.system.chaos.health_store import FileHealthStore
 from tests.system.chaos.messages import ENTITIES, Journal, make_message
 
@@ -41,7 +42,10 @@ def open_pair(settings: dict[str, Any], *, observers: Sequence[Observer] = ()) -
         syphon_long_poll=timedelta(seconds=20),
         health_refresh=timedelta(seconds=2),
         ordering=ordering,
+        spool=settings["spool"],
     )
+    # A claim of a killed process is waited for like its locks.
+    setattr(claims, "CLAIM_SECONDS", settings["lock_seconds"])  # noqa: B010 - a constant
     store = FileHealthStore(Path(settings["store"])) if ordering == "session" else None
     primary, secondary = (Endpoint.from_connection_string(**settings[side]) for side in ("primary", "secondary"))
     return NamespacePair(primary, secondary, options, observers=observers, store=store)

@@ -6,7 +6,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from servicebus_pair.core.events import DeadLettered, Event, MessageRef, MessagesAccepted, MessagesSyphoned
+from servicebus_pair.core.events import (
+    DeadLettered,
+    Event,
+    MessageRef,
+    MessagesAccepted,
+    MessagesSyphoned,
+    MessagesUnspooled,
+)
 
 if TYPE_CHECKING:
     from servicebus_pair.core import NamespacePair
@@ -21,8 +28,8 @@ DEAD_LETTERED: Final = "dead_lettered"
 class RouteTotals:
     """Messages and bytes that took one route.
 
-    :param route: ``primary`` or ``backlog`` for sent messages, ``syphoned`` or ``dead_lettered`` for messages that
-        left a backlog queue.
+    :param route: ``primary``, ``backlog`` or ``spooled`` for sent messages, the first two for messages that left the
+        spool, too; ``syphoned`` or ``dead_lettered`` for messages that left a backlog queue.
     :param entity: path of the entity on the primary; ``None`` for dead letters.
     :param queue: path of the backlog queue; ``None`` for the route ``primary``.
     :param bytes: encoded size; always 0 for dead letters, whose size is unknown.
@@ -64,7 +71,7 @@ class TaskLineage:
     def observe(self, event: Event) -> None:
         """Count confirmed messages."""
         match event:
-            case MessagesAccepted(entity, route, queue, messages):
+            case MessagesAccepted(entity, route, queue, messages) | MessagesUnspooled(entity, route, queue, messages):
                 self._count(route.value, entity, queue, messages)
             case MessagesSyphoned(entity, queue, messages):
                 self._count(SYPHONED, entity, queue, messages)

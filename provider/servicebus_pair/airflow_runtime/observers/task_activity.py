@@ -3,9 +3,9 @@
 They are one value in the task's own state, under ``servicebus_pair/CONN_ID``: each has one writer and is deleted with
 the run. A retried or resumed task continues its totals.
 
-Format: ``{"v": 1, "at": unix seconds, "sends": [[slot, primary, backlog], ...], "entities": {entity: [primary,
-backlog]}, "syphoned": n, "syphoned_by_entity": {entity: n}, "dead_lettered": {reason: n}, "per_second": x,
-"operations": {name: n}}``. A slot is the number of 5-minute intervals since the Unix epoch.
+Format: ``{"v": 1, "at": unix seconds, "sends": [[slot, primary, backlog, spooled], ...], "entities": {entity: [primary,
+backlog, spooled]}, "unspooled": n, "syphoned": n, "syphoned_by_entity": {entity: n}, "dead_lettered": {reason: n},
+"per_second": x, "operations": {name: n}}``. A slot is the number of 5-minute intervals since the Unix epoch.
 """
 
 from __future__ import annotations
@@ -16,10 +16,19 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict
+from operator import add
 from typing import TYPE_CHECKING, Any, Final
 
 from servicebus_pair.airflow_runtime.state.accessor import TaskState
-from servicebus_pair.core.events import SLOT_SECONDS, DeadLettered, Event, MessagesAccepted, MessagesSyphoned, Route
+from servicebus_pair.core.events import (
+    SLOT_SECONDS,
+    DeadLettered,
+    Event,
+    MessagesAccepted,
+    MessagesSyphoned,
+    MessagesUnspooled,
+    Route,
+)
 
 if TYPE_CHECKING:
     from servicebus_pair.core import Operations
@@ -52,6 +61,7 @@ class TaskActivity:
         self._slots: dict[int, Counter[str]] = {}
         self._entities: dict[str, Counter[str]] = {}
         self._syphoned = 0
+        self._unspooled = 0
         self._syphoned_by_entity: Counter[str] = Counter()
         self._dead_lettered: Counter[str] = Counter()
         self._recent: deque[tuple[float, int]] = deque()
@@ -66,6 +76,9 @@ class TaskActivity:
             case MessagesSyphoned(entity, _, messages, at):
                 self._syphoned += len(messages)
                 self._syphoned_by_entity[entity.casefold()] += len(messages)
+                self._recent.append((at, len(messages)))
+            case MessagesUnspooled(messages=messages, at=at):
+                self._unspooled += len(messages)
                 self._recent.append((at, len(messages)))
             case DeadLettered(_, _, reason):
                 self._dead_lettered[reason] += 1
@@ -111,9 +124,9 @@ class TaskActivity:
     def _totals(self, now: float, operations: Mapping[str, int]) -> dict[str, Any]:
         earlier = {} if self._earlier is None else self._earlier
         oldest_slot = int(now // SLOT_SECONDS) - _SLOTS_PER_DAY
-        slots = {slot: (counts["primary"], counts["backlog"]) for slot, counts in self._slots.items()}
-        entities = {name: (counts["primary"], counts["backlog"]) for name, counts in self._entities.items()}
-        sends = _add(((slot, (primary, backlog)) for slot, primary, backlog in earlier.get("sends", ())), slots)
+        slots = {slot: _by_route(counts) for slot, counts in self._slots.items()}
+        entities = {name: _by_route(counts) for name, counts in self._entities.items()}
+        sends = _add(((slot, counts) for slot, *counts in earlier.get("sends", ())), slots)
         by_entity = _add(earlier.get("entities", {}).items(), entities)
         syphoned_by_entity = Counter(earlier.get("syphoned_by_entity", {})) + self._syphoned_by_entity
         return {
@@ -121,6 +134,7 @@ class TaskActivity:
             "sends": [[slot, *counts] for slot, counts in sorted(sends.items()) if slot >= oldest_slot],
             "entities": {name: list(counts) for name, counts in sorted(by_entity.items())[:_MAX_ENTITIES]},
             "syphoned": earlier.get("syphoned", 0) + self._syphoned,
+            "unspooled": earlier.get("unspooled", 0) + self._unspooled,
             "syphoned_by_entity": dict(syphoned_by_entity.most_common(_MAX_ENTITIES)),
             "dead_lettered": dict(Counter(earlier.get("dead_lettered", {})) + self._dead_lettered),
             "per_second": self._rate(now),
@@ -136,11 +150,16 @@ class TaskActivity:
         return round(sum(count for _, count in self._recent) / seconds, 1)
 
 
-def _add(earlier: Iterable[tuple[Any, Any]], current: Mapping[Any, tuple[int, int]]) -> dict[Any, tuple[int, int]]:
-    total = {key: (int(primary), int(backlog)) for key, (primary, backlog) in earlier}
-    for key, (primary, backlog) in current.items():
-        before = total.get(key, (0, 0))
-        total[key] = (before[0] + primary, before[1] + backlog)
+def _by_route(counts: Counter[str]) -> tuple[int, ...]:
+    return tuple(counts[route] for route in Route)
+
+
+def _add(earlier: Iterable[tuple[Any, Any]], current: Mapping[Any, tuple[int, ...]]) -> dict[Any, tuple[int, ...]]:
+    # An earlier version counted two routes.
+    total = {key: (*map(int, counts), *(0,) * (len(Route) - len(counts))) for key, counts in earlier}
+    for key, counts in current.items():
+        before = total.get(key, (0,) * len(Route))
+        total[key] = tuple(map(add, before, counts))
     return total
 
 

@@ -13,18 +13,20 @@ __all__ = ["entities_to_wait_for"]
 
 
 async def entities_to_wait_for(conn_id: str, context: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the entities that are failed over or have messages in the backlog, sorted.
+    """Return the entities that are failed over or have messages in the backlog or in the spool, sorted.
 
     The sources are the shared health, the asset events that triggered this run, and a peek into the backlog queues,
     which also finds the messages of senders outside Airflow.
 
     :raises ServiceError: the secondary cannot be reached.
+    :raises SpoolError: the spool cannot be read.
     """
     async with shared_pair(ServiceBusPairHook(conn_id)) as shared:
         in_backlog = (await shared.first_page(max_age=0.0)).destinations
+        in_spool = await shared.spooled(max_age=0.0)
     health = await AirflowHealthStore(conn_id).known()
     failed_over = [entity for entity, each in health.items() if each.failed_over]
-    found = [*failed_over, *_named_by_events(context), *in_backlog]
+    found = [*failed_over, *_named_by_events(context), *in_backlog, *in_spool]
     return tuple(sorted({entity.casefold() for entity in found}))
 
 

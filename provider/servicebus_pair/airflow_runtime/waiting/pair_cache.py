@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import Context
 from math import inf
@@ -24,6 +24,7 @@ from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
 if TYPE_CHECKING:
     from servicebus_pair.core import BacklogSurvey, EntityHealth, NamespacePair, PairSettings
     from servicebus_pair.core.sdk import QueueDepth
+    from servicebus_pair.core.spool import SpooledEntity
 
 __all__ = ["SharedPair", "SingleFlightCache", "shared_pair"]
 
@@ -79,6 +80,7 @@ class SharedPair:
         self._pings: SingleFlightCache[None] = SingleFlightCache()
         self._depths: SingleFlightCache[list[QueueDepth]] = SingleFlightCache()
         self._first_pages: SingleFlightCache[BacklogSurvey] = SingleFlightCache()
+        self._spooled: SingleFlightCache[Mapping[str, SpooledEntity]] = SingleFlightCache()
 
     @property
     def pair(self) -> NamespacePair:
@@ -120,6 +122,18 @@ class SharedPair:
         """
         return await self._depths.get(_ALL_QUEUES, self.pair.backlog_depths, max_age=max_age)
 
+    @property
+    def has_spool(self) -> bool:
+        """Whether the pair has a spool."""
+        return self.pair.options.spool is not None
+
+    async def spooled(self, *, max_age: float) -> Mapping[str, SpooledEntity]:
+        """Return what the spool holds, by folded entity, as listed at most ``max_age`` seconds ago.
+
+        :raises SpoolError: it cannot be read.
+        """
+        return await self._spooled.get(_ALL_QUEUES, self.pair.spooled, max_age=max_age)
+
     async def first_page(self, *, max_age: float) -> BacklogSurvey:
         """Return a survey of the oldest messages of each backlog queue, as peeked at most ``max_age`` seconds ago.
 
@@ -160,6 +174,7 @@ class SharedPair:
                 await self._pings.close()
                 await self._depths.close()
                 await self._first_pages.close()
+                await self._spooled.close()
         except Exception as error:  # noqa: BLE001  those who wait for the pair raise it
             if opened.done():
                 _log.exception("conn_id=%s: closing the shared pair failed", hook.servicebus_pair_conn_id)

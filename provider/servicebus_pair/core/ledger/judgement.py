@@ -86,7 +86,7 @@ def _gaps(totals: Totals, evidence: Evidence) -> Iterator[str]:
     for entity, (manifest, ledger) in evidence.short.items():
         yield f"the manifest counts {manifest} messages to {entity}, the ledger has {ledger} records of them"
     if totals.spooled:
-        yield f"{totals.spooled} {_messages_are(totals.spooled)} in a spool, which was not examined: drain it first"
+        yield f"{totals.spooled} {_messages_are(totals.spooled)} in the spool: empty it first"
     if evidence.without_receipt:
         yield f"{evidence.without_receipt} consumed or expired messages have no receipt"
 

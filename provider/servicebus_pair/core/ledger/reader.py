@@ -20,7 +20,7 @@ from servicebus_pair.core.model.events import Route
 
 __all__ = ["KINDS", "ROUTES", "Record", "check_version", "read_records"]
 
-KINDS: Final = ("sent", "syphoned")
+KINDS: Final = ("sent", "syphoned", "unspooled")
 ROUTES: Final = tuple(map(str, Route))
 
 

@@ -14,8 +14,8 @@ outcome            first rule that applies
 ``CONSUMED``       the primary accepted it, by a record of a send or of a move, by a copy in some receiving
                    entity, or by a receipt. That it is no longer in its queue means that it was received
                    or has expired
-``SPOOLED``        the spool took it, which is not examined
-``LOST``           none of these: it was diverted, and is neither in the backlog nor recorded as moved
+``SPOOLED``        the spool has it, or took it and was not examined
+``LOST``           none of these: it was diverted or spooled, and is neither there nor recorded as moved
 =================  ==============================================================================
 
 The receiving entity of a queue is the queue itself; those of a topic are its subscriptions. A receipt is a consumer's
@@ -45,6 +45,7 @@ class Location(StrEnum):
     DEAD_LETTER = "dead-letter"
     BACKLOG = "backlog"
     BACKLOG_DEAD_LETTER = "backlog-dead-letter"
+    SPOOL = "spool"
     RECEIPT = "receipt"
 
 
@@ -61,7 +62,7 @@ class Outcome(StrEnum):
 
 
 _LIVE: Final = frozenset({Location.ACTIVE, Location.SCHEDULED, Location.DEFERRED})
-_ELSEWHERE: Final = frozenset({Location.BACKLOG, Location.BACKLOG_DEAD_LETTER, Location.RECEIPT})
+_ELSEWHERE: Final = frozenset({Location.BACKLOG, Location.BACKLOG_DEAD_LETTER, Location.SPOOL, Location.RECEIPT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +78,14 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Syphoned:
-    """Ledger record of a move from a backlog queue to the entity."""
+    """Ledger record of a move: from a backlog queue to the entity, or from the spool to either.
+
+    :param queue: the backlog queue that it left, or that it came to from the spool.
+    """
 
     at: float
     queue: str = ""
+    route: Route = Route.PRIMARY
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,11 +146,18 @@ class Verdict:
     altered: bool = False
 
 
-def classify(history: History, *, receiving_entities: Sequence[str], incidents: Sequence[Incident] = ()) -> Verdict:
+def classify(
+    history: History,
+    *,
+    receiving_entities: Sequence[str],
+    incidents: Sequence[Incident] = (),
+    spool_examined: bool = False,
+) -> Verdict:
     """Classify one message.
 
     :param receiving_entities: path of the queue itself, or paths of all subscriptions of the topic.
     :param incidents: of the entity, in chronological order.
+    :param spool_examined: what the spool holds is among the copies.
     :raises ValueError: there is no receiving entity, or a copy was found in another one.
     """
     copies = _Copies.of(history, receiving_entities)
@@ -153,15 +165,15 @@ def classify(history: History, *, receiving_entities: Sequence[str], incidents: 
     return Verdict(
         message_id=history.message_id,
         entity=history.entity,
-        outcome=_outcome(history, copies),
+        outcome=_outcome(history, copies, spool_examined=spool_examined),
         route=_first_route(history),
-        syphoned=bool(history.syphoned),
+        syphoned=bool(_moves_home(history)),
         copies=copies.total,
         duplicates=duplicates,
         duplicates_predicted=min(duplicates, max(0, _expected_copies(history) - 1)),
         wait_seconds=_wait_seconds(history),
         sent_at=min((sent.at for sent in history.sent), default=None),
-        moved_at=min((syphoned.at for syphoned in history.syphoned), default=None),
+        moved_at=min((syphoned.at for syphoned in _moves_home(history)), default=None),
         incident=_incident_number(history, incidents),
         receipts=copies.receipts,
         altered=_is_altered(history),
@@ -176,6 +188,7 @@ class _Copies:
     dead: tuple[int, ...]
     waiting: int
     backlog_dead: int
+    spooled: int
     receipts: int
 
     @classmethod
@@ -202,6 +215,7 @@ class _Copies:
             dead=tuple(dead[path.casefold()] for path in receiving_entities),
             waiting=backlog[Location.BACKLOG],
             backlog_dead=backlog[Location.BACKLOG_DEAD_LETTER],
+            spooled=backlog[Location.SPOOL],
             receipts=backlog[Location.RECEIPT],
         )
 
@@ -211,10 +225,10 @@ class _Copies:
 
     @property
     def total(self) -> int:
-        return max(self.by_entity) + self.waiting + self.backlog_dead
+        return max(self.by_entity) + self.waiting + self.backlog_dead + self.spooled
 
 
-def _outcome(history: History, copies: _Copies) -> Outcome:
+def _outcome(history: History, copies: _Copies, *, spool_examined: bool) -> Outcome:
     if not history.sent and not history.syphoned:
         return Outcome.UNRECORDED
     if all(copies.live):
@@ -223,10 +237,15 @@ def _outcome(history: History, copies: _Copies) -> Outcome:
         return Outcome.WAITING
     if any(copies.dead) or copies.backlog_dead:
         return Outcome.DEAD_LETTERED
-    accepted = history.syphoned or any(sent.route is Route.PRIMARY for sent in history.sent)
+    accepted = _moves_home(history) or any(sent.route is Route.PRIMARY for sent in history.sent)
     if accepted or any(copies.live) or copies.receipts:
         return Outcome.CONSUMED
-    return Outcome.SPOOLED if any(sent.route is Route.SPOOLED for sent in history.sent) else Outcome.LOST
+    unseen = not spool_examined and not history.syphoned and any(sent.route is Route.SPOOLED for sent in history.sent)
+    return Outcome.SPOOLED if copies.spooled or unseen else Outcome.LOST
+
+
+def _moves_home(history: History) -> tuple[Syphoned, ...]:
+    return tuple(each for each in history.syphoned if each.route is Route.PRIMARY)
 
 
 def _first_route(history: History) -> Route | None:
@@ -237,18 +256,19 @@ def _first_route(history: History) -> Route | None:
 
 
 def _expected_copies(history: History) -> int:
-    """Return the copies that exist if every record is one acceptance and every move removes one backlog copy."""
-    direct = sum(sent.route is Route.PRIMARY for sent in history.sent)
-    diverted = len(history.sent) - direct
-    return direct + max(diverted, len(history.syphoned))
+    """Return the copies that exist if every record is one acceptance and every move removes one copy."""
+    direct, diverted, spooled = (sum(sent.route is route for sent in history.sent) for route in Route)
+    home = len(_moves_home(history))
+    # A batch that was moved out of the spool may be moved again if its process was killed.
+    diverted += max(spooled, len(history.syphoned) - home)
+    return direct + max(diverted, home)
 
 
 def _wait_seconds(history: History) -> float | None:
-    if not history.syphoned or any(sent.route is Route.PRIMARY for sent in history.sent):
+    home = _moves_home(history)
+    if not home or not history.sent or any(sent.route is Route.PRIMARY for sent in history.sent):
         return None
-    if not history.sent:
-        return None
-    arrived = min(syphoned.at for syphoned in history.syphoned)
+    arrived = min(each.at for each in home)
     # Different machines write the records; their clocks may differ by more than a short wait.
     return max(0.0, arrived - min(sent.at for sent in history.sent))
 

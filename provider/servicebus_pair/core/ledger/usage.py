@@ -34,8 +34,8 @@ class LedgerCount:
 def count_ledger(folder: str | os.PathLike[str], *, since: datetime, until: datetime) -> LedgerCount:
     """Count the operations that the records of a period represent.
 
-    A sent message is a send or a divert; a moved one is a receive and a settlement on the backlog and a send to the
-    primary; each plus its further 64 KB increments.
+    A message that was sent, or left the spool, is a send or a divert; a moved one is a receive and a settlement on the
+    backlog and a send to the primary; each plus its further 64 KB increments.
 
     :param folder: folder of the ledger; subfolders are included.
     :param since: start of the period, with time zone.
@@ -57,7 +57,7 @@ def count_ledger(folder: str | os.PathLike[str], *, since: datetime, until: date
 def operations_for_record(kind: str, route: str, *, size_bytes: int) -> Iterable[str]:
     """Return the operations that a record represents: one field name of ``Operations`` for each.
 
-    :param kind: ``sent`` or ``syphoned``.
+    :param kind: ``sent``, ``syphoned`` or ``unspooled``.
     :param route: ``primary``, ``backlog`` or ``spooled``.
     """
     further = max(0, size_bytes - 1) // BILLED_BYTES

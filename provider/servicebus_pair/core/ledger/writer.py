@@ -7,7 +7,7 @@ by a crash or a full disk is never joined to the next one, and readers skip it.
 A failed write ends the send (or drain) with an ``ObserverError``, and its ``SendError`` says what was accepted and what
 is unsent. A pair without space for its ledger therefore stops sending.
 
-Line: ``{"v":1,"kind":"sent"|"syphoned","id":...,"digest":null|...,"bytes":...,"entity":...,
+Line: ``{"v":1,"kind":"sent"|"syphoned"|"unspooled","id":...,"digest":null|...,"bytes":...,"entity":...,
 "route":"primary"|"backlog"|"spooled","queue":null|...,"at":unix seconds,"run":...}``
 
 The last line closes the file with the number of its records: ``{"v":1,"kind":"closed","records":...,"run":...}``. A
@@ -23,7 +23,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
 
-from servicebus_pair.core.model.events import Event, MessagesAccepted, MessagesSyphoned, Route
+from servicebus_pair.core.model.events import Event, MessagesAccepted, MessagesSyphoned, MessagesUnspooled, Route
 
 __all__ = ["CLOSED", "LEDGER_VERSION", "Ledger"]
 
@@ -68,6 +68,8 @@ class Ledger:
                 self._write("sent", event, event.route)
             case MessagesSyphoned():
                 self._write("syphoned", event, Route.PRIMARY)
+            case MessagesUnspooled():
+                self._write("unspooled", event, event.route)
 
     def close(self) -> None:
         """Close the file with the number of its records, unless an acceptance could not be recorded."""
@@ -82,7 +84,7 @@ class Ledger:
         finally:
             self._file.close()
 
-    def _write(self, kind: str, event: MessagesAccepted | MessagesSyphoned, route: Route) -> None:
+    def _write(self, kind: str, event: MessagesAccepted | MessagesSyphoned | MessagesUnspooled, route: Route) -> None:
         # Only id and size differ between the messages of a batch, so the rest is encoded once per batch.
         head = json.dumps({"v": LEDGER_VERSION, "kind": kind}, separators=(",", ":"))[:-1]
         tail = json.dumps(

@@ -20,10 +20,12 @@ __all__ = [
     "MessageRef",
     "MessagesAccepted",
     "MessagesSyphoned",
+    "MessagesUnspooled",
     "Observer",
     "Pinged",
     "QueuePulled",
     "Route",
+    "SpoolFilling",
     "SyphonFailed",
 ]
 
@@ -69,6 +71,26 @@ class MessagesSyphoned:
     entity: str
     queue: str
     messages: tuple[MessageRef, ...]
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesUnspooled:
+    """The primary entity or a backlog queue accepted messages from the spool."""
+
+    entity: str
+    route: Route
+    queue: str | None
+    messages: tuple[MessageRef, ...]
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class SpoolFilling:
+    """The spool holds at least 80 % of what it takes; emitted again only after it held less."""
+
+    used_bytes: int
+    limit_bytes: int
     at: float
 
 
@@ -147,12 +169,14 @@ class SyphonFailed:
 Event: TypeAlias = (
     MessagesAccepted
     | MessagesSyphoned
+    | MessagesUnspooled
     | DeadLettered
     | HealthChanged
     | Pinged
     | QueuePulled
     | BacklogCopyTooLarge
     | SyphonFailed
+    | SpoolFilling
 )
 
 

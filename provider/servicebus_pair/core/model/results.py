@@ -122,9 +122,11 @@ class DrainReport:
 
     :param moved: number of messages accepted by the primary, by entity.
     :param dead_lettered: number of messages that can never be delivered, by reason.
-    :param left: number of selected messages known to remain in the backlog (destination in backoff, locked elsewhere).
+    :param left: number of selected messages known to remain in the backlog (destination in backoff, locked elsewhere)
+        or in the spool.
     :param duplicates_possible: moved messages whose completion was not confirmed; they may be delivered again.
     :param failures: last failure of each destination or queue that is not empty, by name.
+    :param unspooled: number of messages that left the spool for the primary or the backlog, by entity.
     """
 
     moved: Mapping[str, int] = field(default_factory=dict)
@@ -132,6 +134,7 @@ class DrainReport:
     left: int = 0
     duplicates_possible: int = 0
     failures: Mapping[str, str] = field(default_factory=dict)
+    unspooled: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def moved_total(self) -> int:
@@ -140,7 +143,7 @@ class DrainReport:
 
     @property
     def empty(self) -> bool:
-        """Whether no selected message is known to remain in the drained queues."""
+        """Whether no selected message is known to remain in the drained queues and the spool."""
         return self.left == 0 and not self.failures
 
     def __add__(self, other: DrainReport) -> DrainReport:
@@ -150,6 +153,7 @@ class DrainReport:
             left=self.left + other.left,
             duplicates_possible=self.duplicates_possible + other.duplicates_possible,
             failures={**self.failures, **other.failures},
+            unspooled=_sum(self.unspooled, other.unspooled),
         )
 
 

@@ -10,18 +10,28 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
 from servicebus_pair.core.health.prober import PING_CONTENT_TYPE, PING_TIME_TO_LIVE, ping_message
 from servicebus_pair.core.health.session_ordering import SessionOrdering
 from servicebus_pair.core.model.errors import DrillError, PairError, ServiceError
-from servicebus_pair.core.model.events import Event, HealthChanged, MessagesAccepted, MessagesSyphoned, Route
+from servicebus_pair.core.model.events import (
+    Event,
+    HealthChanged,
+    MessagesAccepted,
+    MessagesSyphoned,
+    MessagesUnspooled,
+    Route,
+)
 from servicebus_pair.core.model.results import DrainReport, SendResult
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage, new_message
 from servicebus_pair.core.sdk.receive_link import ReceiveLink
+from servicebus_pair.core.send.backlog_health import BacklogHealth
 from servicebus_pair.core.send.pair_context import PairContext
+from servicebus_pair.core.send.sender import PairSender
 
 if TYPE_CHECKING:
     from servicebus_pair.core.pair.namespace_pair import NamespacePair
@@ -42,7 +52,7 @@ class DrillReport:
     """Result of a drill.
 
     :param drill: id of the drill, the value of the application property ``x-servicebus-pair-drill``.
-    :param sent: number of marked messages sent; all must have been diverted.
+    :param sent: number of marked messages sent; all must have been diverted, or spooled in a drill of both namespaces.
     :param arrived: number of marked messages that the primary accepted.
     :param live: number of application messages that this process diverted during the drill.
     :param failed_over_seconds: duration of the failover.
@@ -98,7 +108,7 @@ class _DrillObserver:
 
     def observe(self, event: Event) -> None:
         match event:
-            case MessagesSyphoned() if event.entity.casefold() == self._entity:
+            case MessagesSyphoned() | MessagesUnspooled(route=Route.PRIMARY) if event.entity.casefold() == self._entity:
                 ids = (ref.message_id for ref in event.messages)
                 self.arrived.update(each for each in ids if each.startswith(self._drill))
             case MessagesAccepted(route=Route.BACKLOG) if event.entity.casefold() == self._entity:
@@ -116,21 +126,27 @@ async def drill(
     by: str,
     limit: timedelta,
     life: timedelta,
+    both: bool,
 ) -> DrillReport:
     """Run one drill; see ``NamespacePair.drill``."""
+    if both and shared.spool is None:
+        raise DrillError("both is true, and the pair has no spool: there is no third way to drill")
     if messages < 1:
         raise DrillError(f"messages is {messages}: a drill needs at least 1")
     for name, span in (("limit", limit), ("life", life)):
         if span <= timedelta(0):
             raise DrillError(f"{name} is {span}: it must be longer than 0")
     if not pair.health(entity).failed_over:
-        return await _Drill(pair, shared, entity, by, limit).run(messages, life)
+        return await _Drill(pair, shared, entity, by, limit, both=both).run(messages, life)
     raise DrillError(f"{entity} is failed over already ({pair.health(entity).reason}): drill when it is healthy")
 
 
 class _Drill:
-    def __init__(self, pair: NamespacePair, shared: PairContext, entity: str, by: str, limit: timedelta) -> None:
+    def __init__(
+        self, pair: NamespacePair, shared: PairContext, entity: str, by: str, limit: timedelta, *, both: bool = False
+    ) -> None:
         self._pair = pair
+        self._both = both
         self._shared = shared
         self._entity = entity
         self._by = by
@@ -178,7 +194,10 @@ class _Drill:
         reason = f"{self._id}: a drill, the primary is up"
         await self._pair.fail_over(self._entity, reason=reason, by=self._by, hold=self._limit)
         try:
-            async with self._pair.sender(self._entity) as sender, asyncio.timeout(self._limit.total_seconds()):
+            async with (
+                PairSender(self._entity, self._sending()) as sender,
+                asyncio.timeout(self._limit.total_seconds()),
+            ):
                 return await sender.send([self._marked(number, life) for number in range(messages)])
         except BaseException as error:
             await self._abandon()
@@ -187,6 +206,14 @@ class _Drill:
                     f"{self._id}: the marked messages were not sent, {type(error).__name__}: {error}"
                 ) from error
             raise
+
+    def _sending(self) -> PairContext:
+        """Return the context of the marked sends; for a drill of both namespaces, one that takes no backlog queue."""
+        if not self._both:
+            return self._shared
+        down = BacklogHealth(clock=self._shared.clock, retry_seconds=inf)
+        down.failed()
+        return replace(self._shared, backlog_health=down)
 
     async def _abandon(self) -> None:
         """End the failover of a drill that failed or was cancelled.
@@ -262,6 +289,8 @@ class _Drill:
     def _verify(self, sent: SendResult, observer: _DrillObserver, messages: int, drain: DrainReport) -> None:
         if sent.primary:
             self._findings.append(f"{sent.primary} marked messages went to the primary in spite of the failover")
+        if self._both and sent.diverted:
+            self._findings.append(f"{sent.diverted} marked messages went to the backlog and not to the spool")
         if len(observer.arrived) < messages:
             self._findings.append(
                 f"{messages - len(observer.arrived)} marked messages were not moved by this drain: "

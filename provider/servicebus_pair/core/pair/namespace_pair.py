@@ -6,8 +6,8 @@ import asyncio
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from random import Random, SystemRandom
 from typing import Final, Self
 
@@ -52,6 +52,7 @@ from servicebus_pair.core.syphon.drain_context import DrainContext
 from servicebus_pair.core.syphon.policies.destination_backoff import DestinationBackoff
 from servicebus_pair.core.syphon.policies.rate_limiter import RateLimiter
 from servicebus_pair.core.syphon.ports import PairTransport
+from servicebus_pair.core.syphon.spool_drain import SPOOL, SpoolDrain
 
 __all__ = ["NamespacePair"]
 
@@ -106,7 +107,7 @@ class NamespacePair:
         self._reports: BacklogReports | None = None
         if isinstance(self._registry, OrderedHealthRegistry):
             self._reports = BacklogReports(self._registry, self._session_queues, clock=self._clock)
-        self._spool = open_spool(self.options, clock=self._clock)
+        self._spool = open_spool(self.options, clock=self._clock, emit=self._registry.emit_best_effort)
         self.meter = Meter()
         self._shared: PairContext | None = None
         self._linked_shutdown: LinkedShutdown | None = None
@@ -285,8 +286,9 @@ class NamespacePair:
         time_to_live: TimeToLive = TimeToLive.RESTART,
         redrive: bool = False,
     ) -> Syphon:
-        """Return a syphon over all backlog queues, or over ``queues``.
+        """Return a syphon over all backlog queues and the spool, or over ``queues``.
 
+        :param queues: paths of backlog queues; ``"spool"`` among them stands for the spool.
         :param entities: move only messages for these entities; all by default.
         :param rate: maximum messages per second; unlimited by default.
         :param time_to_live: whether the time to live restarts on the primary or has elapsed in the backlog.
@@ -294,6 +296,8 @@ class NamespacePair:
         :raises ConfigurationError: a queue is not a backlog queue of this pair, or the rate is not above 0.
         """
         chosen = self._queues + self._session_queues if queues is None else tuple(queues)
+        empties_spool = not redrive if queues is None else SPOOL in chosen
+        chosen = tuple(queue for queue in chosen if queue != SPOOL)
         prefixes = backlog_prefixes(self.primary.namespace)
         for queue in chosen:
             if not queue.casefold().startswith(prefixes):
@@ -327,7 +331,14 @@ class NamespacePair:
             long_poll=long_poll,
             count=self._count_messages,
             session_queues=[queue for queue in chosen if is_session_queue(self.primary.namespace, queue)],
+            spool=self._spool_drain() if empties_spool else None,
         )
+
+    def _spool_drain(self) -> SpoolDrain | None:
+        if self._spool is None:
+            return None
+        empty = partial(recover, self._spool, self._open())
+        return SpoolDrain(empty, interval=self.options.ping_primary_interval.total_seconds())
 
     async def spooled(self) -> Mapping[str, SpooledEntity]:
         """Return what the spool holds, by folded entity, the one with the oldest message first; nothing without one.
@@ -339,13 +350,14 @@ class NamespacePair:
     async def empty_spool(self) -> SpoolReport:
         """Send what the spool holds to the primary, or to the backlog while only that takes it (SPEC section 10).
 
+        A syphon does the same, and its ``drain`` begins with it.
         At least once, each entity in the order of writing; an entity that fails keeps the rest. Several processes may
         do this at once.
 
         :raises SpoolError: the spool cannot be read.
         """
         shared = self._open()
-        return SpoolReport() if self._spool is None else await recover(self._spool, replace(shared, spool=None))
+        return SpoolReport() if self._spool is None else await recover(self._spool, shared)
 
     async def _count_messages(self, queues: Collection[str]) -> int:
         """Return the number of active messages in ``queues``. :raises ServiceError: it cannot be read."""
@@ -389,6 +401,7 @@ class NamespacePair:
         by: str = "caller",
         limit: timedelta = _DRILL_LIMIT,
         life: timedelta = _DRILL_LIFE,
+        both: bool = False,
     ) -> DrillReport:
         """Fail over on purpose, send marked messages, fail back, drain, verify and report (SPEC section 5).
 
@@ -402,11 +415,12 @@ class NamespacePair:
         :param by: who runs the drill, recorded with the failover.
         :param limit: maximum duration of the failover, and again of the drain.
         :param life: time to live of the marked messages.
+        :param both: drill an outage of both namespaces: the marked messages go to the spool, and home from there.
         :raises DrillError: the entity is failed over already or does not accept a ping, or an argument is out of range
             (then nothing was done), or the marked messages could not be sent.
         :raises AuthorizationError: the right to drain is missing; diverted messages stay in the backlog.
         """
-        return await drill(self, self._open(), entity, messages=messages, by=by, limit=limit, life=life)
+        return await drill(self, self._open(), entity, messages=messages, by=by, limit=limit, life=life, both=both)
 
     def cost(
         self,

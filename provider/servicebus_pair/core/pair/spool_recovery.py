@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 
 from servicebus_pair.core.model.results import SendResult
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage
 from servicebus_pair.core.send.pair_context import PairContext
 from servicebus_pair.core.send.sender import PairSender
 from servicebus_pair.core.spool.claims import Claims
-from servicebus_pair.core.spool.drain import SpoolReport, empty_spool
+from servicebus_pair.core.spool.drain import BeforeBatch, SpoolReport, empty_spool
 from servicebus_pair.core.spool.spool import Spool
 
 __all__ = ["recover"]
 
 
-async def recover(spool: Spool, context: PairContext) -> SpoolReport:
-    """Empty ``spool``; see ``NamespacePair.empty_spool``.
-
-    :param context: without a spool, so that nothing goes back into it.
-    """
+async def recover(
+    spool: Spool,
+    context: PairContext,
+    *,
+    entities: Collection[str] | None = None,
+    before_batch: BeforeBatch | None = None,
+) -> SpoolReport:
+    """Empty ``spool``; see ``NamespacePair.empty_spool``, and ``empty_spool`` for the parameters."""
+    # Without a spool, so that nothing goes back into it.
+    context = replace(context, spool=None, unspools=True)
     claims = Claims(spool.storage, clock=context.clock, owner=f"{socket.gethostname()} {os.getpid()}")
     senders: dict[str, PairSender] = {}
     async with AsyncExitStack() as opened:
@@ -32,4 +38,4 @@ async def recover(spool: Spool, context: PairContext) -> SpoolReport:
                 senders[entity] = await opened.enter_async_context(PairSender(entity, context))
             return await senders[entity].send(messages)
 
-        return await empty_spool(spool, claims, deliver)
+        return await empty_spool(spool, claims, deliver, entities=entities, before_batch=before_batch)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 from servicebus_pair.core.model.errors import PairError, ServiceError, TimedOutError
-from servicebus_pair.core.model.events import Event, MessagesAccepted, Route
+from servicebus_pair.core.model.events import Event, MessagesAccepted, MessagesUnspooled, Route
 from servicebus_pair.core.model.interfaces import Clock
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage
 from servicebus_pair.core.sdk.message_batch import EncodedBatch, message_ref
@@ -55,6 +55,7 @@ class AttemptExecutor:
 
     :param state: the account.
     :param emit: passes events to the observers.
+    :param unspools: the messages come from the spool.
     :param hold_lease: returns when the lease ends under which an attempt begins, and with it the attempt.
     """
 
@@ -65,12 +66,14 @@ class AttemptExecutor:
         *,
         emit: Callable[[Event], None],
         clock: Clock,
+        unspools: bool = False,
         hold_lease: Callable[[], Coroutine[Any, Any, None]] | None = None,
     ) -> None:
         self.state = state
         self._entity = entity
         self._emit = emit
         self._clock = clock
+        self._accepted = MessagesUnspooled if unspools else MessagesAccepted
         self._hold_lease = hold_lease
 
     async def attempt(
@@ -90,7 +93,7 @@ class AttemptExecutor:
             raise
         refs = tuple(batch.encoded.refs)
         self.state.accept(batch.messages, route=route, queue=queue, refs=refs)
-        self._emit(MessagesAccepted(self._entity, route, queue, refs, self._clock.now()))
+        self._emit(self._accepted(self._entity, route, queue, refs, self._clock.now()))
         return True
 
     async def spool(self, messages: Sequence[TrackedMessage], spool: Spool) -> None:

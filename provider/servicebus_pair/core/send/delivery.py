@@ -105,6 +105,7 @@ class Delivery:
             state,
             emit=self._registry.emit,
             clock=self._clock,
+            unspools=context.unspools,
             hold_lease=None if context.order is None else context.order.lease_holder(entity),
         )
         self._packer: BatchPacker[TrackedBatch | UnencodedBatch] = BatchPacker(

@@ -32,6 +32,7 @@ class PairContext:
 
     :param order: set with ``ordering="session"``.
     :param spool: keeps what neither namespace takes.
+    :param unspools: what is sent comes from the spool.
     :ivar accepted_at: when each entity, by folded path, last accepted a message of this process.
     """
 
@@ -48,6 +49,7 @@ class PairContext:
     order: SessionOrdering | None = None
     accepted_at: dict[str, float] = field(default_factory=dict)
     spool: Spool | None = None
+    unspools: bool = False
 
 
 async def lease(

@@ -1,1 +1,14 @@
 """The third rung: messages that neither namespace took, kept on a mount or in an object store (SPEC section 10)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from servicebus_pair._lazy import lazy_exports
+
+if TYPE_CHECKING:
+    from servicebus_pair.core.spool.spool import SpooledEntity, open_spool
+
+__all__ = ["SpooledEntity", "open_spool"]
+
+__getattr__ = lazy_exports(__name__, {"spool": ["SpooledEntity", "open_spool"]})

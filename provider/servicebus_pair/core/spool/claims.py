@@ -24,7 +24,7 @@ from servicebus_pair.core.spool.storage import SpoolStorage
 
 __all__ = ["CLAIM_SECONDS", "Claim", "Claims"]
 
-CLAIM_SECONDS: Final = 120.0
+CLAIM_SECONDS: Final = 60.0
 """A claim that was not renewed for this time may be taken over."""
 _RENEWALS: Final = 6
 _FOLDER: Final = "claims"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -18,6 +18,7 @@ __all__ = ["Deliver", "SpoolReport", "empty_spool"]
 
 Deliver = Callable[[str, Sequence[AmqpMessage]], Awaitable[SendResult]]
 """Sends messages to an entity or to the backlog; raises ``SendError`` with what was not accepted."""
+BeforeBatch = Callable[[int], Awaitable[bool]]
 _CONCURRENT_ENTITIES: Final = 8
 
 
@@ -25,16 +26,18 @@ _CONCURRENT_ENTITIES: Final = 8
 class SpoolReport:
     """What came of emptying a spool.
 
-    :param results: what was accepted, by entity and route.
+    :param results: what was accepted, by entity and route; counts without ids.
     :param set_aside: messages or files that cannot be read or delivered, by entity.
     :param left: messages that are still in the spool.
     :param failures: why, by entity.
+    :param duplicates_possible: moved messages of which two copies may exist.
     """
 
     results: Mapping[str, SendResult] = field(default_factory=dict)
     set_aside: Mapping[str, int] = field(default_factory=dict)
     left: int = 0
     failures: Mapping[str, str] = field(default_factory=dict)
+    duplicates_possible: int = 0
 
     @property
     def moved_total(self) -> int:
@@ -42,17 +45,30 @@ class SpoolReport:
         return sum(result.sent for result in self.results.values())
 
 
-async def empty_spool(spool: Spool, claims: Claims, deliver: Deliver) -> SpoolReport:
+async def empty_spool(
+    spool: Spool,
+    claims: Claims,
+    deliver: Deliver,
+    *,
+    entities: Collection[str] | None = None,
+    before_batch: BeforeBatch | None = None,
+) -> SpoolReport:
     """Deliver what the spool holds, each entity in the order of writing, at least once.
 
     An entity ends at its first failure; what it still holds is counted as left. A batch is deleted once all of its
     messages are accepted.
 
+    :param entities: only these; all by default.
+    :param before_batch: is called before each batch with its number of messages; ends the run by returning False.
     :raises SpoolError: the spool cannot be listed.
     """
-    entities = list(await spool.survey())
+    wanted = None if entities is None else {entity.casefold() for entity in entities}
     limit = asyncio.Semaphore(_CONCURRENT_ENTITIES)
-    emptied = [_Entity(entity, spool, claims, deliver) for entity in entities]
+    emptied = [
+        _Entity(entity, spool, claims, deliver, before_batch)
+        for entity in await spool.survey()
+        if wanted is None or entity in wanted
+    ]
 
     async def run(entity: _Entity) -> None:
         async with limit:
@@ -61,24 +77,29 @@ async def empty_spool(spool: Spool, claims: Claims, deliver: Deliver) -> SpoolRe
     await asyncio.gather(*map(run, emptied))
     left = await spool.survey()
     return SpoolReport(
-        results={each.entity: SendResult.total(each.results) for each in emptied if each.results},
+        results={each.entity: each.result for each in emptied if each.result.sent},
         set_aside={each.entity: each.set_aside for each in emptied if each.set_aside},
-        left=sum(each.messages for each in left.values()),
+        left=sum(each.messages for entity, each in left.items() if wanted is None or entity in wanted),
         failures={each.entity: each.failure for each in emptied if each.failure is not None},
+        duplicates_possible=sum(each.duplicates_possible for each in emptied),
     )
 
 
 class _Entity:
     """The part of a run for one entity."""
 
-    def __init__(self, entity: str, spool: Spool, claims: Claims, deliver: Deliver) -> None:
+    def __init__(
+        self, entity: str, spool: Spool, claims: Claims, deliver: Deliver, before_batch: BeforeBatch | None
+    ) -> None:
         self.entity = entity
-        self.results: list[SendResult] = []
+        self.result = SendResult()
+        self.duplicates_possible = 0
         self.set_aside = 0
         self.failure: str | None = None
         self._spool = spool
         self._claims = claims
         self._deliver = deliver
+        self._before_batch = before_batch
 
     async def empty(self) -> None:
         """Deliver the batches in their order, until one fails."""
@@ -88,6 +109,8 @@ class _Entity:
                     self.failure = "another process is emptying it"
                     return
                 for batch in await self._spool.batches(self.entity):
+                    if self._before_batch is not None and not await self._before_batch(batch.messages):
+                        return
                     if not await self._deliver_batch(batch, claim):
                         return
         except Exception as error:  # noqa: BLE001 - of a store's library; the entity keeps what was not delivered
@@ -124,9 +147,9 @@ class _Entity:
         if not content.messages:
             return ()
         try:
-            self.results.append(await self._deliver(content.entity, content.messages))
+            self._count(await self._deliver(content.entity, content.messages))
         except SendError as error:
-            self.results.append(error.result)
+            self._count(error.result)
             refused = {id(each) for each in error.refused}
             if refused:
                 await self._spool.set_messages_aside(batch, error.refused, str(error.cause))
@@ -135,3 +158,9 @@ class _Entity:
             self.failure = str(error.cause) if remaining else None
             return remaining
         return ()
+
+    def _count(self, result: SendResult) -> None:
+        # Without the ids, of which a spool may have millions.
+        counts = SendResult(result.primary, result.diverted, result.backlog_queues)
+        self.result = SendResult.total([self.result, counts])
+        self.duplicates_possible += len(result.duplicates_possible_ids)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from math import inf
@@ -20,6 +20,7 @@ from urllib.parse import quote, unquote
 
 from servicebus_pair.core.model.daemon_thread import DaemonThread
 from servicebus_pair.core.model.errors import InvalidMessageError, SpoolError, SpoolFullError
+from servicebus_pair.core.model.events import Event, SpoolFilling
 from servicebus_pair.core.model.interfaces import Clock
 from servicebus_pair.core.model.options import PairOptions
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage
@@ -36,6 +37,8 @@ _SUFFIX: Final = ".spool"
 _NANOSECONDS: Final = 1_000_000_000
 # How long the result of a listing is used to bound the spool; other processes write to it as well.
 _LISTING_SECONDS: Final = 5.0
+# Share of the limit from which on the spool is said to fill.
+_ALARM_SHARE: Final = 0.8
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -71,6 +74,7 @@ class Spool:
     :param max_bytes: the spool takes no batch beyond this size.
     :param max_age: the spool takes nothing while a message is older than this, so that no spool is forgotten.
     :param key: encrypts what is written.
+    :param emit: passes a ``SpoolFilling`` to the observers.
     """
 
     def __init__(
@@ -81,12 +85,15 @@ class Spool:
         max_bytes: int,
         max_age: timedelta = timedelta.max,
         key: SpoolKey | None = None,
+        emit: Callable[[Event], None] | None = None,
     ) -> None:
         self.storage = storage
         self._clock = clock
         self._max_bytes = max_bytes
         self._max_age = max_age.total_seconds()
         self._key = key
+        self._emit = emit
+        self._alarmed = False
         self._thread = DaemonThread("the spool")
         self._last_time = 0
         self._used_bytes = 0
@@ -110,6 +117,7 @@ class Spool:
         await self._call("write to", self.storage.create, name, content)
         self._used_bytes += len(content)
         self._oldest_at = min(self._oldest_at, now)
+        self._warn_if_filling(now)
 
     async def batches(self, entity: str | None = None) -> list[SpooledBatch]:
         """Return the batches in the order of writing, of one entity or of all."""
@@ -180,6 +188,14 @@ class Spool:
                 "allowed: empty it first"
             )
 
+    def _warn_if_filling(self, now: float) -> None:
+        filling = self._used_bytes >= _ALARM_SHARE * self._max_bytes
+        if filling and not self._alarmed:
+            _log.warning("spool: used_bytes=%d limit_bytes=%d: it is filling", self._used_bytes, self._max_bytes)
+            if self._emit is not None:
+                self._emit(SpoolFilling(self._used_bytes, self._max_bytes, now))
+        self._alarmed = filling
+
     def _new_name(self, entity: str, messages: int, now: float) -> str:
         self._last_time = max(self._last_time + 1, int(now * _NANOSECONDS))
         return f"{_MESSAGES}/{_folder_of(entity)}/{self._last_time:020d}-{uuid.uuid4().hex[:8]}-{messages}{_SUFFIX}"
@@ -193,9 +209,10 @@ class Spool:
             raise SpoolError(f"cannot {action} the spool, {type(error).__name__}: {error}") from error
 
 
-def open_spool(options: PairOptions, *, clock: Clock) -> Spool | None:
+def open_spool(options: PairOptions, *, clock: Clock, emit: Callable[[Event], None] | None = None) -> Spool | None:
     """Return the spool of a pair, if it has one. Nothing is read or written.
 
+    :param emit: passes events to the observers.
     :raises ConfigurationError: its location or its key is wrong.
     """
     if options.spool is None:
@@ -206,6 +223,7 @@ def open_spool(options: PairOptions, *, clock: Clock) -> Spool | None:
         max_bytes=options.spool_max_bytes,
         max_age=options.spool_max_age,
         key=None if options.spool_secret_key is None else SpoolKey(options.spool_secret_key),
+        emit=emit,
     )
 
 

@@ -19,6 +19,7 @@ from servicebus_pair.core.syphon.drain_run import DrainRun
 from servicebus_pair.core.syphon.policies.destination_backoff import PermanentFailures
 from servicebus_pair.core.syphon.queue_drain import QueueDrain
 from servicebus_pair.core.syphon.session_drain import SessionQueueDrain
+from servicebus_pair.core.syphon.spool_drain import SpoolDrain
 from servicebus_pair.core.syphon.survey import BacklogSurvey, Surveyor
 
 __all__ = ["MAX_LINKS", "Syphon"]
@@ -39,6 +40,7 @@ class Syphon:
     :param initial_delay: seconds of the first backoff after a failure.
     :param long_poll: seconds of one receive of a continuous syphon.
     :param session_queues: those of ``queues`` that require sessions.
+    :param spool: empties the spool too, if there is one.
     :param count: returns how many messages the queues hold; needs the right to manage the secondary.
     """
 
@@ -51,10 +53,12 @@ class Syphon:
         long_poll: float,
         count: Callable[[Collection[str]], Awaitable[int]],
         session_queues: Collection[str] = (),
+        spool: SpoolDrain | None = None,
     ) -> None:
         self._context = context
         self._queues = tuple(queues)
         self._session_queues = frozenset(session_queues)
+        self._spool = spool
         self._initial_delay = initial_delay
         self._long_poll = long_poll
         self._count = count
@@ -95,7 +99,8 @@ class Syphon:
     def report(self) -> DrainReport:
         """Return what was done so far."""
         total = sum((counters.report() for counters in self._counters.values()), DrainReport())
-        return total + DrainReport(failures=self._context.backoff.errors())
+        total += DrainReport(failures=self._context.backoff.errors())
+        return total if self._spool is None else total + self._spool.report()
 
     async def progress(self) -> Progress:
         """Return what was done and what remains; the latter takes one management call.
@@ -136,6 +141,8 @@ class Syphon:
     async def drain(self, *, progress: Callable[[DrainReport], None] | None = None) -> DrainReport:
         """Move messages until every queue is empty, or the remaining ones cannot be moved now.
 
+        What the spool holds comes first, because some of it may go to the backlog.
+
         A queue counts as empty only if a peek finds nothing, because a frozen service also answers a receive with no
         messages. Messages that another syphon has locked are waited for, up to 65 s without progress. A failing
         destination or queue is retried after ``syphon_retry_interval``, doubling; it is abandoned after five
@@ -152,13 +159,14 @@ class Syphon:
         await self._work(run)
         report = self.report()
         errors = [*run.queue_failures.errors.values(), *self._context.permanent_failures.errors.values()]
-        if errors and not report.moved and not report.dead_lettered:
+        if errors and not report.moved and not report.dead_lettered and not report.unspooled:
             raise errors[0]
         _log.info(
-            "drain queues=%d moved=%d dead_lettered=%d left=%d duplicates_possible=%d",
+            "drain queues=%d moved=%d dead_lettered=%d unspooled=%d left=%d duplicates_possible=%d",
             len(self._queues),
             report.moved_total,
             sum(report.dead_lettered.values()),
+            sum(report.unspooled.values()),
             report.left,
             report.duplicates_possible,
         )
@@ -167,7 +175,7 @@ class Syphon:
     async def run(
         self, *, progress: Callable[[DrainReport], None] | None = None, wait_for_permissions: bool = False
     ) -> DrainReport:
-        """Move messages until :meth:`stop`, polling each queue for ``syphon_long_poll``.
+        """Move messages until :meth:`stop`, polling each queue for ``syphon_long_poll``, and the spool at intervals.
 
         Cancelling the task stops it too; messages that the primary did not confirm are abandoned. A missing right or
         queue is an error at first, and is waited for once a queue and an entity have worked.
@@ -199,6 +207,8 @@ class Syphon:
         self._stopped.clear()
         self._started_at = self._context.clock.now()
         self._counters = {queue: DrainCounters() for queue in self._queues}
+        if self._spool is not None:
+            self._spool.start()
         return DrainRun(
             queue_count=len(self._counters),
             continuous=continuous,
@@ -223,25 +233,44 @@ class Syphon:
 
     async def _work(self, run: DrainRun) -> None:
         """Drain all queues; a stop cancels that, which completes what was confirmed and abandons the others."""
-        drains = {queue: self._drain_of(run, queue, each) for queue, each in self._counters.items()}
-        tasks = [asyncio.create_task(drain.work(), name=f"syphon {queue}") for queue, drain in drains.items()]
         stopped = asyncio.create_task(self._stopped.wait())
+        tasks = self._spool_tasks(run)
         try:
-            done: set[asyncio.Future[Any]] = set()
-            while not stopped.done() and not set(tasks) <= done:
-                waits: list[asyncio.Future[Any]] = [*(task for task in tasks if task not in done), stopped, run.failed]
-                done |= (await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED))[0]
-                for task in done - {stopped}:
-                    task.result()
+            if not run.continuous:
+                await _until_done(tasks, stopped=stopped, failed=run.failed)
+            if not stopped.done():
+                drains = {queue: self._drain_of(run, queue, each) for queue, each in self._counters.items()}
+                tasks += [asyncio.create_task(drain.work(), name=f"syphon {queue}") for queue, drain in drains.items()]
+                await _until_done(tasks, stopped=stopped, failed=run.failed)
         finally:
             stopped.cancel()
             run.failed.cancel()
             self.stop()
             # Cancelling a receive costs its link, without which its messages cannot be abandoned at once. A paused
             # receive ends by itself.
-            await asyncio.wait(tasks, timeout=_STOP_GRACE)
+            if tasks:
+                await asyncio.wait(tasks, timeout=_STOP_GRACE)
             for task in set(tasks) - run.finishing:
                 task.cancel()
-            for task in (await asyncio.wait(tasks))[0]:
+            for task in (await asyncio.wait(tasks))[0] if tasks else ():
                 if not task.cancelled():
                     task.exception()  # retrieved to avoid a warning; the first one is already raised
+
+    def _spool_tasks(self, run: DrainRun) -> list[asyncio.Task[None]]:
+        if self._spool is None:
+            return []
+        work = self._spool.empty_continuously if run.continuous else self._spool.empty
+        emptying = work(self._context, resumed=self._resumed, report_progress=run.report_progress)
+        return [asyncio.create_task(emptying, name="syphon of the spool")]
+
+
+async def _until_done(
+    tasks: Collection[asyncio.Task[None]], *, stopped: asyncio.Future[Any], failed: asyncio.Future[None]
+) -> None:
+    """Wait for all tasks, or for ``stopped``. :raises Exception: of the first task that fails, or of ``failed``."""
+    done: set[asyncio.Future[Any]] = set()
+    while not stopped.done() and not set(tasks) <= done:
+        waits: list[asyncio.Future[Any]] = [*(task for task in tasks if task not in done), stopped, failed]
+        done |= (await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED))[0]
+        for task in done - {stopped}:
+            task.result()

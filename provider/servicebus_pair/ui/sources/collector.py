@@ -18,7 +18,7 @@ from servicebus_pair.core import Endpoint, PairSettings
 from servicebus_pair.core.errors import ServiceError
 from servicebus_pair.core.model import scrub
 from servicebus_pair.ui.sources.reachability_probe import ProbeError, probe_namespace
-from servicebus_pair.ui.views import DeadLetterView, NamespaceView
+from servicebus_pair.ui.views import DeadLetterView, NamespaceView, SpoolView
 
 if TYPE_CHECKING:
     from servicebus_pair.core.protocol import BacklogPlan
@@ -76,6 +76,7 @@ class PairStatus:
     counts: Sequence[tuple[float, int]] = ()
     error: str | None = None
     plan: BacklogPlan | None = None
+    spool: SpoolView = field(default_factory=SpoolView)
     peeked: PeekResult = field(default_factory=PeekResult)
     operations: int = 0
 
@@ -112,12 +113,13 @@ class Collector:
 
     async def collect(self) -> PairStatus:
         """Query both namespaces and return the new status; takes at most 15 s, even if both are dead."""
-        primary, secondary, depths = await asyncio.gather(
+        primary, secondary, depths, spool = await asyncio.gather(
             _probe(self.settings.primary, self.status.primary),
             _probe(self.settings.secondary, self.status.secondary),
             _result_or_error(self._pair.backlog_depths(), "count"),
+            self._spool(),
         )
-        status = replace(self.status, primary=primary, secondary=secondary)
+        status = replace(self.status, primary=primary, secondary=secondary, spool=spool)
         if isinstance(depths, str):
             status = replace(status, error=depths)
         else:
@@ -129,6 +131,21 @@ class Collector:
         self.status = replace(status, operations=status.operations + metered - self._metered)
         self._metered = metered
         return self.status
+
+    async def _spool(self) -> SpoolView:
+        options = self.settings.options
+        if options.spool is None:
+            return SpoolView()
+        found = await _result_or_error(self._pair.spooled(), "list the spool")
+        if isinstance(found, str):
+            return replace(self.status.spool, configured=True, limit_bytes=options.spool_max_bytes, error=found)
+        return SpoolView(
+            configured=True,
+            messages={entity: each.messages for entity, each in found.items()},
+            size_bytes=sum(each.size_bytes for each in found.values()),
+            limit_bytes=options.spool_max_bytes,
+            oldest_at=min((each.oldest_at for each in found.values()), default=None),
+        )
 
     async def _with_details(self, status: PairStatus, depths: Sequence[QueueDepth]) -> PairStatus:
         """Add what is queried less often: the plan and the peeked messages."""

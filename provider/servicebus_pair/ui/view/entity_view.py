@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from servicebus_pair.airflow_runtime.state.health_store import HEALTH_KEY_PREFIX
 from servicebus_pair.core import EntityHealth
+from servicebus_pair.core.events import Route
 from servicebus_pair.ui.sources.airflow_queries import TaskActivity
 from servicebus_pair.ui.sources.collector import PeekResult
 from servicebus_pair.ui.views import EntityView
@@ -32,8 +33,8 @@ def build_entity_views(
     """
     counts: dict[str, Counter[str]] = {}
     for activity in activities:
-        for entity, (primary, backlog) in activity.counters.get("entities", {}).items():
-            counts.setdefault(entity, Counter()).update(primary=primary, backlog=backlog)
+        for entity, routes in activity.counters.get("entities", {}).items():
+            counts.setdefault(entity, Counter()).update(dict(zip(Route, routes, strict=False)))
         for entity, drained in activity.counters.get("syphoned_by_entity", {}).items():
             counts.setdefault(entity, Counter()).update(drained=drained)
     stored = {
@@ -48,6 +49,7 @@ def build_entity_views(
             waiting=peeked.waiting.get(entity),
             primary=sums["primary"],
             backlog=sums["backlog"],
+            spooled=sums["spooled"],
             drained=sums["drained"],
         )
         view = _with_shared_health(view, stored.get(entity))

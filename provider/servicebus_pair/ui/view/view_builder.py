@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from servicebus_pair.airflow_runtime.syphon_control import SYPHON_CONTROL_KEY, SyphonControl
 from servicebus_pair.core import Operations, PairSettings, bill
-from servicebus_pair.core.events import SLOT_SECONDS
+from servicebus_pair.core.events import SLOT_SECONDS, Route
 from servicebus_pair.core.pricing import STANDARD_PRICES, idle_syphon_operations
 from servicebus_pair.core.protocol import is_session_queue, queues_in_use
 from servicebus_pair.ui.sources.airflow_queries import ACTIVE_STATES, Records, TaskActivity
@@ -29,6 +29,7 @@ from servicebus_pair.ui.views import (
     PairView,
     QueueView,
     SendsView,
+    SpoolView,
     SyphonView,
 )
 
@@ -72,6 +73,7 @@ def build_pair_view(
         secondary=_namespace_view(status, valid, "secondary"),
         entities=entities,
         backlog=backlog,
+        spool=SpoolView() if status is None else status.spool,
         syphon=_syphon_view(state, activities, backlog, shrink_rate=shrink_rate, now=now),
         sends=_sends_view(activities, now),
         cost=_cost_view(conn_id, valid, status, activities, records),
@@ -206,7 +208,7 @@ def _drain_view(task: TaskActivity) -> DrainView:
         task_id=task.task_id,
         map_index=task.map_index,
         state=task.state,
-        moved=counters.get("syphoned", 0),
+        moved=counters.get("syphoned", 0) + counters.get("unspooled", 0),
         dead_lettered=sum(counters.get("dead_lettered", {}).values()),
         per_second=counters.get("per_second", 0.0),
         at=counters.get("at"),
@@ -220,18 +222,21 @@ def _active_first(drain: DrainView) -> tuple[bool, float]:
 
 def _sends_view(activities: Iterable[TaskActivity], now: float) -> SendsView:
     first = int((now - _SENDS_HOURS * 3600) // SLOT_SECONDS)
-    slots: dict[int, tuple[int, int]] = {}
+    slots: dict[int, Counter[str]] = {}
     for activity in activities:
-        for slot, primary, backlog in activity.counters.get("sends", ()):
+        # An earlier version counted two routes.
+        for slot, *counts in activity.counters.get("sends", ()):
             if slot >= first:
-                total = slots.get(slot, (0, 0))
-                slots[slot] = (total[0] + primary, total[1] + backlog)
+                slots.setdefault(slot, Counter()).update(dict(zip(Route, counts, strict=False)))
+    total = sum(slots.values(), Counter[str]())
     return SendsView(
         slot_seconds=SLOT_SECONDS,
         hours=_SENDS_HOURS,
-        primary=sum(primary for primary, _ in slots.values()),
-        backlog=sum(backlog for _, backlog in slots.values()),
-        slots=[(slot * SLOT_SECONDS, *counts) for slot, counts in sorted(slots.items())],
+        **{route.value: total[route] for route in Route},
+        slots=[
+            (slot * SLOT_SECONDS, counts[Route.PRIMARY], counts[Route.BACKLOG], counts[Route.SPOOLED])
+            for slot, counts in sorted(slots.items())
+        ],
     )
 
 

@@ -11,6 +11,7 @@ from servicebus_pair.core.model.events import (
     MessageRef,
     MessagesAccepted,
     MessagesSyphoned,
+    MessagesUnspooled,
     Route,
 )
 from tests.airflow.conftest import CONN_ID, Pair, RunDag, run_task
@@ -31,9 +32,9 @@ def test_a_send_task_saves_counts_by_route_and_operations(pair: Pair, run_dag: R
 
     notes = saved_activity()[before:]
 
-    assert [note["entities"] for note in notes] == [{}, {"flights": [2, 0]}]
+    assert [note["entities"] for note in notes] == [{}, {"flights": [2, 0, 0]}]
     assert notes[0]["operations"]["management_calls"] > 0
-    assert (sum(primary for _, primary, _ in notes[1]["sends"]), notes[1]["operations"]["sends"]) == (2, 2)
+    assert (sum(primary for _, primary, *_ in notes[1]["sends"]), notes[1]["operations"]["sends"]) == (2, 2)
     assert pair.primary["contoso"]
 
 
@@ -44,14 +45,17 @@ def test_totals_are_by_slot_and_entity_and_expire_after_a_day():
     notes.observe(MessagesAccepted("flights", Route.PRIMARY, None, message_refs(9), NOW - DAY - SLOT_SECONDS))
     notes.observe(MessagesSyphoned("Flights", "q", message_refs(30), NOW - 5))
     notes.observe(DeadLettered("q", "m", "TooLarge", NOW))
+    notes.observe(MessagesAccepted("flights", Route.SPOOLED, None, message_refs(4), NOW))
+    notes.observe(MessagesUnspooled("flights", Route.PRIMARY, None, message_refs(15), NOW))
 
     sums = notes._totals(NOW, {"sends": 12})
 
-    assert sums["sends"] == [[999_999, 3, 0], [1_000_000, 0, 2]]
-    assert sums["entities"] == {"flights": [12, 2]}
+    assert sums["sends"] == [[999_999, 3, 0, 0], [1_000_000, 0, 2, 4]]
+    assert sums["entities"] == {"flights": [12, 2, 4]}
+    assert sums["unspooled"] == 15
     assert sums["syphoned_by_entity"] == {"flights": 30}
     assert (sums["syphoned"], sums["dead_lettered"], sums["operations"]) == (30, {"TooLarge": 1}, {"sends": 12})
-    assert math.isclose(sums["per_second"], 3.0)
+    assert math.isclose(sums["per_second"], 4.5)
     assert notes._totals(NOW + 60, {})["per_second"] == 0
 
 
@@ -62,4 +66,4 @@ def test_a_retry_continues_the_totals_of_the_previous_try():
 
     sums = notes._totals(NOW, {})
 
-    assert (sums["sends"], sums["entities"], sums["syphoned"]) == ([[1_000_000, 3, 0]], {"flights": [3, 0]}, 4)
+    assert (sums["sends"], sums["entities"], sums["syphoned"]) == ([[1_000_000, 3, 0, 0]], {"flights": [3, 0, 0]}, 4)

@@ -1,0 +1,50 @@
+"""What neither namespace took goes home by the same tasks as a backlog (SPEC section 10)."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from servicebus_pair.core.model.interfaces import SystemClock
+from servicebus_pair.core.model.options import PairOptions
+from servicebus_pair.core.protocol.amqp_message import new_message
+from servicebus_pair.core.spool.spool import open_spool
+from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
+from servicebus_pair.operators.drill import ServiceBusPairDrillOperator
+from servicebus_pair.operators.syphon import ServiceBusPairSyphonOperator
+from tests.airflow.conftest import CONN_ID, Pair, RunDag, define_connection, run_task
+from tests.airflow.support.tasks import backlog_sensor, provision
+
+
+def test_sensor_recovery_and_drill_know_the_spool(
+    pair: Pair, run_dag: RunDag, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    pair.settings |= {"spool": str(tmp_path)}
+    define_connection(monkeypatch, pair.extra())
+    run_task(run_dag, provision)
+    hook = ServiceBusPairHook(CONN_ID)
+    assert hook.filled_backlog_queues() == ()
+    spool = open_spool(PairOptions(spool=str(tmp_path)), clock=SystemClock())
+    assert spool is not None
+    asyncio.run(spool.write("flights", [new_message("a", message_id="m1"), new_message("b", message_id="m2")]))
+    assert hook.filled_backlog_queues() == ("spool",)
+
+    found = run_task(
+        run_dag,
+        lambda: backlog_sensor(task_id="filled", until="filled", messages=2),
+        lambda: ServiceBusPairSyphonOperator(task_id="plan", servicebus_pair_conn_id=CONN_ID, plan_only=True),
+        lambda: ServiceBusPairSyphonOperator(task_id="drain", servicebus_pair_conn_id=CONN_ID, queues="spool"),
+        lambda: backlog_sensor(task_id="drained"),
+        lambda: ServiceBusPairDrillOperator(
+            task_id="drill", servicebus_pair_conn_id=CONN_ID, entity="flights", messages=3, both=True
+        ),
+    )
+
+    assert (found["filled"]["spooled"], found["filled"]["messages"]) == (2, 0)
+    assert found["plan"]["spooled"] == {"flights": 2}
+    assert (found["drain"]["unspooled"], found["drain"]["moved"], found["drain"]["left"]) == ({"flights": 2}, {}, 0)
+    assert found["drained"]["spooled"] == 0
+    assert (found["drill"]["passed"], found["drill"]["arrived"]) == (True, 3)
+    assert hook.filled_backlog_queues() == ()
