@@ -35,9 +35,9 @@ class ServiceBusPairSendOperator(BaseSendOperator):
     All messages are validated before the first is sent, so a file is read twice, in parts that fit in memory. If it
     changes in between, messages are sent up to the first invalid one.
 
-    The result is ``{"entity", "sent", "primary", "diverted", "backlog_queues", "operations"}``: counts and names. A
-    failover or recovery that the send detects is shared with other tasks and emitted as an asset event. Message bodies
-    never appear in XComs, logs or rendered templates of this task.
+    The result is ``{"entity", "sent", "primary", "diverted", "spooled", "backlog_queues", "operations"}``: counts and
+    names. A failover or recovery that the send detects is shared with other tasks and emitted as an asset event.
+    Message bodies never appear in XComs, logs or rendered templates of this task.
 
     :param entity: path of the queue or topic (templated).
     :param messages: texts, bytes, or mappings with ``body`` (a mapping or list is sent as JSON) and any of

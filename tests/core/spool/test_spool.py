@@ -77,7 +77,7 @@ async def test_a_full_spool_refuses_and_keeps_what_it_has(tmp_path: Path, clock:
 async def test_a_spool_that_is_four_fifths_full_says_so_once(tmp_path: Path, clock: ManualClock) -> None:
     events: list[Event] = []
     spool = spool_in(tmp_path, clock, max_bytes=10_000, emit=events.append)
-    for _ in range(7):
+    for _ in range(5):
         await spool.write("flights", [new_message("x" * 900)])
     assert events == []
     while len(events) < 1:

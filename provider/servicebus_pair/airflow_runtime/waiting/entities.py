@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
 from servicebus_pair.airflow_runtime.state.health_store import AirflowHealthStore
 from servicebus_pair.airflow_runtime.waiting.pair_cache import shared_pair
+from servicebus_pair.core.errors import ServiceError
 from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
 
 __all__ = ["entities_to_wait_for"]
+
+_log = logging.getLogger(__name__)
 
 
 async def entities_to_wait_for(conn_id: str, context: Mapping[str, Any]) -> tuple[str, ...]:
@@ -18,15 +22,21 @@ async def entities_to_wait_for(conn_id: str, context: Mapping[str, Any]) -> tupl
     The sources are the shared health, the asset events that triggered this run, and a peek into the backlog queues,
     which also finds the messages of senders outside Airflow.
 
-    :raises ServiceError: the secondary cannot be reached.
+    :raises ServiceError: the secondary cannot be reached, and nothing else names an entity.
     :raises SpoolError: the spool cannot be read.
     """
-    async with shared_pair(ServiceBusPairHook(conn_id)) as shared:
-        in_backlog = (await shared.first_page(max_age=0.0)).destinations
-        in_spool = await shared.spooled(max_age=0.0)
     health = await AirflowHealthStore(conn_id).known()
-    failed_over = [entity for entity, each in health.items() if each.failed_over]
-    found = [*failed_over, *_named_by_events(context), *in_backlog, *in_spool]
+    found = [entity for entity, each in health.items() if each.failed_over]
+    found += _named_by_events(context)
+    async with shared_pair(ServiceBusPairHook(conn_id)) as shared:
+        found += await shared.spooled(max_age=0.0)
+        try:
+            found += (await shared.first_page(max_age=0.0)).destinations
+        except ServiceError as error:
+            if not found:
+                raise
+            # Both namespaces are down. The drain looks again.
+            _log.warning("conn_id=%s: the backlog cannot be read now: %s", conn_id, error)
     return tuple(sorted({entity.casefold() for entity in found}))
 
 

@@ -21,7 +21,7 @@ class EntityManifest:
     """Messages of one entity, in one task or in all tasks.
 
     :param primary: number of messages accepted by the entity.
-    :param diverted: number of messages accepted by backlog queues.
+    :param diverted: number of messages accepted by backlog queues or the spool.
     :param health: at the end of the task; ``since`` is 0 if every send succeeded.
     :param slots: both counts over time, ``{slot: (primary, diverted)}``; a slot is a multiple of ``SLOT_SECONDS`` since
         the Unix epoch.
@@ -112,7 +112,7 @@ class PublishManifest:
 
     @property
     def diverted(self) -> int:
-        """Number of messages accepted by the backlog."""
+        """Number of messages accepted by the backlog or the spool."""
         return sum(entity.diverted for entity in self.entities.values())
 
     def to_json(self) -> dict[str, Any]:

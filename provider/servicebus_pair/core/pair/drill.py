@@ -194,10 +194,7 @@ class _Drill:
         reason = f"{self._id}: a drill, the primary is up"
         await self._pair.fail_over(self._entity, reason=reason, by=self._by, hold=self._limit)
         try:
-            async with (
-                PairSender(self._entity, self._sending()) as sender,
-                asyncio.timeout(self._limit.total_seconds()),
-            ):
+            async with self._sender() as sender, asyncio.timeout(self._limit.total_seconds()):
                 return await sender.send([self._marked(number, life) for number in range(messages)])
         except BaseException as error:
             await self._abandon()
@@ -207,13 +204,13 @@ class _Drill:
                 ) from error
             raise
 
-    def _sending(self) -> PairContext:
-        """Return the context of the marked sends; for a drill of both namespaces, one that takes no backlog queue."""
+    def _sender(self) -> PairSender:
+        """Return the sender of the marked messages; in a drill of both namespaces, one that uses no backlog queue."""
         if not self._both:
-            return self._shared
+            return self._pair.sender(self._entity)
         down = BacklogHealth(clock=self._shared.clock, retry_seconds=inf)
         down.failed()
-        return replace(self._shared, backlog_health=down)
+        return PairSender(self._entity, replace(self._shared, backlog_health=down))
 
     async def _abandon(self) -> None:
         """End the failover of a drill that failed or was cancelled.

@@ -166,7 +166,12 @@ class _SendProgress:
         self.in_flight = 0
         before = self._accepted
         queues = dict.fromkeys((*before.backlog_queues, *result.backlog_queues))
-        self._accepted = SendResult(before.primary + result.primary, before.diverted + result.diverted, tuple(queues))
+        self._accepted = SendResult(
+            before.primary + result.primary,
+            before.diverted + result.diverted,
+            tuple(queues),
+            spooled=before.spooled + result.spooled,
+        )
 
     def log(self) -> None:
         self._logged_at = time.monotonic()
@@ -174,8 +179,8 @@ class _SendProgress:
         if not accepted.sent:
             self._log.warning("entity=%s: there was no message to send", self._entity)
         self._log.info(
-            "entity=%s sent=%d of=%s primary=%d diverted=%d seconds=%.1f",
-            *(self._entity, accepted.sent, self._total, accepted.primary, accepted.diverted),
+            "entity=%s sent=%d of=%s primary=%d diverted=%d spooled=%d seconds=%.1f",
+            *(self._entity, accepted.sent, self._total, accepted.primary, accepted.diverted, accepted.spooled),
             self._logged_at - self._started_at,
         )
 
@@ -207,9 +212,11 @@ class _SendProgress:
         if not (accepted.sent or uncertain):
             return f"{_NOTHING_SENT} to {self._entity}"
         doubt = f"some of the {uncertain} in flight may have been accepted too; " if uncertain else ""
+        spooled = f", {accepted.spooled} by the spool" if accepted.spooled else ""
         return (
             f"{accepted.sent} messages for {self._entity} were accepted, {accepted.primary} by the primary and "
-            f"{accepted.diverted} by the backlog, including all of the first {self._accepted_in_order}; {doubt}the "
+            f"{accepted.diverted} by the backlog{spooled}, including all of the first {self._accepted_in_order}; "
+            f"{doubt}the "
             "others were not"
         )
 
@@ -219,6 +226,7 @@ class _SendProgress:
             "sent": self._accepted.sent,
             "primary": self._accepted.primary,
             "diverted": self._accepted.diverted,
+            "spooled": self._accepted.spooled,
             "backlog_queues": list(self._accepted.backlog_queues),
             "operations": nonzero_counts(operations),
         }

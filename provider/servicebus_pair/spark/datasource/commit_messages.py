@@ -54,18 +54,18 @@ class AcceptanceCounter:
     def observe(self, event: Event) -> None:
         """Count accepted messages."""
         if isinstance(event, MessagesAccepted):
-            self._accepted[event.entity, event.route] += len(event.messages)
-            self._slots[event.entity, int(event.at // SLOT_SECONDS), event.route] += len(event.messages)
-            if event.route is Route.BACKLOG:
+            # What is in the spool counts as diverted: both wait for a syphon.
+            route = Route.PRIMARY if event.route is Route.PRIMARY else Route.BACKLOG
+            self._accepted[event.entity, route] += len(event.messages)
+            self._slots[event.entity, int(event.at // SLOT_SECONDS), route] += len(event.messages)
+            if route is Route.BACKLOG:
                 self._diverted_at.setdefault(event.entity, event.at)
             self.bytes += sum(ref.size_bytes for ref in event.messages)
 
     def summary(self) -> str:
         """Describe the counts so far, for an error message."""
-        primary, diverted = (
-            sum(count for (_, route), count in self._accepted.items() if route is wanted)
-            for wanted in (Route.PRIMARY, Route.BACKLOG)
-        )
+        primary = sum(count for (_, route), count in self._accepted.items() if route is Route.PRIMARY)
+        diverted = self._accepted.total() - primary
         return f"{primary} messages accepted by the primary and {diverted} by the backlog"
 
     def manifests(self, health: Mapping[str, EntityHealth]) -> dict[str, EntityManifest]:

@@ -13,7 +13,10 @@ __all__ = ["REPORT_HEADERS", "StaticFile", "load_static_file"]
 _MEDIA_TYPES: Final = {
     "page.html": "text/html",
     "page.css": "text/css",
-    **{f"{name}.js": "text/javascript" for name in ("dialogs", "elements", "page", "panels", "plots", "verdict")},
+    **{
+        f"{name}.js": "text/javascript"
+        for name in ("dialogs", "elements", "page", "panels", "plots", "rungs", "verdict")
+    },
 }
 _COMMON_HEADERS: Final = {
     "Cache-Control": "no-store",

@@ -1,8 +1,9 @@
 // Polls the API and renders the page.
 
 import { openDialog, toolbar } from "./dialogs.js";
-import { formatDuration, h, render } from "./elements.js";
+import { formatDuration, formatNumber, h, render } from "./elements.js";
 import { pairSection } from "./panels.js";
+import { recordTotals, spooledMessages } from "./rungs.js";
 import { verdict } from "./verdict.js";
 
 const POLL_MS = 2500;
@@ -63,34 +64,43 @@ function openAction(pair, name, problem) {
   } });
 }
 
+const SEVERITY = { bad: 0, warn: 1, calm: 2, good: 3 };
+
 function selectedPair(pairs) {
   const wanted = decodeURIComponent(location.hash.replace(/^#(pair-)?/, ""));
-  const severity = { bad: 0, warn: 1, calm: 2, good: 3 };
-  return pairs.find((pair) => pair.conn_id === wanted)
-    ?? [...pairs].sort((a, b) => severity[verdict(a)[0]] - severity[verdict(b)[0]])[0];
+  return pairs.find((pair) => pair.conn_id === wanted) ?? pairs[0];
+}
+
+// One line for each pair, the worst first.
+function overview(pairs, selected) {
+  return pairs.map((pair) => {
+    const [kind, sentence] = verdict(pair);
+    const spooled = pair.spool.configured ? `, ${formatNumber(spooledMessages(pair))} in the spool` : "";
+    return h("a", { key: pair.conn_id, href: `#pair-${encodeURIComponent(pair.conn_id)}`, class: kind, "aria-current": pair === selected ? "true" : null,
+      onclick: () => setTimeout(renderPage) },
+    h("span", { class: "dot", "aria-hidden": "true" }), h("strong", {}, pair.conn_id), h("span", { class: "sentence" }, sentence),
+    h("span", { class: "muted" }, `${formatNumber(pair.backlog.messages)} in the backlog${spooled}`));
+  });
 }
 
 function renderPage() {
   const now = Date.now() / 1000 + clockOffset;
   const { snapshot, may_act: mayAct } = latest;
-  const pairs = snapshot.pairs;
-  const showTabs = pairs.length > MAX_PAIRS_AT_ONCE;
-  const selected = showTabs ? selectedPair(pairs) : null;
-  byId("tabs").hidden = !showTabs;
-  if (showTabs) {
-    render(byId("tabs"), pairs.map((pair) => {
-      const [kind] = verdict(pair);
-      return h("a", { key: pair.conn_id, href: `#pair-${encodeURIComponent(pair.conn_id)}`, class: kind, "aria-current": pair === selected ? "true" : null,
-        onclick: () => setTimeout(renderPage) },
-      h("span", { class: "dot", "aria-hidden": "true" }), pair.conn_id, h("span", { class: "visually-hidden" }, kind === "good" ? "" : ", needs attention"));
-    }));
-  }
+  const pairs = [...snapshot.pairs].sort((a, b) => SEVERITY[verdict(a)[0]] - SEVERITY[verdict(b)[0]]);
+  recordTotals(pairs, snapshot.at);
+  const several = pairs.length > 1;
+  const selected = pairs.length > MAX_PAIRS_AT_ONCE ? selectedPair(pairs) : null;
+  byId("tabs").hidden = !several;
+  render(byId("tabs"), several ? overview(pairs, selected) : []);
   const main = byId("pairs");
   const width = main.clientWidth;
   render(main,
     snapshot.problem !== null && h("p", { class: "notice bad", key: "problem" }, snapshot.problem),
     pairs.length === 0 ? h("p", { key: "none", class: "notice calm" }, "There is no connection of type ", h("code", {}, "servicebus_pair"), ".") : [],
-    (showTabs ? [selected] : pairs).map((pair) => pairSection(pair, { now, width, runLink, reportButton, toolbar: toolbar(pair, mayAct, openAction) })));
+    (selected !== null ? [selected] : pairs).map((pair) => pairSection(pair, {
+      now, width, runLink, reportButton, toolbar: toolbar(pair, mayAct, openAction),
+      collapsed: several && selected === null && verdict(pair)[0] === "good",
+    })));
   byId("interval").textContent = String(snapshot.interval);
   announceChanges(pairs);
 }

@@ -2,53 +2,45 @@
 
 import { formatBytes, formatDuration, formatNumber, h, localTime, plural, relativeTime } from "./elements.js";
 import { bar, sendsPlot } from "./plots.js";
+import { rungs } from "./rungs.js";
 import { verdict } from "./verdict.js";
 
 const STATE_LABELS = { healthy: "healthy", suspect: "suspect", failed_over: "failed over", failing_back: "failing back", diverted: "diverted", unreadable: "unreadable", unknown: "unknown" };
 const SEVERITY = { failed_over: 0, failing_back: 1, diverted: 2, unreadable: 3, suspect: 4, unknown: 5, healthy: 6 };
 const MAX_ROWS = 12; // above this, healthy entities are collapsed
 
-/** Returns the section of one pair. */
-export function pairSection(pair, { now, width, toolbar, runLink, reportButton }) {
+/** Returns the section of one pair; `collapsed` leaves its details to a click. */
+export function pairSection(pair, { now, width, collapsed, toolbar, runLink, reportButton }) {
   const [kind, sentence] = verdict(pair);
   const id = `pair-${pair.conn_id}`;
-  const plotWidth = width >= 900 ? 580 : Math.max(300, Math.min(640, width - 60));
+  const panels = [
+    panel(pair, "timeline", `Timeline of ${pair.sends.hours} hours`, timeline(pair, now, width), { wide: true }),
+    panel(pair, "syphon", "Syphon", syphon(pair, now, runLink)),
+    panel(pair, "entities", "Entities", entities(pair, now), { wide: true }),
+    panel(pair, "backlog", "Backlog", backlog(pair, now), { wide: true }),
+    panel(pair, "dead-letters", "Dead letters", deadLetters(pair, now), { wide: true }),
+    panel(pair, "incidents", "Incidents of 30 days", incidents(pair, now, runLink, reportButton), { wide: true }),
+    panel(pair, "actions", "Actions of 30 days", actionLog(pair, now, runLink, reportButton), { wide: true }),
+    panel(pair, "cost", "Cost of 24 hours", cost(pair, now), { wide: true }),
+  ];
+  const isLine = (each) => each.classList.contains("line");
+  // The timeline stays on top, and what is empty comes last.
+  const sorted = [panels[0], ...panels.slice(1).filter((each) => !isLine(each)), ...panels.slice(1).filter(isLine)];
+  const details = [toolbar, h("div", { class: "grid", key: "grid" }, sorted)];
   return h("section", { class: "pair", id, key: pair.conn_id, "aria-labelledby": `${id}-name` },
     h("div", { class: "head" },
       h("h2", { id: `${id}-name` }, pair.conn_id),
       h("p", { class: `verdict ${kind}` }, h("span", { class: "dot", "aria-hidden": "true" }), sentence)),
-    toolbar,
-    h("div", { class: "namespaces" },
-      namespaceCard(pair.primary, "primary", now),
-      h("div", { class: `between ${kind}`, "aria-hidden": "true" }, "⇄"),
-      namespaceCard(pair.secondary, "secondary", now)),
-    h("div", { class: "grid" },
-      panel(pair, "entities", "Entities", entities(pair, now), { wide: true }),
-      panel(pair, "sends", "Sends by route", sends(pair, now, plotWidth)),
-      panel(pair, "syphon", "Syphon", syphon(pair, now, runLink)),
-      panel(pair, "backlog", "Backlog", backlog(pair, now), { wide: true }),
-      panel(pair, "dead-letters", "Dead letters", deadLetters(pair, now)),
-      panel(pair, "cost", "Cost", cost(pair, now)),
-      panel(pair, "incidents", "Incidents (last 30 days)", incidents(pair, now, runLink, reportButton), { wide: true }),
-      panel(pair, "actions", "Action log (last 30 days)", actionLog(pair, now, runLink, reportButton), { wide: true })));
+    rungs(pair, now),
+    collapsed ? h("details", { key: "collapsed" }, h("summary", {}, "Timeline, actions and details"), details) : h("div", { key: "details" }, details));
 }
 
+// A text is what there is to say of something empty, and takes one line.
 function panel(pair, name, title, content, { wide = false } = {}) {
   const id = `${pair.conn_id}-${name}`;
-  return h("section", { class: wide ? "panel wide" : "panel", key: name, "aria-labelledby": id },
-    h("h3", { id }, title), content);
-}
-
-function namespaceCard(namespace, side, now) {
-  const kind = namespace.reachable === null ? "calm" : namespace.reachable ? "good" : "bad";
-  const state = namespace.reachable === null ? "not checked yet"
-    : namespace.reachable ? `reachable, ${namespace.latency_ms} ms` : `unreachable: ${namespace.error}`;
-  return h("div", { class: `namespace ${kind}` },
-    h("span", { class: "side" }, side),
-    h("strong", {}, namespace.name),
-    h("span", { class: "state" }, h("span", { class: "dot", "aria-hidden": "true" }), state),
-    h("span", { class: "muted" }, namespace.checked_at === null ? "" : ["checked ", relativeTime(namespace.checked_at, now)],
-      namespace.reachable === false ? [", unreachable for ", relativeTime(namespace.since, now, { suffix: "" })] : ""));
+  const isLine = typeof content === "string";
+  return h("section", { class: isLine ? "panel line" : wide ? "panel wide" : "panel", key: name, "aria-labelledby": id },
+    h("h3", { id }, title), isLine ? h("p", { class: "muted" }, content) : content);
 }
 
 // On a narrow screen each row is a block, and `data-head` labels its cells.
@@ -63,9 +55,9 @@ function table(caption, heads, rows, { tight = false } = {}) {
 }
 
 function entities(pair, now) {
-  if (pair.entities.length === 0) return note("No task has sent anything yet.");
+  if (pair.entities.length === 0) return "No task has sent anything yet.";
   const sorted = [...pair.entities].sort((a, b) => SEVERITY[a.state] - SEVERITY[b.state] || a.entity.localeCompare(b.entity));
-  const heads = ["Entity", "Health", "For", "By", "Reason", "Last ping", "Sent to primary / backlog"];
+  const heads = ["Entity", "Health", "For", "By", "Reason", "Last ping", "Sent to primary / backlog / spool"];
   const entityTable = (list, caption) => table(caption, heads, list.map((entity) => ({ key: entity.entity, cells: entityCells(entity, now) })));
   if (sorted.length <= MAX_ROWS) return entityTable(sorted, "Health of each entity");
   const unhealthy = sorted.filter((entity) => entity.state !== "healthy");
@@ -89,18 +81,23 @@ function entityCells(entity, now) {
     h("span", { class: "wrap" }, entity.reason || (entity.state === "unknown" ? "No health information yet." : "–"),
       entity.waiting > 0 && entity.state !== "failed_over" ? h("span", { class: "muted" }, ` · at least ${plural(entity.waiting, "message")} in the backlog`) : ""),
     entity.last_ping === null ? "–" : relativeTime(entity.last_ping, now),
-    [h("span", { class: "primary" }, formatNumber(entity.primary)), " / ", h("span", { class: entity.backlog > 0 ? "backlog" : "muted" }, formatNumber(entity.backlog))],
+    [h("span", { class: "primary" }, formatNumber(entity.primary)), " / ", h("span", { class: entity.backlog > 0 ? "backlog" : "muted" }, formatNumber(entity.backlog)),
+      " / ", h("span", { class: entity.spooled > 0 ? "spool" : "muted" }, formatNumber(entity.spooled))],
   ];
 }
 
-function sends(pair, now, width) {
+function timeline(pair, now, width) {
   const { sends: sent } = pair;
+  const first = now - sent.hours * 3600;
+  if (sent.slots.length === 0 && !pair.incidents.some((each) => (each.until ?? now) > first)) return "No task sent anything, and nothing failed over.";
+  const legend = (kind, text) => h("span", {}, h("i", { class: `swatch ${kind}` }), text);
   return [
     h("p", { class: "legend" },
-      h("span", {}, h("i", { class: "swatch primary" }), `to the primary: ${formatNumber(sent.primary)}`),
-      h("span", {}, h("i", { class: "swatch backlog" }), `to the backlog: ${formatNumber(sent.backlog)}`)),
-    sendsPlot(sent, now, width),
-    sent.slots.length === 0 && note(`No task sent anything in the last ${sent.hours} hours.`),
+      legend("primary", `primary ${formatNumber(sent.primary)}`),
+      legend("backlog", `backlog ${formatNumber(sent.backlog)}`),
+      pair.spool.configured && legend("spool", `spool ${formatNumber(sent.spooled)}`),
+      legend("outage", "failed over")),
+    sendsPlot(sent, pair.incidents, now, Math.max(300, width - 36)),
   ];
 }
 
@@ -126,7 +123,9 @@ function syphon(pair, now, runLink) {
       h("p", { class: "notice calm" }, "No Airflow task is draining, but the backlog is shrinking: a Spark job or another syphon is at work."),
       h("dl", { class: "figures" }, figures));
   } else {
-    parts.push(note(view.remaining ? `No drain task is running; ${plural(view.remaining, "message")} in the backlog.` : "No drain task is running."));
+    const text = view.remaining ? `No drain task is running; ${plural(view.remaining, "message")} in the backlog.` : "No drain task is running.";
+    if (parts.length === 0 && view.drains.length === 0) return text;
+    parts.push(note(text));
   }
   const active = view.drains.slice(0, view.running);
   const recent = view.drains.slice(view.running);
@@ -146,24 +145,31 @@ function drains(list, now, runLink) {
 
 const figure = (name, value) => h("div", {}, h("dt", {}, name), h("dd", {}, value));
 
+const sum = (numbers) => numbers.reduce((total, each) => total + each, 0);
+
 const isEmpty = (queue) => queue.active + queue.scheduled + queue.dead_lettered === 0;
 
 function backlog(pair, now) {
   const view = pair.backlog;
   const parts = [];
   if (view.error !== null) parts.push(h("p", { class: "notice warn" }, "Counting failed: ", view.error, view.counted_at === null ? "" : [". These counts are from ", relativeTime(view.counted_at, now), "."]));
-  if (view.counted_at === null) return parts.length > 0 ? parts : note("Not counted yet.");
+  if (view.counted_at === null) return parts.length > 0 ? parts : "Not counted yet.";
+  const isQuiet = view.error === null && [view.messages, view.dead_lettered, view.missing.length, view.extra.length, view.drift.length].every((count) => count === 0);
+  if (isQuiet) {
+    const sessions = view.queues.filter((queue) => queue.requires_session).length;
+    return `Empty: ${plural(view.queues.length, "queue")}${sessions > 0 ? `, ${sessions} of them for sessions` : ""}; all as expected.`;
+  }
   parts.push(h("dl", { class: "figures" },
     figure("messages", formatNumber(view.messages)),
     figure("oldest", view.oldest_seconds === null ? "–" : formatDuration(view.oldest_seconds)),
     figure("size", formatBytes(view.size_bytes)),
     figure("dead letters", formatNumber(view.dead_lettered)),
     figure("queues", formatNumber(view.queues.length)),
-    figure("empty queues", formatNumber(view.queues.filter(isEmpty).length))));
+    view.queues.some((queue) => queue.requires_session) && figure("in sessions", formatNumber(sum(view.queues.filter((queue) => queue.requires_session).map((queue) => queue.active))))));
   const deepest = Math.max(1, ...view.queues.map((queue) => queue.active + queue.scheduled));
-  const queues = table("Backlog queues", ["Queue", "Depth", "Messages", "Oldest", "Size", "Dead letters"], view.queues.map((queue) => ({
+  const queueTable = (caption, queues) => table(caption, ["Queue", "Depth", "Messages", "Oldest", "Size", "Dead letters"], queues.map((queue) => ({
     key: queue.path,
-    kind: queue.state !== "in use" ? "not-in-use" : isEmpty(queue) ? "empty" : null,
+    kind: queue.state !== "in use" ? "not-in-use" : null,
     cells: [
       [h("code", {}, queue.path), queue.requires_session && h("span", { class: "badge sessions" }, "sessions"), queue.state !== "in use" && h("span", { class: `badge ${queue.state}` }, queue.state)],
       bar((queue.active + queue.scheduled) / deepest, { kind: "backlog" }),
@@ -173,8 +179,9 @@ function backlog(pair, now) {
       h("span", { class: queue.dead_lettered > 0 ? "critical" : "muted" }, formatNumber(queue.dead_lettered)),
     ],
   })), { tight: true });
-  const isQuiet = view.messages === 0 && view.dead_lettered === 0 && view.missing.length === 0 && view.extra.length === 0;
-  parts.push(isQuiet ? h("details", {}, h("summary", {}, `Backlog is empty (${plural(view.queues.length, "queue")})`), queues) : queues);
+  const [shown, empty] = [(queue) => !isEmpty(queue) || queue.state !== "in use", (queue) => isEmpty(queue) && queue.state === "in use"].map((each) => view.queues.filter(each));
+  if (shown.length > 0) parts.push(queueTable("Backlog queues", shown));
+  if (empty.length > 0) parts.push(h("details", { key: "empty" }, h("summary", {}, plural(empty.length, "empty queue")), queueTable("Empty backlog queues", empty)));
   parts.push(h("p", { class: view.drift.length + view.extra.length > 0 ? "notice warn" : "muted" },
     view.extra.length > 0 ? `${plural(view.extra.length, "extra queue")}, not in use: ${view.extra.join(", ")}. ` : "No extra queues. ",
     view.drift.length > 0 ? `${plural(view.drift.length, "property differs", "properties differ")} from the expected value:` : "All queue properties are as expected."));
@@ -189,8 +196,8 @@ function backlog(pair, now) {
 
 function deadLetters(pair, now) {
   const view = pair.backlog;
-  if (view.counted_at === null) return note("Not counted yet.");
-  if (view.dead_lettered === 0) return note("No dead letters.");
+  if (view.counted_at === null) return "Not counted yet.";
+  if (view.dead_lettered === 0) return "None.";
   return [
     h("ul", { class: "plain" }, Object.entries(view.dead_letter_reasons).map(([reason, number]) =>
       h("li", { key: reason }, h("strong", {}, reason), `: ${formatNumber(number)}`))),
@@ -209,12 +216,11 @@ function deadLetters(pair, now) {
 
 function cost(pair, now) {
   const view = pair.cost;
-  const fraction = view.quiet_day > 0 ? view.total / view.quiet_day : 0;
+  if (view.total === 0 && view.reported_at === null) return `No task made a billed operation; this page made ${formatNumber(view.page)}.`;
   const kinds = Object.entries(view.operations).sort((a, b) => b[1] - a[1]);
   return [
-    h("p", {}, h("strong", { class: "big" }, formatNumber(view.total)), ` operations by tasks in the last 24 hours. A continuous syphon on an empty backlog takes ${formatNumber(view.quiet_day)} receives a day.`),
-    bar(Math.min(1, fraction), { kind: fraction > 1 ? "backlog" : "primary" }),
-    h("p", { class: "muted" }, `${fraction.toFixed(1)} times a quiet day. Cost beyond the base charge: ${view.amount} ${view.currency} (prices of ${view.as_of}). This page made ${formatNumber(view.page)} more operations. Pings by triggers are not metered.`),
+    h("p", {}, h("strong", {}, formatNumber(view.total)), ` operations by tasks; a continuous syphon on an empty backlog takes ${formatNumber(view.quiet_day)} receives a day. `,
+      h("span", { class: "muted" }, `Cost beyond the base charge: ${view.amount} ${view.currency} (prices of ${view.as_of}). This page made ${formatNumber(view.page)} more operations. Pings by triggers are not metered.`)),
     kinds.length > 0 && h("details", {}, h("summary", {}, "By kind"),
       h("ul", { class: "plain" }, kinds.map(([name, number]) => h("li", { key: name }, `${name.replaceAll("_", " ")}: ${formatNumber(number)}`)))),
     view.reported_at !== null && h("details", {}, h("summary", {}, ["Cost report, ", relativeTime(view.reported_at, now)]), costReport(view.report)),
@@ -230,7 +236,7 @@ function costReport(report) {
 }
 
 function incidents(pair, now, runLink, reportButton) {
-  if (pair.incidents.length === 0) return note("No incidents.");
+  if (pair.incidents.length === 0) return "None.";
   return table("Incidents", ["Entity", "Start", "Duration", "Reason", "Runs"], pair.incidents.map((incident) => ({
     key: `${incident.entity}/${incident.at}`,
     cells: [
@@ -260,7 +266,7 @@ const PAST_TENSE = {
 };
 
 function actionLog(pair, now, runLink, reportButton) {
-  if (pair.action_log.length === 0) return note("No actions.");
+  if (pair.action_log.length === 0) return "None on this page.";
   return h("ul", { class: "plain action-log" }, pair.action_log.map((record) => h("li", { key: `${record.at}/${record.action}` },
     relativeTime(record.at, now), " ", h("strong", {}, record.user), ` ${PAST_TENSE[record.action] ?? record.action}`,
     Array.isArray(record.detail.entities) ? ` (${record.detail.entities.join(", ")})` : "",

@@ -6,27 +6,34 @@ const HEIGHT = 150;
 const LEFT = 46;
 const BOTTOM = 22;
 const TOP = 8;
+const ROUTES = ["primary", "backlog", "spool"];
 
-/** Stacked bar chart of the messages sent in the last hours: primary below, backlog on top. */
-export function sendsPlot(sends, now, width) {
+/** Stacked bar chart of the messages sent in the last hours: primary below, backlog and spool on top; outages shaded. */
+export function sendsPlot(sends, incidents, now, width) {
   const slot = sends.slot_seconds;
   const last = Math.floor(now / slot) * slot;
   const first = last - sends.hours * 3600;
   const slots = Math.round((last - first) / slot) + 1;
-  const top = niceMaximum(Math.max(1, ...sends.slots.map(([, primary, backlog]) => primary + backlog)));
+  const top = niceMaximum(Math.max(1, ...sends.slots.map(([, primary, backlog, spooled]) => primary + backlog + spooled)));
   const step = (width - LEFT - 4) / slots;
   const plotHeight = HEIGHT - TOP - BOTTOM;
   const y = (value) => TOP + plotHeight - (value / top) * plotHeight;
-  const bars = sends.slots.map(([start, primary, backlog]) => {
+  const bars = sends.slots.map(([start, ...counts]) => {
     const x = LEFT + Math.round((start - first) / slot) * step;
     const barWidth = Math.max(2, step - 1.5);
-    const tooltip = `${localTime(start).textContent}: ${formatNumber(primary)} to primary, ${formatNumber(backlog)} to backlog`;
-    return h("g", {}, h("title", {}, tooltip),
-      primary > 0 && h("rect", { class: "primary", x, y: y(primary), width: barWidth, height: Math.max(1, y(0) - y(primary)) }),
-      backlog > 0 && h("rect", {
-        class: "backlog", x, y: y(primary + backlog), width: barWidth, height: Math.max(1.5, y(primary) - y(primary + backlog)),
-      }));
+    const [primary, backlog, spooled] = counts.map(formatNumber);
+    const tooltip = `${localTime(start).textContent}: ${primary} to primary, ${backlog} to backlog, ${spooled} to spool`;
+    let below = 0;
+    const parts = counts.map((count, index) => {
+      below += count;
+      return count > 0 && h("rect", { class: ROUTES[index], x, y: y(below), width: barWidth, height: Math.max(1.5, y(below - count) - y(below)) });
+    });
+    return h("g", {}, h("title", {}, tooltip), parts);
   });
+  const xOf = (at) => LEFT + Math.max(0, (at - first) / slot) * step;
+  const outages = incidents.filter((each) => (each.until ?? now) > first).map((each) => h("g", {},
+    h("title", {}, `${each.entity}: ${each.reason}`),
+    h("rect", { class: "outage", x: xOf(each.at), y: TOP, width: Math.max(2, xOf(each.until ?? now) - xOf(each.at)), height: plotHeight })));
   const hourLabels = [];
   const hourStep = width < 420 ? 2 : 1;
   for (let hour = 0; hour <= sends.hours; hour += hourStep) {
@@ -38,8 +45,8 @@ export function sendsPlot(sends, now, width) {
     h("line", { x1: LEFT, x2: width, y1: y(value), y2: y(value) }),
     h("text", { x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, axisLabel(value)),
   ]);
-  const summary = `Messages sent in the last ${sends.hours} hours: ${formatNumber(sends.primary)} to the primary, ${formatNumber(sends.backlog)} to the backlog.`;
-  return h("svg", { class: "plot", viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": summary }, gridLines, bars, hourLabels);
+  const summary = `Messages sent in the last ${sends.hours} hours: ${formatNumber(sends.primary)} to the primary, ${formatNumber(sends.backlog)} to the backlog, ${formatNumber(sends.spooled)} to the spool; ${outages.length} outages.`;
+  return h("svg", { class: "plot", viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": summary }, outages, gridLines, bars, hourLabels);
 }
 
 /** Horizontal bar that is filled to a fraction of its width. */
