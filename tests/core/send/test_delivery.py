@@ -254,6 +254,7 @@ class FakeDelivery:
             accepted_at=self.accepted_at,
             backlog_health=BacklogHealth(clock=self.clock, retry_seconds=60),
             spool=None,
+            unspools=False,
         )
         fake: Any = self
         self.state = DeliveryState()
