@@ -42,7 +42,10 @@ def random_history(random: Random, number: int) -> History:
         )
         for _ in range(random.choice((0, 1, 1, 1, 2, 3)))
     )
-    moved = tuple(Syphoned(float(random.randint(0, 60)), BACKLOG) for _ in range(random.choice((0, 0, 0, 1, 2))))
+    moved = tuple(
+        Syphoned(float(random.randint(0, 60)), BACKLOG, random.choice((Route.PRIMARY, Route.PRIMARY, Route.BACKLOG)))
+        for _ in range(random.choice((0, 0, 0, 1, 2)))
+    )
     return History(f"m-{number}", entity, sent, moved, tuple(copies(random, entity)))
 
 
@@ -62,10 +65,15 @@ def record_rows(histories: Sequence[History]) -> list[tuple[Any, ...]]:
         for sent in each.sent
     ]
     return sends + [
-        ("syphoned", each.message_id, None, each.entity, "primary", moved.queue, moved.at, "drain")
+        (kind_of(moved), each.message_id, None, each.entity, str(moved.route), moved.queue, moved.at, "drain")
         for each in histories
         for moved in each.syphoned
     ]
+
+
+def kind_of(moved: Syphoned) -> str:
+    """Half of the moves to the primary came from the spool."""
+    return "syphoned" if moved.route is Route.PRIMARY and int(moved.at) % 2 else "unspooled"
 
 
 def found_rows(histories: Sequence[History]) -> list[dict[str, Any]]:
@@ -77,8 +85,8 @@ def found_rows(histories: Sequence[History]) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("run", [None, "r"])
-def test_engine_agrees_with_the_pure_rules(run: str | None, spark: SparkSession):
+@pytest.mark.parametrize(("run", "spool_examined"), [(None, False), ("r", True)])
+def test_engine_agrees_with_the_pure_rules(run: str | None, spool_examined: bool, spark: SparkSession):
     random = Random(f"classification {run}")  # noqa: S311  a test
     histories = [random_history(random, number) for number in range(COUNT)]
     table = classify_messages(
@@ -87,9 +95,15 @@ def test_engine_agrees_with_the_pure_rules(run: str | None, spark: SparkSession)
         paths=PATHS,
         incidents=INCIDENTS,
         run=run,
+        spool_examined=spool_examined,
     ).persist()
     expected = {
-        each.message_id: classify(each, receiving_entities=PATHS[each.entity], incidents=INCIDENTS[each.entity])
+        each.message_id: classify(
+            each,
+            receiving_entities=PATHS[each.entity],
+            incidents=INCIDENTS[each.entity],
+            spool_examined=spool_examined,
+        )
         for each in histories
         if (each.sent or each.syphoned or each.found)
         and (run is None or not each.sent or any(sent.run == run for sent in each.sent))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from math import inf
@@ -25,7 +25,14 @@ from servicebus_pair.core.model.interfaces import Clock
 from servicebus_pair.core.model.options import PairOptions
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage
 from servicebus_pair.core.spool.location import open_storage
-from servicebus_pair.core.spool.spool_file import SpoolFile, SpoolKey, decode_file, encode_file
+from servicebus_pair.core.spool.spool_file import (
+    ForeignFileError,
+    SpoolFile,
+    SpoolKey,
+    WrongKeyError,
+    decode_file,
+    encode_file,
+)
 from servicebus_pair.core.spool.storage import SpoolStorage, StoredFile
 
 __all__ = ["SET_ASIDE", "Spool", "SpooledBatch", "SpooledEntity", "open_spool"]
@@ -134,6 +141,25 @@ class Spool:
                 known.messages + batch.messages, known.size_bytes + batch.size_bytes, known.oldest_at
             )
         return found
+
+    async def peek(self) -> AsyncIterator[tuple[str, bool, Sequence[AmqpMessage]]]:
+        """Yield the entity and the messages of each file, and whether it is set aside; nothing is claimed or removed.
+
+        :raises SpoolError: the spool, or a file of it that is not set aside, cannot be read.
+        """
+        for folder in (_MESSAGES, SET_ASIDE):
+            for file in await self._call("list", self.storage.list, folder):
+                if not file.name.endswith(_SUFFIX):
+                    continue
+                try:
+                    content = decode_file(await self._call("read", self.storage.read, file.name), key=self._key)
+                except FileNotFoundError:
+                    continue  # emptied meanwhile
+                except (ForeignFileError, WrongKeyError) as error:
+                    if folder == SET_ASIDE:
+                        continue
+                    raise SpoolError(f"cannot read {file.name} of the spool: {error}") from error
+                yield content.entity, folder == SET_ASIDE, content.messages
 
     async def read(self, batch: SpooledBatch) -> SpoolFile:
         """Return the messages of a batch.

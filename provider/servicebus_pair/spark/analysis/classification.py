@@ -40,6 +40,7 @@ def classify_messages(
     paths: Mapping[str, tuple[str, ...]],
     incidents: Mapping[str, Sequence[Incident]],
     run: str | None,
+    spool_examined: bool = False,
 ) -> DataFrame:
     """Return one verdict per message of the entities in ``paths``, with the fields of ``Verdict``.
 
@@ -47,6 +48,7 @@ def classify_messages(
     :param found: copies and receipts, with columns as in ``peek_messages``.
     :param paths: where the messages of each entity arrive, by lower-case entity.
     :param incidents: the incidents of each entity, by lower-case entity.
+    :param spool_examined: ``found`` has what the spool holds.
     :param run: classify only messages that this run sent, and messages without a record of a send.
     """
     sends_and_moves, copies = (_of_entities(table, paths) for table in (records, found))
@@ -58,7 +60,7 @@ def classify_messages(
     return _with_incident(histories, incidents).select(
         "entity",
         F.col("id").alias("message_id"),
-        _outcome(paths).alias("outcome"),
+        _outcome(paths, spool_examined=spool_examined).alias("outcome"),
         _first_route().alias("route"),
         (F.col("moved") > 0).alias("syphoned"),
         _copies().alias("copies"),
@@ -81,13 +83,16 @@ def _of_entities(table: DataFrame, paths: Mapping[str, tuple[str, ...]]) -> Data
 
 def _recorded(records: DataFrame, *, run: str | None) -> DataFrame:
     """Return a row per message with the counts and first times of its sends and moves."""
-    sent, moved = F.col("kind") == "sent", F.col("kind") == "syphoned"
+    sent, unspooled = F.col("kind") == "sent", F.col("kind") == "unspooled"
+    rediverted = unspooled & (F.col("route") == str(Route.BACKLOG))
+    moved = (F.col("kind") == "syphoned") | (unspooled & (F.col("route") == str(Route.PRIMARY)))
     direct, diverted, spooled = (sent & (F.col("route") == str(route)) for route in Route)
     return records.groupBy(*_KEY).agg(
         F.count_if(sent).alias("sent"),
         F.count_if(direct).alias("direct"),
         F.count_if(spooled).alias("spooled"),
         F.count_if(moved).alias("moved"),
+        F.count_if(rediverted).alias("rediverted"),
         F.min(F.when(direct, F.col("at"))).alias("direct_at"),
         F.min(F.when(diverted, F.col("at"))).alias("diverted_at"),
         F.min(F.when(spooled, F.col("at"))).alias("spooled_at"),
@@ -112,6 +117,7 @@ def _found(found: DataFrame) -> DataFrame:
             F.count_if(dead).alias("dead"),
             F.count_if(location == str(Location.BACKLOG)).alias("waiting"),
             F.count_if(location == str(Location.BACKLOG_DEAD_LETTER)).alias("backlog_dead"),
+            F.count_if(location == str(Location.SPOOL)).alias("in_spool"),
             F.count_if(location == str(Location.RECEIPT)).alias("receipts"),
             *_least_and_greatest(_digest(), "digest_found"),
         )
@@ -119,7 +125,7 @@ def _found(found: DataFrame) -> DataFrame:
     return by_place.groupBy(*_KEY).agg(
         F.count_if(F.col("live") > 0).alias("live_places"),
         F.max(F.col("live") + F.col("dead")).alias("most"),
-        *(F.sum(name).alias(name) for name in ("dead", "waiting", "backlog_dead", "receipts")),
+        *(F.sum(name).alias(name) for name in ("dead", "waiting", "backlog_dead", "in_spool", "receipts")),
         F.min("digest_found_least").alias("digest_found_least"),
         F.max("digest_found_greatest").alias("digest_found_greatest"),
     )
@@ -134,16 +140,19 @@ def _least_and_greatest(value: Column, name: str) -> tuple[Column, Column]:
     return F.min(value).alias(f"{name}_least"), F.max(value).alias(f"{name}_greatest")
 
 
-def _outcome(paths: Mapping[str, tuple[str, ...]]) -> Column:
+def _outcome(paths: Mapping[str, tuple[str, ...]], *, spool_examined: bool) -> Column:
     places = F.create_map(*(F.lit(part) for entity, each in paths.items() for part in (entity, len(each))))
     arrived = (F.col("direct") > 0) | (F.col("moved") > 0) | (F.col("live_places") > 0) | (F.col("receipts") > 0)
+    in_spool = F.col("in_spool") > 0
+    if not spool_examined:
+        in_spool |= (F.col("spooled") > 0) & (F.col("rediverted") == 0)
     return (
-        F.when((F.col("sent") == 0) & (F.col("moved") == 0), str(Outcome.UNRECORDED))
+        F.when((F.col("sent") == 0) & (F.col("moved") + F.col("rediverted") == 0), str(Outcome.UNRECORDED))
         .when(F.col("live_places") == places[F.col("entity")], str(Outcome.DELIVERED))
         .when(F.col("waiting") > 0, str(Outcome.WAITING))
         .when(F.col("dead") + F.col("backlog_dead") > 0, str(Outcome.DEAD_LETTERED))
         .when(arrived, str(Outcome.CONSUMED))
-        .when(F.col("spooled") > 0, str(Outcome.SPOOLED))
+        .when(in_spool, str(Outcome.SPOOLED))
         .otherwise(str(Outcome.LOST))
     )
 
@@ -153,7 +162,7 @@ def _first_route() -> Column:
     times = {Route.BACKLOG: "diverted_at", Route.PRIMARY: "direct_at", Route.SPOOLED: "spooled_at"}
     first = F.coalesce(*(F.when(F.col(at) == _first_sent_at(), str(route)) for route, at in times.items()))
     # A message that was moved without a record of its send was diverted by an older application.
-    return F.when(F.col("sent") > 0, first).when(F.col("moved") > 0, str(Route.BACKLOG))
+    return F.when(F.col("sent") > 0, first).when(F.col("moved") + F.col("rediverted") > 0, str(Route.BACKLOG))
 
 
 def _first_sent_at() -> Column:
@@ -161,12 +170,13 @@ def _first_sent_at() -> Column:
 
 
 def _copies() -> Column:
-    return F.col("most") + F.col("waiting") + F.col("backlog_dead")
+    return F.col("most") + F.col("waiting") + F.col("backlog_dead") + F.col("in_spool")
 
 
 def _expected_copies() -> Column:
-    """The copies that exist if every record is one acceptance and every move removes one backlog copy."""
-    return F.col("direct") + F.greatest(F.col("sent") - F.col("direct"), F.col("moved"))
+    """The copies that exist if every record is one acceptance and every move removes one copy."""
+    backlog = F.col("sent") - F.col("direct") - F.col("spooled")
+    return F.col("direct") + F.greatest(backlog + F.greatest("spooled", "rediverted"), F.col("moved"))
 
 
 def _wait_seconds() -> Column:

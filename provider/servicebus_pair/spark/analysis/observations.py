@@ -12,13 +12,13 @@ from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own 
 
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.ledger import CLOSED, KINDS, ROUTES, Location, check_version
-from servicebus_pair.spark.analysis.peeking import PEEKED_SCHEMA, peek_task
+from servicebus_pair.spark.analysis.peeking import PEEKED_SCHEMA, peek_task, spool_task
 from servicebus_pair.spark.analysis.receiving_entities import ReceivingEntity
 from servicebus_pair.spark.base.credential_reference import PairReference
 from servicebus_pair.spark.base.shared_paths import spark_path
 from servicebus_pair.spark.report.reconcile_result import LedgerCounts
 
-__all__ = ["count_ledger_records", "peek_messages", "read_ledger", "read_moves", "read_receipts"]
+__all__ = ["count_ledger_records", "peek_messages", "peek_spool", "read_ledger", "read_moves", "read_receipts"]
 
 _RECORD: Final = (
     "v int, kind string, id string, digest string, entity string, route string, queue string, bytes bigint, "
@@ -54,8 +54,8 @@ def read_moves(spark: SparkSession, folder: str) -> DataFrame:
     among the moves that are read afterwards, or lost.
     """
     lines = _read_lines(spark, folder)
-    moves = lines.select("value").where(F.col("value").contains('"syphoned"'))
-    return _parse(moves).where(F.col("kind") == "syphoned")
+    named = F.col("value").contains('"syphoned"') | F.col("value").contains('"unspooled"')
+    return _parse(lines.select("value").where(named)).where(F.col("kind").isin("syphoned", "unspooled"))
 
 
 def _read_lines(spark: SparkSession, folder: str) -> DataFrame:
@@ -115,6 +115,16 @@ def peek_messages(
                 )
 
     return spark.range(0, tasks, 1, tasks).mapInArrow(peek_batches, PEEKED_SCHEMA.ddl)
+
+
+def peek_spool(spark: SparkSession, reference: PairReference) -> DataFrame:
+    """Return one row per message in the pair's spool, as :func:`spool_task` yields them; persist the result."""
+
+    def peek_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            yield from spool_task(reference)
+
+    return spark.range(0, 1, 1, 1).mapInArrow(peek_batches, PEEKED_SCHEMA.ddl)
 
 
 def read_receipts(receipts: DataFrame, *, entities: Sequence[str]) -> DataFrame:

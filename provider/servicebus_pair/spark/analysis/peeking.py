@@ -19,8 +19,10 @@ from servicebus_pair.core import Endpoint, PairSettings, SyncBridge
 from servicebus_pair.core.errors import EntityNotFoundError, SessionLockedError
 from servicebus_pair.core.health import PING_CONTENT_TYPE
 from servicebus_pair.core.ledger import Location
+from servicebus_pair.core.model import SystemClock
 from servicebus_pair.core.protocol import (
     PATH,
+    AmqpMessage,
     backlog_session_id,
     body_digest,
     is_session_queue,
@@ -29,6 +31,7 @@ from servicebus_pair.core.protocol import (
     to_text,
 )
 from servicebus_pair.core.sdk import MessageState, ReceivedMessage
+from servicebus_pair.core.spool import open_spool
 from servicebus_pair.spark.analysis.receiving_entities import ReceivingEntity
 from servicebus_pair.spark.base.arrow_schema import RowSchema
 from servicebus_pair.spark.base.credential_reference import PairReference
@@ -36,7 +39,7 @@ from servicebus_pair.spark.base.offsets import DEAD_LETTER, MAIN, PeekTarget
 from servicebus_pair.spark.base.redaction import Redaction, redact_errors
 from servicebus_pair.spark.datasource.peek_client import PeekClient, PeekCursor, iterate
 
-__all__ = ["ABSENT", "PEEKED_SCHEMA", "PING", "UNREADABLE", "peek_task"]
+__all__ = ["ABSENT", "EXAMINED", "PEEKED_SCHEMA", "PING", "UNREADABLE", "peek_task", "spool_task"]
 
 PEEKED_SCHEMA: Final = RowSchema(
     {
@@ -53,6 +56,8 @@ PEEKED_SCHEMA: Final = RowSchema(
 ABSENT: Final = "absent"
 PING: Final = "ping"
 UNREADABLE: Final = "unreadable"
+EXAMINED: Final = "spool examined"
+_SPOOL: Final = "spool"
 
 # A syphon that died keeps its session for one lock duration of the queue, a minute.
 _SESSION_WAIT_SECONDS: Final = 65.0
@@ -110,6 +115,31 @@ def peek_task(
         with SyncBridge() as bridge:
             for page in iterate(bridge, _pages(endpoint, queues[index::tasks])):
                 yield PEEKED_SCHEMA.batch(page)
+
+
+def spool_task(reference: PairReference) -> Iterator[pa.RecordBatch]:
+    """Yield one row per message in the pair's spool; what was set aside counts as dead-lettered.
+
+    A row with location :data:`EXAMINED` says at the end that all of it was read. There is none without a spool.
+
+    :raises SparkTaskError: the spool cannot be read; without secrets.
+    """
+    redaction = Redaction()
+    with redact_errors(redaction):
+        spool = open_spool(reference.resolve(redaction).options, clock=SystemClock())
+        if spool is None:
+            return
+        with SyncBridge() as bridge:
+            for entity, aside, messages in iterate(bridge, spool.peek()):
+                location = Location.BACKLOG_DEAD_LETTER if aside else Location.SPOOL
+                place = {"entity": entity, "place": _SPOOL, "location": str(location)}
+                rows = ({**place, "id": _message_id(each), "digest": body_digest(each)} for each in messages)
+                yield PEEKED_SCHEMA.batch(list(rows))
+        yield PEEKED_SCHEMA.batch([{"place": _SPOOL, "location": EXAMINED}])
+
+
+def _message_id(message: AmqpMessage) -> str | None:
+    return None if message.properties is None else to_text(message.properties.message_id)
 
 
 def _backlog_queues(settings: PairSettings, diverted: Sequence[str], recorded: Sequence[str]) -> list[_Queue]:

@@ -26,12 +26,13 @@ from servicebus_pair.spark.analysis.evidence import collect_evidence
 from servicebus_pair.spark.analysis.observations import (
     count_ledger_records,
     peek_messages,
+    peek_spool,
     read_ledger,
     read_moves,
     read_receipts,
 )
 from servicebus_pair.spark.analysis.output_folder import OutputFolder
-from servicebus_pair.spark.analysis.peeking import ABSENT, PING, UNREADABLE
+from servicebus_pair.spark.analysis.peeking import ABSENT, EXAMINED, PING, UNREADABLE
 from servicebus_pair.spark.analysis.receiving_entities import ReceivingEntity, paths_by_entity
 from servicebus_pair.spark.analysis.session_order import check_session_order, count_by_session
 from servicebus_pair.spark.base.arrow_schema import RowSchema
@@ -72,9 +73,9 @@ def reconcile(
 ) -> Reconciliation:
     """Classify every message, judge what that proves, and write the output folder. Idempotent; reads by peek only.
 
-    Consumers, sends and drains may continue: the ledger is read first, then the backlog, then the receiving entities,
-    in the direction in which messages move, and last the moves that the ledger has recorded since. So a message in
-    transit is never counted as lost; it may be counted as missing from the ledger, or twice.
+    Consumers, sends and drains may continue: the ledger is read first, then the spool, the backlog and the receiving
+    entities, in the direction in which messages move, and last the moves that the ledger has recorded since. So a
+    message in transit is never counted as lost; it may be counted as missing from the ledger, or twice.
 
     :param pair_reference: where executors find the pair's settings: ``env:NAME`` or ``file:PATH``.
     :param ledger: folder of the ledger.
@@ -97,9 +98,12 @@ def reconcile(
     folder.begin()
     persisted = [table.persist() for table in (records, arrived)]
     try:
-        # These actions fix the order of reading: ledger, backlog, receiving entities, moves.
+        # These actions fix the order of reading: ledger, spool, backlog, receiving entities, moves.
         ledger_counts = count_ledger_records(records)
         evidence = collect_evidence(records, entities=paths, run=run, manifest=manifest)
+        spooled = peek_spool(spark, reference).persist()
+        persisted.append(spooled)
+        spool_examined = not spooled.where(F.col("location") == EXAMINED).isEmpty()
         backlog = peek_messages(
             spark,
             reference,
@@ -110,11 +114,13 @@ def reconcile(
         persisted.append(backlog)
         backlog.count()
         arrived.count()
-        found = backlog.unionByName(arrived)
+        found = backlog.unionByName(arrived).unionByName(spooled)
         seen = found if received is None else found.unionByName(received, allowMissingColumns=True)
         moved = records.where(F.col("kind") == "sent").unionByName(read_moves(spark, ledger), allowMissingColumns=True)
         incidents = find_ledger_incidents(records)
-        classified = classify_messages(moved, seen, paths=paths, incidents=incidents, run=run)
+        classified = classify_messages(
+            moved, seen, paths=paths, incidents=incidents, run=run, spool_examined=spool_examined
+        )
         verdicts = folder.write_and_read(classified, "verdicts")
         overtaken, order = _check_order(records, arrived, folder, run=run)
         totals = sum_by_incident(verdicts)
