@@ -74,8 +74,6 @@ class ObjectLedger:
     def __init__(self, folder: Any, *, run: str) -> None:
         self._folder = folder
         self._run = run
-        # Here, because the thread could not read Airflow's connection.
-        folder.mkdir(parents=True, exist_ok=True)
         self._scratch = TemporaryDirectory(prefix="servicebus-pair-ledger-")
         self._uploads = ThreadPoolExecutor(1, thread_name_prefix="ledger")
         self._last: Future[None] | None = None
@@ -107,7 +105,13 @@ class ObjectLedger:
 
     def _new_file(self) -> Ledger:
         self._began = time.monotonic()
-        return Ledger(self._scratch.name, run=self._run)
+        file = Ledger(self._scratch.name, run=self._run)
+        # Here, because the thread could not read Airflow's connection.
+        self._place(file).parent.mkdir(parents=True, exist_ok=True)
+        return file
+
+    def _place(self, file: Ledger) -> Any:
+        return self._folder.joinpath(*file.path.relative_to(self._scratch.name).parts)
 
     def _upload(self) -> None:
         file, before = self._file, self._last
@@ -120,7 +124,7 @@ class ObjectLedger:
         content = file.path.read_bytes()
         file.path.unlink()
         if file.records:
-            self._folder.joinpath(file.path.name).write_bytes(content)
+            self._place(file).write_bytes(content)
 
     def _check_last(self) -> None:
         error = None if self._last is None else self._last.exception()

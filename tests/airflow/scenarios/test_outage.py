@@ -56,6 +56,6 @@ def test_an_outage_diverts_emits_one_failover_and_is_drained_afterwards(pair: Pa
     # The second task reads the failover from the asset state store.
     assert [extra["entity"] for extra in events("failover")] == ["flights"]
     assert [extra["entity"] for extra in events("recovery")] == ["flights"]
-    lines = [json.loads(line) for file in ledger.iterdir() for line in file.read_text().splitlines()]
+    lines = [json.loads(line) for file in ledger.rglob("*.jsonl") for line in file.read_text().splitlines()]
     routes = Counter((line["kind"], line.get("route")) for line in lines)
     assert routes == {("sent", "backlog"): 2, ("syphoned", "primary"): 4, ("closed", None): 2}

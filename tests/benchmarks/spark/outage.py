@@ -116,7 +116,7 @@ class ProgressMonitor:
                 self._log_progress()
 
     def _log_progress(self) -> None:
-        written = sum(file.stat().st_size for file in self._ledger.glob("*.jsonl"))
+        written = sum(file.stat().st_size for file in self._ledger.rglob("*.jsonl"))
         print(  # noqa: T201 - progress of a run of minutes
             f"    {self._phase}: {perf_counter() - self._started_at:.1f} s, ledger {written / 1e6:.0f} MB, "
             f"workers at most {self.workers_peak / 1e6:.0f} MB",

@@ -87,7 +87,7 @@ class CountedFile:
 
 
 def records(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for path in sorted(folder.glob("*.jsonl")) for line in path.read_text().splitlines()]
+    return [json.loads(line) for path in sorted(folder.rglob("*.jsonl")) for line in path.read_text().splitlines()]
 
 
 def test_accepted_message_is_recorded_before_observe_returns(tmp_path: Path) -> None:
@@ -231,7 +231,7 @@ def test_full_disk_raises_and_truncates_only_one_record(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert confirmed.stdout.splitlines() == [b"File too large"] * 2
-    [ledger] = tmp_path.glob("*.jsonl")
+    [ledger] = tmp_path.rglob("*.jsonl")
     complete, truncated = [], []
     for line in ledger.read_bytes().splitlines():
         try:

@@ -109,7 +109,7 @@ async def test_section_6_a_killed_syphon_loses_nothing(namespaces: TwoNamespaces
     assert held.total() - COUNT <= 3 * 2 * BATCH_SIZE
     recorded = Counter(
         json.loads(line)["id"]
-        for path in (tmp_path / "ledger").glob("*.jsonl")
+        for path in (tmp_path / "ledger").rglob("*.jsonl")
         for line in path.read_text().splitlines()
         if '"closed"' not in line
     )
@@ -152,7 +152,7 @@ async def test_section_9_messages_confirmed_to_a_killed_sender_are_in_its_ledger
     kill(program)
     confirmed += (await program.stdout.read()).decode().split()
     await program.wait()
-    [ledger] = (tmp_path / "ledger").glob("*.jsonl")
+    [ledger] = (tmp_path / "ledger").rglob("*.jsonl")
     lines = ledger.read_text().splitlines()
     recorded = {json.loads(line)["id"] for line in lines}
     held = {message.message_id for message in await peek_all(namespaces.primary.connection_string, "flights")}

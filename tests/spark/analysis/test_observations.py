@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from servicebus_pair.core import Ledger
+from servicebus_pair.core.events import MessageRef, MessagesSyphoned
 from servicebus_pair.core.ledger.reader import read_records
 from servicebus_pair.core.model.errors import ConfigurationError
-from servicebus_pair.spark.analysis.observations import count_ledger_records, read_ledger
+from servicebus_pair.spark.analysis.observations import count_ledger_records, read_ledger, read_run
 
 WHOLE = {"v": 1, "kind": "sent", "entity": "q", "route": "primary", "queue": None, "bytes": 9, "at": 1.5, "run": "r"}
 BROKEN = [
@@ -43,6 +46,19 @@ def test_spark_and_core_read_the_same_records(spark: SparkSession, tmp_path: Pat
     assert sorted(row["id"] for row in by_spark.where("kind is not null").select("id").collect()) == ids
     figures = count_ledger_records(by_spark)
     assert (figures.records, figures.torn) == (len(ids), by_core.count(None))
+
+
+def test_records_of_a_run_are_read_without_those_of_others(spark: SparkSession, tmp_path: Path):
+    for number, run in enumerate(("monday", "tuesday: again", "monday")):
+        with Ledger(tmp_path, run=run) as ledger:
+            ledger.observe(MessagesSyphoned("flights", "q", (MessageRef(f"m-{number}", 1),), time.time()))
+    write(tmp_path / "old.jsonl", json.dumps(WHOLE | {"id": "m", "run": "monday"}))
+    since = time.time() - 60
+    for run, ids in (("monday", ["m-0", "m-2"]), ("tuesday: again", ["m-1"]), ("wednesday", [])):
+        records = read_run(spark, str(tmp_path), run=run, since=since)
+        assert sorted(row["id"] for row in records.where("kind = 'syphoned'").collect()) == ids
+        assert len(records.inputFiles()) == len(ids), "the cost does not grow with the ledger"
+    assert read_ledger(spark, str(tmp_path)).where("kind = 'syphoned'").count() == 3
 
 
 def test_spark_and_core_reject_a_newer_version(spark: SparkSession, tmp_path: Path):

@@ -115,6 +115,8 @@ INVALID_READS = {
     "option subQueue is 'dead': allowed is main, deadLetter": {"subQueue": "dead"},
     "option namespace is 'tertiary': allowed is primary and secondary": {"namespace": "tertiary"},
     "options sessionId and subQueue=deadLetter are both given": {"subQueue": "deadLetter", "sessionId": "a"},
+    "option mode is receive: allowed for a stream, which knows when a batch has landed": {"mode": "receive"},
+    "option requiresSession is given: it is for mode=receive": {"requiresSession": "true"},
     "option ledger is not for reading: allowed are": {"ledger": "x"},
 }
 
@@ -166,6 +168,20 @@ def test_stream_of_dead_letters_requires_fail_on_data_loss_false():
         ReadOptions.parse(dead, streaming=True)
     assert len(ReadOptions.parse(dead | {"failOnDataLoss": "False"}, streaming=True).targets) == 2
     assert len(ReadOptions.parse(dead, streaming=False).targets) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"namespace": "secondary"}, "option namespace is secondary: with mode=receive allowed is primary"),
+        ({"startingOffsets": "latest"}, "option startingOffsets is given: a stream that receives begins"),
+        ({"sessionId": "a"}, "option sessionId is given: a stream that receives begins"),
+        ({"requiresSession": "true", "subQueue": "deadLetter"}, "a sub-queue has no sessions"),
+    ],
+)
+def test_option_that_a_receiving_stream_cannot_follow_is_refused(options: dict[str, str], error: str):
+    with pytest.raises(ConfigurationError, match=error):
+        ReadOptions.parse(READ | {"mode": "receive"} | options, streaming=True)
 
 
 @given(st.sampled_from(sorted(OPTIONS)), st.text())

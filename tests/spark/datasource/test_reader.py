@@ -15,6 +15,7 @@ from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageProperties
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own documentation uses
+from pyspark.sql.datasource import EqualTo, GreaterThan, In, LessThanOrEqual
 from pyspark.sql.types import StructType
 
 from servicebus_pair.core import EntityHealth, HealthState
@@ -22,7 +23,7 @@ from servicebus_pair.core.protocol.backlog_queues import backlog_queue_paths
 from servicebus_pair.spark.base.redaction import SparkTaskError
 from servicebus_pair.spark.datasource.options import ReadOptions
 from servicebus_pair.spark.datasource.read_schema import SCHEMA
-from servicebus_pair.spark.datasource.reader import ServiceBusReader
+from servicebus_pair.spark.datasource.reader import FilteringReader, PeekRange, ServiceBusReader
 from tests.spark.conftest import CANARY, Pair, Session
 from tests.spark.support.messages import numbered, receiver_of, send
 
@@ -206,10 +207,37 @@ def test_inline_credential_is_rejected_at_load(session: Session):
     assert CANARY not in session.event_log()
 
 
-def test_user_defined_schema_is_rejected(spark: SparkSession, pair: Pair):
+def test_schema_with_another_type_is_rejected(spark: SparkSession, pair: Pair):
     reader = spark.read.format("servicebus").option("credential", pair.reference).option("entity", "flights")
-    with pytest.raises(AnalysisException, match="remove it, the schema is fixed: `namespace` string,"):
+    with pytest.raises(AnalysisException, match="the schema has body string: allowed are some or all of `namespace`"):
         reader.schema("body string").load().collect()
+
+
+def test_a_queue_is_read_by_tasks_and_queries_reduce_what_is_built(spark: SparkSession, pair: Pair):
+    queue = pair.fresh_queue()
+    send(pair, queue, *numbered(1000))
+    reader = spark.read.format("servicebus").option("credential", pair.reference).option("entity", queue)
+    rows = reader.option("tasks", 3).schema("messageId string, sequenceNumber bigint").load()
+    read_by = rows.groupBy(F.spark_partition_id()).agg(F.count("*"), F.count_distinct("messageId")).collect()
+    assert sorted(tuple(row[1:]) for row in read_by) == [(332, 332), (334, 334), (334, 334)]
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        filtered = read(spark, pair, entity=queue, pushFilters="true").where("sequenceNumber between 400 and 409")
+        assert sorted(row.sequenceNumber for row in filtered.where("state = 'active'").collect()) == [*range(400, 410)]
+        assert filtered.where("state = 'deferred' or sequenceNumber < 402").count() == 2
+    finally:
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+
+def test_filters_of_a_query_narrow_the_range_that_is_peeked(pair: Pair):
+    options = ReadOptions.parse({"credential": pair.reference, "entity": "flights"}, streaming=False)
+    reader = FilteringReader(options)
+    path = ("sequenceNumber",)
+    filters = [GreaterThan(path, 9), LessThanOrEqual(path, 40), In(path, (12, 30, 50)), EqualTo(("state",), "active")]
+    assert reader.pushFilters(filters) == filters, "Spark applies them as well"
+    (part,) = reader.partitions()
+    assert isinstance(part, PeekRange)
+    assert (part.start, part.end) == (12, 41)
 
 
 def test_plan_event_log_and_error_contain_no_secret(session: Session, pair: Pair):

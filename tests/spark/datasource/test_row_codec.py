@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from servicebus_pair.core.model.errors import InvalidMessageError
 from servicebus_pair.core.sdk.message_batch import EncodedBatch
 from servicebus_pair.core.sdk.messages import to_sdk
-from servicebus_pair.spark.datasource.message_ids import MessageIdGenerator
+from servicebus_pair.spark.base.message_ids import MessageIdGenerator
 from servicebus_pair.spark.datasource.row_codec import RowEncoder
 
 

@@ -12,8 +12,8 @@ import pytest
 from servicebus_emulator.faults import Fault, FaultKind, Operation
 from servicebus_pair.core.model.results import DrainReport
 from servicebus_pair.core.syphon.drain import Syphon
+from servicebus_pair.spark.base.message_ids import MessageIdGenerator
 from servicebus_pair.spark.datasource.commit_messages import merge_commit_messages
-from servicebus_pair.spark.datasource.message_ids import MessageIdGenerator
 from servicebus_pair.spark.datasource.options import WriteOptions
 from servicebus_pair.spark.datasource.write_task import WriteTask, write_rows
 from tests.spark.conftest import Pair

@@ -137,7 +137,7 @@ def test_permanent_failure_is_tried_once(spark: SparkSession, pair: Pair, tmp_pa
     with pytest.raises(PySparkException) as caught:
         writer(bodies(spark, 4).coalesce(1), pair, entity="no-queue-of-this-name", ledger=tmp_path / "ledger").save()
     assert "no-queue-of-this-name does not exist on contoso" in str(caught.value)
-    assert len(list((tmp_path / "ledger").iterdir())) == 1, "each attempt opens a ledger file"
+    assert len(list((tmp_path / "ledger").rglob("*.jsonl"))) == 1, "each attempt opens a ledger file"
 
 
 def test_rows_that_were_read_can_be_written_back(spark: SparkSession, pair: Pair):

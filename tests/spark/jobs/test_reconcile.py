@@ -84,7 +84,7 @@ def test_what_was_not_examined_is_not_proven(planted: Planted, capsys: pytest.Ca
     assert status == 3
     assert f"entity {planted.queue} was not examined, to which 10 recorded messages were sent" in error(capsys)
 
-    first, second = sorted(folder.glob("*.jsonl"))
+    first, second = sorted(folder.rglob("*.jsonl"))
     hidden = second.rename(folder / f".{second.name}")
     status, _ = planted.reconcile("--run", "monday", "--manifest", planted.manifest(files, 10))
     assert status == 3

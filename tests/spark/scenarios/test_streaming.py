@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from servicebus_pair.core.ledger.manifest import PublishManifest
@@ -77,6 +77,39 @@ def test_stream_copy_survives_restart_and_replay(session: Session, pair: Pair, t
     assert len(pair.peek(source)) == 29, "nothing was consumed"
     assert CANARY not in session.event_log()
     assert CANARY not in "".join(file.read_text(errors="replace") for file in tmp_path.rglob("*") if file.is_file())
+
+
+@pytest.mark.slow
+def test_receiving_stream_reads_a_failed_batch_again_and_empties_the_queue(
+    spark: SparkSession, pair: Pair, tmp_path: Path
+):
+    source = pair.fresh_queue()
+    send(pair, source, *numbered(25))
+    attempts: list[tuple[int, list[str]]] = []
+
+    def land(batch: DataFrame, number: int) -> None:
+        attempts.append((number, sorted(row.messageId for row in batch.collect())))
+        if len(attempts) == 2:
+            raise RuntimeError("the sink is down")
+
+    def start() -> StreamingQuery:
+        reader = spark.readStream.format("servicebus").option("credential", pair.reference).option("entity", source)
+        rows = reader.option("mode", "receive").option("maxMessagesPerTrigger", 10).option("tasks", 2)
+        writer = rows.schema("messageId string, body binary").load().writeStream.foreachBatch(land)
+        return writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+
+    with pytest.raises(StreamingQueryException, match="the sink is down"):
+        start().awaitTermination(SECONDS)
+    assert len(pair.peek(source)) == 15, "the first batch has landed, and the second is claimed"
+    query = start()
+    assert query.awaitTermination(SECONDS)
+    assert [number for number, _ in attempts] == [0, 1, 1, 2]
+    assert attempts[1] == attempts[2], "the same messages"
+    landed = [message_id for _, ids in attempts[2:] for message_id in ids]
+    assert sorted([*attempts[0][1], *landed]) == sorted(f"m-{n}" for n in range(25))
+    assert pair.peek(source) == []
+    progress = json.loads(str(query.recentProgress[-1].sources[0].latestOffset))
+    assert progress["behind"] == {source: 0}
 
 
 def test_stream_from_latest_reads_only_new_messages(spark: SparkSession, pair: Pair):

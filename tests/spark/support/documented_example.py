@@ -29,3 +29,10 @@ copy = copy.format("servicebus").option("credential", "env:PAIR").option("entity
 copy = copy.option("checkpointLocation", f"{home}/checkpoint").option("manifest", f"{home}/manifests")
 copy.trigger(availableNow=True).start().awaitTermination()
 # [END streaming]
+
+# [START receiving]
+queue = spark.readStream.format("servicebus").option("credential", "env:PAIR").option("entity", "statistics")
+taken = queue.option("mode", "receive").option("tasks", 2).load().select("messageId", "body").writeStream
+taken = taken.format("parquet").option("checkpointLocation", f"{home}/received").option("path", f"{home}/statistics")
+taken.trigger(availableNow=True).start().awaitTermination()
+# [END receiving]

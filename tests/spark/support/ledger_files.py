@@ -26,7 +26,7 @@ def syphoned(folder: Path) -> int:
 
 def records(folder: Path) -> Iterator[dict[str, Any]]:
     """Yield the records in complete lines."""
-    for file in folder.glob("*.jsonl"):
+    for file in folder.rglob("*.jsonl"):
         lines = map(json.loads, file.read_bytes().split(b"\n")[:-1])
         yield from (line for line in lines if line["kind"] != "closed")
 

@@ -24,7 +24,7 @@ def busy_workers(roots: Iterable[int], ledger: Path, *, records: int) -> list[ps
     for root in roots:
         for process in below(root):
             with suppress(psutil.Error):
-                files = [Path(file.path) for file in process.open_files() if Path(file.path).parent == ledger]
+                files = [Path(file.path) for file in process.open_files() if ledger in Path(file.path).parents]
                 if any(file.read_bytes().count(b"\n") >= records for file in files):
                     found.append(process)
     return found

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from servicebus_pair.core.ledger.incidents import INCIDENT_GAP_SECONDS, Incident, LedgerSlice, find_incidents
     from servicebus_pair.core.ledger.judgement import Evidence, Judgement, judge
     from servicebus_pair.core.ledger.manifest import EntityManifest, PublishManifest
+    from servicebus_pair.core.ledger.partitions import days_since, run_folder
     from servicebus_pair.core.ledger.reader import KINDS, ROUTES, check_version
     from servicebus_pair.core.ledger.reconcile import (
         Found,
@@ -51,9 +52,11 @@ __all__ = [
     "check_version",
     "classify",
     "count_ledger",
+    "days_since",
     "find_incidents",
     "judge",
     "operations_for_record",
+    "run_folder",
 ]
 
 __getattr__ = lazy_exports(
@@ -62,6 +65,7 @@ __getattr__ = lazy_exports(
         "incidents": ["INCIDENT_GAP_SECONDS", "Incident", "LedgerSlice", "find_incidents"],
         "judgement": ["Evidence", "Judgement", "judge"],
         "manifest": ["EntityManifest", "PublishManifest"],
+        "partitions": ["days_since", "run_folder"],
         "reader": ["KINDS", "ROUTES", "check_version"],
         "reconcile": ["Found", "History", "Location", "Outcome", "Sent", "Syphoned", "Verdict", "classify"],
         "session_order_check": ["Arrival", "check_order"],

@@ -1,7 +1,8 @@
 """Write the ledger: one JSON line for each accepted and each moved message (SPEC section 9).
 
 A record is written to the operating system before the send that caused it returns, so it survives a crash of the
-process. Bodies are never recorded. Each process and run writes its own file; Spark reads the folder. A line truncated
+process. Bodies are never recorded. Each process and run writes its own file, below a folder
+for the day and the run (``partitions``); Spark reads the folder. A line truncated
 by a crash or a full disk is never joined to the next one, and readers skip it.
 
 A failed write ends the send (or drain) with an ``ObserverError``, and its ``SendError`` says what was accepted and what
@@ -18,11 +19,13 @@ from __future__ import annotations
 
 import json
 import os
+import time
 import uuid
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
 
+from servicebus_pair.core.ledger.partitions import partition_path
 from servicebus_pair.core.model.events import Event, MessagesAccepted, MessagesSyphoned, MessagesUnspooled, Route
 
 __all__ = ["CLOSED", "LEDGER_VERSION", "Ledger"]
@@ -46,7 +49,7 @@ class Ledger:
 
     def __init__(self, folder: str | os.PathLike[str], *, run: str) -> None:
         self._run = run
-        directory = Path(folder)
+        directory = Path(folder) / partition_path(run, at=time.time())
         directory.mkdir(parents=True, exist_ok=True)
         self.path = directory / f"{uuid.uuid4().hex}.jsonl"
         # Unbuffered: one write call per batch, complete lines only.

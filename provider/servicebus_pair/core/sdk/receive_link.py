@@ -9,12 +9,15 @@ from typing import Any, Final, TypeAlias
 from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusReceiver
 from azure.servicebus.amqp import AmqpMessageBodyType
+from azure.servicebus.exceptions import MessageNotFoundError
 
 from servicebus_pair.core.model.errors import ServiceError
 from servicebus_pair.core.model.usage_meter import Operation
 from servicebus_pair.core.sdk._private.capabilities import fast_path
+from servicebus_pair.core.sdk._private.deferred_messages import remove_deferred
 from servicebus_pair.core.sdk._private.receiver_patches import (
     PartialSettlementError,
+    Settlement,
     can_settle_ranges,
     contiguous_ranges,
     drain_credit,
@@ -100,7 +103,7 @@ class ReceiveLink(Link):
 
     async def _release(self, messages: _Messages, *, timeout: float) -> None:
         if not self._can_settle_ranges():
-            await self._settle_all(messages, complete=False, timeout=timeout)
+            await self._settle_all(messages, "abandon", timeout=timeout)
             return
         self._client.meter.count(Operation.SETTLE, len(messages))
         await self._call("settle on", lambda receiver: release_ranges(receiver, messages), timeout=timeout)
@@ -137,11 +140,35 @@ class ReceiveLink(Link):
 
         Consecutive deliveries are settled together. Only messages that the service did not confirm have a failure.
         """
-        return await self._settle_all(_inner(messages), complete=True, timeout=timeout)
+        return await self._settle_all(_inner(messages), "complete", timeout=timeout)
 
     async def abandon(self, messages: Sequence[ReceivedMessage], *, timeout: float) -> list[ServiceError | None]:
         """Return messages to the queue, counting a delivery; return for each its failure or ``None``."""
-        return await self._settle_all(_inner(messages), complete=False, timeout=timeout)
+        return await self._settle_all(_inner(messages), "abandon", timeout=timeout)
+
+    async def defer(self, messages: Sequence[ReceivedMessage], *, timeout: float) -> list[ServiceError | None]:
+        """Set messages aside, to be received by sequence number only; return for each its failure or ``None``."""
+        return await self._settle_all(_inner(messages), "defer", timeout=timeout)
+
+    async def remove_deferred(self, numbers: Sequence[int], *, timeout: float) -> bool:
+        """Remove deferred messages by sequence number; False if one of them is not there or is locked.
+
+        On the fast path all or none are removed.
+        """
+
+        async def remove(receiver: ServiceBusReceiver) -> bool:
+            try:
+                if fast_path():
+                    await remove_deferred(receiver, numbers, timeout=timeout)
+                else:
+                    for message in await receiver.receive_deferred_messages(list(numbers), timeout=timeout):
+                        await receiver.complete_message(message)
+            except MessageNotFoundError:
+                return False
+            return True
+
+        self._client.meter.count(Operation.RECEIVE, len(numbers))
+        return await self._call("remove deferred messages from", remove, timeout=timeout)
 
     async def dead_letter(
         self, message: ReceivedMessage, *, reason: str, description: str, timeout: float
@@ -154,12 +181,20 @@ class ReceiveLink(Link):
         inner = message.sdk_message
         return (await self._settle([[inner]], settle, timeout))[id(inner)]
 
-    async def _settle_all(self, messages: _Messages, *, complete: bool, timeout: float) -> list[ServiceError | None]:
+    async def _settle_all(
+        self, messages: _Messages, settlement: Settlement, *, timeout: float
+    ) -> list[ServiceError | None]:
         def settle_one(receiver: ServiceBusReceiver, part: _Messages) -> Awaitable[None]:
-            return receiver.complete_message(part[0]) if complete else receiver.abandon_message(part[0])
+            match settlement:
+                case "complete":
+                    return receiver.complete_message(part[0])
+                case "abandon":
+                    return receiver.abandon_message(part[0])
+                case "defer":
+                    return receiver.defer_message(part[0])
 
         def settle_together(receiver: ServiceBusReceiver, part: _Messages) -> Awaitable[None]:
-            return settle_range(receiver, part, complete=complete, timeout=timeout)
+            return settle_range(receiver, part, settlement, timeout=timeout)
 
         if self._can_settle_ranges():
             outcomes = await self._settle(list(contiguous_ranges(messages)), settle_together, timeout)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -11,14 +12,22 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own documentation uses
 
 from servicebus_pair.core.errors import ConfigurationError
-from servicebus_pair.core.ledger import CLOSED, KINDS, ROUTES, Location, check_version
+from servicebus_pair.core.ledger import CLOSED, KINDS, ROUTES, Location, check_version, days_since, run_folder
 from servicebus_pair.spark.analysis.peeking import PEEKED_SCHEMA, peek_task, spool_task
 from servicebus_pair.spark.analysis.receiving_entities import ReceivingEntity
 from servicebus_pair.spark.base.credential_reference import PairReference
 from servicebus_pair.spark.base.shared_paths import spark_path
 from servicebus_pair.spark.report.reconcile_result import LedgerCounts
 
-__all__ = ["count_ledger_records", "peek_messages", "peek_spool", "read_ledger", "read_moves", "read_receipts"]
+__all__ = [
+    "count_ledger_records",
+    "peek_messages",
+    "peek_spool",
+    "read_ledger",
+    "read_moves",
+    "read_receipts",
+    "read_run",
+]
 
 _RECORD: Final = (
     "v int, kind string, id string, digest string, entity string, route string, queue string, bytes bigint, "
@@ -45,6 +54,19 @@ def read_ledger(spark: SparkSession, folder: str) -> DataFrame:
         F.monotonically_increasing_id().alias("line"),
     )
     return _parse(numbered, "file", "block", "line")
+
+
+def read_run(spark: SparkSession, folder: str, *, run: str, since: float) -> DataFrame:
+    """Return the records that a run has written since a time, without reading those of others.
+
+    :param since: seconds since the Unix epoch.
+    """
+    days = ",".join(days_since(since, now=time.time()))
+    try:
+        lines = _read_lines(spark, f"{folder}/{{{days}}}/{run_folder(run)}")
+    except ConfigurationError:
+        lines = spark.createDataFrame([], "value string")  # it has written nothing
+    return _parse(lines).where((F.col("run") == run) & (F.col("at") >= since))
 
 
 def read_moves(spark: SparkSession, folder: str) -> DataFrame:

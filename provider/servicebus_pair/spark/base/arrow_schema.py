@@ -36,6 +36,12 @@ class RowSchema:
         """Return the rows as one Arrow record batch."""
         return pa.RecordBatch.from_pylist(list(rows), schema=self._arrow_schema())
 
+    def from_columns(self, columns: Iterable[list[Any]]) -> pa.RecordBatch:
+        """Return the values of each column as one Arrow record batch."""
+        schema = self._arrow_schema()
+        arrays = [pa.array(values, field.type) for values, field in zip(columns, schema, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
     def table(self, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
         """Return the rows as an Arrow table."""
         return pa.Table.from_pylist(list(rows), schema=self._arrow_schema())

@@ -17,6 +17,7 @@ __all__ = [
     "DEAD_LETTER",
     "FIRST_SEQUENCE_NUMBER",
     "MAIN",
+    "MAX_SEQUENCE_NUMBER",
     "SUB_QUEUES",
     "OffsetRange",
     "Offsets",
@@ -27,6 +28,7 @@ __all__ = [
     "idle_delay",
     "next_offsets",
     "peek_targets",
+    "split_range",
     "starting_offsets",
 ]
 
@@ -34,7 +36,7 @@ FIRST_SEQUENCE_NUMBER: Final = 1
 _IDLE_SECONDS: Final = 1.0
 # A partitioned entity keeps the partition in the upper 16 bits of its sequence numbers.
 _MAX_UNPARTITIONED: Final = 2**48
-_MAX_SEQUENCE_NUMBER: Final = 2**63 - 1
+MAX_SEQUENCE_NUMBER: Final = 2**63 - 1
 MAIN: Final = "main"
 DEAD_LETTER: Final = "deadLetter"
 SUB_QUEUES: Final[Mapping[str, str]] = {
@@ -107,8 +109,8 @@ def find_end(first: int) -> Generator[int, int | None, int]:
     if found is None:
         return first
     last, step = found, 1
-    empty_from = _MAX_SEQUENCE_NUMBER
-    while last < _MAX_SEQUENCE_NUMBER - step:
+    empty_from = MAX_SEQUENCE_NUMBER
+    while last < MAX_SEQUENCE_NUMBER - step:
         found = yield last + step
         if found is None:
             empty_from = last + step
@@ -122,6 +124,17 @@ def find_end(first: int) -> Generator[int, int | None, int]:
         else:
             last = found
     return last + 1
+
+
+def split_range(start: int, end: int, parts: int) -> list[OffsetRange]:
+    """Split sequence numbers into at most ``parts`` contiguous ranges of about equal width.
+
+    Those of a partitioned entity are not split: their upper bits are the partition, so one range would have nearly all.
+    """
+    if end > _MAX_UNPARTITIONED or end <= start:
+        return [OffsetRange(start, end)]
+    width = -(-(end - start) // parts)
+    return [OffsetRange(first, min(end, first + width)) for first in range(start, end, width)]
 
 
 def check_not_partitioned(key: str, available: OffsetRange) -> None:

@@ -25,6 +25,8 @@ __all__ = [
     "LATEST",
     "OPTIONS",
     "PAIR_OPTIONS",
+    "PEEK",
+    "RECEIVE",
     "Direction",
     "Option",
     "parse_options",
@@ -36,6 +38,8 @@ COLLECT: Final = "collect"
 EARLIEST: Final = "earliest"
 FAIL: Final = "fail"
 LATEST: Final = "latest"
+PEEK: Final = "peek"
+RECEIVE: Final = "receive"
 
 
 class Direction(Flag):
@@ -139,7 +143,12 @@ _TABLE: Final = (
     Option("sessionId", _READ, "ids of sessions", _list),
     Option("startingOffsets", _READ, f"earliest, latest (streaming) {_OFFSETS}", _offsets, EARLIEST),
     Option("endingOffsets", _READ, f"latest {_OFFSETS}", _offsets, LATEST),
+    Option("mode", _READ, "peek and receive", choice(PEEK, RECEIVE), PEEK),
+    Option("requiresSession", _READ, "true and false", boolean, "false"),
+    Option("pushFilters", _READ, "true and false", boolean, "false"),
+    Option("tasks", _READ, "a whole number from 1", integer(1), "1"),
     Option("maxMessagesPerTrigger", _READ, "a whole number from 1", integer(1)),
+    Option("maxBytesPerTrigger", _READ, "a whole number from 1", integer(1)),
     Option("failOnDataLoss", _READ, "true and false", boolean, "true"),
     *(Option(name, _WRITE, allowed, OPTION_CHECKS[field]) for name, (field, allowed) in PAIR_OPTIONS.items()),
 )

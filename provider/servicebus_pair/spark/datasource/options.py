@@ -20,6 +20,8 @@ from servicebus_pair.spark.datasource.option_table import (
     LATEST,
     OPTIONS,
     PAIR_OPTIONS,
+    PEEK,
+    RECEIVE,
     Direction,
     parse_options,
 )
@@ -124,7 +126,13 @@ class ReadOptions:
     :param targets: what is read; one Spark partition each.
     :param start: offsets to start at, :data:`EARLIEST` or :data:`LATEST`.
     :param end: offsets to end at, or :data:`LATEST`: the end of the queue when the task starts.
-    :param max_messages: per micro-batch of a stream; ``None`` is unlimited.
+    :param max_messages: per micro-batch of a stream; ``None`` is the default.
+    :param max_bytes: of bodies, per micro-batch of a stream that receives; ``None`` is unlimited.
+    :param receives: messages are received, and removed once they have landed.
+    :param requires_session: what is received from requires sessions.
+    :param tasks: maximum number of Spark partitions per queue.
+    :param push_filters: take the filters of queries, in Spark sessions that push them.
+    :param fail_on_data_loss: fail when a claimed message is gone.
     """
 
     access: PairAccess
@@ -133,6 +141,12 @@ class ReadOptions:
     start: str | Mapping[str, int] = EARLIEST
     end: str | Mapping[str, int] = LATEST
     max_messages: int | None = None
+    max_bytes: int | None = None
+    receives: bool = False
+    requires_session: bool = False
+    tasks: int = 1
+    push_filters: bool = False
+    fail_on_data_loss: bool = True
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, streaming: bool) -> ReadOptions:
@@ -141,7 +155,9 @@ class ReadOptions:
         if "entity" not in values:
             raise ConfigurationError(f"option entity is missing: allowed are {OPTIONS['entity'].allowed}")
         start, end = values.get("startingOffsets", EARLIEST), values.get("endingOffsets", LATEST)
-        _check_range_options(values, start, end, streaming=streaming)
+        receives = values.get("mode", PEEK) == RECEIVE
+        _check_mode(values, receives=receives, streaming=streaming)
+        _check_range_options(values, start, end, streaming=streaming, receives=receives)
         return cls(
             access=PairAccess.from_values(values),
             secondary=values.get("namespace", SIDES[0]) == SIDES[1],
@@ -149,6 +165,12 @@ class ReadOptions:
             start=start,
             end=end,
             max_messages=values.get("maxMessagesPerTrigger"),
+            max_bytes=values.get("maxBytesPerTrigger"),
+            receives=receives,
+            requires_session=values.get("requiresSession", False),
+            tasks=values.get("tasks", 1),
+            push_filters=values.get("pushFilters", False),
+            fail_on_data_loss=values.get("failOnDataLoss", True),
         )
 
 
@@ -161,14 +183,41 @@ def _error_table(values: Mapping[str, Any]) -> str | None:
     return None if table is None else str(table)
 
 
-def _check_range_options(values: Mapping[str, Any], start: object, end: object, *, streaming: bool) -> None:
+def _check_mode(values: Mapping[str, Any], *, receives: bool, streaming: bool) -> None:
+    if not receives:
+        for name in ("requiresSession", "maxBytesPerTrigger"):
+            if name in values:
+                raise ConfigurationError(f"option {name} is given: it is for mode=receive; remove the option")
+        return
+    if not streaming:
+        raise ConfigurationError(
+            "option mode is receive: allowed for a stream, which knows when a batch has landed; use readStream with "
+            "trigger(availableNow=True), which ends like a batch"
+        )
+    if values.get("namespace", SIDES[0]) != SIDES[0]:
+        raise ConfigurationError(
+            "option namespace is secondary: with mode=receive allowed is primary; drain the backlog"
+        )
+    for name in ("startingOffsets", "sessionId"):
+        if name in values:
+            raise ConfigurationError(
+                f"option {name} is given: a stream that receives begins with the oldest message, of any session; "
+                "remove the option"
+            )
+    if values.get("requiresSession", False) and set(values.get("subQueue", (MAIN,))) != {MAIN}:
+        raise ConfigurationError("options requiresSession and subQueue are both given: a sub-queue has no sessions")
+
+
+def _check_range_options(
+    values: Mapping[str, Any], start: object, end: object, *, streaming: bool, receives: bool
+) -> None:
     if end == EARLIEST:
         raise ConfigurationError(f"option endingOffsets is {end!r}: allowed is {OPTIONS['endingOffsets'].allowed}")
     if not streaming and start == LATEST:
         raise ConfigurationError(f"option startingOffsets is {start!r}: allowed for a stream; a batch would be empty")
     if streaming and "endingOffsets" in values:
         raise ConfigurationError("option endingOffsets is given: a stream has no end; remove the option")
-    _check_sub_queues(values, streaming=streaming)
+    _check_sub_queues(values, streaming=streaming and not receives)
     for name in ("maxMessagesPerTrigger", "failOnDataLoss"):
         if not streaming and name in values:
             raise ConfigurationError(f"option {name} is given: it is for streams only; remove the option")

@@ -102,15 +102,25 @@ SCHEMA: Final = RowSchema(
 )
 
 
-def check_schema(schema: StructType) -> None:
-    """Check a schema given by the user. :raises ConfigurationError: it differs from :data:`SCHEMA`."""
-    if [(field.name, field.dataType.simpleString()) for field in schema] != list(SCHEMA.columns.items()):
-        raise ConfigurationError(f"the schema is {schema.simpleString()}: remove it, the schema is fixed: {SCHEMA.ddl}")
+def check_schema(schema: StructType) -> tuple[str, ...]:
+    """Return the columns that the user asks for.
+
+    :raises ConfigurationError: one of them is not in :data:`SCHEMA`, or has another type there.
+    """
+    for field in schema:
+        if SCHEMA.columns.get(field.name) != field.dataType.simpleString():
+            raise ConfigurationError(
+                f"the schema has {field.name} {field.dataType.simpleString()}: allowed are some or all of {SCHEMA.ddl}"
+            )
+    return tuple(field.name for field in schema)
 
 
-def to_record_batch(messages: Sequence[ReceivedMessage], *, namespace: str, target: PeekTarget) -> pa.RecordBatch:
-    """Return peeked messages as rows."""
+def to_record_batch(
+    messages: Sequence[ReceivedMessage], *, namespace: str, target: PeekTarget, columns: Sequence[str]
+) -> pa.RecordBatch:
+    """Return messages as rows with these columns only."""
     common = {"namespace": namespace, "entity": target.path, "subQueue": target.sub_queue}
-    return SCHEMA.batch(
-        common | {name: value(message) for name, (_, value) in _COLUMNS.items()} for message in messages
+    return RowSchema({name: SCHEMA.columns[name] for name in columns}).from_columns(
+        [common[name]] * len(messages) if name in common else [_COLUMNS[name][1](message) for message in messages]
+        for name in columns
     )

@@ -7,7 +7,7 @@ micro-batch is read again after a failure; its offsets stay the same.
 from __future__ import annotations
 
 from asyncio import gather
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from math import inf
@@ -20,6 +20,7 @@ from servicebus_pair.core import SyncBridge
 from servicebus_pair.core.model import SystemClock
 from servicebus_pair.spark.base.offsets import (
     FIRST_SEQUENCE_NUMBER,
+    MAX_SEQUENCE_NUMBER,
     OffsetRange,
     Offsets,
     PeekTarget,
@@ -27,8 +28,10 @@ from servicebus_pair.spark.base.offsets import (
     check_range,
     idle_delay,
     next_offsets,
+    split_range,
     starting_offsets,
 )
+from servicebus_pair.spark.base.peek_client import PeekClient, PeekCursor, iterate
 from servicebus_pair.spark.base.redaction import Redaction, redact_errors
 from servicebus_pair.spark.base.spark_version import (
     ReadAllAvailable,
@@ -39,10 +42,10 @@ from servicebus_pair.spark.base.spark_version import (
 )
 from servicebus_pair.spark.datasource.option_table import LATEST
 from servicebus_pair.spark.datasource.options import ReadOptions
-from servicebus_pair.spark.datasource.peek_client import PeekClient, PeekCursor, iterate
-from servicebus_pair.spark.datasource.read_schema import to_record_batch
+from servicebus_pair.spark.datasource.read_filters import RowFilter
+from servicebus_pair.spark.datasource.read_schema import SCHEMA, to_record_batch
 
-__all__ = ["PeekRange", "ServiceBusReader", "ServiceBusStreamReader"]
+__all__ = ["FilteringReader", "PeekRange", "ServiceBusReader", "ServiceBusStreamReader"]
 
 ResultT = TypeVar("ResultT")
 
@@ -60,10 +63,15 @@ class PeekRange(InputPartition):
 
 
 class ServiceBusReader(DataSourceReader):
-    """Batch reader with a partition per queue, sub-queue or session. Each Spark action reads the queues anew."""
+    """Batch reader with a partition or more per queue, sub-queue or session. Each Spark action reads the queues anew.
 
-    def __init__(self, options: ReadOptions) -> None:
+    :param columns: of the rows.
+    """
+
+    def __init__(self, options: ReadOptions, columns: Sequence[str] = tuple(SCHEMA.columns)) -> None:
         self._options = options
+        self._columns = tuple(columns)
+        self._filter = RowFilter()
         keys = [target.offset_key for target in options.targets]
         self._start = starting_offsets(keys, _explicit(options.start), option="startingOffsets")
         self._end = _explicit(options.end)
@@ -71,23 +79,47 @@ class ServiceBusReader(DataSourceReader):
         check_range(self._start, self._end)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return one range per queue, sub-queue or session, without connecting."""
-        return [
-            PeekRange(target, self._start[target.offset_key], self._end.get(target.offset_key))
-            for target in self._options.targets
-        ]
+        """Return the ranges of each queue, sub-queue or session.
+
+        The driver connects only to divide a queue among several tasks, for which all of them must know its end.
+        """
+        ranges = [self._selected(target) for target in self._options.targets]
+        if self._options.tasks == 1:
+            return ranges
+        planner = _Planner(self._options)
+        try:
+            return [part for each in ranges for part in planner.split(each, self._options.tasks)]
+        finally:
+            planner.close()
+
+    def _selected(self, target: PeekTarget) -> PeekRange:
+        start = max(self._start[target.offset_key], self._filter.start)
+        end = self._end.get(target.offset_key)
+        if self._filter.end < MAX_SEQUENCE_NUMBER:
+            end = self._filter.end if end is None else min(end, self._filter.end)
+        return PeekRange(target, start, end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the messages of a range, page by page. :raises SparkTaskError: without secrets."""
-        return _read(self._options, partition)
+        return _read(self._options, partition, self._columns, self._filter)
+
+
+class FilteringReader(ServiceBusReader):
+    """Batch reader for sessions that push filters; in others, Spark refuses a reader that takes any."""
+
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802  Spark's name
+        """Use the filters as hints, and leave all of them to Spark as well."""
+        self._filter = self._filter.with_filters(filters)
+        return filters
 
 
 class ServiceBusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Stream reader that follows queues by sequence number. The driver peeks too, to plan each micro-batch."""
 
-    def __init__(self, options: ReadOptions) -> None:
+    def __init__(self, options: ReadOptions, columns: Sequence[str] = tuple(SCHEMA.columns)) -> None:
         check_stream_read()
         self._options = options
+        self._columns = tuple(columns)
         self._keys = [target.offset_key for target in options.targets]
         self._start = starting_offsets(self._keys, _explicit(options.start), option="startingOffsets")
         self._lazy_planner: _Planner | None = None
@@ -124,17 +156,18 @@ class ServiceBusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         return self._latest
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
-        """Return one range per target with new messages, without connecting, so a batch can be read again."""
+        """Return the ranges of targets with new messages, without connecting, so a batch can be read again."""
         keyed = ((target.offset_key, target) for target in self._options.targets)
         return [
-            PeekRange(target, start.get(key, FIRST_SEQUENCE_NUMBER), end[key])
+            PeekRange(target, part.first, part.end)
             for key, target in keyed
             if end.get(key, FIRST_SEQUENCE_NUMBER) > start.get(key, FIRST_SEQUENCE_NUMBER)
+            for part in split_range(start.get(key, FIRST_SEQUENCE_NUMBER), end[key], self._options.tasks)
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the messages of a range, page by page. :raises SparkTaskError: without secrets."""
-        return _read(self._options, partition)
+        return _read(self._options, partition, self._columns, RowFilter())
 
     def stop(self) -> None:
         """Close the driver's connections."""
@@ -181,6 +214,16 @@ class _Planner:
         """Return the sequence number after the last message of each target."""
         return self._for_each(start, lambda cursor, first: cursor.end(first))
 
+    def split(self, whole: PeekRange, tasks: int) -> Sequence[PeekRange]:
+        """Return the ranges of several tasks that read the messages of ``whole`` which are there now."""
+        cursor = self._cursors[whole.target.offset_key]
+        with redact_errors(self._redaction):
+            found = self._bridge.run(cursor.available(whole.start))
+        if found is None:
+            return ()
+        end = found.end if whole.end is None else min(found.end, whole.end)
+        return [PeekRange(whole.target, part.first, part.end) for part in split_range(found.first, end, tasks)]
+
     def close(self) -> None:
         """Close the client and its thread."""
         self._resources.close()
@@ -193,7 +236,9 @@ class _Planner:
             return dict(zip(self._cursors, self._bridge.run(peek_all()), strict=True))
 
 
-def _read(options: ReadOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+def _read(
+    options: ReadOptions, partition: InputPartition, columns: Sequence[str], row_filter: RowFilter
+) -> Iterator[pa.RecordBatch]:
     if not isinstance(partition, PeekRange):
         raise TypeError(f"the partition is a {type(partition).__name__}: it must be a PeekRange")
     redaction = Redaction()
@@ -205,7 +250,10 @@ def _read(options: ReadOptions, partition: InputPartition) -> Iterator[pa.Record
                 end = bridge.run(cursor.end(partition.start)) if partition.end is None else partition.end
                 pages = cursor.pages(partition.start, end=end)
                 for page in iterate(bridge, pages):
-                    yield to_record_batch(page, namespace=client.namespace, target=partition.target)
+                    rows = (
+                        [message for message in page if row_filter.matches(message)] if row_filter.conditions else page
+                    )
+                    yield to_record_batch(rows, namespace=client.namespace, target=partition.target, columns=columns)
             finally:
                 bridge.run(client.close())
 

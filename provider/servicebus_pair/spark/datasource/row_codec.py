@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from servicebus_pair.core.errors import InvalidMessageError
 from servicebus_pair.core.protocol import AmqpMessage, BodyType, amqp_typed, new_message
-from servicebus_pair.spark.datasource.message_ids import MessageIdGenerator
+from servicebus_pair.spark.base.message_ids import MessageIdGenerator
 from servicebus_pair.spark.datasource.write_schema import COLUMN_TYPES, MAX_ID_LENGTH, MAX_TIME_TO_LIVE
 
 __all__ = ["EncodedRow", "RowEncoder"]

@@ -51,19 +51,20 @@ class ServiceBusDataSource(DataSource):
         """Return the batch reader. :raises ConfigurationError: the schema or an option is invalid."""
         from servicebus_pair.spark.datasource.options import ReadOptions
         from servicebus_pair.spark.datasource.read_schema import check_schema
-        from servicebus_pair.spark.datasource.reader import ServiceBusReader
+        from servicebus_pair.spark.datasource.reader import FilteringReader, ServiceBusReader
 
-        check_schema(schema)
-        return ServiceBusReader(ReadOptions.parse(self.options, streaming=False))
+        options = ReadOptions.parse(self.options, streaming=False)
+        return (FilteringReader if options.push_filters else ServiceBusReader)(options, check_schema(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  Spark's name
         """Return the stream reader. :raises ConfigurationError: see :meth:`reader`."""
         from servicebus_pair.spark.datasource.options import ReadOptions
         from servicebus_pair.spark.datasource.read_schema import check_schema
         from servicebus_pair.spark.datasource.reader import ServiceBusStreamReader
+        from servicebus_pair.spark.datasource.receive_reader import ServiceBusReceiveReader
 
-        check_schema(schema)
-        return ServiceBusStreamReader(ReadOptions.parse(self.options, streaming=True))
+        options = ReadOptions.parse(self.options, streaming=True)
+        return (ServiceBusReceiveReader if options.receives else ServiceBusStreamReader)(options, check_schema(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001  Spark's signature
         """Return the batch writer.

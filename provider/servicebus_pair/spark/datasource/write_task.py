@@ -29,12 +29,12 @@ from servicebus_pair.core.events import Observer
 from servicebus_pair.core.model import Clock, SystemClock
 from servicebus_pair.core.syphon import RateLimiter
 from servicebus_pair.spark.base.credential_reference import PairReference
+from servicebus_pair.spark.base.message_ids import MessageIdGenerator
 from servicebus_pair.spark.base.redaction import Redaction, SparkTaskError, redact_errors
+from servicebus_pair.spark.base.row_batches import group_by_key, split_rows
 from servicebus_pair.spark.datasource.commit_messages import AcceptanceCounter, TaskCommitMessage
-from servicebus_pair.spark.datasource.message_ids import MessageIdGenerator
 from servicebus_pair.spark.datasource.options import WriteOptions
 from servicebus_pair.spark.datasource.rejected_rows import RejectedRows, is_permanent, is_verdict_on_row
-from servicebus_pair.spark.datasource.row_batches import group_by_key, split_rows
 from servicebus_pair.spark.datasource.row_codec import EncodedRow, RowEncoder
 
 __all__ = ["PACED_BATCH_SECONDS", "WriteTask", "max_batch_rows", "write_rows"]

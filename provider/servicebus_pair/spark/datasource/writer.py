@@ -18,6 +18,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.ledger import PublishManifest
+from servicebus_pair.spark.base.message_ids import MessageIdGenerator
 from servicebus_pair.spark.base.report_files import check_writable
 from servicebus_pair.spark.base.spark_version import DataSourceStreamArrowWriter, check_stream_write
 from servicebus_pair.spark.datasource.commit_messages import (
@@ -26,7 +27,6 @@ from servicebus_pair.spark.datasource.commit_messages import (
     check_failures,
     merge_commit_messages,
 )
-from servicebus_pair.spark.datasource.message_ids import MessageIdGenerator
 from servicebus_pair.spark.datasource.options import WriteOptions
 from servicebus_pair.spark.datasource.write_schema import READ_ONLY_COLUMNS, check_columns
 

@@ -17,7 +17,7 @@ from servicebus_pair.core import DrainReport, Operations, TimeToLive
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.model import SystemClock
 from servicebus_pair.core.syphon import MAX_WAITING_BATCHES, max_links
-from servicebus_pair.spark.analysis.observations import read_ledger
+from servicebus_pair.spark.analysis.observations import read_run
 from servicebus_pair.spark.base.credential_reference import PairReference
 from servicebus_pair.spark.base.preflight import check_access, check_job, select_queues
 from servicebus_pair.spark.base.redaction import Redaction
@@ -184,9 +184,7 @@ def _run_tasks(spark: SparkSession, plan: DrainPlan) -> list[DrainTaskReport]:
 
 def _recorded_moves(spark: SparkSession, ledger: str, *, run: str, since: float) -> dict[str, _RecordedMoves]:
     """Return the moves that this drain's tasks have recorded, including those of failed attempts."""
-    records = read_ledger(spark, ledger).where(
-        (F.col("kind") == "syphoned") & (F.col("run") == run) & (F.col("at") >= since)
-    )
+    records = read_run(spark, ledger, run=run, since=since).where(F.col("kind") == "syphoned")
     rows = records.groupBy("entity").agg(F.count("*").alias("records"), F.count_distinct("id").alias("messages"))
     return {row["entity"]: _RecordedMoves(row["records"], row["messages"]) for row in rows.collect()}
 

@@ -13,8 +13,8 @@ from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own 
 
 from servicebus_pair.core import EntityHealth
 from servicebus_pair.core.ledger import PublishManifest
+from servicebus_pair.spark.base.message_ids import id_prefix
 from servicebus_pair.spark.base.preflight import check_job
-from servicebus_pair.spark.datasource.message_ids import id_prefix
 from servicebus_pair.spark.datasource.option_table import COLLECT
 from servicebus_pair.spark.datasource.options import WriteOptions
 from servicebus_pair.spark.datasource.registration import register

@@ -11,6 +11,7 @@ import pytest
 
 from servicebus_pair.core.sdk._private.receiver_patches import (
     PartialSettlementError,
+    Settlement,
     can_settle_ranges,
     contiguous_ranges,
     decode_error,
@@ -62,7 +63,7 @@ async def test_a_range_that_fails_halfway_names_the_confirmed_messages() -> None
     receiver: Any = SimpleNamespace(_handler=SimpleNamespace(_link=link, settle_messages_async=settle))
     both: Any = [confirmed, refused]
     with pytest.raises(PartialSettlementError) as caught:
-        await settle_range(receiver, both, complete=True, timeout=5)
+        await settle_range(receiver, both, "complete", timeout=5)
     assert caught.value.confirmed == {id(confirmed)}
     assert isinstance(caught.value.__cause__, OSError)
     assert link._received_delivery_tags == set()
@@ -141,10 +142,16 @@ async def test_a_waiting_receive_ends_once_it_should_stop(stop: bool, worked: bo
 
 
 @pytest.mark.parametrize(
-    ("complete", "outcome", "details"),
-    [(True, "accepted", {}), (False, "modified", {"delivery_failed": True, "undeliverable_here": False})],
+    ("settlement", "outcome", "details"),
+    [
+        ("complete", "accepted", {}),
+        ("abandon", "modified", {"delivery_failed": True, "undeliverable_here": False}),
+        ("defer", "modified", {"delivery_failed": True, "undeliverable_here": True}),
+    ],
 )
-async def test_a_range_is_settled_with_one_disposition(complete: bool, outcome: str, details: dict[str, bool]) -> None:
+async def test_a_range_is_settled_with_one_disposition(
+    settlement: Settlement, outcome: str, details: dict[str, bool]
+) -> None:
     calls: list[Any] = []
 
     async def settle(*given: Any, **options: Any) -> None:
@@ -153,11 +160,11 @@ async def test_a_range_is_settled_with_one_disposition(complete: bool, outcome: 
     link = SimpleNamespace(_received_delivery_tags={4, 5, 6, 7}, _pending_dispositions={})
     receiver: Any = SimpleNamespace(_handler=SimpleNamespace(_link=link, settle_messages_async=settle))
     deliveries: Any = [SimpleNamespace(_delivery_id=number, _delivery_tag=number) for number in (4, 5, 6)]
-    await settle_range(receiver, deliveries, complete=complete, timeout=5)
+    await settle_range(receiver, deliveries, settlement, timeout=5)
     options = {"batchable": True, "await_outcome": True, "outcome_timeout": 5, **details}
     assert (calls, link._received_delivery_tags) == ([(((4, 6), 6, outcome), options)], {7})
     with pytest.raises(OSError, match="the link that delivered the messages is gone"):
-        await settle_range(receiver, deliveries, complete=complete, timeout=5)
+        await settle_range(receiver, deliveries, settlement, timeout=5)
 
 
 async def test_messages_are_released_by_ranges_after_the_credit_is_drained() -> None:

@@ -21,15 +21,16 @@ Used only where ``capabilities.fast_path()`` is true; so private names are impor
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 from azure.servicebus import ServiceBusReceivedMessage
 from azure.servicebus.aio import ServiceBusReceiver
 
 __all__ = [
     "PartialSettlementError",
+    "Settlement",
     "can_settle_ranges",
     "contiguous_ranges",
     "decode_error",
@@ -40,9 +41,13 @@ __all__ = [
     "settle_range",
 ]
 
-_ACCEPTED: Final = "accepted"
-_MODIFIED: Final = "modified"
 _RELEASED: Final = "released"
+Settlement: TypeAlias = Literal["complete", "abandon", "defer"]
+_OUTCOMES: Final[Mapping[Settlement, tuple[str, Mapping[str, bool]]]] = {
+    "complete": ("accepted", {}),
+    "abandon": ("modified", {"delivery_failed": True, "undeliverable_here": False}),
+    "defer": ("modified", {"delivery_failed": True, "undeliverable_here": True}),
+}
 # Positions in the SDK's tuple form of a transfer frame (AMQP 1.0, section 2.7.5).
 _MORE: Final = 5
 _PAYLOAD: Final = 11
@@ -151,9 +156,13 @@ def contiguous_ranges(messages: Iterable[ServiceBusReceivedMessage]) -> Iterator
 
 
 async def settle_range(
-    receiver: ServiceBusReceiver, messages: Sequence[ServiceBusReceivedMessage], *, complete: bool, timeout: float
+    receiver: ServiceBusReceiver,
+    messages: Sequence[ServiceBusReceivedMessage],
+    settlement: Settlement,
+    *,
+    timeout: float,
 ) -> None:
-    """Complete or abandon consecutive deliveries and wait until the service has confirmed all of them.
+    """Settle consecutive deliveries and wait until the service has confirmed all of them.
 
     :param timeout: seconds.
     :raises PartialSettlementError: some were confirmed before the failure, which is the cause.
@@ -163,8 +172,7 @@ async def settle_range(
     link = handler._link
     if any(message._delivery_tag not in link._received_delivery_tags for message in messages):
         raise OSError("the link that delivered the messages is gone")
-    details: dict[str, Any] = {} if complete else {"delivery_failed": True, "undeliverable_here": False}
-    outcome = _ACCEPTED if complete else _MODIFIED
+    outcome, details = _OUTCOMES[settlement]
     settling = asyncio.ensure_future(
         handler.settle_messages_async(
             (messages[0]._delivery_id, messages[-1]._delivery_id),

@@ -5,24 +5,29 @@ Sessions are the exception: a session can only be peeked while its lock is held.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Generator, Iterable, Iterator
 from typing import Final, TypeVar
 
 from servicebus_pair.core import Endpoint, SyncBridge
-from servicebus_pair.core.errors import RefusedError
+from servicebus_pair.core.errors import RefusedError, SessionLockedError
 from servicebus_pair.core.sdk import MessageBrowser, NamespaceClient, ReceivedMessage, ReceiveLink, SessionBrowser
+from servicebus_pair.spark.base.claims import Ranges
 from servicebus_pair.spark.base.offsets import FIRST_SEQUENCE_NUMBER, MAIN, OffsetRange, PeekTarget, find_end
 
-__all__ = ["PeekClient", "PeekCursor", "iterate"]
+__all__ = ["LOCK_WAIT", "PeekClient", "PeekCursor", "iterate"]
 
 PageT = TypeVar("PageT")
 
+LOCK_WAIT: Final = 65.0
+"""Seconds to wait for a lock that a killed process may have left: a little more than the usual duration of a lock."""
 _PAGE_SIZE: Final = 500
 _CALL_SECONDS: Final = 30.0
 _ACCEPT_WAIT: Final = 1.0
 _ATTEMPTS: Final = 3
 _REFUSED_HINT: Final = (
-    "(an entity that requires sessions is read with option sessionId, a topic through its subscriptions, "
+    "(an entity that requires sessions is read with option sessionId, or received with requiresSession=true, "
+    "a topic through its subscriptions, "
     "topic/Subscriptions/name)"
 )
 
@@ -62,6 +67,11 @@ class PeekCursor(MessageBrowser):
 
     def __init__(self, link: ReceiveLink) -> None:
         super().__init__(link, page_size=_PAGE_SIZE, timeout=_CALL_SECONDS, attempts=_ATTEMPTS)
+        self._receive_link = link
+
+    async def close(self) -> None:
+        """Close the link, which releases the lock of a session."""
+        await self._receive_link.close()
 
     async def page(
         self, from_sequence_number: int = FIRST_SEQUENCE_NUMBER, *, max_messages: int | None = None
@@ -89,6 +99,40 @@ class PeekCursor(MessageBrowser):
             selected = page if end is None else [message for message in page if message.sequence_number < end]
             if selected:
                 yield selected
+
+    async def claimed_pages(self, ranges: Ranges) -> AsyncIterator[list[ReceivedMessage]]:
+        """Yield the messages that have one of these sequence numbers, in order, page by page.
+
+        A session that another receiver holds is waited for: a task that was killed may have left its lock.
+        """
+        position, number = 0, 0
+        while number < len(ranges):
+            position = max(position, ranges[number][0])
+            page = await self._unlocked_page(position)
+            if not page:
+                return
+            selected = []
+            for message in page:
+                position = message.sequence_number + 1
+                while number < len(ranges) and ranges[number][1] < message.sequence_number:
+                    number += 1
+                if number < len(ranges) and ranges[number][0] <= message.sequence_number:
+                    selected.append(message)
+            while number < len(ranges) and ranges[number][1] < position:
+                number += 1
+            if selected:
+                yield selected
+
+    async def _unlocked_page(self, position: int) -> list[ReceivedMessage]:
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + LOCK_WAIT
+        while True:
+            try:
+                return await self.page(position)
+            except SessionLockedError:
+                if clock() >= deadline:
+                    raise
+            await asyncio.sleep(_ACCEPT_WAIT)
 
     async def available(self, first: int) -> OffsetRange | None:
         """Return the range of messages from sequence number ``first`` on; ``None`` if there are none."""

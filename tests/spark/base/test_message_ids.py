@@ -7,7 +7,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from servicebus_pair.spark.datasource.message_ids import MessageIdGenerator
+from servicebus_pair.spark.base.message_ids import MessageIdGenerator
 
 BODIES = st.lists(st.binary(max_size=8), min_size=1, max_size=40)
 

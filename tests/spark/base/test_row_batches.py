@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from servicebus_pair.spark.datasource.row_batches import group_by_key, split_rows
+from servicebus_pair.spark.base.row_batches import group_by_key, split_rows
 
 
 @given(st.lists(st.integers(0, 100)), st.integers(1, 20), st.integers(1, 300))
