@@ -333,6 +333,26 @@ async def test_section_6_full_batches_open_another_link_while_one_is_free(
     assert (drain.counters.moved, drain.run.extra_links, drain.run.busy_queues) == ({"flights": 35}, 0, set())
 
 
+@pytest.mark.parametrize(
+    ("change", "receives"),
+    [
+        (lambda _: None, 3),
+        (lambda drain: setattr(drain.context, "paused", True), 1),
+        (lambda drain: setattr(drain.flights, "refuse", lambda _: BUSY), 1),
+    ],
+    ids=["not full", "paused", "destination fails"],
+)
+async def test_section_6_another_link_is_closed_once_it_is_not_needed(
+    change: Callable[[Drain], None], receives: int
+) -> None:
+    drain = Drain(22, max_batch_messages=10)
+    change(drain)
+    await drain.drain._help(drain.drain._worker)
+    assert len(drain.queue.called("receive")) == receives
+    assert drain.run.extra_links == 0
+    assert drain.queue.calls[-1] == ("detach", None)
+
+
 async def test_section_6_the_next_search_starts_at_the_message_found_last() -> None:
     drain = Drain(selection=Selection.of(["flights"]))
     drain.put(8, "delays")
