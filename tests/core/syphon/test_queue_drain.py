@@ -207,6 +207,24 @@ async def test_section_6_after_an_empty_long_poll_the_link_is_replaced_without_a
     assert (drain.queue.waits, drain.pauses) == ([900.0] * 3, [])
 
 
+@pytest.mark.parametrize(
+    ("wait", "ended_after", "expired"),
+    [(900.0, 900.0, True), (900.0, 440.0, False), (0.6, 0.6, False), (0.7, 0.7, True)],
+)
+async def test_section_6_only_a_long_poll_that_lasted_is_taken_for_an_expired_one(
+    wait: float, ended_after: float, expired: bool
+) -> None:
+    drain = Drain()
+
+    async def receive(**_: Any) -> list[Any]:
+        drain.clock.time += ended_after
+        return []
+
+    drain.queue.receive = receive  # type: ignore[method-assign]
+    await drain.drain._step(wait)
+    assert drain.drain._long_poll_expired is expired
+
+
 async def test_section_6_a_failing_destination_is_retried_after_each_delay_and_abandoned_after_five_failures() -> None:
     drain = Drain(1)
     drain.flights.refuse = lambda _: BUSY
