@@ -165,8 +165,8 @@ class History:
             self._violate(f"unhandled: {type(error).__name__}: {error}")
 
     async def _live(self) -> None:
-        for entity, (sessions, _) in ENTITIES.items():
-            self.primary.create_queue(entity, requires_session=sessions)
+        for entity, (requires_session, _) in ENTITIES.items():
+            self.primary.create_queue(entity, requires_session=requires_session)
         for path in backlog_queue_paths("contoso", QUEUES):
             self.secondary.create_queue(path, max_delivery_count=2**31 - 1)
         for path in session_queue_paths("contoso", QUEUES):

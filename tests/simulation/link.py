@@ -116,7 +116,7 @@ class Link:
             result = act()
             await self._wait_at_most(fault.delay, timeout)
             return result
-        later = self._loop.create_future()
+        later: asyncio.Future[ResultT] = self._loop.create_future()
         if kind is Kind.SLOW_BEFORE:
             self._loop.call_later(fault.delay, _settle, later, act, context=self._loop.world)
         elif kind is Kind.SILENT_LATER:

@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from servicebus_emulator.amqp.codec.message_checks import check_messages
 from servicebus_emulator.amqp.codec.property_codec import AmqpPropertyCodec
@@ -108,8 +108,7 @@ class Service:
 
     def entity(self, path: str) -> QueueEntity:
         """:raises EntityNotFound: no queue has this path."""
-        entity: Any = self.namespace.find(path)
-        return entity
+        return cast("QueueEntity", self.namespace.find(path))
 
     def send(self, entity: QueueEntity, encoded: Sequence[bytes]) -> None:
         """Store one message, or the messages of a batch, as the embedded Service Bus does for a delivery.

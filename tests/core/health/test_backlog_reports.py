@@ -77,7 +77,7 @@ def test_section_6_a_report_is_repeated_only_if_it_was_lost_or_after_the_next_pi
     registry.health = replace(OUT, last_ping=20.0)
     assert reports.is_wanted("flights", "c")
     reports.caught_up("flights", "a")
-    assert [(entity, event.queues) for entity, event in registry.applied] == [
+    assert [(entity, set(event.queues)) for entity, event in registry.applied] == [
         ("Flights", {1}),
         ("flights", {1, 2}),
         ("flights", {0}),

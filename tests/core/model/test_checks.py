@@ -15,6 +15,9 @@ SECOND = timedelta(seconds=1)
 Check = Callable[[str, Any], Any]
 
 
+NO_DURATIONS: list[Any] = [0.9, 61, True, "nan", "inf", 1e300, [], "soon"]
+
+
 @pytest.mark.parametrize(
     ("check", "value", "expected"),
     [
@@ -52,7 +55,7 @@ def test_check_returns_value_in_its_type(check: Check, value: Any, expected: Any
         ),
         *(
             (duration(SECOND, 60 * SECOND), value, "it must be a timedelta or a number of seconds, from 1 to 60 s")
-            for value in (0.9, 61, True, "nan", "inf", 1e300, [], "soon")
+            for value in NO_DURATIONS
         ),
         (duration(SECOND), 0, "it must be a timedelta or a number of seconds, from 1 s"),
         *((non_empty_text, value, "it must be a text that is not empty") for value in ("", " ", 5, None)),

@@ -99,6 +99,7 @@ def test_option_accepts_only_its_choices(option: str, choices: tuple[str, ...]) 
 def test_option_is_accepted_within_its_range_and_rejected_with_value_and_range_beyond(
     option: str, low: Any, high: Any, step: Any, allowed: str
 ) -> None:
+    value: Any
     for value in (low, (10**9 if step == 1 else timedelta.max) if high is None else high):
         assert getattr(replace(PairOptions(), **{option: value}), option) == value
     for value in (low - step, *([] if high is None else [high + step])):

@@ -9,7 +9,7 @@ from typing import Any
 from weakref import WeakSet
 
 import pytest
-from azure.servicebus import ServiceBusMessage, ServiceBusReceivedMessage
+from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 
 from servicebus_emulator import Fault, FaultKind, Operation
@@ -17,6 +17,7 @@ from servicebus_emulator.engine.model.descriptions import QueueDescription
 from servicebus_pair.core import PairOptions
 from servicebus_pair.core.protocol.backlog_queues import backlog_queue_paths
 from servicebus_pair.core.sdk.receive_link import ReceiveLink
+from servicebus_pair.core.sdk.received_message import ReceivedMessage
 from tests.core.support.drain_progress import ProgressWaiter
 from tests.core.support.local_pair import BACKLOG, LocalPair, messages, open_local_pair
 from tests.core.support.queues import peek_all
@@ -183,9 +184,9 @@ async def test_section_6_a_selective_drain_finds_its_messages_in_a_large_backlog
 async def test_section_6_a_survey_of_a_large_backlog_keeps_at_most_two_pages_in_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    peek, alive, most_alive = ReceiveLink.peek, WeakSet[ServiceBusReceivedMessage](), 0
+    peek, alive, most_alive = ReceiveLink.peek, WeakSet[ReceivedMessage](), 0
 
-    async def noted(self: ReceiveLink, **request: Any) -> list[ServiceBusReceivedMessage]:
+    async def noted(self: ReceiveLink, **request: Any) -> list[ReceivedMessage]:
         nonlocal most_alive
         page = await peek(self, **request)
         alive.update(page)

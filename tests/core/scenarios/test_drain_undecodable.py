@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import proton
 import pytest
@@ -43,7 +44,7 @@ async def test_section_6_corrupt_notes_do_no_harm_to_messages_that_are_not_decod
     async with open_local_pair("flights", options=options) as local_pair:
         for number, (name, notes) in enumerate(CORRUPT_NOTES.items()):
             await local_pair.put_into_backlog("flights", messages(number))
-            own = {"x-ms-path": "flights", "x-servicebus-pair-types": notes, "a": 500}
+            own: dict[str | bytes, Any] = {"x-ms-path": "flights", "x-servicebus-pair-types": notes, "a": 500}
             bad = ServiceBusMessage("x", message_id=name, application_properties=own)
             await local_pair.put_raw_into_backlog([bad])
         report = await local_pair.pair.syphon().drain()
@@ -87,7 +88,7 @@ async def test_section_6_messages_with_corrupt_notes_are_dead_lettered_and_block
     async with open_local_pair("flights", options=options) as local_pair:
         for number, (name, notes) in enumerate(CORRUPT_NOTES.items()):
             await local_pair.put_into_backlog("flights", messages(number))
-            own = {"x-ms-path": "flights", "x-servicebus-pair-types": notes, "a": 500}
+            own: dict[str | bytes, Any] = {"x-ms-path": "flights", "x-servicebus-pair-types": notes, "a": 500}
             bad = ServiceBusMessage("x", message_id=name, application_properties=own)
             await local_pair.put_raw_into_backlog([bad])
         survey = await local_pair.pair.syphon().survey()

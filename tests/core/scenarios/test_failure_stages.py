@@ -75,7 +75,7 @@ async def ended(local_pair: LocalPair, how: str) -> SendError:
 @pytest.mark.parametrize("how", ["cancelled", "timed out"])
 @pytest.mark.parametrize("stage", STAGES.values(), ids=STAGES.keys())
 async def test_section_4_a_send_that_ends_at_any_stage_reports_its_messages(stage: Stage, how: str) -> None:
-    options = {"failover_interval": timedelta(minutes=5), "server_busy_delay": timedelta(seconds=0.25)}
+    options: dict[str, Any] = {"failover_interval": timedelta(minutes=5), "server_busy_delay": timedelta(seconds=0.25)}
     async with open_quick_pair(**options, ping_primary_interval=timedelta(minutes=5)) as local_pair:
         if stage.secondary:
             await local_pair.pair.fail_over("flights", reason="test")

@@ -213,7 +213,7 @@ async def test_section_4_a_message_whose_copy_would_be_rejected_is_refused_and_t
     local_pair: LocalPair,
 ) -> None:
     """With the properties that travel for the session and the path, its properties exceed 64 KB."""
-    large = dict.fromkeys("abcd", "x" * 16365)
+    large: dict[str | bytes, Any] = dict.fromkeys("abcd", "x" * 16365)
     nearly = ServiceBusMessage("x", message_id="large", session_id="s" * 20, application_properties=dict(large))
     async with local_pair.pair.sender("flights") as sender:
         assert (await sender.send(nearly)).primary == 1

@@ -205,8 +205,9 @@ def drain_context(*, rate: float | None = None, **more: Any) -> tuple[DrainConte
     """Return a context over a fake transport, with a list that receives its events."""
     clock = ManualClock(EPOCH)
     transport, events = FakeTransport(clock), list[Event]()
+    without_sessions: Any = transport
     context = DrainContext(
-        transport=transport,
+        transport=without_sessions,
         clock=clock,
         emit=events.append,
         backoff=DestinationBackoff(initial_delay=1.0),

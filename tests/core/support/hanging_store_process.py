@@ -64,7 +64,8 @@ async def send(store: Any) -> None:
 
 
 if __name__ == "__main__":
-    store_calls.HANG_SECONDS = daemon_thread.HANG_SECONDS = 0.5
+    for module in (store_calls, daemon_thread):
+        vars(module)["HANG_SECONDS"] = 0.5
     asyncio.run(send({"plain": PlainStore, "to_thread": ToThreadStore}[sys.argv[1]]()))
     sys.stdout.write("sent\n")
     sys.stdout.flush()

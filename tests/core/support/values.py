@@ -41,7 +41,7 @@ def check_values(
     :param mutable: those that are not frozen.
     :param keyword_only: those that are created by keyword only.
     """
-    kinds = [kind for kind in _classes(room) if is_dataclass(kind)]
+    kinds: list[Any] = [kind for kind in _classes(room) if is_dataclass(kind)]
     assert {kind.__name__ for kind in kinds if not kind.__dataclass_params__.frozen} == mutable
     assert {kind.__name__ for kind in kinds if any(each.kw_only for each in fields(kind))} == keyword_only
     assert [kind.__name__ for kind in kinds if "__slots__" not in vars(kind)] == []

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from servicebus_pair.core.model.errors import UndeliverableError
+from servicebus_pair.core.protocol.amqp_message import AmqpMessage
 from servicebus_pair.core.protocol.backlog_message import wrap
 from servicebus_pair.core.sdk.messages import to_amqp_message
 from servicebus_pair.core.syphon.backlog_entry import BacklogEntry, Selection, TimeToLive, read_entry
@@ -41,6 +42,7 @@ def read(*, policy: TimeToLive, now: float, lock: float = 60, **sent: Any) -> Ba
 
 
 def time_to_live_of(entry: BacklogEntry) -> int | None:
+    assert isinstance(entry.message, AmqpMessage)
     header = entry.message.header
     return None if header is None else header.time_to_live
 
@@ -78,12 +80,14 @@ def test_elapse_counts_from_the_scheduled_time(now: float, left: int):
         scheduled_enqueue_time_utc=at(10),
     )
     assert time_to_live_of(entry) == left
+    assert isinstance(entry.message, AmqpMessage)
     assert bool(entry.message.annotations) == (now < 10)
 
 
 @pytest.mark.parametrize("now", [9.999, 10])
 def test_a_schedule_is_removed_when_it_has_passed_and_other_annotations_stay(now: float):
     entry = read(policy=TimeToLive.RESTART, now=now, scheduled_enqueue_time_utc=at(10), partition_key="k")
+    assert isinstance(entry.message, AmqpMessage)
     names = {str(name) for name in entry.message.annotations or {}}
     assert names == {"x-opt-partition-key", *([] if now == 10 else ["x-opt-scheduled-enqueue-time"])}
 

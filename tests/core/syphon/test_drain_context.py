@@ -15,7 +15,7 @@ async def test_section_6_concurrent_batches_for_a_destination_use_up_to_three_li
     def destination(_: str, *, link_index: int = 0) -> Any:
         used.append(link_index)
 
-    transport.destination = destination  # type: ignore[method-assign]
+    transport.destination = destination  # type: ignore[assignment, method-assign]
 
     async def send() -> None:
         async with context.destination("flights"):

@@ -103,7 +103,7 @@ async def test_section_6_a_drain_peeks_once_little_is_received_and_ends_when_not
 
 async def test_section_6_messages_that_arrive_during_a_drain_are_moved() -> None:
     drain = Drain(8)
-    drain.on_progress = lambda: drain.queue._last == 8 and drain.put(5)
+    drain.on_progress = lambda: drain.put(5 if drain.queue._last == 8 else 0)
     await drain.work()
     assert (drain.counters.moved, drain.queue.messages) == ({"flights": 13}, [])
 
@@ -306,7 +306,7 @@ async def test_section_6_new_messages_are_found_while_all_others_wait_for_a_fail
     for _ in range(8):
         drain.context.backoff.record_failure("flights", "busy", now=drain.clock.now(), started=drain.clock.now() + 1)
     retry_at = drain.context.backoff.next_retry(now=EPOCH)
-    drain.on_progress = lambda: drain.counters.moved and drain.run.stopped.set()
+    drain.on_progress = lambda: drain.run.stopped.set() if drain.counters.moved else None
     sleep = drain.clock.sleep
 
     async def sleep_and_put(seconds: float) -> None:

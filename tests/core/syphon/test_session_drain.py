@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusMessage
@@ -50,7 +51,8 @@ async def test_section_6_a_message_that_can_never_be_delivered_is_dead_lettered_
         sent = session_messages(40, "a")
         await local_pair.put_into_sessions("flights", sent[:position])
         queue = next((queue for queue in QUEUES if local_pair.secondary.namespace.counts(queue).active), QUEUES[0])
-        own = {"x-ms-path": "flights", "x-servicebus-pair-types": '{"properties":{"a":["DECIMAL128",""]}}', "a": 5}
+        notes = '{"properties":{"a":["DECIMAL128",""]}}'
+        own: dict[str | bytes, Any] = {"x-ms-path": "flights", "x-servicebus-pair-types": notes, "a": 5}
         bad = ServiceBusMessage("x", message_id="bad", session_id="flights", application_properties=own)
         await local_pair.put_raw_into_backlog([bad], queue=queue)
         await local_pair.put_into_sessions("flights", sent[position:])

@@ -23,6 +23,7 @@ pytestmark = [pytest.mark.fast_sdk, pytest.mark.simulated]
 ACCEPTED, RELEASED, MODIFIED = (section(code, b"\x45") for code in (0x24, 0x26, 0x27))
 REJECTED = section(0x25, b"\x45")
 LOST = section(0x25, join_list([section(0x1D, join_list([text("com.microsoft:message-lock-lost", constructor=0xA3)]))]))
+MODIFIED_HERE = Modified(delivery_failed=True, undeliverable_here=False, message_annotations=None)
 SECONDS = st.sampled_from([TRUE, FALSE, b"\x56\x00", NULL])
 
 
@@ -75,9 +76,10 @@ async def test_deliveries_are_put_together_from_their_frames(
     handler, raw = opened()
     link, session = handler._link, handler._session
     of_another_link = frame(0x14, [uint(HANDLE + 1), uint(0), binary(b""), uint(0)], b"answer")
-    handler.feed(of_another_link, *frames)
+    of_the_session = frame(0x13, [uint(0), uint(5000), uint(0), uint(5000)])
+    handler.feed(of_another_link, of_the_session, *frames)
     assert await raw.receive(max_messages=len(deliveries), wait=1.0, should_stop=never) == deliveries
-    assert handler._connection.given == [(5, 0x14)]
+    assert handler._connection.given == [(5, 0x14), (5, 0x13)]
     assert (link.delivery_count, link.current_link_credit) == (len(deliveries), 0)
     assert (session.next_incoming_id, session.remote_outgoing_window) == (1 + len(frames), 5000 - len(frames))
     assert session.incoming_window == 1000 - len(frames)
@@ -173,11 +175,15 @@ def answering(handler: FakeHandler, answer: Callable[[Any], list[bytes]]) -> Non
     handler._session.on_disposition = lambda sent: handler.feed(*answer(sent))
 
 
+def answering_with(handler: FakeHandler, outcome: bytes) -> None:
+    answering(handler, lambda sent: [disposition(sent.first, sent.last, outcome)])
+
+
 @pytest.mark.parametrize(
     ("settlement", "state", "confirmation"),
     [
         (Settlement.COMPLETE, Accepted(), ACCEPTED),
-        (Settlement.ABANDON, Modified(delivery_failed=True, undeliverable_here=False), MODIFIED),
+        (Settlement.ABANDON, MODIFIED_HERE, MODIFIED),
         (Settlement.RELEASE, Released(), RELEASED),
         (Settlement.DEAD_LETTER, None, REJECTED),
     ],
@@ -187,7 +193,7 @@ async def test_a_settlement_is_confirmed_by_its_own_outcome_only(
 ) -> None:
     for outcome in (ACCEPTED, MODIFIED, RELEASED, REJECTED, LOST):
         handler, raw = opened()
-        answering(handler, lambda sent, outcome=outcome: [disposition(sent.first, sent.last, outcome)])
+        answering_with(handler, outcome)
         failures = await raw.settle([0, 1, 5], settlement, timeout=1.0, error=("Why", "because"))
         assert sorted(failures) == ([] if outcome == confirmation else [0, 1, 5])
         assert all(isinstance(failure, MessageException) for failure in failures.values())

@@ -152,7 +152,7 @@ async def test_outcomes_are_awaited_side_by_side() -> None:
 
 async def test_a_lost_link_ends_every_send_and_makes_the_sender_unusable() -> None:
     handler, raw = opened()
-    assert raw.is_usable
+    usable = [raw.is_usable]
     sending = asyncio.create_task(raw.send(b"x", message_format=0, timeout=9.0))
     await asyncio.sleep(0.1)
     handler._link.state = SimpleNamespace(value=6, name="DETACHED")
@@ -160,7 +160,7 @@ async def test_a_lost_link_ends_every_send_and_makes_the_sender_unusable() -> No
     with pytest.raises(ConnectionAbortedError, match="DETACHED"):
         await sending
     assert now() - began < 0.3
-    assert not raw.is_usable
+    assert [*usable, raw.is_usable] == [True, False]
     with pytest.raises(ConnectionAbortedError):
         await raw.send(b"x", message_format=0, timeout=9.0)
     assert len(handler._connection.written) == 1
