@@ -9,7 +9,7 @@ from servicebus_pair.connection_types import connection_types
 __all__ = ["get_provider_info"]
 
 _INTEGRATION: Final = "Azure Service Bus paired namespaces"
-_GUIDES: Final = ("operators", "sensors", "recovery", "operations")
+_GUIDES: Final = ("operators", "sensors", "receiving", "recovery", "operations")
 _DOCUMENTATION_URL: Final = "https://learn.microsoft.com/azure/service-bus-messaging/service-bus-paired-namespaces"
 
 
@@ -30,23 +30,29 @@ def get_provider_info() -> dict[str, Any]:
         ],
         "operators": _modules(
             *("operators.cleanup", "operators.cost", "operators.drill", "operators.failover", "operators.provision"),
-            *("operators.record", "operators.send", "operators.syphon"),
+            *("operators.receive", "operators.record", "operators.send", "operators.syphon"),
         ),
-        "sensors": _modules("sensors.backlog", "sensors.servicebus_pair"),
+        "sensors": _modules("sensors.backlog", "sensors.message", "sensors.servicebus_pair"),
         "hooks": _modules("hooks.servicebus_namespace", "hooks.servicebus_pair"),
         "triggers": _modules(
-            "triggers.backlog", "triggers.backlog_level", "triggers.primary_health", "triggers.syphon_control"
+            *("triggers.backlog", "triggers.backlog_level", "triggers.message_available", "triggers.primary_health"),
+            *("triggers.receive", "triggers.syphon_control"),
         ),
         "extra-links": [
             "servicebus_pair.links.servicebus_pair.AzurePortalLink",
             "servicebus_pair.links.servicebus_pair.PairPageLink",
         ],
         "notifications": ["servicebus_pair.notifications.recovery.RecoveryNotifier"],
+        "queues": ["servicebus_pair.queues.servicebus_pair.ServiceBusPairQueueProvider"],
         "task-decorators": [
+            {
+                "name": "servicebus_receive",
+                "class-name": "servicebus_pair.decorators.servicebus_receive.servicebus_receive_task",
+            },
             {
                 "name": "servicebus_send",
                 "class-name": "servicebus_pair.decorators.servicebus_send.servicebus_send_task",
-            }
+            },
         ],
         "asset-uris": [{"schemes": ["servicebus-pair"], "handler": None}],
         "connection-types": connection_types(),

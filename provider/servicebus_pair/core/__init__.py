@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from servicebus_pair.core.pair.namespace_pair import NamespacePair
     from servicebus_pair.core.pair.settings import PairSettings, read_pair_settings
     from servicebus_pair.core.pair.sync_bridge import SyncBridge
+    from servicebus_pair.core.receive.receiver import InboundMessage, PairReceiver
     from servicebus_pair.core.sdk.credentials import ClientSecret, DefaultIdentity, ManagedIdentity
     from servicebus_pair.core.send.sender import PairSender
     from servicebus_pair.core.syphon.backlog_entry import TimeToLive
@@ -49,11 +50,13 @@ __all__ = [
     "HealthState",
     "HealthStore",
     "InMemoryHealthStore",
+    "InboundMessage",
     "Ledger",
     "ManagedIdentity",
     "NamespacePair",
     "Operations",
     "PairOptions",
+    "PairReceiver",
     "PairSender",
     "PairSettings",
     "PriceList",
@@ -91,6 +94,7 @@ __getattr__ = lazy_exports(
         "pair.namespace_pair": ["NamespacePair"],
         "pair.settings": ["PairSettings", "read_pair_settings"],
         "pair.sync_bridge": ["SyncBridge"],
+        "receive.receiver": ["InboundMessage", "PairReceiver"],
         "sdk.credentials": ["ClientSecret", "DefaultIdentity", "ManagedIdentity"],
         "send.sender": ["PairSender"],
         "syphon.backlog_entry": ["TimeToLive"],

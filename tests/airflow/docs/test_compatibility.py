@@ -43,7 +43,17 @@ def test_the_python_versions_are_those_of_the_package():
 
 
 # The Airflow modules of the public interface; importing every one of them needs Airflow.
-AIRFLOW_PACKAGES = ("dags", "hooks", "operators", "sensors", "triggers", "decorators", "links", "notifications")
+AIRFLOW_PACKAGES = (
+    "dags",
+    "hooks",
+    "operators",
+    "sensors",
+    "triggers",
+    "decorators",
+    "links",
+    "notifications",
+    "queues",
+)
 
 
 def public_modules() -> list[str]:

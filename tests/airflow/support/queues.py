@@ -10,7 +10,17 @@ from servicebus_emulator import RemoteNamespace
 from servicebus_pair.core import Endpoint
 from tests.airflow.conftest import Pair
 
-__all__ = ["PeekedMessage", "contents", "divert", "divert_session", "endpoint_of", "queue_names", "send_directly"]
+__all__ = [
+    "PeekedMessage",
+    "contents",
+    "dead_letters",
+    "divert",
+    "divert_session",
+    "endpoint_of",
+    "queue_names",
+    "send_directly",
+    "send_texts",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +49,18 @@ def contents(served: RemoteNamespace, queue: str) -> list[PeekedMessage]:
     ):
         peeked = receiver.peek_messages(max_message_count=100)
     return [_from_sdk(message) for message in peeked if message.content_type != PING_CONTENT_TYPE]
+
+
+def dead_letters(served: RemoteNamespace, queue: str) -> list[str]:
+    """Reason and description of every dead letter of a queue."""
+    from azure.servicebus import ServiceBusClient, ServiceBusSubQueue
+
+    with (
+        ServiceBusClient.from_connection_string(served.connection_string) as client,
+        client.get_queue_receiver(queue, sub_queue=ServiceBusSubQueue.DEAD_LETTER) as receiver,
+    ):
+        peeked = receiver.peek_messages(max_message_count=100)
+    return [f"{message.dead_letter_reason}: {message.dead_letter_error_description}" for message in peeked]
 
 
 def queue_names(served: RemoteNamespace) -> list[str]:
@@ -97,6 +119,17 @@ def send_directly(served: RemoteNamespace, queue: str, **properties: Any) -> Non
         client.get_queue_sender(queue) as sender,
     ):
         sender.send_messages(ServiceBusMessage("x", application_properties=properties))
+
+
+def send_texts(served: RemoteNamespace, queue: str, *texts: str, **properties: Any) -> None:
+    """Send messages of these texts, the text of each also being its id."""
+    from azure.servicebus import ServiceBusClient, ServiceBusMessage
+
+    with (
+        ServiceBusClient.from_connection_string(served.connection_string) as client,
+        client.get_queue_sender(queue) as sender,
+    ):
+        sender.send_messages([ServiceBusMessage(text, message_id=text[:128], **properties) for text in texts])
 
 
 def endpoint_of(served: RemoteNamespace) -> Endpoint:

@@ -38,6 +38,7 @@ from servicebus_pair.core.protocol.backlog_queues import (
     session_queue_paths,
 )
 from servicebus_pair.core.provision.provisioning import Cleaner, Provisioner
+from servicebus_pair.core.receive.receiver import PairReceiver, ReceiveContext
 from servicebus_pair.core.sdk.administration import Administration, QueueDepth, administration_for
 from servicebus_pair.core.sdk.namespace_client import NamespaceClient
 from servicebus_pair.core.send.backlog_health import BacklogHealth
@@ -272,6 +273,22 @@ class NamespacePair:
     def sender(self, entity: str) -> PairSender:
         """Return a sender for a queue or topic path of the primary; enter it before sending."""
         return PairSender(entity, self._open(creating=True))
+
+    def receiver(self, entity: str, *, session_id: str | None = None, dead_letter: bool = False) -> PairReceiver:
+        """Return a receiver of a queue or ``topic/Subscriptions/name`` of the primary; enter it before receiving.
+
+        :param session_id: receive one session; ``"*"`` for one after the other.
+        :param dead_letter: receive from the dead-letter queue.
+        :raises ConfigurationError: an argument is invalid.
+        """
+        shared = self._open(creating=True)
+        context = ReceiveContext(
+            client=shared.primary,
+            prober=shared.prober,
+            clock=self._clock,
+            ping_interval=self.options.ping_primary_interval.total_seconds(),
+        )
+        return PairReceiver(entity, context, session_id=session_id, dead_letter=dead_letter)
 
     async def ping(self, entity: str) -> bool:
         """Ping ``entity`` on the primary once; return whether it accepted, which makes it healthy."""

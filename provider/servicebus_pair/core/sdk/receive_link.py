@@ -84,6 +84,23 @@ class ReceiveLink(Link):
             return []
         return [ReceivedMessage(each) for each in received]
 
+    async def release(self, messages: Sequence[ReceivedMessage], *, timeout: float) -> None:
+        """Return messages to the queue without counting a delivery; on the public path one is counted.
+
+        :raises ServiceError: the link has failed; the messages come again when their locks have expired.
+        """
+        await self._release(_inner(messages), timeout=timeout)
+
+    async def renew_locks(self, messages: Sequence[ReceivedMessage], *, timeout: float) -> list[ServiceError | None]:
+        """Renew the lock of each message; return for each its failure or ``None``."""
+
+        def renew(receiver: ServiceBusReceiver, part: _Messages) -> Awaitable[Any]:
+            return receiver.renew_message_lock(part[0], timeout=timeout)
+
+        inner = _inner(messages)
+        outcomes = await self._settle([[each] for each in inner], renew, timeout, operation=Operation.RENEW)
+        return [outcomes[id(each)] for each in inner]
+
     async def _receive_publicly(
         self, receiver: ServiceBusReceiver, max_messages: int, max_wait_time: float
     ) -> list[ServiceBusReceivedMessage]:
@@ -208,12 +225,14 @@ class ReceiveLink(Link):
     async def _settle(
         self,
         parts: Sequence[_Messages],
-        settle: Callable[[ServiceBusReceiver, _Messages], Awaitable[None]],
+        settle: Callable[[ServiceBusReceiver, _Messages], Awaitable[Any]],
         timeout: float,
+        *,
+        operation: Operation = Operation.SETTLE,
     ) -> _Outcomes:
         """Settle all parts, 32 at a time; a failure of one does not stop the others."""
         slots = asyncio.Semaphore(_MAX_CONCURRENT_SETTLEMENTS)
-        self._client.meter.count(Operation.SETTLE, sum(map(len, parts)))
+        self._client.meter.count(operation, sum(map(len, parts)))
 
         async def settle_part(receiver: ServiceBusReceiver, part: _Messages) -> _Outcomes:
             async with slots:

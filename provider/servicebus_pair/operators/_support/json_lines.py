@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, Final, Protocol
 from servicebus_pair.airflow_runtime.message_spec import MessageReader, MessageSpec
 from servicebus_pair.core.errors import ConfigurationError
 
-__all__ = ["JsonLinesFile", "JsonLinesText", "LineSource", "read_messages"]
+__all__ = ["JsonLinesFile", "JsonLinesText", "LineSource", "check_files_root", "read_messages"]
 
 _READ_BYTES: Final = 1 << 20
 _MAX_LINE_BYTES: Final = 128 << 20  # a message has at most 100 MB
@@ -69,7 +69,7 @@ class JsonLinesFile:
         """
         from airflow.sdk import ObjectStoragePath
 
-        _check_root(self.path)
+        check_files_root(self.path)
         try:
             location: Any = ObjectStoragePath(self.path, conn_id=self.conn_id)
             file = location.open("rb", compression="infer")
@@ -130,8 +130,11 @@ def _split_lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
         yield number, b"".join(parts)
 
 
-def _check_root(path: str) -> None:
-    """Check that a path lies below ``[servicebus_pair] files_root``, if that is set."""
+def check_files_root(path: str) -> None:
+    """Check that a path lies below ``[servicebus_pair] files_root``, if that is set.
+
+    :raises ConfigurationError: it does not.
+    """
     from airflow.configuration import conf
 
     root = conf.get("servicebus_pair", "files_root", fallback="").rstrip("/")

@@ -1,0 +1,166 @@
+"""``ServiceBusReceiveOperator``, ``@task.servicebus_receive`` and ``ServiceBusMessageSensor``."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG, task
+
+from servicebus_pair.core.errors import ConfigurationError
+from servicebus_pair.operators.receive import ServiceBusReceiveOperator
+from servicebus_pair.sensors.message import ServiceBusMessageSensor
+from tests.airflow.conftest import CONN_ID, LogOfFailure, Pair, RestartSoon, RunDag, results, run_task, states
+from tests.airflow.support.queues import contents, dead_letters, send_texts
+
+
+def receive(**parameters: Any) -> ServiceBusReceiveOperator:
+    return ServiceBusReceiveOperator(
+        **{"task_id": "receive", "servicebus_pair_conn_id": CONN_ID, "entity": "flights", "max_wait": 2, **parameters}
+    )
+
+
+def left(pair: Pair) -> list[str]:
+    return [message.body[:5] for message in contents(pair.primary["contoso"], "flights")]
+
+
+def test_messages_go_to_the_xcom_or_beyond_a_size_to_a_file(pair: Pair, run_dag: RunDag, tmp_path: Path):
+    served = pair.primary["contoso"]
+    send_texts(served, "flights", "a", "b", application_properties={"carrier": "UA"})
+    send_texts(served, "flights", *("large" + str(number) * 30_000 for number in range(4)))
+
+    by_property = run_task(run_dag, lambda: receive(properties={"carrier": "UA"}))["receive"]
+    assert by_property["count"] == 2
+    assert [message["body"] for message in by_property["messages"]] == ["a", "b"]
+    assert left(pair) == ["large"] * 4
+
+    as_many_as_fit = run_task(run_dag, receive)["receive"]
+    assert as_many_as_fit["count"] == 1
+    assert left(pair) == ["large"] * 3
+
+    in_file = run_task(run_dag, lambda: receive(folder=tmp_path))["receive"]
+    assert in_file == {"count": 3, "messages": None, "path": in_file["path"]}
+    lines = Path(in_file["path"].removeprefix("file://")).read_text().splitlines()
+    assert [json.loads(line)["body"][:6] for line in lines] == ["large1", "large2", "large3"]
+    assert left(pair) == []
+    assert run_task(run_dag, receive)["receive"] == {"count": 0, "messages": [], "path": None}
+
+
+@pytest.mark.parametrize("stored_in", ["state", "file"])
+def test_a_task_that_fails_after_storing_loses_nothing(
+    pair: Pair, run_dag: RunDag, tmp_path: Path, stored_in: str, monkeypatch: pytest.MonkeyPatch
+):
+    """Airflow deletes the XComs of a task that is tried again."""
+    size = 1 if stored_in == "state" else 60_000
+    send_texts(pair.primary["contoso"], "flights", "a" * size, "b" * size)
+    finished = ServiceBusReceiveOperator._receive
+    tries: list[int] = []
+
+    async def die_once(self: Any, *arguments: Any, **more: Any) -> Any:
+        result = await finished(self, *arguments, **more)
+        tries.append(1)
+        if len(tries) == 1:
+            raise RuntimeError("killed after the messages were completed")
+        return result
+
+    monkeypatch.setattr(ServiceBusReceiveOperator, "_receive", die_once)
+    result = run_task(run_dag, lambda: receive(folder=tmp_path, retries=1))["receive"]
+
+    assert len(tries) == 2
+    assert result["count"] == 2
+    assert (result["path"] is None) is (stored_in == "state")
+    assert left(pair) == []
+
+
+def test_what_cannot_be_stored_stays_in_the_queue(
+    pair: Pair, log_of_failure: LogOfFailure, monkeypatch: pytest.MonkeyPatch
+):
+    from servicebus_pair.airflow_runtime.state.accessor import TaskState
+
+    send_texts(pair.primary["contoso"], "flights", "x" * 60_000)
+    assert "without a folder, a result holds 48000" in log_of_failure(receive)
+
+    async def fail(*_: Any) -> None:
+        raise RuntimeError("the API server is down")
+
+    monkeypatch.setattr(TaskState, "write", fail)
+    send_texts(pair.primary["contoso"], "briefings", "small")
+    log_of_failure(lambda: receive(entity="briefings"))
+    assert [message.body for message in contents(pair.primary["contoso"], "briefings")] == ["small"]
+
+
+@pytest.mark.apart
+def test_a_deferred_task_waits_for_the_primary_and_for_a_message(
+    pair: Pair, run_dag: RunDag, restart_soon: RestartSoon
+):
+    send_texts(pair.primary["contoso"], "flights", "a")
+    pair.primary.kill()
+    restart_soon(pair.primary)
+
+    found = run_task(
+        run_dag,
+        lambda: receive(deferrable=True, max_wait=timedelta(minutes=1)),
+        lambda: receive(task_id="nothing", deferrable=True),
+    )
+
+    assert [message["body"] for message in found["receive"]["messages"]] == ["a"]
+    assert found["nothing"]["count"] == 0
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_function_completes_what_it_took_without_error(pair: Pair, run_dag: RunDag, fails: bool):
+    send_texts(pair.primary["contoso"], "flights", "a", "b")
+
+    def handle(messages: list[dict[str, Any]], factor: int, run_id: Any = None) -> int:
+        assert run_id
+        if fails:
+            raise ValueError("cannot handle these")
+        return factor * len(messages)
+
+    with DAG("handled", schedule=None) as dag:
+        task.servicebus_receive(servicebus_pair_conn_id=CONN_ID, entity="flights", max_wait=2)(handle)(factor=10)
+    run = run_dag(dag)
+
+    assert states(run) == {"handle": "failed" if fails else "success"}
+    assert results(run) == ({} if fails else {"handle": 20})
+    assert left(pair) == (["a", "b"] if fails else [])
+
+
+def test_a_sensor_waits_for_a_message_and_leaves_it_there(pair: Pair, run_dag: RunDag):
+    send_texts(pair.primary["contoso"], "flights", "a")
+
+    def sensor(**parameters: Any) -> ServiceBusMessageSensor:
+        return ServiceBusMessageSensor(servicebus_pair_conn_id=CONN_ID, entity="flights", poke_interval=1, **parameters)
+
+    run_task(run_dag, lambda: sensor(task_id="poke"), lambda: sensor(task_id="defer", deferrable=True))
+    assert left(pair) == ["a"]
+    with DAG("none", schedule=None) as dag:
+        sensor(task_id="none", dead_letter=True, timeout=1, soft_fail=True)
+    assert states(run_dag(dag)) == {"none": "skipped"}
+    assert dead_letters(pair.primary["contoso"], "flights") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("entity", ""),
+        ("max_messages", 10_001),
+        ("max_wait", -1),
+        ("dead_letter", "yes"),
+        ("deferrable", 1),
+        ("properties", "carrier"),
+        ("folder", 5),
+    ],
+)
+def test_invalid_parameters_are_refused(name: str, value: Any):
+    with pytest.raises(ConfigurationError, match=name):
+        receive(**{name: value})
+
+
+def test_a_function_without_the_parameter_messages_is_refused():
+    decorate = task.servicebus_receive(servicebus_pair_conn_id=CONN_ID, entity="flights")
+    with DAG("wrong", schedule=None), pytest.raises(ConfigurationError, match="a parameter named messages"):
+        decorate(lambda rows: rows)([])
