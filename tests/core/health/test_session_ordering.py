@@ -194,7 +194,7 @@ async def test_section_6_sends_are_held_only_once_little_is_left() -> None:
     reports = BacklogReports(failback.registry, failback.order._session_queues, clock=SystemClock())
     await failback.fail_over()
     states = [failback.state]
-    failback.registry._observers.append(Recorder(states))
+    failback.registry.observers.append(Recorder(states))
     assert not reports.is_wanted("flights", "a")  # nobody has pinged
     for _ in range(6):
         failback.registry.apply("flights", PingFailed(loop.time()))
@@ -218,7 +218,7 @@ async def test_section_6_after_a_hold_that_was_in_vain_the_next_one_waits() -> N
     reports = BacklogReports(failback.registry, failback.order._session_queues, clock=SystemClock())
     await failback.fail_over()
     states = [failback.state]
-    failback.registry._observers.append(Recorder(states))
+    failback.registry.observers.append(Recorder(states))
     began = loop.time()
     while loop.time() - began < 600:
         failback.registry.apply("flights", PingFailed(SystemClock().now()))

@@ -17,10 +17,11 @@ class FakeLink:
     path: str
     is_connected: bool = False
     in_use: bool = False
-    unused: float = 0.0
+    used_at: float = 0.0
+    now: float = 0.0
 
     def seconds_unused(self) -> float:
-        return self.unused
+        return self.now - self.used_at
 
     def disconnect(self) -> None:
         assert not self.in_use
@@ -35,7 +36,7 @@ def test_as_many_idle_connections_as_allowed_are_kept_those_used_last(most: int,
     links = [FakeLink(str(number)) for number in range(8)]
     bounded = IdleLinks("contoso", most)
     order: list[FakeLink] = []
-    for number, event in calls:
+    for time, (number, event) in enumerate(calls):
         link = links[number]
         match event:
             case "begins":
@@ -45,10 +46,14 @@ def test_as_many_idle_connections_as_allowed_are_kept_those_used_last(most: int,
             case "fails":
                 link.in_use = link.is_connected = False
             case _:
-                link.in_use, link.is_connected = False, True
+                if not link.is_connected:
+                    link.is_connected = True
+                    bounded.connected(link)
+                link.in_use, link.used_at = False, time
                 order = [*(each for each in order if each is not link), link]
                 expected = [each for each in order if each.is_connected and not each.in_use][-most:]
-                bounded.used(link)
+                if bounded.crowded:
+                    bounded.trim(link)
                 assert [each for each in order if each.is_connected and not each.in_use] == expected
 
 
@@ -59,7 +64,10 @@ def test_connections_that_are_closed_soon_after_use_are_warned_of_once(
     bounded = IdleLinks("contoso", 1)
     with caplog.at_level(logging.WARNING):
         for number in range(4):
-            bounded.used(FakeLink(str(number), is_connected=True, unused=unused))
+            link = FakeLink(str(number), is_connected=True, now=unused)
+            bounded.connected(link)
+            if bounded.crowded:
+                bounded.trim(link)
     warned = [record.getMessage() for record in caplog.records]
     assert len(warned) == warnings
     assert all(text.startswith("namespace=contoso: more than max_idle_connections=1 entities") for text in warned)

@@ -33,12 +33,12 @@ class Owner:
     def __init__(self) -> None:
         self.send_operation = Operation.SEND
         self.idle_links = IdleLinks("contoso", 100)
-        self.authenticated, self.meter, self.closed = False, Meter(), False
+        self.authenticated, self.meter, self.is_closed = False, Meter(), False
         self.bounds: list[float] = []
         self.discarded: list[Any] = []
 
     def check_open(self) -> None:
-        if self.closed:
+        if self.is_closed:
             raise PairClosedError("closed")
 
     async def run_bounded(self, call: Awaitable[Any], seconds: float) -> Any:
@@ -66,7 +66,7 @@ async def test_a_call_has_an_outer_time_limit_and_keeps_its_handler() -> None:
     first = await link._call("open", lambda handler: asyncio.sleep(0, handler), timeout=5)
     assert (owner.bounds, owner.authenticated) == ([5.4], True)
     assert await link._call("open", lambda handler: asyncio.sleep(0, handler), timeout=5) is first
-    assert (owner.discarded, link._is_idle) == ([], False)
+    assert (owner.discarded, link.attached) == ([], True)
 
 
 async def test_a_call_on_an_open_link_is_cancelled_at_its_limit() -> None:
@@ -99,22 +99,22 @@ async def test_a_failed_link_is_replaced_unless_it_survives(failure: BaseExcepti
     with pytest.raises((ServiceError, asyncio.CancelledError)):
         await link._call("send to", lambda _: fail(failure), timeout=5)
     assert (len(owner.discarded), link._handler is not None) == (0 if survives else 1, survives)
-    assert (owner.authenticated, link._is_idle) == (False, True)
+    assert (owner.authenticated, link.attached) == (False, False)
 
 
 async def test_a_link_unused_for_200_seconds_is_idle_and_a_new_one_is_too() -> None:
     link = link_of(Owner())
-    assert link._is_idle
+    assert not link.attached
     await link._call("open", lambda _: asyncio.sleep(0), timeout=5)
     await asyncio.sleep(199)
-    assert not link._is_idle
+    assert link.attached
     await asyncio.sleep(2)
-    assert link._is_idle
+    assert not link.attached
 
 
 async def test_a_closed_client_creates_no_handler() -> None:
     owner = Owner()
-    owner.closed = True
+    owner.is_closed = True
     link = link_of(owner)
     with pytest.raises(PairClosedError):
         await link._call("open", lambda _: asyncio.sleep(0), timeout=5)
@@ -234,14 +234,14 @@ async def test_a_slot_that_is_given_up_sends_nothing(refusal: str) -> None:
     slot = SendSlot(
         attempt_timeout=lambda: None if refusal == "timeout" else 5.0,
         still_wanted=lambda: refusal != "wanted",
-        on_start=lambda: started.append(True),
         wait_seconds=2.0,
     )
     if refusal == "lock":
         await link._lock.acquire()
     before = asyncio.get_running_loop().time()
-    assert await link.send_in_slot(batch_of(1), slot) is False
-    assert await link.schedule_in_slot(batch_of(1), slot, at=datetime(2030, 1, 1, tzinfo=UTC)) is None
+    later = datetime(2030, 1, 1, tzinfo=UTC)
+    assert await link.send_in_slot(batch_of(1), slot, lambda: started.append(True)) is False
+    assert await link.schedule_in_slot(batch_of(1), slot, lambda: started.append(True), at=later) is None
     waited = asyncio.get_running_loop().time() - before
     assert waited == pytest.approx(4.0 if refusal == "lock" else 0.0, abs=0.1)
     assert (sender.calls, started, owner.meter.read()) == ([], [], Operations())

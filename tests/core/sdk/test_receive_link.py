@@ -23,7 +23,7 @@ from servicebus_pair.core.sdk.received_message import ReceivedMessage
 class Owner(NamespaceClient):
     def __init__(self) -> None:
         self.namespace, self.meter, self.authenticated = "contoso", Meter(), True
-        self._closed, self._fault, self._background = False, None, set()
+        self.is_closed, self._fault, self._background = False, None, set()
 
 
 def received(*inner: Any) -> list[ReceivedMessage]:

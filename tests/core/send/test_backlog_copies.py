@@ -20,7 +20,7 @@ from servicebus_pair.core.protocol.amqp_message import AmqpMessage, BodyType
 from servicebus_pair.core.protocol.backlog_message import wrap
 from servicebus_pair.core.sdk.message_batch import encoded_size
 from servicebus_pair.core.sdk.messages import from_sdk, to_amqp_message
-from servicebus_pair.core.send.backlog_copies import UnencodedBatch, copy_overhead, needs_size_check
+from servicebus_pair.core.send.backlog_copies import LARGEST_UNCHECKED, UnencodedBatch, copy_overhead
 from servicebus_pair.core.send.delivery_state import TrackedMessage
 from tests.core.support.encoding import encode
 from tests.core.support.local_pair import QUICK_OPTIONS, LocalPair, endpoint
@@ -46,12 +46,8 @@ def test_section_4_every_copy_beyond_the_limit_is_measured(properties: Any) -> N
     message = to_amqp_message(ServiceBusMessage(b"", message_id="m", application_properties=properties))
     size, more = encoded_size(message), copy_overhead(message, entity="e" * 260)
     if size > 1000:
-        assert needs_size_check(size, limit=size + more - 1)
-
-
-@pytest.mark.parametrize(("size", "limit", "needed"), [(10, 100, False), (11, 100, True), (0, 0, False)])
-def test_section_4_only_copies_that_could_exceed_the_limit_are_measured(size: int, limit: int, needed: bool) -> None:
-    assert needs_size_check(size, limit=limit) is needed
+        # In the same proportion, a message of the largest size that is not measured.
+        assert LARGEST_UNCHECKED * (size + more) <= LIMIT * size
 
 
 HALF = 1_048_576 // 2 - 300

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from math import inf
 from random import Random
@@ -31,10 +32,9 @@ from servicebus_pair.core.sdk.message_batch import EncodedBatch
 from servicebus_pair.core.sdk.messages import to_amqp_message
 from servicebus_pair.core.sdk.send_link import SendSlot
 from servicebus_pair.core.send.attempt import AttemptExecutor
-from servicebus_pair.core.send.backlog_health import BacklogHealth
 from servicebus_pair.core.send.backlog_sender import BacklogSender
 from servicebus_pair.core.send.delivery_state import DeliveryState
-from servicebus_pair.core.send.queue_selector import QueueSelector
+from servicebus_pair.core.send.queue_selector import BacklogHealth, QueueSelector
 from servicebus_pair.core.send.timeouts import Deadline
 from tests.core.support.manual_clock import ManualClock
 
@@ -76,17 +76,17 @@ class FakeLink:
     async def open_in_slot(self, slot: SendSlot) -> int | None:
         return None if slot.attempt_timeout() is None else self.limit
 
-    async def send_in_slot(self, batch: EncodedBatch, slot: SendSlot) -> bool:
+    async def send_in_slot(self, batch: EncodedBatch, slot: SendSlot, on_start: Callable[[], None]) -> bool:
         timeout = slot.attempt_timeout()
         self.timeouts.append(timeout)
         if timeout is None:
             return False
-        slot.on_start()
+        on_start()
         outcome = self.outcomes.pop(0) if self.outcomes else None
         if outcome is not None:
             self._clock.time += min(timeout, self.seconds)
             raise outcome
-        self.ids += [ref.message_id for ref in batch.refs]
+        self.ids += batch.ids
         return True
 
 
@@ -101,7 +101,8 @@ class Diverting:
         self.events: list[Any] = []
         self.selector = QueueSelector(tuple(self.links), random=Random(0))  # noqa: S311 - repeatable
         health = EntityHealth(HealthState.FAILED_OVER, reason="an outage")
-        registry = SimpleNamespace(
+        self.registry: Any = SimpleNamespace(
+            observers=[self],
             current=lambda _: health,
             emit=self.events.append,
             emit_best_effort=self.events.append,
@@ -112,7 +113,7 @@ class Diverting:
         context: Any = SimpleNamespace(
             options=PairOptions(),
             secondary=SimpleNamespace(send_link=self.links.__getitem__),
-            registry=registry,
+            registry=self.registry,
             queue_selector=self.selector,
             clock=self.clock,
             order=order,
@@ -133,7 +134,7 @@ class Diverting:
 
     async def send(self, *, because: ServiceError | None = None) -> str:
         """Send; return the queue that is used from then on."""
-        executor = AttemptExecutor("flights", self.state, emit=self.events.append, clock=self.clock)
+        executor = AttemptExecutor("flights", self.state, registry=self.registry, clock=self.clock)
         self.left = await self.sender.send(self.taken, executor, because=because, deadline=self.deadline)
         return self.sender._queue or ""
 
@@ -292,9 +293,9 @@ async def test_section_4_a_send_gives_up_a_queue_that_did_not_answer_others() ->
     diverting.sender._queue = waiting
     send = diverting.links[waiting].send_in_slot
 
-    async def removed_meanwhile(batch: EncodedBatch, slot: SendSlot) -> bool:
+    async def removed_meanwhile(*given: Any) -> bool:
         diverting.selector.remove(waiting)
-        return await send(batch, slot)
+        return await send(*given)
 
     diverting.links[waiting].send_in_slot = removed_meanwhile  # type: ignore[method-assign]
     assert await diverting.send() != waiting
@@ -336,9 +337,9 @@ async def test_section_6_in_session_order_nothing_is_diverted_once_the_entity_fa
     diverting.links["q1"].limit = 2_600
     send = diverting.links["q1"].send_in_slot
 
-    async def fails_back_meanwhile(batch: EncodedBatch, slot: SendSlot) -> bool:
+    async def fails_back_meanwhile(*given: Any) -> bool:
         diverting.failed_back = True
-        return await send(batch, slot)
+        return await send(*given)
 
     diverting.links["q1"].send_in_slot = fails_back_meanwhile  # type: ignore[method-assign]
     await diverting.send()
@@ -353,14 +354,14 @@ async def test_section_4_a_message_is_refused_once_two_queues_rejected_it(times:
     rejected = [RejectedError("cannot be digested")] * times
     sends = 0
 
-    async def reject_first(link: FakeLink, batch: EncodedBatch, slot: SendSlot) -> bool:
+    async def reject_first(link: FakeLink, batch: EncodedBatch, slot: SendSlot, on_start: Callable[[], None]) -> bool:
         nonlocal sends
         sends += 1
         slot.attempt_timeout()
-        slot.on_start()
+        on_start()
         if sends <= len(rejected):
             raise rejected[0]
-        link.ids += [ref.message_id for ref in batch.refs]
+        link.ids += batch.ids
         return True
 
     for link in diverting.links.values():

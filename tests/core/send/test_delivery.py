@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -34,15 +34,16 @@ from servicebus_pair.core.model.errors import (
     UnreachableError,
     find_send_error,
 )
-from servicebus_pair.core.model.events import Event, HealthChanged, MessageRef, MessagesAccepted, Route
+from servicebus_pair.core.model.events import Event, HealthChanged, MessagesAccepted, Route
 from servicebus_pair.core.model.health_transitions import FailOver
 from servicebus_pair.core.sdk.message_batch import EncodedBatch
 from servicebus_pair.core.sdk.send_link import SendSlot
 from servicebus_pair.core.send.attempt import AttemptExecutor
-from servicebus_pair.core.send.backlog_health import BacklogHealth
 from servicebus_pair.core.send.delivery import Delivery
 from servicebus_pair.core.send.delivery_state import DeliveryState, TrackedMessage
 from servicebus_pair.core.send.input_messages import InputMessages
+from servicebus_pair.core.send.primary_sender import SenderContext
+from servicebus_pair.core.send.queue_selector import BacklogHealth
 from servicebus_pair.core.send.timeouts import Deadline
 from tests.core.support.local_pair import FAILOVER_INTERVAL, FAILOVER_MARGIN, LocalPair, numbered, open_quick_pair
 from tests.core.support.manual_clock import ManualClock
@@ -240,7 +241,7 @@ class FakeDelivery:
         self.prepared = 0
         self._keep_apart = False
         self.attached, self.is_open = attached, True
-        self.max_batch_bytes = self.max_message_bytes = 250_000
+        self.max_batch_bytes = 250_000
         given = PairOptions(**{"failover_interval": timedelta(seconds=3), **options})
         self.registry = HealthRegistry(given, store=None, observers=[], clock=self.clock)
         self.probes: list[ServiceError | None] = []
@@ -258,9 +259,8 @@ class FakeDelivery:
         )
         fake: Any = self
         self.state = DeliveryState()
-        self.delivery = Delivery(
-            "flights", context, link=fake, backlog=fake, operation=self._operation, state=self.state, timeout=timeout
-        )
+        sender = SenderContext("flights", context, link=fake, backlog=fake)
+        self.delivery = Delivery(sender, operation=self._operation, state=self.state, timeout=timeout)
 
     def batch_key(self, message: object) -> Any:
         return id(message) if self._keep_apart else None
@@ -279,16 +279,19 @@ class FakeDelivery:
     def prepare(self) -> None:
         self.prepared += 1
 
-    def check_sizes(self, batch: EncodedBatch) -> None:
-        self.sent.append([ref.message_id for ref in batch.refs])
+    def check_sizes(self, batch: EncodedBatch) -> None: ...
+
+    def new_batch(self) -> EncodedBatch:
+        return EncodedBatch(self.max_batch_bytes)
 
     async def open_in_slot(self, slot: SendSlot) -> None:
         self.timeouts.append(slot.attempt_timeout())
         raise self.outcomes.pop(0)
 
-    async def _operation(self, batch: EncodedBatch, slot: SendSlot) -> bool:
+    async def _operation(self, batch: EncodedBatch, slot: SendSlot, on_start: Callable[[], None]) -> bool:
         self.timeouts.append(slot.attempt_timeout())
-        slot.on_start()
+        self.sent.append(batch.ids)
+        on_start()
         if self.outcomes:
             self.clock.time += self.seconds
             raise self.outcomes.pop(0)
@@ -304,8 +307,7 @@ class FakeDelivery:
     ) -> list[TrackedMessage]:
         deadline.remaining()
         self.diverted.append(because)
-        refs = [MessageRef(str(number), 1) for number in range(len(messages))]
-        executor.state.accept(messages, route=Route.BACKLOG, queue="q", refs=refs)
+        executor.state.accept(messages, route=Route.BACKLOG, queue="q", ids=map(str, range(len(messages))))
         return []
 
     async def run(self, count: int = 2, *, body: int = 1) -> SendResult:
@@ -405,13 +407,12 @@ async def test_section_4_a_refused_mixture_is_sent_in_parts_and_diverted_once_fa
     assert (await failing.run(3)).diverted == 3
 
 
-async def test_section_4_messages_are_packed_by_the_limits_of_the_link_or_the_standard_tier() -> None:
-    for limit, sizes in ((250_000, [2, 2, 1]), (0, [2, 2, 1]), (350_000, [3, 2])):
+async def test_section_4_messages_are_packed_by_the_limits_of_the_link() -> None:
+    for limit, sizes in ((250_000, [2, 2, 1]), (350_000, [3, 2])):
         fake = FakeDelivery()
-        fake.max_batch_bytes = fake.max_message_bytes = limit
+        fake.max_batch_bytes = limit
         assert (await fake.run(5, body=100_000)).primary == 5
         assert [len(ids) for ids in fake.sent] == sizes
-        assert fake.delivery._new_tracked_batch().encoded._max_bytes == (limit or 262_144)
     fake = FakeDelivery()
     fake.registry.apply("flights", FailOver("test", "ann"))
     assert (await fake.run(5, body=100_000)).diverted == 5

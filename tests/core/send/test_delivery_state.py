@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from servicebus_pair.core.model.errors import RejectedError
-from servicebus_pair.core.model.events import MessageRef, Route
+from servicebus_pair.core.model.events import Route
 from servicebus_pair.core.model.results import SendResult
 from servicebus_pair.core.sdk.messages import to_amqp_message
 from servicebus_pair.core.send.delivery_state import DeliveryState, MessageStatus, TrackedMessage
@@ -20,8 +20,8 @@ def taken(state: DeliveryState, count: int = 4) -> list[TrackedMessage]:
     return [state.take(message) for message in MESSAGES[:count]]
 
 
-def refs(*numbers: int) -> list[MessageRef]:
-    return [MessageRef(f"m{number}", 10) for number in numbers]
+def ids(*numbers: int) -> list[str]:
+    return [f"m{number}" for number in numbers]
 
 
 def test_section_4_accepted_messages_are_neither_unsent_nor_in_doubt() -> None:
@@ -30,11 +30,11 @@ def test_section_4_accepted_messages_are_neither_unsent_nor_in_doubt() -> None:
     assert (state.unsent, len(state.in_doubt), state.result()) == (tuple(MESSAGES), 0, SendResult())
     state.start_attempt([m0, m2, m3])
     assert list(state.in_doubt) == [MESSAGES[0], MESSAGES[2], MESSAGES[3]]
-    state.accept([m0, m2], route=Route.PRIMARY, queue=None, refs=refs(0, 2))
+    state.accept([m0, m2], route=Route.PRIMARY, queue=None, ids=ids(0, 2))
     state.end_attempt([m3], may_be_stored=False)
     assert (list(state.unsent), len(state.in_doubt)) == ([MESSAGES[1], MESSAGES[3]], 0)
-    state.accept([m1], route=Route.BACKLOG, queue="q1", refs=refs(1))
-    state.accept([m3], route=Route.BACKLOG, queue="q0", refs=refs(3))
+    state.accept([m1], route=Route.BACKLOG, queue="q1", ids=ids(1))
+    state.accept([m3], route=Route.BACKLOG, queue="q0", ids=ids(3))
     assert not state.unsent
     assert not state.in_doubt
     assert state.result() == SendResult(
@@ -55,7 +55,7 @@ def test_section_4_a_doubt_stays_until_the_message_is_accepted_perhaps_twice() -
     state.start_attempt([m0, m1])
     state.end_attempt([m0, m1], may_be_stored=False)
     assert list(state.in_doubt) == MESSAGES[:1]
-    state.accept([m0, m1], route=Route.PRIMARY, queue=None, refs=refs(0, 1))
+    state.accept([m0, m1], route=Route.PRIMARY, queue=None, ids=ids(0, 1))
     assert state.result().duplicates_possible_ids == ("m0",)
     assert list(state.in_doubt) == []
 
@@ -72,7 +72,7 @@ def test_section_4_a_refused_message_is_unsent_with_its_verdict() -> None:
     m0, m1, m2, m3 = taken(state)
     verdict = RejectedError("cannot be digested")
     state.refuse(m2, verdict)
-    state.accept([m0, m1, m3], route=Route.PRIMARY, queue=None, refs=refs(0, 1, 3))
+    state.accept([m0, m1, m3], route=Route.PRIMARY, queue=None, ids=ids(0, 1, 3))
     assert [(each.message, each.verdict) for each in state.refused] == [(MESSAGES[2], verdict)]
     assert (len(state.unsent), len(state.in_doubt)) == (1, 0)
 
@@ -95,7 +95,7 @@ def test_section_4_every_message_is_accepted_or_unsent_and_never_both(steps: lis
                     doubted.add(number)
                 state.end_attempt([each], may_be_stored=step == "lost")
             case "accept":
-                state.accept([each], route=Route.PRIMARY, queue=None, refs=refs(number))
+                state.accept([each], route=Route.PRIMARY, queue=None, ids=ids(number))
             case _:
                 state.refuse(each, RejectedError("x"))
     accepted = [each for each in tracked if each.status is MessageStatus.ACCEPTED]

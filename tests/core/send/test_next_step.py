@@ -64,8 +64,9 @@ def step(
     now: float = NOW,
     messages: int = 1,
     policy: SendPolicy = POLICY,
+    deadline: float = inf,
 ) -> Step:
-    return next_step(history, health, now=now, messages=messages, policy=policy)
+    return next_step(history, health, now=now, messages=messages, policy=policy, deadline=deadline)
 
 
 @pytest.mark.parametrize(
@@ -106,13 +107,13 @@ def test_section_4_retry_delays_double_up_to_five_seconds() -> None:
 def test_section_4_a_pause_ends_with_the_interval_and_the_deadline() -> None:
     history = failed(*[FAULT] * 8)
     assert step(history, SUSPECT, now=1048.0) == Pause(2.0)
-    assert step(history, policy=replace(POLICY, deadline=NOW + 1.5)) == Pause(1.5)
+    assert step(history, deadline=NOW + 1.5) == Pause(1.5)
 
 
 @pytest.mark.parametrize("history", [NEW, failed(FAULT), failed(BUSY), failed(REJECTED)])
 def test_section_4_a_send_ends_at_its_deadline(history: AttemptHistory) -> None:
-    assert step(history, policy=replace(POLICY, deadline=NOW)) == TimeOut(history.last_error)
-    assert step(history.paused(), policy=replace(POLICY, deadline=NOW)) == TimeOut(history.last_error)
+    assert step(history, deadline=NOW) == TimeOut(history.last_error)
+    assert step(history.paused(), deadline=NOW) == TimeOut(history.last_error)
 
 
 @pytest.mark.parametrize("health", [HEALTHY, EntityHealth(HealthState.SUSPECT, since=1059.0)])
@@ -147,9 +148,8 @@ def test_section_4_one_loss_of_a_working_connection_is_tried_again_at_once_and_n
 def test_section_4_busy_is_waited_for_and_starts_the_clock_anew() -> None:
     history = failed(FAULT, BUSY)
     assert (step(history), history.counts, history.failing_since) == (Pause(10.0), False, None)
-    late = replace(POLICY, deadline=NOW + 9.9)
-    assert step(history, policy=late) == TimeOut(BUSY)
-    assert step(history, policy=replace(POLICY, deadline=NOW + 10)) == Pause(10.0)
+    assert step(history, deadline=NOW + 9.9) == TimeOut(BUSY)
+    assert step(history, deadline=NOW + 10) == Pause(10.0)
 
 
 def test_section_4_a_send_without_a_deadline_ends_although_the_service_stays_busy() -> None:
@@ -159,7 +159,7 @@ def test_section_4_a_send_without_a_deadline_ends_although_the_service_stays_bus
     assert step(history, now=NOW + 110, policy=replace(POLICY, ordered=True)) == Fail(BUSY)
     assert step(failed(*[BUSY] * 10), now=NOW + 110) == Pause(10.0)
     # Within the caller's timeout, it is waited for.
-    assert step(history, now=NOW + 110, policy=replace(POLICY, deadline=NOW + 500)) == Pause(10.0)
+    assert step(history, now=NOW + 110, deadline=NOW + 500) == Pause(10.0)
 
 
 def rejected(count: int, *, works_at: float | None = None) -> AttemptHistory:
@@ -209,8 +209,8 @@ def test_section_4_alone_a_message_is_tried_three_times_before_the_verdict() -> 
 def test_section_4_no_pause_goes_beyond_the_deadline_and_no_message_is_refused_with_a_batch(
     errors: list[ServiceError], health: EntityHealth, messages: int, elapsed: float, deadline: float
 ) -> None:
-    now, policy = NOW + elapsed, replace(POLICY, deadline=deadline)
-    decided = step(failed(*errors), health, now=now, messages=messages, policy=policy)
+    now = NOW + elapsed
+    decided = step(failed(*errors), health, now=now, messages=messages, deadline=deadline)
     match decided:
         case Pause(seconds):
             assert 0 <= seconds <= deadline - now
@@ -243,9 +243,9 @@ def test_section_10_a_backlog_that_is_down_is_not_asked_again_where_there_is_a_s
 
 @pytest.mark.parametrize("history", [NEW, failed(LOST), failed(FAULT), failed(BUSY)])
 def test_section_10_the_deadline_ends_in_the_spool(history: AttemptHistory) -> None:
-    assert step(history, policy=replace(POLICY, spools=True, deadline=NOW)) == Spool()
-    busy = replace(POLICY, spools=True, deadline=NOW + 5)
-    assert step(failed(BUSY), policy=busy) == Spool(), "the service will be busy beyond it"
+    spooling = replace(POLICY, spools=True)
+    assert step(history, policy=spooling, deadline=NOW) == Spool()
+    assert step(failed(BUSY), policy=spooling, deadline=NOW + 5) == Spool(), "the service will be busy beyond it"
 
 
 def test_section_10_a_part_of_what_was_not_diverted_is_spooled_too() -> None:

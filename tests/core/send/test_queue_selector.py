@@ -7,7 +7,8 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from servicebus_pair.core.send.queue_selector import QueueSelector
+from servicebus_pair.core.send.queue_selector import BacklogHealth, QueueSelector
+from tests.core.support.manual_clock import ManualClock
 from tests.examples import examples
 
 QUEUES = tuple(f"contoso/x-servicebus-transfer/{index}" for index in range(5))
@@ -84,3 +85,27 @@ def test_section_4_an_excluded_queue_is_never_selected(
         assert chosen == preferred
     elif usable - exclude:
         assert chosen in usable
+
+
+def test_section_10_the_backlog_is_down_from_a_failure_until_something_works() -> None:
+    health = BacklogHealth(clock=ManualClock(), retry_seconds=60)
+    assert not health.is_down
+    health.failed()
+    assert health.is_down
+    health.worked()
+    assert not health.is_down
+
+
+def test_section_10_one_caller_tries_it_once_in_every_interval() -> None:
+    clock = ManualClock()
+    health = BacklogHealth(clock=clock, retry_seconds=60)
+    assert not health.claim_trial(), "it is not down"
+    health.failed()
+    assert not health.claim_trial()
+    clock.time = 59.9
+    assert not health.claim_trial()
+    clock.time = 60
+    assert [health.claim_trial(), health.claim_trial()] == [True, False]
+    clock.time = 120
+    assert health.claim_trial()
+    assert health.is_down, "a trial alone proves nothing"

@@ -109,6 +109,7 @@ class FakeSender:
             prober=SimpleNamespace(ping=ping),
             order=SimpleNamespace(divert_behind_backlog=divert_behind_backlog) if ordered else None,
             clock=ManualClock(1000),
+            spool=None,
             options=PairOptions(),
             owner=SimpleNamespace(check=lambda: None),
         )

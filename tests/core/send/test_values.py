@@ -15,8 +15,8 @@ def test_what_a_caller_does_not_ask_for_is_off_or_zero() -> None:
     check_defaults(
         "send",
         {
-            "Delivery._slot.sends": True,
-            "SendPolicy.deadline": inf,
+            "PrimarySender._slot.sends": True,
+            "next_step.deadline": inf,
             "BacklogSearchBudget.__init__.longest": 10.0,
         },
     )
@@ -28,7 +28,7 @@ def test_limits_are_those_that_were_tuned_together() -> None:
         {
             "backlog_copies._MAX_BATCH_BYTES": 1_048_576,
             "backlog_copies._MESSAGE_OVERHEAD_BYTES": 300,
-            "backlog_copies._MAX_COPY_GROWTH": 10,
+            "backlog_copies.LARGEST_UNCHECKED": 26_214,
             "diversion._MAX_SESSION_QUEUE_ATTEMPTS": 3,
             "message_limits.MAX_PROPERTY_BYTES": 32_768,
             "message_limits.MAX_PROPERTIES_BYTES": 65_536,
@@ -43,7 +43,6 @@ def test_limits_are_those_that_were_tuned_together() -> None:
             "next_step._INITIAL_DELAY": 0.25,
             "next_step._MAX_DELAY": 5.0,
             "next_step._MAX_DOUBLINGS": 10,
-            "pair_context.DEFAULT_BATCH_LIMIT": 262_144,
             "timeouts.MAX_CALL_TIMEOUT": 10.0,
             "timeouts._MIN_ATTEMPT": 1.0,
             "timeouts._MIN_LATE_ATTEMPT": 0.7,

@@ -33,6 +33,7 @@ class HealthRegistry:
     from a shared store within every ``health_refresh``.
 
     :param store: shared with other processes, or with other pairs of this one; ``None`` for health of this pair alone.
+    :ivar observers: receive every event, in order.
     :ivar on_failed_over: called with the entity when its pings must start.
     :ivar on_recovered: called with the entity when its pings must stop.
     """
@@ -51,7 +52,7 @@ class HealthRegistry:
         self._shared = store is not None
         self._store = StoreCalls(InMemoryHealthStore() if store is None else store)
         self._refresh_seconds = options.health_refresh.total_seconds()
-        self._observers = list(observers)
+        self.observers = list(observers)
         self._clock = clock
         self._health: dict[str, EntityHealth] = {}
         self._changed: dict[str, asyncio.Event] = {}
@@ -135,14 +136,14 @@ class HealthRegistry:
         :raises ObserverError: an observer raised. The event has happened nevertheless.
         """
         failures: list[Exception] = []
-        for observer in self._observers:
+        for observer in self.observers:
             try:
                 observer.observe(event)
             except Exception as failure:  # noqa: BLE001 - the user's observer may raise anything
                 failures.append(failure)
         if failures:
             raise ObserverError(
-                f"{len(failures)} of {len(self._observers)} observers failed on {type(event).__name__}, "
+                f"{len(failures)} of {len(self.observers)} observers failed on {type(event).__name__}, "
                 f"first {type(failures[0]).__name__}: {failures[0]}"
             ) from failures[0]
 
@@ -156,11 +157,11 @@ class HealthRegistry:
     @contextmanager
     def observing(self, observer: Observer) -> Iterator[None]:
         """Add ``observer`` for the duration of the context."""
-        self._observers.append(observer)
+        self.observers.append(observer)
         try:
             yield
         finally:
-            self._observers.remove(observer)
+            self.observers.remove(observer)
 
     async def saved(self, entity: str) -> bool:
         """Wait for the save of ``entity``'s health in progress, like :meth:`flush`; return False if it failed."""

@@ -43,8 +43,6 @@ class SendResult:
     @classmethod
     def total(cls, parts: Sequence[SendResult]) -> SendResult:
         """Return the combined result of several parts of one send, in order."""
-        if len(parts) == 1:
-            return parts[0]
         queues = chain.from_iterable(part.backlog_queues for part in parts)
         return cls(
             primary=sum(part.primary for part in parts),

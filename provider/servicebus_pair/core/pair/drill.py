@@ -29,8 +29,8 @@ from servicebus_pair.core.model.events import (
 from servicebus_pair.core.model.results import DrainReport, SendResult
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage, new_message
 from servicebus_pair.core.sdk.receive_link import ReceiveLink
-from servicebus_pair.core.send.backlog_health import BacklogHealth
 from servicebus_pair.core.send.pair_context import PairContext
+from servicebus_pair.core.send.queue_selector import BacklogHealth
 from servicebus_pair.core.send.sender import PairSender
 
 if TYPE_CHECKING:

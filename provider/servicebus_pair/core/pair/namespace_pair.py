@@ -41,9 +41,8 @@ from servicebus_pair.core.provision.provisioning import Cleaner, Provisioner
 from servicebus_pair.core.receive.receiver import PairReceiver, ReceiveContext
 from servicebus_pair.core.sdk.administration import Administration, QueueDepth, administration_for
 from servicebus_pair.core.sdk.namespace_client import NamespaceClient
-from servicebus_pair.core.send.backlog_health import BacklogHealth
 from servicebus_pair.core.send.pair_context import PairContext
-from servicebus_pair.core.send.queue_selector import QueueSelector
+from servicebus_pair.core.send.queue_selector import BacklogHealth, QueueSelector
 from servicebus_pair.core.send.sender import PairSender
 from servicebus_pair.core.spool.drain import SpoolReport
 from servicebus_pair.core.spool.spool import SpooledEntity, open_spool

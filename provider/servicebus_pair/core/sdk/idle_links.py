@@ -24,9 +24,10 @@ class _Link(Protocol):
 
 
 class IdleLinks:
-    """The links of one namespace that hold a connection, the one used longest ago first.
+    """The links of one namespace that hold a connection.
 
     :param most: how many of them may be idle, at least 1; links in use are not bounded.
+    :ivar crowded: more links than that may hold a connection: whoever has used one calls :meth:`trim`.
     """
 
     def __init__(self, namespace: str, most: int) -> None:
@@ -34,22 +35,26 @@ class IdleLinks:
         self._most = most
         self._links: dict[_Link, None] = {}
         self._warned = False
+        self.crowded = False
 
-    def used(self, link: _Link) -> None:
-        """Record that a call on ``link`` succeeded, and disconnect the links used longest ago if too many are idle."""
-        self._links.pop(link, None)
+    def connected(self, link: _Link) -> None:
+        """Record that ``link`` opened a connection."""
         self._links[link] = None
-        if len(self._links) > self._most:
-            self._trim(link)
+        self.crowded = len(self._links) > self._most
 
-    def _trim(self, current: _Link) -> None:
+    def trim(self, current: _Link) -> None:
+        """Disconnect the links used longest ago if too many are idle.
+
+        :param current: was used just now, and is idle as soon as its call returns.
+        """
         self._links = {link: None for link in self._links if link.is_connected}
-        # The current link is idle as soon as its call returns.
-        idle = [link for link in self._links if link is current or not link.in_use]
-        for link in idle[: max(0, len(idle) - self._most)]:
+        idle = [link for link in self._links if link is not current and not link.in_use]
+        idle.sort(key=lambda link: link.seconds_unused(), reverse=True)
+        for link in idle[: max(0, len(idle) + 1 - self._most)]:
             self._warn_once(link)
             link.disconnect()
             del self._links[link]
+        self.crowded = len(self._links) > self._most
 
     def _warn_once(self, link: _Link) -> None:
         if self._warned or link.seconds_unused() > _SOON_SECONDS:

@@ -53,6 +53,7 @@ class LinkOwner(Protocol):
     meter: Meter
     send_operation: Operation
     idle_links: IdleLinks
+    is_closed: bool
 
     def check_open(self) -> None:
         """:raises PairClosedError: the client was closed, or faulted with its partner."""
@@ -107,7 +108,8 @@ class Link:
     async def _attempt(
         self, action: str, operation: Callable[[Any], Awaitable[ResultT]], *, timeout: float, is_open: bool = False
     ) -> ResultT:
-        self._client.check_open()
+        if self._client.is_closed:
+            self._client.check_open()
         if self._handler is None:
             self._handler, self._last_used = self._create_handler(), -inf
         run = _run_cancellable if is_open else self._client.run_bounded
@@ -135,9 +137,9 @@ class Link:
         return asyncio.get_running_loop().time() - self._last_used
 
     @property
-    def _is_idle(self) -> bool:
-        """True when the handler was unused for so long that its connection has probably been dropped."""
-        return self.seconds_unused() > _IDLE_SECONDS
+    def attached(self) -> bool:
+        """True when the last call left a working link, and was recent enough for its connection to be alive."""
+        return self._handler is not None and asyncio.get_running_loop().time() - self._last_used <= _IDLE_SECONDS
 
     def _discard(self) -> None:
         handler, self._handler = self._handler, None

@@ -9,7 +9,8 @@ SDK's batch measures each message, and the SDK encodes what is sent.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from azure.servicebus import ServiceBusMessageBatch
@@ -25,7 +26,7 @@ from servicebus_pair.core.sdk.messages import to_sdk
 if TYPE_CHECKING:
     from servicebus_pair.core.sdk._private.message_encoding import EncodedMessage
 
-__all__ = ["EncodedBatch", "encoded_size", "message_ref"]
+__all__ = ["EncodedBatch", "encoded_size", "message_ref", "takes_preencoded"]
 
 # What the SDK's encoder raises for a value that has no AMQP encoding.
 _ENCODING_ERRORS: Final = (ValueError, TypeError, OverflowError, struct.error)
@@ -46,16 +47,22 @@ class EncodedBatch:
 
     :param max_bytes: maximum size of a batch, from the link.
     :param max_message_bytes: maximum size of a message outside a batch, from the link; at least ``max_bytes``.
+    :param preencodes: whether the link takes encoded messages; by default, whether it may.
+    :ivar ids: the id of each message.
+    :ivar sizes: its encoded size in bytes.
     """
 
-    def __init__(self, max_bytes: int, *, max_message_bytes: int = 0) -> None:
+    def __init__(self, max_bytes: int, *, max_message_bytes: int = 0, preencodes: bool | None = None) -> None:
         self._max_bytes = max_bytes
         self._max_message_bytes = max(max_bytes, max_message_bytes)
-        self._encode = _encoder()
-        self._encoded: list[bytearray] | None = [] if self._encode is not None else None
+        preencodes = takes_preencoded() if preencodes is None else preencodes
+        self._encoding = _message_encoding() if preencodes else None
+        self._encoded: list[bytearray] = []
+        self._first: Any = None
         self._bytes = 0
         self.messages: list[AmqpMessage] = []
-        self.refs: list[MessageRef] = []
+        self.ids: list[str] = []
+        self.sizes: list[int] = []
 
     def __len__(self) -> int:
         return len(self.messages)
@@ -66,32 +73,43 @@ class EncodedBatch:
         :raises MessageTooLargeError: it fits neither a batch nor the link.
         :raises InvalidMessageError: one of its values has no AMQP encoding.
         """
-        encoded = None
+        sections: Any = None
+        encoded = bytearray()
         try:
-            if self._encode is None:
+            if self._encoding is None:
                 size = _public_size(message)
             else:
-                encoded = self._encode(message)
+                sections = self._encoding.sections(message)
+                encoded = self._encoding.encode(sections)
                 size = len(encoded)
         except _ENCODING_ERRORS as error:
             raise _invalid(message, error) from error
-        bytes_after = self._bytes + _section_size(size)
+        bytes_after = self._bytes + size + (_SHORT_SECTION_BYTES if size < _SHORT_LIMIT else _LONG_SECTION_BYTES)
         if not self.messages:
             if size > self._max_message_bytes:
                 raise MessageTooLargeError(
                     f"message {_message_id(message)!r} takes {size} bytes: the link takes {self._max_message_bytes}"
                 )
-            # The SDK copies id, session id and partition key of the first message to the batch envelope without
-            # counting them: the service would refuse a full batch for its size.
-            bytes_after += _max_envelope_bytes(message)
-        elif bytes_after > self._max_bytes:
-            return False
+        else:
+            if len(self.messages) == 1:
+                # The SDK copies id, session id and partition key of the first message to the batch envelope without
+                # counting them: the service would refuse a full batch for its size.
+                bytes_after += _max_envelope_bytes(self.messages[0])
+            if bytes_after > self._max_bytes:
+                return False
         self._bytes = bytes_after
         self.messages.append(message)
-        self.refs.append(MessageRef(_message_id(message), size, body_digest(message)))
-        if encoded is not None and self._encoded is not None:
+        self.ids.append(_message_id(message))
+        self.sizes.append(size)
+        if sections is not None:
+            self._first = self._first or sections
             self._encoded.append(encoded)
         return True
+
+    @property
+    def refs(self) -> tuple[MessageRef, ...]:
+        """Id, size and digest of each message, for those who record it."""
+        return tuple(map(MessageRef, self.ids, self.sizes, map(body_digest, self.messages)))
 
     def split(self) -> list[EncodedBatch]:
         """Return two batches with half of the messages each, in order."""
@@ -111,7 +129,9 @@ class EncodedBatch:
         return batches
 
     def _empty(self) -> EncodedBatch:
-        return EncodedBatch(self._max_bytes, max_message_bytes=self._max_message_bytes)
+        return EncodedBatch(
+            self._max_bytes, max_message_bytes=self._max_message_bytes, preencodes=self._encoding is not None
+        )
 
     @property
     def public_form(self) -> list[AmqpAnnotatedMessage] | AmqpAnnotatedMessage:
@@ -122,20 +142,22 @@ class EncodedBatch:
     @property
     def encoded_form(self) -> EncodedMessage | list[Any] | None:
         """The batch in the SDK's internal form, or the message if there is only one; ``None`` on the public path."""
-        if self._encoded is None:
+        encoding: Any = self._encoding
+        if encoding is None:
             return None
-        from servicebus_pair.core.sdk._private.message_encoding import envelope, sdk_message
-
-        first = self.messages[0]
+        form: EncodedMessage | list[Any]
         if len(self._encoded) == 1:
-            return sdk_message(first, self._encoded[0])
+            form = encoding.sdk_message(self._first, self._encoded[0])
+            return form
+        first = self.messages[0]
         properties = first.properties
-        return envelope(
+        form = encoding.envelope(
             self._encoded,
             message_id=None if properties is None else _text_if_utf8(properties.message_id),
             session_id=None if properties is None else _text_if_utf8(properties.group_id),
             partition_key=partition_key(first),
         )
+        return form
 
 
 def encoded_size(message: AmqpMessage) -> int:
@@ -143,9 +165,8 @@ def encoded_size(message: AmqpMessage) -> int:
 
     :raises InvalidMessageError: one of its values has no AMQP encoding.
     """
-    encode = _encoder()
     try:
-        return _public_size(message) if encode is None else len(encode(message))
+        return len(_message_encoding().encode_message(message)) if takes_preencoded() else _public_size(message)
     except _ENCODING_ERRORS as error:
         raise _invalid(message, error) from error
 
@@ -155,13 +176,17 @@ def message_ref(message: AmqpMessage) -> MessageRef:
     return MessageRef(_message_id(message), encoded_size(message), body_digest(message))
 
 
-def _encoder() -> Callable[[AmqpMessage], bytearray] | None:
-    """Return our encoder; ``None`` where the SDK must encode."""
-    if not fast_path() or tracing():
-        return None
-    from servicebus_pair.core.sdk._private.message_encoding import encode_message
+def takes_preencoded() -> bool:
+    """Return whether a link that is attached now takes what is encoded here, or the SDK must encode."""
+    return fast_path() and not tracing()
 
-    return encode_message
+
+@cache
+def _message_encoding() -> Any:
+    """Return our encoder, which uses private names of the SDK."""
+    from servicebus_pair.core.sdk._private import message_encoding
+
+    return message_encoding
 
 
 def _public_size(message: AmqpMessage) -> int:
@@ -172,10 +197,6 @@ def _public_size(message: AmqpMessage) -> int:
     grown = batch.size_in_bytes - empty
     short = grown - _SHORT_SECTION_BYTES
     return short if short < _SHORT_LIMIT else grown - _LONG_SECTION_BYTES
-
-
-def _section_size(size: int) -> int:
-    return size + (_SHORT_SECTION_BYTES if size < _SHORT_LIMIT else _LONG_SECTION_BYTES)
 
 
 def _invalid(message: AmqpMessage, error: Exception) -> InvalidMessageError:

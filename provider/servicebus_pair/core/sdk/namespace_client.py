@@ -49,6 +49,7 @@ class NamespaceClient:
     :param max_idle_connections: connections of senders that are kept while no call uses them.
     :ivar authenticated: True once a call succeeded; a later authentication failure is then only a suspicion.
     :ivar can_relay: True where links can leave messages encoded.
+    :ivar is_closed: True once the client was closed or faulted.
     :ivar on_closed: called with the reason when the client is closed or faulted.
     """
 
@@ -74,7 +75,7 @@ class NamespaceClient:
         # Weak, because a continuous syphon creates a new link after each failure.
         self._receive_links: WeakSet[ReceiveLink] = WeakSet()
         self._background: set[asyncio.Future[Any]] = set()
-        self._closed = False
+        self.is_closed = False
         self._closing: asyncio.Task[None] | None = None
         self._fault: PairClosedError | None = None
 
@@ -185,19 +186,14 @@ class NamespaceClient:
         """:raises PairClosedError: the client was closed, or faulted with its partner."""
         if self._fault is not None:
             raise self._fault
-        if self._closed:
+        if self.is_closed:
             raise PairClosedError(f"the client of namespace {self.namespace} is closed: open a new pair")
-
-    @property
-    def is_closed(self) -> bool:
-        """True once the client was closed or faulted."""
-        return self._closed or self._fault is not None
 
     def fault(self, error: PairClosedError) -> None:
         """Make every further call raise ``error``, and close all links in the background. Idempotent."""
         if self.is_closed:
             return
-        self._fault = error
+        self._fault, self.is_closed = error, True
         _log.error("namespace=%s: its client is faulted: %s", self.namespace, error)
         self._track(asyncio.get_running_loop().create_task(self._close_all()))
         self.on_closed(f"was faulted ({error})")
@@ -237,7 +233,7 @@ class NamespaceClient:
         When cancelled, this goes on in the background, and another call waits for it.
         """
         if self._closing is None:
-            self._closed = True
+            self.is_closed = True
             if self._fault is None:
                 self.on_closed("was closed")
             self._closing = asyncio.get_running_loop().create_task(self._close_all(), name=f"close {self.namespace}")

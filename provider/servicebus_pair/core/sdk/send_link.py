@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from math import inf
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from azure.servicebus.aio import ServiceBusSender
 
@@ -21,21 +21,20 @@ from servicebus_pair.core.model.errors import (
 from servicebus_pair.core.model.usage_meter import Operation
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage
 from servicebus_pair.core.protocol.batching import is_mixed, partition_key, session_key, split_by_session
-from servicebus_pair.core.sdk._private.capabilities import fast_path, tracing
+from servicebus_pair.core.sdk._private.capabilities import fast_path
 from servicebus_pair.core.sdk._private.sender_patches import patch_sender, send_preencoded
 from servicebus_pair.core.sdk.link import Link, remaining_seconds
-from servicebus_pair.core.sdk.message_batch import EncodedBatch
+from servicebus_pair.core.sdk.message_batch import EncodedBatch, takes_preencoded
 from servicebus_pair.core.sdk.messages import to_sdk
 
-__all__ = ["SendLink", "SendSlot", "noop"]
+__all__ = ["STANDARD_BATCH_BYTES", "SendLink", "SendSlot", "noop"]
 
 _log = logging.getLogger(__name__)
+STANDARD_BATCH_BYTES: Final = 262_144
+"""The largest batch of the Standard tier, which every tier accepts."""
 # Service Bus quotas: batches of the Premium tier, and the largest message that an entity can be set to take.
 _PREMIUM_BATCH_BYTES: Final = 1_048_576
 _MAX_MESSAGE_BYTES: Final = 104_857_600
-# The timeout of a call whose time was used up by attaching.
-
-ResultT = TypeVar("ResultT")
 
 
 def noop() -> None:
@@ -48,13 +47,11 @@ class SendSlot:
 
     :param attempt_timeout: returns the seconds that the attempt may take, or ``None`` to skip it.
     :param still_wanted: asked again once the link is attached; False skips the attempt.
-    :param on_start: called right before the first byte: from then on a failure leaves the messages in doubt.
     :param wait_seconds: how long to wait for the link before the attempt is skipped.
     """
 
     attempt_timeout: Callable[[], float | None]
     still_wanted: Callable[[], bool] = lambda: True
-    on_start: Callable[[], None] = noop
     wait_seconds: float = inf
 
 
@@ -66,7 +63,7 @@ class SendLink(Link):
 
     _max_batch_bytes = 0
     _max_message_bytes = 0
-    _takes_preencoded = False
+    _takes_preencoded: bool | None = None
     accepts_mixed_sessions = True
     """Whether a batch may mix sessions; set to False by the first caller whose batch is refused for that."""
 
@@ -79,11 +76,6 @@ class SendLink(Link):
     def max_message_bytes(self) -> int:
         """Maximum size of a message outside a batch, which may be larger; 0 before the link was attached."""
         return self._max_message_bytes
-
-    @property
-    def attached(self) -> bool:
-        """True when the last call left a working link, and was recent enough for it to be alive."""
-        return self._handler is not None and not self._is_idle
 
     @property
     def is_open(self) -> bool:
@@ -111,13 +103,16 @@ class SendLink(Link):
 
     async def open_in_slot(self, slot: SendSlot) -> int | None:
         """Like :meth:`open`, when ``slot`` allows it; ``None`` when the attempt was skipped."""
-
-        async def attach(timeout: float) -> int:
-            if not self.is_open:
-                await self._ensure_attached(timeout)
+        if self.is_open:
             return self._max_batch_bytes
-
-        return self._max_batch_bytes if self.is_open else await self._in_slot(slot, attach)
+        timeout = await self._enter(slot)
+        if timeout is None:
+            return None
+        try:
+            await self._ensure_attached(timeout)
+            return self._max_batch_bytes
+        finally:
+            self._lock.release()
 
     async def reopen(self, *, timeout: float) -> None:
         """Attach a new link, which proves that the entity accepts senders."""
@@ -126,8 +121,12 @@ class SendLink(Link):
             await self._attach(timeout)
 
     def new_batch(self) -> EncodedBatch:
-        """Return an empty batch with the limits of the link, which :meth:`open` has attached."""
-        return EncodedBatch(self._max_batch_bytes, max_message_bytes=self._max_message_bytes)
+        """Return an empty batch with the limits of the link, or of the Standard tier before it was attached."""
+        return EncodedBatch(
+            self._max_batch_bytes or STANDARD_BATCH_BYTES,
+            max_message_bytes=self._max_message_bytes,
+            preencodes=self._takes_preencoded,
+        )
 
     def batch_key(self, message: AmqpMessage) -> Hashable:
         """Return the key that all messages of one batch must share."""
@@ -156,42 +155,48 @@ class SendLink(Link):
         """Send one batch and wait for its acceptance. At least once: after an error it may have been stored."""
         await self.send_in_slot(batch, SendSlot(attempt_timeout=lambda: timeout))
 
-    async def send_in_slot(self, batch: EncodedBatch, slot: SendSlot) -> bool:
+    async def send_in_slot(self, batch: EncodedBatch, slot: SendSlot, on_start: Callable[[], None] = noop) -> bool:
         """Like :meth:`send`, when ``slot`` allows it.
 
+        :param on_start: called right before the first byte: from then on a failure leaves the messages in doubt.
         :returns: False when the attempt was skipped and nothing was sent.
-        :raises ServiceError: classified; the batch may have been stored if ``slot.on_start`` was called.
+        :raises ServiceError: classified; the batch may have been stored if ``on_start`` was called.
         """
-
-        async def send(timeout: float) -> bool:
-            remaining = await self._ensure_attached(timeout)
-            if not slot.still_wanted():
+        timeout = await self._enter(slot)
+        if timeout is None:
+            return False
+        try:
+            was_attached = self.attached
+            remaining = timeout if was_attached else await self._ensure_attached(timeout)
+            if not (was_attached or slot.still_wanted()):
                 return False
-            slot.on_start()
-            self._client.meter.count_sizes(self._client.send_operation, (ref.size_bytes for ref in batch.refs))
+            on_start()
+            self._client.meter.count_sizes(self._client.send_operation, batch.sizes)
             await self._attempt(
-                "send to",
-                lambda sender: self._send(sender, batch, timeout=remaining),
-                timeout=remaining,
-                is_open=True,
+                "send to", lambda sender: self._send(sender, batch, timeout=remaining), timeout=remaining, is_open=True
             )
             return True
+        finally:
+            self._lock.release()
 
-        return bool(await self._in_slot(slot, send))
-
-    async def schedule_in_slot(self, batch: EncodedBatch, slot: SendSlot, *, at: datetime) -> list[int] | None:
+    async def schedule_in_slot(
+        self, batch: EncodedBatch, slot: SendSlot, on_start: Callable[[], None] = noop, *, at: datetime
+    ) -> list[int] | None:
         """Schedule messages for ``at``, when ``slot`` allows it.
 
+        :param on_start: as in :meth:`send_in_slot`.
         :returns: their sequence numbers; ``None`` when the attempt was skipped and nothing was scheduled.
-        :raises ServiceError: classified; the messages may have been stored if ``slot.on_start`` was called.
+        :raises ServiceError: classified; the messages may have been stored if ``on_start`` was called.
         """
-
-        async def schedule(timeout: float) -> list[int] | None:
+        timeout = await self._enter(slot)
+        if timeout is None:
+            return None
+        try:
             remaining = await self._ensure_attached(timeout)
             if not slot.still_wanted():
                 return None
-            slot.on_start()
-            self._client.meter.count_sizes(Operation.MANAGE, (ref.size_bytes for ref in batch.refs))
+            on_start()
+            self._client.meter.count_sizes(Operation.MANAGE, batch.sizes)
             return await self._attempt(
                 "schedule on",
                 lambda sender: sender.schedule_messages(
@@ -199,8 +204,8 @@ class SendLink(Link):
                 ),
                 timeout=remaining,
             )
-
-        return await self._in_slot(slot, schedule)
+        finally:
+            self._lock.release()
 
     async def cancel_scheduled(self, sequence_numbers: Sequence[int], *, timeout: float) -> None:
         """Cancel scheduled messages. :raises ServiceError: classified; any of them may still be scheduled."""
@@ -225,7 +230,8 @@ class SendLink(Link):
 
     def _on_success(self) -> None:
         super()._on_success()
-        self._client.idle_links.used(self)
+        if self._client.idle_links.crowded:
+            self._client.idle_links.trim(self)
 
     def _send(self, sender: ServiceBusSender, batch: EncodedBatch, *, timeout: float) -> Awaitable[None]:
         encoded = batch.encoded_form if self._takes_preencoded else None
@@ -242,7 +248,8 @@ class SendLink(Link):
         await self._attach(timeout)
         return remaining_seconds(timeout, since=started)
 
-    async def _in_slot(self, slot: SendSlot, attempt: Callable[[float], Awaitable[ResultT]]) -> ResultT | None:
+    async def _enter(self, slot: SendSlot) -> float | None:
+        """Take the lock, which the caller releases, and return the attempt's timeout; ``None`` to skip it."""
         if self._lock.locked():
             try:
                 async with asyncio.timeout(None if slot.wait_seconds == inf else slot.wait_seconds):
@@ -251,16 +258,19 @@ class SendLink(Link):
                 return None
         else:
             await self._lock.acquire()
+        timeout = None
         try:
             timeout = slot.attempt_timeout()
-            return None if timeout is None else await attempt(timeout)
         finally:
-            self._lock.release()
+            if timeout is None:
+                self._lock.release()
+        return timeout
 
     async def _attach(self, timeout: float) -> None:
         async def attach(sender: ServiceBusSender) -> tuple[int, int]:
             batch = await sender.create_message_batch()
-            self._takes_preencoded = fast_path() and not tracing()
+            self._client.idle_links.connected(self)
+            self._takes_preencoded = takes_preencoded()
             if fast_path():
                 patch_sender(sender)
                 inner: Any = sender

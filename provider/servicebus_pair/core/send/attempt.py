@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import replace
+from functools import partial
 from typing import Any, Final, TypeAlias
 
+from servicebus_pair.core.health.registry import HealthRegistry
 from servicebus_pair.core.model.errors import PairError, ServiceError, TimedOutError
-from servicebus_pair.core.model.events import Event, MessagesAccepted, MessagesUnspooled, Route
+from servicebus_pair.core.model.events import MessagesAccepted, MessagesUnspooled, Route
 from servicebus_pair.core.model.interfaces import Clock
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage
 from servicebus_pair.core.sdk.message_batch import EncodedBatch, message_ref
@@ -18,8 +19,10 @@ from servicebus_pair.core.spool.spool import Spool
 
 __all__ = ["AttemptExecutor", "SendOperation", "TrackedBatch"]
 
-SendOperation: TypeAlias = Callable[[EncodedBatch, SendSlot], Awaitable[bool]]
-"""Sends or schedules a batch; returns False when the slot was given up. Raises ServiceError."""
+SendOperation: TypeAlias = Callable[[EncodedBatch, SendSlot, Callable[[], None]], Awaitable[bool]]
+"""Sends or schedules a batch; returns False when the slot was given up. Raises ServiceError.
+
+The last argument is called right before the first byte."""
 
 _NO_COPIES: Final[Mapping[TrackedMessage, AmqpMessage]] = {}
 
@@ -54,7 +57,7 @@ class AttemptExecutor:
     """Makes the attempts of one send and keeps its account.
 
     :param state: the account.
-    :param emit: passes events to the observers.
+    :param registry: passes events to the observers.
     :param unspools: the messages come from the spool.
     :param hold_lease: returns when the lease ends under which an attempt begins, and with it the attempt.
     """
@@ -64,14 +67,14 @@ class AttemptExecutor:
         entity: str,
         state: DeliveryState,
         *,
-        emit: Callable[[Event], None],
+        registry: HealthRegistry,
         clock: Clock,
         unspools: bool = False,
         hold_lease: Callable[[], Coroutine[Any, Any, None]] | None = None,
     ) -> None:
         self.state = state
         self._entity = entity
-        self._emit = emit
+        self._registry = registry
         self._clock = clock
         self._accepted = MessagesUnspooled if unspools else MessagesAccepted
         self._hold_lease = hold_lease
@@ -84,16 +87,17 @@ class AttemptExecutor:
         :raises ServiceError: classified; the account says what is in doubt.
         :raises ObserverError: the batch was accepted, but an observer missed it.
         """
-        slot = replace(slot, on_start=lambda: self.state.start_attempt(batch.messages))
+        sending = operation(batch.encoded, slot, partial(self.state.start_attempt, batch.messages))
         try:
-            if not await self._within_lease(operation(batch.encoded, slot)):
+            if not await (sending if self._hold_lease is None else self._within(self._hold_lease(), sending)):
                 return False
         except ServiceError as error:
             self.state.end_attempt(batch.messages, may_be_stored=error.may_be_stored)
             raise
-        refs = tuple(batch.encoded.refs)
-        self.state.accept(batch.messages, route=route, queue=queue, refs=refs)
-        self._emit(self._accepted(self._entity, route, queue, refs, self._clock.now()))
+        self.state.accept(batch.messages, route=route, queue=queue, ids=batch.encoded.ids)
+        if self._registry.observers:
+            refs = batch.encoded.refs
+            self._registry.emit(self._accepted(self._entity, route, queue, refs, self._clock.now()))
         return True
 
     async def spool(self, messages: Sequence[TrackedMessage], spool: Spool) -> None:
@@ -110,13 +114,11 @@ class AttemptExecutor:
         except PairError as error:
             self.state.end_attempt(messages, may_be_stored=error.may_be_stored)
             raise
-        self.state.accept(messages, route=Route.SPOOLED, queue=None, refs=refs)
-        self._emit(MessagesAccepted(self._entity, Route.SPOOLED, None, refs, self._clock.now()))
+        self.state.accept(messages, route=Route.SPOOLED, queue=None, ids=[ref.message_id for ref in refs])
+        self._registry.emit(MessagesAccepted(self._entity, Route.SPOOLED, None, refs, self._clock.now()))
 
-    async def _within_lease(self, sending: Awaitable[bool]) -> bool:
-        if self._hold_lease is None:
-            return await sending
-        lease = asyncio.ensure_future(self._hold_lease())
+    async def _within(self, holding: Coroutine[Any, Any, None], sending: Awaitable[bool]) -> bool:
+        lease = asyncio.ensure_future(holding)
         attempt = asyncio.ensure_future(sending)
         try:
             await asyncio.wait({attempt, lease}, return_when=asyncio.FIRST_COMPLETED)

@@ -11,15 +11,17 @@ from typing import Final
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage, BodyType
 from servicebus_pair.core.protocol.backlog_message import wrap
 from servicebus_pair.core.sdk.message_batch import encoded_size
+from servicebus_pair.core.sdk.send_link import STANDARD_BATCH_BYTES
 from servicebus_pair.core.send.delivery_state import TrackedMessage
 
-__all__ = ["UnencodedBatch", "copy_overhead", "needs_size_check"]
+__all__ = ["LARGEST_UNCHECKED", "UnencodedBatch", "copy_overhead"]
 
 _MAX_BATCH_BYTES: Final = 1_048_576
 # Rough size of a message without its body.
 _MESSAGE_OVERHEAD_BYTES: Final = 300
-# A copy can grow to several times its message when that has many short properties of rare types, but not tenfold.
-_MAX_COPY_GROWTH: Final = 10
+LARGEST_UNCHECKED: Final = STANDARD_BATCH_BYTES // 10
+"""Bytes of a message whose copy fits every tier: one can grow to several times its message when that has many short
+properties of rare types, but not tenfold."""
 
 
 class UnencodedBatch:
@@ -49,11 +51,6 @@ def copy_overhead(message: AmqpMessage, *, entity: str) -> int:
     :raises InvalidMessageError: as :func:`wrap`, or a value has no AMQP encoding.
     """
     return encoded_size(wrap(message, entity=entity)) - encoded_size(message)
-
-
-def needs_size_check(size_bytes: int, *, limit: int) -> bool:
-    """Return whether the copy of a message of this size could exceed ``limit``, so that it is worth measuring."""
-    return size_bytes * _MAX_COPY_GROWTH > limit
 
 
 def _body_bytes(message: AmqpMessage) -> int:

@@ -9,13 +9,13 @@ from typing import Any
 
 from servicebus_pair.core.model.errors import InvalidMessageError, NoBacklogQueueError, PairError, ServiceError
 from servicebus_pair.core.model.events import BacklogCopyTooLarge
-from servicebus_pair.core.sdk.message_batch import EncodedBatch, encoded_size
-from servicebus_pair.core.sdk.send_link import SendLink
+from servicebus_pair.core.sdk.message_batch import EncodedBatch
+from servicebus_pair.core.sdk.send_link import STANDARD_BATCH_BYTES, SendLink
 from servicebus_pair.core.send.attempt import AttemptExecutor
-from servicebus_pair.core.send.backlog_copies import copy_overhead, needs_size_check
+from servicebus_pair.core.send.backlog_copies import LARGEST_UNCHECKED, copy_overhead
 from servicebus_pair.core.send.delivery_state import TrackedMessage
 from servicebus_pair.core.send.diversion import Diversion
-from servicebus_pair.core.send.pair_context import DEFAULT_BATCH_LIMIT, PairContext
+from servicebus_pair.core.send.pair_context import PairContext
 from servicebus_pair.core.send.timeouts import MAX_CALL_TIMEOUT, Deadline
 
 __all__ = ["BacklogSender"]
@@ -67,19 +67,18 @@ class BacklogSender:
 
     def check_sizes(self, batch: EncodedBatch) -> None:
         """Warn, in the background, of messages to a healthy entity whose copies would not fit the backlog."""
-        limit = DEFAULT_BATCH_LIMIT
-        for message, ref in zip(batch.messages, batch.refs, strict=True):
-            if not needs_size_check(ref.size_bytes, limit=limit):
+        for message, message_id, size in zip(batch.messages, batch.ids, batch.sizes, strict=True):
+            if size <= LARGEST_UNCHECKED:
                 continue
             try:
-                size, overhead = encoded_size(message), copy_overhead(message, entity=self._entity)
+                overhead = copy_overhead(message, entity=self._entity)
             except InvalidMessageError as error:
                 _log.warning("entity=%s: in an outage its send would fail: %s", self._entity, error)
                 continue
             # A copy within the Standard limit fits every tier. While the backlog does not answer, checks pile up:
             # beyond a few of them messages go unchecked.
-            if size + overhead > limit and len(self._background) < _MAX_BACKGROUND_TASKS:
-                self._start(self._warn_if_too_large(ref.message_id, size, overhead), "check the backlog limit")
+            if size + overhead > STANDARD_BATCH_BYTES and len(self._background) < _MAX_BACKGROUND_TASKS:
+                self._start(self._warn_if_too_large(message_id, size, overhead), "check the backlog limit")
 
     async def _warn_if_too_large(self, message_id: str, size: int, overhead: int) -> None:
         queue = self._context.queue_selector.select(self._queue)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from enum import Enum, auto
 
 from servicebus_pair.core.model.errors import ServiceError
-from servicebus_pair.core.model.events import MessageRef, Route
+from servicebus_pair.core.model.events import Route
 from servicebus_pair.core.model.results import SendResult
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage
 
@@ -81,17 +81,19 @@ class DeliveryState:
                 each.may_be_stored = each.may_be_stored or may_be_stored
 
     def accept(
-        self, messages: Sequence[TrackedMessage], *, route: Route, queue: str | None, refs: Sequence[MessageRef]
+        self, messages: Sequence[TrackedMessage], *, route: Route, queue: str | None, ids: Iterable[str]
     ) -> None:
         """Record that the service confirmed these messages.
 
-        :param refs: their ids and sizes, in the same order.
+        :param ids: theirs, in the same order.
         """
-        ids = tuple(ref.message_id for ref in refs)
-        twice = tuple(ref.message_id for ref, each in zip(refs, messages, strict=True) if each.may_be_stored)
-        for each in messages:
+        ids = tuple(ids)
+        twice: tuple[str, ...] = ()
+        for each, message_id in zip(messages, ids, strict=True):
             each.status = MessageStatus.ACCEPTED
             del self._not_accepted[each]
+            if each.may_be_stored:
+                twice += (message_id,)
         if route is Route.SPOOLED:
             part = SendResult(spooled=len(ids), message_ids=ids, spooled_ids=ids, duplicates_possible_ids=twice)
         elif route is Route.PRIMARY:
@@ -127,4 +129,4 @@ class DeliveryState:
 
     def result(self) -> SendResult:
         """Return what was accepted so far."""
-        return SendResult.total(self._accepted)
+        return self._accepted[0] if len(self._accepted) == 1 else SendResult.total(self._accepted)

@@ -56,18 +56,16 @@ _MAX_DOUBLINGS: Final = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendPolicy:
-    """Limits of one send. Times are seconds.
+    """Limits of all sends of one sender. Times are seconds.
 
     :param interval: failover interval.
     :param busy_delay: pause after "server busy".
-    :param deadline: when the caller's time is over, on the pair's clock; infinite without a limit.
     :param ordered: session order is kept, so only a failed-over entity may be diverted.
     :param spools: there is a spool.
     """
 
     interval: float
     busy_delay: float
-    deadline: float = inf
     ordered: bool = False
     spools: bool = False
 
@@ -231,15 +229,17 @@ def next_step(
     now: float,
     messages: int,
     policy: SendPolicy,
+    deadline: float = inf,
     backlog_is_down: bool = False,
 ) -> Step:
     """Return what to do with a batch of so many messages.
 
+    :param deadline: when the caller's time is over, on the pair's clock; infinite without a limit.
     :param backlog_is_down: no backlog queue took a message lately.
     """
     if history.error is not None and history.is_final:
         return Fail(history.error)
-    if history.backlog_error is not None or policy.deadline <= now:
+    if history.backlog_error is not None or deadline <= now:
         return _spool_or_end(history, policy)
     if health.failed_over:
         return Spool() if policy.spools and backlog_is_down else Divert()
@@ -247,13 +247,13 @@ def next_step(
         case None:
             return Attempt()
         case RejectedError() if not history.probe_failed:
-            return _after_rejection(history, messages, now, policy)
+            return _after_rejection(history, messages, now, deadline)
         case ServerBusyError() as error:
-            return _after_busy(error, history, now, policy)
+            return _after_busy(error, history, now, policy, deadline)
         case error if _own_clock_is_over(history, now, policy):
             return _divert_or_fail(error, policy)
     remaining = remaining_interval(health, interval=policy.interval, now=now, failing_since=history.failing_since)
-    return Pause(min(history.retry_delay, max(0.0, remaining), policy.deadline - now))
+    return Pause(min(history.retry_delay, max(0.0, remaining), deadline - now))
 
 
 def remaining_interval(
@@ -267,29 +267,30 @@ def remaining_interval(
     :param interval: the failover interval, seconds.
     :param failing_since: start of this send's first failed attempt.
     """
-    starts = [health.since] if health.state is HealthState.SUSPECT else []
-    starts += [] if failing_since is None else [failing_since]
-    return min((since + interval - now for since in starts), default=interval)
+    since = failing_since
+    if health.state is HealthState.SUSPECT:
+        since = health.since if since is None else min(since, health.since)
+    return interval if since is None else since + interval - now
 
 
-def _after_rejection(history: AttemptHistory, messages: int, now: float, policy: SendPolicy) -> Step:
+def _after_rejection(history: AttemptHistory, messages: int, now: float, deadline: float) -> Step:
     if history.works_at is None:
         return Probe()
     if messages > 1:
         return Split()
     if history.rejections < _MAX_REJECTIONS:
-        return Pause(min(_INITIAL_DELAY * history.rejections, policy.deadline - now))
+        return Pause(min(_INITIAL_DELAY * history.rejections, deadline - now))
     # The verdict needs a proof from the time in which this message was rejected.
     since = now if history.rejected_since is None else history.rejected_since
     return Refuse() if history.works_at > since else Probe()
 
 
-def _after_busy(error: ServiceError, history: AttemptHistory, now: float, policy: SendPolicy) -> Step:
-    if policy.busy_delay > policy.deadline - now:
+def _after_busy(error: ServiceError, history: AttemptHistory, now: float, policy: SendPolicy, deadline: float) -> Step:
+    if policy.busy_delay > deadline - now:
         return Spool() if policy.spools else TimeOut(error)
     since = now if history.busy_since is None else history.busy_since
     enough = history.busy_answers > _MAX_BUSY_ANSWERS and now - since >= policy.interval
-    if policy.deadline == inf and enough:
+    if deadline == inf and enough:
         return _divert_or_fail(error, policy)
     return Pause(policy.busy_delay)
 

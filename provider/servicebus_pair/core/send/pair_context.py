@@ -2,28 +2,53 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
-from typing import Final
 
 from servicebus_pair.core.health.prober import Prober
 from servicebus_pair.core.health.registry import HealthRegistry
 from servicebus_pair.core.health.session_ordering import SessionOrdering
-from servicebus_pair.core.model.errors import SendTimeoutError, ServiceError
+from servicebus_pair.core.model.errors import PairClosedError, SendTimeoutError, ServiceError
 from servicebus_pair.core.model.health_state import EntityHealth
 from servicebus_pair.core.model.interfaces import Clock
 from servicebus_pair.core.model.options import PairOptions
 from servicebus_pair.core.model.owner import ProcessLoopGuard
 from servicebus_pair.core.sdk.namespace_client import NamespaceClient
-from servicebus_pair.core.send.backlog_health import BacklogHealth
-from servicebus_pair.core.send.in_flight import InFlightSends
-from servicebus_pair.core.send.queue_selector import QueueSelector
+from servicebus_pair.core.send.queue_selector import BacklogHealth, QueueSelector
 from servicebus_pair.core.send.timeouts import Deadline
 from servicebus_pair.core.spool.spool import Spool
 
-__all__ = ["DEFAULT_BATCH_LIMIT", "PairContext", "lease"]
+__all__ = ["InFlightSends", "PairContext", "lease"]
 
-# Bytes; used until a link has reported its limit. Every tier accepts this limit of the Standard tier.
-DEFAULT_BATCH_LIMIT: Final = 262_144
+
+class InFlightSends:
+    """Counts sends in flight, so that closing a pair can wait for them; a context manager around each send."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._closing = False
+        self._idle: asyncio.Event | None = None
+
+    def __enter__(self) -> None:
+        if self._closing:
+            raise PairClosedError("the pair is closing or closed: nothing was sent; open a new pair")
+        self._count += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._count -= 1
+        if self._count == 0 and self._idle is not None:
+            self._idle.set()
+
+    async def close(self, *, grace: float) -> int:
+        """Refuse new sends and wait up to ``grace`` seconds for those in flight; return how many remain."""
+        self._closing, self._idle = True, asyncio.Event()
+        try:
+            async with asyncio.timeout(grace):
+                if self._count:
+                    await self._idle.wait()
+        except TimeoutError:
+            return self._count
+        return 0
 
 
 @dataclass(frozen=True, slots=True)

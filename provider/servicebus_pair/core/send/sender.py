@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Self
@@ -20,6 +20,7 @@ from servicebus_pair.core.send.delivery import Delivery
 from servicebus_pair.core.send.delivery_state import DeliveryState
 from servicebus_pair.core.send.input_messages import InputMessages
 from servicebus_pair.core.send.pair_context import PairContext
+from servicebus_pair.core.send.primary_sender import SenderContext
 from servicebus_pair.core.send.timeouts import MAX_CALL_TIMEOUT
 
 __all__ = ["Message", "PairSender"]
@@ -36,7 +37,7 @@ class PairSender:
         self.entity = entity
         self._context = context
         self._link = context.primary.send_link(entity)
-        self._backlog = BacklogSender(entity, context)
+        self._shared = SenderContext(entity, context, link=self._link, backlog=BacklogSender(entity, context))
 
     async def __aenter__(self) -> Self:
         self._context.owner.check()
@@ -97,8 +98,8 @@ class PairSender:
         scheduled = [_with_schedule(to_amqp_message(message), at) for message in InputMessages(messages).remaining()]
         state = DeliveryState()
 
-        async def schedule_batch(batch: EncodedBatch, slot: SendSlot) -> bool:
-            assigned = await self._link.schedule_in_slot(batch, slot, at=at)
+        async def schedule_batch(batch: EncodedBatch, slot: SendSlot, on_start: Callable[[], None]) -> bool:
+            assigned = await self._link.schedule_in_slot(batch, slot, on_start, at=at)
             state.sequence_numbers += [] if assigned is None else assigned
             return assigned is not None
 
@@ -119,15 +120,7 @@ class PairSender:
         self, messages: InputMessages, operation: SendOperation, state: DeliveryState, timeout: float | None
     ) -> SendResult:
         self._context.owner.check()
-        delivery = Delivery(
-            self.entity,
-            self._context,
-            link=self._link,
-            backlog=self._backlog,
-            operation=operation,
-            state=state,
-            timeout=timeout,
-        )
+        delivery = Delivery(self._shared, operation=operation, state=state, timeout=timeout)
         with self._context.in_flight:
             return await delivery.run(messages)
 

@@ -43,6 +43,7 @@ class Deadline:
     """The caller's time limit for one send.
 
     :param timeout: seconds from now; ``None`` for no limit.
+    :ivar at: when it passes, on the clock; infinite without a limit.
     :raises ConfigurationError: ``timeout`` is not a number of seconds from 0 on.
     """
 
@@ -51,12 +52,7 @@ class Deadline:
             raise ConfigurationError(f"timeout is {timeout!r}: it must be a number of seconds from 0 on, or None")
         self._clock = clock
         self._timeout = timeout
-        self._at = inf if timeout is None else clock.now() + timeout
-
-    @property
-    def at(self) -> float:
-        """When it passes, on the clock; infinite without a limit."""
-        return self._at
+        self.at = inf if timeout is None else clock.now() + timeout
 
     def remaining(self, *, last: ServiceError | None = None) -> float:
         """Return the remaining seconds; infinite without a limit.
@@ -64,7 +60,9 @@ class Deadline:
         :param last: the failure that used up the time, if any.
         :raises SendTimeoutError: the deadline has passed.
         """
-        seconds = self._at - self._clock.now()
+        if self.at == inf:
+            return inf
+        seconds = self.at - self._clock.now()
         if seconds <= 0:
             raise self.timeout_error(last=last)
         return seconds

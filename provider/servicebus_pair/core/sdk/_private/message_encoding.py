@@ -21,7 +21,7 @@ from azure.servicebus._pyamqp.message import Header, Message, Properties
 
 from servicebus_pair.core.protocol.amqp_message import PARTITION_KEY, AmqpMessage, BodyType
 
-__all__ = ["EncodedMessage", "Message", "encode", "encode_message", "envelope", "sdk_message"]
+__all__ = ["EncodedMessage", "Message", "encode", "encode_message", "envelope", "sdk_message", "sections"]
 
 # The SDK's values for no limit, and for the latest time.
 _UNLIMITED: Final = 922_337_203_685_477
@@ -62,7 +62,6 @@ _PROPERTY_CONSTRUCTORS: Final = (
 _Sections: TypeAlias = tuple[
     Header | None, Any, dict[Any, Any] | None, tuple[Any, ...] | None, dict[Any, Any] | None, Any, Any, Any, Any
 ]
-_PROPERTIES_AT: Final = 3
 
 
 class EncodedMessage(Message):
@@ -76,21 +75,22 @@ def encode_message(message: AmqpMessage) -> bytearray:
 
     :raises ValueError, TypeError, OverflowError, struct.error: a value has no AMQP encoding.
     """
-    output = bytearray()
-    encode(output, _sections(message))
-    return output
+    return encode(sections(message))
 
 
-def sdk_message(message: AmqpMessage, encoded: bytearray) -> EncodedMessage:
-    """Return ``message`` in the SDK's internal form, with its encoding."""
-    sections: Any = _sections(message)
-    properties = sections[_PROPERTIES_AT]
-    made = EncodedMessage(*sections)._replace(properties=None if properties is None else Properties(*properties))
+def sdk_message(message: _Sections, encoded: bytearray) -> EncodedMessage:
+    """Return a message in the SDK's internal form, with its encoding.
+
+    :param message: its sections in the SDK's order.
+    """
+    header, delivery, annotations, properties, *others = message
+    named = None if properties is None else Properties(*properties)
+    made = EncodedMessage(header, delivery, annotations, named, *others)
     made.encoded = encoded
     return made
 
 
-def _sections(message: AmqpMessage) -> _Sections:
+def sections(message: AmqpMessage) -> _Sections:
     """Return the sections of a message in the SDK's order."""
     body, kind = message.body, message.body_type
     header, expiry = _header(message)
@@ -168,13 +168,13 @@ def envelope(encoded: list[bytearray], *, message_id: Any, session_id: Any, part
     return list(Message(message_annotations=annotations, properties=properties, data=encoded))  # type: ignore[arg-type]
 
 
-def encode(output: bytearray, message: _Sections) -> None:
-    """Append the encoding of a message to ``output``.
+def encode(message: _Sections) -> bytearray:
+    """Return the encoding of a message.
 
     :param message: its sections in the SDK's order.
-
     :raises ValueError, TypeError, OverflowError, struct.error: a value has no AMQP encoding.
     """
+    output = bytearray()
     header, delivery, annotations, properties, application, data, sequence, value, footer = message
     if header is not None or annotations:
         encode_payload(output, Message(header=header, message_annotations=annotations))
@@ -186,6 +186,7 @@ def encode(output: bytearray, message: _Sections) -> None:
         encode_payload(output, Message(data=list(data)))
     if sequence or value or footer or delivery:
         encode_payload(output, Message(sequence=sequence, value=value, footer=footer, delivery_annotations=delivery))
+    return output
 
 
 def _put_properties(output: bytearray, properties: Iterable[Any]) -> bool:
@@ -217,7 +218,7 @@ def _put_application_properties(output: bytearray, properties: Mapping[Any, Any]
 
 
 def _put_data(output: bytearray, data: Iterable[Any]) -> bool:
-    if any(type(part) is not bytes for part in data):
+    if not set(map(type, data)) <= {bytes}:
         return False
     for part in data:
         output += _DATA

@@ -27,7 +27,7 @@ def encode_message(message: AmqpMessage | RelayedMessage) -> RelayedMessage:
     session = None if properties is None else properties.group_id
     return RelayedMessage(
         bytes(message_encoding.encode_message(message)),
-        batch.refs[0].message_id,
+        batch.ids[0],
         session_id=None if session is None else to_text(session),
         partition_key=partition_key(message),
     )

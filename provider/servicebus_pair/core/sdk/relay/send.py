@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from servicebus_pair.core.protocol.relayed_message import RelayedMessage
 from servicebus_pair.core.sdk._private.raw_sender import RawSender
 from servicebus_pair.core.sdk.error_mapping import classify
 from servicebus_pair.core.sdk.relay.encoding import encode_message
-from servicebus_pair.core.sdk.send_link import SendLink, SendSlot
+from servicebus_pair.core.sdk.send_link import SendLink, SendSlot, noop
 
 __all__ = ["RelaySendLink"]
 
@@ -58,7 +58,9 @@ class RelaySendLink(SendLink):
         self.accepts_mixed_sessions = False
         return [part for messages in parts.values() for part in batch.repack(messages)]
 
-    async def send_in_slot(self, batch: RelayBatch, slot: SendSlot) -> bool:  # type: ignore[override]  # the same
+    async def send_in_slot(  # type: ignore[override]  # the same
+        self, batch: RelayBatch, slot: SendSlot, on_start: Callable[[], None] = noop
+    ) -> bool:
         """Send a batch, when ``slot`` allows it; several may be under way."""
         timeout = slot.attempt_timeout()
         if timeout is None:
@@ -66,7 +68,7 @@ class RelaySendLink(SendLink):
         attachment, remaining = await self._attached_within(timeout)
         if not slot.still_wanted():
             return False
-        slot.on_start()
+        on_start()
         sizes = (len(message.encoded) for message in batch.messages)
         self._client.meter.count_sizes(self._client.send_operation, sizes)
         await self._send_raw(attachment, batch, remaining)

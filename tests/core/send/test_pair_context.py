@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from servicebus_pair.core.model.errors import PairClosedError
-from servicebus_pair.core.send.in_flight import InFlightSends
+from servicebus_pair.core.send.pair_context import InFlightSends
 
 pytestmark = pytest.mark.simulated
 

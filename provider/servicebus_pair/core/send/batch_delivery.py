@@ -1,0 +1,216 @@
+"""Delivers the batches of one send: executes what is decided, until each message has its end (SPEC section 4)."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from dataclasses import dataclass
+
+from servicebus_pair.core.model.errors import NoBacklogQueueError, SendTimeoutError, SpoolError
+from servicebus_pair.core.model.health_state import EntityHealth
+from servicebus_pair.core.model.results import SendResult
+from servicebus_pair.core.protocol.batching import BatchPacker
+from servicebus_pair.core.send.attempt import AttemptExecutor, SendOperation, TrackedBatch
+from servicebus_pair.core.send.backlog_copies import UnencodedBatch
+from servicebus_pair.core.send.delivery_state import DeliveryState, MessageStatus, TrackedMessage
+from servicebus_pair.core.send.next_step import (
+    AttemptHistory,
+    Divert,
+    Fail,
+    Pause,
+    Probe,
+    Refuse,
+    Split,
+    Spool,
+    TimeOut,
+    next_step,
+)
+from servicebus_pair.core.send.pair_context import lease
+from servicebus_pair.core.send.primary_sender import NO_HISTORY, PrimarySender, SenderContext
+from servicebus_pair.core.send.timeouts import Deadline
+
+__all__ = ["BatchDelivery"]
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Part:
+    """Messages that are sent together, and what happened to them so far."""
+
+    messages: list[TrackedMessage]
+    batch: TrackedBatch | None = None
+    history: AttemptHistory = NO_HISTORY
+
+
+class BatchDelivery:
+    """Delivers the batches of one send, one after the other; used once.
+
+    :param operation: sends or schedules a batch over the link to the entity.
+    :param state: the account of the send.
+    :param deadline: of the whole send.
+    """
+
+    def __init__(
+        self, sender: SenderContext, *, operation: SendOperation, state: DeliveryState, deadline: Deadline
+    ) -> None:
+        context = sender.pair
+        self._sender = sender
+        self._entity = sender.entity
+        self._context = context
+        self._registry = context.registry
+        self._clock = context.clock
+        self._link = sender.link
+        self._policy = sender.policy
+        self._deadline = deadline
+        executor = AttemptExecutor(
+            sender.entity,
+            state,
+            registry=context.registry,
+            clock=context.clock,
+            unspools=context.unspools,
+            hold_lease=None if context.order is None else context.order.lease_holder(sender.entity),
+        )
+        self._executor = executor
+        self._primary = PrimarySender(sender, executor, operation=operation, deadline=deadline)
+
+    async def open_link(self) -> None:
+        """Open the link to the entity for its size limits, unless the primary cannot be reached now."""
+        await self._primary.open_link()
+
+    def new_batch(self) -> TrackedBatch | UnencodedBatch:
+        """Return an empty batch, encoded only if it is likely to go to the primary."""
+        return UnencodedBatch() if self._primary.failed_over else TrackedBatch(self._link.new_batch())
+
+    async def deliver(self, batch: TrackedBatch | UnencodedBatch) -> None:
+        """Deliver the messages of a batch, in parts where that is necessary."""
+        parts = deque([_Part(batch.messages, batch if isinstance(batch, TrackedBatch) else None)])
+        order = self._context.order
+        if order is None:
+            await self._deliver_parts(parts)
+            return
+        try:
+            await order.enter_send(self._entity, timeout=self._deadline.remaining())
+        except TimeoutError as error:
+            raise self._deadline.timeout_error(last=None) from error
+        try:
+            await self._deliver_parts(parts)
+        finally:
+            order.leave_send(self._entity)
+
+    async def _deliver_parts(self, parts: deque[_Part]) -> None:
+        while parts:
+            part = parts.popleft()
+            try:
+                while (instead := await self._take_step(part)) is None:
+                    pass
+            except SendTimeoutError:
+                if not self._policy.spools:
+                    raise
+                instead = await self._finish(part, Spool())
+            parts.extendleft(reversed(instead))
+
+    async def _take_step(self, part: _Part) -> list[_Part] | None:
+        """Take the next step of a part; return the parts that take its place, or ``None`` when it goes on itself."""
+        step = next_step(
+            part.history,
+            await self._settled_health(part.history),
+            now=self._clock.now(),
+            messages=len(part.messages),
+            policy=self._policy,
+            deadline=self._deadline.at,
+            backlog_is_down=self._policy.spools and self._context.backlog_health.is_down,
+        )
+        if isinstance(step, Split | Refuse | Divert | Spool | Fail | TimeOut):
+            return await self._finish(part, step)
+        if isinstance(step, Pause | Probe):
+            await self._wait(part, step)
+            return None
+        if part.batch is None:
+            return self._encoded(part)
+        history = await self._primary.attempt(part.batch, part.history)
+        if history is None:
+            return []
+        part.history = history
+        return self._encoded(part) if self._is_refused_mixture(part) else None
+
+    async def _settled_health(self, history: AttemptHistory) -> EntityHealth:
+        if self._context.order is None:
+            return self._registry.current(self._entity)
+        return await lease(self._context, self._entity, self._deadline, last=history.last_error)
+
+    async def _wait(self, part: _Part, step: Pause | Probe) -> None:
+        if isinstance(step, Probe):
+            part.history = await self._primary.probe(part.history)
+        else:
+            await self._registry.wait_for_change(self._entity, timeout=step.seconds)
+            part.history = part.history.paused()
+
+    async def _finish(self, part: _Part, step: Split | Refuse | Divert | Spool | Fail | TimeOut) -> list[_Part]:
+        """Execute the last step of a part; return the parts that take its place."""
+        match step:
+            case Split():
+                middle = (len(part.messages) + 1) // 2
+                halves = part.messages[:middle], part.messages[middle:]
+                return [_Part(half, None, part.history.part()) for half in halves]
+            case Refuse():
+                self._refuse(part)
+                return []
+            case Divert():
+                return await self._divert(part)
+            case Spool():
+                await self._spool(part)
+                return []
+            case TimeOut(error):
+                raise self._deadline.timeout_error(last=error)
+            case Fail(error):
+                raise error
+
+    def _encoded(self, part: _Part) -> list[_Part]:
+        """Pack messages for the primary, in their order within each session."""
+        packer = BatchPacker(
+            lambda: TrackedBatch(self._link.new_batch()), key=lambda tracked: self._link.batch_key(tracked.message)
+        )
+        full = [batch for each in part.messages if (batch := packer.add(each)) is not None]
+        return [_Part(batch.messages, batch, part.history) for batch in (*full, *packer.flush())]
+
+    def _is_refused_mixture(self, part: _Part) -> bool:
+        """Return whether the entity refused a batch for mixing sessions; from now on they are kept apart."""
+        error = part.history.error
+        mixed = error is not None and self._link.refuses_mixture(error, [each.message for each in part.messages])
+        if mixed:
+            part.history = part.history.part()
+        return mixed
+
+    def _refuse(self, part: _Part) -> None:
+        [message] = part.messages
+        verdict = part.history.last_error
+        assert verdict is not None  # noqa: S101 - for the type checker
+        _log.warning("entity=%s refuses one message and takes others: %s", self._entity, verdict)
+        self._executor.state.refuse(message, verdict)
+
+    async def _divert(self, part: _Part) -> list[_Part]:
+        """Send a part to the backlog; return what is left because the entity failed back meanwhile."""
+        try:
+            left = await self._sender.backlog.send(
+                part.messages, self._executor, because=part.history.last_error, deadline=self._deadline
+            )
+        except (NoBacklogQueueError, SendTimeoutError) as error:
+            part.history = part.history.not_diverted(error)
+            left = [each for each in part.messages if each.status is MessageStatus.QUEUED]
+        return [_Part(left, None, part.history.part())] if left else []
+
+    async def _spool(self, part: _Part) -> None:
+        spool = self._context.spool
+        assert spool is not None  # noqa: S101 - for the type checker
+        self._sender.backlog.try_again()
+        try:
+            await self._executor.spool(part.messages, spool)
+        except SpoolError as error:
+            reason = part.history.backlog_error or part.history.last_error
+            raise NoBacklogQueueError(
+                f"neither namespace takes messages for {self._entity} ({reason}), nor does the spool: {error}",
+                cause=error if reason is None else reason,
+                result=SendResult(),
+                unsent=(),
+            ) from error
