@@ -13,6 +13,7 @@ from azure.identity.aio import ClientSecretCredential as AsyncClientSecretCreden
 from servicebus_emulator import EmulatorProcess
 from servicebus_emulator.arm.addresses import Scope
 from servicebus_emulator.security.bearer import DEVELOPMENT_CLIENT, MANAGEMENT
+from servicebus_emulator.security.settings import SECRET_VARIABLE
 from tests.conformance.certificate import identity_files, trust_in_process
 from tests.conformance.host_resolution import AMQPS, HTTPS, SUFFIX, redirect_hosts
 
@@ -40,7 +41,10 @@ class EmbeddedService:
     def __init__(self, folder: Path) -> None:
         self._identity = identity_files(folder)
         certificate = ["--certificate", str(self._identity.certificate), "--key", str(self._identity.key)]
-        self._process = EmulatorProcess([NAMESPACE], key=self.key, options=certificate)
+        # Its secret is well known, so beside a key of our own it has to be named.
+        os.environ[SECRET_VARIABLE] = DEVELOPMENT_CLIENT.secret
+        options = [*certificate, "--client", DEVELOPMENT_CLIENT.id]
+        self._process = EmulatorProcess([NAMESPACE], key=self.key, options=options)
 
     def open(self) -> None:
         """Start the embedded Service Bus and configure this process."""

@@ -241,7 +241,7 @@ async def attack(attacked: Target, figures: Figures, *, seed: int, rounds: int |
     many_properties(Random(seed))  # noqa: S311 - cached before times are measured
     kinds: list[tuple[str, Case, int]] = [
         *((name, case, attacked.amqp) for name, case in amqp_cases(recorded).items()),
-        ("conversations", conversation, attacked.amqp),
+        *[("conversations", conversation, attacked.amqp)] * 4,
         *((name, case, attacked.admin) for name, case in http_cases().items()),
         *((f"{name}, on the other port", case, attacked.amqp) for name, case in http_cases().items()),
     ]

@@ -52,6 +52,10 @@ def begin_frame(*, channel: int = 0) -> bytes:
     return frame(b"\x00\x53\x11" + listed(b"\x40", number(0), number(5000), number(5000)), channel=channel)
 
 
+COORDINATOR = "(coordinator)"
+"""The path that stands for a transaction coordinator."""
+
+
 def attach(
     path: str,
     *,
@@ -63,6 +67,8 @@ def attach(
     more: Sequence[bytes] = (),
 ) -> bytes:
     terminus = (b"\x00S\x28" if receiver else b"\x00S\x29") + listed(text(path), *[NULL] * 6, filters)
+    if path == COORDINATOR:
+        terminus = b"\x00S\x30\x45"
     source, target = (terminus, NULL) if receiver else (NULL, terminus)
     fields = [text(name), number(handle), flag(receiver), NULL, NULL, source, target, NULL, NULL, number(0)]
     return frame(b"\x00S\x12" + listed(*fields, *more), channel=channel)
@@ -333,6 +339,20 @@ def document(random: Random) -> bytes:
             return bytes(changed)
 
 
+JSON_BODIES = (
+    b"",
+    b"{}",
+    b"[" * 100_000,
+    b"\xff",
+    b'{"entity": "flights", "body": "x"}',
+    b'{"entity": "flights", "body": "\\ud800", "properties": {"\\ud800": 1e999, "a": true}}',
+    b'{"entity": "flights", "content_type": "\\u00e9", "properties": {"n": 99999999999999999999999}}',
+    b'{"entity": "topic/Subscriptions/all", "sequence_number": 1}',
+    b'{"entity": "flights", "sequence_number": 1e3}',
+    b'{"entity": "flights", "sequence_number": 2}',
+)
+
+
 def request(random: Random) -> bytes:
     method = random.choice((b"GET", b"PUT", b"POST", b"DELETE", b"PATCH", b"HEAD", b"OPTIONS", b"BREW", b"CONNECT"))
     path = random.choice(
@@ -340,6 +360,11 @@ def request(random: Random) -> bytes:
             b"/unknown",
             b"/$Resources/queues",
             b"/$namespaceinfo",
+            b"/",
+            b"/$page/overview",
+            b"/$page/messages?entity=flights",
+            b"/$page/messages",
+            b"/$page/dead-letters",
             b"/topic/subscriptions/all/rules/x",
             b"/%00%ff%2f..%2f",
             b"/" + b"a" * random.choice((10, 300, 8_000)),
@@ -352,7 +377,10 @@ def request(random: Random) -> bytes:
         (b"?api-version=2021-05", b"?api-version=2021-05&$skip=-1&$top=99999999999", b"", b"?" + b"&" * 500)
     )
     body = document(random) if method in {b"PUT", b"POST", b"PATCH"} else b""
-    fields = [b"Host: x"]
+    fields = [random.choice((b"Host: x", b"Host: localhost"))]
+    if path.startswith(b"/$page"):
+        body = random.choice(JSON_BODIES)
+        fields.append(b"Content-Type: application/json")
     match random.randrange(6):
         case 0:
             fields += [b"x%d: y" % each for each in range(random.choice((10, 5_000)))]

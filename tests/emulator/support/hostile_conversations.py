@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from tests.emulator.support.hostile_bytes import (
+    COORDINATOR,
     EDGES,
     FALSE,
     NULL,
@@ -24,6 +25,13 @@ __all__ = ["accepted_range", "again_under", "conversation", "detach", "end", "fl
 ODD_MAP = b"\xd1\x00\x00\x00\x06\x00\x00\x00\x02\x45\x45"
 """A map whose key is a list, which no dictionary of Python can hold."""
 
+TRANSACTIONS = tuple(b"\xa0\x05txn:%d" % each for each in (1, 1, 1, 2, 3))
+
+
+def in_transaction(outcome: bytes, *, transaction: bytes = TRANSACTIONS[0]) -> bytes:
+    return b"\x00S\x34" + listed(transaction, outcome)
+
+
 DEAD_LETTER = b"\x00S\x1d" + listed(text("com.microsoft:dead-letter", symbol=True), text("x"), ODD_MAP)
 OUTCOMES = (
     NULL,
@@ -35,9 +43,25 @@ OUTCOMES = (
     b"\x00S\x27\x45",
     b"\x00S\x27" + listed(TRUE, TRUE, ODD_MAP),
     b"\x00S\x34\x45",
+    *[in_transaction(NULL)] * 2,
+    *[
+        in_transaction(each)
+        for each in (b"\x00S\x24\x45", b"\x00S\x25" + listed(DEAD_LETTER), b"\x00S\x26\x45", b"\x45")
+    ],
+    in_transaction(b"\x00S\x27" + listed(TRUE, TRUE, ODD_MAP)),
     b"\x00S\x99\x45",
 )
-PATHS = (*["flights"] * 6, "ordered", "topic", "topic/Subscriptions/all", "$cbs", "flights/$management", "none", "")
+PATHS = (
+    *["flights"] * 6,
+    "ordered",
+    "topic",
+    "topic/Subscriptions/all",
+    "$cbs",
+    "flights/$management",
+    "none",
+    "",
+    COORDINATOR,
+)
 BODIES = (
     b"",
     b"x",
@@ -45,6 +69,10 @@ BODIES = (
     b"\x00Su\xa0\x01x",
     b"\x00Ss" + listed(text("i")) + b"\x00Su\xa0\x01x",
     bytes(30_000),
+    *[b"\x00Sw\x00S\x31\x45"] * 2,
+    *[b"\x00Sw\x00S\x32" + listed(TRANSACTIONS[0], each) for each in (TRUE, FALSE)],
+    b"\x00Sw\x00S\x32" + listed(TRANSACTIONS[3]),
+    b"\x00Sw\x00S\x31",
 )
 NEXT_SESSION = [
     b"\xd1" + (4 + len(item)).to_bytes(4, "big") + (2).to_bytes(4, "big") + item
@@ -69,10 +97,18 @@ def flow(*, handle: int, credit: int, window: int = 5000, channel: int = 0, drai
 
 
 def transfer(
-    body: bytes, *, handle: int, delivery: int | None, channel: int = 0, more: bool = False, aborted: bool = False
+    body: bytes,
+    *,
+    handle: int,
+    delivery: int | None,
+    channel: int = 0,
+    more: bool = False,
+    aborted: bool = False,
+    state: bytes = NULL,
+    settled: bool = False,
 ) -> bytes:
     named = NULL if delivery is None else number(delivery)
-    fields = [number(handle), named, b"\xa0\x01x", NULL, FALSE, flag(more), NULL, NULL, FALSE, flag(aborted)]
+    fields = [number(handle), named, b"\xa0\x01x", NULL, flag(settled), flag(more), NULL, state, FALSE, flag(aborted)]
     return frame(b"\x00S\x14" + listed(*fields) + body, channel=channel)
 
 
@@ -146,7 +182,18 @@ class _Client:
             delivery = self.random.choice((*EDGES, None)) if self.random.random() < self.careless else None
         more, aborted = self.random.random() < 0.35, self.random.random() < 0.15
         body, handle = self.random.choice(BODIES), self.handle(channel)
-        return transfer(body, handle=handle, delivery=delivery, channel=channel, more=more, aborted=aborted)
+        state = self.random.choice((NULL, NULL, *[in_transaction(NULL, transaction=each) for each in TRANSACTIONS]))
+        settled = self.random.random() < 0.1
+        return transfer(
+            body,
+            handle=handle,
+            delivery=delivery,
+            channel=channel,
+            more=more,
+            aborted=aborted,
+            state=state,
+            settled=settled,
+        )
 
     def settle(self) -> bytes:
         first = self.random.choice((0, 0, 1, 2, 5, 0xFFFFFFFF))
@@ -175,7 +222,12 @@ def conversation(random: Random) -> Words:
         attach("flights", name="out", handle=0, receiver=False) + attach("flights", name="in", handle=1, receiver=True),
         flow(handle=1, credit=random.choice((10, 100)), window=random.choice((1, 5000))),
     ]
-    for delivery in range(random.randrange(4)):
+    if random.random() < 0.5:
+        sent[-1] += attach(COORDINATOR, name="transactions", handle=2)
+        client.handles[0].add(2)
+        sent.append(transfer(b"\x00Sw\x00S\x31\x45", handle=2, delivery=0))
+        client.deliveries[0] = 1
+    for delivery in range(client.deliveries.get(0, 0), random.randrange(4)):
         sent.append(transfer(b"\x00Su\xa0\x01x", handle=0, delivery=delivery))
         client.deliveries[0] = delivery + 1
     pending = b""

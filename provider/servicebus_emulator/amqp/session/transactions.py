@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from typing import TYPE_CHECKING, Final
-from uuid import uuid4
 
 from servicebus_emulator.engine.model.errors import QuotaExceeded, TransactionUnknown
 from servicebus_emulator.engine.namespace.transaction import Transaction
@@ -53,6 +53,7 @@ class Transactions:
     def __init__(self, namespace: Namespace) -> None:
         self._namespace = namespace
         self._open: dict[bytes, OpenTransaction] = {}
+        self._numbers = count(1)
 
     def declare(self) -> bytes:
         """Begin a transaction and return its id.
@@ -63,7 +64,7 @@ class Transactions:
             self.discharge(each, fail=True)
         if len(self._open) >= _MAX_OPEN:
             raise QuotaExceeded(f"the connection has {_MAX_OPEN} transactions, the maximum; discharge one first")
-        name = f"txn:{uuid4().hex}"
+        name = f"txn:{next(self._numbers)}"
         self._open[name.encode()] = OpenTransaction(name, namespace=self._namespace)
         return name.encode()
 
