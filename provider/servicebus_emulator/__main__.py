@@ -77,6 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             key=_key(options.key_file),
             clients=_clients(options.client),
             any_audience=options.any_audience,
+            sparse_answers=options.sparse_answers,
             certificates=given_certificate(options),
             timeouts=client_timeouts(options),
             message_kilobytes=options.message_kilobytes,

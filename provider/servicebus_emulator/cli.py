@@ -147,6 +147,11 @@ def _add_content_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--deliver-pings", action="store_true", help="deliver pings like any other message (default: accept and drop)"
     )
+    group.add_argument(
+        "--sparse-answers",
+        action="store_true",
+        help="leave out the info of errors and the maximum sizes of links, as the service may (default: never)",
+    )
 
 
 def _add_address_options(parser: argparse.ArgumentParser) -> None:

@@ -55,6 +55,7 @@ class Emulator:
         ``servicebus-emulator`` with the secret ``CLIENT_SECRET_VALUE``, otherwise none.
     :param any_audience: whether ``$cbs`` accepts tokens for entities that do not exist. The service refuses them, which
         the Python client cannot tell from a wrong key; otherwise the link is refused.
+    :param sparse_answers: whether errors have no info, and links no maximum sizes, as the service answers at times.
     :param certificates: source of the TLS certificate; None = issued on first use and kept in the folder ``tls``
         of `data`.
     :param timeouts: time limits for clients.
@@ -88,6 +89,7 @@ class Emulator:
         key: str | None = None,
         clients: Sequence[Client] | None = None,
         any_audience: bool = False,
+        sparse_answers: bool = False,
         certificates: CertificateSource | None = None,
         timeouts: ClientTimeouts = _DEFAULT_TIMEOUTS,
         message_kilobytes: int = _MIN_KILOBYTES,
@@ -130,6 +132,7 @@ class Emulator:
             message_kilobytes=message_kilobytes,
             tier=tier,
             throttle=throttle,
+            sparse_answers=sparse_answers,
         )
         self._arm_port = arm_port
         self._arm_scope = arm_scope

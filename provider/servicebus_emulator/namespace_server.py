@@ -107,6 +107,7 @@ class ServerSettings:
     message_kilobytes: int
     tier: Tier | None
     throttle: bool
+    sparse_answers: bool
 
 
 class HostedNamespace(NamespaceAddress):
@@ -150,7 +151,12 @@ class HostedNamespace(NamespaceAddress):
         authorizer = self._authorize(settings, config=config)
         self.fault_injector = FaultInjector(name, clock=clock, seed=settings.fault_seed)
         self._broker = Broker(
-            self.namespace, clock=clock, fault_injector=self.fault_injector, guard=authorizer, on_failure=self.fail
+            self.namespace,
+            clock=clock,
+            fault_injector=self.fault_injector,
+            guard=authorizer,
+            on_failure=self.fail,
+            sparse_answers=settings.sparse_answers,
         )
         self.counts = ConnectionCounts()
         self._admin = AdminServer(

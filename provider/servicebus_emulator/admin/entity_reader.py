@@ -99,13 +99,13 @@ class EntityReader:
         owner = entry.updated if isinstance(resource, NamespaceInfo) else self._namespace.times(resource.topic).updated
         return self._response(entry, version_of=owner)
 
-    def entry_of(self, description: Description, *, request: Request) -> Response:
+    def entry_of(self, description: Description, *, request: Request, with_counts: bool = True) -> Response:
         """Return the document of one entity with its runtime properties.
 
         As at the service, the version of a subscription or rule is that of its topic.
         """
         owner = description.topic_path if isinstance(description, SubscriptionDescription) else description.path
-        entry = self._entity_entry(description, request=request)
+        entry = self._entity_entry(description, request=request, with_counts=with_counts)
         return self._response(entry, version_of=self._namespace.times(owner).updated)
 
     def _response(self, entry: Entry, *, version_of: datetime) -> Response:
@@ -152,7 +152,7 @@ class EntityReader:
             return self._rule_entry(listed, request=request)
         return self._entity_entry(listed, request=request)
 
-    def _entity_entry(self, description: Description, *, request: Request) -> Entry:
+    def _entity_entry(self, description: Description, *, request: Request, with_counts: bool = True) -> Entry:
         runtime = read_runtime(self._namespace, description)
         resource: Entity | Subscription
         if isinstance(description, SubscriptionDescription):
@@ -164,7 +164,7 @@ class EntityReader:
             address=request.address(resource),
             published=runtime.times.created,
             updated=runtime.times.updated,
-            content=encode(description, runtime=runtime, version=request.version),
+            content=encode(description, runtime=runtime, version=request.version, with_counts=with_counts),
         )
 
     def _rule_entry(self, resource: Rule, *, request: Request) -> Entry:

@@ -63,7 +63,8 @@ class Administration:
             return replace(self._reader.read(resource, request=request), status=status)
         put = self._writer.update if request.update else self._writer.create
         description = put(_require_entity(resource), document=request.body, version=request.version)
-        return replace(self._reader.entry_of(description, request=request), status=status)
+        entry = self._reader.entry_of(description, request=request, with_counts=False)
+        return replace(entry, status=status)
 
     def _delete(self, resource: Resource, _: Request) -> Response:
         if isinstance(resource, Rule):

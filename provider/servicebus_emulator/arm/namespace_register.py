@@ -21,6 +21,7 @@ class NamespaceRecord:
     """The properties of a namespace. Times are in milliseconds since 1970.
 
     :ivar added: whether it was created at run time and must be served again after a restart.
+    :ivar tier: the tier that a client chose with the sku; None = that with which the namespace was started, if any.
     :ivar properties: values that a client has set and the emulator ignores.
     """
 
@@ -31,6 +32,7 @@ class NamespaceRecord:
     location: str = "local"
     tags: Mapping[str, str] = field(default_factory=dict)
     sku: Mapping[str, Any] = field(default_factory=lambda: {"name": "Standard", "tier": "Standard"})
+    tier: str | None = None
     identity: Mapping[str, Any] | None = None
     properties: Mapping[str, Any] = field(default_factory=dict)
 

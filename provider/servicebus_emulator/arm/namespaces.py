@@ -17,12 +17,13 @@ from servicebus_emulator.arm.namespace_host import ManagedNamespace, NamespaceHo
 from servicebus_emulator.arm.namespace_register import NamespaceRecord, NamespaceRegister
 from servicebus_emulator.arm.requests import Request, Response
 from servicebus_emulator.engine.model.clock import Clock
+from servicebus_emulator.engine.namespace.tiers import Tier
 from servicebus_emulator.engine.runtime.journal import JournalError
 from servicebus_emulator.namespace_name import NAMESPACE_NAMES, is_namespace_name
 
 __all__ = ["Namespaces"]
 
-_SKUS: Final = ("Basic", "Standard", "Premium")
+_SKUS: Final = tuple(str(each) for each in Tier)
 _MEMBERS: Final = ("id", "name", "type", "systemData", "location", "tags", "sku", "identity", "properties")
 # Azure ignores it at the top level, where the SDK's own tests put it.
 _MISPLACED: Final = "disableLocalAuth"
@@ -81,7 +82,11 @@ class Namespaces:
         """Serve the namespaces that were created before a restart."""
         for record in self._register.records:
             if record.added and self.find(record.name) is None:
-                await self._host.add(record.name)
+                _set_tier(await self._host.add(record.name), record=record)
+        for record in self._register.records:
+            served = self.find(record.name)
+            if served is not None and not record.added:
+                _set_tier(served, record=record)
 
     def find(self, name: str) -> ManagedNamespace | None:
         """Return a namespace by name; None = it does not exist."""
@@ -114,11 +119,13 @@ class Namespaces:
             new = NamespaceRecord(name=name_served, created=now, updated=now, added=hosted is None)
             current = new if hosted is None else self._current_record(hosted)
             record_is_new = hosted is None
-            record = self._apply(replace(new, created=current.created, added=current.added), members=members)
+            kept = {name: getattr(current, name) for name in ("created", "added", "sku", "tier")}
+            record = self._apply(replace(new, **kept), members=members)
             if hosted is None:
                 hosted = await self._add(name)
                 _log.info("namespace %s: added", name)
             self._register.put(record)
+            _set_tier(hosted, record=record)
         if not record_is_new:
             return Response(200, self._resource(hosted, request=request))
         return Response(201, self._resource(hosted, request=request, state=_CREATED), headers=_POLL_SOON)
@@ -131,7 +138,9 @@ class Namespaces:
         members = request.document.members(*_MEMBERS, _MISPLACED)
         async with self._lock:
             hosted = self._existing(request)
-            self._register.put(self._apply(self._current_record(hosted), members=members))
+            record = self._apply(self._current_record(hosted), members=members)
+            self._register.put(record)
+            _set_tier(hosted, record=record)
         return Response(200, self._resource(hosted, request=request))
 
     async def delete(self, request: Request) -> Response:
@@ -193,9 +202,11 @@ class Namespaces:
 
     def _current_record(self, hosted: ManagedNamespace) -> NamespaceRecord:
         known = self._register.get(hosted.name)
-        return (
-            NamespaceRecord(name=hosted.name, created=self._started, updated=self._started) if known is None else known
-        )
+        if known is not None:
+            return known
+        record = NamespaceRecord(name=hosted.name, created=self._started, updated=self._started)
+        tier = hosted.namespace.tier
+        return record if tier is None else replace(record, sku={"name": str(tier), "tier": str(tier)})
 
     def _apply(self, record: NamespaceRecord, *, members: Mapping[str, JsonValue]) -> NamespaceRecord:
         changes: dict[str, Any] = {"updated": self._clock.now()}
@@ -205,6 +216,7 @@ class Namespaces:
             changes["tags"] = {name: tag.text() for name, tag in members["tags"].entries().items()}
         if "sku" in members:
             changes["sku"] = _sku(members["sku"])
+            changes["tier"] = changes["sku"]["tier"]
         if "identity" in members:
             changes["identity"] = {name: each.value for name, each in members["identity"].entries().items()}
         if "properties" in members:
@@ -228,6 +240,12 @@ class Namespaces:
         document = request.resource(hosted.name, properties=properties)
         document |= {"location": record.location, "tags": record.tags, "sku": record.sku}
         return document if record.identity is None else {**document, "identity": record.identity}
+
+
+def _set_tier(hosted: ManagedNamespace, *, record: NamespaceRecord) -> None:
+    """Limit a namespace to the tier that a client chose, as the service does; what it holds already stays."""
+    if record.tier is not None:
+        hosted.namespace.set_tier(Tier(record.tier), units=int(record.sku.get("capacity", 1)))
 
 
 def _sku(sku: JsonValue) -> dict[str, object]:

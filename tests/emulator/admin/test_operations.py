@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,6 +14,8 @@ from azure.servicebus.aio.management import ServiceBusAdministrationClient
 from azure.servicebus.management import AuthorizationRule, CorrelationRuleFilter
 from azure.servicebus.management import ServiceBusAdministrationClient as BlockingAdministrationClient
 
+from servicebus_emulator.admin.operations import Administration
+from servicebus_emulator.admin.requests import Request
 from servicebus_emulator.admin.server import AdminServer
 from servicebus_emulator.engine.model.descriptions import (
     INT_MAX,
@@ -375,3 +378,22 @@ async def test_an_old_api_version_lacks_later_properties(connection_string: str)
             return topic.max_message_size_in_kilobytes, client.get_topic_runtime_properties("t").sql_filter_count
 
     assert await asyncio.to_thread(administer) == (None, None)
+
+
+async def test_counts_are_in_the_answer_to_a_get_only(namespace: Namespace):
+    administration = Administration(namespace, clock=ManualClock())
+    request = Request(
+        method="PUT",
+        origin="http://localhost",
+        raw_path="/flights",
+        query={"api-version": "2021-05"},
+        update=False,
+        body=(
+            b'<entry xmlns="http://www.w3.org/2005/Atom"><content type="application/xml"><QueueDescription xmlns='
+            b'"http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"/></content></entry>'
+        ),
+    )
+    for method, counted in (("PUT", False), ("GET", True)):
+        answered = administration.handle(replace(request, method=method)).document
+        assert (b"CountDetails" in answered) is counted
+        assert b"<MessageCount>0</MessageCount>" in answered

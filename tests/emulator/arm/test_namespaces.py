@@ -30,6 +30,7 @@ from azure.servicebus.aio import ServiceBusClient
 
 from servicebus_emulator import Emulator
 from servicebus_emulator.arm.addresses import Scope
+from servicebus_emulator.engine.namespace.tiers import Tier
 from servicebus_emulator.engine.runtime.journal import JournalError
 from servicebus_emulator.security.bearer import DEVELOPMENT_CLIENT
 from servicebus_emulator.testing.process import EmulatorProcess
@@ -305,3 +306,21 @@ async def test_an_invalid_list_of_namespaces_is_refused(tmp_path: Path, content:
     (tmp_path / "contoso.namespaces.json").write_text(content)
     with pytest.raises(JournalError, match=r"namespaces.json"):
         await Emulator(["contoso"], data=tmp_path).start()
+
+
+async def test_a_namespace_has_the_tier_of_its_sku(arm: ServiceBusManagementClient, emulator: Emulator):
+    await make(arm, "third")
+    assert emulator["third"].namespace.tier is None
+    await make(arm, "third", sku=SBSku(name="Standard"))
+    with pytest.raises(HttpResponseError, match=r"256 \.\. 256 in the Standard tier"):
+        await arm.queues.create_or_update(GROUP, "third", "q", SBQueue(max_message_size_in_kilobytes=1024))
+    await make(arm, "third", sku=SBSku(name="Premium", capacity=2))
+    await arm.queues.create_or_update(GROUP, "third", "q", SBQueue(max_message_size_in_kilobytes=1024))
+    # What is not said stays.
+    assert (await make(arm, "third")).sku.capacity == 2
+    assert emulator["third"].namespace.tier is Tier.PREMIUM
+
+
+async def test_the_sku_is_that_of_the_configured_tier():
+    async with Emulator(["contoso"], tier=Tier.PREMIUM) as emulator, managed(emulator) as arm:
+        assert (await arm.namespaces.get(GROUP, "contoso")).sku.name == "Premium"

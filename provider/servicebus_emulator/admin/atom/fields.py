@@ -96,10 +96,11 @@ def decode(element: Element, *, kind: type[Description], given: Mapping[str, Any
     return kind(**{**given, **values})
 
 
-def encode(description: Description, *, runtime: RuntimeProperties, version: str) -> Element:
+def encode(description: Description, *, runtime: RuntimeProperties, version: str, with_counts: bool = True) -> Element:
     """Return the element of a description with all fields, set or not, and its runtime properties.
 
     :param version: the api-version of the element.
+    :param with_counts: whether it has ``CountDetails``, which the service omits in the answer to a PUT.
     """
     kind = type(description)
     root = Element(kind.__name__, {"xmlns": SERVICE_BUS, "xmlns:i": SCHEMA_INSTANCE})
@@ -107,7 +108,8 @@ def encode(description: Description, *, runtime: RuntimeProperties, version: str
     computed = _computed(runtime)
     for name in (name for name in ELEMENTS[kind] if SINCE.get(name, version) <= version):
         if name == "CountDetails":
-            _encode_counts(root, counts=runtime.counts)
+            if with_counts:
+                _encode_counts(root, counts=runtime.counts)
         elif name == "AuthorizationRules":
             _encode_authorization(root, description=description)
         elif name in computed:

@@ -43,6 +43,7 @@ class Broker:
     :param fault_injector: the namespace's faults.
     :param guard: checks the rights of clients.
     :param on_failure: called when the state cannot be made durable; no reply to such a change was issued.
+    :ivar sparse_answers: whether clients are answered without what the service leaves out at times.
     :ivar refusals: the number of refused operations by AMQP condition, injected faults excluded.
     """
 
@@ -54,10 +55,12 @@ class Broker:
         fault_injector: FaultInjector,
         guard: Authorizer,
         on_failure: Callable[[JournalError], None],
+        sparse_answers: bool = False,
     ) -> None:
         self.namespace = namespace
         self.fault_injector = fault_injector
         self.guard = guard
+        self.sparse_answers = sparse_answers
         self._clock = clock
         self._on_failure = on_failure
         self._loop = asyncio.get_running_loop()

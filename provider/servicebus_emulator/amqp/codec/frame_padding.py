@@ -1,4 +1,4 @@
-"""Adds the trailing null fields that Proton omits from performatives, for clients that cannot do without them.
+"""Rewrites the performatives that Proton writes: adds the trailing nulls that it omits, for clients that need them.
 
 A sender may omit them (AMQP 1.0 part 1, section 1.4). azure-servicebus 7.11.0 to 7.14.3 look fields up by position all
 the same and fail with an IndexError at the first ``open``; 7.15 fills the fields in.
@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from servicebus_emulator.amqp.codec.raw_encoding import NULL, encode_compound
+from servicebus_emulator.amqp.codec.raw_encoding import NULL, compound_items, encode_compound, encode_list
 
 __all__ = ["FramePadder", "needs_padding"]
 
@@ -19,6 +19,12 @@ _FRAME_HEADER_BYTES: Final = 8
 # The number of fields of each performative, by its code (AMQP 1.0 part 2, section 2.7).
 _FIELDS: Final = {0x10: 10, 0x11: 8, 0x12: 14, 0x13: 11, 0x14: 11, 0x15: 6, 0x16: 3, 0x17: 1, 0x18: 1}
 _LIST: Final = 0xC0
+_ATTACH: Final = 0x12
+_WITH_ERRORS: Final = frozenset({_ATTACH, 0x15, 0x16, 0x17, 0x18})
+# Positions among the fields of an attach.
+_MAX_MESSAGE_SIZE, _PROPERTIES = 10, 13
+_MAX_BATCH_SIZE: Final = b"com.microsoft:max-message-batch-size"
+_ERROR, _REJECTED = b"\x00\x53\x1d", b"\x00\x53\x25"
 _PRODUCT: Final = "azsdk-python-servicebus"
 _VERSION: Final = re.compile(r"(\d+)\.(\d+)\.")
 _FIRST_FRAGILE, _FIRST_REPAIRED = (7, 11), (7, 15)
@@ -36,12 +42,17 @@ def needs_padding(properties: Mapping[str, object]) -> bool:
 
 
 class FramePadder:
-    """Pads the frames of one connection."""
+    """Rewrites the frames of one connection with all fields.
 
-    __slots__ = ("_incomplete",)
+    :param sparse: whether to leave out what the service leaves out at times: the info of errors, as a null, and the
+        maximum sizes in the answer to an attach.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_incomplete", "_sparse")
+
+    def __init__(self, *, sparse: bool = False) -> None:
         self._incomplete = b""
+        self._sparse = sparse
 
     def pad(self, data: bytes) -> bytes:
         """Return the frames that `data` completes, padded."""
@@ -54,18 +65,21 @@ class FramePadder:
                 size = _FRAME_HEADER_BYTES
             if len(data) - position < size:
                 break
-            parts.append(_padded(data[position : position + size]))
+            parts.append(_rewritten(data[position : position + size], sparse=self._sparse))
             position += size
         self._incomplete = data[position:]
         return b"".join(parts)
 
 
-def _padded(frame: bytes) -> bytes:
+def _rewritten(frame: bytes, *, sparse: bool) -> bytes:
     if len(frame) < _FRAME_HEADER_BYTES + 4 or frame.startswith(_HEADER):
         # A heartbeat, or the header of the protocol.
         return frame
     # Proton writes neither extended headers nor long descriptors.
-    start, missing_from = _FRAME_HEADER_BYTES + 3, _FIELDS.get(frame[_FRAME_HEADER_BYTES + 2], 0)
+    start, code = _FRAME_HEADER_BYTES + 3, frame[_FRAME_HEADER_BYTES + 2]
+    if sparse and code in _WITH_ERRORS:
+        return _sparse(frame, start=start, code=code)
+    missing_from = _FIELDS.get(code, 0)
     match frame[start]:
         case 0x45:
             count, items, end = 0, start + 1, start + 1
@@ -80,3 +94,25 @@ def _padded(frame: bytes) -> bytes:
     performative = frame[4:start] + encode_compound(_LIST, body=body, count=missing_from)
     size = 4 + len(performative) + len(frame) - end
     return size.to_bytes(4, "big") + performative + frame[end:]
+
+
+def _sparse(frame: bytes, *, start: int, code: int) -> bytes:
+    """Return the frame of an attach, a disposition, a detach, an end or a close without what can be left out."""
+    items = compound_items(frame[start:])
+    items += [NULL] * (_FIELDS[code] - len(items))
+    if code == _ATTACH:
+        items[_MAX_MESSAGE_SIZE] = NULL
+        if _MAX_BATCH_SIZE in items[_PROPERTIES]:
+            items[_PROPERTIES] = NULL
+    performative = frame[4:start] + encode_list([_without_info(each) for each in items])
+    return (4 + len(performative)).to_bytes(4, "big") + performative
+
+
+def _without_info(item: bytes) -> bytes:
+    """Return a field with the info of the error that it is, or that a rejected outcome contains, replaced by null."""
+    if item.startswith(_ERROR):
+        fields = compound_items(item[len(_ERROR) :])
+        return _ERROR + encode_list([*fields[:2], *[NULL] * (3 - len(fields[:2]))])
+    if item.startswith(_REJECTED):
+        return _REJECTED + encode_list([_without_info(each) for each in compound_items(item[len(_REJECTED) :])])
+    return item

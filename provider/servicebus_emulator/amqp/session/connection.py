@@ -75,7 +75,7 @@ class AmqpConnection(LinkEndpoints, asyncio.Protocol):
         self._flush_due = False
         # The deliveries that a disposition of several settles, by link, while its frame is processed.
         self._range: dict[int, list[proton.Handle]] | None = None
-        self._padder: FramePadder | None = None
+        self._padder = FramePadder(sparse=True) if broker.sparse_answers else None
         self._collector = Collector()
         self._connection = Connection()
         self._connection.collect(self._collector)
@@ -349,7 +349,7 @@ class AmqpConnection(LinkEndpoints, asyncio.Protocol):
             handler.on_flow()
 
     def _on_connection_open(self, event: Any) -> None:  # noqa: ARG002 - there is only one connection
-        if needs_padding(remote_properties(self._connection)):
+        if self._padder is None and needs_padding(remote_properties(self._connection)):
             self._padder = FramePadder()
         self._connection.container = self.broker.namespace.name
         self._connection.open()

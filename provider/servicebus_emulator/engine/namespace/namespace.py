@@ -215,6 +215,15 @@ class Namespace(EntityRegistry):
         """Send messages that the entity `via` accepted to the queue or topic at a path, or dead-letter them there."""
         self._forwarder.transfer(contents, via=via, target=target)
 
+    def set_tier(self, tier: Tier, *, units: int = 1) -> None:
+        """Accept from now on what a tier of the service does.
+
+        :param units: the messaging units of Premium.
+        """
+        self.tier = tier
+        if self.throttle is not None:
+            self.throttle = Throttle(self.name, clock=self._context.clock, tier=tier, units=units)
+
     # Timers, durability and effects
 
     def advance(self) -> None:
