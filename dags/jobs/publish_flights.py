@@ -70,7 +70,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own documentation uses
 
 from servicebus_pair.core.errors import ConfigurationError
-from servicebus_pair.spark.jobs.command_line import PublishArguments, create_session
+from servicebus_pair.spark.jobs.command_line import JobParser, PublishArguments, create_session, fail
 from servicebus_pair.spark.transfer.publishing import DEFAULT_PARTITIONS
 
 STRING_COLUMNS = ("carrier", "tailnum", "origin", "dest", "time_hour")
@@ -94,15 +94,14 @@ def main(arguments: Sequence[str]) -> int:
         all_messages = messages(flights, base=base).unionByName(statistics_messages(spark.read.parquet(table)))
         manifest = publishing.publish(all_messages, scheduled_base=base, month=options.month)
     except ConfigurationError as error:
-        print(f"publish_flights: {error}", file=sys.stderr)  # noqa: T201  command-line output
-        return 2
-    print(f"published {manifest.primary} to the primary, {manifest.diverted} diverted")  # noqa: T201  as above
+        return fail("publish_flights", error)
+    print(f"published {manifest.primary} to the primary, {manifest.diverted} diverted")  # noqa: T201  command-line output
     return 0
 
 
 def read_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(prog="publish_flights", description="publish flights and their delays")
+    parser = JobParser(prog="publish_flights", description="publish flights and their delays")
     PublishArguments.add_to(parser)
     parser.add_argument("--month", type=parse_month, required=True, help="of 2013, 1 to 12, or all: the whole year")
     parser.add_argument("--output", required=True, help="folder of the statistics")

@@ -128,7 +128,7 @@ def _clients(given: Sequence[str]) -> list[Client] | None:
 def _client(text: str) -> Client:
     client_id, _, role = text.partition(":")
     if role not in ("", *(each.value for each in Role)):
-        raise ValueError(f"--client {client_id!r} has the role {role!r}; allowed: {', '.join(Role)}")
+        raise ValueError(f"--client {client_id!r} has a role that does not exist; allowed: {', '.join(Role)}")
     own = f"{SECRET_VARIABLE}_{re.sub('[^A-Z0-9]', '_', client_id.upper())}"
     secret = os.environ.get(own, os.environ.get(SECRET_VARIABLE))
     if secret is None:

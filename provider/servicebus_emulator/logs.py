@@ -64,7 +64,7 @@ class TextFormatter(logging.Formatter):
         line = f"{_time_of(record)} {record.levelname} {record.getMessage()}"
         traceback = _traceback_of(self, record)
         text = line if traceback is None else f"{line}\n{traceback}"
-        return masked(text.replace("\n", "\n    "))
+        return masked("\n    ".join(map(_printable, text.split("\n"))))
 
 
 class JsonFormatter(logging.Formatter):
@@ -83,6 +83,11 @@ class JsonFormatter(logging.Formatter):
         if traceback is not None:
             document["traceback"] = traceback
         return json.dumps({key: _plain(value) for key, value in document.items()})
+
+
+def _printable(line: str) -> str:
+    """Escape what a client sent to forge lines or to change what a terminal shows."""
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in line)
 
 
 def _time_of(record: logging.LogRecord) -> str:

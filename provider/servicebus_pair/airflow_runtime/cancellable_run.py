@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from concurrent.futures import CancelledError
@@ -11,10 +10,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from typing import Any, Final, TypeVar
 
 from servicebus_pair.core import SyncBridge
+from servicebus_pair.core.model import get_logger
 
 __all__ = ["CancellableRun", "RunSession", "cancel_when_orphaned"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 _SUPERVISOR_POLL_SECONDS: Final = 1.0
 
 ResultT = TypeVar("ResultT")

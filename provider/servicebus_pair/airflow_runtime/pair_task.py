@@ -13,6 +13,7 @@ from servicebus_pair.airflow_runtime.cancellable_run import CancellableRun
 from servicebus_pair.airflow_runtime.validators import check_unless_template
 from servicebus_pair.assets import health_alias, pair_asset
 from servicebus_pair.core import errors
+from servicebus_pair.core.model import get_logger
 from servicebus_pair.hooks.servicebus_pair import DEFAULT_CONN_ID, ServiceBusPairHook
 from servicebus_pair.links.servicebus_pair import AzurePortalLink, PairPageLink, Side
 
@@ -143,6 +144,11 @@ class PairTask(BaseOperator):
         for name, check in self._all_checks().items():
             if hasattr(self, name):
                 check_unless_template(name, getattr(self, name), check)
+
+    @property
+    def log(self) -> Any:
+        """The logger of the operator, whose lines nobody can forge."""
+        return get_logger(f"{type(self).__module__}.{type(self).__name__}")
 
     @property
     def hook(self) -> ServiceBusPairHook:

@@ -7,7 +7,6 @@ pairs writes it; every ``ServiceBusPairSyphonOperator`` of the pair polls it. Th
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
@@ -16,13 +15,14 @@ from typing import TYPE_CHECKING, Any, Final
 from servicebus_pair.airflow_runtime.state.accessor import AssetState, count_running_tasks, count_unfinished_tasks
 from servicebus_pair.assets import pair_asset
 from servicebus_pair.core.errors import ConfigurationError
+from servicebus_pair.core.model import get_logger
 
 if TYPE_CHECKING:
     from servicebus_pair.core import Syphon
 
 __all__ = ["SYPHON_CONTROL_KEY", "SyphonControl", "apply_control", "syphon_control", "wait_until_resumed"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 SYPHON_CONTROL_KEY: Final = "syphon_control"
 _POLL_SECONDS: Final = 3.0
 

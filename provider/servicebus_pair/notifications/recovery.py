@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import copy
 import json
-import logging
 from collections.abc import Iterable
 from typing import Any, Literal
 
 from airflow.sdk import BaseNotifier, Context
 
+from servicebus_pair.core.model import get_logger
+
 __all__ = ["RecoveryNotifier"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 
 class RecoveryNotifier(BaseNotifier):

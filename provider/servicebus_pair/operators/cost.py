@@ -157,12 +157,11 @@ class ServiceBusPairCostOperator(AsyncPairOperator):
         from servicebus_pair.core import bill
 
         counts, invoice = nonzero_counts(operations), bill(operations, prices, before=before)
-        lines = [f"  {name.replace('_', ' '):<20}{count:>16,}" for name, count in counts.items()]
-        self.log.info(
-            "%s\n%s\n  %-20s%16s\n  %-20s%16s %s, prices of %s",
-            *(f"operations {title}:", "\n".join(lines) or "  none", "total", f"{operations.total:,}"),
-            *("cost", invoice.amount, prices.currency, prices.as_of),
-        )
+        self.log.info("operations %s:", title)
+        for name, count in counts.items():
+            self.log.info("  %-20s%16s", name.replace("_", " "), f"{count:,}")
+        self.log.info("  %-20s%16s", "total", f"{operations.total:,}")
+        self.log.info("  %-20s%16s %s, prices of %s", "cost", invoice.amount, prices.currency, prices.as_of)
         total, billable, amount = operations.total, invoice.billable, str(invoice.amount)
         return {"operations": counts, "total": total, "billable": billable, "amount": amount}
 

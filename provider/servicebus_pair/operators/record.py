@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,6 +19,7 @@ from servicebus_pair.airflow_runtime.validators import storage_path
 from servicebus_pair.core import EntityHealth, HealthState
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.events import SLOT_SECONDS, Route
+from servicebus_pair.core.model import get_logger
 from servicebus_pair.operators._support.base import AsyncPairOperator
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ServiceBusPairRecordOperator", "read_manifest"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 
 def read_manifest(path: Path) -> PublishManifest:

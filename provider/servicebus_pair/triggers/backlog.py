@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -17,11 +16,12 @@ from servicebus_pair.airflow_runtime.waiting.backlog import BacklogDepth, read_b
 from servicebus_pair.airflow_runtime.waiting.pair_cache import shared_pair
 from servicebus_pair.assets import pair_asset
 from servicebus_pair.core.errors import ConfigurationError, PairError
+from servicebus_pair.core.model import get_logger
 from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
 
 __all__ = ["BacklogTrigger", "is_due", "rearm"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 _STATE_KEY: Final = "backlog/announced"
 _REPEAT_SECONDS: Final = 3600.0
 _ARMED: Final = 0.0

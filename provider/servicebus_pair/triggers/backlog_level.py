@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from dataclasses import asdict
 from typing import Any
 
@@ -12,11 +11,12 @@ from servicebus_pair.airflow_runtime.waiting.backlog import BacklogCondition, Ba
 from servicebus_pair.airflow_runtime.waiting.deferral import DeferralTrigger
 from servicebus_pair.airflow_runtime.waiting.pair_cache import shared_pair
 from servicebus_pair.core.errors import ConfigurationError, PairError
+from servicebus_pair.core.model import get_logger
 from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
 
 __all__ = ["BacklogLevelTrigger"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 
 class BacklogLevelTrigger(DeferralTrigger):

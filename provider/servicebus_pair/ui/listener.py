@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from airflow.listeners import hookimpl
 
+from servicebus_pair.core.model import get_logger
+
 if TYPE_CHECKING:
     from airflow.listeners.types import AssetEvent
 
 __all__ = ["on_asset_event_emitted"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 _PREFIX: Final = "servicebus_pair."
 # Metric name and log level by the last part of the asset name.
 _EVENTS: Final[Mapping[str, tuple[str, int]]] = {

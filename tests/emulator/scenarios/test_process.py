@@ -77,7 +77,7 @@ def test_the_short_help_fits_a_screen_and_names_real_options():
         (["--host", "0.0.0.0"], "or a key of your own (SERVICEBUS_EMULATOR_KEY or --key-file), or --open"),  # noqa: S104
         (["--key-file", "nowhere"], "--key-file cannot be read"),
         (["--client", "app"], "--client 'app' has no secret"),
-        (["--client", "app:Reader"], "--client 'app' has the role 'Reader'; allowed: Owner, Sender, Receiver"),
+        (["--client", "app:Reader"], "--client 'app' has a role that does not exist; allowed: Owner, Sender, Receiver"),
         (["--greeting-seconds", "0"], "greeting_seconds is 0.0; allowed: a number of seconds above 0"),
         (["--link-idle-seconds", "-1"], "--link-idle-seconds is -1; allowed: seconds above 0, or 0 for never"),
         (["--certificate", "none.pem", "--key", "none.key"], "certificate is 'none.pem'"),

@@ -7,20 +7,19 @@ deferred tasks (Airflow 3.3.2).
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Final
 
 from airflow.sdk import Asset, get_current_context
 
-from servicebus_pair.core.model import DaemonThread
+from servicebus_pair.core.model import DaemonThread, get_logger
 
 __all__ = ["AssetState", "TaskState", "count_running_tasks", "count_unfinished_tasks"]
 
 _FINISHED: Final = ["success", "failed", "skipped", "upstream_failed", "removed"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 # One thread for all calls: while dag.test serves one call, no other thread can reach its supervisor (Airflow 3.3.2).
 _thread: Final = DaemonThread("Airflow state")
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any, Final
 
 from servicebus_pair.airflow_runtime.state.accessor import AssetState
 from servicebus_pair.airflow_runtime.state.name_index import NameIndex
 from servicebus_pair.assets import pair_asset
 from servicebus_pair.core import EntityHealth
+from servicebus_pair.core.model import get_logger
 
 __all__ = ["HEALTH_KEY_PREFIX", "AirflowHealthStore"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 HEALTH_KEY_PREFIX: Final = "health/"
 _INDEX_KEY_PREFIX: Final = "entity_index/"
 

@@ -14,13 +14,14 @@ Every writer moves on from closed slots only, so a reader that scans up to the f
 
 from __future__ import annotations
 
-import logging
 import uuid
 from typing import Any, Final, Protocol
 
+from servicebus_pair.core.model import get_logger
+
 __all__ = ["KeyValueStore", "NameIndex"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 _MAX_SLOTS: Final = 10_000
 
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
 from servicebus_pair.airflow_runtime.state.health_store import AirflowHealthStore
 from servicebus_pair.airflow_runtime.waiting.pair_cache import shared_pair
 from servicebus_pair.core.errors import ServiceError
+from servicebus_pair.core.model import get_logger
 from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
 
 __all__ = ["entities_to_wait_for"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 
 async def entities_to_wait_for(conn_id: str, context: Mapping[str, Any]) -> tuple[str, ...]:

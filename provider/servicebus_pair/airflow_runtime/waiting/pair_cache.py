@@ -8,7 +8,6 @@ over the same clients.
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from servicebus_pair.airflow_runtime.observers.asset_events import HealthChangeRecorder
 from servicebus_pair.core.errors import EntityNotFoundError
 from servicebus_pair.core.events import Event, Observer, Pinged
+from servicebus_pair.core.model import get_logger
 from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["SharedPair", "SingleFlightCache", "shared_pair"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 ResultT = TypeVar("ResultT")
 _ALL_QUEUES: Final = "all queues"
 

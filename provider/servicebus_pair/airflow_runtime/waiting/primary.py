@@ -11,10 +11,11 @@ from contextvars import copy_context
 from servicebus_pair.airflow_runtime.waiting.pair_cache import SharedPair
 from servicebus_pair.core import errors
 from servicebus_pair.core.events import Event, Pinged
+from servicebus_pair.core.model import get_logger
 
 __all__ = ["PrimaryWait"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 
 class PrimaryWait:

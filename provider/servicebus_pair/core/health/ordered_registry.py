@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import Counter, defaultdict
 from math import inf
 from typing import Any, Final
@@ -13,11 +12,12 @@ from servicebus_pair.core.health.registry import HealthRegistry
 from servicebus_pair.core.model.errors import HealthStoreError
 from servicebus_pair.core.model.health_state import EntityHealth, HealthState
 from servicebus_pair.core.model.health_transitions import AbandonFailback, Action, Decision, HealthEvent, decide
+from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.model.options import PairOptions
 
 __all__ = ["OrderedHealthRegistry"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 _SAVE_ATTEMPTS: Final = 3
 _RETRY_SECONDS: Final = 0.2
 

@@ -7,7 +7,6 @@ store before its ping, and skips the ping if another process sent one within the
 from __future__ import annotations
 
 import asyncio
-import logging
 import uuid
 from datetime import timedelta
 from random import Random
@@ -20,13 +19,14 @@ from servicebus_pair.core.model.events import Pinged
 from servicebus_pair.core.model.health_state import HealthState
 from servicebus_pair.core.model.health_transitions import EntityMissing, PingFailed, PingSucceeded
 from servicebus_pair.core.model.interfaces import Clock
+from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.model.options import PairOptions
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage, new_message
 from servicebus_pair.core.sdk.namespace_client import NamespaceClient
 
 __all__ = ["PING_CONTENT_TYPE", "PING_TIME_TO_LIVE", "Prober", "ping_message"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 PING_CONTENT_TYPE: Final = "application/vnd.ms-servicebus-ping"
 PING_TIME_TO_LIVE: Final = timedelta(seconds=1)
 # Random delay in seconds, so that the processes that share a store do not all ping at once.

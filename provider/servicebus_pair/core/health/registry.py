@@ -16,11 +16,12 @@ from servicebus_pair.core.model.events import Event, HealthChanged, Observer
 from servicebus_pair.core.model.health_state import HEALTHY, EntityHealth, HealthState, merge
 from servicebus_pair.core.model.health_transitions import Action, Decision, HealthEvent, decide
 from servicebus_pair.core.model.interfaces import BlockingHealthStore, Clock, HealthStore, InMemoryHealthStore
+from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.model.options import PairOptions
 
 __all__ = ["HealthRegistry"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 _STORE_TIMEOUT: Final = 5.0
 # Of health_refresh: shared health is read again after this part of it, so that the reading itself may take the rest.
 _REFRESH_FRACTION: Final = 0.8

@@ -9,7 +9,6 @@ says so through the health of the entity. Between processes, order is kept by th
 from __future__ import annotations
 
 import asyncio
-import logging
 import uuid
 import zlib
 from collections import Counter
@@ -27,6 +26,7 @@ from servicebus_pair.core.model.errors import (
 from servicebus_pair.core.model.health_state import HealthState
 from servicebus_pair.core.model.health_transitions import AbandonFailback, BeginFailback, CompleteFailback, FailOver
 from servicebus_pair.core.model.interfaces import Clock
+from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage
 from servicebus_pair.core.protocol.backlog_queues import backlog_session_id, session_queue_for
 from servicebus_pair.core.protocol.typed_values import to_text
@@ -34,7 +34,7 @@ from servicebus_pair.core.sdk.namespace_client import NamespaceClient
 
 __all__ = ["SessionOrdering"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 _CALL_TIMEOUT: Final = 10.0
 _ACCEPT_WAIT: Final = 1.0
 _POLL_SECONDS: Final = 0.1

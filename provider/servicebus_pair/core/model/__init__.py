@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     )
     from servicebus_pair.core.model.daemon_thread import DaemonThread
     from servicebus_pair.core.model.interfaces import Clock, SystemClock
+    from servicebus_pair.core.model.logs import get_logger, printable
     from servicebus_pair.core.model.options import OPTION_CHECKS
     from servicebus_pair.core.model.redaction import learn_secrets, scrub, secret_kind
     from servicebus_pair.core.model.results import Drift
@@ -34,11 +35,13 @@ __all__ = [
     "boolean",
     "choice",
     "duration",
+    "get_logger",
     "integer",
     "learn_secrets",
     "message_rate",
     "no_secret",
     "non_empty_text",
+    "printable",
     "scrub",
     "secret_kind",
 ]
@@ -49,6 +52,7 @@ __getattr__ = lazy_exports(
         "checks": ["boolean", "choice", "duration", "integer", "message_rate", "no_secret", "non_empty_text"],
         "daemon_thread": ["DaemonThread"],
         "interfaces": ["Clock", "SystemClock"],
+        "logs": ["get_logger", "printable"],
         "options": ["OPTION_CHECKS"],
         "redaction": ["learn_secrets", "scrub", "secret_kind"],
         "results": ["Drift"],

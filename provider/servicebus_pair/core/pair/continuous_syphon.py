@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Final
 
 from servicebus_pair.core.model.errors import PairClosedError
 from servicebus_pair.core.model.events import Event, SyphonFailed
 from servicebus_pair.core.model.interfaces import Clock
+from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.syphon.drain import Syphon
 from servicebus_pair.core.syphon.policies.destination_backoff import MAX_BACKOFF, backoff_delay
 
 __all__ = ["run_continuously"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 # Seconds.
 _FIRST_DELAY: Final = 1.0
 

@@ -7,7 +7,6 @@ The drill's own messages are marked, so that consumers can recognise them.
 from __future__ import annotations
 
 import asyncio
-import logging
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -26,6 +25,7 @@ from servicebus_pair.core.model.events import (
     MessagesUnspooled,
     Route,
 )
+from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.model.results import DrainReport, SendResult
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage, new_message
 from servicebus_pair.core.sdk.receive_link import ReceiveLink
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DRILL_PROPERTY", "DrillReport", "drill", "drill_id", "is_ping"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 DRILL_PROPERTY: Final = "x-servicebus-pair-drill"
 _CALL_TIMEOUT: Final = 5.0
 _PEEK_BATCH: Final = 250

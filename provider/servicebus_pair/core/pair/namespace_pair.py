@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
@@ -21,6 +20,7 @@ from servicebus_pair.core.model.events import Observer
 from servicebus_pair.core.model.health_state import EntityHealth
 from servicebus_pair.core.model.health_transitions import FailOver, MarkHealthy
 from servicebus_pair.core.model.interfaces import BlockingHealthStore, Clock, HealthStore, SystemClock
+from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.model.options import Endpoint, PairOptions, check_distinct
 from servicebus_pair.core.model.owner import ProcessLoopGuard
 from servicebus_pair.core.model.pricing import Operations, backlog_operations, idle_syphon_operations, ping_operations
@@ -56,7 +56,7 @@ from servicebus_pair.core.syphon.spool_drain import SPOOL, SpoolDrain
 
 __all__ = ["NamespacePair"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 _NONE: Final = timedelta(0)
 _LISTING_TIMEOUT: Final = 10.0
 _DRILL_LIMIT: Final = timedelta(minutes=2)

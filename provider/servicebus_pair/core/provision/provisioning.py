@@ -8,7 +8,6 @@ of ``status``, the next cleanup deletes it, and senders use another queue meanwh
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection
 from typing import Final
 
@@ -21,6 +20,7 @@ from servicebus_pair.core.model.errors import (
     ServiceError,
 )
 from servicebus_pair.core.model.interfaces import Clock
+from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.model.results import CleanupReport, ProvisionReport
 from servicebus_pair.core.protocol.backlog_queues import (
     BACKLOG_QUEUE,
@@ -35,7 +35,7 @@ from servicebus_pair.core.sdk.administration import Administration
 
 __all__ = ["Cleaner", "Provisioner"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 _ATTEMPTS: Final = 3
 _RETRY_DELAY_SECONDS: Final = 1.0
 _DENIED: Final = (AuthenticationError, AuthorizationError)

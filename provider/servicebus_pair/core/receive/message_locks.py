@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
 from servicebus_pair.core.model.errors import LockLostError, ServiceError
 from servicebus_pair.core.model.interfaces import Clock
+from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.sdk.received_message import ReceivedMessage
 
 __all__ = ["MessageLocks"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 # A lock lasts 5 s to 5 min by the service's clock, which may differ from ours.
 _MIN_PAUSE: Final = 1.0
 _MAX_PAUSE: Final = 20.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from servicebus_pair.core.health.prober import PING_CONTENT_TYPE, Prober
 from servicebus_pair.core.model.checks import non_empty_text
 from servicebus_pair.core.model.errors import ConfigurationError, LockLostError, PairError, ServiceError
 from servicebus_pair.core.model.interfaces import Clock
+from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.receive.message_fields import UnreadableMessageError, message_fields
 from servicebus_pair.core.receive.message_locks import MessageLocks
 from servicebus_pair.core.sdk.namespace_client import NamespaceClient
@@ -23,7 +23,7 @@ from servicebus_pair.core.sdk.session_link import SessionLink
 
 __all__ = ["NEXT_SESSION", "InboundMessage", "PairReceiver"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 NEXT_SESSION: Final = "*"
 """Stands for the next session that has messages and no other receiver."""
 _CALL_TIMEOUT: Final = 10.0

@@ -9,17 +9,17 @@ has the Manage right or the endpoint has Azure Resource Manager coordinates.
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import Final
 
 from servicebus_pair.core.model.errors import EntityNotFoundError, ServiceError
+from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.model.options import Endpoint
 from servicebus_pair.core.model.usage_meter import Meter
 from servicebus_pair.core.sdk.administration import administration_for
 
 __all__ = ["EntityLookup"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 _LOOKUP_TIMEOUT: Final = 2.0
 # A lookup that did not find the entity missing is reused, so that an outage does not cause one per attempt.
 _CACHE_TTL: Final = 30.0

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Final, Protocol
+
+from servicebus_pair.core.model.logs import get_logger
 
 __all__ = ["IdleLinks"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 # A link that is closed so soon after its last use will probably be opened again.
 _SOON_SECONDS: Final = 10.0
 

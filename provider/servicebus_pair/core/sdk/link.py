@@ -7,7 +7,6 @@ make the SDK hang in spite of its timeout.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 from math import inf
 from typing import Any, Final, NoReturn, Protocol, TypeVar
@@ -22,13 +21,14 @@ from servicebus_pair.core.model.errors import (
     ServerBusyError,
     ServiceError,
 )
+from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.model.usage_meter import Meter, Operation
 from servicebus_pair.core.sdk.error_mapping import classify
 from servicebus_pair.core.sdk.idle_links import IdleLinks
 
 __all__ = ["CLOSE_TIMEOUT", "Link", "LinkOwner", "close_quietly", "remaining_seconds"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 _OUTER_GRACE: Final = 0.4
 _MIN_TIMEOUT: Final = 0.1
 CLOSE_TIMEOUT: Final = 2.0

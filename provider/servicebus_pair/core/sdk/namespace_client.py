@@ -6,7 +6,6 @@ The SDK's retries are off: the sender, the prober and the syphon decide when to 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 from weakref import WeakSet
@@ -20,6 +19,7 @@ from servicebus_pair.core.model.errors import (
     PairClosedError,
     ServiceFaultError,
 )
+from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.model.options import Endpoint, PairOptions
 from servicebus_pair.core.model.usage_meter import Meter, Operation
 from servicebus_pair.core.sdk._private.capabilities import relays
@@ -36,7 +36,7 @@ from servicebus_pair.core.sdk.session_link import SessionLink
 
 __all__ = ["NamespaceClient"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 ResultT = TypeVar("ResultT")
 
 

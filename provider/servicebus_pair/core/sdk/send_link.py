@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,6 +17,7 @@ from servicebus_pair.core.model.errors import (
     RefusedError,
     ServiceError,
 )
+from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.model.usage_meter import Operation
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage
 from servicebus_pair.core.protocol.batching import is_mixed, partition_key, session_key, split_by_session
@@ -29,7 +29,7 @@ from servicebus_pair.core.sdk.messages import to_sdk
 
 __all__ = ["STANDARD_BATCH_BYTES", "SendLink", "SendSlot", "noop"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 STANDARD_BATCH_BYTES: Final = 262_144
 """The largest batch of the Standard tier, which every tier accepts."""
 # Service Bus quotas: batches of the Premium tier, and the largest message that an entity can be set to take.

@@ -6,7 +6,6 @@ Apart from ``credentials``, because DAG parsing imports that module and must not
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,11 +15,12 @@ from weakref import WeakKeyDictionary
 from azure.core.credentials import AccessToken, AccessTokenInfo, TokenRequestOptions
 from azure.core.exceptions import AzureError
 
+from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.sdk.credentials import Identity
 
 __all__ = ["TokenCache", "cached_token"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 # The pause after a failed refresh, during which the old token is used.
 _REFRESH_RETRY_SECONDS: Final = 30
 # A token with less time left counts as expired, because the service's clock may differ from ours.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
@@ -20,7 +19,7 @@ from servicebus_pair.core.send.timeouts import MAX_CALL_TIMEOUT, Deadline
 
 __all__ = ["BacklogSender"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 _MAX_BACKGROUND_TASKS = 16
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Hashable
 from math import inf
 
@@ -23,7 +22,7 @@ from servicebus_pair.core.send.timeouts import Deadline
 
 __all__ = ["Delivery"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 
 class Delivery:

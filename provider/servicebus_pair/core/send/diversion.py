@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -19,6 +18,7 @@ from servicebus_pair.core.model.errors import (
     UnreachableError,
 )
 from servicebus_pair.core.model.events import QueuePulled, Route
+from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.model.results import SendResult
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage
 from servicebus_pair.core.protocol.backlog_message import wrap
@@ -33,7 +33,7 @@ from servicebus_pair.core.send.timeouts import BacklogSearchBudget, Deadline, se
 
 __all__ = ["Diversion"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 _MAX_SESSION_QUEUE_ATTEMPTS: Final = 3
 # Seconds before the second and the third attempt to send a message that was rejected alone.
 _REJECTION_PAUSES: Final = (0.25, 0.5)

@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from servicebus_pair.core.model.daemon_thread import DaemonThread
 from servicebus_pair.core.model.errors import InvalidMessageError, SpoolError, SpoolFullError
 from servicebus_pair.core.model.events import Event, SpoolFilling
 from servicebus_pair.core.model.interfaces import Clock
+from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.model.options import PairOptions
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage
 from servicebus_pair.core.spool.location import open_storage
@@ -37,7 +37,7 @@ from servicebus_pair.core.spool.storage import SpoolStorage, StoredFile
 
 __all__ = ["SET_ASIDE", "Spool", "SpooledBatch", "SpooledEntity", "open_spool"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 _MESSAGES: Final = "messages"
 SET_ASIDE: Final = "set-aside"
 _SUFFIX: Final = ".spool"

@@ -7,11 +7,11 @@ possible duplicate. Several syphons may run at once, in independent processes.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, Final
 
 from servicebus_pair.core.model.errors import ServiceError
+from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.model.results import DrainReport, Progress
 from servicebus_pair.core.syphon.batch_sender import DrainCounters
 from servicebus_pair.core.syphon.drain_context import DrainContext
@@ -24,7 +24,7 @@ from servicebus_pair.core.syphon.survey import BacklogSurvey, Surveyor
 
 __all__ = ["MAX_LINKS", "Syphon"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 # Busy links to backlog queues, over all queues; more gain nothing in one process.
 MAX_LINKS: Final = 8
 # Seconds for which a stop lets receives end by themselves and sends wait for their responses.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -13,6 +12,7 @@ from servicebus_pair.core.health.backlog_reports import BacklogReports
 from servicebus_pair.core.model.errors import AuthorizationError, ServiceError
 from servicebus_pair.core.model.events import Event
 from servicebus_pair.core.model.interfaces import Clock
+from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.protocol.backlog_queues import backlog_session_id
 from servicebus_pair.core.protocol.relayed_message import BacklogRewriter
 from servicebus_pair.core.sdk.received_message import ReceivedMessage
@@ -29,7 +29,7 @@ from servicebus_pair.core.syphon.ports import Destination, SessionSource, Source
 
 __all__ = ["CALL_TIMEOUT", "MAX_BATCH_BYTES", "DrainContext"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 # Seconds of one call of a backlog queue.
 CALL_TIMEOUT: Final = 10.0
 # Message bytes that one link receives at a time; decoded they take a few times as much memory.

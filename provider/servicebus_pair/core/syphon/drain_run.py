@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from servicebus_pair.core.model.errors import AuthorizationError, ConfigurationError, ServiceError
+from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.syphon.policies.destination_backoff import PermanentFailures
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DrainRun"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 # Sessions that are served at a time, over all queues; as many of them send at the same time as there are turns.
 _MAX_SESSIONS: Final = 16
 _TURNS: Final = 8

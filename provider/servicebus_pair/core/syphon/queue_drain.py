@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator
 from typing import Any, Final
 
 from servicebus_pair.core.model.errors import ServiceError
+from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.syphon.batch_sender import DrainCounters
 from servicebus_pair.core.syphon.drain_context import DrainContext
 from servicebus_pair.core.syphon.drain_run import DrainRun
@@ -18,7 +18,7 @@ from servicebus_pair.core.syphon.survey import Surveyor
 
 __all__ = ["QueueDrain"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 # All times are seconds. A receive that returns nothing is followed by a peek, so it need not wait long.
 _SHORT_WAIT: Final = 0.3
 # Before a longer pause, locked messages are abandoned.

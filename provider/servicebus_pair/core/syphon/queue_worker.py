@@ -8,7 +8,6 @@ delivered.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Iterable, Sequence
 from math import inf
 from typing import Final
@@ -19,6 +18,7 @@ from servicebus_pair.core.model.errors import (
     TimedOutError,
     UndeliverableError,
 )
+from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.sdk.message_browser import MessageBrowser
 from servicebus_pair.core.sdk.received_message import ReceivedMessage
 from servicebus_pair.core.syphon.backlog_entry import BacklogEntry, session_of
@@ -34,7 +34,7 @@ from servicebus_pair.core.syphon.settlement import RELEASE_TIMEOUT, Settlement
 
 __all__ = ["MAX_WAITING_BATCHES", "QueueWorker"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 # Messages that wait for failing destinations, in batches; they are sent together when a backoff ends.
 MAX_WAITING_BATCHES: Final = 4
 # Seconds. If the rate limit grants nothing for so long, all locked messages are released.

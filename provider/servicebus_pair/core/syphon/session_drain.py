@@ -7,12 +7,12 @@ only when many are held are some given back, and offered again after the others.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import Counter
 from contextlib import suppress
 from typing import Any, Final
 
 from servicebus_pair.core.model.errors import ServiceError, SessionLockedError
+from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.syphon.batch_sender import DrainCounters
 from servicebus_pair.core.syphon.drain_context import CALL_TIMEOUT, DrainContext
 from servicebus_pair.core.syphon.drain_run import DrainRun
@@ -23,7 +23,7 @@ from servicebus_pair.core.syphon.session_worker import SessionWorker
 
 __all__ = ["SessionQueueDrain"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 # All times are seconds. How long a session that was emptied is kept for more messages.
 _SHORT_WAIT: Final = 0.3
 # How long the service is asked to wait for a session, unless the drain is continuous.

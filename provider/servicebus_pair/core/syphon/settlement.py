@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from servicebus_pair.core.model.events import DeadLettered
+from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.syphon.drain_context import CALL_TIMEOUT, DrainContext
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RELEASE_TIMEOUT", "Settlement"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 # Seconds for releasing messages after a stop; locks of those not reached expire.
 RELEASE_TIMEOUT: Final = 2.0
 # Characters of a dead-letter description, which may quote the message.

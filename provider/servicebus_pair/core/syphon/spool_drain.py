@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection
 from typing import Final, Protocol
 
 from servicebus_pair.core.model.errors import PairError
+from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.model.results import DrainReport
 from servicebus_pair.core.spool.drain import BeforeBatch, SpoolReport
 from servicebus_pair.core.syphon.drain_context import DrainContext
@@ -16,7 +16,7 @@ from servicebus_pair.core.syphon.policies.destination_backoff import backoff_del
 
 __all__ = ["SPOOL", "EmptySpool", "SpoolDrain"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 SPOOL: Final = "spool"
 """Stands for the spool among the paths of backlog queues."""
 _SET_ASIDE: Final = "SetAsideFromSpool"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -15,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own 
 from servicebus_pair.core import NamespacePair, Operations, PriceList, bill
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.ledger import KINDS, operations_for_record
+from servicebus_pair.core.model import get_logger
 from servicebus_pair.core.pricing import BILLED_BYTES, STANDARD_PRICES, Bill
 from servicebus_pair.spark.analysis.observations import count_ledger_records, read_ledger
 from servicebus_pair.spark.analysis.output_folder import OutputFolder
@@ -27,7 +27,7 @@ from servicebus_pair.spark.report.reconcile_result import LedgerCounts
 
 __all__ = ["CostResult", "MonthBill", "cost", "operations_by_day"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 _VERSION: Final = 1
 _DAY: Final = timedelta(days=1)
 _OPERATIONS_SCHEMA: Final = RowSchema(

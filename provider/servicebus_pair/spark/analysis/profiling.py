@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -11,7 +10,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own documentation uses
 
-from servicebus_pair.core.model import SystemClock
+from servicebus_pair.core.model import SystemClock, get_logger
 from servicebus_pair.core.protocol import PATH, is_session_queue
 from servicebus_pair.spark.analysis.output_folder import OutputFolder
 from servicebus_pair.spark.base.credential_reference import PairReference
@@ -25,7 +24,7 @@ from servicebus_pair.spark.report.time_series import TimeSeries, count_over_time
 
 __all__ = ["AGE_BINS", "SIZE_BINS", "Profile", "profile"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 _VERSION: Final = 1
 # Exclusive upper bounds by label, seconds and bytes; one more bin is open-ended.
 AGE_BINS: Final = {"1 min": 60, "10 min": 600, "1 h": 3600, "6 h": 21_600, "1 day": 86_400, "7 days": 604_800}

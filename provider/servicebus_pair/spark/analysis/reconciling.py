@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -15,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own 
 
 from servicebus_pair.core import Operations, bill
 from servicebus_pair.core.ledger import Incident, Outcome, PublishManifest, Totals, judge
+from servicebus_pair.core.model import get_logger
 from servicebus_pair.core.pricing import STANDARD_PRICES
 from servicebus_pair.spark.analysis.classification import (
     classify_messages,
@@ -49,7 +49,7 @@ from servicebus_pair.spark.report.time_series import TimeSeries, message_flow, w
 
 __all__ = ["reconcile"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 _MAX_EXAMPLES: Final = 20
 _ALTERED: Final = "altered"
 _DUPLICATES: Final = "duplicates"

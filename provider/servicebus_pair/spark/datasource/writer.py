@@ -7,7 +7,6 @@ repeats its message ids.
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ServiceBusStreamWriter", "ServiceBusWriter", "parse_write_options"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 # Local properties that Spark 4.2 sets on the tasks of a streaming query.
 _QUERY_ID: Final = "sql.streaming.queryId"
 _BATCH_ID: Final = "streaming.sql.batchId"

@@ -5,21 +5,42 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from pyspark.sql import DataFrame, SparkSession
 
 from servicebus_pair.core import EntityHealth
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.ledger import PublishManifest
-from servicebus_pair.core.model import scrub
+from servicebus_pair.core.model import no_secret, printable
+from servicebus_pair.spark.base.credential_reference import REFERENCES
 from servicebus_pair.spark.base.report_files import check_writable
 from servicebus_pair.spark.jobs.parent_watch import end_without_task
 from servicebus_pair.spark.transfer.publishing import publish
 
-__all__ = ["PublishArguments", "add_arguments", "comma_separated", "create_session", "fail"]
+__all__ = ["JobParser", "PublishArguments", "add_arguments", "comma_separated", "create_session", "fail"]
+
+
+class JobParser(argparse.ArgumentParser):
+    """Parser of a program: it refuses arguments that hold a secret, and quotes none in its errors."""
+
+    def parse_args(self, args: Sequence[str], namespace: Any = None) -> Any:  # type: ignore[override]
+        """Parse the arguments, which are no settings: those are where ``--pair`` refers to."""
+        name = "an argument"
+        for each in args:
+            option, _, value = each.partition("=") if each.startswith("--") else ("", "", each)
+            name = option if option and not any(map(str.isspace, option)) else name
+            try:
+                no_secret(name, value or option, belongs=f"where --pair refers to: {REFERENCES}")
+            except ConfigurationError as error:
+                self.error(str(error))
+        return super().parse_args(args, namespace)
+
+    def error(self, message: str) -> NoReturn:
+        """Print the usage and what is wrong, and exit with status 2."""
+        super().error(printable(message))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +134,7 @@ def add_arguments(parser: argparse.ArgumentParser, *names: str) -> None:
 
 def fail(program: str, error: object, *, status: int = 2) -> int:
     """Print what stopped the program, and return its exit status."""
-    print(f"{program}: {scrub(str(error))}", file=sys.stderr)  # noqa: T201  command-line output
+    print(f"{program}: {printable(str(error))}", file=sys.stderr)  # noqa: T201  command-line output
     return status
 
 

@@ -21,14 +21,14 @@ from servicebus_pair.core.pricing import STANDARD_PRICES, read_prices
 from servicebus_pair.spark.analysis.costing import CostResult, cost
 from servicebus_pair.spark.analysis.usage_reports import read_usage_report
 from servicebus_pair.spark.base.report_files import read_json
-from servicebus_pair.spark.jobs.command_line import add_arguments, create_session, fail
+from servicebus_pair.spark.jobs.command_line import JobParser, add_arguments, create_session, fail
 
 __all__ = ["main"]
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the program and return its exit status."""
-    parser = argparse.ArgumentParser(prog="cost", description="bill the operations of a ledger and meters")
+    parser = JobParser(prog="cost", description="bill the operations of a ledger and meters")
     add_arguments(parser, "--pair", "--ledger", "--output")
     parser.add_argument("--metered", nargs="*", default=[], help="drain reports, which contain metered operations")
     parser.add_argument("--since", type=_day, help="first day, in UTC, such as 2026-01-01; default: of the ledger")

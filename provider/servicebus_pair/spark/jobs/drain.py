@@ -13,7 +13,6 @@ invalid, a permission is missing, or a namespace does not respond. The report is
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,7 +23,7 @@ from servicebus_pair.core import TimeToLive
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.spark.base.redaction import task_error_message
 from servicebus_pair.spark.base.report_files import write_json
-from servicebus_pair.spark.jobs.command_line import add_arguments, comma_separated, create_session, fail
+from servicebus_pair.spark.jobs.command_line import JobParser, add_arguments, comma_separated, create_session, fail
 from servicebus_pair.spark.transfer.draining import DrainResult, drain
 
 __all__ = ["main"]
@@ -32,7 +31,7 @@ __all__ = ["main"]
 
 def main(arguments: Sequence[str]) -> int:
     """Run the program and return its exit status."""
-    parser = argparse.ArgumentParser(
+    parser = JobParser(
         prog="drain",
         description="move backlog messages to the primary; a message leaves the backlog once the primary confirmed it",
         epilog="exit status: 0, no selected message remains; 1, some remain, or a task failed, and moved messages stay "

@@ -11,21 +11,20 @@ hide the standard library's module.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.spark.analysis.profiling import profile
 from servicebus_pair.spark.base.offsets import DEAD_LETTER, MAIN
-from servicebus_pair.spark.jobs.command_line import add_arguments, create_session, fail
+from servicebus_pair.spark.jobs.command_line import JobParser, add_arguments, create_session, fail
 
 __all__ = ["main"]
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the program and return its exit status."""
-    parser = argparse.ArgumentParser(prog="profile_backlog", description="profile the backlog")
+    parser = JobParser(prog="profile_backlog", description="profile the backlog")
     add_arguments(parser, "--pair", "--output", "--queues")
     parsed = parser.parse_args(arguments)
     try:

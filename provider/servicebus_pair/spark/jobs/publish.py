@@ -15,7 +15,6 @@ repeats the message ids. Rows with the same session or partition key are sent in
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -28,7 +27,7 @@ from pyspark.sql.types import BinaryType, MapType, StructField, StructType
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.spark.base.redaction import task_error_message
 from servicebus_pair.spark.base.tables import CATALOG_TABLE, FORMATS, read_table, table_format
-from servicebus_pair.spark.jobs.command_line import PublishArguments, create_session, fail
+from servicebus_pair.spark.jobs.command_line import JobParser, PublishArguments, create_session, fail
 
 __all__ = ["main"]
 
@@ -54,8 +53,8 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> JobParser:
+    parser = JobParser(
         prog="publish",
         description="publish a table: each row becomes a message, accepted by the entity or a backlog queue",
         epilog="exit status: 0, all rows are accepted; 1, a task failed, and sent messages stay sent; 2, an argument "

@@ -13,7 +13,6 @@ is lost, or its body changed; 2: nothing was classified, because an argument is 
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -27,7 +26,7 @@ from servicebus_pair.spark.analysis.receiving_entities import parse_receiving_en
 from servicebus_pair.spark.analysis.reconciling import reconcile
 from servicebus_pair.spark.base.redaction import task_error_message
 from servicebus_pair.spark.base.tables import read_table
-from servicebus_pair.spark.jobs.command_line import add_arguments, create_session, fail
+from servicebus_pair.spark.jobs.command_line import JobParser, add_arguments, create_session, fail
 from servicebus_pair.spark.report.reconcile_result import Reconciliation
 
 __all__ = ["main"]
@@ -37,7 +36,7 @@ _STATUS: Final = {Judgement.PROVEN: 0, Judgement.LOST: 1, Judgement.NOT_PROVEN: 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the program and return its exit status."""
-    parser = argparse.ArgumentParser(
+    parser = JobParser(
         prog="reconcile",
         description="prove that no message was lost",
         epilog="exit status: 0, proven; 1, a message is lost or altered; 2, nothing was classified: an argument is "

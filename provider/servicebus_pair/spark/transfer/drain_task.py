@@ -15,13 +15,14 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from servicebus_pair.core import DrainReport, Ledger, NamespacePair, Operations, SyncBridge, TimeToLive
+from servicebus_pair.core.model import get_logger
 from servicebus_pair.spark.base.arrow_schema import RowSchema
 from servicebus_pair.spark.base.credential_reference import PairReference
 from servicebus_pair.spark.base.redaction import Redaction, redact_errors
 
 __all__ = ["REPORT_SCHEMA", "DrainPlan", "DrainTaskReport", "run_drain_task"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 REPORT_SCHEMA: Final = RowSchema({"report": "string"})
 _LOG_INTERVAL_SECONDS: Final = 10.0
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own 
 
 from servicebus_pair.core import DrainReport, Operations, TimeToLive
 from servicebus_pair.core.errors import ConfigurationError
-from servicebus_pair.core.model import SystemClock
+from servicebus_pair.core.model import SystemClock, get_logger
 from servicebus_pair.core.syphon import MAX_WAITING_BATCHES, max_links
 from servicebus_pair.spark.analysis.observations import read_run
 from servicebus_pair.spark.base.credential_reference import PairReference
@@ -26,7 +25,7 @@ from servicebus_pair.spark.transfer.drain_task import REPORT_SCHEMA, DrainPlan, 
 
 __all__ = ["DrainResult", "drain"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 _VERSION: Final = 1
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from servicebus_pair.airflow_runtime.syphon_control import SYPHON_CONTROL_KEY, SyphonControl
+from servicebus_pair.core.model import get_logger
 from servicebus_pair.ui.sources.event_queries import AUDIT_LOG_EVENT
 from servicebus_pair.ui.view.action_catalogue import ActionName
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ActionRefusedError", "ActionResult", "set_syphon_control", "trigger_run"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 # One DAG does both and reads the action from its configuration.
 _FAILOVER_ACTIONS: Final = (ActionName.FAIL_OVER, ActionName.FAIL_BACK)
 

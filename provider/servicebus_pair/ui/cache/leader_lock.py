@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import logging
 import os
 import time
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from servicebus_pair.core.model import get_logger
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LeaderLock"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 # An older result is ignored: its writer has stopped.
 _MAX_AGE_SECONDS: Final = 60.0
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import threading
 import time
 from collections.abc import Collection, Mapping
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from servicebus_pair.core import PairSettings
+from servicebus_pair.core.model import get_logger
 from servicebus_pair.ui.cache.leader_lock import LeaderLock
 from servicebus_pair.ui.sources.airflow_queries import Records, read_records
 from servicebus_pair.ui.sources.collector import Collector, PairStatus, unwatched
@@ -30,7 +30,7 @@ from servicebus_pair.ui.views import PairView, RunView
 
 __all__ = ["CachedData", "RefreshCache"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 # Polling stops this long after the last request.
 _IDLE_SECONDS: Final = 60.0
 _FIRST_RESULT_TIMEOUT: Final = 5.0

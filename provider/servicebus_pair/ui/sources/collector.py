@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from servicebus_pair.core import Endpoint, PairSettings
 from servicebus_pair.core.errors import ServiceError
-from servicebus_pair.core.model import scrub
+from servicebus_pair.core.model import get_logger, scrub
 from servicebus_pair.ui.sources.reachability_probe import ProbeError, probe_namespace
 from servicebus_pair.ui.views import DeadLetterView, NamespaceView, SpoolView
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Collector", "PairStatus", "PeekResult", "unwatched"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 _PROBE_TIMEOUT: Final = 3.0
 _CALL_TIMEOUT: Final = 4.0
 # Queue descriptions rarely change, and each listing is billed.

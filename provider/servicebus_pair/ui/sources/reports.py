@@ -11,7 +11,6 @@ a file system that hangs holds up nothing else.
 from __future__ import annotations
 
 import json
-import logging
 import os
 import re
 import stat
@@ -21,11 +20,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
-from servicebus_pair.core.model import DaemonThread
+from servicebus_pair.core.model import DaemonThread, get_logger
 
 __all__ = ["ReportStore", "report_path"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 _PART: Final = re.compile(r"[\w.~-]{1,250}", re.ASCII)
 _FOLDER: Final = "reconcile"
 _MAX_REPORT_BYTES: Final = 20 * 2**20

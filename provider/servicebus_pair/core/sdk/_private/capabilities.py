@@ -7,7 +7,6 @@ warning says so.
 
 from __future__ import annotations
 
-import logging
 import os
 from functools import cache
 from typing import Final
@@ -15,9 +14,11 @@ from typing import Final
 from azure.core.settings import settings
 from azure.servicebus import __version__
 
+from servicebus_pair.core.model.logs import get_logger
+
 __all__ = ["PATH_VARIABLE", "TESTED_VERSIONS", "fast_path", "relays", "tracing"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 TESTED_VERSIONS: Final = ("7.15.0",)
 """The versions of azure-servicebus that all tests were run with; the only ones on which private names are used."""
 PATH_VARIABLE: Final = "SERVICEBUS_PAIR_SDK_PATH"

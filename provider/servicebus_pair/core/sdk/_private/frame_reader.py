@@ -12,14 +12,15 @@ Used only where ``capabilities.fast_path()`` is true; so private names are impor
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from struct import Struct
 from typing import Any, Final
 
+from servicebus_pair.core.model.logs import get_logger
+
 __all__ = ["FrameReader", "check_attached", "mapped_error", "now", "stop_keep_alive"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 # The SDK's state of a link that is attached.
 _ATTACHED: Final = 3
 _CHUNK_BYTES: Final = 2**18

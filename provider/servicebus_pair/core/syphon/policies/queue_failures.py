@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Final
 
 from servicebus_pair.core.model.errors import AuthorizationError, EntityNotFoundError, ServiceError
+from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.syphon.policies.destination_backoff import (
     MAX_CONSECUTIVE_FAILURES,
     backoff_delay,
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["QueueFailures"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 _PERMANENT: Final = (AuthorizationError, EntityNotFoundError)
 
 

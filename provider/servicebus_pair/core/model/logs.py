@@ -1,0 +1,62 @@
+"""Loggers whose lines nobody can forge: control characters of values are escaped, and their secrets masked.
+
+Names, reasons, message ids and the texts of services come from outside: a line end in one would begin a line of its
+own, and an escape sequence would change what a terminal shows.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+
+from servicebus_pair.core.model.redaction import scrub
+
+__all__ = ["get_logger", "printable"]
+
+
+def get_logger(name: str) -> logging.Logger:
+    """Return the logger of a module, which masks and escapes the values of its lines."""
+    logger = logging.getLogger(name)
+    if not any(isinstance(each, _SafeValues) for each in logger.filters):
+        logger.addFilter(_SafeValues())
+    return logger
+
+
+def printable(text: str) -> str:
+    """Return ``text`` without secrets, and with an escape sequence for each character that is not printed."""
+    text = scrub(text)
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+
+
+class _Text(str):
+    """A text that ``%r`` shows as it shows what it was made of."""
+
+    __slots__ = ("shown",)
+
+    def __repr__(self) -> str:
+        return str(self.shown)
+
+
+class _SafeValues(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        if isinstance(record.args, tuple):
+            record.args = tuple(map(_safe_value, record.args))
+        if record.exc_info and record.exc_info[1] is not None and not record.exc_text:
+            lines = "".join(traceback.format_exception(record.exc_info[1])).splitlines()
+            # Indented, so that a text within it is no line of the log either.
+            record.exc_text = "\n".join(f"  {printable(line)}" for line in lines)
+        return True
+
+
+def _safe_value(value: object) -> object:
+    if value is None or isinstance(value, int | float):
+        return value
+    text = str(value)
+    shown = printable(text)
+    if shown == text:
+        return value
+    safe = _Text(shown)
+    safe.shown = printable(repr(value))  # type: ignore[attr-defined]
+    return safe
