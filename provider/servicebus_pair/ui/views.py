@@ -264,7 +264,7 @@ class CostView:
     :param page: operations made by this page since it was first opened.
     :param amount: cost of ``total`` beyond the operations included in the base charge.
     :param as_of: date of the price list.
-    :param report: last result of the cost task of the DAG ``reported_by``, returned at ``reported_at``.
+    :param report: totals of the last result of the cost task of the DAG ``reported_by``, returned at ``reported_at``.
     """
 
     operations: Mapping[str, int] = field(default_factory=dict)
@@ -284,6 +284,7 @@ class IncidentView:
     """A failover of one entity, from ``at`` to ``until``; ``until`` is ``None`` while it lasts.
 
     :param runs: the run that reported it, the runs that it triggered and the recoveries that moved its messages.
+    :param end_reported: only the result or the state of a recovery says that it ended, which nothing checked.
     """
 
     entity: str
@@ -293,6 +294,7 @@ class IncidentView:
     until: float | None = None
     ended_by: str = ""
     runs: Sequence[RunView] = ()
+    end_reported: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -274,18 +274,21 @@ class RefreshCache:
     def _render(self) -> None:
         now = time.time()
         views: dict[str, PairView] = {}
+        encoded: dict[str, bytes] = {}
         for conn_id, settings in self._settings.items():
             status = self._statuses.get(conn_id)
             try:
-                view = build_pair_view(conn_id, settings, status, self._records, now=now)
+                view = change_runs(build_pair_view(conn_id, settings, status, self._records, now=now), self._with_proof)
+                encoded[conn_id] = _encode(view)
             except Exception as error:  # noqa: BLE001  invalid stored data of one pair must not hide the others
                 _log_exception("conn_id=%s: cannot build the view of this pair", conn_id)
                 problem = f"its data cannot be displayed: {type(error).__name__}"
                 view = build_pair_view(conn_id, problem, None, Records(), now=now)
-            views[conn_id] = change_runs(view, self._with_proof)
+                encoded[conn_id] = _encode(view)
+            views[conn_id] = view
         self._cached = CachedData(
             self._head(now),
-            {conn_id: _encode(view) for conn_id, view in views.items()},
+            encoded,
             self._records,
             views,
             {conn_id: dag_ids_of(view, self._records.dags.get(conn_id, ())) for conn_id, view in views.items()},
@@ -300,4 +303,5 @@ class RefreshCache:
 
 
 def _encode(view: PairView) -> bytes:
-    return json.dumps(asdict(view), separators=(",", ":")).encode()
+    # No NaN, which a browser does not read: it would take all pairs off the page.
+    return json.dumps(asdict(view), separators=(",", ":"), allow_nan=False).encode()

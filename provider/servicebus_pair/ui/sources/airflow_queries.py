@@ -16,7 +16,8 @@ from servicebus_pair.ui.sources.event_queries import (
     read_cost_reports,
     read_events,
 )
-from servicebus_pair.ui.sources.run_queries import SYPHON_OPERATOR, Run, read_json, read_recoveries, same_task_instance
+from servicebus_pair.ui.sources.run_queries import SYPHON_OPERATOR, Run, read_recoveries, same_task_instance
+from servicebus_pair.ui.sources.task_values import are_counters, read_json
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -166,7 +167,7 @@ def _read_activities(
     seen: set[tuple[Any, ...]] = set()
     for row in session.execute(query):
         counters = read_json(row.value)
-        if isinstance(counters, dict) and counters.get("v") == 1:
+        if are_counters(counters):
             seen.add(tuple(row)[:4])
             drains = row.operator == SYPHON_OPERATOR or counters.get("syphoned", 0) > 0
             task = TaskActivity(row.dag_id, row.run_id, row.task_id, row.map_index, str(row.state), drains, counters)

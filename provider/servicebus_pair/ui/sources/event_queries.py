@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from servicebus_pair.assets import ASSET_NAME_PREFIX, conn_id_of
-from servicebus_pair.ui.sources.run_queries import Run, read_json, read_runs, same_task_instance, to_timestamp
+from servicebus_pair.ui.sources.run_queries import Run, read_runs, same_task_instance, to_timestamp
+from servicebus_pair.ui.sources.task_values import cost_report, read_json
 
 if TYPE_CHECKING:
     from airflow.models.asset import AssetEvent
@@ -136,5 +137,5 @@ def read_cost_reports(
     for dag_id, at, value in session.execute(query):
         report, conn_id = read_json(value), conn_ids.get(dag_id)
         if conn_id is not None and isinstance(report, dict):
-            reports[conn_id] = (to_timestamp(at) or 0.0, report, dag_id)
+            reports[conn_id] = (to_timestamp(at) or 0.0, cost_report(report), dag_id)
     return reports

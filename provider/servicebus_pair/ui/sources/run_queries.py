@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from servicebus_pair.ui.sources.task_values import numbers_of, read_json
+
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement
     from sqlalchemy.orm import Session
 
-__all__ = ["SYPHON_OPERATOR", "Run", "read_json", "read_recoveries", "read_runs", "same_task_instance", "to_timestamp"]
+__all__ = ["SYPHON_OPERATOR", "Run", "read_recoveries", "read_runs", "same_task_instance", "to_timestamp"]
 
 SYPHON_OPERATOR: Final = "ServiceBusPairSyphonOperator"
 _MAX_RESULTS: Final = 1000
@@ -25,7 +26,8 @@ _RETURN_VALUE: Final = "return_value"
 class Run:
     """A DAG run.
 
-    :param report: what its task ``report`` returned; without such a task, ``{"moved": ...}`` of its syphon tasks.
+    :param report: the numbers that its task ``report`` returned, and whether it says that there is a report; without
+        such a task, ``{"moved": ...}`` of its syphon tasks.
     :param started_at: seconds since the Unix epoch, like ``ended_at``; ``None`` if it has not started or ended.
     """
 
@@ -59,8 +61,7 @@ def read_recoveries(session: Session, conn_ids: Mapping[str, str], *, since: dat
     for dag_id, run_id, value in session.execute(query):
         result = read_json(value)
         if isinstance(result, dict) and isinstance(result.get("moved"), dict):
-            counts = {str(name): count for name, count in result["moved"].items() if isinstance(count, int)}
-            moved.setdefault((dag_id, run_id), Counter()).update(counts)
+            moved.setdefault((dag_id, run_id), Counter()).update(numbers_of(result)["moved"])
     runs = read_runs(session, moved)
     recoveries: dict[str, list[Run]] = {}
     for key, counts in moved.items():
@@ -104,7 +105,11 @@ def _read_reports(session: Session, keys: Sequence[tuple[str, str]]) -> dict[tup
         tuple_(XComModel.dag_id, XComModel.run_id).in_(keys),
     )
     values = {(dag_id, run_id): read_json(value) for dag_id, run_id, value in session.execute(query)}
-    return {key: value for key, value in values.items() if isinstance(value, dict)}
+    return {
+        key: numbers_of(value) | {"report": bool(value.get("report"))}
+        for key, value in values.items()
+        if isinstance(value, dict)
+    }
 
 
 def same_task_instance(model: Any) -> ColumnElement[bool]:
@@ -114,14 +119,6 @@ def same_task_instance(model: Any) -> ColumnElement[bool]:
 
     columns = ("dag_id", "run_id", "task_id", "map_index")
     return and_(*(getattr(TaskInstance, name) == getattr(model, name) for name in columns))
-
-
-def read_json(text: Any) -> Any:
-    """Decode JSON as the database stored it; invalid JSON becomes ``None``."""
-    try:
-        return json.loads(text) if isinstance(text, str) else text
-    except ValueError:
-        return None
 
 
 def to_timestamp(at: datetime | None) -> float | None:

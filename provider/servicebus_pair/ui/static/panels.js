@@ -96,7 +96,8 @@ function timeline(pair, now, width) {
       legend("primary", `primary ${formatNumber(sent.primary)}`),
       legend("backlog", `backlog ${formatNumber(sent.backlog)}`),
       pair.spool.configured && legend("spool", `spool ${formatNumber(sent.spooled)}`),
-      legend("outage", "failed over")),
+      legend("outage", "failed over"),
+      h("span", { class: "muted" }, "as tasks reported")),
     sendsPlot(sent, pair.incidents, now, Math.max(300, width - 36)),
   ];
 }
@@ -129,6 +130,7 @@ function syphon(pair, now, runLink) {
   }
   const active = view.drains.slice(0, view.running);
   const recent = view.drains.slice(view.running);
+  if (view.drains.length > 0) parts.push(note("Moved messages and the rate of tasks are as the tasks reported."));
   if (active.length > 0) parts.push(h("details", { open: true, key: "active" }, h("summary", {}, plural(view.running, "task")), drains(active, now, runLink)));
   if (recent.length > 0) parts.push(h("details", { key: "recent" }, h("summary", {}, "Recent tasks"), drains(recent, now, runLink)));
   return parts;
@@ -219,11 +221,11 @@ function cost(pair, now) {
   if (view.total === 0 && view.reported_at === null) return `No task made a billed operation; this page made ${formatNumber(view.page)}.`;
   const kinds = Object.entries(view.operations).sort((a, b) => b[1] - a[1]);
   return [
-    h("p", {}, h("strong", {}, formatNumber(view.total)), ` operations by tasks; a continuous syphon on an empty backlog takes ${formatNumber(view.quiet_day)} receives a day. `,
+    h("p", {}, h("strong", {}, formatNumber(view.total)), ` operations, as tasks reported; a continuous syphon on an empty backlog takes ${formatNumber(view.quiet_day)} receives a day. `,
       h("span", { class: "muted" }, `Cost beyond the base charge: ${view.amount} ${view.currency} (prices of ${view.as_of}). This page made ${formatNumber(view.page)} more operations. Pings by triggers are not metered.`)),
     kinds.length > 0 && h("details", {}, h("summary", {}, "By kind"),
       h("ul", { class: "plain" }, kinds.map(([name, number]) => h("li", { key: name }, `${name.replaceAll("_", " ")}: ${formatNumber(number)}`)))),
-    view.reported_at !== null && h("details", {}, h("summary", {}, ["Cost report, ", relativeTime(view.reported_at, now)]), costReport(view.report)),
+    view.reported_at !== null && h("details", {}, h("summary", {}, [`Cost report of ${view.reported_by}, `, relativeTime(view.reported_at, now)]), costReport(view.report)),
   ];
 }
 
@@ -243,7 +245,7 @@ function incidents(pair, now, runLink, reportButton) {
       h("code", {}, incident.entity),
       localTime(incident.at),
       incident.until === null ? h("span", { class: "badge failed_over" }, `ongoing, ${formatDuration(now - incident.at)}`) : incident.until - incident.at < 1 ? "less than 1 s" : formatDuration(incident.until - incident.at),
-      h("span", { class: "wrap" }, incident.reason, h("span", { class: "muted" }, ` (reported by ${incident.by}`, incident.ended_by ? `; ended by ${incident.ended_by})` : ")")),
+      h("span", { class: "wrap" }, incident.reason, h("span", { class: "muted" }, ` (reported by ${incident.by}`, incident.ended_by ? `; ended by ${incident.ended_by}${incident.end_reported ? ", as a task reported" : ""})` : ")")),
       h("ul", { class: "plain" }, incident.runs.map((run) => h("li", { key: `${run.dag_id}/${run.run_id}` }, runSummary(pair, run, runLink, reportButton)))),
     ],
   })));

@@ -21,10 +21,18 @@ _MAX_INCIDENTS: Final = 50
 _DISPLAYED_RESULTS: Final = ("moved", "dead_lettered", "lost", "seconds", "duplicates_possible")
 _BACKLOG_WATCHER: Final = "backlog watcher"
 _BACKLOG_REASON: Final = "messages in the backlog"
+_NOTHING: Final[Mapping[str, float]] = {}
+_NEVER: Final = float("inf")
+# Of a reason or a name in an event.
+_MAX_CHARACTERS: Final = 500
 
 
 def build_incident_views(
-    events: Sequence[HealthEvent], healthy: Mapping[str, tuple[float, str]], recoveries: Sequence[Run] = ()
+    events: Sequence[HealthEvent],
+    healthy: Mapping[str, tuple[float, str]],
+    recoveries: Sequence[Run] = (),
+    *,
+    waiting_since: Mapping[str, float] = _NOTHING,
 ) -> list[IncidentView]:
     """Return the incidents, newest first.
 
@@ -35,6 +43,8 @@ def build_incident_views(
     :param healthy: for each entity that is healthy now, by casefolded path: since when, and who reported it. Their
         tasks may not have emitted the recovery event yet.
     :param recoveries: runs that reported moved messages.
+    :param waiting_since: since when messages for an entity are in the backlog, as far as the page has peeked, by
+        casefolded path. A recovery that reports an incident's end does not end it while older messages wait.
     """
     events_by_entity: dict[str, list[tuple[str, HealthEvent]]] = {}
     drained = [event for event in events if event.kind == "drained"]
@@ -44,7 +54,10 @@ def build_incident_views(
     incidents: list[IncidentView] = []
     for entity, entity_events in events_by_entity.items():
         moving = sorted((run for run in recoveries if entity in _moved_messages(run)), key=_ended_at)
-        found = _incidents_of(entity_events, healthy.get(entity), _emptying_runs(entity_events, moving))
+        emptying = _emptying_runs(entity_events, moving)
+        found = _incidents_of(entity_events, healthy.get(entity), emptying)
+        if found[-1:] and found[-1].end_reported and waiting_since.get(entity, _NEVER) < (found[-1].until or 0.0):
+            found[-1] = replace(found[-1], until=None, ended_by="", end_reported=False)
         incidents += _with_proofs(_with_recoveries(found, moving), drained, entity)
     return sorted(incidents, key=lambda incident: incident.at, reverse=True)[:_MAX_INCIDENTS]
 
@@ -126,7 +139,7 @@ def _was_emptied(last: IncidentView, emptying: Sequence[Run], *, before: float) 
 def _ended_by_drain(incident: IncidentView, emptying: Sequence[Run]) -> IncidentView:
     """End an incident of a sender that reports no health when its messages have been drained."""
     run = next((run for run in emptying if incident.at < _ended_at(run) < float("inf")), None)
-    return incident if run is None else replace(incident, until=run.ended_at, ended_by=run.dag_id)
+    return incident if run is None else replace(incident, until=run.ended_at, ended_by=run.dag_id, end_reported=True)
 
 
 def _with_recoveries(incidents: list[IncidentView], recoveries: Sequence[Run]) -> list[IncidentView]:
@@ -151,7 +164,7 @@ def _with_proofs(incidents: list[IncidentView], drained: Sequence[HealthEvent], 
 
 def _entities(event: HealthEvent) -> list[str]:
     if event.kind != "backlog":
-        return [str(event.extra.get("entity", "?"))]
+        return [_text(event.extra.get("entity", "?"))]
     payload = event.extra.get("payload")
     entities = payload.get("entities") if isinstance(payload, Mapping) else None
     return [entity for entity in entities if isinstance(entity, str)] if isinstance(entities, list) else []
@@ -165,13 +178,13 @@ def _start_time(event: HealthEvent) -> float:
 def _new_incident(event: HealthEvent, entity: str) -> IncidentView:
     extra = {"reason": _BACKLOG_REASON, "by": _BACKLOG_WATCHER} if event.kind == "backlog" else event.extra
     return IncidentView(
-        entity=entity, at=_start_time(event), reason=str(extra.get("reason", "")), by=str(extra.get("by", ""))
+        entity=entity, at=_start_time(event), reason=_text(extra.get("reason", "")), by=_text(extra.get("by", ""))
     )
 
 
 def _ended_by_event(incident: IncidentView, event: HealthEvent) -> IncidentView:
     ended_at = _positive_number(event.extra.get("since"), event.at)
-    return replace(incident, until=max(ended_at, incident.at), ended_by=str(event.extra.get("by", "")))
+    return replace(incident, until=max(ended_at, incident.at), ended_by=_text(event.extra.get("by", "")))
 
 
 def _with_runs_of(incident: IncidentView, event: HealthEvent) -> IncidentView:
@@ -187,9 +200,13 @@ def _merge_runs(views: Sequence[RunView], runs: Iterable[Run]) -> Sequence[RunVi
     return list(merged.values())
 
 
+def _text(value: object) -> str:
+    return str(value)[:_MAX_CHARACTERS]
+
+
 def _ended_at(run: Run) -> float:
     return float("inf") if run.ended_at is None else run.ended_at
 
 
 def _positive_number(value: Any, default: float) -> float:
-    return float(value) if isinstance(value, int | float) and value > 0 else default
+    return float(value) if isinstance(value, int | float) and 0 < value < _NEVER else default

@@ -77,7 +77,12 @@ def build_pair_view(
         syphon=_syphon_view(state, activities, backlog, shrink_rate=shrink_rate, now=now),
         sends=_sends_view(activities, now),
         cost=_cost_view(conn_id, valid, status, activities, records),
-        incidents=build_incident_views(records.events.get(conn_id, ()), healthy, records.recoveries.get(conn_id, ())),
+        incidents=build_incident_views(
+            records.events.get(conn_id, ()),
+            healthy,
+            records.recoveries.get(conn_id, ()),
+            waiting_since={} if status is None else status.peeked.waiting_since,
+        ),
         action_log=[_action_record_view(each) for each in records.action_log.get(conn_id, ())[:_MAX_ACTION_RECORDS]],
         actions=[build_action_view(name, dags, has_state=has_state) for name in ActionName],
     )

@@ -1,0 +1,107 @@
+"""What a task stores takes no pair off the page, and ends no incident that the page sees go on."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from servicebus_pair.core import read_pair_settings
+from servicebus_pair.ui.cache import refresh_cache
+from servicebus_pair.ui.cache.refresh_cache import RefreshCache
+from servicebus_pair.ui.sources.airflow_queries import Records, TaskActivity
+from servicebus_pair.ui.sources.event_queries import HealthEvent
+from servicebus_pair.ui.sources.run_queries import Run
+from servicebus_pair.ui.sources.task_values import are_counters, cost_report, numbers_of, read_json
+from servicebus_pair.ui.view.incident_view import build_incident_views
+from tests.airflow.conftest import UNREACHABLE
+
+NAN, ENDLESS = float("nan"), float("inf")
+HOSTILE = ["text", None, True, NAN, ENDLESS, [1], {"deep": {"er": 1}}, {"a": "b"}, "x" * 3_000_000]
+COUNTERS = {
+    "v": 1,
+    "sends": [[5, 1, 2], [6, 1, 2, 3]],
+    "entities": {"flights": [1, 2], "gates": [1, 2, 3]},
+    "unspooled": 2,
+    "syphoned": 3,
+    "syphoned_by_entity": {"flights": 3},
+    "dead_lettered": {"expired": 1},
+    "per_second": 0.5,
+    "operations": {"sends": 4},
+    "at": 9.5,
+}
+
+
+@pytest.mark.parametrize("hostile", HOSTILE, ids=lambda value: str(value)[:10])
+def test_results_are_reduced_to_numbers(hostile: Any):
+    shown = numbers_of({"moved": {"flights": 3, "other": hostile}, "lost": hostile, "seconds": 2.5})
+
+    assert shown["moved"]["flights"] == 3
+    assert shown["seconds"] == 2.5
+    assert shown.get("lost", {}) == {}
+    assert len(json.dumps(shown, allow_nan=False)) < 100
+
+
+@pytest.mark.parametrize("name", COUNTERS)
+@pytest.mark.parametrize("hostile", HOSTILE, ids=lambda value: str(value)[:10])
+def test_counters_of_another_shape_are_ignored(name: str, hostile: Any):
+    assert are_counters(COUNTERS)
+    assert not are_counters({**COUNTERS, name: hostile})
+    assert not are_counters({**COUNTERS, name: {"flights": hostile}})
+
+
+@pytest.mark.parametrize("hostile", HOSTILE, ids=lambda value: str(value)[:10])
+def test_a_cost_report_is_reduced_to_its_totals(hostile: Any):
+    total = {"total": 5, "billable": 1, "amount": "0.01"}
+    valid = {"planned": total, "measured": None, "prices": {"as_of": "2026-01-01", "currency": "EUR"}, "more": hostile}
+
+    assert cost_report(valid) == {"planned": total, "prices": valid["prices"]}
+    for each in ({"planned": hostile}, {"planned": {**total, "total": hostile}}, {"prices": hostile}):
+        assert len(json.dumps(cost_report(each), allow_nan=False)) < 100
+
+
+def test_large_and_deep_json_is_not_read():
+    assert read_json(json.dumps("x" * 2**20)) is None
+    assert read_json("[" * 100_000) is None
+
+
+def test_a_number_that_no_browser_reads_takes_its_own_pair_off_the_page_only(monkeypatch: pytest.MonkeyPatch):
+    settings = read_pair_settings(UNREACHABLE)
+    task = TaskActivity("dag", "run", "task", -1, "running", drains=True, counters={**COUNTERS, "per_second": NAN})
+    monkeypatch.setattr(refresh_cache, "load_pair_settings", lambda _: {"bad": settings, "good": settings})
+    monkeypatch.setattr(refresh_cache, "read_records", lambda _: Records(activities={"bad": [task]}))
+    with closing(RefreshCache(interval=0.2, pairs=[])) as cache:
+        deadline = time.monotonic() + 20
+        while not (pairs := cache.get().pairs) and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+    problems = {name: json.loads(view, parse_constant=pytest.fail)["problem"] for name, view in pairs.items()}
+    assert problems == {"bad": "its data cannot be displayed: ValueError", "good": None}
+
+
+def test_the_end_that_a_task_reports_is_marked_and_does_not_count_while_older_messages_wait():
+    watched = HealthEvent("backlog", 100, {"payload": {"entities": ["Flights"]}}, None, ())
+    recovery = Run("recovery", "r", "success", {"moved": {"flights": 5}}, started_at=110, ended_at=180)
+
+    def incident(**waiting: float) -> Any:
+        return build_incident_views([watched], {}, [recovery], waiting_since=waiting)[0]
+
+    ended = incident()
+    assert (ended.until, ended.ended_by, ended.end_reported) == (180, "recovery", True)
+    assert incident(flights=190.0, gates=1.0) == ended
+    assert incident(flights=120.0) == replace(ended, until=None, ended_by="", end_reported=False)
+    # What the shared health says needs no such mark.
+    failover = HealthEvent("failover", 100, {"entity": "flights"}, None, ())
+    assert not build_incident_views([failover], {"flights": (300.0, "anna")}, [recovery])[0].end_reported
+
+
+@pytest.mark.parametrize("since", [NAN, ENDLESS, -1, "soon", None])
+def test_the_time_of_an_event_is_that_of_airflow_if_its_own_is_none(since: Any):
+    extra = {"entity": "x" * 5000, "reason": "y" * 5000, "by": "z" * 5000, "since": since}
+    (found,) = build_incident_views([HealthEvent("failover", 100, extra, None, ())], {})
+
+    assert (found.at, len(found.entity), len(found.reason), len(found.by)) == (100, 500, 500, 500)
