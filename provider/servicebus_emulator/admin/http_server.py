@@ -109,15 +109,21 @@ class HttpServer:
         await self._runner.cleanup()
 
 
-async def read_body(request: web.Request) -> bytes:
+async def read_body(request: web.Request, *, limit: int = MAX_BODY_BYTES) -> bytes:
     """Return the body of a request, which must arrive in 20 s.
 
+    :param limit: its largest size in bytes.
     :raises HTTPRequestTimeout: it did not; the connection is closed.
-    :raises HTTPRequestEntityTooLarge: it is larger than ``MAX_BODY_BYTES``.
+    :raises HTTPRequestEntityTooLarge: it is larger.
     """
+    body = bytearray()
     try:
         async with asyncio.timeout(_BODY_SECONDS):
-            return await request.read()
+            async for part in request.content.iter_any():
+                body += part
+                if len(body) > limit:
+                    raise web.HTTPRequestEntityTooLarge(limit, len(body))
+            return bytes(body)
     except TimeoutError:
         if request.transport is not None:
             # An answer would wait for the rest of the body.

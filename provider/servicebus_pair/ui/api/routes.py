@@ -16,6 +16,7 @@ trigger that DAG. Errors are JSON: ``{"detail": ...}``.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Iterable
@@ -41,6 +42,7 @@ from servicebus_pair.ui.view.action_catalogue import ActionName, build_action_vi
 __all__ = ["build_app"]
 
 _MAX_BODY_BYTES: Final = 65_536
+_BODY_SECONDS: Final = 20.0
 _DEFAULT_INTERVAL_SECONDS: Final = 5.0
 _JSON: Final = "application/json"
 _JSON_HEADERS: Final = {"Cache-Control": "no-store"}
@@ -231,12 +233,18 @@ async def _read_body(action: ActionName, request: Request) -> ActionRequest:
         # CSRF: another site's form is sent with the user's cookie, but cannot have this content type.
         raise HTTPException(status.HTTP_415_UNSUPPORTED_MEDIA_TYPE, f"the body must be {_JSON}")
     content = b""
-    async for chunk in request.stream():
-        content += chunk
-        if len(content) > _MAX_BODY_BYTES:
-            raise HTTPException(
-                status.HTTP_413_CONTENT_TOO_LARGE, f"the body must not be larger than {_MAX_BODY_BYTES} bytes"
-            )
+    try:
+        async with asyncio.timeout(_BODY_SECONDS):
+            async for chunk in request.stream():
+                content += chunk
+                if len(content) > _MAX_BODY_BYTES:
+                    raise HTTPException(
+                        status.HTTP_413_CONTENT_TOO_LARGE, f"the body must not be larger than {_MAX_BODY_BYTES} bytes"
+                    )
+    except TimeoutError:
+        raise HTTPException(
+            status.HTTP_408_REQUEST_TIMEOUT, f"the body did not arrive in {_BODY_SECONDS:g} s"
+        ) from None
     try:
         return parse_request(action, content)
     except RequestBodyError as error:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
 from fastapi.testclient import TestClient
 
 from servicebus_pair.airflow_runtime.validators import entity_path, text
 from servicebus_pair.core.errors import ConfigurationError
+from servicebus_pair.ui.api import routes
 from tests.airflow.conftest import CONN_ID, UNREACHABLE, define_connection
 from tests.airflow.ui.support.page_client import PAIR_URL, auth_header, wait_for_pair
 
@@ -54,3 +58,34 @@ def test_reasons_and_names_that_forge_lines_of_logs_are_refused(page: TestClient
         with pytest.raises(ConfigurationError, match="control characters") as refused:
             check("reason", forged)
         assert forged not in str(refused.value)
+
+
+def test_bodies_that_are_half_sent_are_given_up(
+    api_server: TestClient, page: TestClient, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(routes, "_BODY_SECONDS", 0.3)
+    headers = {**auth_header(api_server, "admin"), "Content-Type": "application/json", "Content-Length": "60000"}
+    scope: dict[str, Any] = {"type": "http", "http_version": "1.1", "method": "POST", "path": ACTION}
+    scope |= {"query_string": b"", "scheme": "http"}
+    scope["headers"] = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+
+    async def attack() -> list[int]:
+        async def post() -> int:
+            parts = [{"type": "http.request", "body": b'{"reason": "', "more_body": True}]
+            answers: list[dict[str, Any]] = []
+
+            async def receive() -> dict[str, Any]:
+                if not parts:
+                    await asyncio.Event().wait()
+                return parts.pop()
+
+            async def send(message: Any) -> None:
+                answers.append(message)
+
+            await page.app({**scope, "state": {}}, receive, send)
+            return int(answers[0]["status"])
+
+        async with asyncio.timeout(20):
+            return await asyncio.gather(*(post() for _ in range(50)))
+
+    assert asyncio.run(attack()) == [408] * 50
