@@ -30,7 +30,9 @@ def options_of(program: ModuleType) -> list[str]:
     found: list[str] = []
 
     def record(self: JobParser, *_: Any) -> None:
-        found.extend(option for action in self._actions for option in action.option_strings if option != "--help")
+        found.extend(
+            option for action in self._actions for option in action.option_strings if option not in {"-h", "--help"}
+        )
         raise SystemExit
 
     with pytest.MonkeyPatch.context() as patch, suppress(SystemExit):

@@ -20,7 +20,7 @@ _NAMED: Final = re.compile(
 )
 # A key of Service Bus: 32 bytes in Base64, but no path that ends in ``day=1``; a client secret of Microsoft Entra ID;
 # a token.
-_KEY: Final = re.compile(r"(?P<secret>(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{43}(?:=|%3D))(?![=A-Za-z0-9])")
+_KEY: Final = re.compile(r"(?<![A-Za-z0-9+/_-])-{0,2}(?P<secret>[A-Za-z0-9+/_-]{43}(?:=|%3D))(?![=A-Za-z0-9])")
 _CLIENT_SECRET: Final = re.compile(r"(?P<secret>[\w.~-]{3}\dQ~[\w.~-]{31,34})", re.ASCII)
 _TOKEN: Final = re.compile(r"(?P<secret>\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*)", re.ASCII)
 _SHAPES: Final = {"a connection string": _NAMED, "a key": _KEY, "a client secret": _CLIENT_SECRET, "a token": _TOKEN}
