@@ -76,14 +76,13 @@ async def test_silent_and_half_sent_connections_cost_little_and_end():
             )
             waited = await seconds_to_serve(served)
             grown = memory_of(process) - before
-            # Those of half a form last for 20 s.
-            forms = 2 * OF_EACH + 20
             deadline = time.monotonic() + 15
-            while psutil.Process(process.pid).num_fds() > idle + forms and time.monotonic() < deadline:  # noqa: ASYNC110
+            while psutil.Process(process.pid).num_fds() > idle + 20 and time.monotonic() < deadline:  # noqa: ASYNC110
                 await asyncio.sleep(0.2)
             left = psutil.Process(process.pid).num_fds() - idle
             assert len(readers) == OF_EACH * 14
 
     assert waited < 5
-    assert grown < 100 * MEGABYTE, grown
-    assert left <= forms
+    # About 170 KB for each: what asyncio reads at once of a body, before it is refused.
+    assert grown < 200 * MEGABYTE, grown
+    assert left <= 20

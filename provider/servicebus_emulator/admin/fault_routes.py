@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["add_fault_routes"]
 
 _PATH = "/$faults"
+_MAX_FAULT_BYTES = 256 * 1024
 
 
 def add_fault_routes(router: web.UrlDispatcher, *, fault_injector: FaultInjector, authorizer: Authorizer) -> None:
@@ -33,7 +34,7 @@ def add_fault_routes(router: web.UrlDispatcher, *, fault_injector: FaultInjector
         if request.content_type != "application/json":
             return _error_response("Content-Type", value=request.content_type, allowed="application/json")
         try:
-            armed = fault_injector.add(fault_from_json(json.loads(await read_body(request))))
+            armed = fault_injector.add(fault_from_json(json.loads(await read_body(request, limit=_MAX_FAULT_BYTES))))
         except FaultError as error:
             return _error_response(error.field, value=error.value, allowed=error.allowed)
         except (ValueError, RecursionError) as error:

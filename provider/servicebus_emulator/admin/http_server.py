@@ -15,12 +15,16 @@ from servicebus_emulator.amqp.transport.listener import Listener
 from servicebus_emulator.amqp.transport.port_handler import PortHandler
 from servicebus_emulator.amqp.transport.protocol_detection import ConnectionCounts, request_head_reader
 
-__all__ = ["MAX_BODY_BYTES", "HttpServer", "read_body", "send_continue"]
+__all__ = ["MAX_BODY_BYTES", "MAX_FORM_BYTES", "HttpServer", "read_body", "send_continue"]
 
 MAX_BODY_BYTES: Final = 1024 * 1024
+MAX_FORM_BYTES: Final = 16 * 1024
+"""Of a body that needs no login."""
 
 _BODY_SECONDS: Final = 20.0
 _SHUTDOWN_SECONDS: Final = 0.5
+# For the rest of a body that is refused.
+_LINGERING_SECONDS: Final = 1.0
 _CLIENT_ERRORS: Final = (HttpProcessingError, ConnectionError, web.HTTPException)
 
 _log = logging.getLogger(__name__)
@@ -65,7 +69,11 @@ class HttpServer:
         self._host: Final = host
         self._timeout: Final = timeout
         self._runner: Final = web.AppRunner(
-            application, access_log=None, logger=_log, shutdown_timeout=_SHUTDOWN_SECONDS
+            application,
+            access_log=None,
+            logger=_log,
+            shutdown_timeout=_SHUTDOWN_SECONDS,
+            lingering_time=_LINGERING_SECONDS,
         )
         handler = PortHandler(make_protocol=self.make_handler, tls=tls, timeout=timeout, counts=self.counts)
         self._listener: Final = Listener(host, port=port, handler=handler)

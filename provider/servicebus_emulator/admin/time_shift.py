@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 from aiohttp import web
 
-from servicebus_emulator.admin.http_server import read_body
+from servicebus_emulator.admin.http_server import MAX_FORM_BYTES, read_body
 from servicebus_emulator.admin.routes import Route
 from servicebus_emulator.clock import MAX_SHIFT, ShiftableClock, TimeShiftError
 
@@ -36,7 +36,7 @@ def time_routes(clock: ShiftableClock, *, allowed: bool) -> tuple[Route, ...]:
         if request.content_type != "application/json":
             return _error_response(f"Content-Type is {request.content_type!r}; allowed: application/json")
         try:
-            clock.shift(_parse_shift(await read_body(request)))
+            clock.shift(_parse_shift(await read_body(request, limit=MAX_FORM_BYTES)))
         except TimeShiftError as error:
             return _error_response(str(error))
         return _time_response(clock, allowed=allowed)

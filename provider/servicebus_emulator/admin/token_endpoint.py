@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl
 
 from aiohttp import web
 
-from servicebus_emulator.admin.http_server import read_body
+from servicebus_emulator.admin.http_server import MAX_FORM_BYTES, read_body
 from servicebus_emulator.admin.routes import Route
 from servicebus_emulator.security.bearer import ClientError
 
@@ -26,8 +26,6 @@ _TENANT: Final = r"/{tenant:[A-Za-z0-9.-]+}"
 _METADATA_PATH: Final = "/v2.0/.well-known/openid-configuration"
 _FORM: Final = "application/x-www-form-urlencoded"
 _GRANT: Final = "client_credentials"
-# Whoever reaches the port may send one.
-_MAX_FORM_BYTES: Final = 16 * 1024
 
 _log = logging.getLogger(__name__)
 
@@ -75,7 +73,7 @@ def token_routes(issuer: TokenIssuer) -> tuple[Route, ...]:
 async def _issue(request: web.Request, *, issuer: TokenIssuer) -> IssuedToken:
     if request.content_type != _FORM:
         raise ClientError("invalid_request", f"AADSTS900144: Content-Type must be {_FORM}.", status=400)
-    body = await read_body(request, limit=_MAX_FORM_BYTES)
+    body = await read_body(request, limit=MAX_FORM_BYTES)
     try:
         form = dict(parse_qsl(body.decode(request.charset or "utf-8"), keep_blank_values=True))
     except (UnicodeError, LookupError) as error:

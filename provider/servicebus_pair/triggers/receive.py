@@ -17,6 +17,7 @@ from airflow.triggers.shared_stream import AdvanceItem, AdvanceOutcome, SharedSt
 from servicebus_pair.airflow_runtime.validators import duration, entity_path, flag, integer, optional, text
 from servicebus_pair.airflow_runtime.waiting.pair_cache import shared_pair
 from servicebus_pair.core.errors import PairError
+from servicebus_pair.core.model import get_logger
 from servicebus_pair.hooks.servicebus_pair import DEFAULT_CONN_ID, ServiceBusPairHook
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ServiceBusReceiveTrigger"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 # After an error that waiting does not mend, such as a missing entity: Airflow would restart a trigger that ends every
 # 2 s, forever.
 _RETRY_SECONDS: Final = 60.0

@@ -19,24 +19,23 @@ def test_no_option_leaves_a_secret_behind(session: Session, pair: Pair, tmp_path
     valid = {"credential": pair.reference, "entity": "flights"}
     ledger = str(tmp_path)
     table = spark.createDataFrame([("body",)], "body string")
+
+    def read(options: dict[str, str]) -> None:
+        spark.read.format("servicebus").options(**options).load().collect()
+
+    def write(options: dict[str, str]) -> None:
+        table.write.format("servicebus").mode("append").options(**{"ledger": ledger, **options}).save()
+
     leaks = {}
     for name in (*OPTIONS, "unknown", STRING):
-        options = {**valid, name: STRING}
         direction = OPTIONS[name].direction if name in OPTIONS else Direction.BOTH
-        attempts = []
-        if Direction.READ in direction:
-            attempts.append(lambda options=options: spark.read.format("servicebus").options(**options).load().collect())
-        if Direction.WRITE in direction:
-            attempts.append(
-                lambda options=options: (
-                    table.write.format("servicebus").mode("append").options(**{"ledger": ledger, **options}).save()
-                )
-            )
-        for number, attempt in enumerate(attempts):
+        for attempt, kind in ((read, Direction.READ), (write, Direction.WRITE)):
+            if kind not in direction:
+                continue
             with pytest.raises(PySparkException) as caught:
-                attempt()
+                attempt({**valid, name: STRING})
             if disclosed(f"{caught.value!r} {caught.value} {caught.value.__dict__}"):
-                leaks[name, number] = str(caught.value)
+                leaks[name, kind] = str(caught.value)
     assert leaks == {}
     found = [line[:2000] for line in session.event_log().splitlines() if disclosed(line)]
     assert found == []

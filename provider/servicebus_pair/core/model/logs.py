@@ -35,8 +35,10 @@ class _Text(str):
 
     __slots__ = ("shown",)
 
+    shown: str
+
     def __repr__(self) -> str:
-        return str(self.shown)
+        return self.shown
 
 
 class _SafeValues(logging.Filter):
@@ -58,5 +60,5 @@ def _safe_value(value: object) -> object:
     if shown == text:
         return value
     safe = _Text(shown)
-    safe.shown = printable(repr(value))  # type: ignore[attr-defined]
+    safe.shown = printable(repr(value))
     return safe

@@ -8,6 +8,7 @@ from typing import Any
 
 from servicebus_pair.core.model.errors import InvalidMessageError, NoBacklogQueueError, PairError, ServiceError
 from servicebus_pair.core.model.events import BacklogCopyTooLarge
+from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.sdk.message_batch import EncodedBatch
 from servicebus_pair.core.sdk.send_link import STANDARD_BATCH_BYTES, SendLink
 from servicebus_pair.core.send.attempt import AttemptExecutor

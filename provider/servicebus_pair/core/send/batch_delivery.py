@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from dataclasses import dataclass
 
 from servicebus_pair.core.model.errors import NoBacklogQueueError, SendTimeoutError, SpoolError
 from servicebus_pair.core.model.health_state import EntityHealth
+from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.model.results import SendResult
 from servicebus_pair.core.protocol.batching import BatchPacker
 from servicebus_pair.core.send.attempt import AttemptExecutor, SendOperation, TrackedBatch
@@ -31,7 +31,7 @@ from servicebus_pair.core.send.timeouts import Deadline
 
 __all__ = ["BatchDelivery"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Hashable
 from math import inf
 
 from servicebus_pair.core.model.errors import SendCancelledError, SendError
+from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.model.results import SendResult
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage
 from servicebus_pair.core.protocol.batching import BatchPacker

@@ -17,6 +17,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from servicebus_pair.core.errors import ConfigurationError
 from servicebus_pair.core.ledger import PublishManifest
+from servicebus_pair.core.model import get_logger
 from servicebus_pair.spark.base.message_ids import MessageIdGenerator
 from servicebus_pair.spark.base.report_files import check_writable
 from servicebus_pair.spark.base.spark_version import DataSourceStreamArrowWriter, check_stream_write

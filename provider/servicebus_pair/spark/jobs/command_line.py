@@ -26,7 +26,7 @@ __all__ = ["JobParser", "PublishArguments", "add_arguments", "comma_separated", 
 class JobParser(argparse.ArgumentParser):
     """Parser of a program: it refuses arguments that hold a secret, and quotes none in its errors."""
 
-    def parse_args(self, args: Sequence[str], namespace: Any = None) -> Any:  # type: ignore[override]
+    def parse_args(self, args: Sequence[str], namespace: Any = None) -> argparse.Namespace:  # type: ignore[override]
         """Parse the arguments, which are no settings: those are where ``--pair`` refers to."""
         name = "an argument"
         for each in args:
@@ -36,7 +36,8 @@ class JobParser(argparse.ArgumentParser):
                 no_secret(name, value or option, belongs=f"where --pair refers to: {REFERENCES}")
             except ConfigurationError as error:
                 self.error(str(error))
-        return super().parse_args(args, namespace)
+        parsed: argparse.Namespace = super().parse_args(args, namespace)
+        return parsed
 
     def error(self, message: str) -> NoReturn:
         """Print the usage and what is wrong, and exit with status 2."""

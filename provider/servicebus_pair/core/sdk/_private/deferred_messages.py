@@ -11,15 +11,16 @@ Used only where ``capabilities.fast_path()`` is true; so private names are impor
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
 from azure.servicebus.aio import ServiceBusReceiver
 
+from servicebus_pair.core.model.logs import get_logger
+
 __all__ = ["remove_deferred"]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 _OPERATION: Final = b"com.microsoft:receive-by-sequence-number"
 # The value of receiver-settle-mode that removes what is received.
 _RECEIVE_AND_DELETE: Final = 0
