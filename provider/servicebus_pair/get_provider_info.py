@@ -29,7 +29,8 @@ def get_provider_info() -> dict[str, Any]:
             }
         ],
         "operators": _modules(
-            *("operators.cleanup", "operators.cost", "operators.drill", "operators.failover", "operators.provision"),
+            *("operators.cleanup", "operators.cost", "operators.drill", "operators.entities"),
+            *("operators.failover", "operators.provision"),
             *("operators.receive", "operators.record", "operators.send", "operators.syphon"),
         ),
         "sensors": _modules("sensors.backlog", "sensors.message", "sensors.servicebus_pair"),

@@ -10,6 +10,7 @@ from typing import Any
 
 from airflow.sdk import DAG, Asset, AssetWatcher, Param, task
 
+from servicebus_pair.operators.entities import ServiceBusEntityCreateOperator
 from servicebus_pair.operators.receive import ServiceBusReceiveOperator
 from servicebus_pair.sensors.message import ServiceBusMessageSensor
 from servicebus_pair.triggers.receive import ServiceBusReceiveTrigger
@@ -99,4 +100,14 @@ with DAG(
     )
     # [END receive_sensor]
 
-    received >> handle_each() >> dead_letters
+    # [START create_entity]
+    entity = ServiceBusEntityCreateOperator(
+        task_id="entity",
+        servicebus_pair_conn_id=CONN_ID,
+        entity="{{ params.queue }}",
+        settings={"lock_duration": "PT1M", "max_delivery_count": 10},
+        if_exists="skip",
+    )
+    # [END create_entity]
+
+    entity >> received >> handle_each() >> dead_letters

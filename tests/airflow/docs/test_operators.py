@@ -109,3 +109,18 @@ def test_every_marked_snippet_is_quoted_on_a_page():
 
 def test_every_message_field_is_on_the_page():
     assert [name for name in messages.MessageFields.__annotations__ if f"`{name}`" not in OPERATORS_PAGE] == []
+
+
+def test_every_class_of_the_official_provider_for_service_bus_is_in_the_table():
+    names = ("operators.asb", "triggers.message_bus")
+    modules = [importlib.import_module(f"airflow.providers.microsoft.azure.{name}") for name in names]
+    theirs = {
+        value.__name__
+        for module in modules
+        for value in vars(module).values()
+        if inspect.isclass(value) and value.__module__ == module.__name__ and not value.__name__.startswith("Base")
+    }
+
+    page = (DOCS / "receiving.md").read_text()
+    assert len(theirs) >= 12
+    assert [name for name in sorted(theirs) if f"`{name}`" not in page] == []

@@ -8,6 +8,7 @@ from servicebus_pair._lazy import lazy_exports
 
 if TYPE_CHECKING:
     from servicebus_pair.core.sdk.administration import QueueDepth
+    from servicebus_pair.core.sdk.administration.entities import EntityAdministration, EntityName
     from servicebus_pair.core.sdk.message_browser import MessageBrowser
     from servicebus_pair.core.sdk.namespace_client import NamespaceClient
     from servicebus_pair.core.sdk.receive_link import ReceiveLink
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from servicebus_pair.core.sdk.session_browser import SessionBrowser
 
 __all__ = [
+    "EntityAdministration",
+    "EntityName",
     "MessageBrowser",
     "MessageState",
     "NamespaceClient",
@@ -28,6 +31,7 @@ __getattr__ = lazy_exports(
     __name__,
     {
         "administration": ["QueueDepth"],
+        "administration.entities": ["EntityAdministration", "EntityName"],
         "message_browser": ["MessageBrowser"],
         "namespace_client": ["NamespaceClient"],
         "receive_link": ["ReceiveLink"],

@@ -26,7 +26,15 @@ from servicebus_pair.core.protocol.backlog_queues import MAX_TIME_SPAN, QueueSet
 from servicebus_pair.core.protocol.iso_duration import format_duration
 from servicebus_pair.core.sdk.error_mapping import classify, error_text
 
-__all__ = ["Administration", "QueueDepth", "ServiceBusAdministration", "classify_http", "run_call"]
+__all__ = [
+    "Administration",
+    "QueueDepth",
+    "ServiceBusAdministration",
+    "classify_http",
+    "duration_text",
+    "run_call",
+    "sdk_client",
+]
 
 _CALL_TIMEOUT: Final = 30.0
 _MAX_TIME_SPAN_DAYS: Final = 10_675_199
@@ -88,7 +96,7 @@ class ServiceBusAdministration:
     def __init__(self, endpoint: Endpoint, *, meter: Meter | None = None) -> None:
         self._namespace = endpoint.namespace
         self._meter = Meter() if meter is None else meter
-        self._client = _sdk_client(endpoint)
+        self._client = sdk_client(endpoint)
 
     async def __aenter__(self) -> Self:
         await self._client.__aenter__()
@@ -157,7 +165,7 @@ class ServiceBusAdministration:
         queue.status = EntityStatus.ACTIVE if enabled else EntityStatus.SEND_DISABLED
         for name in ("default_message_time_to_live", "auto_delete_on_idle"):
             # See _finite_durations.
-            if _duration(getattr(queue, name)) == MAX_TIME_SPAN:
+            if duration_text(getattr(queue, name)) == MAX_TIME_SPAN:
                 setattr(queue, name, None)
         await self._call(f"update {path}", self._client.update_queue(queue))
 
@@ -198,7 +206,8 @@ def classify_http(failure: Exception, where: str) -> ServiceError:
     return classify(failure, where=where, authenticated=False)
 
 
-def _sdk_client(endpoint: Endpoint) -> ServiceBusAdministrationClient:
+def sdk_client(endpoint: Endpoint) -> ServiceBusAdministrationClient:
+    """Return the SDK's client of a namespace's administration."""
     # The SDK's retries would turn one slow response into four.
     settings: dict[str, Any] = {"retry_total": 0}
     if endpoint.emulator:
@@ -232,9 +241,9 @@ def _settings(queue: QueueProperties) -> QueueSettings:
     return QueueSettings(
         max_size_in_megabytes=queue.max_size_in_megabytes or 0,
         max_delivery_count=queue.max_delivery_count or 0,
-        default_message_time_to_live=_duration(queue.default_message_time_to_live),
-        auto_delete_on_idle=_duration(queue.auto_delete_on_idle),
-        lock_duration=_duration(queue.lock_duration),
+        default_message_time_to_live=duration_text(queue.default_message_time_to_live),
+        auto_delete_on_idle=duration_text(queue.auto_delete_on_idle),
+        lock_duration=duration_text(queue.lock_duration),
         dead_lettering_on_message_expiration=bool(queue.dead_lettering_on_message_expiration),
         enable_batched_operations=bool(queue.enable_batched_operations),
         requires_session=bool(queue.requires_session),
@@ -242,7 +251,7 @@ def _settings(queue: QueueProperties) -> QueueSettings:
     )
 
 
-def _duration(value: Any) -> str:
+def duration_text(value: Any) -> str:
     """Format as ISO 8601; the SDK returns TimeSpan.MaxValue as a timedelta that is rounded to a microsecond."""
     if isinstance(value, str):
         return value
