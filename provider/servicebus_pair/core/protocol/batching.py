@@ -8,9 +8,11 @@ rejected, and are split by session from then on. Order is kept within a partitio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from typing import Any, Final, Generic, Protocol, TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Generic, Protocol, Self, TypeVar
 
+from servicebus_pair.core.model.errors import MessageTooLargeError
 from servicebus_pair.core.protocol.amqp_message import PARTITION_KEY, AmqpMessage
 from servicebus_pair.core.protocol.typed_values import text_keys, to_text
 
@@ -18,7 +20,9 @@ __all__ = [
     "MAX_MESSAGES_PER_BATCH",
     "Batch",
     "BatchPacker",
+    "SizedBatch",
     "is_mixed",
+    "message_bytes",
     "partition_key",
     "session_key",
     "split_by_session",
@@ -26,6 +30,10 @@ __all__ = [
 
 MAX_MESSAGES_PER_BATCH: Final = 4500
 _MAX_OPEN_BATCHES: Final = 64
+# AMQP 1.0, sections 1.6.19 and 3.2.6: a message within a batch is a data section with a length of one byte or of four.
+_SHORT_SECTION_BYTES: Final = 5
+_LONG_SECTION_BYTES: Final = 8
+_SHORT_LIMIT: Final = 256
 
 
 class Batch(Protocol):
@@ -41,6 +49,84 @@ class Batch(Protocol):
 
 
 BatchT = TypeVar("BatchT", bound=Batch)
+MessageT = TypeVar("MessageT")
+
+
+class SizedBatch(ABC, Generic[MessageT]):
+    """What batches of messages have in common that are encoded in different ways; implements :class:`Batch`.
+
+    A message that remains the only one is sent alone. It may then be as large as ``max_message_bytes``, which can be
+    more than a batch may have.
+
+    :param max_bytes: maximum size of a batch, from the link.
+    :param max_message_bytes: maximum size of a message outside a batch, from the link; at least ``max_bytes``.
+    """
+
+    def __init__(self, max_bytes: int, *, max_message_bytes: int = 0) -> None:
+        self._max_bytes = max_bytes
+        self._max_message_bytes = max(max_bytes, max_message_bytes)
+        self._bytes = 0
+        self.messages: list[MessageT] = []
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+    @abstractmethod
+    def try_add(self, message: MessageT) -> bool:
+        """Add ``message``; return False when the batch is full. :raises MessageTooLargeError: it fits no batch."""
+
+    @abstractmethod
+    def _envelope_bytes(self) -> int:
+        """Return how much the batch takes besides its messages, of which it has one."""
+
+    @abstractmethod
+    def _name(self, message: MessageT) -> str:
+        """Return the id of a message, for errors."""
+
+    def _append(self, message: MessageT, size: int) -> bool:
+        """Add a message of ``size`` bytes; return False when the batch is full.
+
+        :raises MessageTooLargeError: it fits neither a batch nor the link.
+        """
+        bytes_after = self._bytes + size + (_SHORT_SECTION_BYTES if size < _SHORT_LIMIT else _LONG_SECTION_BYTES)
+        if self.messages:
+            if len(self.messages) == 1:
+                bytes_after += self._envelope_bytes()
+            if bytes_after > self._max_bytes:
+                return False
+        elif size > self._max_message_bytes:
+            raise MessageTooLargeError(
+                f"message {self._name(message)!r} takes {size} bytes: the link takes {self._max_message_bytes}"
+            )
+        self._bytes = bytes_after
+        self.messages.append(message)
+        return True
+
+    def split(self) -> list[Self]:
+        """Return two batches with half of the messages each, in order."""
+        middle = (len(self.messages) + 1) // 2
+        return [*self.repack(self.messages[:middle]), *self.repack(self.messages[middle:])]
+
+    def repack(self, messages: Iterable[MessageT]) -> list[Self]:
+        """Return some of the messages in batches with the same limits, in order.
+
+        This is one batch, unless its envelope is larger because another message comes first.
+        """
+        batches = [self._empty()]
+        for message in messages:
+            if not batches[-1].try_add(message):
+                batches.append(self._empty())
+                batches[-1].try_add(message)
+        return batches
+
+    def _empty(self) -> Self:
+        return type(self)(self._max_bytes, max_message_bytes=self._max_message_bytes)
+
+
+def message_bytes(section: int) -> int:
+    """Return the size of a message that takes ``section`` bytes within a batch."""
+    short = section - _SHORT_SECTION_BYTES
+    return short if short < _SHORT_LIMIT else section - _LONG_SECTION_BYTES
 
 
 class BatchPacker(Generic[BatchT]):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
-from servicebus_pair.core.model.errors import MessageTooLargeError
 from servicebus_pair.core.model.events import MessageRef
-from servicebus_pair.core.protocol.amqp_sections import BODY, binary, section
+from servicebus_pair.core.protocol.amqp_sections import BODY, section
+from servicebus_pair.core.protocol.batching import SizedBatch
 from servicebus_pair.core.protocol.encoded_message import batch_prefix
 from servicebus_pair.core.protocol.relayed_message import RelayedMessage
 
@@ -17,74 +16,31 @@ __all__ = ["RelayBatch"]
 _SINGLE: Final = 0
 _BATCH: Final = 0x80013700
 _SHORT_LIMIT: Final = 256
+# The body is of type binary, with a length of one byte or of four.
 _SHORT_SECTION: Final = section(BODY, b"\xa0")
-_SHORT_SECTION_BYTES: Final = 5
-_LONG_SECTION_BYTES: Final = 8
+_LONG_SECTION: Final = section(BODY, b"\xb0")
 
 
-class RelayBatch:
-    """A batch of encoded messages; implements ``batching.Batch``.
-
-    A message that remains the only one is sent alone. It may then be as large as ``max_message_bytes``.
-
-    :param max_bytes: maximum size of a batch, from the link.
-    :param max_message_bytes: maximum size of a message outside a batch, from the link; at least ``max_bytes``.
-    """
-
-    def __init__(self, max_bytes: int, *, max_message_bytes: int = 0) -> None:
-        self._max_bytes = max_bytes
-        self._max_message_bytes = max(max_bytes, max_message_bytes)
-        self._bytes = 0
-        self.messages: list[RelayedMessage] = []
-
-    def __len__(self) -> int:
-        return len(self.messages)
+class RelayBatch(SizedBatch[RelayedMessage]):
+    """A batch of encoded messages."""
 
     @property
     def refs(self) -> list[MessageRef]:
         """Id and size of each message."""
         return [MessageRef(message.message_id, len(message.encoded)) for message in self.messages]
 
-    @property
-    def max_size(self) -> int:
-        """Bytes of the largest message."""
-        return max(len(message.encoded) for message in self.messages)
-
     def try_add(self, message: RelayedMessage) -> bool:
         """Add ``message``; return False when the batch is full.
 
         :raises MessageTooLargeError: it fits neither a batch nor the link.
         """
-        size = len(message.encoded)
-        bytes_after = self._bytes + size + (_SHORT_SECTION_BYTES if size < _SHORT_LIMIT else _LONG_SECTION_BYTES)
-        if not self.messages:
-            if size > self._max_message_bytes:
-                raise MessageTooLargeError(
-                    f"message {message.message_id!r} takes {size} bytes: the link takes {self._max_message_bytes}"
-                )
-            bytes_after += len(batch_prefix(message.encoded))
-        elif bytes_after > self._max_bytes:
-            return False
-        self._bytes = bytes_after
-        self.messages.append(message)
-        return True
+        return self._append(message, len(message.encoded))
 
-    def split(self) -> list[RelayBatch]:
-        """Return two batches with half of the messages each, in order."""
-        middle = (len(self.messages) + 1) // 2
-        return [*self.repack(self.messages[:middle]), *self.repack(self.messages[middle:])]
+    def _envelope_bytes(self) -> int:
+        return len(batch_prefix(self.messages[0].encoded))
 
-    def repack(self, messages: Iterable[RelayedMessage]) -> list[RelayBatch]:
-        """Return some of the messages in batches with the same limits, in order."""
-        batches = [self._empty()]
-        for message in messages:
-            if not batches[-1].try_add(message):
-                batches.append(self._empty())
-                batches[-1].try_add(message)
-        return batches
-
-    def _empty(self) -> RelayBatch:
-        return RelayBatch(self._max_bytes, max_message_bytes=self._max_message_bytes)
+    def _name(self, message: RelayedMessage) -> str:
+        return message.message_id
 
     def payload(self) -> tuple[bytes, int]:
         """Return what is sent, and its message format."""
@@ -92,10 +48,7 @@ class RelayBatch:
             return self.messages[0].encoded, _SINGLE
         parts = [batch_prefix(self.messages[0].encoded)]
         for message in self.messages:
-            encoded = message.encoded
-            size = len(encoded)
-            if size < _SHORT_LIMIT:
-                parts += (_SHORT_SECTION, bytes((size,)), encoded)
-            else:
-                parts.append(section(BODY, binary(encoded)))
+            size = len(message.encoded)
+            short = size < _SHORT_LIMIT
+            parts += (_SHORT_SECTION if short else _LONG_SECTION, size.to_bytes(1 if short else 4), message.encoded)
         return b"".join(parts), _BATCH

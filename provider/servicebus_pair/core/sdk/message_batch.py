@@ -9,17 +9,16 @@ SDK's batch measures each message, and the SDK encodes what is sent.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from azure.servicebus import ServiceBusMessageBatch
 from azure.servicebus.amqp import AmqpAnnotatedMessage
 
-from servicebus_pair.core.model.errors import InvalidMessageError, MessageTooLargeError
+from servicebus_pair.core.model.errors import InvalidMessageError
 from servicebus_pair.core.model.events import MessageRef
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage, body_digest
-from servicebus_pair.core.protocol.batching import partition_key
+from servicebus_pair.core.protocol.batching import SizedBatch, message_bytes, partition_key
 from servicebus_pair.core.sdk._private.capabilities import fast_path, tracing
 from servicebus_pair.core.sdk.messages import to_sdk
 
@@ -32,40 +31,25 @@ __all__ = ["EncodedBatch", "encoded_size", "message_ref", "takes_preencoded"]
 _ENCODING_ERRORS: Final = (ValueError, TypeError, OverflowError, struct.error)
 # Two sections with their descriptors, the name of the annotation, and the longest headers of three strings.
 _ENVELOPE_BYTES: Final = 80
-# AMQP 1.0, sections 1.6.19 and 3.2.6: a message within a batch is a data section with a length of one byte or of four.
-_SHORT_SECTION_BYTES: Final = 5
-_LONG_SECTION_BYTES: Final = 8
-_SHORT_LIMIT: Final = 256
 _NO_LIMIT: Final = 2**63
 
 
-class EncodedBatch:
-    """A batch of messages with their encoded sizes; implements ``batching.Batch``.
+class EncodedBatch(SizedBatch[AmqpMessage]):
+    """A batch of messages with their encoded sizes.
 
-    A message that remains the only one is sent alone. It may then be as large as ``max_message_bytes``, which can be
-    more than a batch may have.
-
-    :param max_bytes: maximum size of a batch, from the link.
-    :param max_message_bytes: maximum size of a message outside a batch, from the link; at least ``max_bytes``.
     :param preencodes: whether the link takes encoded messages; by default, whether it may.
     :ivar ids: the id of each message.
     :ivar sizes: its encoded size in bytes.
     """
 
     def __init__(self, max_bytes: int, *, max_message_bytes: int = 0, preencodes: bool | None = None) -> None:
-        self._max_bytes = max_bytes
-        self._max_message_bytes = max(max_bytes, max_message_bytes)
+        super().__init__(max_bytes, max_message_bytes=max_message_bytes)
         preencodes = takes_preencoded() if preencodes is None else preencodes
         self._encoding = _message_encoding() if preencodes else None
         self._encoded: list[bytearray] = []
         self._first: Any = None
-        self._bytes = 0
-        self.messages: list[AmqpMessage] = []
         self.ids: list[str] = []
         self.sizes: list[int] = []
-
-    def __len__(self) -> int:
-        return len(self.messages)
 
     def try_add(self, message: AmqpMessage) -> bool:
         """Add ``message``; return False when the batch is full.
@@ -84,21 +68,8 @@ class EncodedBatch:
                 size = len(encoded)
         except _ENCODING_ERRORS as error:
             raise _invalid(message, error) from error
-        bytes_after = self._bytes + size + (_SHORT_SECTION_BYTES if size < _SHORT_LIMIT else _LONG_SECTION_BYTES)
-        if not self.messages:
-            if size > self._max_message_bytes:
-                raise MessageTooLargeError(
-                    f"message {_message_id(message)!r} takes {size} bytes: the link takes {self._max_message_bytes}"
-                )
-        else:
-            if len(self.messages) == 1:
-                # The SDK copies id, session id and partition key of the first message to the batch envelope without
-                # counting them: the service would refuse a full batch for its size.
-                bytes_after += _max_envelope_bytes(self.messages[0])
-            if bytes_after > self._max_bytes:
-                return False
-        self._bytes = bytes_after
-        self.messages.append(message)
+        if not self._append(message, size):
+            return False
         self.ids.append(_message_id(message))
         self.sizes.append(size)
         if sections is not None:
@@ -111,25 +82,16 @@ class EncodedBatch:
         """Id, size and digest of each message, for those who record it."""
         return tuple(map(MessageRef, self.ids, self.sizes, map(body_digest, self.messages)))
 
-    def split(self) -> list[EncodedBatch]:
-        """Return two batches with half of the messages each, in order."""
-        middle = (len(self.messages) + 1) // 2
-        return [*self.repack(self.messages[:middle]), *self.repack(self.messages[middle:])]
+    def _envelope_bytes(self) -> int:
+        # The SDK copies id, session id and partition key of the first message to the batch envelope without counting
+        # them: the service would refuse a full batch for its size.
+        return _max_envelope_bytes(self.messages[0])
 
-    def repack(self, messages: Iterable[AmqpMessage]) -> list[EncodedBatch]:
-        """Return some of the messages in batches with the same limits, in order.
+    def _name(self, message: AmqpMessage) -> str:
+        return _message_id(message)
 
-        This is one batch, unless its envelope is larger because another message comes first.
-        """
-        batches = [self._empty()]
-        for message in messages:
-            if not batches[-1].try_add(message):
-                batches.append(self._empty())
-                batches[-1].try_add(message)
-        return batches
-
-    def _empty(self) -> EncodedBatch:
-        return EncodedBatch(
+    def _empty(self) -> Self:
+        return type(self)(
             self._max_bytes, max_message_bytes=self._max_message_bytes, preencodes=self._encoding is not None
         )
 
@@ -194,9 +156,7 @@ def _public_size(message: AmqpMessage) -> int:
     batch = ServiceBusMessageBatch(_NO_LIMIT)
     empty = batch.size_in_bytes
     batch.add_message(to_sdk(message))
-    grown = batch.size_in_bytes - empty
-    short = grown - _SHORT_SECTION_BYTES
-    return short if short < _SHORT_LIMIT else grown - _LONG_SECTION_BYTES
+    return message_bytes(batch.size_in_bytes - empty)
 
 
 def _invalid(message: AmqpMessage, error: Exception) -> InvalidMessageError:
