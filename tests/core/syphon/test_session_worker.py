@@ -59,6 +59,23 @@ async def test_section_6_a_session_is_moved_in_growing_batches_until_it_is_empty
     assert work.worker.has_completed
 
 
+@pytest.mark.parametrize(("continuous", "waits"), [(False, [0.3]), (True, [0.3, 0.3])])
+async def test_section_6_a_drain_that_received_few_peeks_for_more_and_a_continuous_syphon_waits(
+    continuous: bool, waits: list[float]
+) -> None:
+    work = Work(3, continuous=continuous)
+    assert await work.steps(2) == [True, False]
+    assert (work.session.waits, work.session.called("peek")) == (waits, [] if continuous else [(4, 1)])
+
+
+async def test_section_6_silence_is_not_emptiness() -> None:
+    work = Work(3)
+    await work.steps()
+    work.session.put("flights", "m3")
+    assert await work.steps(2) == [True, False]
+    assert work.flights.ids == numbered(4)
+
+
 @pytest.mark.parametrize(
     ("error", "sizes"), [(TimedOutError("late"), [64, 32, 16]), (ServerBusyError("busy"), [64, 64, 64])]
 )

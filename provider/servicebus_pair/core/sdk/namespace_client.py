@@ -23,7 +23,7 @@ from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.model.options import Endpoint, PairOptions
 from servicebus_pair.core.model.usage_meter import Meter, Operation
 from servicebus_pair.core.sdk._private.capabilities import relays
-from servicebus_pair.core.sdk._private.link_patches import patch_link, shared_ssl_context
+from servicebus_pair.core.sdk._private.link_patches import patch_link, patch_session_browsers, shared_ssl_context
 from servicebus_pair.core.sdk.entity_lookup import EntityLookup
 from servicebus_pair.core.sdk.error_mapping import classify
 from servicebus_pair.core.sdk.idle_links import IdleLinks
@@ -68,6 +68,7 @@ class NamespaceClient:
         self.authenticated = False
         self.can_relay = relays()
         self._client = _sdk_client(endpoint)
+        patch_session_browsers(self._client)
         self.explain_auth_failure = EntityLookup(endpoint, meter=self.meter).explain_auth_failure
         self.idle_links = IdleLinks(self.namespace, max_idle_connections)
         self._send_links: dict[tuple[str, int], SendLink] = {}

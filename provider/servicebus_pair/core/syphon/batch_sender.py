@@ -108,7 +108,14 @@ class BatchSender:
         self._counters = counters
         self._dead_letter = dead_letter
 
-    async def send(self, destination: Destination, entries: dict[int, BacklogEntry]) -> None:
+    async def send(
+        self,
+        destination: Destination,
+        entries: dict[int, BacklogEntry],
+        *,
+        send_before: float | None = None,
+        lock_seconds: float | None = None,
+    ) -> None:
         """Send entries for one entity; those sent or dead-lettered are removed from ``entries``.
 
         If the service refuses or rejects a batch for one of its messages, the batch is halved until that message is
@@ -116,15 +123,20 @@ class BatchSender:
         accepts a probe between any two of these attempts.
 
         :param entries: by the identity (``id``) of the message to send.
+        :param send_before: in place of the entries' own, if one lock holds for all of them; as is ``lock_seconds``.
         :raises LocksExpiringError: the locks would end before the messages are settled.
         :raises ServiceError: the entity accepts no more.
         """
-        # Of messages that waited in the link's buffer, less is left of the locks than of the others.
-        self._longest_lock = max(self._longest_lock, *(entry.lock_seconds for entry in entries.values()))
+        if send_before is None:
+            send_before = min(entry.send_before for entry in entries.values())
+        if lock_seconds is None:
+            # Of messages that waited in the link's buffer, less is left of the locks than of the others.
+            lock_seconds = max(entry.lock_seconds for entry in entries.values())
+        self._longest_lock = max(self._longest_lock, lock_seconds)
         limits = _Limits(
             destination,
             entity=next(iter(entries.values())).entity,
-            send_before=min(entry.send_before for entry in entries.values()),
+            send_before=send_before,
             max_attempt=_ATTEMPT_SHARE * self._longest_lock,
         )
         await destination.open(timeout=self._timeout(limits))

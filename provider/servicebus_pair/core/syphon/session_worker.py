@@ -8,7 +8,6 @@ restart can make a message arrive first that was sent later.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import takewhile
 from typing import Any, Final
 
@@ -78,6 +77,7 @@ class SessionWorker:
         self._sender = BatchSender(context, queue, counters=counters, dead_letter=self._dead_letter)
         self._batch_size = min(INITIAL_BATCH_SIZE, context.max_batch_messages)
         self._received_full_batch = False
+        self._highest_sequence_number = 0
         self._watched: str | None = None
         self._lock_seconds = self._lock_ends = 0.0
         self._remember_lock()
@@ -90,8 +90,11 @@ class SessionWorker:
         :raises ServiceError: the session is lost, or its queue cannot be read.
         """
         self.blocked_by = None
-        if not self.waiting and not await self._receive(wait):
-            return False
+        if not self.waiting:
+            if not self._context.continuous and await self._is_empty():
+                return False
+            if not await self._receive(wait):
+                return False
         received, started = tuple(self.waiting), self._context.clock.now()
         while self.waiting and not self._context.paused:
             if not await self._send_first_batch():
@@ -159,6 +162,8 @@ class SessionWorker:
         finally:
             limiter.release(permits - count)
         self._received_full_batch = count == permits
+        if received:
+            self._highest_sequence_number = received[-1].sequence_number
         now, again = self._context.clock.now(), list[Any]()
         for message in received:
             if self._accepted and _identity(message) in self._accepted:
@@ -171,6 +176,13 @@ class SessionWorker:
         if again:
             await self._complete(again)
         return count > 0
+
+    async def _is_empty(self) -> bool:
+        """Peek behind what was received, if that was not all that was requested: quicker than to wait for more."""
+        if self._received_full_batch or not self._highest_sequence_number:
+            return False
+        beyond = self._highest_sequence_number + 1
+        return not await self._source.peek(max_messages=1, timeout=CALL_TIMEOUT, from_sequence_number=beyond)
 
     async def _complete(self, received: Sequence[Any]) -> None:
         """Complete messages that the primary has accepted. :raises LockLostError: that is not confirmed."""
@@ -198,10 +210,11 @@ class SessionWorker:
             if not backoff.try_acquire(entity, now=started):
                 self.blocked_by = entity
                 return False
-            pending = {id(entry.message): self._within_lock(entry, started) for entry in batch}
+            pending = {id(entry.message): entry for entry in batch}
+            send_before = started + SENDING_SHARE * (self._lock_ends - started)
             failed = timed_out = False
             try:
-                await self._sender.send(destination, pending)
+                await self._sender.send(destination, pending, send_before=send_before, lock_seconds=self._lock_seconds)
                 self._context.record_success(entity)
             except EntityNotFoundError as error:
                 backoff.record_success(entity)
@@ -228,11 +241,6 @@ class SessionWorker:
 
     def _attempt_seconds(self, entity: str) -> float:
         return min(self._context.attempts.current(entity), _RENEWAL_SHARE * self._lock_seconds)
-
-    def _within_lock(self, entry: BacklogEntry, now: float) -> BacklogEntry:
-        """Return the entry with the limits of the session's lock, which holds for all its messages."""
-        send_before = now + SENDING_SHARE * (self._lock_ends - now)
-        return replace(entry, send_before=send_before, lock_seconds=self._lock_seconds)
 
     async def _dead_letter(self, entry: BacklogEntry, error: UndeliverableError) -> None:
         await self._settlement.dead_letter(entry.received, error)

@@ -13,6 +13,8 @@ import certifi
 import pytest
 from azure.servicebus._pyamqp.aio import AMQPClientAsync
 
+from servicebus_pair.core import PairOptions
+from servicebus_pair.core.protocol.backlog_queues import session_queue_paths
 from servicebus_pair.core.sdk._private import link_patches
 from servicebus_pair.core.sdk._private.link_patches import _close_without_keep_alive, patch_link, shared_ssl_context
 from tests.core.support.local_pair import LocalPair, messages, numbered, open_local_pair
@@ -82,6 +84,14 @@ async def test_a_pair_opens_its_links_without_the_sleeps_of_the_sdk(monkeypatch:
         monkeypatch.setattr(asyncio, "sleep", sleep)
         assert report.moved == {"flights": 1}
     assert SDK_SLEEP_SECONDS not in sleeps
+
+
+@pytest.mark.simulated
+async def test_section_6_sessions_are_listed_without_the_sleeps_of_the_sdk() -> None:
+    async with open_local_pair(options=PairOptions(backlog_queue_count=1, ordering="session")) as both:
+        started = asyncio.get_running_loop().time()
+        await both.pair._open().secondary.list_sessions(session_queue_paths("contoso", 1)[0], timeout=5)
+        assert asyncio.get_running_loop().time() - started < 0.1
 
 
 @pytest.mark.usefixtures("public_sdk")

@@ -22,7 +22,7 @@ import certifi
 
 from servicebus_pair.core.sdk._private.capabilities import fast_path
 
-__all__ = ["patch_link", "shared_ssl_context"]
+__all__ = ["patch_link", "patch_session_browsers", "shared_ssl_context"]
 
 # A broken connection "responds" immediately for ever; after this many responses the SDK may sleep.
 _MAX_RESPONSES: Final = 50
@@ -50,6 +50,14 @@ def patch_link(handler: HandlerT) -> HandlerT:
 
     inner._create_handler = create_patched
     return handler
+
+
+def patch_session_browsers(client: Any) -> None:
+    """Do the same for each connection by which the client of a namespace lists sessions."""
+    if not fast_path():
+        return
+    create = client._create_session_browser
+    client._create_session_browser = lambda *given, **more: patch_link(create(*given, **more))
 
 
 def _open_without_sleeping(amqp_client: Any) -> None:
