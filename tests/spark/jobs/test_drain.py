@@ -40,11 +40,11 @@ def test_diverted_messages_are_drained_and_recorded(
     assert run(own, tmp_path, entities=one) == 0
     assert read_json(tmp_path / "drain.json")["moved"] == {one: 300}
     assert len(own.peek_backlog()) == 41, "other destinations are not drained"
-    assert run(own, tmp_path) == 0
+    assert run(own, tmp_path, tasks="5") == 0
     assert own.peek_backlog() == []
     assert {queue: set(own.arrived(queue)) for queue in (one, two)} == ids
     found = read_json(tmp_path / "drain.json")
-    assert (found["moved"], found["left"], found["lost_attempts"], found["tasks"]) == ({two: 41}, 0, 0, 2)
+    assert (found["moved"], found["left"], found["lost_attempts"], found["tasks"]) == ({two: 41}, 0, 0, 5)
     assert (found["repeated"], found["duplicates_possible"]) == (0, 0)
     operations = found["operations"]
     assert (operations["receives"], operations["sends"], operations["settlements"]) == (41, 41, 41)

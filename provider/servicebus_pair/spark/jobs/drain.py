@@ -49,7 +49,9 @@ def main(arguments: Sequence[str]) -> int:
         help="elapse includes the time in the backlog, and dead-letters expired messages; default: restart",
     )
     parser.add_argument("--redrive", action="store_true", help="move the dead letters of the backlog queues instead")
-    parser.add_argument("--tasks", type=int, help="number of tasks; default: one for each queue")
+    parser.add_argument(
+        "--tasks", type=int, help="number of tasks; default: one for each queue, and at least one per core"
+    )
     parsed = parser.parse_args(arguments)
     Path(parsed.report).unlink(missing_ok=True)
     try:

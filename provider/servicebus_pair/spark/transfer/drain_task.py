@@ -1,5 +1,7 @@
 """One Spark task of a drain: runs the core's syphon over some of the backlog queues and returns a report.
 
+Several tasks may drain one queue: the service gives each message to one of them.
+
 At least once: a message leaves the backlog after the primary has confirmed it. A retried task drains what the previous
 attempt left; messages that attempt had locked reappear when their locks expire, within a minute.
 """
@@ -53,12 +55,18 @@ class DrainTaskReport:
     """What the successful attempt of a task did; earlier attempts are known from the ledger only.
 
     :param attempt: number of the attempt, from 0, which is also the number of failed attempts.
+    :param ended: seconds since the Unix epoch.
     """
 
     task: int
     attempt: int
     report: DrainReport
     operations: Operations
+    ended: float
+
+    def without_remainder(self) -> DrainTaskReport:
+        """Return the report without what remained in the queues."""
+        return replace(self, report=replace(self.report, left=0, failures={}))
 
     def to_json(self) -> str:
         """Serialize for the way to the driver."""
@@ -69,7 +77,7 @@ class DrainTaskReport:
         """Parse the result of :meth:`to_json`."""
         value: Mapping[str, Any] = json.loads(text)
         report, operations = DrainReport(**value["report"]), Operations(**value["operations"])
-        return cls(value["task"], value["attempt"], report, operations)
+        return cls(value["task"], value["attempt"], report, operations, value["ended"])
 
 
 def run_drain_task(plan: DrainPlan, index: int, *, attempt: int) -> DrainTaskReport:
@@ -90,7 +98,7 @@ def run_drain_task(plan: DrainPlan, index: int, *, attempt: int) -> DrainTaskRep
         _log.info("drain task=%d attempt=%d begins queues=%s", index, attempt, ",".join(queues))
         report = bridge.run(_drain(pair, plan, queues, progress=_ProgressLog(index)))
         failures = {place: redaction.clean(failure) for place, failure in report.failures.items()}
-        return DrainTaskReport(index, attempt, replace(report, failures=failures), pair.meter.read())
+        return DrainTaskReport(index, attempt, replace(report, failures=failures), pair.meter.read(), time.time())
 
 
 async def _drain(

@@ -1,4 +1,4 @@
-"""``drain``: runs the syphon as a Spark job, with one task per backlog queue or group of queues."""
+"""``drain``: runs the syphon as a Spark job, whose tasks share the backlog queues."""
 
 from __future__ import annotations
 
@@ -93,8 +93,9 @@ def drain(
     :param entities: move only messages for these entities.
     :param rate: messages per second over all tasks; ``None`` is unlimited.
     :param redrive: move the dead letters of the backlog queues instead.
-    :param tasks: number of tasks over which the queues are distributed; default: one per queue, so that executors
-        that finish short queues take the next ones.
+    :param tasks: number of tasks; with fewer than queues a task drains several, with more several drain one. Default:
+        one per queue, so that executors that finish short queues take the next ones, and at least one per core; dead
+        letters are left to one task per queue.
     :raises ConfigurationError: an argument is invalid, a permission is missing or a namespace does not respond; no
         task was started.
     :raises pyspark.errors.PySparkException: a task failed after all retries; the message contains no secrets, and
@@ -110,8 +111,12 @@ def drain(
     access = check_access(settings, selected, redaction=redaction, entities=entities, sends=True)
     for entity, error in access.unavailable.items():
         _log.warning("entity=%s does not respond (%s): its messages may remain in the backlog", entity, error)
-    queue_groups = _distribute(selected, len(selected) if tasks is None else tasks)
-    concurrent_tasks = min(len(queue_groups), spark.sparkContext.defaultParallelism)
+    cores = spark.sparkContext.defaultParallelism
+    if tasks is None:
+        # What one task skips, another one would wait for until it is released.
+        tasks = len(selected) if redrive else max(len(selected), cores)
+    queue_groups = _distribute(selected, tasks)
+    concurrent_tasks = min(len(queue_groups), cores)
     plan = DrainPlan(
         reference=reference,
         queue_groups=queue_groups,
@@ -163,8 +168,8 @@ def _create_folder(ledger: str) -> str:
 
 
 def _distribute(queues: Sequence[str], tasks: int) -> tuple[tuple[str, ...], ...]:
-    count = min(len(queues), tasks)
-    return tuple(tuple(queues[number::count]) for number in range(count))
+    """Return the queues of each task: one task has several, or several tasks have one."""
+    return tuple(tuple(queues[number % len(queues) :: tasks]) for number in range(tasks))
 
 
 def _run_tasks(spark: SparkSession, plan: DrainPlan) -> list[DrainTaskReport]:
@@ -197,7 +202,10 @@ def _merge_reports(
     started_at: float,
     ended_at: float,
 ) -> DrainResult:
-    total = sum((each.report for each in reports), DrainReport())
+    # Of tasks that share a queue, the last one to end knows what remains in it.
+    last = {plan.queue_groups[each.task]: each for each in sorted(reports, key=lambda each: each.ended)}
+    known = [each if each is last[plan.queue_groups[each.task]] else each.without_remainder() for each in reports]
+    total = sum((each.report for each in known), DrainReport())
     lost_attempts = sum(each.attempt for each in reports)
     moved = dict(total.moved) | {entity: each.messages for entity, each in recorded.items()}
     missing = {
