@@ -5,18 +5,25 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from azure.servicebus import ServiceBusMessage
-from hypothesis import given
+from azure.servicebus.amqp import AmqpAnnotatedMessage
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from servicebus_pair.core.model.errors import UndeliverableError
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage
 from servicebus_pair.core.protocol.backlog_message import wrap
-from servicebus_pair.core.sdk.messages import to_amqp_message
+from servicebus_pair.core.protocol.relayed_message import BacklogRewriter, RelayedMessage
+from servicebus_pair.core.protocol.typed_values import amqp_typed
+from servicebus_pair.core.sdk.messages import from_sdk, to_amqp_message
+from servicebus_pair.core.sdk.relay.delivery import RelayDelivery
 from servicebus_pair.core.syphon.backlog_entry import BacklogEntry, Selection, TimeToLive, read_entry
 from tests.core.support import encoding as wire
+from tests.core.support.message_strategies import LASTING, WHOLE, messages
+from tests.examples import examples
 
 EPOCH = 1_700_000_000.0
 
@@ -109,3 +116,31 @@ def test_a_selection_ignores_case_and_none_matches_all():
     assert Selection.of(["Flights"]).matches("fLIGHTS")
     assert not Selection.of(["Flights"]).matches("delays")
     assert not Selection.of([]).matches("flights")
+
+
+@pytest.mark.fast_sdk
+@examples(150)
+@example(message=WHOLE, policy=TimeToLive.RESTART)
+@example(message=LASTING, policy=TimeToLive.ELAPSE)
+@given(message=messages(), policy=st.sampled_from(TimeToLive))
+def test_section_4_a_message_that_stays_encoded_has_the_bytes_that_decoding_and_encoding_give(
+    message: AmqpAnnotatedMessage, policy: TimeToLive
+) -> None:
+    copied = wrap(from_sdk(message), entity="flights")
+    broker = {"x-opt-sequence-number": 7, "x-opt-enqueued-time": amqp_typed("TIMESTAMP", int(EPOCH * 1000) - 1)}
+    copied.annotations = {**broker, **(copied.annotations or {})}
+    data = wire.encode(copied)
+
+    def outcome(rewriter: BacklogRewriter | None) -> object:
+        received = RelayDelivery(data, delivery_id=0, receiver=None, lock_ends=None)
+        try:
+            entry = read_entry(received, policy=policy, now=EPOCH, rewriter=rewriter)
+        except UndeliverableError as error:
+            return error.reason
+        back = entry.message
+        assert isinstance(back, RelayedMessage)
+        return entry.entity, back.encoded, back.message_id, back.session_id, back.partition_key
+
+    # Each writes the time of encoding into a message with a time to live.
+    with patch("time.mktime", return_value=EPOCH):
+        assert outcome(BacklogRewriter(elapses=policy is TimeToLive.ELAPSE)) == outcome(None)
