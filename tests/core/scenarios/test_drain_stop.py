@@ -88,7 +88,9 @@ async def test_section_6_messages_released_unseen_keep_their_delivery_count() ->
     over = False
     async with open_local_pair("flights") as local_pair:
         shared = local_pair.pair._open()
-        source = PairTransport(shared.primary, shared.secondary).source(BACKLOG, should_stop=lambda: over)
+        source = PairTransport(shared.primary, shared.secondary, max_bytes=2**20).source(
+            BACKLOG, should_stop=lambda: over
+        )
         waiting = asyncio.create_task(source.receive(max_messages=100, max_wait_time=60, timeout=5))
         await asyncio.sleep(0.5)
         over = True

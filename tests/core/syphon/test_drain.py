@@ -152,14 +152,14 @@ def test_the_transport_opens_links_of_the_pair(dead_letter: bool) -> None:
     calls: list[Any] = []
     primary: Any = SimpleNamespace(can_relay=False, send_link=lambda *given, **more: calls.append((given, more)))
     secondary: Any = SimpleNamespace(can_relay=False, receive_link=lambda *given, **more: calls.append((given, more)))
-    transport = PairTransport(primary, secondary)
+    transport = PairTransport(primary, secondary, max_bytes=5)
     transport.source("q", should_stop=bool, dead_letter=dead_letter)
     transport.source("q", should_stop=bool)
     transport.destination("flights", link_index=2)
     transport.destination("flights")
     assert calls == [
-        (("q",), {"dead_letter": dead_letter, "should_stop": bool, "relay": False}),
-        (("q",), {"dead_letter": False, "should_stop": bool, "relay": False}),
+        (("q",), {"dead_letter": dead_letter, "should_stop": bool, "relay_bytes": 0}),
+        (("q",), {"dead_letter": False, "should_stop": bool, "relay_bytes": 0}),
         (("flights",), {"link_index": 2}),
         (("flights",), {"link_index": 0}),
     ]
@@ -170,14 +170,14 @@ def test_the_transport_leaves_messages_encoded_where_both_clients_can() -> None:
     primary: Any = SimpleNamespace(can_relay=True, relay_send_link=lambda *given: calls.append(given))
     secondary: Any = SimpleNamespace(
         can_relay=True,
-        receive_link=lambda *given, **more: calls.append((*given, more["relay"])),
-        session_link=lambda *given, **more: calls.append((*given, more["relay"])),
+        receive_link=lambda *given, **more: calls.append((*given, more["relay_bytes"])),
+        session_link=lambda *given, **more: calls.append((*given, more["relay_bytes"])),
     )
-    transport = PairTransport(primary, secondary)
+    transport = PairTransport(primary, secondary, max_bytes=5)
     transport.source("q", should_stop=bool)
     transport.session("s", wait=1.0, session_id=None, should_stop=bool)
     transport.destination("flights", link_index=2)
-    assert calls == [("q", True), ("s", True), ("flights",)]
+    assert calls == [("q", 5), ("s", 5), ("flights",)]
 
 
 def test_a_link_receives_at_most_16_megabytes_at_a_time() -> None:

@@ -104,22 +104,24 @@ class NamespaceClient:
         prefetch: int = 0,
         dead_letter: bool = False,
         should_stop: Callable[[], bool] = lambda: False,
-        relay: bool = False,
+        relay_bytes: int = 0,
     ) -> ReceiveLink:
         """Return a new receiver of the queue ``path``; the caller closes it.
 
         :param prefetch: number of messages the link may buffer.
         :param dead_letter: receive from the dead-letter queue.
         :param should_stop: polled many times a second during a receive; ends it when True.
-        :param relay: leave messages encoded.
+        :param relay_bytes: leave messages encoded, and receive about so many bytes at a time; 0 decodes them.
         """
         sub_queue = ServiceBusSubQueue.DEAD_LETTER if dead_letter else None
-        link = (RelayReceiveLink if relay else ReceiveLink)(
+        link = (RelayReceiveLink if relay_bytes else ReceiveLink)(
             self,
             path,
             lambda: patch_link(self._client.get_queue_receiver(path, prefetch_count=prefetch, sub_queue=sub_queue)),
             should_stop=should_stop,
         )
+        if isinstance(link, RelayReceiveLink):
+            link.max_bytes = relay_bytes
         self._receive_links.add(link)
         return link
 
@@ -163,16 +165,16 @@ class NamespaceClient:
         wait: float,
         session_id: str | None = None,
         should_stop: Callable[[], bool] = lambda: False,
-        relay: bool = False,
+        relay_bytes: int = 0,
     ) -> SessionLink:
         """Return a new link that accepts one session of the queue ``path``; the caller closes it.
 
         :param wait: seconds that the service waits for a session.
         :param session_id: the session; by default the next unlocked one that has messages.
-        :param should_stop: as in :meth:`receive_link`, as is ``relay``.
+        :param should_stop: as in :meth:`receive_link`, as is ``relay_bytes``.
         """
         chosen = NEXT_AVAILABLE_SESSION if session_id is None else session_id
-        link = (RelaySessionLink if relay else SessionLink)(
+        link = (RelaySessionLink if relay_bytes else SessionLink)(
             self,
             path,
             lambda: patch_link(self._client.get_queue_receiver(path, session_id=chosen, max_wait_time=wait)),
@@ -180,6 +182,8 @@ class NamespaceClient:
             session_id=session_id,
             wait=wait,
         )
+        if isinstance(link, RelayReceiveLink):
+            link.max_bytes = relay_bytes
         self._receive_links.add(link)
         return link
 

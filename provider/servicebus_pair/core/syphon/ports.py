@@ -130,24 +130,29 @@ class Transport(Protocol):
 
 
 class PairTransport:
-    """The transport over the two clients of a pair; messages stay encoded where that is possible."""
+    """The transport over the two clients of a pair; messages stay encoded where that is possible.
 
-    def __init__(self, primary: NamespaceClient, secondary: NamespaceClient) -> None:
+    :param max_bytes: about the most bytes that one link receives at a time.
+    """
+
+    def __init__(self, primary: NamespaceClient, secondary: NamespaceClient, *, max_bytes: int) -> None:
         self._primary = primary
         self._secondary = secondary
-        self._relay = primary.can_relay and secondary.can_relay
+        self._relay_bytes = max_bytes if primary.can_relay and secondary.can_relay else 0
 
     def source(self, queue: str, *, should_stop: Callable[[], bool], dead_letter: bool = False) -> Source:
         """Return a new link to a backlog queue, which receives nothing once ``should_stop()``; close it after use."""
         # No prefetch: a buffered message is locked, and its lock could end in the buffer.
-        return self._secondary.receive_link(queue, dead_letter=dead_letter, should_stop=should_stop, relay=self._relay)
+        return self._secondary.receive_link(
+            queue, dead_letter=dead_letter, should_stop=should_stop, relay_bytes=self._relay_bytes
+        )
 
     def session(
         self, queue: str, *, wait: float, session_id: str | None, should_stop: Callable[[], bool]
     ) -> SessionSource:
         """Return a new link that accepts one session, by default any with messages, waiting ``wait`` seconds."""
         return self._secondary.session_link(
-            queue, wait=wait, session_id=session_id, should_stop=should_stop, relay=self._relay
+            queue, wait=wait, session_id=session_id, should_stop=should_stop, relay_bytes=self._relay_bytes
         )
 
     async def list_sessions(self, queue: str, *, timeout: float) -> list[str]:
@@ -156,6 +161,6 @@ class PairTransport:
 
     def destination(self, entity: str, *, link_index: int = 0) -> Destination:
         """Return the shared link to an entity; there is one per link index, or one that sends several at a time."""
-        if self._relay:
+        if self._relay_bytes:
             return self._primary.relay_send_link(entity)
         return self._primary.send_link(entity, link_index=link_index)

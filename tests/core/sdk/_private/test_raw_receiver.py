@@ -33,7 +33,7 @@ def never() -> bool:
 
 def opened() -> tuple[FakeHandler, RawReceiver]:
     handler = FakeHandler()
-    return handler, RawReceiver(handler.owner)
+    return handler, RawReceiver(handler.owner, max_bytes=2**20)
 
 
 def now() -> float:
@@ -80,7 +80,7 @@ async def test_deliveries_are_put_together_from_their_frames(
     handler.feed(of_another_link, of_the_session, *frames)
     assert await raw.receive(max_messages=len(deliveries), wait=1.0, should_stop=never) == deliveries
     assert handler._connection.given == [(5, 0x14), (5, 0x13)]
-    assert (link.delivery_count, link.current_link_credit) == (len(deliveries), 0)
+    assert (link.delivery_count, link.current_link_credit) == (len(deliveries), 1 - len(deliveries))
     assert (session.next_incoming_id, session.remote_outgoing_window) == (1 + len(frames), 5000 - len(frames))
     assert session.incoming_window == 1000 - len(frames)
 
@@ -132,8 +132,8 @@ async def test_what_arrives_beyond_is_kept_for_the_next_receive_and_credit_is_fo
     assert [number for number, _ in await raw.receive(max_messages=1, wait=0.0, should_stop=never)] == []
     assert await raw.receive(max_messages=1, wait=0.0, should_stop=never) == []
     assert now() - began < 0.15, "what has arrived is returned at once"
-    # The second receive lacked one message; the last found its credit given already.
-    assert handler._link.flows == [{"link_credit": credit} for credit in (2, 1)]
+    # The first message was to show how large they are; the second receive lacked one; the last found its credit given.
+    assert handler._link.flows == [{"link_credit": credit} for credit in (1, 1)]
 
 
 async def test_the_window_of_the_session_is_opened_again_when_half_is_used() -> None:
@@ -293,6 +293,6 @@ async def test_closing_releases_what_was_not_returned(broken: bool) -> None:
 async def test_the_keep_alive_of_the_sdk_is_stopped() -> None:
     handler = FakeHandler()
     task = handler._keep_alive_thread = asyncio.create_task(asyncio.sleep(60))
-    RawReceiver(handler.owner)
+    RawReceiver(handler.owner, max_bytes=2**20)
     await asyncio.wait({task})
     assert (task.cancelled(), handler._keep_alive_thread) == (True, None)

@@ -26,8 +26,8 @@ async def local() -> AsyncIterator[LocalPair]:
         yield pair
 
 
-def source(local: LocalPair) -> RelayReceiveLink:
-    link = local.pair._open().secondary.receive_link(BACKLOG, relay=True)
+def source(local: LocalPair, *, max_bytes: int = 2**23) -> RelayReceiveLink:
+    link = local.pair._open().secondary.receive_link(BACKLOG, relay_bytes=max_bytes)
     assert isinstance(link, RelayReceiveLink)
     return link
 
@@ -82,6 +82,21 @@ async def test_messages_larger_than_a_frame_arrive_whole(local: LocalPair) -> No
     assert await local.primary_ids() == ["m1"]
     assert len(received[0].encoded) > len(body)
     assert next(iter(received[0].amqp.body)) == f"{body} 1".encode()
+
+
+@pytest.mark.parametrize("small", [0, 60])
+async def test_section_6_a_receive_ends_with_a_limited_number_of_bytes(local: LocalPair, small: int) -> None:
+    """Even the first one; after small messages, it exceeds that by what is on its way."""
+    await local.put_into_backlog("flights", numbered(small))
+    for number in range(20):
+        await local.put_into_backlog("flights", messages(100 + number, body="y" * 200_000))
+    link, sizes, ids = source(local, max_bytes=1_000_000), [], list[str | None]()
+    while received := await receive(link, 500, wait=0.2):
+        sizes.append(sum(len(each.encoded) for each in received))
+        ids += [each.message_id for each in received]
+    assert ids == [f"m{number}" for number in (*range(small), *range(100, 120))]
+    assert sizes[0] <= (2_000_000 if small else 1_000_000)
+    assert max(sizes[1:]) <= 1_400_000
 
 
 async def test_messages_are_abandoned_dead_lettered_and_peeked_over_one_link(local: LocalPair) -> None:

@@ -19,6 +19,7 @@ from enum import Enum
 from typing import Any, Final
 
 from servicebus_pair.core.protocol.amqp_sections import NULL, value_end
+from servicebus_pair.core.protocol.byte_window import ByteWindow
 from servicebus_pair.core.sdk._private.frame_reader import (
     FrameReader,
     check_attached,
@@ -81,14 +82,18 @@ class _Run:
 
 
 class RawReceiver:
-    """Takes over an open receiver of the SDK; used by one task at a time."""
+    """Takes over an open receiver of the SDK; used by one task at a time.
 
-    def __init__(self, receiver: Any) -> None:
+    :param max_bytes: about so many bytes of messages that were not returned are under way.
+    """
+
+    def __init__(self, receiver: Any, *, max_bytes: int) -> None:
         self._receiver = receiver
         self._handler = handler = receiver._handler
         self._link = handler._link
         self._session = handler._session
         self._arrived: deque[tuple[int, bytes]] = deque()
+        self._window = ByteWindow(max_bytes)
         self._parts: list[bytes] = []
         self._delivery_id = 0
         self._unconfirmed: list[_Run] = []
@@ -100,18 +105,18 @@ class RawReceiver:
     async def receive(
         self, *, max_messages: int, wait: float, should_stop: Callable[[], bool]
     ) -> list[tuple[int, bytes]]:
-        """Return up to ``max_messages`` deliveries by id, once the queue is silent.
+        """Return up to ``max_messages`` deliveries by id, once the queue is silent or their bytes are enough.
 
         :param wait: seconds to wait for the first message.
         :raises Exception: the SDK's, if the link is lost.
         """
         check_attached(self._handler)
-        missing = max_messages - len(self._arrived)
-        if missing > 0 and missing != self._link.current_link_credit:
-            await self._link.flow(link_credit=missing)
+        self._window.begin()
         deadline = now() + wait
         pauses = 0
         while len(self._arrived) < max_messages and not should_stop():
+            if not await self._ask_for(max_messages - len(self._arrived)):
+                break
             remaining = deadline - now()
             if self._arrived:
                 if pauses >= _PAUSES_OF_SILENCE or remaining < -_MAX_COLLECTING:
@@ -122,7 +127,17 @@ class RawReceiver:
             else:
                 await self._listen(min(_LISTEN, remaining))
         count = 0 if should_stop() and not self._arrived else min(max_messages, len(self._arrived))
-        return [self._arrived.popleft() for _ in range(count)]
+        taken = [self._arrived.popleft() for _ in range(count)]
+        self._window.remove(sum(len(message) for _, message in taken))
+        return taken
+
+    async def _ask_for(self, missing: int) -> int:
+        """Adapt the link's credit, and return it: for ``missing`` messages, or fewer if they are large."""
+        credit, current = self._window.credit(missing), self._link.current_link_credit
+        # What messages leave is given back once it is half of the credit: each change is a frame.
+        if credit < current or (credit > current and (current <= credit // 2 or credit == missing)):
+            await self._link.flow(link_credit=credit)
+        return credit
 
     async def settle(
         self, ids: Iterable[int], settlement: Settlement, *, timeout: float, error: Any = None
@@ -162,6 +177,7 @@ class RawReceiver:
 
     async def _release_arrived(self) -> None:
         arrived = [number for number, _ in self._arrived]
+        self._window.remove(sum(len(message) for _, message in self._arrived))
         self._arrived.clear()
         await self.release(arrived)
 
@@ -246,6 +262,7 @@ class RawReceiver:
             self._parts.clear()
         link.delivery_count += 1
         link.current_link_credit -= 1
+        self._window.add(len(message))
         self._arrived.append((self._delivery_id, message))
         return True
 

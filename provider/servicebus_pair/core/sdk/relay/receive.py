@@ -26,7 +26,12 @@ ResultT = TypeVar("ResultT")
 
 
 class RelayReceiveLink(ReceiveLink):
-    """A peek-lock receiver of one queue; the messages that it returns are :class:`RelayDelivery`."""
+    """A peek-lock receiver of one queue; the messages that it returns are :class:`RelayDelivery`.
+
+    :ivar max_bytes: a receive ends with about so many bytes.
+    """
+
+    max_bytes = 2**24
 
     def __init__(
         self, client: LinkOwner, path: str, create_handler: Callable[[], Any], *, should_stop: Callable[[], bool]
@@ -118,7 +123,7 @@ class RelayReceiveLink(ReceiveLink):
             await receiver.__aenter__()
             inner: Any = receiver
             if self._raw is None or self._raw_handler is not receiver:
-                self._raw, self._raw_handler = RawReceiver(inner), receiver
+                self._raw, self._raw_handler = RawReceiver(inner, max_bytes=self.max_bytes), receiver
             try:
                 return await operation(self._raw)
             except Exception as failure:
