@@ -1,0 +1,70 @@
+"""What is learned, given or has the shape of a secret is masked wherever it stands."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from servicebus_pair.core.model import redaction
+from servicebus_pair.core.model.redaction import learn_secrets, scrub, secret_kind
+
+KEY = "k" * 43 + "="
+CLIENT_SECRET = "abc8Q~" + "x" * 34
+TOKEN = "eyJ" + "h" * 8 + "." + "p" * 8 + ".s"
+
+
+@pytest.fixture(autouse=True)
+def nothing_learned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redaction, "_learned", {})
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "masked"),
+    [
+        ("Endpoint=sb://x/;SharedAccessKey=secret;x", "a connection string", "Endpoint=sb://x/;SharedAccessKey=***;x"),
+        ("sharedaccesskey %3D secret&x", "a connection string", "sharedaccesskey %3D ***&x"),
+        ("clientsecret=s", "a connection string", "clientsecret=***"),
+        (f"the key {KEY} is", "a key", "the key *** is"),
+        (f"{KEY[:-1]}%3D.", "a key", "***."),
+        (f"x{KEY}", None, f"x{KEY}"),
+        (f"{KEY}=", None, f"{KEY}="),
+        (f"is {CLIENT_SECRET}", "a client secret", "is ***"),
+        (f"Bearer {TOKEN}", "a token", "Bearer ***"),
+        ("no secret", None, "no secret"),
+    ],
+)
+def test_a_secret_is_known_by_its_shape(text: str, kind: str | None, masked: str) -> None:
+    assert (secret_kind(text), scrub(text)) == (kind, masked)
+    assert secret_kind([text]) == kind
+
+
+def test_secrets_of_eight_characters_and_more_are_learned_and_shorter_ones_only_given() -> None:
+    learn_secrets(["7 chars", "8 chars."])
+    assert scrub("7 chars, 8 chars.") == "7 chars, ***"
+    assert scrub("7 chars, 8 chars.", ["7 chars", ""]) == "***, ***"
+    assert (secret_kind("is 8 chars."), secret_kind("7 chars")) == ("a secret of a connection", None)
+
+
+def test_the_secrets_learned_longest_ago_are_forgotten_beyond_two_thousand() -> None:
+    learn_secrets(f"secret {number:04}" for number in range(2000))
+    learn_secrets(["secret 0000", "another secret"])
+    assert scrub("secret 0000, secret 0001, secret 0002") == "***, secret 0001, ***"
+
+
+@given(
+    parts=st.lists(st.sampled_from(["canary-1", "canary-2", "1canary", " "]), max_size=8),
+    secrets=st.lists(st.sampled_from(["canary-1", "canary-2", "y-1canar", "1c"]), max_size=4),
+)
+def test_exactly_the_characters_of_secrets_are_masked_also_where_they_overlap(
+    parts: list[str], secrets: list[str]
+) -> None:
+    text = "".join(parts)
+    covered = [False] * len(text)
+    for secret in secrets:
+        for begin in range(len(text)):
+            if text.startswith(secret, begin):
+                covered[begin : begin + len(secret)] = [True] * len(secret)
+    masked = scrub(text, secrets)
+    assert masked.replace("***", "") == "".join(each for each, hidden in zip(text, covered, strict=True) if not hidden)
+    assert ("***" in masked) is any(covered)
