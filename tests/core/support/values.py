@@ -45,6 +45,14 @@ def check_values(
     assert {kind.__name__ for kind in kinds if not kind.__dataclass_params__.frozen} == mutable
     assert {kind.__name__ for kind in kinds if any(each.kw_only for each in fields(kind))} == keyword_only
     assert [kind.__name__ for kind in kinds if "__slots__" not in vars(kind)] == []
+    assert [kind.__name__ for kind in _classes(room) if _lacks_constructor(kind)] == []
+
+
+def _lacks_constructor(kind: type) -> bool:
+    """Return whether a class declares fields that nothing sets, as one does that is no dataclass any more."""
+    declared = [name for name in vars(kind).get("__annotations__", {}) if not hasattr(kind, name)]
+    others = issubclass(kind, BaseException | tuple) or getattr(kind, "_is_protocol", False)
+    return bool(declared) and not is_dataclass(kind) and "__init__" not in vars(kind) and not others
 
 
 def check_defaults(room: str, expected: Mapping[str, Any]) -> None:

@@ -76,7 +76,7 @@ async def test_deliveries_are_put_together_from_their_frames(
     handler, raw = opened()
     link, session = handler._link, handler._session
     of_another_link = frame(0x14, [uint(HANDLE + 1), uint(0), binary(b""), uint(0)], b"answer")
-    of_the_session = frame(0x13, [uint(0), uint(5000), uint(0), uint(5000)])
+    of_the_session = frame(0x13, [uint(HANDLE), uint(5000), uint(0), uint(5000)])
     handler.feed(of_another_link, of_the_session, *frames)
     assert await raw.receive(max_messages=len(deliveries), wait=1.0, should_stop=never) == deliveries
     assert handler._connection.given == [(5, 0x14), (5, 0x13)]
