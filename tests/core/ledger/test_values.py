@@ -25,6 +25,8 @@ def test_limits_are_those_that_were_tuned_together() -> None:
         {
             "incidents.INCIDENT_GAP_SECONDS": 60.0,
             "manifest._VERSION": 1,
+            "partitions._DIGEST_BYTES": 6,
+            "partitions._MAX_CHARACTERS": 80,
             "writer.LEDGER_VERSION": 1,
             "writer._END_OF_LINE": 10,
         },

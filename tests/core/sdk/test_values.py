@@ -78,6 +78,7 @@ def test_limits_are_those_that_were_tuned_together() -> None:
             "receive_link._MAX_CONCURRENT_SETTLEMENTS": 32,
             "receive_link._WAIT_WITH_BUFFERED_MESSAGES": 0.2,
             "receive_link._PUBLIC_WAIT": 0.25,
+            "deferred_messages._RECEIVE_AND_DELETE": 0,
             "encoding._NO_LIMIT": 9_223_372_036_854_775_808,
             "send_link.STANDARD_BATCH_BYTES": 262_144,
             "send_link._PREMIUM_BATCH_BYTES": 1_048_576,

@@ -24,10 +24,11 @@ def test_limits_are_those_that_were_tuned_together() -> None:
     check_limits(
         "spool",
         {
-            "claims.CLAIM_SECONDS": 120.0,
+            "claims.CLAIM_SECONDS": 60.0,
             "claims._RENEWALS": 6,
             "drain._CONCURRENT_ENTITIES": 8,
             "spool._NANOSECONDS": 1_000_000_000,
+            "spool._ALARM_SHARE": 0.8,
             "spool._LISTING_SECONDS": 5.0,
             "spool_file._MAX_HEADER_BYTES": 65_536,
             "spool_file._KEY_BYTES": 32,
