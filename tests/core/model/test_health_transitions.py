@@ -14,6 +14,7 @@ from servicebus_pair.core.model.health_transitions import (
     AbandonFailback,
     Action,
     BeginFailback,
+    CaughtUp,
     CompleteFailback,
     EntityMissing,
     FailOver,
@@ -273,6 +274,27 @@ def test_ping_does_not_end_a_held_manual_failover(ago: float, hold: float, faile
     assert answered.health.last_ping == NOW
     manual = decide(held.health, BACK, now=NOW, failover_interval=INTERVAL)
     assert manual.health == healthy("drill over", "ann", last_ping=held.health.last_ping)
+
+
+@pytest.mark.parametrize(
+    ("known", "reported", "found", "published"),
+    [
+        (set(), {1}, {1}, True),
+        ({1}, {2}, {1, 2}, True),
+        ({1}, {1, 2}, {1, 2}, True),
+        ({1}, {1}, {1}, False),
+        ({1, 2}, {1}, {1, 2}, False),
+    ],
+)
+def test_section_6_what_syphons_report_is_added_up_and_published_once(
+    known: set[int], reported: set[int], found: set[int], published: bool
+) -> None:
+    for state in HealthState:
+        before = replace(OUT, state=state, caught_up=frozenset(known))
+        decision = decide(before, CaughtUp(frozenset(reported)), now=NOW, failover_interval=INTERVAL)
+        matters = state is HealthState.FAILED_OVER
+        assert decision.health == (replace(before, caught_up=frozenset(found)) if matters else before)
+        assert decision.actions == ({Action.PUBLISH} if matters and published else set())
 
 
 def test_hold_ends_on_time() -> None:
