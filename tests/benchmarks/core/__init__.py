@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.benchmarks.core import drain, mover, send
+from tests.benchmarks.core import drain, mover, send, spool
 from tests.benchmarks.measure import Measure
 
 __all__ = ["measures"]
@@ -14,3 +14,4 @@ def measures() -> Iterator[Measure]:
     yield from send.measures()
     yield from mover.measures()
     yield from drain.measures()
+    yield from spool.measures()
