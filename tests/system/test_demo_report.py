@@ -69,6 +69,21 @@ def test_counts_by_route_and_longest_wait(tmp_path: Path):
     assert reader.tally.counts == Counts(sent=3, primary=1, diverted=2, syphoned=2, repeated=0, longest_wait=60.0)
 
 
+def test_what_left_the_spool_arrived_once_and_has_waited(tmp_path: Path):
+    (tmp_path / "one.jsonl").write_text(
+        line("sent", "a", route="spooled", at=10.0)
+        + line("sent", "b", route="spooled", at=11.0)
+        + line("unspooled", "a", at=31.0)
+        + line("unspooled", "b", route="backlog", at=32.0)
+        + line("syphoned", "b", at=41.0)
+    )
+    reader = LedgerReader(tmp_path)
+    reader.read()
+    counts = reader.tally.counts
+    assert counts == Counts(sent=2, primary=0, diverted=0, syphoned=2, repeated=0, longest_wait=30.0, spooled=2)
+    assert reader.tally.was_diverted(("flights", "a"))
+
+
 def test_message_sent_again_by_a_retry_counts_once(tmp_path: Path):
     (tmp_path / "one.jsonl").write_text(line("sent", "a") * 2 + line("sent", "a", route="backlog"))
     reader = LedgerReader(tmp_path)
@@ -99,6 +114,7 @@ def test_explained_duplicates_are_no_failure():
         ({"differing_fields": 1}, "differ from what was sent"),
         ({"sent": 35_999}, "35,999 of 36,000 messages were accepted"),
         ({"diverted": 0}, "failover was not tested"),
+        ({"spool_expected": True}, "no message was spooled"),
         ({"duplicates": 4}, "1 duplicates are unexplained"),
     ],
 )

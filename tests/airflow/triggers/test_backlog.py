@@ -44,7 +44,7 @@ async def test_the_trigger_fires_once_and_survives_an_outage_of_the_secondary(pa
     second.cancel()
     await asyncio.wait({second})
 
-    assert event.payload == {"messages": 3, "queues": 1, "entities": ["flights"]}
+    assert event.payload == {"messages": 3, "queues": 1, "spooled": 0, "entities": ["flights"]}
     assert not done
 
 

@@ -135,7 +135,12 @@ class AirflowProcess:
 
 
 def pair_connection(
-    primary: Namespace, secondary: Namespace, *, failover_interval: float, ping_primary_interval: float
+    primary: Namespace,
+    secondary: Namespace,
+    *,
+    failover_interval: float,
+    ping_primary_interval: float,
+    spool: Path,
 ) -> str:
     """Return an Airflow connection to the pair as JSON; intervals in seconds."""
     return json.dumps(
@@ -150,6 +155,7 @@ def pair_connection(
                 "secondary_administration": secondary.administration,
                 "failover_interval": failover_interval,
                 "ping_primary_interval": ping_primary_interval,
+                "spool": str(spool),
             },
         }
     )

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from matplotlib.typing import RcKeyType
 
-from tests.system.demo.ledger import DIVERTED, PRIMARY, SYPHONED, Record
+from tests.system.demo.ledger import DIVERTED, PRIMARY, SPOOLED, SYPHONED, Record
 
 __all__ = ["Outage", "plot_flow"]
 
@@ -22,10 +22,16 @@ TEXT = "#22303c"
 MUTED = "#8a97a3"
 GRID = "#e6eaee"
 SHADE = "#f3dfdc"
+DARK_SHADE = "#e3b9b3"
 DANGER = "#a8362a"
 # Distinguishable with any colour vision deficiency, and in greyscale by lightness.
-COLOURS = {PRIMARY: "#2f6db5", DIVERTED: "#e08a1e", SYPHONED: "#3aa07c"}
-LABELS = {PRIMARY: "sent to the primary", DIVERTED: "diverted to the backlog", SYPHONED: "drained to the primary"}
+COLOURS = {PRIMARY: "#2f6db5", DIVERTED: "#e08a1e", SPOOLED: "#6a3d9a", SYPHONED: "#3aa07c"}
+LABELS = {
+    PRIMARY: "to the primary",
+    DIVERTED: "to the backlog",
+    SPOOLED: "to the spool",
+    SYPHONED: "drained to the primary",
+}
 MARGIN = 2  # seconds before the first messages
 STYLE: dict[RcKeyType, Any] = {
     "font.family": "DejaVu Sans",
@@ -48,10 +54,19 @@ class Outage:
     ended_at: float
 
 
-def plot_flow(records: Sequence[Record], outage: Outage, *, title: str, subtitle: str, path: Path) -> None:
+def plot_flow(
+    records: Sequence[Record],
+    outage: Outage,
+    *,
+    secondary_outage: Outage | None = None,
+    title: str,
+    subtitle: str,
+    path: Path,
+) -> None:
     """Write the plot of a run as PNG.
 
     :param records: of the ledger; at least one.
+    :param secondary_outage: when the secondary was down, too.
     """
     start = first_second(records)
     seconds = range(int(max(record.at for record in records)) - start + 2)
@@ -64,6 +79,10 @@ def plot_flow(records: Sequence[Record], outage: Outage, *, title: str, subtitle
         axes.stackplot(seconds, heights, colors=COLOURS.values(), step="post", linewidth=0, zorder=3)
         highest = max(sum(column) for column in zip(*heights, strict=True))
         shade(axes, outage.started_at - start, outage.ended_at - start, top=highest)
+        if secondary_outage is not None:
+            began, ended = secondary_outage.started_at - start, secondary_outage.ended_at - start
+            axes.axvspan(began, ended, color=DARK_SHADE, linewidth=0, zorder=2)
+            axes.text((began + ended) / 2, highest * 1.03, "both down", color=DANGER, ha="center", zorder=5)
         format_axes(axes, seconds=len(seconds), highest=highest)
         figure.text(0.075, 0.93, title, fontsize=16, fontweight="bold")
         figure.text(0.075, 0.875, subtitle, fontsize=11, color=TEXT)

@@ -1,7 +1,8 @@
 """Reads the ledger while it grows.
 
-Each line is a JSON object: ``kind`` is ``sent`` (accepted, by ``route`` primary or backlog) or ``syphoned`` (the
-primary accepted a message of the backlog), for message ``id`` of ``entity``, ``at`` seconds since the epoch.
+Each line is a JSON object: ``kind`` is ``sent`` (accepted, by ``route`` primary, backlog or spooled), ``syphoned`` (the
+primary accepted a message of the backlog) or ``unspooled`` (``route`` accepted a message of the spool), for message
+``id`` of ``entity``, ``at`` seconds since the epoch.
 """
 
 from __future__ import annotations
@@ -14,16 +15,17 @@ from pathlib import Path
 
 from tests.system.demo.comparison import Key
 
-__all__ = ["DIVERTED", "PRIMARY", "SYPHONED", "Counts", "LedgerReader", "Record", "Tally"]
+__all__ = ["DIVERTED", "PRIMARY", "SPOOLED", "SYPHONED", "Counts", "LedgerReader", "Record", "Tally"]
 
 PRIMARY = "primary"
 DIVERTED = "diverted"
+SPOOLED = "spooled"
 SYPHONED = "syphoned"
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    route: str  # PRIMARY, DIVERTED or SYPHONED
+    route: str  # PRIMARY, DIVERTED, SPOOLED or SYPHONED
     entity: str
     message_id: str
     at: float  # seconds since the epoch
@@ -41,14 +43,15 @@ class Counts:
     diverted: int
     syphoned: int
     repeated: int  # copies at the entity beyond the first
-    longest_wait: float  # longest time from diverted to syphoned, seconds
+    longest_wait: float  # longest time from diverted or spooled to syphoned, seconds
+    spooled: int = 0
 
 
 class Tally:
     """Incremental counts: recounting a year of flights twice a second would be too slow."""
 
     def __init__(self) -> None:
-        self._times: dict[str, dict[Key, float]] = {PRIMARY: {}, DIVERTED: {}, SYPHONED: {}}
+        self._times: dict[str, dict[Key, float]] = {PRIMARY: {}, DIVERTED: {}, SPOOLED: {}, SYPHONED: {}}
         self._sent: set[Key] = set()
         self._arrived: set[Key] = set()
         self._arrivals = 0
@@ -59,15 +62,16 @@ class Tally:
         self._times[record.route].setdefault(key, record.at)
         if record.route != SYPHONED:
             self._sent.add(key)
-        if record.route != DIVERTED:
+        if record.route not in {DIVERTED, SPOOLED}:
             self._arrived.add(key)
             self._arrivals += 1
-        accepted, arrived = self._times[DIVERTED].get(key), self._times[SYPHONED].get(key)
+        accepted = self._times[DIVERTED].get(key, self._times[SPOOLED].get(key))
+        arrived = self._times[SYPHONED].get(key)
         if record.route != PRIMARY and accepted is not None and arrived is not None:
             self._longest_wait = max(self._longest_wait, arrived - accepted)
 
     def was_diverted(self, key: Key) -> bool:
-        return key in self._times[DIVERTED]
+        return key in self._times[DIVERTED] or key in self._times[SPOOLED]
 
     @property
     def counts(self) -> Counts:
@@ -78,6 +82,7 @@ class Tally:
             syphoned=len(self._times[SYPHONED]),
             repeated=self._arrivals - len(self._arrived),
             longest_wait=self._longest_wait,
+            spooled=len(self._times[SPOOLED]),
         )
 
 
@@ -107,5 +112,8 @@ def record_of(line: bytes) -> Record | None:
     item = json.loads(line)
     if item["kind"] == "closed":
         return None
-    route = SYPHONED if item["kind"] == "syphoned" else DIVERTED if item["route"] == "backlog" else PRIMARY
+    if item["kind"] == "unspooled" and item["route"] == "backlog":
+        return None  # on its way: a syphon moves it from there
+    routes = {"primary": PRIMARY, "backlog": DIVERTED, "spooled": SPOOLED}
+    route = routes[item["route"]] if item["kind"] == "sent" else SYPHONED
     return Record(route, sys.intern(item["entity"].lower()), item["id"], item["at"])

@@ -48,6 +48,8 @@ def report(
         sent=counts.sent,
         primary=counts.primary,
         diverted=counts.diverted,
+        spooled=counts.spooled,
+        spool_expected=result.secondary_outage is not None,
         syphoned=counts.syphoned,
         delivered=comparison.delivered,
         duplicates=sum(comparison.duplicates.values()),
@@ -69,9 +71,11 @@ def report(
     plot_flow(
         ledger.records,
         result.outage,
+        secondary_outage=result.secondary_outage,
         title=f"Outage of the primary: {summary.sent:,} messages sent, {summary.lost or 'none'} lost",
         subtitle="The primary was killed while the pipeline published. "
-        f"{summary.diverted:,} messages were diverted to the backlog.",
+        f"{summary.diverted:,} messages were diverted to the backlog"
+        + (f", {summary.spooled:,} kept in the spool while both were down." if summary.spooled else "."),
         path=stack.home.plot,
     )
     write(summary, stack.home.summary)

@@ -28,6 +28,8 @@ PUBLISH = "publish_flights"
 
 DAG_PARSE_TIMEOUT = 60.0
 POLL_SECONDS = 0.5
+# Seconds into the outage after which the secondary is killed at the latest.
+SECONDARY_KILL_SECONDS = 25.0
 ACTIVE = frozenset({"running", "deferred", "up_for_retry"})
 
 
@@ -47,6 +49,7 @@ def start_pipeline(api: AirflowApi, scale: Scale) -> tuple[Recovery, DagRun]:
 @dataclass(frozen=True, slots=True)
 class ScenarioResult:
     outage: Outage
+    secondary_outage: Outage | None
     published_at_restart: float  # fraction of the messages accepted by then
 
 
@@ -82,34 +85,55 @@ class Scenario:
     def run(self) -> ScenarioResult:
         """Kill the primary while the pipeline publishes, restart it, and wait for the recovery."""
         self._wait_until_kill_is_due()
-        outage = self._cause_outage()
+        outage, secondary_outage = self._cause_outage()
         published = self._accepted() / self._expected
         self._wait_for_all_runs()
         if self._kill_target is not None:
             raise ScenarioError(
                 f"{KILL_TARGETS[self._kill_target]} was never killed: it was not running when the kill was due"
             )
-        return ScenarioResult(outage, published)
+        return ScenarioResult(outage, secondary_outage, published)
 
     def _wait_until_kill_is_due(self) -> None:
         deadline = time.monotonic() + self._scale.publish_timeout
         while self._accepted() < self._expected * KILL_AT_FRACTION:
             self._poll(deadline, what=f"a third of {self._expected:,} messages to be accepted")
 
-    def _cause_outage(self) -> Outage:
+    def _cause_outage(self) -> tuple[Outage, Outage | None]:
         primary = self._stack.primary
         self._stack.processes.kill(primary.process)
         started_at = time.time()
         self._terminal.say(f"killed the primary (SIGKILL) after {self._accepted():,} messages")
+        secondary_outage = None
         while not self._restart_is_due(elapsed=time.time() - started_at):
             self._poll(None, what="the end of the outage")
+            if secondary_outage is None and self._secondary_is_due(elapsed=time.time() - started_at):
+                secondary_outage = self._kill_secondary()
         primary.start(self._stack.processes)
         ended_at = time.time()
         self._terminal.say(
             f"restarted the primary on the same data after {ended_at - started_at:.0f} s; "
             f"{self._recovery.status_text()}"
         )
-        return Outage(started_at, ended_at)
+        return Outage(started_at, ended_at), secondary_outage
+
+    def _secondary_is_due(self, *, elapsed: float) -> bool:
+        """Return whether the secondary is to die: once messages were diverted, and the recovery waits."""
+        if not self._scale.secondary_seconds or not self.ledger.tally.counts.diverted:
+            return False
+        return elapsed >= SECONDARY_KILL_SECONDS or self._recovery.is_ready(published=0.0)
+
+    def _kill_secondary(self) -> Outage:
+        """Kill the secondary, too, and restart it some seconds later."""
+        secondary = self._stack.secondary
+        self._stack.processes.kill(secondary.process)
+        started_at = time.time()
+        self._terminal.say("killed the secondary as well (SIGKILL): messages go to the spool")
+        while time.time() - started_at < self._scale.secondary_seconds:
+            self._poll(None, what="the end of the secondary's outage", secondary=False)
+        secondary.start(self._stack.processes)
+        self._terminal.say(f"restarted the secondary; {self.ledger.tally.counts.spooled:,} messages are in the spool")
+        return Outage(started_at, time.time())
 
     def _restart_is_due(self, *, elapsed: float) -> bool:
         ready = self._recovery.is_ready(published=self._accepted() / self._expected)
@@ -127,9 +151,9 @@ class Scenario:
             self._raise_if_failed(run)
         return self._pipeline_now().finished and self._recovery.is_complete()
 
-    def _poll(self, deadline: float | None, *, what: str) -> None:
+    def _poll(self, deadline: float | None, *, what: str, secondary: bool = True) -> None:
         """Print the progress, check that all processes are running, and sleep."""
-        self._stack.check()
+        self._stack.check(secondary=secondary)
         run = self._pipeline_now()
         self._raise_if_failed(run)
         self._kill_if_due(run)
@@ -161,7 +185,8 @@ class Scenario:
         tasks = [task for item in runs if not item.finished for task in self._api.tasks(item).items()]
         active = [f"{name} {state}" for name, state in tasks if state in ACTIVE]
         text = (
-            f"{counts.primary:,} sent, {counts.diverted:,} diverted, {counts.syphoned:,} drained of {self._expected:,}"
+            f"{counts.primary:,} sent, {counts.diverted:,} diverted, {counts.spooled:,} spooled, {counts.syphoned:,} "
+            f"drained of {self._expected:,}"
         )
         return text + (f"; {', '.join(active)}" if active else "")
 

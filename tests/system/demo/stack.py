@@ -48,7 +48,11 @@ class Stack:
         secondary = Namespace.on_free_ports(SECONDARY, home=home.root, ports=ports)
         connections = {
             "contoso_pair": pair_connection(
-                primary, secondary, failover_interval=FAILOVER_SECONDS, ping_primary_interval=PING_SECONDS
+                primary,
+                secondary,
+                failover_interval=FAILOVER_SECONDS,
+                ping_primary_interval=PING_SECONDS,
+                spool=home.root / "spool",
             ),
             "spark_default": spark_connection(),
         }
@@ -62,10 +66,14 @@ class Stack:
             namespace.start(self.processes)
         return self.airflow.start(self.processes)
 
-    def check(self) -> None:
-        """Raise StartError if a process has exited, except the primary."""
+    def check(self, *, secondary: bool = True) -> None:
+        """Raise StartError if a process has exited, except the primary.
+
+        :param secondary: it should be running, too.
+        """
         self.airflow.check(self.processes)
-        self.processes.check(self.secondary.process)
+        if secondary:
+            self.processes.check(self.secondary.process)
 
     def task_processes(self) -> list[psutil.Process]:
         return self.processes.members(SCHEDULER)

@@ -39,6 +39,8 @@ class Summary:
     delivered_by_entity: dict[str, int]
     reconciled: ReconcileResult
     reconciled_after_recovery: bool  # Spark reconciled after everything was published and drained
+    spooled: int = 0
+    spool_expected: bool = False  # the secondary was down, too
 
     @property
     def duplicates_unexplained(self) -> int:
@@ -54,6 +56,7 @@ class Summary:
             f"{self.differing_fields:,} fields differ from what was sent": self.differing_fields > 0,
             f"{self.sent:,} of {self.expected:,} messages were accepted": self.sent != self.expected,
             "no message was diverted, so failover was not tested": self.diverted == 0,
+            "no message was spooled, although both namespaces were down": self.spool_expected and not self.spooled,
             f"{self.duplicates_unexplained:,} duplicates are unexplained": self.duplicates_unexplained > 0,
             f"Spark's reconcile job found {self.reconciled.lost:,} lost messages": self.reconciled.lost > 0,
             f"Spark's reconcile job found {self.reconciled.delivered:,} of {self.expected:,} messages delivered": (
@@ -68,7 +71,8 @@ def table(summary: Summary) -> str:
         ("sent", f"{summary.sent:,}"),
         ("sent to the primary", f"{summary.primary:,}"),
         ("diverted to the backlog", f"{summary.diverted:,}"),
-        ("drained from the backlog", f"{summary.syphoned:,}"),
+        ("kept in the spool", f"{summary.spooled:,}"),
+        ("drained to the primary", f"{summary.syphoned:,}"),
         ("delivered", f"{summary.delivered:,}"),
         ("duplicates", f"{summary.duplicates:,}"),
         ("  predicted by the ledger", f"{summary.duplicates_predicted:,}"),
