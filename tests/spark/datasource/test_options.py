@@ -26,6 +26,7 @@ SETTINGS = {
     f"{side}_connection_string": f"Endpoint=sb://{side}.servicebus.windows.net/;SharedAccessKeyName=k;SharedAccessKey={CANARY}"
     for side in ("primary", "secondary")
 }
+SPOOL = {"spool": "/mnt/spool", "spoolMaxBytes": "1000", "spoolMaxAge": "86400"}
 READ = {"credential": "env:THE_PAIR", "entity": "flights"}
 
 
@@ -43,9 +44,12 @@ def test_health_option_is_parsed():
 
 def test_options_override_pair_settings(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("THE_PAIR", json.dumps(SETTINGS | {"failover_interval": 30, "probe": "link"}))
-    options = WriteOptions.parse({"credential": "env:THE_PAIR", "failoverInterval": "5", "backlogQueueCount": "3"})
+    options = WriteOptions.parse(
+        {"credential": "env:THE_PAIR", "failoverInterval": "5", "backlogQueueCount": "3"} | SPOOL
+    )
     found = options.access.resolve(Redaction()).options
     assert (found.failover_interval, found.backlog_queue_count, found.probe) == (timedelta(seconds=5), 3, "link")
+    assert (found.spool, found.spool_max_bytes, found.spool_max_age) == ("/mnt/spool", 1000, timedelta(days=1))
 
 
 def test_pickled_options_contain_no_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
@@ -85,6 +89,7 @@ INVALID_WRITES = {
     "option ordering is 'strict': allowed is none and session": {"ordering": "strict"},
     "option entity is flights, delays: a write takes one": {"entity": "flights,delays"},
     "option health is '[]': allowed is JSON": {"health": "[]"},
+    "option spool is 'spool': allowed is an absolute path or a URL": {"spool": "spool"},
     "option run is ' ': allowed is a name": {"run": " "},
 }
 WRITE_SUGGESTIONS = {

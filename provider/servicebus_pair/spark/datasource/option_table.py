@@ -123,6 +123,9 @@ PAIR_OPTIONS: Final = {
     "onEntityDisabled": ("on_entity_disabled", "raise and fail_over"),
     "probe": ("probe", "ping and link"),
     "ordering": ("ordering", "none and session"),
+    "spool": ("spool", "an absolute path or a URL, such as s3://bucket/spool"),
+    "spoolMaxBytes": ("spool_max_bytes", "a whole number from 1"),
+    "spoolMaxAge": ("spool_max_age", "seconds from 1"),
 }
 _TABLE: Final = (
     Option("credential", _BOTH, REFERENCES, non_empty_text, secret=True),
