@@ -43,7 +43,7 @@ class EmbeddedService:
         certificate = ["--certificate", str(self._identity.certificate), "--key", str(self._identity.key)]
         # Its secret is well known, so beside a key of our own it has to be named.
         os.environ[SECRET_VARIABLE] = DEVELOPMENT_CLIENT.secret
-        options = [*certificate, "--client", DEVELOPMENT_CLIENT.id]
+        options = [*certificate, "--client", DEVELOPMENT_CLIENT.id, "--tier", "Standard"]
         self._process = EmulatorProcess([NAMESPACE], key=self.key, options=options)
 
     def open(self) -> None:
