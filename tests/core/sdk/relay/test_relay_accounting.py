@@ -32,7 +32,7 @@ LOCKED_UNTIL = 1_900_000_000_250
 class Owner(NamespaceClient):
     def __init__(self) -> None:
         self.namespace, self.meter, self.authenticated = "contoso", Meter(), True
-        self._closed, self._fault, self._background = False, None, set()
+        self.is_closed, self._fault, self._background = False, None, set()
 
 
 class Receiver(FakeHandler):
