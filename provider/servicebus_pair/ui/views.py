@@ -177,6 +177,7 @@ class RunView:
         ``/api/pairs/{conn_id}/reports/{dag_id}/{run_id}``.
     :param reported: selected values that its task ``report`` returned, which nothing checked.
     :param lost: number of lost messages in the summary that the reconcile job wrote next to its report.
+    :param verdict: the one in that summary: proven, lost or not proven.
     """
 
     dag_id: str
@@ -185,6 +186,7 @@ class RunView:
     report: bool = False
     reported: Mapping[str, Any] = field(default_factory=dict)
     lost: int | None = None
+    verdict: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

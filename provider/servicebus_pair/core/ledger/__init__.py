@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     )
     from servicebus_pair.core.ledger.session_order_check import Arrival, check_order
     from servicebus_pair.core.ledger.totals import Totals
+    from servicebus_pair.core.ledger.unclosed import open_files
     from servicebus_pair.core.ledger.usage import LedgerCount, count_ledger, operations_for_record
     from servicebus_pair.core.ledger.writer import CLOSED
 
@@ -55,6 +56,7 @@ __all__ = [
     "days_since",
     "find_incidents",
     "judge",
+    "open_files",
     "operations_for_record",
     "run_folder",
 ]
@@ -65,6 +67,7 @@ __getattr__ = lazy_exports(
         "incidents": ["INCIDENT_GAP_SECONDS", "Incident", "LedgerSlice", "find_incidents"],
         "judgement": ["Evidence", "Judgement", "judge"],
         "manifest": ["EntityManifest", "PublishManifest"],
+        "unclosed": ["open_files"],
         "partitions": ["days_since", "run_folder"],
         "reader": ["KINDS", "ROUTES", "check_version"],
         "reconcile": ["Found", "History", "Location", "Outcome", "Sent", "Syphoned", "Verdict", "classify"],

@@ -295,7 +295,8 @@ class RefreshCache:
         )
 
     def _with_proof(self, run: RunView) -> RunView:
-        return replace(run, lost=self.reports.lost(run.dag_id, run.run_id)) if run.report else run
+        found = self.reports.summary(run.dag_id, run.run_id) if run.report else None
+        return run if found is None else replace(run, lost=found.lost, verdict=found.verdict)
 
     def _head(self, now: float) -> bytes:
         head = {"at": now, "interval": self.interval, "problem": self._problem}

@@ -17,12 +17,13 @@ import stat
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from servicebus_pair.core.model import DaemonThread, get_logger
 
-__all__ = ["ReportStore", "report_path"]
+__all__ = ["ReportStore", "ReportSummary", "report_path"]
 
 _log = get_logger(__name__)
 _PART: Final = re.compile(r"[\w.~-]{1,250}", re.ASCII)
@@ -32,12 +33,24 @@ _MAX_SUMMARY_BYTES: Final = 2**20
 # A missing summary is looked for again after this time; one that was found is final.
 _RETRY_SECONDS: Final = 30.0
 _MAX_SUMMARIES: Final = 5000
+_VERDICTS: Final = ("proven", "lost", "not proven")
 
 
 def report_path(dag_id: str, run_id: str) -> tuple[str, str] | None:
     """Return the folders of a run below the root, or ``None`` for ids that cannot be names of folders."""
     parts = dag_id, run_id.replace(":", "").replace("+", "_")
     return parts if all(_PART.fullmatch(part) and part.strip(".") for part in parts) else None
+
+
+@dataclass(frozen=True, slots=True)
+class ReportSummary:
+    """What a reconcile job found.
+
+    :param verdict: one of SPEC section 9; ``None`` if an older version wrote the summary.
+    """
+
+    lost: int
+    verdict: str | None
 
 
 class ReportStore:
@@ -50,8 +63,8 @@ class ReportStore:
         self._root = root or None
         self._pages = DaemonThread("reconcile reports")
         self._summaries = DaemonThread("reconcile summaries")
-        # By DAG and run id: when to look again, and the number of lost messages.
-        self._found: dict[tuple[str, str], tuple[float, int | None]] = {}
+        # By DAG and run id: when to look again, and what was found.
+        self._found: dict[tuple[str, str], tuple[float, ReportSummary | None]] = {}
 
     async def page(self, dag_id: str, run_id: str) -> bytes | None:
         """Return the report of a run, or ``None`` if there is none.
@@ -60,30 +73,31 @@ class ReportStore:
         """
         return await self._pages.call(self._read, dag_id, run_id, "report.html", _MAX_REPORT_BYTES)
 
-    def lost(self, dag_id: str, run_id: str) -> int | None:
-        """Return the number of lost messages in a run's summary, or ``None`` if it has none or was not read yet.
+    def summary(self, dag_id: str, run_id: str) -> ReportSummary | None:
+        """Return a run's summary, or ``None`` if it has none or was not read yet.
 
         Never blocks: the summary is read in the background.
         """
         if self._root is None:
             return None
         key, now = (dag_id, run_id), time.monotonic()
-        look_again, lost = self._found.get(key, (0.0, None))
-        if lost is None and now >= look_again:
+        look_again, found = self._found.get(key, (0.0, None))
+        if found is None and now >= look_again:
             if len(self._found) >= _MAX_SUMMARIES:
                 self._found.clear()
             self._found[key] = now + _RETRY_SECONDS, None
             self._summaries.submit(self._look_up, key)
-        return lost
+        return found
 
     def _look_up(self, key: tuple[str, str]) -> None:
         content = self._read(*key, "summary.json", _MAX_SUMMARY_BYTES)
         try:
-            lost = None if content is None else json.loads(content)["totals"]["lost"]
-        except (ValueError, TypeError, LookupError, RecursionError):
-            lost = None
+            summary = {} if content is None else json.loads(content)
+            lost, verdict = summary["totals"]["lost"], summary.get("judgement")
+        except (ValueError, TypeError, LookupError, RecursionError, AttributeError):
+            return
         if isinstance(lost, int) and not isinstance(lost, bool):
-            self._found[key] = float("inf"), lost
+            self._found[key] = float("inf"), ReportSummary(lost, verdict if verdict in _VERDICTS else None)
 
     def _read(self, dag_id: str, run_id: str, name: str, limit: int) -> bytes | None:
         folders = report_path(dag_id, run_id)

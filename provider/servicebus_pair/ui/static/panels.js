@@ -256,7 +256,7 @@ function runSummary(pair, run, runLink, reportButton) {
   return [
     runLink(run, run.dag_id), " ", h("span", { class: `badge run ${run.state}` }, run.state),
     moved !== undefined && ` ${plural(Object.values(moved).reduce((sum, each) => sum + each, 0), "message")} moved, as a task reported`,
-    run.lost !== null ? [", ", h("span", { class: run.lost > 0 ? "critical" : null }, `${formatNumber(run.lost)} lost`)] : lost !== undefined && `, ${formatNumber(lost)} lost, as a task reported`,
+    run.lost !== null ? [", ", h("span", { class: run.lost > 0 || (run.verdict ?? "proven") !== "proven" ? "critical" : null }, run.verdict && run.verdict !== "lost" ? `${run.verdict}, ${formatNumber(run.lost)} lost` : `${formatNumber(run.lost)} lost`)] : lost !== undefined && `, ${formatNumber(lost)} lost, as a task reported`,
     run.report && [" ", reportButton(pair, run)],
   ];
 }

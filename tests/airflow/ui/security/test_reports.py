@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 
 from servicebus_pair.core.model import daemon_thread
 from servicebus_pair.ui.sources import reports as reports_module
-from servicebus_pair.ui.sources.reports import ReportStore
+from servicebus_pair.ui.sources.reports import ReportStore, ReportSummary
 from tests.airflow.conftest import RunDag
 from tests.airflow.ui.support.page_client import PAIR_URL, wait_for_pair
 from tests.airflow.ui.support.recovery import run_recovery, write_report
@@ -103,7 +103,7 @@ async def test_an_id_that_is_a_path_has_no_report(tmp_path: Path, dag_id: str, r
 
     store = ReportStore(str(tmp_path / "below"))
     assert await store.page(dag_id, run_id) is None
-    assert store.lost(dag_id, run_id) is None
+    assert store.summary(dag_id, run_id) is None
 
 
 @pytest.mark.parametrize(
@@ -114,9 +114,9 @@ def test_a_summary_that_is_no_summary_proves_nothing(tmp_path: Path, summary: st
     (folder / "summary.json").write_text(summary)
     store = ReportStore(str(tmp_path))
 
-    assert store.lost("flights_recovery", "manual__1") is None
+    assert store.summary("flights_recovery", "manual__1") is None
     store._summaries.submit(lambda: None).result(timeout=10)
-    assert store.lost("flights_recovery", "manual__1") is None
+    assert store.summary("flights_recovery", "manual__1") is None
 
 
 def test_reports_may_lie_in_an_object_store(tmp_path: Path):
@@ -130,9 +130,9 @@ def test_reports_may_lie_in_an_object_store(tmp_path: Path):
     memory.pipe(f"{folder}/summary.json", b'{"totals": {"lost": 0}}')
     store = ReportStore("memory://reports")
 
-    assert store.lost("flights_recovery", "manual__2026-01-01T00:00:00+00:00") is None
+    assert store.summary("flights_recovery", "manual__2026-01-01T00:00:00+00:00") is None
     store._summaries.submit(lambda: None).result(timeout=10)
-    assert store.lost("flights_recovery", "manual__2026-01-01T00:00:00+00:00") == 0
+    assert store.summary("flights_recovery", "manual__2026-01-01T00:00:00+00:00") == ReportSummary(0, None)
     assert store._read("flights_recovery", "manual__2026-01-01T00:00:00+00:00", "report.html", 100) == (
         b"<h1>Report</h1>"
     )

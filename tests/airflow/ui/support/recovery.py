@@ -37,10 +37,10 @@ def run_recovery(run_dag: RunDag, result: Mapping[str, Any]) -> str:
     return str(run.run_id)
 
 
-def write_report(root: Path, dag_id: str, run_id: str, html: str, *, lost: int) -> Path:
+def write_report(root: Path, dag_id: str, run_id: str, html: str, *, lost: int, verdict: str = "proven") -> Path:
     """Write what the reconcile job writes, and return its folder."""
     folder = root / dag_id / run_id.replace(":", "").replace("+", "_") / "reconcile"
     folder.mkdir(parents=True)
     (folder / "report.html").write_text(html)
-    (folder / "summary.json").write_text(json.dumps({"totals": {"lost": lost}}))
+    (folder / "summary.json").write_text(json.dumps({"judgement": verdict, "totals": {"lost": lost}}))
     return folder
