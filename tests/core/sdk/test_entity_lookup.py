@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from servicebus_emulator import Emulator, Fault, FaultKind
-from servicebus_emulator.engine.model.descriptions import QueueDescription, TopicDescription
+from servicebus_emulator.engine.model.descriptions import QueueDescription, SubscriptionDescription, TopicDescription
 from servicebus_pair.core import Endpoint, HealthState, NamespacePair
 from servicebus_pair.core.model.errors import (
     AuthenticationError,
@@ -80,10 +80,13 @@ async def test_section_4_arm_finds_queues_and_topics_and_rejects_a_wrong_namespa
     async with Emulator(["contoso"]) as emulator:
         emulator["contoso"].namespace.create_queue(QueueDescription("flights/today"))
         emulator["contoso"].namespace.create_topic(TopicDescription("gates"))
+        emulator["contoso"].namespace.create_subscription(SubscriptionDescription("gates", "all"))
         known = through_arm(emulator, "contoso")
         async with arm_of(known) as right, arm_of(replace(known, namespace="fabrikam")) as wrong:
-            found = [await right.entity_exists(path) for path in ("flights/today", "gates", "gone")]
-            assert found == [True, True, False]
+            for path in ("flights/today", "gates", "gates/Subscriptions/all"):
+                assert await right.entity_exists(path), path
+            for path in ("gone", "gates/Subscriptions/gone", "gone/Subscriptions/all"):
+                assert not await right.entity_exists(path), path
             with pytest.raises(RefusedError, match="namespace fabrikam is not in resource group"):
                 await wrong.entity_exists("flights/today")
 
@@ -124,10 +127,21 @@ async def test_section_5_a_refused_token_for_an_existing_entity_keeps_it_failed_
 
 
 @pytest.mark.parametrize("sub_queue", ["", "/$DeadLetterQueue", "/$Transfer/$DeadLetterQueue"])
-@pytest.mark.parametrize(("entity", "error"), [("flights", AuthenticationError), ("gone", EntityNotFoundError)])
+@pytest.mark.parametrize(
+    ("entity", "error"),
+    [
+        ("flights", AuthenticationError),
+        ("gone", EntityNotFoundError),
+        ("gates/Subscriptions/all", AuthenticationError),
+        ("gates/Subscriptions/gone", EntityNotFoundError),
+    ],
+)
 async def test_section_4_a_sub_queue_is_missing_only_if_its_entity_is(
     entity: str, error: type[ServiceError], sub_queue: str, local_pair: LocalPair
 ) -> None:
+    namespace = local_pair.primary.namespace
+    namespace.create_topic(TopicDescription("gates"))
+    namespace.create_subscription(SubscriptionDescription("gates", "all"))
     local_pair.primary.set_fault(TOKEN_NOT_FOUND)
     client = NamespaceClient(endpoint(local_pair.primary))
     try:
@@ -136,7 +150,7 @@ async def test_section_4_a_sub_queue_is_missing_only_if_its_entity_is(
     finally:
         await client.close()
     assert type(caught.value) is error
-    assert ("gone does not exist on contoso" in str(caught.value)) is (entity == "gone")
+    assert ("gone does not exist on contoso" in str(caught.value)) is entity.endswith("gone")
 
 
 @pytest.mark.simulated

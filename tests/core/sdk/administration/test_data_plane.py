@@ -206,6 +206,18 @@ async def test_section_4_an_entity_is_a_queue_or_a_topic(of_queue: Any, of_topic
     assert await administration.entity_exists("q") is exists
 
 
+@pytest.mark.parametrize("path", ["gates/Subscriptions/all", "gates/subscriptions/all"])
+async def test_section_4_a_subscription_is_looked_up_in_its_topic(path: str) -> None:
+    asked: list[tuple[str, str]] = []
+
+    async def get_subscription(topic: str, name: str) -> None:
+        asked.append((topic, name))
+
+    assert await managing(get_subscription=get_subscription).entity_exists(path)
+    assert asked == [("gates", "all")]
+    assert not await managing(get_subscription=answering(ResourceNotFoundError())).entity_exists(path)
+
+
 async def test_section_4_a_failed_lookup_is_raised() -> None:
     with pytest.raises(errors.AuthorizationError, match="read queue q on contoso"):
         await managing(get_queue=answering(http_error(403)), get_topic=None).entity_exists("q")

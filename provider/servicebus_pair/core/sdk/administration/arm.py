@@ -17,7 +17,7 @@ from servicebus_pair.core.model.errors import EntityExistsError, EntityNotFoundE
 from servicebus_pair.core.model.options import ArmCoordinates, Endpoint
 from servicebus_pair.core.model.usage_meter import Meter
 from servicebus_pair.core.protocol.backlog_queues import QueueSettings
-from servicebus_pair.core.sdk.administration.data_plane import QueueDepth, run_call
+from servicebus_pair.core.sdk.administration.data_plane import QueueDepth, run_call, split_subscription
 
 __all__ = ["ArmAdministration"]
 
@@ -67,7 +67,7 @@ class ArmAdministration:
     async def create_queue(self, path: str, settings: QueueSettings) -> None:
         """Create one queue. :raises EntityExistsError: it exists."""
         # ARM's PUT would silently update an existing queue.
-        if await self._exists("queue", path):
+        if await self._exists("queue", path, self._client.queues.get(*self._scope, _arm_name(path))):
             raise EntityExistsError(f"create queue {path} on {self._namespace}: it exists")
         properties = {theirs: getattr(settings, ours) for ours, theirs in _PROPERTY_NAMES.items()}
         await self._put(f"create queue {path}", path, properties)
@@ -106,12 +106,12 @@ class ArmAdministration:
         await self._call(f"delete {path}", self._client.queues.delete(*self._scope, _arm_name(path)))
 
     async def entity_exists(self, path: str) -> bool:
-        """Return whether ``path`` is a queue or a topic.
+        """As in ``Administration``.
 
         :raises RefusedError: the namespace was not found, so nothing is known about its entities.
         :raises ServiceError: classified.
         """
-        if await self._exists("queue", path) or await self._exists("topic", path):
+        if await self._found(path):
             return True
         try:
             await self._call("look for the namespace", self._client.namespaces.get(*self._scope))
@@ -131,10 +131,20 @@ class ArmAdministration:
     async def _get(self, path: str) -> Mapping[str, Any]:
         return _properties(await self._call(f"read {path}", self._client.queues.get(*self._scope, _arm_name(path))))
 
-    async def _exists(self, kind: str, path: str) -> bool:
-        operations = self._client.queues if kind == "queue" else self._client.topics
+    async def _found(self, path: str) -> bool:
+        subscription = split_subscription(path)
+        if subscription is not None:
+            topic, name = subscription
+            read = self._client.subscriptions.get(*self._scope, _arm_name(topic), name)
+            return await self._exists("subscription", path, read)
+        named = *self._scope, _arm_name(path)
+        return await self._exists("queue", path, self._client.queues.get(*named)) or await self._exists(
+            "topic", path, self._client.topics.get(*named)
+        )
+
+    async def _exists(self, kind: str, path: str, read: Awaitable[Any]) -> bool:
         try:
-            await self._call(f"look for {kind} {path}", operations.get(*self._scope, _arm_name(path)))
+            await self._call(f"look for {kind} {path}", read)
         except EntityNotFoundError:
             return False
         return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, Self, TypeVar
@@ -34,10 +35,12 @@ __all__ = [
     "duration_text",
     "run_call",
     "sdk_client",
+    "split_subscription",
 ]
 
 _CALL_TIMEOUT: Final = 30.0
 _MAX_TIME_SPAN_DAYS: Final = 10_675_199
+_SUBSCRIPTION: Final = re.compile(r"(?P<topic>.+)/subscriptions/(?P<name>[^/]+)", re.IGNORECASE)
 _MANAGE_REQUIRED: Final = (401, 403)
 _BY_STATUS: Final[dict[int | None, type[ServiceError]]] = {
     401: AuthenticationError,
@@ -82,7 +85,7 @@ class Administration(Protocol):
         """Delete one queue with all its messages. :raises EntityNotFoundError: it does not exist."""
 
     async def entity_exists(self, path: str) -> bool:
-        """Return whether ``path`` is a queue or a topic."""
+        """Return whether ``path`` is a queue, a topic, or a subscription as ``topic/Subscriptions/name``."""
 
 
 class ServiceBusAdministration:
@@ -174,17 +177,29 @@ class ServiceBusAdministration:
         await self._call(f"delete {path}", self._client.delete_queue(path))
 
     async def entity_exists(self, path: str) -> bool:
-        """Return whether ``path`` is a queue or a topic. :raises ServiceError: classified."""
-        for kind, read in (("queue", self._client.get_queue), ("topic", self._client.get_topic)):
-            try:
-                await self._call(f"read {kind} {path}", read(path))
-            except EntityNotFoundError:
-                continue
-            return True
-        return False
+        """As in :class:`Administration`. :raises ServiceError: classified."""
+        subscription = split_subscription(path)
+        if subscription is not None:
+            return await self._exists("subscription", path, self._client.get_subscription(*subscription))
+        return await self._exists("queue", path, self._client.get_queue(path)) or await self._exists(
+            "topic", path, self._client.get_topic(path)
+        )
+
+    async def _exists(self, kind: str, path: str, read: Awaitable[Any]) -> bool:
+        try:
+            await self._call(f"read {kind} {path}", read)
+        except EntityNotFoundError:
+            return False
+        return True
 
     async def _call(self, action: str, call: Awaitable[ResultT]) -> ResultT:
         return await run_call(call, meter=self._meter, where=f"{action} on {self._namespace}")
+
+
+def split_subscription(path: str) -> tuple[str, str] | None:
+    """Return topic and name of ``topic/Subscriptions/name``; ``None`` for any other path."""
+    found = _SUBSCRIPTION.fullmatch(path)
+    return None if found is None else (found["topic"], found["name"])
 
 
 async def run_call(call: Awaitable[ResultT], *, meter: Meter, where: str) -> ResultT:
