@@ -192,7 +192,7 @@ class Delayed:
 
     def __init__(self, store: Any) -> None:
         self._store = store
-        self.seconds = 0.0
+        self.seconds = self.saving = 0.0
 
     async def load(self, entity: str) -> EntityHealth | None:
         loaded: EntityHealth | None = await self._store.load(entity)
@@ -201,6 +201,7 @@ class Delayed:
 
     async def save(self, entity: str, health: EntityHealth) -> None:
         await self._store.save(entity, health)
+        await asyncio.sleep(self.saving)
 
 
 async def act_at_once(name: str, registry: OrderedHealthRegistry, acts: list[Act]) -> None:
@@ -268,3 +269,48 @@ async def test_section_6_a_change_that_was_overwritten_and_made_again_settles_ag
     assert asyncio.get_running_loop().time() - began >= REFRESH
     await writer.close()
     await reader.close()
+
+
+class Planned(Random):
+    """Whatever takes up to a time takes all of it while ``slow``, and none of it otherwise."""
+
+    slow = False
+
+    def uniform(self, a: float, b: float) -> float:
+        return b if self.slow else a
+
+
+@pytest.mark.parametrize(("saving", "loads"), [(2.5, 0.0), (2.5, 1.2), (4.5, 3.0)])
+async def test_section_6_a_failback_is_abandoned_only_once_its_writer_cannot_end_it_any_more(
+    saving: float, loads: float
+) -> None:
+    random = Planned()
+    store = LaggingStore(random, lag=REFRESH / 2, latency=0.0)
+    stores = {name: Delayed(store.of(name)) for name in ("first", "second")}
+    first, second = registries = [new_registry(each) for each in stores.values()]
+    backlog = Backlog(first, [1])
+    await first.change("flights", MANUAL_FAILOVER)
+    await second.refresh("flights")
+    await asyncio.sleep(20)
+    # Others can read that it begins at once, its writer learns of it late; with its end it is the other way round.
+    stores["first"].saving = saving
+    loop, acts = asyncio.get_running_loop(), list[Act]()
+
+    def finish() -> None:
+        backlog.messages.clear()
+        random.slow, stores["first"].saving, stores["first"].seconds = True, 0.0, loads
+
+    loop.call_later(saving + first.leases.hold_seconds + 9.7, finish)
+    loop.call_later(26.0, setattr, stores["first"], "seconds", min(loads, 1.2))
+    failback = asyncio.create_task(backlog.fail_back("flights", reason="test", by="first", look_first=False))
+    ends = loop.time() + 60
+    while loop.time() < ends:
+        await asyncio.sleep(0.1)
+        await act_at_once("first", first, acts)
+        await act_at_once("second", second, acts)
+    with suppress(HealthStoreError):
+        await failback
+    for registry in registries:
+        await registry.close()
+    assert overlaps(acts) == []
+    assert acts

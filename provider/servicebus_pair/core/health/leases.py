@@ -13,7 +13,8 @@ half of ``refresh`` from the start of the save:
   ``refresh``, has overwritten it by then, which its writer notices by loading it again (Fischer's rule). One by hand,
   which is noticed when the lease is renewed, half of ``refresh`` later at most, settles for three quarters longer.
 - A change that was overwritten and then made again is another one, and settles again.
-- A failback that lasts too long has no writer any more; every process may abandon it.
+- A failback that lasts too long has no writer any more; every process may abandon it, once an end that its writer has
+  written in time can be loaded. A writer that is late abandons it, too.
 """
 
 from __future__ import annotations
@@ -63,9 +64,14 @@ class Leases:
         return self.refresh / 4
 
     @property
-    def abandoned_after(self) -> float:
-        """How long a failback may last, seen from any process."""
+    def complete_within(self) -> float:
+        """How long after its begin the writer of a failback may start to save its end."""
         return 2 * self.refresh + FAILBACK_POLL_SECONDS
+
+    @property
+    def abandoned_after(self) -> float:
+        """How long a failback may last, seen from any process: three quarters longer would do, see above."""
+        return self.complete_within + self.refresh
 
     def loaded(self, entity: str, *, began: float) -> None:
         """Start a lease with a load that began at ``began``."""

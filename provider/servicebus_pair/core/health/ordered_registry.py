@@ -11,7 +11,14 @@ from servicebus_pair.core.health.leases import Leases
 from servicebus_pair.core.health.registry import HealthRegistry
 from servicebus_pair.core.model.errors import HealthStoreError
 from servicebus_pair.core.model.health_state import EntityHealth, HealthState
-from servicebus_pair.core.model.health_transitions import AbandonFailback, Action, Decision, HealthEvent, decide
+from servicebus_pair.core.model.health_transitions import (
+    AbandonFailback,
+    Action,
+    CompleteFailback,
+    Decision,
+    HealthEvent,
+    decide,
+)
 from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.model.options import PairOptions
 
@@ -66,6 +73,8 @@ class OrderedHealthRegistry(HealthRegistry):
                 if not await asyncio.shield(self._load_soon(entity)):
                     break
                 before, now = self.current(entity), self._clock.now()
+                if isinstance(event, CompleteFailback) and now - before.since > self.leases.complete_within:
+                    event = AbandonFailback(event.token)  # others may abandon it by now
                 decision = self._decide(before, event, now)
                 if Action.PUBLISH not in decision.actions:
                     self._execute(entity, before, decision, now)

@@ -165,10 +165,11 @@ class SessionOrdering:
             self._registry.apply(entity, AbandonFailback(token))
             raise
         await self._registry.change(entity, CompleteFailback(token) if empty else AbandonFailback(token))
+        empty = empty and not self._registry.current(entity).failed_over
         self._futile_holds[key] = 0 if empty else self._futile_holds[key] + 1
         pause = min(_FIRST_PAUSE_OF_HOLDS * 2 ** (self._futile_holds[key] - 1), _LONGEST_PAUSE_OF_HOLDS)
         self._hold_again_at[key] = 0.0 if empty else self._clock.now() + pause
-        return empty and not self._registry.current(entity).failed_over
+        return empty
 
     async def _is_little_left(self, entity: str) -> bool:
         """Return whether each queue was empty for a moment, or a syphon that has its session says that it nearly is.
