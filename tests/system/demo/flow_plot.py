@@ -82,7 +82,7 @@ def plot_flow(
         if secondary_outage is not None:
             began, ended = secondary_outage.started_at - start, secondary_outage.ended_at - start
             axes.axvspan(began, ended, color=DARK_SHADE, linewidth=0, zorder=2)
-            axes.text((began + ended) / 2, highest * 1.03, "both down", color=DANGER, ha="center", zorder=5)
+            axes.text((began + ended) / 2, highest * 0.97, "both down", color=DANGER, ha="center", zorder=5)
         format_axes(axes, seconds=len(seconds), highest=highest)
         figure.text(0.075, 0.93, title, fontsize=16, fontweight="bold")
         figure.text(0.075, 0.875, subtitle, fontsize=11, color=TEXT)

@@ -73,9 +73,8 @@ def report(
         result.outage,
         secondary_outage=result.secondary_outage,
         title=f"Outage of the primary: {summary.sent:,} messages sent, {summary.lost or 'none'} lost",
-        subtitle="The primary was killed while the pipeline published. "
-        f"{summary.diverted:,} messages were diverted to the backlog"
-        + (f", {summary.spooled:,} kept in the spool while both were down." if summary.spooled else "."),
+        subtitle=f"The primary was killed: {summary.diverted:,} messages went to the backlog"
+        + (f", {summary.spooled:,} to the spool while both were down." if summary.spooled else "."),
         path=stack.home.plot,
     )
     write(summary, stack.home.summary)
