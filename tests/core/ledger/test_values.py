@@ -27,6 +27,8 @@ def test_limits_are_those_that_were_tuned_together() -> None:
             "manifest._VERSION": 1,
             "partitions._DIGEST_BYTES": 6,
             "partitions._MAX_CHARACTERS": 80,
+            "unclosed._LAST_LINE_BYTES": 4096,
+            "unclosed._BEGAN_WITHIN": 172_800.0,
             "writer.LEDGER_VERSION": 1,
             "writer._END_OF_LINE": 10,
         },
