@@ -14,6 +14,7 @@ from tests.spark.conftest import Pair, Session
 STRING = str(CANARIES["connection string"])
 
 
+@pytest.mark.slow
 def test_no_option_leaves_a_secret_behind(session: Session, pair: Pair, tmp_path: Path):
     spark = session.spark
     valid = {"credential": pair.reference, "entity": "flights"}

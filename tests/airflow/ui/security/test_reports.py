@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,11 @@ async def test_an_id_that_is_a_path_has_no_report(tmp_path: Path, dag_id: str, r
     for folder in (tmp_path, tmp_path / "below"):
         write_report(folder, "flights_recovery", "manual__1", CANARY, lost=0)
 
+    # Where the path would lead.
+    with suppress(OSError, ValueError):
+        folder = tmp_path.joinpath("below", dag_id, run_id, "reconcile")
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "report.html").write_text(CANARY)
     store = ReportStore(str(tmp_path / "below"))
     assert await store.page(dag_id, run_id) is None
     assert store.summary(dag_id, run_id) is None
