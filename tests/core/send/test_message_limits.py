@@ -100,7 +100,7 @@ async def test_section_4_both_routes_refuse_the_same_messages_before_anything_is
 ) -> None:
     async with local_pair.pair.sender("flights") as sender:
         if failed_over:
-            await local_pair.pair.fail_over("flights", reason="test")
+            await local_pair.pair.fail_over("flights", reason="test", hold=timedelta(minutes=5))
         with pytest.raises(SendError, match=named) as caught:
             await sender.send([odd, *numbered(1)])
         assert isinstance(caught.value.cause, InvalidMessageError)
@@ -121,6 +121,6 @@ async def test_section_4_both_routes_refuse_the_same_messages_before_anything_is
 async def test_section_4_both_routes_take_the_same_messages(local_pair: LocalPair, usual: ServiceBusMessage) -> None:
     async with local_pair.pair.sender("flights") as sender:
         assert (await sender.send(usual)).primary == 1
-        await local_pair.pair.fail_over("flights", reason="test")
+        await local_pair.pair.fail_over("flights", reason="test", hold=timedelta(minutes=5))
         assert (await sender.send(usual)).diverted == 1
         assert (await local_pair.pair.syphon().drain()).moved_total == 1
