@@ -99,7 +99,7 @@ def leave_in_backlog(contents: QueueContents, folder: Path) -> QueueContents:
 
 
 def drop_ledger_record(contents: QueueContents, folder: Path) -> QueueContents:
-    [path] = (folder / LEDGERS).glob("*.jsonl")
+    [path] = (folder / LEDGERS).rglob("*.jsonl")
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[1:]))
     return contents
 

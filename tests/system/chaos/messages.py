@@ -66,7 +66,7 @@ class Journal:
 
 def read_journals(folder: Path) -> Iterator[tuple[str, str]]:
     """Yield entity and id of every accepted message."""
-    for path in folder.rglob("*.jsonl"):
+    for path in folder.glob("*.jsonl"):
         for line in path.read_bytes().splitlines(keepends=True):
             if not line.endswith(b"\n"):
                 continue  # truncated: its sender was killed before it continued
