@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from contextvars import Context, ContextVar, copy_context
 from fcntl import ioctl
 from termios import TIOCOUTQ
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 from unittest.mock import patch
 from weakref import WeakSet
 
@@ -161,7 +161,7 @@ class _Selector(selectors.DefaultSelector):
         """Return sockets that are connecting, or whose bytes the peer's kernel has not acknowledged (tcp(7))."""
         waiting: dict[int, int] = {}
         registered = self.get_map()
-        for fd in list(registered):  # a garbage collection meanwhile may close and remove sockets
+        for fd in cast("list[int]", list(registered)):  # a garbage collection meanwhile may close and remove sockets
             unacknowledged = _unacknowledged(fd)
             key = registered.get(fd)
             if key is not None and (unacknowledged > 0 or key.events & selectors.EVENT_WRITE):

@@ -6,10 +6,13 @@ Airflow reads its settings when it is first imported, so they are set here, befo
 from __future__ import annotations
 
 import atexit
+import io
 import json
+import logging
 import os
 import secrets
 import shutil
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -74,6 +77,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.filterwarnings(text))
 
 
+class CurrentStdout(io.StringIO):
+    """Standard output as it is when something is written, so that ``capfd`` captures what Airflow's handler logs."""
+
+    def write(self, text: str) -> int:
+        return sys.stdout.write(text)
+
+    def flush(self) -> None:
+        sys.stdout.flush()
+
+
 @pytest.fixture(scope="session")
 def airflow_db() -> Path:
     """The folder of an Airflow whose database is ready."""
@@ -82,6 +95,9 @@ def airflow_db() -> Path:
 
     initdb()
     DagBundlesManager().sync_bundles_to_db()
+    for handler in logging.getLogger().handlers:
+        if type(handler) is logging.StreamHandler:
+            handler.setStream(CurrentStdout())
     return AIRFLOW_HOME
 
 

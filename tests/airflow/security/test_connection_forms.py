@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from servicebus_pair.connection_types import connection_types
+from servicebus_pair.core.model import redaction
 from servicebus_pair.hooks.servicebus_namespace import ServiceBusNamespaceHook
 from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
 from servicebus_pair.ui.sources.connections import load_pair_settings
@@ -34,6 +35,15 @@ def connection_with(kind: str, name: str, canary: Any) -> dict[str, Any]:
     if name in STANDARD:
         return {**connection, name: canary if isinstance(canary, str) else json.dumps(canary)}
     return {**connection, "extra": {**extra, str(canary) if name == "a name" else name: canary}}
+
+
+@pytest.fixture(autouse=True)
+def nothing_learned() -> None:
+    """Forget the secrets of earlier tests: Airflow compiles its pattern of all of them again for each one."""
+    from airflow.sdk._shared.secrets_masker import reset_secrets_masker
+
+    reset_secrets_masker()
+    redaction._learned.clear()
 
 
 @pytest.mark.parametrize(("kind", "name"), FIELDS, ids=lambda each: each)

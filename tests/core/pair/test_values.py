@@ -18,8 +18,8 @@ def test_what_a_caller_does_not_ask_for_is_off_or_zero() -> None:
             "NamespacePair.drill.messages": 10,
             "NamespacePair.drill.limit": timedelta(seconds=120),
             "NamespacePair.drill.life": timedelta(seconds=3600),
-            "NamespacePair.cost.period": timedelta(days=30),
-            "NamespacePair.cost.size_bytes": 1024,
+            "BacklogManagement.cost.period": timedelta(days=30),
+            "BacklogManagement.cost.size_bytes": 1024,
             "check_namespace.timeout": 6.0,
         },
     )

@@ -64,7 +64,7 @@ class Peer:
     def push(self) -> None:
         """Write what Proton has ready."""
         while (pending := self.transport.pending()) > 0:
-            data = bytes(self.transport.peek(pending))
+            data = bytes(self.transport.peek(pending) or b"")
             self.transport.pop(len(data))
             self.writer.write(data)
 
@@ -104,7 +104,7 @@ class Peer:
     def _note(self) -> None:
         while (event := self.collector.peek()) is not None:
             self.seen.append(event.type.name)
-            if event.type == Event.DELIVERY:
+            if event.type == Event.DELIVERY and event.delivery is not None:
                 self._note_delivery(event.delivery)
             self.collector.pop()
 
@@ -115,7 +115,7 @@ class Peer:
                 self.answered[delivery.tag] = int(delivery.remote_state)
                 delivery.settle()
         elif self.reads and delivery.readable and not delivery.partial:
-            self.received.append((delivery, link.recv(delivery.pending)))
+            self.received.append((delivery, link.recv(delivery.pending) or b""))
             link.advance()
 
 
@@ -131,11 +131,11 @@ async def connected(hosted: HostedNamespace) -> AsyncIterator[Peer]:
             await writer.wait_closed()
 
 
-def is_open(endpoint: Endpoint) -> bool:
+def is_open(endpoint: Connection | Session | Link) -> bool:
     return bool(endpoint.state & Endpoint.REMOTE_ACTIVE)
 
 
-def is_closed(endpoint: Endpoint) -> bool:
+def is_closed(endpoint: Connection | Session | Link) -> bool:
     return bool(endpoint.state & Endpoint.REMOTE_CLOSED)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from functools import partial
 from random import Random, SystemRandom
@@ -23,23 +22,17 @@ from servicebus_pair.core.model.interfaces import BlockingHealthStore, Clock, He
 from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.model.options import Endpoint, PairOptions, check_distinct
 from servicebus_pair.core.model.owner import ProcessLoopGuard
-from servicebus_pair.core.model.pricing import Operations, backlog_operations, idle_syphon_operations, ping_operations
-from servicebus_pair.core.model.results import CleanupReport, ProvisionReport
 from servicebus_pair.core.model.usage_meter import Meter, Operation
+from servicebus_pair.core.pair.backlog_management import BacklogManagement
 from servicebus_pair.core.pair.continuous_syphon import run_continuously
 from servicebus_pair.core.pair.drill import DrillReport, drill
 from servicebus_pair.core.pair.linked_shutdown import LinkedShutdown
 from servicebus_pair.core.pair.spool_recovery import recover
 from servicebus_pair.core.protocol.backlog_queues import (
-    BacklogPlan,
     backlog_prefixes,
-    backlog_queue_paths,
     is_session_queue,
-    session_queue_paths,
 )
-from servicebus_pair.core.provision.provisioning import Cleaner, Provisioner
 from servicebus_pair.core.receive.receiver import PairReceiver, ReceiveContext
-from servicebus_pair.core.sdk.administration import Administration, QueueDepth, administration_for
 from servicebus_pair.core.sdk.namespace_client import NamespaceClient
 from servicebus_pair.core.send.pair_context import PairContext
 from servicebus_pair.core.send.queue_selector import BacklogHealth, QueueSelector
@@ -63,7 +56,7 @@ _DRILL_LIMIT: Final = timedelta(minutes=2)
 _DRILL_LIFE: Final = timedelta(hours=1)
 
 
-class NamespacePair:
+class NamespacePair(BacklogManagement):
     """A primary and a secondary namespace; an asynchronous context manager.
 
     Delivery guarantee: at least once. A message for which ``send`` returned is on the primary or in a backlog queue,
@@ -92,14 +85,13 @@ class NamespacePair:
         random_source: Random | None = None,
     ) -> None:
         check_distinct(primary, secondary)
-        self.primary = primary
-        self.secondary = secondary
-        self.options = PairOptions() if options is None else options
-        self._clock = SystemClock() if clock is None else clock
-        self._ordered = self.options.ordering == "session"
-        count = self.options.backlog_queue_count
-        self._queues = backlog_queue_paths(primary.namespace, count)
-        self._session_queues = session_queue_paths(primary.namespace, count) if self._ordered else ()
+        super().__init__(
+            primary,
+            secondary,
+            PairOptions() if options is None else options,
+            clock=SystemClock() if clock is None else clock,
+            meter=Meter(),
+        )
         self._random = SystemRandom() if random_source is None else random_source
         self._queue_selector = QueueSelector(self._queues, random=self._random)
         registry = OrderedHealthRegistry if self._ordered else HealthRegistry
@@ -108,7 +100,6 @@ class NamespacePair:
         if isinstance(self._registry, OrderedHealthRegistry):
             self._reports = BacklogReports(self._registry, self._session_queues, clock=self._clock)
         self._spool = open_spool(self.options, clock=self._clock, emit=self._registry.emit_best_effort)
-        self.meter = Meter()
         self._shared: PairContext | None = None
         self._linked_shutdown: LinkedShutdown | None = None
         self._running_syphon: asyncio.Task[None] | None = None
@@ -213,51 +204,6 @@ class NamespacePair:
         return SessionOrdering(
             secondary, self._registry, session_queues=self._session_queues, queues=self._queues, clock=self._clock
         )
-
-    async def provision(self) -> ProvisionReport:
-        """Create the missing backlog queues on the secondary (SPEC section 3). Idempotent.
-
-        :raises ProvisionError: not authorized, or no queue is usable.
-        :raises ServiceError: the secondary's administration cannot be reached.
-        """
-        async with self._manage() as administration:
-            return await self._provisioner(administration).provision()
-
-    async def plan(self) -> BacklogPlan:
-        """Return what :meth:`provision` would do. :raises ServiceError: the administration cannot be reached."""
-        async with self._manage() as administration:
-            return await self._provisioner(administration).plan()
-
-    async def plan_cleanup(self, *, everything: bool = False, only: Collection[str] | None = None) -> tuple[str, ...]:
-        """Return the backlog queues that :meth:`cleanup` deletes if they are empty.
-
-        :param everything: as in :meth:`cleanup`.
-        :param only: restrict the cleanup to these paths.
-        :raises ServiceError: the secondary's administration cannot be reached.
-        """
-        async with self._manage() as administration:
-            return await self._cleaner(administration).plan(everything=everything, only=only)
-
-    async def cleanup(
-        self, *, everything: bool = False, force: bool = False, only: Collection[str] | None = None
-    ) -> CleanupReport:
-        """Delete backlog queues with an index beyond the count, if they are empty (SPEC section 3).
-
-        :param everything: include all backlog queues of this pair, not only the extra ones.
-        :param force: delete queues with their messages, which are lost.
-        :param only: restrict the cleanup to these paths.
-        :raises ServiceError: the secondary's administration cannot be reached.
-        """
-        async with self._manage() as administration:
-            return await self._cleaner(administration).clean(everything=everything, force=force, only=only)
-
-    async def backlog_depths(self) -> list[QueueDepth]:
-        """Return the message counts of each backlog queue, session queues included, from one listing of the secondary.
-
-        :raises ServiceError: the secondary's administration cannot be reached.
-        """
-        async with self._manage() as administration:
-            return await administration.queue_depths(*backlog_prefixes(self.primary.namespace))
 
     async def waiting_sessions(self, queue: str) -> list[str]:
         """Return the sessions with messages in a backlog queue that requires sessions; nothing is locked or moved.
@@ -439,52 +385,8 @@ class NamespacePair:
         """
         return await drill(self, self._open(), entity, messages=messages, by=by, limit=limit, life=life, both=both)
 
-    def cost(
-        self,
-        *,
-        period: timedelta = timedelta(days=30),
-        messages: int = 0,
-        size_bytes: int = 1024,
-        outage: timedelta = _NONE,
-    ) -> Operations:
-        """Return the planned operations of this pair's backlog in ``period``; ``bill`` prices them.
-
-        Actual operations are in :attr:`meter`.
-
-        :param period: duration during which a continuous syphon polls.
-        :param messages: number of messages that pass through the backlog, each of ``size_bytes``.
-        :param outage: duration of an outage of one entity, during which it is pinged.
-        """
-        idle = idle_syphon_operations(
-            queues=len(self._queues) + len(self._session_queues),
-            long_poll=self.options.syphon_long_poll,
-            period=period,
-        )
-        pings = ping_operations(outage=outage, interval=self.options.ping_primary_interval)
-        return idle + pings + backlog_operations(messages, size_bytes=size_bytes)
-
     def _open(self, *, creating: bool = False) -> PairContext:
         if self._shared is None:
             raise PairClosedError("the pair is not open: use it inside 'async with NamespacePair(...) as pair'")
         self._shared.owner.check(creating=creating)
         return self._shared
-
-    def _manage(self) -> AbstractAsyncContextManager[Administration]:
-        return administration_for(self.secondary, meter=self.meter)
-
-    def _cleaner(self, administration: Administration) -> Cleaner:
-        return Cleaner(
-            administration,
-            namespace=self.primary.namespace,
-            count=self.options.backlog_queue_count,
-            ordered=self._ordered,
-        )
-
-    def _provisioner(self, administration: Administration) -> Provisioner:
-        return Provisioner(
-            administration,
-            namespace=self.primary.namespace,
-            count=self.options.backlog_queue_count,
-            clock=self._clock,
-            ordered=self._ordered,
-        )
