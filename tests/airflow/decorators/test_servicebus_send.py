@@ -55,6 +55,7 @@ def test_returned_messages_are_sent(
         "sent": len(sent),
         "primary": len(sent),
         "diverted": 0,
+        "spooled": 0,
         "backlog_queues": [],
         "operations": {"sends": len(sent)},
     }

@@ -199,11 +199,11 @@ def test_sensors_triggers_and_assets_are_documented():
     modules = [name for each in info["sensors"] for name in each["python-modules"]]
     named = [name for each in modules for name in importlib.import_module(each).__all__ if name.endswith("Sensor")]
 
-    assert len(named) >= 2
+    assert len(named) >= 3
     modules = [name for each in info["triggers"] for name in each["python-modules"]]
     triggers = [name for each in modules for name in importlib.import_module(each).__all__ if name.endswith("Trigger")]
 
-    assert len(triggers) == 4
+    assert len(triggers) == 6
     assert [name for name in (*named, *triggers) if f"`{name}`" not in SENSORS and f"{name}(" not in SENSORS] == []
     for part in ("failover", "recovery", "backlog"):
         assert f"`servicebus-pair://CONN_ID/{part}`" in SENSORS

@@ -22,6 +22,7 @@ def test_a_send_arrives_with_all_its_properties(pair: Pair, run_dag: RunDag):
         "sent": 2,
         "primary": 2,
         "diverted": 0,
+        "spooled": 0,
         "backlog_queues": [],
         "operations": {"sends": 2},
     }
