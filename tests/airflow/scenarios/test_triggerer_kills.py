@@ -73,6 +73,7 @@ def wait_for_more(than: int, *, seconds: float = 120) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.exploring
 @pytest.mark.apart
 @pytest.mark.timeout(7200)
