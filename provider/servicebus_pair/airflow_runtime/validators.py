@@ -28,6 +28,7 @@ __all__ = [
     "entity_paths",
     "flag",
     "integer",
+    "mapping",
     "optional",
     "optional_message_rate",
     "optional_path_list",
@@ -101,6 +102,13 @@ def poll_interval_seconds(name: str, value: object) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool) or not 1 <= value <= 3600:  # noqa: PLR2004
         raise ConfigurationError(f"{name} is {value!r}: allowed are 1 to 3600 seconds")
     return float(value)
+
+
+def mapping(name: str, value: Any) -> Mapping[str, Any]:
+    """Check a mapping of names to values of any type."""
+    if not isinstance(value, Mapping) or not all(isinstance(each, str) for each in value):
+        raise ConfigurationError(f"{name} is {value!r}: it must be a mapping of names to values")
+    return value
 
 
 def entity_path(name: str, value: Any) -> str:

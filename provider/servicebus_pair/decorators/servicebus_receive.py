@@ -106,7 +106,7 @@ def servicebus_receive_task(
     max_messages: int | str = 100,
     max_wait: timedelta | float | str | None = 60.0,
     session_id: str | None = None,
-    dead_letter: bool = False,
+    dead_letter: bool | str = False,
     properties: Mapping[str, Any] | None = None,
     multiple_outputs: bool = False,
     **kwargs: Any,

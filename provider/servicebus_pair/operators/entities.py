@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import Context, XComArg
 
-from servicebus_pair.airflow_runtime.validators import choice, entity_path
-from servicebus_pair.core.errors import ConfigurationError, EntityExistsError, EntityNotFoundError
+from servicebus_pair.airflow_runtime.validators import choice, entity_path, mapping
+from servicebus_pair.core.errors import EntityExistsError, EntityNotFoundError
 from servicebus_pair.operators._support.base import AsyncPairOperator
 
 if TYPE_CHECKING:
@@ -21,12 +21,6 @@ _kind = choice("queue", "topic")
 _namespace = choice("primary", "secondary")
 _if_exists = choice("skip", "update", "fail")
 _if_missing = choice("skip", "fail")
-
-
-def _settings(name: str, value: Any) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping) or not all(isinstance(each, str) for each in value):
-        raise ConfigurationError(f"{name} is {value!r}: it must be a mapping of names to values")
-    return value
 
 
 class BaseEntityOperator(AsyncPairOperator):
@@ -77,7 +71,7 @@ class ServiceBusEntityCreateOperator(BaseEntityOperator):
     """
 
     template_fields = (*BaseEntityOperator.template_fields, "settings", "if_exists")
-    parameter_checks: ClassVar = {"settings": _settings, "if_exists": _if_exists}
+    parameter_checks: ClassVar = {"settings": mapping, "if_exists": _if_exists}
 
     def __init__(
         self, *, settings: Mapping[str, Any] | XComArg | None = None, if_exists: str = "skip", **kwargs: Any
@@ -89,7 +83,7 @@ class ServiceBusEntityCreateOperator(BaseEntityOperator):
 
     async def manage(self, administration: EntityAdministration, name: EntityName) -> str:
         """Create the entity."""
-        settings, if_exists = _settings("settings", self.settings), _if_exists("if_exists", self.if_exists)
+        settings, if_exists = mapping("settings", self.settings), _if_exists("if_exists", self.if_exists)
         if await administration.create(name, settings):
             return "created"
         if if_exists == "fail":
@@ -109,7 +103,7 @@ class ServiceBusEntityUpdateOperator(BaseEntityOperator):
     """
 
     template_fields = (*BaseEntityOperator.template_fields, "settings")
-    parameter_checks: ClassVar = {"settings": _settings}
+    parameter_checks: ClassVar = {"settings": mapping}
 
     def __init__(self, *, settings: Mapping[str, Any] | XComArg, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -118,7 +112,7 @@ class ServiceBusEntityUpdateOperator(BaseEntityOperator):
 
     async def manage(self, administration: EntityAdministration, name: EntityName) -> str:
         """Change the entity."""
-        await administration.update(name, _settings("settings", self.settings))
+        await administration.update(name, mapping("settings", self.settings))
         return "updated"
 
 

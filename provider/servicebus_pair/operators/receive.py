@@ -34,7 +34,7 @@ class ServiceBusReceiveOperator(BaseReceiveOperator):
     :param max_wait: how long to wait for the first message: a ``timedelta`` or seconds, ``None`` for no limit; the time
         during which the primary is down does not count (templated).
     :param session_id: receive one session; ``"*"`` for the next ones that have messages (templated).
-    :param dead_letter: receive from the dead-letter queue.
+    :param dead_letter: receive from the dead-letter queue (templated).
     :param properties: take only messages with these application properties; a subscription with a rule is cheaper
         (templated).
     :param folder: folder, or URL of one in an object store, for results beyond 48 KB: the file is

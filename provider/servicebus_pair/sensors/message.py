@@ -9,11 +9,21 @@ from typing import Any, ClassVar
 from airflow.sdk import BaseSensorOperator, Context, PokeReturnValue, conf
 
 from servicebus_pair.airflow_runtime.pair_task import PairTask, failing_at_once
-from servicebus_pair.airflow_runtime.validators import entity_path, flag, optional, poll_interval_seconds, text
+from servicebus_pair.airflow_runtime.validators import (
+    boolean,
+    entity_path,
+    flag,
+    mapping,
+    optional,
+    poll_interval_seconds,
+    text,
+)
 from servicebus_pair.triggers.message_available import MessageAvailableTrigger
 from servicebus_pair.triggers.primary_health import check_event
 
 __all__ = ["ServiceBusMessageSensor"]
+
+_properties = optional(mapping)
 
 
 class ServiceBusMessageSensor(PairTask, BaseSensorOperator):
@@ -24,7 +34,7 @@ class ServiceBusMessageSensor(PairTask, BaseSensorOperator):
 
     :param entity: path of a queue, or ``topic/Subscriptions/name`` (templated).
     :param session_id: wait for one session; ``"*"`` for any of an entity that requires sessions (templated).
-    :param dead_letter: wait for a dead letter.
+    :param dead_letter: wait for a dead letter (templated).
     :param properties: wait for a message with these application properties (templated).
     :param poke_interval: time that one poke waits for a message, 1 s to an hour: a ``timedelta`` or seconds.
     :param deferrable: wait in the triggerer and occupy no worker.
@@ -32,11 +42,12 @@ class ServiceBusMessageSensor(PairTask, BaseSensorOperator):
     :raises ConfigurationError: a parameter or the connection is invalid.
     """
 
-    template_fields = ("entity", "session_id", "properties")
+    template_fields = ("entity", "session_id", "dead_letter", "properties")
     parameter_checks: ClassVar = {
         "entity": entity_path,
         "session_id": optional(text),
-        "dead_letter": flag,
+        "dead_letter": boolean,
+        "properties": _properties,
         "poke_interval": poll_interval_seconds,
         "deferrable": flag,
     }
@@ -48,7 +59,7 @@ class ServiceBusMessageSensor(PairTask, BaseSensorOperator):
         *,
         entity: str,
         session_id: str | None = None,
-        dead_letter: bool = False,
+        dead_letter: bool | str = False,
         properties: Mapping[str, Any] | None = None,
         poke_interval: timedelta | float = 60.0,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
@@ -89,8 +100,8 @@ class ServiceBusMessageSensor(PairTask, BaseSensorOperator):
         return MessageAvailableTrigger(
             servicebus_pair_conn_id=self.servicebus_pair_conn_id,
             entity=entity_path("entity", self.entity),
-            session_id=self.session_id,
-            dead_letter=self.dead_letter,
-            properties=self.properties,
+            session_id=self.session_id or None,
+            dead_letter=boolean("dead_letter", self.dead_letter),
+            properties=_properties("properties", self.properties) or None,
             max_wait=max_wait,
         )

@@ -32,7 +32,7 @@ def test_messages_go_to_the_xcom_or_beyond_a_size_to_a_file(pair: Pair, run_dag:
     send_texts(served, "flights", "a", "b", application_properties={"carrier": "UA"})
     send_texts(served, "flights", *("large" + str(number) * 30_000 for number in range(4)))
 
-    by_property = run_task(run_dag, lambda: receive(properties={"carrier": "UA"}))["receive"]
+    by_property = run_task(run_dag, lambda: receive(properties={"carrier": "UA"}, dead_letter="{{ 1 > 2 }}"))["receive"]
     assert by_property["count"] == 2
     assert [message["body"] for message in by_property["messages"]] == ["a", "b"]
     assert left(pair) == ["large"] * 4
@@ -135,7 +135,12 @@ def test_a_sensor_waits_for_a_message_and_leaves_it_there(pair: Pair, run_dag: R
     def sensor(**parameters: Any) -> ServiceBusMessageSensor:
         return ServiceBusMessageSensor(servicebus_pair_conn_id=CONN_ID, entity="flights", poke_interval=1, **parameters)
 
-    run_task(run_dag, lambda: sensor(task_id="poke"), lambda: sensor(task_id="defer", deferrable=True))
+    no = "{{ 1 > 2 }}"
+    run_task(
+        run_dag,
+        lambda: sensor(task_id="poke", dead_letter=no),
+        lambda: sensor(task_id="defer", dead_letter=no, deferrable=True),
+    )
     assert left(pair) == ["a"]
     with DAG("none", schedule=None) as dag:
         sensor(task_id="none", dead_letter=True, timeout=1, soft_fail=True)

@@ -11,8 +11,17 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from airflow.sdk import conf
 
 from servicebus_pair.airflow_runtime.pair_task import PairTask
-from servicebus_pair.airflow_runtime.validators import duration, entity_path, flag, integer, optional, text
-from servicebus_pair.core.errors import ConfigurationError, ServiceError
+from servicebus_pair.airflow_runtime.validators import (
+    boolean,
+    duration,
+    entity_path,
+    flag,
+    integer,
+    mapping,
+    optional,
+    text,
+)
+from servicebus_pair.core.errors import ServiceError
 from servicebus_pair.triggers.message_available import MessageAvailableTrigger
 
 if TYPE_CHECKING:
@@ -26,24 +35,20 @@ _LOOK_SECONDS: Final = 1.0
 _LINGER_SECONDS: Final = 1.0
 _max_wait = duration(timedelta(0))
 _max_messages = integer(1, 10_000)
-
-
-def _check_properties(name: str, value: Any) -> None:
-    if not isinstance(value, Mapping) or not all(isinstance(each, str) for each in value):
-        raise ConfigurationError(f"{name} is {value!r}: it must be a mapping of application properties to values")
+_properties = optional(mapping)
 
 
 class BaseReceiveOperator(PairTask):
     """Receives messages of the primary; the parameters are those of ``ServiceBusReceiveOperator``."""
 
-    template_fields: Sequence[str] = ("entity", "max_messages", "max_wait", "session_id", "properties")
+    template_fields: Sequence[str] = ("entity", "max_messages", "max_wait", "session_id", "dead_letter", "properties")
     parameter_checks: ClassVar = {
         "entity": entity_path,
         "max_messages": _max_messages,
         "max_wait": optional(_max_wait),
         "session_id": optional(text),
-        "dead_letter": flag,
-        "properties": optional(_check_properties),
+        "dead_letter": boolean,
+        "properties": _properties,
         "deferrable": flag,
     }
     portal_side = "primary"
@@ -56,7 +61,7 @@ class BaseReceiveOperator(PairTask):
         max_messages: int | str = 100,
         max_wait: timedelta | float | str | None = 60.0,
         session_id: str | None = None,
-        dead_letter: bool = False,
+        dead_letter: bool | str = False,
         properties: Mapping[str, Any] | None = None,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         **kwargs: Any,
@@ -76,7 +81,9 @@ class BaseReceiveOperator(PairTask):
         async with (
             self.hook.pair() as pair,
             pair.receiver(
-                entity_path("entity", self.entity), session_id=self.session_id or None, dead_letter=self.dead_letter
+                entity_path("entity", self.entity),
+                session_id=self.session_id or None,
+                dead_letter=boolean("dead_letter", self.dead_letter),
             ) as receiver,
         ):
             yield receiver
@@ -92,7 +99,7 @@ class BaseReceiveOperator(PairTask):
                 max_messages=_max_messages("max_messages", self.max_messages),
                 max_wait=min(_LOOK_SECONDS, self._wait_seconds()) if self.deferrable else self._wait_seconds(),
                 linger=_LINGER_SECONDS,
-                properties=self.properties or None,
+                properties=_properties("properties", self.properties) or None,
                 wait_for_primary=not may_defer,
             )
         except ServiceError as error:
@@ -110,8 +117,8 @@ class BaseReceiveOperator(PairTask):
                 entity=entity_path("entity", self.entity),
                 max_wait=None if seconds == inf else seconds,
                 session_id=self.session_id or None,
-                dead_letter=self.dead_letter,
-                properties=self.properties or None,
+                dead_letter=boolean("dead_letter", self.dead_letter),
+                properties=_properties("properties", self.properties) or None,
             ),
             method_name="resume",
         )
