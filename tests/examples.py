@@ -16,11 +16,16 @@ _QUICK: Final = 4
 _FEWEST: Final = 20
 
 
-def how_many(thorough: int) -> int:
-    """Return how many examples this run tries, of those that a thorough one does."""
-    return thorough if os.environ.get("THOROUGH") else min(thorough, max(_FEWEST, thorough // _QUICK))
+def how_many(thorough: int, *, quick: int | None = None) -> int:
+    """Return how many examples this run tries, of those that a thorough one does.
+
+    :param quick: how many a quick run tries, of a property whose examples take long.
+    """
+    if os.environ.get("THOROUGH"):
+        return thorough
+    return min(thorough, max(_FEWEST, thorough // _QUICK)) if quick is None else quick
 
 
-def examples(thorough: int) -> settings:
+def examples(thorough: int, *, quick: int | None = None) -> settings:
     """Return the decorator of a property that needs more or fewer examples than others."""
-    return settings(max_examples=how_many(thorough))
+    return settings(max_examples=how_many(thorough, quick=quick))

@@ -119,9 +119,10 @@ def test_a_selection_ignores_case_and_none_matches_all():
 
 
 @pytest.mark.fast_sdk
-@examples(150)
+@examples(150, quick=20)
 @example(message=WHOLE, policy=TimeToLive.RESTART)
 @example(message=LASTING, policy=TimeToLive.ELAPSE)
+@example(message=AmqpAnnotatedMessage(data_body=b"", properties={"message_id": ""}), policy=TimeToLive.RESTART)
 @given(message=messages(), policy=st.sampled_from(TimeToLive))
 def test_section_4_a_message_that_stays_encoded_has_the_bytes_that_decoding_and_encoding_give(
     message: AmqpAnnotatedMessage, policy: TimeToLive

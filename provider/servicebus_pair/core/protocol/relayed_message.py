@@ -230,7 +230,7 @@ class BacklogRewriter:
             id_end = value_end(properties, _FIRST_FIELD)
             behind_id = properties[id_end:]
             if behind_id in self._plain_ends:
-                return _PROPERTIES_PREFIX + properties, text_of(properties[_FIRST_FIELD:id_end]) or "None"
+                return _PROPERTIES_PREFIX + properties, _id_text(properties[_FIRST_FIELD:id_end])
         fields = split(properties) if properties else []
         is_plain = len(fields) == PROPERTY_FIELDS and fields[_EXPIRY] == fields[GROUP_ID] == NULL
         if (
@@ -241,7 +241,7 @@ class BacklogRewriter:
         ):
             self._plain_ends.add(behind_id)
         fields += [NULL] * (PROPERTY_FIELDS - len(fields))
-        message_id = text_of(fields[MESSAGE_ID]) or "None"
+        message_id = _id_text(fields[MESSAGE_ID])
         fields[_EXPIRY] = NULL
         if session_id is not None:
             fields[GROUP_ID] = text(session_id)
@@ -252,6 +252,12 @@ class BacklogRewriter:
         if all(field == NULL for field in fields):
             return b"", message_id
         return section(PROPERTIES, join_list(fields)), message_id
+
+
+def _id_text(value: bytes) -> str:
+    """Return a message id as text, as in the records of decoded messages; an empty id is one."""
+    found = text_of(value)
+    return "None" if found is None else found
 
 
 def _created_at(now: float) -> int:
