@@ -180,15 +180,16 @@ def test_any_type_notes_restore_the_message_or_make_it_undeliverable(notes: str)
     assert_unwrapped_or_undeliverable(message)
 
 
-@examples(400)
+@examples(400, quick=40)
 @given(
     properties=st.dictionaries(
         st.binary(max_size=4) | st.sampled_from([name.encode() for name in CARRIED]),
         st.recursive(
             st.none() | st.booleans() | st.binary(max_size=8) | st.integers() | st.floats() | st.text(max_size=4),
-            lambda inner: st.lists(inner) | st.dictionaries(st.binary(max_size=4), inner),
+            lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.binary(max_size=4), inner, max_size=4),
             max_leaves=8,
         ),
+        max_size=6,
     )
 )
 def test_any_application_properties_restore_the_message_or_make_it_undeliverable(properties: dict[Any, Any]) -> None:
