@@ -98,7 +98,7 @@ async def test_the_clock_is_moved_forward_over_http_if_allowed(hosted: HostedNam
         (b'{"shift_seconds": NaN}', "shift_seconds is nan; allowed: forward only"),
         (b'{"shift_seconds": 1e999}', "shift_seconds is inf; allowed"),
         (b'{"shift_seconds": 0.0001}', "0.001 to 315360000 seconds"),
-        (b'{"shift_seconds": ' + b"[" * 100_000, "the body is not JSON"),
+        (b'{"shift_seconds": ' + b"[" * 10_000, "the body is not JSON"),
     ],
 )
 async def test_a_bad_shift_is_refused_and_shifts_nothing(
