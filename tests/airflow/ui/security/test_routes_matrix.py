@@ -18,10 +18,12 @@ from fastapi.testclient import TestClient
 from servicebus_pair.ui.api.routes import build_app
 from servicebus_pair.ui.cache.refresh_cache import RefreshCache
 from servicebus_pair.ui.view.action_catalogue import ActionName
-from tests.airflow.conftest import CONN_ID, UNREACHABLE, define_connection
+from tests.airflow.conftest import UNREACHABLE, define_connection
 from tests.airflow.ui.support.page_client import USERS, auth_header
 
 PREFIX: Final = "/servicebus-pairs"
+# A pair of this module's own: no DAG of another test uses it.
+CONN_ID: Final = "routes_pair"
 READERS: Final = dict.fromkeys(USERS, 200)
 NOBODY_FINDS: Final = dict.fromkeys(USERS, 404)
 # Without a DAG that uses the pair an action is not possible, which is said to those only who may act.
@@ -60,7 +62,7 @@ def routes() -> list[str]:
 def server(api_server: TestClient) -> Iterator[TestClient]:
     """Airflow's API server, which knows the pair."""
     with pytest.MonkeyPatch.context() as patch:
-        define_connection(patch, UNREACHABLE)
+        define_connection(patch, UNREACHABLE, conn_id=CONN_ID)
         headers = auth_header(api_server, "vic")
         deadline = time.monotonic() + 40
         while api_server.get(f"{PREFIX}/api/pairs/{CONN_ID}", headers=headers).status_code != 200:
