@@ -28,6 +28,20 @@ def nothing_learned(monkeypatch: pytest.MonkeyPatch) -> None:
         (f"the key {KEY} is", "a key", "the key *** is"),
         (f"{KEY[:-1]}%3D.", "a key", "***."),
         (f"x{KEY}", None, f"x{KEY}"),
+        (f"key={'%2b' * 2}{'k' * 40}%2F%3D&x=1", "a key", "key=***&x=1"),
+        (
+            '{"SharedAccessKey": "short own key", "x": "y"}',
+            "a connection string",
+            '{"SharedAccessKey": "***", "x": "y"}',
+        ),
+        ("{'client_secret':'s'}", "a connection string", "{'client_secret':'***'}"),
+        (r'"{\"AccountKey\": \"own key\", \"x\": 1}"', "a connection string", r'"{\"AccountKey\": \"***\", \"x\": 1}"'),
+        (r'{"sharedAccessKey": "a \"b\" c"}', "a connection string", '{"sharedAccessKey": "***"}'),
+        ('{"SharedAccessKeyName": "Root"}', None, '{"SharedAccessKeyName": "Root"}'),
+        ("proxy http://user:pass:w@rd@host:80/x", None, "proxy http://user:***@host:80/x"),
+        ("redis://:password@host", None, "redis://:***@host"),
+        ("http://user@host:80/?to=a:b@c", None, "http://user@host:80/?to=a:b@c"),
+        ('["sb://host:5671", "ops@x"]', None, '["sb://host:5671", "ops@x"]'),
         (f"{KEY}=", None, f"{KEY}="),
         (f"is {CLIENT_SECRET}", "a client secret", "is ***"),
         (f"Bearer {TOKEN}", "a token", "Bearer ***"),
@@ -44,6 +58,16 @@ def test_secrets_of_eight_characters_and_more_are_learned_and_shorter_ones_only_
     assert scrub("7 chars, 8 chars.") == "7 chars, ***"
     assert scrub("7 chars, 8 chars.", ["7 chars", ""]) == "***, ***"
     assert (secret_kind("is 8 chars."), secret_kind("7 chars")) == ("a secret of a connection", None)
+
+
+@pytest.mark.parametrize(
+    "encoded", ["a%2Bb%2Fc%3D%3D", "a%2bb%2fc%3d%3d", "a%2Bb/c%3D%3D", "a+b%2Fc==", "%61%2Bb%2Fc%3D%3D"]
+)
+def test_a_learned_secret_is_masked_however_a_url_encodes_it(encoded: str) -> None:
+    learn_secrets(["my a+b/c=="])
+    assert scrub(f"?a=%20{encoded}%20&b=5%", ["a+b/c=="]) == "?a=%20***%20&b=5%"
+    assert scrub(f"my%20{encoded}%zz") == "***%zz"
+    assert secret_kind(f"my%20{encoded}") == "a secret of a connection"
 
 
 def test_the_secrets_learned_longest_ago_are_forgotten_beyond_two_thousand() -> None:

@@ -6,7 +6,7 @@ Errors pass through :func:`scrub` when they are created, so what a field was giv
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from threading import Lock
 from typing import Final
 
@@ -14,16 +14,29 @@ __all__ = ["learn_secrets", "scrub", "secret_kind"]
 
 _MASK: Final = "***"
 _EQUALS: Final = r"\s*(?:=|%3D)\s*"
-_NAMED: Final = re.compile(
-    rf"((?:SharedAccessKey|SharedAccessSignature|AccountKey|client_?secret|\bsig){_EQUALS})(?P<secret>[^;&\s'\"]+)",
-    re.IGNORECASE,
+_NAMES: Final = r"(?:SharedAccessKey|SharedAccessSignature|AccountKey|client_?secret|\bsig)"
+_NAMED: Final = re.compile(rf"{_NAMES}{_EQUALS}(?P<secret>[^;&\s'\"]+)", re.IGNORECASE)
+# In JSON, also in JSON that is a string of another, and in Python's way of writing it.
+_MEMBER: Final = re.compile(
+    rf"{_NAMES}\\*[\"']\s*:\s*(?P<quote>\\*[\"'])(?P<secret>(?:(?!(?P=quote))(?:\\.|.))+)", re.IGNORECASE
 )
+# Masked in texts, and left to those who check addresses where a value is given.
+_URL_PASSWORD: Final = re.compile(r"://[^\s/?#:@\"'<>]*:(?P<secret>[^\s/?#\"'<>]+)@")
 # A key of Service Bus: 32 bytes in Base64, but no path that ends in ``day=1``; a client secret of Microsoft Entra ID;
 # a token.
 _KEY: Final = re.compile(r"(?<![A-Za-z0-9+/_-])-{0,2}(?P<secret>[A-Za-z0-9+/_-]{43}(?:=|%3D))(?![=A-Za-z0-9])")
 _CLIENT_SECRET: Final = re.compile(r"(?P<secret>[\w.~-]{3}\dQ~[\w.~-]{31,34})", re.ASCII)
 _TOKEN: Final = re.compile(r"(?P<secret>\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*)", re.ASCII)
-_SHAPES: Final = {"a connection string": _NAMED, "a key": _KEY, "a client secret": _CLIENT_SECRET, "a token": _TOKEN}
+_SHAPES: Final = (
+    ("a connection string", _NAMED),
+    ("a connection string", _MEMBER),
+    ("a key", _KEY),
+    ("a client secret", _CLIENT_SECRET),
+    ("a token", _TOKEN),
+)
+_MASKED: Final = (*(shape for _, shape in _SHAPES), _URL_PASSWORD)
+# A character of a text, or an encoded one of a URL.
+_CHARACTER: Final = re.compile(r"%[0-7][0-9A-Fa-f]|.", re.DOTALL)
 # Shorter secrets would mask ordinary words.
 _MIN_LEARNED_CHARACTERS: Final = 8
 _MAX_LEARNED: Final = 2000
@@ -46,20 +59,22 @@ def learn_secrets(secrets: Iterable[str]) -> None:
 def secret_kind(value: object) -> str | None:
     """Return what kind of secret a value holds, such as ``a connection string``, or ``None``."""
     text = value if isinstance(value, str) else repr(value)
-    kind = next((kind for kind, shape in _SHAPES.items() if shape.search(text)), None)
-    return "a secret of a connection" if kind is None and any(_learned_in(text)) else kind
+    texts = (text, _unquoted(text)[0]) if "%" in text else (text,)
+    kind = next((kind for kind, shape in _SHAPES for each in texts if shape.search(each)), None)
+    return "a secret of a connection" if kind is None and any(_learned_in(each) for each in texts) else kind
 
 
 def scrub(text: str, secrets: Iterable[str] = ()) -> str:
-    """Return ``text`` with ``***`` for what is learned, given here, or has the shape of a secret.
+    """Return ``text`` with ``***`` for what is learned, given here, or has the shape of a secret, also percent-encoded.
 
     :param secrets: further texts to mask, whatever their length.
     """
     # All are found in the text as it is: masking one could hide the shape, or a part, of another.
-    spans = [
-        *_learned_in(text, secrets),
-        *(match.span("secret") for each in _SHAPES.values() for match in each.finditer(text)),
-    ]
+    given = list(secrets)
+    spans = _secrets_in(text, given)
+    if "%" in text:
+        plain, begins = _unquoted(text)
+        spans += [(begins[begin], begins[end]) for begin, end in _secrets_in(plain, given)]
     parts, end = [], 0
     for begin, until in sorted(spans):
         if begin >= end:
@@ -68,12 +83,27 @@ def scrub(text: str, secrets: Iterable[str] = ()) -> str:
     return "".join([*parts, text[end:]])
 
 
-def _learned_in(text: str, secrets: Iterable[str] = ()) -> Iterator[tuple[int, int]]:
-    """Yield where learned and given secrets are."""
+def _unquoted(text: str) -> tuple[str, list[int]]:
+    """Return ``text`` with its percent-encoded ASCII characters decoded, where each character began, and the end."""
+    matches = list(_CHARACTER.finditer(text))
+    plain = "".join(match[0] if len(match[0]) == 1 else chr(int(match[0][1:], 16)) for match in matches)
+    return plain, [*(match.start() for match in matches), len(text)]
+
+
+def _secrets_in(text: str, secrets: Iterable[str]) -> list[tuple[int, int]]:
+    """Return where secrets are: learned, given and known by their shapes."""
+    shaped = (match.span("secret") for shape in _MASKED for match in shape.finditer(text))
+    return [*_learned_in(text, secrets), *shaped]
+
+
+def _learned_in(text: str, secrets: Iterable[str] = ()) -> list[tuple[int, int]]:
+    """Return where learned and given secrets are."""
     with _lock:
         known = [*_learned, *secrets]
+    spans = []
     for secret in filter(None, known):
         begin = text.find(secret)
         while begin >= 0:
-            yield begin, begin + len(secret)
+            spans.append((begin, begin + len(secret)))
             begin = text.find(secret, begin + 1)
+    return spans
