@@ -110,6 +110,14 @@ async def test_a_bad_shift_is_refused_and_shifts_nothing(
     assert hosted._clock.ahead == timedelta()
 
 
+async def test_a_body_beyond_16_kib_is_refused_and_shifts_nothing(hosted: HostedNamespace, http: ClientSession):
+    for size, status in ((16 * 1024, 200), (16 * 1024 + 1, 413)):
+        body = b'{"shift_seconds": 1}'.ljust(size)
+        async with http.post("/$time", data=body, headers={"Content-Type": "application/json"}) as response:
+            assert response.status == status
+    assert hosted._clock.ahead == timedelta(seconds=1)
+
+
 async def test_http_clients_cannot_move_the_clock_by_default():
     async with Emulator(["contoso"]) as emulator:
         hosted = emulator["contoso"]
