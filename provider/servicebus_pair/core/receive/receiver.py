@@ -164,7 +164,9 @@ class PairReceiver:
 
     async def dead_letter(self, messages: Sequence[InboundMessage], *, reason: str, description: str) -> int:
         """Move messages to the dead-letter queue; return how many were not confirmed."""
-        return await self._bury([message.received for message in messages], reason=reason, description=description)
+        return await self._dead_letter_received(
+            [message.received for message in messages], reason=reason, description=description
+        )
 
     async def _receive_some(self, most: int, wait: float) -> list[InboundMessage]:
         started = self._clock.now()
@@ -252,7 +254,7 @@ class PairReceiver:
                 self._aside.add(received)
             else:
                 _log.warning("entity=%s: a message is dead-lettered, because it is unreadable: %s", self.entity, error)
-                await self._bury([received], reason=_UNREADABLE, description=str(error))
+                await self._dead_letter_received([received], reason=_UNREADABLE, description=str(error))
             return []
         return [InboundMessage(fields, received)]
 
@@ -275,7 +277,7 @@ class PairReceiver:
             outcomes = await settle(messages, timeout=_CALL_TIMEOUT)
         return self._settled(messages, outcomes, action)
 
-    async def _bury(self, messages: Sequence[ReceivedMessage], *, reason: str, description: str) -> int:
+    async def _dead_letter_received(self, messages: Sequence[ReceivedMessage], *, reason: str, description: str) -> int:
         link = self._link
         if link is None:
             return len(messages)
