@@ -16,7 +16,7 @@ from typing import Any, Final
 import pendulum
 
 from servicebus_pair.core.errors import ConfigurationError
-from servicebus_pair.core.model import boolean, choice, integer, message_rate, non_empty_text
+from servicebus_pair.core.model import boolean, choice, integer, message_rate, non_empty_text, storage_location
 from servicebus_pair.core.model import duration as _duration
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "optional",
     "optional_message_rate",
     "optional_path_list",
+    "optional_spool",
     "poll_interval_seconds",
     "storage_path",
     "text",
@@ -94,6 +95,11 @@ def storage_path(name: str, value: Any) -> str:
     if not (isinstance(value, str | os.PathLike) or hasattr(value, "joinpath")) or not str(value):
         raise ConfigurationError(f"{name} is {value!r}: it must be a path or URL, such as s3://bucket/name")
     return str(value)
+
+
+def optional_spool(name: str, value: Any) -> str | None:
+    """Check the folder or the URL of a spool; ``None`` and an empty text mean that of the connection."""
+    return None if value is None or value in ("", "None") else storage_location(name, storage_path(name, value))
 
 
 def poll_interval_seconds(name: str, value: object) -> float:

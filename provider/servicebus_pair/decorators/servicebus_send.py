@@ -97,6 +97,7 @@ def servicebus_send_task(
     defaults: MessageDefaults | Mapping[str, Any] | str | None = None,
     ledger: StoragePath | None = None,
     timeout: timedelta | float | str | None = None,
+    spool: StoragePath | None = None,
     multiple_outputs: bool = False,
     **kwargs: Any,
 ) -> TaskDecorator:
@@ -116,11 +117,13 @@ def servicebus_send_task(
     :param ledger: folder for the record of each accepted message; no ledger when not given (templated).
     :param timeout: for the whole send, including the time that the function takes to yield: a ``timedelta`` or seconds
         (templated).
+    :param spool: a folder or a URL for messages that neither namespace takes, as in ``ServiceBusPairSendOperator``;
+        that of the connection when not given (templated).
     :param kwargs: ``servicebus_pair_conn_id`` and any parameter of an operator.
     :raises ConfigurationError: a parameter or a message is invalid.
     :raises SendError: not every message was accepted; the error says how many were.
     """
-    kwargs |= {"entity": entity, "defaults": defaults, "ledger": ledger, "timeout": timeout}
+    kwargs |= {"entity": entity, "defaults": defaults, "ledger": ledger, "timeout": timeout, "spool": spool}
 
     def decorate(function: Callable[..., Any]) -> _SendTaskDecorator:
         return _SendTaskDecorator(

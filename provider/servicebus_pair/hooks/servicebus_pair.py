@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,7 @@ class ServiceBusPairHook(BaseHook):
     masked in logs.
 
     :param servicebus_pair_conn_id: the connection.
+    :param spool: in place of the connection's spool: an absolute path or a URL.
     """
 
     conn_name_attr = "servicebus_pair_conn_id"
@@ -58,9 +60,12 @@ class ServiceBusPairHook(BaseHook):
     conn_type = PAIR_TYPE
     hook_name = "Azure Service Bus pair"
 
-    def __init__(self, servicebus_pair_conn_id: str = DEFAULT_CONN_ID, **kwargs: Any) -> None:
+    def __init__(
+        self, servicebus_pair_conn_id: str = DEFAULT_CONN_ID, *, spool: str | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.servicebus_pair_conn_id = servicebus_pair_conn_id
+        self.spool = spool
 
     def get_settings(self) -> PairSettings:
         """Read the connection and the connections that it refers to.
@@ -211,7 +216,10 @@ class ServiceBusPairHook(BaseHook):
 
     def _settings(self, connection: Connection, referenced: dict[str, Connection]) -> PairSettings:
         _silence_sdk_logging()
-        return pair_from_connections(self.servicebus_pair_conn_id, parse_extra(connection), referenced)
+        settings = pair_from_connections(self.servicebus_pair_conn_id, parse_extra(connection), referenced)
+        if self.spool is None:
+            return settings
+        return replace(settings, options=replace(settings.options, spool=self.spool))
 
 
 def _silence_sdk_logging() -> None:

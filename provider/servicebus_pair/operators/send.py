@@ -54,6 +54,8 @@ class ServiceBusPairSendOperator(BaseSendOperator):
     :param ledger: folder, or URL of one in an object store, for the record of each
         accepted message; no ledger when not given (templated).
     :param timeout: for the whole send: a ``timedelta`` or seconds; no limit when not given (templated).
+    :param spool: the absolute path of a folder, or the URL of one in an object store, for messages that neither
+        namespace takes; that of the connection when not given or an empty text (templated).
     :param servicebus_pair_conn_id: the connection of type ``servicebus_pair``; not a template.
     :raises ConfigurationError: a parameter or a message is invalid; the message is named by index or line, field and
         value. Nothing was sent.

@@ -25,6 +25,7 @@ from servicebus_pair.airflow_runtime.validators import (
     optional,
     optional_message_rate,
     optional_path_list,
+    optional_spool,
     poll_interval_seconds,
     storage_path,
 )
@@ -35,7 +36,7 @@ from servicebus_pair.airflow_runtime.waiting.primary import PrimaryWait
 from servicebus_pair.core import DrainReport, EntityHealth
 from servicebus_pair.core.errors import ConfigurationError, PairError
 from servicebus_pair.core.events import Observer
-from servicebus_pair.operators._support.base import AsyncPairOperator, LineageMixin
+from servicebus_pair.operators._support.base import AsyncPairOperator, LineageMixin, SpoolTask
 from servicebus_pair.triggers.backlog import rearm
 from servicebus_pair.triggers.backlog_level import BacklogLevelTrigger
 from servicebus_pair.triggers.primary_health import PrimaryHealthTrigger, check_event
@@ -66,7 +67,7 @@ class BacklogLeftError(PairError):
     retriable = True
 
 
-class ServiceBusPairSyphonOperator(LineageMixin, AsyncPairOperator):
+class ServiceBusPairSyphonOperator(LineageMixin, SpoolTask, AsyncPairOperator):
     """Moves the messages of the backlog queues to their entities on the primary (SPEC section 6).
 
     It pings the entities. If one does not answer, the task defers until all do, and occupies no worker. Messages are
@@ -95,6 +96,8 @@ class ServiceBusPairSyphonOperator(LineageMixin, AsyncPairOperator):
     :param redrive: move the dead letters of the backlog queues instead.
     :param ledger: folder, or URL of one in an object store, for the record of each moved message;
         no ledger when not given (templated).
+    :param spool: the spool to empty, as the send operator has it; that of the connection when not given or an empty
+        text (templated).
     :param poll_interval: seconds between two pings of an entity that is not known to be failed over, and between two
         readings of an empty backlog.
     :param burst: the longest time of moving messages before the task gives up its worker slot, 1 s to a day. It starts
@@ -109,6 +112,7 @@ class ServiceBusPairSyphonOperator(LineageMixin, AsyncPairOperator):
     """
 
     template_fields = (
+        *SpoolTask.template_fields,
         "entities",
         "queues",
         "plan_only",
@@ -240,6 +244,7 @@ class ServiceBusPairSyphonOperator(LineageMixin, AsyncPairOperator):
             messages=1,
             age=None,
             interval=self.poll_interval,
+            spool=optional_spool("spool", self.spool),
             carry=self._carry(done),
         )
         self.log.info("moved=%d so far; waiting for messages in the backlog", done.moved_total)
@@ -263,7 +268,7 @@ class ServiceBusPairSyphonOperator(LineageMixin, AsyncPairOperator):
 
     async def _resolve_entities(self, context: Context) -> Sequence[str]:
         named = optional_path_list("entities", self.entities)
-        return await entities_to_wait_for(self.servicebus_pair_conn_id, context) if named is None else named
+        return await entities_to_wait_for(self.hook, context) if named is None else named
 
     async def _survey(self) -> dict[str, Any]:
         queues, entities = optional_path_list("queues", self.queues), optional_path_list("entities", self.entities)

@@ -101,7 +101,7 @@ class ServiceBusPrimaryHealthSensor(PairTask, BaseSensorOperator):
 
     async def _resolve_entities(self, context: Context) -> Sequence[str]:
         named = optional_path_list("entities", self.entities)
-        return await entities_to_wait_for(self.servicebus_pair_conn_id, context) if named is None else named
+        return await entities_to_wait_for(self.hook, context) if named is None else named
 
     async def _ping(self, entities: Sequence[str], context: Context) -> PokeReturnValue:
         waiting, health_changes = PrimaryWait(entities), HealthChangeRecorder()

@@ -29,6 +29,7 @@ class BacklogLevelTrigger(DeferralTrigger):
     :param messages: threshold in messages, as in ``BacklogCondition``.
     :param age: threshold for the age of the oldest message, in seconds; ``None`` to ignore ages.
     :param interval: seconds between two readings, 1 to 3600; each is billed as a management call.
+    :param spool: in place of the connection's spool.
     :raises ConfigurationError: ``interval`` is out of range.
     """
 
@@ -40,15 +41,18 @@ class BacklogLevelTrigger(DeferralTrigger):
         messages: int,
         age: float | None,
         interval: float,
+        spool: str | None = None,
         carry: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(servicebus_pair_conn_id=servicebus_pair_conn_id, carry=carry)
         self.condition = BacklogCondition(until=Until(until), messages=messages, age=age)
         self.interval = poll_interval_seconds("interval", interval)
+        self.spool = spool
 
     def arguments(self) -> dict[str, Any]:
-        """Return the condition and the interval."""
-        return {**asdict(self.condition), "until": self.condition.until.value, "interval": self.interval}
+        """Return the condition, the interval and the spool."""
+        until = self.condition.until.value
+        return {**asdict(self.condition), "until": until, "interval": self.interval, "spool": self.spool}
 
     async def event_payload(self) -> dict[str, Any]:
         """Wait until the backlog meets the condition."""
@@ -61,7 +65,7 @@ class BacklogLevelTrigger(DeferralTrigger):
         """
         with_ages = self.condition.age is not None
         while True:
-            async with shared_pair(ServiceBusPairHook(self.servicebus_pair_conn_id)) as shared:
+            async with shared_pair(ServiceBusPairHook(self.servicebus_pair_conn_id, spool=self.spool)) as shared:
                 try:
                     depth = await read_backlog_depth(
                         shared, conn_id=self.servicebus_pair_conn_id, max_age=self.interval, with_ages=with_ages

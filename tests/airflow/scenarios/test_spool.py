@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
+from airflow.sdk import task
 
 from servicebus_pair.core.model.interfaces import SystemClock
 from servicebus_pair.core.model.options import PairOptions
@@ -15,7 +17,39 @@ from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
 from servicebus_pair.operators.drill import ServiceBusPairDrillOperator
 from servicebus_pair.operators.syphon import ServiceBusPairSyphonOperator
 from tests.airflow.conftest import CONN_ID, Pair, RunDag, define_connection, run_task
-from tests.airflow.support.tasks import backlog_sensor, provision
+from tests.airflow.support.queues import contents
+from tests.airflow.support.tasks import backlog_sensor, drain, provision, send
+
+
+def decorated_send(spool: str) -> Any:
+    @task.servicebus_send(task_id="decorated", servicebus_pair_conn_id=CONN_ID, entity="flights", spool=spool)
+    def messages() -> list[str]:
+        return ["from a function"]
+
+    return messages()
+
+
+def test_a_send_task_may_name_a_spool_and_a_syphon_task_empties_it(pair: Pair, run_dag: RunDag, tmp_path: Path):
+    spool = tmp_path / "spool" / "tasks"
+    pair.primary.kill()  # one process serves both
+
+    sent = run_task(
+        run_dag,
+        lambda: send(spool=f"{spool.parent}/{{{{ dag.dag_id }}}}"),
+        lambda: decorated_send(f"{spool.parent}/{{{{ dag.dag_id }}}}"),
+    )
+
+    assert {name: (each["sent"], each["spooled"]) for name, each in sent.items()} == {
+        "send": (2, 2),
+        "decorated": (1, 1),
+    }
+    assert [each.name for each in spool.parent.iterdir()] == ["tasks"]
+    pair.primary.start()
+    assert ServiceBusPairHook(CONN_ID, spool=str(spool)).filled_backlog_queues() == ("spool",)
+    drained = run_task(run_dag, lambda: drain(spool=spool, queues="spool"))["drain"]
+    assert (drained["unspooled"], drained["left"]) == ({"flights": 3}, 0)
+    bodies = [message.body for message in contents(pair.primary["contoso"], "flights")]
+    assert bodies == ["plain", "with everything", "from a function"]
 
 
 def test_sensor_recovery_and_drill_know_the_spool(

@@ -16,7 +16,7 @@ __all__ = ["entities_to_wait_for"]
 _log = get_logger(__name__)
 
 
-async def entities_to_wait_for(conn_id: str, context: Mapping[str, Any]) -> tuple[str, ...]:
+async def entities_to_wait_for(hook: ServiceBusPairHook, context: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the entities that are failed over or have messages in the backlog or in the spool, sorted.
 
     The sources are the shared health, the asset events that triggered this run, and a peek into the backlog queues,
@@ -25,10 +25,11 @@ async def entities_to_wait_for(conn_id: str, context: Mapping[str, Any]) -> tupl
     :raises ServiceError: the secondary cannot be reached, and nothing else names an entity.
     :raises SpoolError: the spool cannot be read.
     """
+    conn_id = hook.servicebus_pair_conn_id
     health = await AirflowHealthStore(conn_id).known()
     found = [entity for entity, each in health.items() if each.failed_over]
     found += _named_by_events(context)
-    async with shared_pair(ServiceBusPairHook(conn_id)) as shared:
+    async with shared_pair(hook) as shared:
         found += await shared.spooled(max_age=0.0)
         try:
             found += (await shared.first_page(max_age=0.0)).destinations

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         message_rate,
         no_secret,
         non_empty_text,
+        storage_location,
     )
     from servicebus_pair.core.model.daemon_thread import DaemonThread
     from servicebus_pair.core.model.interfaces import Clock, SystemClock
@@ -44,12 +45,22 @@ __all__ = [
     "printable",
     "scrub",
     "secret_kind",
+    "storage_location",
 ]
 
 __getattr__ = lazy_exports(
     __name__,
     {
-        "checks": ["boolean", "choice", "duration", "integer", "message_rate", "no_secret", "non_empty_text"],
+        "checks": [
+            "boolean",
+            "choice",
+            "duration",
+            "integer",
+            "message_rate",
+            "no_secret",
+            "non_empty_text",
+            "storage_location",
+        ],
         "daemon_thread": ["DaemonThread"],
         "interfaces": ["Clock", "SystemClock"],
         "logs": ["get_logger", "printable"],

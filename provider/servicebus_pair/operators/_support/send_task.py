@@ -14,14 +14,13 @@ from servicebus_pair.airflow_runtime.message_spec import MessageDefaults, Messag
 from servicebus_pair.airflow_runtime.observers.asset_events import HealthChangeRecorder
 from servicebus_pair.airflow_runtime.observers.lineage import TaskLineage
 from servicebus_pair.airflow_runtime.observers.task_activity import nonzero_counts
-from servicebus_pair.airflow_runtime.pair_task import PairTask
 from servicebus_pair.airflow_runtime.task_ledger import StoragePath, open_ledger
 from servicebus_pair.airflow_runtime.validators import duration, entity_path, optional, storage_path
 from servicebus_pair.core import SendResult
 from servicebus_pair.core.errors import ConfigurationError, PairError, SendError
 from servicebus_pair.core.events import Observer
 from servicebus_pair.links.servicebus_pair import Side
-from servicebus_pair.operators._support.base import LineageMixin
+from servicebus_pair.operators._support.base import LineageMixin, SpoolTask
 from servicebus_pair.operators._support.refused_messages import RefusedMessages
 
 if TYPE_CHECKING:
@@ -50,10 +49,10 @@ def state_nothing_sent() -> Iterator[None]:
 _timeout = optional(duration(timedelta(milliseconds=1)))
 
 
-class BaseSendOperator(LineageMixin, PairTask):
+class BaseSendOperator(LineageMixin, SpoolTask):
     """Sends messages from any source, in chunks; the parameters are those of ``ServiceBusPairSendOperator``."""
 
-    template_fields: Collection[str] = ("entity", "defaults", "ledger", "timeout")
+    template_fields: Collection[str] = (*SpoolTask.template_fields, "entity", "defaults", "ledger", "timeout")
     parameter_checks: ClassVar = {
         "entity": entity_path,
         "defaults": lambda _, value: MessageReader(seed="", defaults=value),
