@@ -115,7 +115,9 @@ class World:
                 if health.state is HealthState.FAILED_OVER:
                     registry.apply("flights", PingFailed(SystemClock().now()))
                     if self.random.random() < 0.7:
-                        await order.fail_back("flights", reason="a ping was answered", by=process.name)
+                        await order.fail_back(
+                            "flights", reason="a ping was answered", by=process.name, wait_for_syphons=True
+                        )
             except HealthStoreError:
                 continue
 

@@ -122,8 +122,8 @@ class FakeProber(Prober):
         self.health = replace(self.health, **self.shared.get(self.clock.now(), {}))
         return self.health
 
-    async def ping(self, entity: str) -> bool:
-        assert entity == "flights"
+    async def ping(self, entity: str, *, wait_for_syphons: bool = False) -> bool:
+        assert (entity, wait_for_syphons) == ("flights", True)
         self.pinged.append(self.clock.now())
         self.health = replace(self.health, last_ping=self.clock.now())
         self.clock.time += 3
@@ -175,8 +175,9 @@ async def test_section_5_a_ping_reports_its_duration_and_result(
         if failure is not None:
             raise failure
 
-    async def fail_back(entity: str, *, reason: str, by: str) -> bool:
-        assert (entity, by, reason.endswith("and its backlog is empty")) == ("flights", "ping", True)
+    async def fail_back(entity: str, *, reason: str, by: str, wait_for_syphons: bool) -> bool:
+        assert (entity, by, wait_for_syphons) == ("flights", "ping", False)
+        assert reason.endswith("and its backlog is empty")
         return bool(empty)
 
     link = SimpleNamespace(

@@ -213,6 +213,17 @@ async def test_section_6_sends_are_held_only_once_little_is_left() -> None:
     assert await running
 
 
+@pytest.mark.parametrize(("shared", "seconds"), [(False, 10), (True, 20)])
+async def test_section_6_only_pings_in_the_background_wait_for_what_syphons_say(shared: bool, seconds: float) -> None:
+    failback, loop = Failback(store=InMemoryHealthStore() if shared else None, messages=1), asyncio.get_running_loop()
+    await failback.fail_over()
+    for wait, expected in ((False, 0), (True, seconds)):
+        began = loop.time()
+        assert not await failback.start(wait_for_syphons=wait)
+        assert loop.time() - began == pytest.approx(expected, abs=1.5)
+    await failback.registry.close()
+
+
 async def test_section_6_after_a_hold_that_was_in_vain_the_next_one_waits() -> None:
     failback, loop = Failback(messages=1), asyncio.get_running_loop()
     reports = BacklogReports(failback.registry, failback.order._session_queues, clock=SystemClock())
@@ -237,7 +248,7 @@ async def test_section_6_what_syphons_of_several_processes_say_reaches_the_one_t
     one, two, three = (Failback(store=store, messages=1) for _ in range(3))
     await one.fail_over()
     await one.registry.change("flights", PingFailed(SystemClock().now()))
-    running = one.start()
+    running = one.start(wait_for_syphons=True)
     for each, queue in ((two, "a"), (three, "b")):
         reports = BacklogReports(each.registry, each.order._session_queues, clock=SystemClock())
         reports.watch("flights")

@@ -65,7 +65,7 @@ class Prober:
         self._clock = clock
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
-    async def ping(self, entity: str) -> bool:
+    async def ping(self, entity: str, *, wait_for_syphons: bool = False) -> bool:
         """Check once whether ``entity`` on the primary accepts sends, and record the result.
 
         The ping is empty, has a time to live of 1 s and a random session id, so that session queues accept it. The
@@ -74,15 +74,17 @@ class Prober:
 
         An entity that does not exist fails back, too: its sends then raise ``EntityNotFoundError``.
 
+        :param wait_for_syphons: with session ordering, give syphons some seconds to say that the backlog is nearly
+            empty. For pings in the background: whoever is about to send or to drain would wait for nothing.
         :returns: True when the entity accepted the ping and, with session ordering, its backlog is empty. It is
             healthy from then on.
         """
         started = self._clock.now()
         match await self.probe(entity, timeout=self._timeout):
             case None:
-                return await self._fail_back(entity, PingSucceeded(started))
+                return await self._fail_back(entity, PingSucceeded(started), wait_for_syphons=wait_for_syphons)
             case EntityNotFoundError():
-                await self._fail_back(entity, EntityMissing(started))
+                await self._fail_back(entity, EntityMissing(started), wait_for_syphons=wait_for_syphons)
             case _:
                 self._registry.apply(entity, PingFailed(started))
         return False
@@ -108,7 +110,7 @@ class Prober:
         self._registry.emit_best_effort(Pinged(entity, failure is None, ended - started, error_name, ended))
         return failure
 
-    async def _fail_back(self, entity: str, event: PingSucceeded | EntityMissing) -> bool:
+    async def _fail_back(self, entity: str, event: PingSucceeded | EntityMissing, *, wait_for_syphons: bool) -> bool:
         health = self._registry.current(entity)
         if self._order is None or not health.failed_over:
             self._registry.apply(entity, event)
@@ -121,7 +123,8 @@ class Prober:
             await self._registry.change(entity, PingFailed(event.began))
             if health.state is HealthState.FAILING_BACK or health.is_held(self._clock.now()):
                 return False
-            return await self._order.fail_back(entity, reason=f"{reason}, and its backlog is empty", by="ping")
+            reason = f"{reason}, and its backlog is empty"
+            return await self._order.fail_back(entity, reason=reason, by="ping", wait_for_syphons=wait_for_syphons)
         except HealthStoreError as error:
             _log.warning("entity=%s stays failed over: %s", entity, error)
             return False
@@ -179,7 +182,7 @@ class Prober:
         try:
             if self._order is not None:
                 await self._order.abandon_dead_failback(entity)
-            await self.ping(entity)
+            await self.ping(entity, wait_for_syphons=True)
         except PairClosedError:
             raise
         except Exception:  # noqa: BLE001 - see above

@@ -144,17 +144,21 @@ class SessionOrdering:
         """Fail over again if the process that began a failback has died. :raises HealthStoreError: as above."""
         await self._registry.abandon_dead_failback(entity)
 
-    async def fail_back(self, entity: str, *, reason: str, by: str, look_first: bool = True) -> bool:
+    async def fail_back(
+        self, entity: str, *, reason: str, by: str, look_first: bool = True, wait_for_syphons: bool = False
+    ) -> bool:
         """Make a failed-over entity healthy if its backlog becomes empty; sends to it are held meanwhile.
 
         :param reason: recorded with the change, as is ``by``.
         :param look_first: hold sends only if so little is left that it can be moved meanwhile.
+        :param wait_for_syphons: look for some seconds, in which syphons may say so; else only once.
         :returns: whether the entity is healthy.
         :raises HealthStoreError: the shared store cannot be read or written.
         """
         key = entity.casefold()
         if look_first and (
-            self._clock.now() < self._hold_again_at.get(key, 0.0) or not await self._is_little_left(entity)
+            self._clock.now() < self._hold_again_at.get(key, 0.0)
+            or not await self._is_little_left(entity, wait=wait_for_syphons)
         ):
             return False
         token = uuid.uuid4().hex
@@ -171,14 +175,14 @@ class SessionOrdering:
         self._hold_again_at[key] = 0.0 if empty else self._clock.now() + pause
         return empty
 
-    async def _is_little_left(self, entity: str) -> bool:
+    async def _is_little_left(self, entity: str, *, wait: bool) -> bool:
         """Return whether each queue was empty for a moment, or a syphon that has its session says that it nearly is.
 
         A large backlog that is being moved, or one that nobody moves, is neither.
         """
         registry = self._registry
-        seconds = FAILBACK_POLL_SECONDS
-        if registry.is_shared:
+        seconds = FAILBACK_POLL_SECONDS if wait else 0.0
+        if wait and registry.is_shared:
             # Others learn of the ping, and what they say then has to be read here.
             seconds += 2 * registry.leases.refresh
         deadline = self._clock.now() + seconds
