@@ -81,6 +81,12 @@ class Clockwork(SimulatedLoop):
     def time(self) -> float:
         return self._now
 
+    async def getaddrinfo(self, host: Any, *_: Any, **__: Any) -> Any:
+        """Report that the network was asked, which takes real time and has an answer that depends on the machine."""
+        error = RuntimeError(f"a history looked up the address of {host}")
+        self.call_exception_handler({"message": str(error), "exception": error})
+        raise error
+
     def get_debug(self) -> bool:
         return False
 

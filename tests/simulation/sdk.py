@@ -20,8 +20,10 @@ from azure.servicebus import ServiceBusSubQueue
 from servicebus_emulator.engine.model.errors import EntityNotFound
 from servicebus_pair.core.model.errors import UnreachableError
 from servicebus_pair.core.model.options import Endpoint
+from servicebus_pair.core.pair import backlog_management
 from servicebus_pair.core.sdk import entity_lookup, message_batch, namespace_client, receive_link, send_link
 from servicebus_pair.core.sdk._private.capabilities import PATH_VARIABLE, fast_path
+from servicebus_pair.core.sdk.administration import QueueDepth
 from tests.simulation.faults import Operation
 from tests.simulation.link import LATENCY
 from tests.simulation.receiver import Receiver, SessionBrowser
@@ -52,10 +54,12 @@ def replaced_sdk(services: dict[str, Service], *, preencoded: bool = False) -> I
 
 @contextmanager
 def _public_sdk(services: dict[str, Service]) -> Iterator[None]:
+    administrations = _Administrations(services)
     with (
         patch.object(namespace_client, "ServiceBusClient", _Clients(services)),
         patch.object(namespace_client, "shared_ssl_context", lambda *_, **__: None),
-        patch.object(entity_lookup, "administration_for", _Administrations(services)),
+        patch.object(entity_lookup, "administration_for", administrations),
+        patch.object(backlog_management, "administration_for", administrations),
         patch.dict(os.environ, {PATH_VARIABLE: "public"}),
         patch.object(receive_link, "_PUBLIC_WAIT", inf),
     ):
@@ -125,12 +129,27 @@ class _Administration(AbstractAsyncContextManager["_Administration"]):
         """Nothing is left to close."""
 
     async def entity_exists(self, path: str) -> bool:
+        await self._answer(path)
+        try:
+            self._service.entity(path)
+        except EntityNotFound:
+            return False
+        return True
+
+    async def queue_depths(self, *prefixes: str) -> list[QueueDepth]:
+        await self._answer("")  # of no entity
+        counts = {
+            queue.path: self._service.entity(queue.path).counts()
+            for queue in self._service.namespace.list_queues()
+            if queue.path.casefold().startswith(tuple(prefix.casefold() for prefix in prefixes))
+        }
+        return [
+            QueueDepth(path, each.active, each.scheduled, each.dead_lettered, size_bytes=0)
+            for path, each in counts.items()
+        ]
+
+    async def _answer(self, path: str) -> None:
         service = self._service
         await asyncio.sleep(service.random.uniform(*LATENCY))
         if service.faults.strike(Operation.MANAGE, path, service.loop.time()) is not None:
             raise UnreachableError("the administration did not answer")
-        try:
-            service.entity(path)
-        except EntityNotFound:
-            return False
-        return True

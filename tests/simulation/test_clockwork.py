@@ -105,3 +105,11 @@ def test_waiting_for_one_future_is_as_in_asyncio(loop: Clockwork, lean: bool):
         assert loop.time() == 5
 
     loop.run_until_complete(all_cases())
+
+
+def test_the_network_is_reported_and_not_asked(loop: Clockwork):
+    reported: list[str] = []
+    loop.set_exception_handler(lambda _, context: reported.append(context["message"]))
+    with pytest.raises(RuntimeError, match="looked up the address"):
+        loop.run_until_complete(loop.create_connection(asyncio.Protocol, "example.invalid", 443))
+    assert reported == ["a history looked up the address of example.invalid"]

@@ -29,8 +29,8 @@ _properties = optional(mapping)
 class ServiceBusMessageSensor(PairTask, BaseSensorOperator):
     """Waits until a queue or subscription has a message, which stays there.
 
-    It locks a message for a moment and returns it without counting a delivery. While the primary is down, it waits
-    until a ping is answered. Needs the Listen right on the primary.
+    It locks a message for a moment and returns it, without counting a delivery on the tested version of
+    azure-servicebus. While the primary is down, it waits until a ping is answered. Needs Listen on the primary.
 
     :param entity: path of a queue, or ``topic/Subscriptions/name`` (templated).
     :param session_id: wait for one session; ``"*"`` for any of an entity that requires sessions (templated).

@@ -7,9 +7,12 @@ import asyncio
 import pytest
 
 from servicebus_pair.core.model.events import Event, MessagesSyphoned, SyphonFailed
+from servicebus_pair.core.sdk._private.capabilities import fast_path
 from tests.core.support.local_pair import LocalPair, numbered, open_quick_pair
 
 pytestmark = pytest.mark.simulated
+# Seconds in which a syphon opens its links and moves a message: the public interface of the SDK sleeps meanwhile.
+SLACK = 0.7 if fast_path() else 2.6
 
 
 class Raising:
@@ -40,7 +43,7 @@ async def test_section_6_a_syphon_that_fails_unexpectedly_is_started_again() -> 
     async with open_quick_pair(observers=[Raising(4)], enable_syphon=True) as both:
         # Each of the first four is moved by another syphon, which fails then.
         taken = [await put_and_move(both, number) for number in range(6)]
-        assert taken == pytest.approx([0, 1, 2, 4, 8, 0], abs=0.7)
+        assert taken == pytest.approx([0, 1, 2, 4, 8, 0], abs=SLACK)
         failed = both.recorder.of(SyphonFailed)
         assert [(each.error, each.failures, each.restart_in) for each in failed] == [
             ("ObserverError", number, 2 ** (number - 1)) for number in (1, 2, 3, 4)
@@ -55,7 +58,7 @@ async def test_section_6_a_failure_long_after_the_last_one_is_the_first_again() 
         await asyncio.sleep(200)
         raising.times = 1
         await put_and_move(both, 3)
-        assert await put_and_move(both, 4) == pytest.approx(1, abs=0.7)
+        assert await put_and_move(both, 4) == pytest.approx(1, abs=SLACK)
         assert [each.failures for each in both.recorder.of(SyphonFailed)] == [1, 2, 1]
 
 

@@ -159,7 +159,7 @@ class PairReceiver:
         return await self._settle(messages, "abandon")
 
     async def release(self, messages: Sequence[InboundMessage]) -> None:
-        """Return messages to the entity without counting a delivery."""
+        """Return messages to the entity without counting a delivery; on the public path of the SDK one is counted."""
         await self._return([message.received for message in messages])
 
     async def dead_letter(self, messages: Sequence[InboundMessage], *, reason: str, description: str) -> int:

@@ -61,7 +61,7 @@ class ReceiveLink(Link):
         """Receive up to ``max_messages`` messages, waiting up to ``max_wait_time`` seconds for the first.
 
         An empty result does not prove that the service is healthy: a frozen peer also gives one. Messages that
-        arrive while the link stops are released without counting a delivery.
+        arrive while the link stops are released.
         """
 
         async def receive(receiver: ServiceBusReceiver) -> list[ServiceBusReceivedMessage]:
