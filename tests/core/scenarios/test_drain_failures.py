@@ -16,6 +16,7 @@ from servicebus_emulator import Fault, FaultKind, Operation
 from servicebus_emulator.engine.model.descriptions import QueueDescription
 from servicebus_pair.core import PairOptions
 from servicebus_pair.core.protocol.backlog_queues import backlog_queue_paths
+from servicebus_pair.core.sdk._private.capabilities import fast_path
 from servicebus_pair.core.sdk.receive_link import ReceiveLink
 from servicebus_pair.core.sdk.received_message import ReceivedMessage
 from tests.core.support.drain_progress import ProgressWaiter
@@ -75,7 +76,7 @@ async def test_section_4_messages_that_the_primary_rejects_are_dead_lettered_alo
     async with open_local_pair("flights") as local_pair:
         never = [ServiceBusMessage("x", message_id=f"never{n}", time_to_live=timedelta(0)) for n in range(2)]
         await local_pair.put_into_backlog("flights", [never[0], *messages(1, 2, 3), never[1], *messages(4)])
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(20 if fast_path() else 40):
             report = await local_pair.pair.syphon().drain()
         assert (report.moved, report.dead_lettered, report.left) == ({"flights": 4}, {"Rejected": 2}, 0)
         assert await reasons(local_pair) == {"never0": "Rejected", "never1": "Rejected"}

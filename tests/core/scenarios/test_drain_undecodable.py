@@ -141,6 +141,7 @@ async def test_section_6_an_undecodable_message_in_a_session_is_dead_lettered_an
         assert await local_pair.primary_ids() == [f"m{n}" for n in range(15)]
 
 
+@pytest.mark.fast_sdk  # only the SDK's inside shows such a message
 @pytest.mark.usefixtures("decoding_sdk")
 @pytest.mark.parametrize("value", UNREADABLE[:1])
 async def test_section_6_a_redrive_ends_though_dead_letters_cannot_be_decoded(value: object) -> None:

@@ -45,6 +45,13 @@ async def arrived(both: LocalPair) -> dict[str, list[int]]:
     return {session: list(numbers) for session, numbers in sessions.items()}
 
 
+async def failed_back(pair: NamespacePair) -> None:
+    """Ping until the entity is failed back; the pair's own pings may be doing that at this moment."""
+    async with asyncio.timeout(20):
+        while not await pair.ping("flights"):  # noqa: ASYNC110 - time must pass between two
+            await asyncio.sleep(0.1)
+
+
 async def test_an_entity_fails_back_only_when_its_backlog_is_empty() -> None:
     # The pair's own pings would compete with those of the test.
     options = replace(OPTIONS, ping_primary_interval=timedelta(minutes=5))
@@ -55,10 +62,7 @@ async def test_an_entity_fails_back_only_when_its_backlog_is_empty() -> None:
         assert both.pair.health("flights").failed_over
         assert (await sender.send(numbered("a", 4))).diverted == 1
         assert (await both.pair.syphon().drain()).moved == {"flights": 4}
-        async with asyncio.timeout(20):
-            # The pair's own pings may be failing it back at this moment.
-            while not await both.pair.ping("flights"):
-                pass
+        await failed_back(both.pair)
         assert (await sender.send(numbered("a", 5))).primary == 1
         assert await arrived(both) == {"a": [1, 2, 3, 4, 5]}
 
@@ -82,9 +86,7 @@ async def test_with_a_silent_secondary_nothing_fails_back_and_calls_time_out(
         both.secondary.clear_faults()
         await sender.send(caught.value.unsent)
         assert (await both.pair.syphon().drain()).moved_total >= 3
-        async with asyncio.timeout(10):
-            while not await both.pair.ping("flights"):
-                pass
+        await failed_back(both.pair)
         assert (await sender.send(numbered("a", 4))).primary == 1
         assert await arrived(both) == {"a": [1, 2, 3, 4]}
 
@@ -102,9 +104,7 @@ async def test_a_process_that_cannot_read_the_backlog_does_not_overtake_it() -> 
             assert await arrived(both) == {}
             both.secondary.clear_faults()
             assert (await successor.syphon().drain()).moved == {"flights": 2}
-            async with asyncio.timeout(10):
-                while not await successor.ping("flights"):
-                    pass
+            await failed_back(successor)
             await sender.send(caught.value.unsent)
             assert await arrived(both) == {"a": [1, 2, 3]}
 
