@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from multiprocessing import get_context
 
-from tests.simulation.history import History, Outcome
+from tests.simulation.history import History
+from tests.simulation.record import Outcome
 
 __all__ = ["main", "report_failure"]
 

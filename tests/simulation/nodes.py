@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from servicebus_pair.core import Endpoint, NamespacePair
 from servicebus_pair.core.model.events import DeadLettered, Event, HealthChanged, MessagesAccepted
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Machine", "Node", "SharedStore", "endpoint_of"]
 
-ResultT = TypeVar("ResultT")
+# Seconds by which the clock of a process may be wrong.
+_SKEW: Final = 0.2
 
 
 def endpoint_of(namespace: str) -> Endpoint:
@@ -118,7 +119,7 @@ class Node:
         self.process = Machine(history.loop, name, on_killed=history.killed)
         self.died = history.loop.create_future()
         self._senders: dict[str, _OpenSender] = {}
-        skew = history.random.uniform(-history.skew, history.skew)
+        skew = history.random.uniform(-_SKEW, _SKEW)
         self.pair: NamespacePair = self.process.call(
             lambda: NamespacePair(
                 endpoint_of("contoso"),
@@ -140,16 +141,16 @@ class Node:
         history = self.history
         match event:
             case MessagesAccepted():
-                history.note(self.name, "accepted", event.route, len(event.messages))
+                history.record.note(self.name, "accepted", event.route, len(event.messages))
                 for ref in event.messages:
-                    history.accept(ref.message_id)
+                    history.verdict.accept(ref.message_id)
                 if event.queue is not None:
-                    history.outcome.diverted += len(event.messages)
+                    history.record.outcome.diverted += len(event.messages)
             case DeadLettered():
-                history.note(self.name, "dead-lettered", event.message_id, event.reason)
-                history.refused(event.message_id, event.reason)
+                history.record.note(self.name, "dead-lettered", event.message_id, event.reason)
+                history.verdict.refused(event.message_id, event.reason)
             case HealthChanged():
-                history.note(self.name, event.entity, event.before.state, event.after.state, event.after.reason)
+                history.record.note(self.name, event.entity, event.before.state, event.after.state, event.after.reason)
             case _:
                 return
 

@@ -17,7 +17,8 @@ from servicebus_pair.core.sdk.receive_link import ReceiveLink
 from servicebus_pair.core.sdk.send_link import SendLink
 from tests.simulation import __main__ as command
 from tests.simulation import history
-from tests.simulation.history import History, Outcome
+from tests.simulation.history import History
+from tests.simulation.record import Outcome
 from tests.simulation.service import Service
 
 ROOT = Path(__file__).parents[2]
@@ -104,9 +105,9 @@ def test_an_account_that_omits_a_message_is_found(monkeypatch: pytest.MonkeyPatc
 
 def test_disorder_is_counted_by_first_arrivals():
     ordered = History(1, hours=1, ordered=True)
-    assert ordered._disorder("flights.a", [1, 2, 3, 7, 8]) == 0
-    assert ordered._disorder("flights.a", [1, 4, 2, 3, 5]) == 2
-    assert "flights.a is out of order 2 times, first 2 after 4" in ordered.outcome.violations[0]
+    assert ordered.verdict.disorder("flights.a", [1, 2, 3, 7, 8]) == 0
+    assert ordered.verdict.disorder("flights.a", [1, 4, 2, 3, 5]) == 2
+    assert "flights.a is out of order 2 times, first 2 after 4" in ordered.record.outcome.violations[0]
     ordered.loop.close()
 
 
