@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from math import inf
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from servicebus_pair.core.health.prober import PING_CONTENT_TYPE, PING_TIME_TO_LIVE, ping_message
 from servicebus_pair.core.health.session_ordering import SessionOrdering
@@ -25,6 +25,7 @@ from servicebus_pair.core.model.events import (
     MessagesUnspooled,
     Route,
 )
+from servicebus_pair.core.model.health_state import EntityHealth
 from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.model.results import DrainReport, SendResult
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage, new_message
@@ -32,9 +33,7 @@ from servicebus_pair.core.sdk.receive_link import ReceiveLink
 from servicebus_pair.core.send.pair_context import PairContext
 from servicebus_pair.core.send.queue_selector import BacklogHealth
 from servicebus_pair.core.send.sender import PairSender
-
-if TYPE_CHECKING:
-    from servicebus_pair.core.pair.namespace_pair import NamespacePair
+from servicebus_pair.core.syphon.drain import Syphon
 
 __all__ = ["DRILL_PROPERTY", "DrillReport", "drill", "drill_id", "is_ping"]
 
@@ -96,6 +95,25 @@ def is_ping(content_type: str | bytes | None) -> bool:
     return content_type in (PING_CONTENT_TYPE, PING_CONTENT_TYPE.encode())
 
 
+class PairUnderDrill(Protocol):
+    """What a drill asks of a pair; ``NamespacePair`` says more about each method."""
+
+    def health(self, entity: str) -> EntityHealth:
+        """Return the health of ``entity``."""
+
+    def sender(self, entity: str) -> PairSender:
+        """Return a sender that is not open yet."""
+
+    def syphon(self) -> Syphon:
+        """Return a syphon over the whole backlog."""
+
+    async def fail_over(self, entity: str, *, reason: str, by: str, hold: timedelta) -> bool:
+        """Divert messages for ``entity``."""
+
+    async def mark_healthy(self, entity: str, *, reason: str, by: str) -> bool:
+        """Send messages for ``entity`` to the primary."""
+
+
 class _DrillObserver:
     """Observes one entity during a drill."""
 
@@ -118,7 +136,7 @@ class _DrillObserver:
 
 
 async def drill(
-    pair: NamespacePair,
+    pair: PairUnderDrill,
     shared: PairContext,
     entity: str,
     *,
@@ -143,7 +161,7 @@ async def drill(
 
 class _Drill:
     def __init__(
-        self, pair: NamespacePair, shared: PairContext, entity: str, by: str, limit: timedelta, *, both: bool = False
+        self, pair: PairUnderDrill, shared: PairContext, entity: str, by: str, limit: timedelta, *, both: bool = False
     ) -> None:
         self._pair = pair
         self._both = both
