@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from math import inf
 
 from tests.core.support.values import check_defaults, check_limits, check_values
@@ -43,5 +44,6 @@ def test_limits_are_those_that_were_tuned_together() -> None:
             "session_ordering._LONGEST_PAUSE_OF_HOLDS": 300.0,
             "session_ordering._LOOK_SECONDS": 2.0,
             "store_calls._CLOSE_SECONDS": 0.5,
+            "prober.PING_TIME_TO_LIVE": timedelta(seconds=1),
         },
     )

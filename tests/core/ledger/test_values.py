@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from tests.core.support.values import check_defaults, check_limits, check_values
 
 
@@ -31,5 +33,6 @@ def test_limits_are_those_that_were_tuned_together() -> None:
             "unclosed._BEGAN_WITHIN": 172_800.0,
             "writer.LEDGER_VERSION": 1,
             "writer._END_OF_LINE": 10,
+            "partitions._DAY": timedelta(days=1),
         },
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from tests.core.support.values import check_defaults, check_limits, check_values
 
 
@@ -46,5 +48,17 @@ def test_limits_are_those_that_were_tuned_together() -> None:
             "relayed_message._FIRST_FIELD": 3,
             "relayed_message._MAX_REMEMBERED": 1024,
             "relayed_message._MAX_REMEMBERED_BYTES": 512,
+            "amqp_message.TIMESTAMPS": range(-62_135_596_800_000, 253_402_300_800_000),
+            "amqp_message._MILLISECOND": timedelta(milliseconds=1),
+            "backlog_properties._MILLISECOND": timedelta(milliseconds=1),
+            "encoded_message.MESSAGE_ID": 0,
+            "encoded_message.GROUP_ID": 10,
+            "encoded_message.PROPERTY_FIELDS": 13,
+            "relayed_message._MILLISECOND": timedelta(milliseconds=1),
+            "relayed_message._EXPIRY": 8,
+            "relayed_message._CREATION": 9,
+            "relayed_message._TEXT": (0xA1, 0xB1),
+            "typed_values._INT32": range(-2_147_483_648, 2_147_483_648),
+            "typed_values._INT64": range(-9_223_372_036_854_775_808, 9_223_372_036_854_775_808),
         },
     )

@@ -87,5 +87,12 @@ def test_limits_are_those_that_were_tuned_together() -> None:
             "session_browser._RETRY_DELAY": 1.0,
             "token_cache._REFRESH_RETRY_SECONDS": 30,
             "token_cache._MIN_REMAINING_SECONDS": 10,
+            "deferred_messages._SUCCESS": (200, 202, 204),
+            "raw_sender._Delivery.sent": True,
+            "data_plane._MANAGE_REQUIRED": (401, 403),
+            "receive.RelayReceiveLink.max_bytes": 16_777_216,
+            "send_link.SendLink._max_batch_bytes": 0,
+            "send_link.SendLink._max_message_bytes": 0,
+            "send_link.SendLink.accepts_mixed_sessions": True,
         },
     )

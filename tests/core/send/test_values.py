@@ -52,5 +52,7 @@ def test_limits_are_those_that_were_tuned_together() -> None:
             "timeouts._MAX_SEARCH": 20.0,
             "timeouts._UNRESPONSIVE_SEARCH": 4.0,
             "timeouts._MIN_CALL": 0.1,
+            "backlog_sender._MAX_BACKGROUND_TASKS": 16,
+            "diversion._REJECTION_PAUSES": (0.25, 0.5),
         },
     )

@@ -90,18 +90,36 @@ def _defaults_of(function: Any) -> Iterator[tuple[str, Any]]:
         yield f"{function.__qualname__}.{parameter.name}", default
 
 
-def check_limits(room: str, expected: Mapping[str, float]) -> None:
-    """Check the time limits, sizes and counts that the modules of a package of core declare.
+def check_limits(room: str, expected: Mapping[str, Any]) -> None:
+    """Check the time limits, sizes and counts that the modules of a package of core and their classes declare.
 
     They are tuned with each other: the table makes each of them a decision. Codes of a wire format, which are written
     in hexadecimal, are tested by what is on the wire.
     """
-    found: dict[str, float] = {}
+    found: dict[str, Any] = {}
     for module in _modules(room):
         # Not from a syntax tree: Python 3.11 fails to build one when the garbage collector runs code meanwhile.
         source = Path(str(module.__file__)).read_text("utf-8")
-        for name in vars(module).get("__annotations__", ()):
-            value = vars(module).get(name)
-            if isinstance(value, int | float) and not re.search(rf"^{name}: .*= 0x", source, re.MULTILINE):
-                found[f"{module.__name__.rpartition('.')[2]}.{name}"] = value
+        name = module.__name__.rpartition(".")[2]
+        found |= _limits(name, vars(module), source)
+        for kind in vars(module).values():
+            if isinstance(kind, type) and kind.__module__ == module.__name__ and not is_dataclass(kind):
+                found |= _limits(f"{name}.{kind.__name__}", vars(kind), source, indent="    ")
     assert found == expected
+
+
+def _limits(prefix: str, values: Mapping[str, Any], source: str, *, indent: str = "") -> dict[str, Any]:
+    """Return the numbers, durations and series of them among ``values`` that ``source`` assigns."""
+    found = {}
+    for name, value in values.items():
+        assigned = re.search(rf"^{indent}(?:\w+, )*{name}(?:, \w+)*(?:: .*?)? = (.*)", source, re.MULTILINE)
+        if assigned is None or assigned[1].startswith("0x"):
+            continue
+        is_series = isinstance(value, tuple) and value and assigned[1].startswith("(") and all(map(_is_limit, value))
+        if _is_limit(value) or is_series:
+            found[f"{prefix}.{name}"] = value
+    return found
+
+
+def _is_limit(value: object) -> bool:
+    return isinstance(value, int | float | timedelta | range)

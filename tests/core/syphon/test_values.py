@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from math import inf
 
 from tests.core.support.values import check_defaults, check_limits, check_values
@@ -92,5 +93,6 @@ def test_limits_are_those_that_were_tuned_together() -> None:
             "session_worker._MAX_LOCK_SECONDS": 60.0,
             "settlement.RELEASE_TIMEOUT": 2.0,
             "settlement._MAX_DESCRIPTION": 1000,
+            "backlog_entry._MILLISECOND": timedelta(milliseconds=1),
         },
     )
