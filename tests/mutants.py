@@ -69,11 +69,11 @@ def _mutations(module: Path) -> Iterator[tuple[str, int]]:
 
 def _mutant(module: Path, name: str, occurrence: int) -> Mutant | None:
     source = (ROOT / module).read_text("utf-8")
-    changed = MutationVisitor.mutate_code(source, get_operator(name)(), occurrence)
     try:
+        changed = MutationVisitor.mutate_code(source, get_operator(name)(), occurrence)
         if _behaviour(changed) == _behaviour(source):
             return None
-    except SyntaxError:
+    except (SyntaxError, AttributeError):  # the latter: cosmic-ray cannot replace an exception with a dotted name
         return None
     diff = difflib.unified_diff(source.splitlines(), changed.splitlines(), lineterm="", n=0)
     return Mutant(module, name.rpartition("/")[2], changed, "\n".join(list(diff)[2:]))

@@ -31,6 +31,7 @@ from servicebus_pair.core.model.events import BacklogCopyTooLarge, MessagesAccep
 from servicebus_pair.core.sdk.message_batch import EncodedBatch
 from servicebus_pair.core.sdk.messages import to_amqp_message
 from servicebus_pair.core.sdk.send_link import SendSlot
+from servicebus_pair.core.send import backlog_sender
 from servicebus_pair.core.send.attempt import AttemptExecutor
 from servicebus_pair.core.send.backlog_sender import BacklogSender
 from servicebus_pair.core.send.delivery_state import DeliveryState
@@ -110,6 +111,7 @@ class Diverting:
             lease_seconds_left=lambda _: inf,
         )
         self.failed_back = False
+        self.health = BacklogHealth(clock=self.clock, retry_seconds=60)
         context: Any = SimpleNamespace(
             options=PairOptions(),
             secondary=SimpleNamespace(send_link=self.links.__getitem__),
@@ -117,7 +119,7 @@ class Diverting:
             queue_selector=self.selector,
             clock=self.clock,
             order=order,
-            backlog_health=BacklogHealth(clock=self.clock, retry_seconds=60),
+            backlog_health=self.health,
         )
         self.sender = BacklogSender("flights", context)
         self.deadline = Deadline(self.clock, timeout=timeout)
@@ -411,3 +413,91 @@ async def test_section_4_a_copy_beyond_the_limit_of_its_link_is_reported(size: i
     for event in diverting.events:
         assert (event.message_id, event.limit_bytes, event.at) == ("m", limit, 1000.0)
         assert event.size_bytes == batch.refs[0].size_bytes <= limit < event.size_bytes + event.growth_bytes
+
+
+@pytest.mark.parametrize("size", [26_214, 26_215])
+async def test_section_4_a_small_message_is_not_even_measured(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    measured = list[str]()
+    monkeypatch.setattr(backlog_sender, "copy_overhead", lambda *_, entity: measured.append(entity) or 0)
+    batch: Any = SimpleNamespace(messages=[object()], ids=["m"], sizes=[size])
+    Diverting().sender.check_sizes(batch)
+    assert measured == ["flights"] * (size > 26_214)
+
+
+@pytest.mark.parametrize(("size", "checks"), [(262_144, 0), (262_145, 16)])
+async def test_section_4_at_most_16_checks_run_and_only_of_copies_beyond_the_standard_limit(
+    monkeypatch: pytest.MonkeyPatch, size: int, checks: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    overheads = iter([InvalidMessageError("no copy"), *[100] * 40])
+
+    def overhead(*_: object, entity: str) -> int:
+        if isinstance(found := next(overheads), InvalidMessageError):
+            raise found
+        return found
+
+    monkeypatch.setattr(backlog_sender, "copy_overhead", overhead)
+    batch: Any = SimpleNamespace(messages=[object()] * 20, ids=["m"] * 20, sizes=[size - 100] * 20)
+    diverting = Diverting()
+    diverting.sender.check_sizes(batch)
+    assert len(diverting.sender._background) == checks
+    assert "flights: in an outage its send would fail: no copy" in caplog.text
+    await asyncio.gather(*diverting.sender._background)
+    assert len(diverting.of(BacklogCopyTooLarge)) == checks
+
+
+async def test_section_4_a_copy_of_exactly_the_limit_fits_and_the_larger_limit_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(backlog_sender, "copy_overhead", lambda *_, entity: 100)
+    for limit, largest, warned in ((300_000, 0, 0), (299_999, 0, 1), (299_999, 300_000, 0), (0, 299_999, 1)):
+        diverting = Diverting(queues=1)
+        diverting.links["q0"].limit, diverting.links["q0"].max_message_bytes = limit, largest
+        batch: Any = SimpleNamespace(messages=[object()], ids=["m"], sizes=[299_900])
+        diverting.sender.check_sizes(batch)
+        await asyncio.gather(*diverting.sender._background)
+        assert len(diverting.of(BacklogCopyTooLarge)) == warned
+
+
+@pytest.mark.parametrize(("queues", "reachable"), [(0, True), (3, False), (3, True)])
+async def test_section_10_a_backlog_that_failed_is_tried_after_its_pause_and_used_once_a_queue_takes_a_link(
+    monkeypatch: pytest.MonkeyPatch, queues: int, reachable: bool
+) -> None:
+    diverting = Diverting(queues=queues)
+    health = diverting.health
+    if not reachable:
+
+        async def refuse(**_: object) -> int:
+            raise UnreachableError("no")
+
+        for link in diverting.links.values():
+            monkeypatch.setattr(link, "open", refuse)
+    health.failed()
+    for seconds in (0, 59.9):
+        diverting.clock.time = 1000 + seconds
+        diverting.sender.try_again()
+        assert diverting.sender._background == set()
+    diverting.clock.time = 1060
+    diverting.sender.try_again()
+    diverting.sender.try_again()
+    assert len(diverting.sender._background) == 1
+    await asyncio.gather(*diverting.sender._background)
+    assert health.is_down is not (queues > 0 and reachable)
+    # Without a queue, nothing is prepared or checked either.
+    diverting.sender.prepare()
+    monkeypatch.setattr(backlog_sender, "copy_overhead", lambda *_, entity: 100)
+    batch: Any = SimpleNamespace(messages=[object()], ids=["m"], sizes=[300_000])
+    diverting.sender.check_sizes(batch)
+    await asyncio.gather(*diverting.sender._background)
+    assert len(diverting.of(BacklogCopyTooLarge)) == (queues > 0 and reachable)
+
+
+async def test_section_10_a_divert_says_whether_the_backlog_works() -> None:
+    diverting = Diverting()
+    diverting.fail(*[ServiceFaultError("broken")] * 9)
+    with pytest.raises(NoBacklogQueueError):
+        await diverting.send()
+    assert diverting.health.is_down
+    diverting.fail()
+    diverting.start(1)
+    await diverting.send()
+    assert not diverting.health.is_down

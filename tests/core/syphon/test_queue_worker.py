@@ -110,9 +110,9 @@ async def test_section_6_slow_batches_are_halved_down_to_the_first_size_and_furt
     assert await work.steps(2) == [16, 8]
 
 
-@pytest.mark.parametrize("lock", [60.0, 5.0])
-async def test_section_6_messages_whose_locks_expire_are_abandoned_and_the_batch_shrinks(
-    monkeypatch: pytest.MonkeyPatch, lock: float
+@pytest.mark.parametrize(("lock", "then"), [(60.0, [8, 32]), (5.0, [8, 32]), (1.7, [8, 32]), (1 / 0.6, [40, 0])])
+async def test_section_6_messages_whose_locks_expire_are_abandoned_and_the_batch_shrinks_unless_locks_were_the_wait(
+    monkeypatch: pytest.MonkeyPatch, lock: float, then: list[int]
 ) -> None:
     work = Work(40)
     work.queue.lock_seconds = lock
@@ -125,9 +125,9 @@ async def test_section_6_messages_whose_locks_expire_are_abandoned_and_the_batch
         slow.setattr(work.flights, "open", slow_open)
         assert await work.steps() == [16]
     assert work.queue.called("abandon") == [[f"m{n}" for n in range(16)]]
-    assert (work.worker.batch_size, work.flights.attempts, work.waiting) == (8, [], 0)
-    assert work.context.backoff.errors() == {}
-    assert await work.steps(2) == [8, 32]
+    assert (work.flights.attempts, work.waiting, work.context.backoff.errors()) == ([], 0, {})
+    work.queue.lock_seconds = 60
+    assert await work.steps(2) == then
 
 
 async def test_section_6_entries_of_a_failing_destination_wait_locked_until_it_is_due() -> None:

@@ -122,6 +122,25 @@ async def test_section_2_a_lock_is_renewed_for_a_send_that_may_take_longer_than_
     assert work.flights.attempts == [(["m0"], 30.0)]
 
 
+@pytest.mark.parametrize(("seconds", "sent"), [(35.0, True), (36.5, False)])
+async def test_section_6_what_could_not_be_settled_within_the_lock_waits_and_is_sent_first(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, sent: bool
+) -> None:
+    work = Work(3)
+
+    async def slow_open(**_: object) -> int:
+        work.clock.time += seconds
+        return 262_144
+
+    with monkeypatch.context() as slow:
+        slow.setattr(work.flights, "open", slow_open)
+        assert await work.steps() == [True]
+    assert (work.flights.ids, work.waiting) == ((numbered(3), []) if sent else ([], numbered(3)))
+    assert (work.worker.blocked_by, work.context.backoff.errors()) == (None, {})
+    await work.steps()
+    assert (work.flights.ids, len(work.session.called("renew"))) == (numbered(3), 0 if sent else 1)
+
+
 async def test_section_6_a_lock_that_seems_longer_than_a_minute_is_not_believed() -> None:
     context, transport, _ = drain_context()
     session: Any = FakeSession(transport.clock)

@@ -40,7 +40,7 @@ class OrderedHealthRegistry(HealthRegistry):
         super().__init__(options, **given)
         self.leases = Leases(self._refresh_seconds)
         self._settle_seconds = self._refresh_seconds if self._shared else 0.0
-        self._changing: dict[tuple[str, type[HealthEvent]], asyncio.Task[bool]] = {}
+        self._changing: dict[tuple[str, type[HealthEvent]], asyncio.Task[None]] = {}
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._waiting: Counter[str] = Counter()
 
@@ -184,12 +184,11 @@ class OrderedHealthRegistry(HealthRegistry):
         self.leases.saved(entity, self.current(entity), decision.health, self._clock.now())
         self._execute(entity, self.current(entity), decision, now)
 
-    async def _try_change(self, entity: str, event: HealthEvent) -> bool:
+    async def _try_change(self, entity: str, event: HealthEvent) -> None:
         try:
-            return await self.change(entity, event)
+            await self.change(entity, event)
         except HealthStoreError as error:
             _log.warning("%s; it is tried again with the next reason for it", error)
-            return False
 
     async def _changed_in_background(self, key: str, deadline: float) -> None:
         """Wait for changes of this entity that this process has decided on."""

@@ -1,0 +1,62 @@
+"""Lines of our logs: what is written of values and errors; hostile ones are in ``tests/security/test_log_lines.py``."""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from servicebus_pair.core.model.logs import get_logger, printable
+
+
+@pytest.fixture
+def lines() -> Iterator[io.StringIO]:
+    written, logger = io.StringIO(), get_logger("servicebus_pair.test_logs")
+    handler = logging.StreamHandler(written)
+    logger.addHandler(handler)
+    yield written
+    logger.removeHandler(handler)
+
+
+@pytest.mark.parametrize(
+    ("template", "value", "line"),
+    [
+        ("%s", "plain", "plain"),
+        ("%r", "plain", "'plain'"),
+        ("%s", "a\nb\u202e", "a\\nb\\u202e"),
+        ("%r", "a\nb", "'a\\nb'"),
+        ("%r", ValueError("a\nb"), "ValueError('a\\nb')"),
+        ("%5d", 7, "    7"),
+        ("%.1f", 0.25, "0.2"),
+        ("%s", None, "None"),
+        ("%s", "SharedAccessKey=abc", "SharedAccessKey=***"),
+    ],
+)
+def test_a_value_is_written_on_one_line_as_its_placeholder_says(
+    lines: io.StringIO, template: str, value: object, line: str
+) -> None:
+    get_logger("servicebus_pair.test_logs").warning(template, value)
+    assert lines.getvalue() == f"{line}\n"
+
+
+def test_the_lines_of_an_error_are_indented_and_printable(lines: io.StringIO) -> None:
+    try:
+        raise ValueError("first\nsecond\x1b")
+    except ValueError:
+        get_logger("servicebus_pair.test_logs").exception("it failed with %(reason)s", {"reason": "x"})
+    first, *others = lines.getvalue().splitlines()
+    assert first == "it failed with x"
+    assert others[0] == "  Traceback (most recent call last):"
+    assert others[-2:] == ["  ValueError: first", "  second\\x1b"]
+
+
+def test_a_logger_has_one_filter_however_often_it_is_asked_for() -> None:
+    assert get_logger("servicebus_pair.test_logs") is get_logger("servicebus_pair.test_logs")
+    assert len(get_logger("servicebus_pair.test_logs").filters) == 1
+
+
+def test_a_printable_text_is_left_alone() -> None:
+    assert printable("Zürich → 5") == "Zürich → 5"
+    assert printable("a\tb\x00c") == "a\\tb\\x00c"
