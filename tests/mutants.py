@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import compileall
 import difflib
 import os
 import random
@@ -26,6 +27,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from py_compile import PycInvalidationMode
 from queue import SimpleQueue
 from typing import Final
 
@@ -121,7 +123,8 @@ def _is_noticed(mutant: Mutant, copy: Path) -> bool:
     path = copy / mutant.module
     before = path.read_text("utf-8")
     path.write_text(mutant.source, "utf-8")
-    environment = {**os.environ, "PYTHONPATH": str(copy / "provider"), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(copy / "provider")}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     try:
         for tests in paths_of_tests(mutant.module):
             command = [
@@ -154,6 +157,8 @@ def _copy(target: Path) -> Path:
             shutil.copytree(ROOT / name, target / name, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(ROOT / name, target / name)
+    # Valid by the hash of their source, which a mutant changes within one second and without changing its size.
+    compileall.compile_dir(target, quiet=1, invalidation_mode=PycInvalidationMode.CHECKED_HASH)
     return target
 
 

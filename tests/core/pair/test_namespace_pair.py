@@ -19,6 +19,7 @@ from servicebus_pair.core.model.errors import ConfigurationError, PairClosedErro
 from servicebus_pair.core.model.events import Pinged
 from servicebus_pair.core.protocol.backlog_queues import backlog_queue_paths, session_queue_paths
 from servicebus_pair.core.sdk.messages import to_amqp_message
+from servicebus_pair.core.spool.drain import SpoolReport
 from tests.core.support.local_pair import BACKLOG, LocalPair, numbered, open_quick_pair
 
 FORKED = """
@@ -222,3 +223,39 @@ async def test_a_syphon_has_the_options_of_its_pair(local_pair: LocalPair) -> No
     assert (default._context.redrive, default.rate, default._queues) == (False, None, local_pair.pair._queues)
     assert default._context.time_to_live is TimeToLive.RESTART
     assert (default._initial_delay, default._long_poll) == (1.0, 900.0)
+
+
+@pytest.mark.parametrize("ordering", ["none", "session"])
+async def test_section_3_a_pair_plans_creates_and_cleans_up_its_own_queues(ordering: str) -> None:
+    async with open_quick_pair(ordering=ordering) as made:
+        queues = [*backlog_queue_paths("contoso", 3)]
+        if ordering == "session":
+            queues += session_queue_paths("contoso", 3)
+        assert ((await made.pair.plan()).create, await made.pair.plan_cleanup()) == ((), ())
+        assert sorted(await made.pair.plan_cleanup(everything=True)) == sorted(queues)
+        assert await made.pair.plan_cleanup(everything=True, only=[BACKLOG]) == (BACKLOG,)
+        await made.put_into_backlog("flights", numbered(1))
+        kept = await made.pair.cleanup(everything=True, only=[BACKLOG])
+        assert (kept.deleted, set(kept.kept)) == ((), {BACKLOG})
+        assert (await made.pair.cleanup(everything=True, force=True, only=[BACKLOG])).deleted == (BACKLOG,)
+        assert (await made.pair.plan()).create == (BACKLOG,)
+        assert (await made.pair.provision()).created == (BACKLOG,)
+        assert sorted((await made.pair.cleanup(everything=True)).deleted) == sorted(queues)
+
+
+async def test_a_receiver_is_of_the_primary_and_pings_as_often_as_its_pair(local_pair: LocalPair) -> None:
+    async with local_pair.pair.sender("flights") as sender:
+        await sender.send(numbered(1))
+    async with local_pair.pair.receiver("flights") as receiver:
+        [taken] = await receiver.receive()
+        assert (taken.fields["message_id"], await receiver.complete([taken])) == ("m0", 0)
+        assert receiver._context.ping_interval == local_pair.pair.options.ping_primary_interval.total_seconds()
+    by_session = local_pair.pair.receiver("flights", session_id="a")
+    dead = local_pair.pair.receiver("flights", dead_letter=True)
+    assert (by_session._session_id, dead._session_id) == ("a", None)
+    assert (by_session._dead_letter, dead._dead_letter) == (False, True)
+
+
+async def test_section_10_without_a_spool_nothing_is_spooled_and_nothing_is_emptied(local_pair: LocalPair) -> None:
+    assert (await local_pair.pair.spooled(), await local_pair.pair.empty_spool()) == ({}, SpoolReport())
+    assert local_pair.pair.syphon()._spool is None

@@ -115,3 +115,34 @@ async def test_a_link_that_was_browsed_accepts_its_session_again_and_one_that_re
     following.detach_soon()
     with pytest.raises(LockLostError):
         await following.peek(max_messages=5, timeout=TIMEOUT)
+
+
+async def test_a_session_is_renewed_and_each_call_is_counted(sessions: Sessions) -> None:
+    await sessions.send("a")
+    link = sessions.client.session_link("q", wait=1, session_id="a")
+    assert await link.accept(timeout=TIMEOUT) == "a"
+    first = link.locked_until
+    assert first is not None
+    await asyncio.sleep(0.05)
+    await link.renew(timeout=TIMEOUT)
+    assert link.locked_until is not None and link.locked_until > first
+    assert await sessions.client.session_link("q", wait=1).accept(timeout=TIMEOUT) is None
+    counted = sessions.client.meter.read()
+    assert (counted.lock_renewals, counted.empty_receives) == (1, 1)
+
+
+async def test_locks_of_single_messages_are_renewed_deferred_and_removed(sessions: Sessions) -> None:
+    plain = sessions.client.send_link("plain")
+    for number in range(3):
+        await plain.send_ping(to_amqp_message(ServiceBusMessage("x", message_id=f"m{number}")), timeout=TIMEOUT)
+    link = sessions.client.receive_link("plain")
+    received = await link.receive(max_messages=3, max_wait_time=1, timeout=TIMEOUT)
+    assert await link.renew_locks(received, timeout=TIMEOUT) == [None] * len(received)
+    assert sessions.client.meter.read().lock_renewals == len(received) == 3
+    assert await link.defer(received[:2], timeout=TIMEOUT) == [None, None]
+    numbers = [each.sequence_number for each in received[:2]]
+    assert await link.remove_deferred(numbers, timeout=TIMEOUT)
+    assert not await link.remove_deferred(numbers, timeout=TIMEOUT)
+    await link.release(received[2:], timeout=TIMEOUT)
+    [again] = await link.receive(max_messages=3, max_wait_time=1, timeout=TIMEOUT)
+    assert again.message_id == "m2"

@@ -430,7 +430,7 @@ async def test_section_4_at_most_16_checks_run_and_only_of_copies_beyond_the_sta
 ) -> None:
     overheads = iter([InvalidMessageError("no copy"), *[100] * 40])
 
-    def overhead(*_: object, entity: str) -> int:
+    def overhead(*_: object, **__: object) -> int:
         if isinstance(found := next(overheads), InvalidMessageError):
             raise found
         return found
@@ -448,7 +448,7 @@ async def test_section_4_at_most_16_checks_run_and_only_of_copies_beyond_the_sta
 async def test_section_4_a_copy_of_exactly_the_limit_fits_and_the_larger_limit_counts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(backlog_sender, "copy_overhead", lambda *_, entity: 100)
+    monkeypatch.setattr(backlog_sender, "copy_overhead", lambda *_, **__: 100)
     for limit, largest, warned in ((300_000, 0, 0), (299_999, 0, 1), (299_999, 300_000, 0), (0, 299_999, 1)):
         diverting = Diverting(queues=1)
         diverting.links["q0"].limit, diverting.links["q0"].max_message_bytes = limit, largest
@@ -484,7 +484,7 @@ async def test_section_10_a_backlog_that_failed_is_tried_after_its_pause_and_use
     assert health.is_down is not (queues > 0 and reachable)
     # Without a queue, nothing is prepared or checked either.
     diverting.sender.prepare()
-    monkeypatch.setattr(backlog_sender, "copy_overhead", lambda *_, entity: 100)
+    monkeypatch.setattr(backlog_sender, "copy_overhead", lambda *_, **__: 100)
     batch: Any = SimpleNamespace(messages=[object()], ids=["m"], sizes=[300_000])
     diverting.sender.check_sizes(batch)
     await asyncio.gather(*diverting.sender._background)

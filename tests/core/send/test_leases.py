@@ -11,7 +11,7 @@ from azure.servicebus import ServiceBusMessage
 
 from servicebus_emulator import Fault, FaultKind
 from servicebus_pair.core import PairOptions
-from servicebus_pair.core.model.errors import HealthStoreError, SendError
+from servicebus_pair.core.model.errors import HealthStoreError, SendError, SendTimeoutError
 from servicebus_pair.core.model.interfaces import InMemoryHealthStore
 from tests.core.support.local_pair import open_local_pair
 
@@ -67,3 +67,32 @@ async def test_section_6_a_store_that_cannot_be_read_stops_sends_with_an_error()
         assert (len(caught.value.unsent), len(caught.value.in_doubt)) == (2, 0)
         store.broken = False
         assert (await sender.send(caught.value.unsent)).primary == 2
+
+
+async def test_section_6_an_attempt_ends_with_its_lease_and_leaves_its_messages_in_doubt() -> None:
+    store, clock = BrokenStore(), asyncio.get_running_loop().time
+    async with open_local_pair("flights", options=OPTIONS, store=store) as both, both.pair.sender("flights") as sender:
+        await sender.send(in_session(0))
+        both.primary.set_fault(Fault(kind=FaultKind.NO_DISPOSITION))
+        store.broken, began = True, clock()
+        with pytest.raises(SendError) as caught:
+            await sender.send(in_session(1))
+        assert isinstance(caught.value.cause, HealthStoreError)
+        assert (len(caught.value.unsent), len(caught.value.in_doubt)) == (1, 1)
+        # A lease of one second, and the time for which a store that fails is tried again.
+        assert 1 <= clock() - began <= 1 + 2 + 1
+
+
+@pytest.mark.parametrize("held", [False, True])
+async def test_section_6_a_send_waits_for_a_change_to_settle_within_its_time_limit(held: bool) -> None:
+    clock = asyncio.get_running_loop().time
+    async with open_local_pair("flights", options=OPTIONS, store=InMemoryHealthStore()) as both:
+        async with both.pair.sender("flights") as sender:
+            await both.pair.fail_over("flights", reason="test", hold=timedelta(minutes=5))
+            began = clock()
+            if not held:
+                with pytest.raises(SendTimeoutError, match=r"not finished within the 0.5 s"):
+                    await sender.send(in_session(1), timeout=0.5)
+                assert clock() - began == pytest.approx(0.5, abs=0.2)
+            assert (await sender.send(in_session(2))).diverted == 1
+            assert clock() - began == pytest.approx(2, abs=0.5)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from servicebus_pair.core.model.errors import PairClosedError
-from servicebus_pair.core.send.pair_context import InFlightSends
+from servicebus_pair.core.model.errors import PairClosedError, SendTimeoutError, ServiceFaultError
+from servicebus_pair.core.send.pair_context import InFlightSends, lease
+from servicebus_pair.core.send.timeouts import Deadline
+from tests.core.support.manual_clock import ManualClock
 
 pytestmark = pytest.mark.simulated
 
@@ -40,3 +44,20 @@ async def test_section_7_a_closed_pair_refuses_sends_and_a_failed_send_is_not_in
     with pytest.raises(PairClosedError, match="nothing was sent; open a new pair"), sends:
         raise AssertionError("entered")
     assert await sends.close(grace=5) == 0
+
+
+@pytest.mark.parametrize("left", [5.0, 0.0])
+async def test_section_6_a_lease_that_takes_too_long_ends_the_send_with_the_failure_before(left: float) -> None:
+    clock, limits, last = ManualClock(1000.0), list[float](), ServiceFaultError("broken")
+
+    async def lease_too_long(entity: str, *, timeout: float) -> None:
+        assert entity == "flights"
+        limits.append(timeout)
+        raise TimeoutError
+
+    context: Any = SimpleNamespace(registry=SimpleNamespace(lease=lease_too_long))
+    deadline = Deadline(clock, timeout=5.0)
+    clock.time += 5.0 - left
+    with pytest.raises(SendTimeoutError, match="within the 5.0 s given by the caller: broken") as caught:
+        await lease(context, "flights", deadline, last=last)
+    assert (caught.value.cause, limits) == (last, [5.0] if left else [])

@@ -11,7 +11,7 @@ from azure.servicebus import ServiceBusMessage
 
 from servicebus_emulator import Fault, FaultKind, Operation
 from servicebus_pair.core import EntityHealth, HealthState, PairOptions
-from servicebus_pair.core.model.errors import InvalidMessageError, SendTimeoutError, ServiceError
+from servicebus_pair.core.model.errors import HealthStoreError, InvalidMessageError, SendTimeoutError, ServiceError
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage
 from servicebus_pair.core.send.sender import PairSender, _with_schedule
 from tests.core.support.local_pair import LocalPair, numbered
@@ -88,6 +88,7 @@ class FakeSender:
     def __init__(self, health: EntityHealth, *, ordered: bool = False) -> None:
         self.pings: list[str] = []
         self.looked_at: list[str] = []
+        self.watched: list[str] = []
         self.applied: list[Any] = []
 
         async def refresh(_: str) -> EntityHealth:
@@ -98,13 +99,17 @@ class FakeSender:
 
         async def divert_behind_backlog(entity: str) -> None:
             self.looked_at.append(entity)
+            if self.store_error is not None:
+                raise self.store_error
 
+        self.store_error: Exception | None = None
         context: Any = SimpleNamespace(
             primary=SimpleNamespace(send_link=lambda _: self),
             registry=SimpleNamespace(
                 refresh=refresh,
                 apply=lambda entity, event: self.applied.append((entity, event)),
-                watch=lambda _: None,
+                watch=lambda entity: self.watched.append(entity),
+                unwatch=lambda entity: self.watched.remove(entity),
             ),
             prober=SimpleNamespace(ping=ping),
             order=SimpleNamespace(divert_behind_backlog=divert_behind_backlog) if ordered else None,
@@ -136,7 +141,15 @@ async def test_section_5_an_old_failover_is_confirmed_by_a_ping(
 async def test_section_6_in_session_order_a_new_sender_looks_at_the_backlog(ordered: bool) -> None:
     fake = FakeSender(EntityHealth(), ordered=ordered)
     await fake.sender.__aenter__()
-    assert (fake.looked_at, fake.pings) == (["flights"] * ordered, [])
+    assert (fake.looked_at, fake.pings, fake.watched) == (["flights"] * ordered, [], ["flights"])
+
+
+async def test_section_6_a_sender_that_cannot_be_entered_watches_nothing() -> None:
+    fake = FakeSender(EntityHealth(), ordered=True)
+    fake.store_error = HealthStoreError("gone")
+    with pytest.raises(HealthStoreError):
+        await fake.sender.__aenter__()
+    assert fake.watched == []
 
 
 async def test_section_4_cancelling_takes_one_number_or_several_within_ten_seconds() -> None:

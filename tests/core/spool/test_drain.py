@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -15,6 +18,7 @@ from servicebus_pair.core.spool.claims import Claims
 from servicebus_pair.core.spool.drain import SpoolReport, empty_spool
 from servicebus_pair.core.spool.folder_storage import FolderStorage
 from servicebus_pair.core.spool.spool import Spool
+from servicebus_pair.core.spool.spool_file import WrongKeyError
 from tests.core.support.manual_clock import ManualClock
 
 
@@ -63,9 +67,9 @@ class Setting:
     async def write(self, entity: str, *texts: str) -> None:
         await self.spool.write(entity, [new_message(text) for text in texts])
 
-    async def empty(self) -> SpoolReport:
+    async def empty(self, **more: Any) -> SpoolReport:
         claims = Claims(self.storage, clock=Waiting(self.clock.time), owner="test")
-        return await empty_spool(self.spool, claims, self.service.deliver)
+        return await empty_spool(self.spool, claims, self.service.deliver, **more)
 
     def files(self, folder: str) -> list[Path]:
         return [path for path in (self.folder / folder).rglob("*") if path.is_file()]
@@ -194,3 +198,68 @@ async def test_a_foreign_file_that_claims_to_have_no_messages_is_set_aside_once(
     await setting.empty()
     assert setting.files("messages") == []
     assert setting.service.delivered == [("flights", "a")]
+
+
+async def test_only_selected_entities_are_emptied(setting: Setting) -> None:
+    for entity in ("Flights", "gates"):
+        await setting.write(entity, "a", "b")
+    report = await setting.empty(entities=["GATES"])
+    assert (setting.service.delivered, report.left) == ([("gates", "a"), ("gates", "b")], 0)
+
+
+async def test_each_batch_asks_for_leave_and_none_is_begun_without_it(setting: Setting) -> None:
+    for number in range(3):
+        await setting.write("flights", *"ab"[: number + 1])
+    asked = list[int]()
+
+    async def before_batch(messages: int) -> bool:
+        asked.append(messages)
+        return len(asked) < 3
+
+    report = await setting.empty(before_batch=before_batch)
+    assert (asked, report.moved_total, report.left, report.failures) == ([1, 2, 2], 3, 2, {})
+
+
+async def test_copies_are_counted_and_ids_are_not_kept(setting: Setting) -> None:
+    async def deliver(_: str, messages: Sequence[AmqpMessage]) -> SendResult:
+        ids = tuple(map(str, range(len(messages))))
+        return SendResult(1, 1, ("q",), message_ids=ids, primary_ids=ids[:1], duplicates_possible_ids=ids[1:])
+
+    setting.service.deliver = deliver  # type: ignore[method-assign]
+    await setting.write("flights", "a", "b")
+    await setting.write("flights", "c", "d")
+    report = await setting.empty()
+    assert (report.duplicates_possible, report.results) == (2, {"flights": SendResult(2, 2, ("q",))})
+
+
+async def test_a_batch_that_another_process_emptied_meanwhile_is_passed_over(setting: Setting) -> None:
+    await setting.write("flights", "a")
+    await setting.write("flights", "b")
+    [first, _] = await setting.spool.batches()
+
+    async def before_batch(_: int) -> bool:
+        setting.storage.delete(first.name)
+        return True
+
+    report = await setting.empty(before_batch=before_batch)
+    assert (setting.service.delivered, report.left, report.failures) == ([("flights", "b")], 0, {})
+
+
+async def test_without_its_claim_or_its_key_an_entity_waits(setting: Setting) -> None:
+    await setting.write("flights", "a")
+
+    class LostClaims:
+        @asynccontextmanager
+        async def claim(self, _: str) -> AsyncIterator[Any]:
+            yield SimpleNamespace(lost=True)
+
+    claims: Any = LostClaims()
+    report = await empty_spool(setting.spool, claims, setting.service.deliver)
+    assert (report.left, report.failures) == (1, {"flights": "its claim was lost to another process"})
+
+    async def read(_: object) -> Any:
+        raise WrongKeyError("another key")
+
+    setting.spool.read = read  # type: ignore[method-assign]
+    report = await setting.empty()
+    assert (report.left, report.failures, setting.service.delivered) == (1, {"flights": "another key"}, [])

@@ -6,6 +6,7 @@ import os
 import stat
 import uuid
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ import pytest
 from servicebus_pair.core.model.errors import ConfigurationError
 from servicebus_pair.core.spool.folder_storage import FolderStorage
 from servicebus_pair.core.spool.location import open_storage
-from servicebus_pair.core.spool.storage import SpoolStorage
+from servicebus_pair.core.spool.object_storage import ObjectStorage, _modified
+from servicebus_pair.core.spool.storage import SpoolStorage, StoredFile
 
 
 @pytest.fixture(params=["folder", "file URL", "object store"])
@@ -162,3 +164,51 @@ def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
         with pytest.raises(OSError, match="No space left"):
             storage.create("messages/flights/1", b"y")
     assert [path.name for path in (tmp_path / "messages" / "flights").iterdir()] == ["0"]
+
+
+class PlainStore:
+    """A store that knows no conditional writes, and folders of its own."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, bytes] = {}
+
+    def pipe_file(self, path: str, content: bytes, **more: Any) -> None:
+        if more:
+            raise NotImplementedError
+        self.objects[path] = content
+
+    def exists(self, path: str) -> bool:
+        return path in self.objects
+
+    def invalidate_cache(self) -> None: ...
+
+    def find(self, path: str, *, detail: bool) -> dict[str, dict[str, Any]]:
+        assert detail
+        found = {name: {"name": name, "size": None, "LastModified": UPLOADED} for name in self.objects}
+        return {path: {"name": path, "type": "directory"}, **found}
+
+
+UPLOADED = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def test_a_store_without_conditional_writes_is_asked_first_and_folders_are_no_files() -> None:
+    storage, store = ObjectStorage(f"memory://{uuid.uuid4().hex}/spool"), PlainStore()
+    storage._files = store
+    storage.create("messages/a", b"one")
+    with pytest.raises(FileExistsError):
+        storage.create("messages/a", b"two")
+    assert list(store.objects.values()) == [b"one"]
+    assert storage.list("messages") == [StoredFile("messages/a", 0, UPLOADED.timestamp())]
+
+
+@pytest.mark.parametrize(
+    ("details", "at"),
+    [({}, 0.0), ({"mtime": 5}, 5.0), ({"updated": None, "created": 2.5}, 2.5), ({"updated": "today"}, 0.0)],
+)
+def test_the_time_of_an_upload_is_0_if_the_store_does_not_tell(details: dict[str, Any], at: float) -> None:
+    assert _modified(details) == at
+
+
+def test_a_url_that_nothing_can_open_is_an_error() -> None:
+    with pytest.raises(ConfigurationError, match="spool is a URL of 'nowhere', which cannot be opened"):
+        ObjectStorage("nowhere://bucket/spool")

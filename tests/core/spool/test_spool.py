@@ -11,10 +11,10 @@ import pytest
 
 from servicebus_pair.core.model.errors import InvalidMessageError, SpoolError, SpoolFullError
 from servicebus_pair.core.model.events import Event, SpoolFilling
-from servicebus_pair.core.model.options import Secret
+from servicebus_pair.core.model.options import PairOptions, Secret
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage, new_message
 from servicebus_pair.core.spool.folder_storage import FolderStorage
-from servicebus_pair.core.spool.spool import Spool, SpooledEntity
+from servicebus_pair.core.spool.spool import Spool, SpooledEntity, open_spool
 from servicebus_pair.core.spool.spool_file import ForeignFileError, SpoolKey, WrongKeyError
 from tests.core.support.manual_clock import ManualClock
 
@@ -177,3 +177,50 @@ async def test_a_foreign_file_and_another_key_are_told_apart(tmp_path: Path, clo
     (tmp_path / batch.name).write_bytes(b"something else")
     with pytest.raises(ForeignFileError):
         await spool.read(batch)
+
+
+async def peeked(spool: Spool) -> list[tuple[str, bool, list[str]]]:
+    return [(entity, aside, texts(tuple(found))) async for entity, aside, found in spool.peek()]
+
+
+async def test_a_peek_shows_what_is_held_and_what_is_set_aside_and_changes_nothing(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    spool = spool_in(tmp_path, clock)
+    assert await peeked(spool) == []
+    await spool.write("Flights", [new_message("a"), new_message("b")])
+    await spool.write("gates", [new_message("c")])
+    [flights, _] = await spool.batches()
+    await spool.set_messages_aside(flights, [new_message("bad")], "refused")
+    (tmp_path / "set-aside" / "flights" / "torn-1.spool").write_bytes(b"foreign")
+    expected = [("Flights", False, ["a", "b"]), ("gates", False, ["c"]), ("flights", True, ["bad"])]
+    assert await peeked(spool) == await peeked(spool) == expected
+    other = spool_in(tmp_path, clock, key=SpoolKey(Secret(base64.b64encode(bytes(32)).decode())))
+    assert len(await peeked(other)) == 3, "what is not encrypted needs no key"
+    (tmp_path / "messages" / "gates" / "1-a-1.spool").write_bytes(b"foreign")
+    with pytest.raises(SpoolError, match=r"cannot read messages/gates/1-a-1.spool of the spool"):
+        await peeked(spool)
+
+
+async def test_a_batch_of_which_all_is_kept_is_not_written_again(tmp_path: Path, clock: ManualClock) -> None:
+    spool = spool_in(tmp_path, clock)
+    await spool.write("flights", [new_message("a"), new_message("b")])
+    [path], [batch] = (tmp_path / "messages" / "flights").iterdir(), await spool.batches()
+    before = path.stat().st_mtime_ns
+    await spool.keep_only(batch, (await spool.read(batch)).messages)
+    assert path.stat().st_mtime_ns == before
+
+
+def test_a_spool_has_the_limits_of_its_options(tmp_path: Path, clock: ManualClock) -> None:
+    assert open_spool(PairOptions(), clock=clock) is None
+    key = Secret(base64.b64encode(bytes(32)).decode())
+    options = PairOptions(
+        spool=str(tmp_path), spool_max_bytes=4_000_000, spool_max_age=timedelta(hours=1), spool_secret_key=key
+    )
+    spool = open_spool(options, clock=clock, emit=print)
+    assert spool is not None
+    assert (spool._max_bytes, spool._max_age, spool._emit) == (4_000_000, 3600.0, print)
+    assert spool._key is not None
+    default = open_spool(PairOptions(spool=str(tmp_path)), clock=clock)
+    assert default is not None
+    assert (default._max_bytes, default._max_age, default._key) == (10 * 1024**3, 14 * 86_400.0, None)

@@ -137,7 +137,7 @@ async def test_a_continuous_syphon_looks_each_interval_and_less_often_while_it_f
         if len(emptying.looks) == 6:
             raise asyncio.CancelledError
 
-    emptying.clock.sleep = sleep  # type: ignore[method-assign, assignment]
+    emptying.clock.sleep = sleep  # type: ignore[method-assign]
     with pytest.raises(asyncio.CancelledError):
         await emptying.drain.empty_continuously(
             emptying.context, resumed=emptying.resumed, report_progress=lambda: None

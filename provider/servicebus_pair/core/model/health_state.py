@@ -112,7 +112,7 @@ def merge(local: EntityHealth, shared: EntityHealth, *, now: float, max_age: flo
     seconds. The comparison is only as exact as the clocks of the machines agree.
     """
     confirmed = shared.since if shared.last_ping is None else max(shared.since, shared.last_ping)
-    takes_over = local.state is HealthState.SUSPECT and shared.failed_over and now - confirmed <= max_age
+    takes_over = local.state is HealthState.SUSPECT and shared.failed_over and confirmed >= now - max_age
     return replace(shared if shared.since > local.since or takes_over else local, last_ping=latest_ping(local, shared))
 
 

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
-from servicebus_pair.core.model.errors import LockLostError
+from servicebus_emulator import Fault, FaultKind
+from servicebus_pair.core.model.errors import LockLostError, TimedOutError
+from servicebus_pair.core.protocol.amqp_message import new_message
 from servicebus_pair.core.protocol.relay_batch import RelayBatch
-from servicebus_pair.core.protocol.relayed_message import BacklogRewriter
+from servicebus_pair.core.protocol.relayed_message import BacklogRewriter, RelayedMessage
 from servicebus_pair.core.sdk.relay.delivery import RelayDelivery
+from servicebus_pair.core.sdk.relay.encoding import encode_message
 from servicebus_pair.core.sdk.relay.receive import RelayReceiveLink
 from servicebus_pair.core.sdk.relay.send import RelaySendLink
 from servicebus_pair.core.sdk.send_link import SendSlot
@@ -126,3 +132,91 @@ async def test_credit_that_is_taken_back_locks_no_message(local: LocalPair) -> N
     await local.put_into_backlog("flights", numbered(3))
     other = source(local)
     assert len(await receive(other, 3)) == 3
+
+
+def relayed(number: int, **fields: Any) -> RelayedMessage:
+    key = fields.pop("partition_key", None)
+    annotations = {} if key is None else {"x-opt-partition-key": key}
+    return encode_message(replace(new_message("x", message_id=f"m{number}", **fields), annotations=annotations))
+
+
+def batch_of(link: RelaySendLink, *messages: RelayedMessage) -> RelayBatch:
+    batch = link.new_batch()
+    assert all(map(batch.try_add, messages))
+    return batch
+
+
+async def test_a_message_that_was_decoded_is_encoded_with_what_a_batch_must_know_of_it(local: LocalPair) -> None:
+    encoded = relayed(1, session_id="s", partition_key="s")
+    assert (encoded.message_id, encoded.session_id, encoded.partition_key) == ("m1", "s", "s")
+    assert encode_message(encoded) is encoded
+    plain = relayed(2)
+    assert (plain.session_id, plain.partition_key) == (None, None)
+    target = destination(local)
+    await target.open(timeout=5)
+    assert await target.send_in_slot(batch_of(target, encoded, plain), SLOT)
+    assert await local.primary_ids() == ["m1", "m2"]
+
+
+async def test_a_refused_batch_of_several_sessions_is_split_and_they_are_kept_apart(local: LocalPair) -> None:
+    link = destination(local)
+    await link.open(timeout=5)
+    mixed = [relayed(n, session_id="ab"[n % 2]) for n in range(4)]
+    assert [link.batch_key(each) for each in mixed] == [None] * 4
+    assert link.split_if_mixed(batch_of(link, *mixed[::2])) == []
+    assert link.accepts_mixed_sessions
+    parts = link.split_if_mixed(batch_of(link, *mixed))
+    assert [[each.message_id for each in part.messages] for part in parts] == [["m0", "m2"], ["m1", "m3"]]
+    assert [link.batch_key(each) for each in mixed[:2]] == [(None, "a"), (None, "b")]
+    keys = link.split_if_mixed(batch_of(link, relayed(5, partition_key="a"), relayed(6, partition_key="b")))
+    assert len(keys) == 2
+
+
+async def test_a_slot_that_is_given_up_sends_and_counts_nothing(local: LocalPair) -> None:
+    link = destination(local)
+    await link.open(timeout=5)
+    began = list[int]()
+    for slot in (SendSlot(attempt_timeout=lambda: None), replace(SLOT, still_wanted=lambda: False)):
+        assert not await link.send_in_slot(batch_of(link, relayed(1)), slot, lambda: began.append(1))
+    assert (began, link._client.meter.read().sends, link.in_use) == ([], 0, False)
+    assert await link.send_in_slot(batch_of(link, relayed(1), relayed(2)), SLOT, lambda: began.append(1))
+    assert (began, link._client.meter.read().sends, link._client.authenticated) == ([1], 2, True)
+
+
+async def test_a_ping_is_counted_as_one(local: LocalPair) -> None:
+    link = destination(local)
+    await link.send_ping(new_message("x", message_id="ping"), timeout=5)
+    assert await local.primary_ids() == ["ping"]
+    assert (link._client.meter.read().pings, link._client.meter.read().sends) == (1, 0)
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_a_link_that_did_not_answer_is_used_no_more_and_sends_under_way_on_it_end(
+    local: LocalPair, cancelled: bool
+) -> None:
+    link = destination(local)
+    await link.open(timeout=5)
+    local.primary.set_fault(Fault(kind=FaultKind.LATE_DISPOSITION, delay=1.0, count=1))
+    slow = asyncio.create_task(link.send_in_slot(batch_of(link, relayed(1)), SLOT))
+    await asyncio.sleep(0.1)
+    assert link.in_use
+    local.primary.set_fault(Fault(kind=FaultKind.NO_DISPOSITION, count=1))
+    lost = asyncio.create_task(link.send_in_slot(batch_of(link, relayed(2)), SendSlot(attempt_timeout=lambda: 0.3)))
+    if cancelled:
+        await asyncio.sleep(0.1)
+        lost.cancel()
+    with pytest.raises(asyncio.CancelledError if cancelled else TimedOutError):
+        await lost
+    assert not link.in_use
+    local.primary.clear_faults()
+    assert await link.send_in_slot(batch_of(link, relayed(3)), SLOT)
+    assert await slow
+    assert sorted(await local.primary_ids()) == ["m1", "m2", "m3"]
+
+
+def test_a_message_that_the_sdk_cannot_decode_says_why() -> None:
+    delivery = RelayDelivery(b"\x00\x53\x75\x01", delivery_id=1, receiver=None, lock_ends=1.5)
+    assert (delivery.decode_error or "").startswith(("ValueError", "struct.error", "IndexError"))
+    assert delivery.sequence_number == 0
+    assert delivery.locked_until == datetime(1970, 1, 1, 0, 0, 1, 500_000, UTC)
+    assert RelayDelivery(b"", delivery_id=1, receiver=None, lock_ends=None).locked_until is None
