@@ -50,7 +50,7 @@ class Receiving:
         self.receives: list[tuple[int, float, float]] = []
         self.probed: list[tuple[str, float]] = []
         self.probes: list[ServiceError | None] = []
-        self.accepted: list[str | None | ServiceError] = []
+        self.accepted: list[str | ServiceError | None] = []
         self.accepts: list[tuple[str | None, float]] = []
         self.settled: list[tuple[str, int]] = []
         self.failure: ServiceError | None = None
@@ -280,7 +280,7 @@ async def test_a_cancelled_receive_is_stopped_first_and_what_it_brings_is_held(a
     receiving, stopped = Receiving(), asyncio.Event()
 
     async def receive(**_: Any) -> list[Any]:
-        while not receiving.is_stopping():
+        while not receiving.is_stopping():  # noqa: ASYNC110 - as a link does
             await asyncio.sleep(0)
         if not arrives:
             stopped.set()

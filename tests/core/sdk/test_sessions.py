@@ -125,7 +125,7 @@ async def test_a_session_is_renewed_and_each_call_is_counted(sessions: Sessions)
     assert first is not None
     await asyncio.sleep(0.05)
     await link.renew(timeout=TIMEOUT)
-    assert link.locked_until is not None and link.locked_until > first
+    assert (link.locked_until or 0.0) > first
     assert await sessions.client.session_link("q", wait=1).accept(timeout=TIMEOUT) is None
     counted = sessions.client.meter.read()
     assert (counted.lock_renewals, counted.empty_receives) == (1, 1)

@@ -86,13 +86,15 @@ async def test_section_6_an_attempt_ends_with_its_lease_and_leaves_its_messages_
 @pytest.mark.parametrize("held", [False, True])
 async def test_section_6_a_send_waits_for_a_change_to_settle_within_its_time_limit(held: bool) -> None:
     clock = asyncio.get_running_loop().time
-    async with open_local_pair("flights", options=OPTIONS, store=InMemoryHealthStore()) as both:
-        async with both.pair.sender("flights") as sender:
-            await both.pair.fail_over("flights", reason="test", hold=timedelta(minutes=5))
-            began = clock()
-            if not held:
-                with pytest.raises(SendTimeoutError, match=r"not finished within the 0.5 s"):
-                    await sender.send(in_session(1), timeout=0.5)
-                assert clock() - began == pytest.approx(0.5, abs=0.2)
-            assert (await sender.send(in_session(2))).diverted == 1
-            assert clock() - began == pytest.approx(2, abs=0.5)
+    async with (
+        open_local_pair("flights", options=OPTIONS, store=InMemoryHealthStore()) as both,
+        both.pair.sender("flights") as sender,
+    ):
+        await both.pair.fail_over("flights", reason="test", hold=timedelta(minutes=5))
+        began = clock()
+        if not held:
+            with pytest.raises(SendTimeoutError, match=r"not finished within the 0.5 s"):
+                await sender.send(in_session(1), timeout=0.5)
+            assert clock() - began == pytest.approx(0.5, abs=0.2)
+        assert (await sender.send(in_session(2))).diverted == 1
+        assert clock() - began == pytest.approx(2, abs=0.5)

@@ -58,6 +58,6 @@ async def test_section_6_a_lease_that_takes_too_long_ends_the_send_with_the_fail
     context: Any = SimpleNamespace(registry=SimpleNamespace(lease=lease_too_long))
     deadline = Deadline(clock, timeout=5.0)
     clock.time += 5.0 - left
-    with pytest.raises(SendTimeoutError, match="within the 5.0 s given by the caller: broken") as caught:
+    with pytest.raises(SendTimeoutError, match=r"within the 5\.0 s given by the caller: broken") as caught:
         await lease(context, "flights", deadline, last=last)
     assert (caught.value.cause, limits) == (last, [5.0] if left else [])

@@ -108,8 +108,8 @@ class FakeSender:
             registry=SimpleNamespace(
                 refresh=refresh,
                 apply=lambda entity, event: self.applied.append((entity, event)),
-                watch=lambda entity: self.watched.append(entity),
-                unwatch=lambda entity: self.watched.remove(entity),
+                watch=self.watched.append,
+                unwatch=self.watched.remove,
             ),
             prober=SimpleNamespace(ping=ping),
             order=SimpleNamespace(divert_behind_backlog=divert_behind_backlog) if ordered else None,

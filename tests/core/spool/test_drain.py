@@ -225,7 +225,7 @@ async def test_copies_are_counted_and_ids_are_not_kept(setting: Setting) -> None
         ids = tuple(map(str, range(len(messages))))
         return SendResult(1, 1, ("q",), message_ids=ids, primary_ids=ids[:1], duplicates_possible_ids=ids[1:])
 
-    setting.service.deliver = deliver  # type: ignore[method-assign]
+    setting.service.deliver = deliver  # type: ignore[method-assign, assignment]
     await setting.write("flights", "a", "b")
     await setting.write("flights", "c", "d")
     report = await setting.empty()
@@ -260,6 +260,6 @@ async def test_without_its_claim_or_its_key_an_entity_waits(setting: Setting) ->
     async def read(_: object) -> Any:
         raise WrongKeyError("another key")
 
-    setting.spool.read = read  # type: ignore[method-assign]
+    setting.spool.read = read  # type: ignore[method-assign, assignment]
     report = await setting.empty()
     assert (report.left, report.failures, setting.service.delivered) == (1, {"flights": "another key"}, [])

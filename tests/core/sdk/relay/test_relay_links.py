@@ -199,7 +199,7 @@ async def test_a_link_that_did_not_answer_is_used_no_more_and_sends_under_way_on
     local.primary.set_fault(Fault(kind=FaultKind.LATE_DISPOSITION, delay=1.0, count=1))
     slow = asyncio.create_task(link.send_in_slot(batch_of(link, relayed(1)), SLOT))
     await asyncio.sleep(0.1)
-    assert link.in_use
+    in_use = [link.in_use]
     local.primary.set_fault(Fault(kind=FaultKind.NO_DISPOSITION, count=1))
     lost = asyncio.create_task(link.send_in_slot(batch_of(link, relayed(2)), SendSlot(attempt_timeout=lambda: 0.3)))
     if cancelled:
@@ -207,7 +207,7 @@ async def test_a_link_that_did_not_answer_is_used_no_more_and_sends_under_way_on
         lost.cancel()
     with pytest.raises(asyncio.CancelledError if cancelled else TimedOutError):
         await lost
-    assert not link.in_use
+    assert [*in_use, link.in_use] == [True, False]
     local.primary.clear_faults()
     assert await link.send_in_slot(batch_of(link, relayed(3)), SLOT)
     assert await slow
