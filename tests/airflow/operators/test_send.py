@@ -116,6 +116,26 @@ def test_an_unusable_path_fails_the_task_before_sending(
 
 
 @pytest.mark.usefixtures("pair")
+@pytest.mark.parametrize(
+    ("executor", "spool", "warned"),
+    [
+        ("CeleryExecutor", "/mnt/spool", True),
+        ("hot:company.executors.FleetExecutor", "/mnt/spool", True),
+        ("CeleryExecutor", "s3://bucket/spool", False),
+        ("CeleryExecutor", None, False),
+        ("LocalExecutor", "/mnt/spool", False),
+        (None, "/mnt/spool", False),
+    ],
+)
+def test_workers_that_may_have_folders_of_their_own_as_spools_are_warned_of(
+    executor: str | None, spool: str | None, warned: bool, capfd: pytest.CaptureFixture[str], fresh_state: None
+):
+    """SPEC section 10: what is in such a folder can only be seen on that worker."""
+    del fresh_state
+    send(executor=executor)._warn_of_separate_spools(spool)
+    assert ("spool is /mnt/spool, a folder, and tasks run in" in capfd.readouterr().out) is warned
+
+
 def test_an_empty_file_sends_nothing_and_logs_it(run_dag: RunDag, capfd: pytest.CaptureFixture[str], tmp_path: Path):
     (tmp_path / "empty.jsonl").write_text("\n")
 

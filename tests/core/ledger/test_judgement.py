@@ -24,6 +24,9 @@ GAPS = {
     "the manifest counts 100 messages to flights, the ledger has 90 records of them": Evidence(
         short={"flights": (100, 90)}
     ),
+    "1 message is in spool 3f9c on w-7 in /mnt/spool, which cannot be seen from here: empty it where it is": Evidence(
+        unseen_spools={"3f9c on w-7 in /mnt/spool": 1}
+    ),
     "400 consumed or expired messages have no receipt": Evidence(without_receipt=400),
 }
 

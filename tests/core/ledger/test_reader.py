@@ -10,9 +10,10 @@ import pytest
 from servicebus_pair.core.ledger.reader import Record, read_records
 from servicebus_pair.core.ledger.writer import Ledger
 from servicebus_pair.core.model.errors import ConfigurationError
-from servicebus_pair.core.model.events import MessageRef, MessagesAccepted, MessagesSyphoned, Route
+from servicebus_pair.core.model.events import MessageRef, MessagesAccepted, MessagesSyphoned, MessagesUnspooled, Route
 
 QUEUE = "contoso/x-servicebus-transfer/0"
+SPOOL = "3f9c on worker-7 in /mnt/spool"
 WHOLE = {"v": 1, "kind": "sent", "id": "m", "entity": "q", "route": "primary", "bytes": 9, "at": 1.5, "run": "r"}
 
 
@@ -24,10 +25,14 @@ def test_records_are_read_in_written_order(tmp_path: Path) -> None:
     with Ledger(tmp_path, run="one") as ledger:
         ledger.observe(MessagesAccepted("q", Route.BACKLOG, QUEUE, (MessageRef("a", 10), MessageRef("b", 20)), 5.0))
         ledger.observe(MessagesSyphoned("q", QUEUE, (MessageRef("a", 10),), 9.0))
+        ledger.observe(MessagesAccepted("q", Route.SPOOLED, None, (MessageRef("c", 10),), 9.0, SPOOL))
+        ledger.observe(MessagesUnspooled("q", Route.PRIMARY, None, (MessageRef("c", 10),), 9.5, SPOOL))
     assert list(read_records(tmp_path)) == [
         Record("sent", "a", "q", "backlog", QUEUE, 10, 5.0, "one"),
         Record("sent", "b", "q", "backlog", QUEUE, 20, 5.0, "one"),
         Record("syphoned", "a", "q", "primary", QUEUE, 10, 9.0, "one"),
+        Record("sent", "c", "q", "spooled", None, 10, 9.0, "one", SPOOL),
+        Record("unspooled", "c", "q", "primary", None, 10, 9.5, "one", SPOOL),
     ]
 
 

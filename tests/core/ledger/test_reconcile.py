@@ -26,8 +26,9 @@ BACKLOG = "contoso/x-servicebus-transfer/3"
 DIRECT = Sent(Route.PRIMARY, 100.0, run="r")
 DIVERTED = Sent(Route.BACKLOG, 100.0, BACKLOG, "r")
 MOVED = Syphoned(130.0, BACKLOG)
-SPOOLED = Sent(Route.SPOOLED, 100.0, run="r")
-TO_PRIMARY, TO_BACKLOG = Syphoned(110.0, route=Route.PRIMARY), Syphoned(110.0, BACKLOG, route=Route.BACKLOG)
+SPOOLED, ELSEWHERE = (Sent(Route.SPOOLED, 100.0, run="r", spool=spool) for spool in ("here", "there"))
+TO_PRIMARY = Syphoned(110.0, route=Route.PRIMARY, spool="here")
+TO_BACKLOG, OF_OTHER = (Syphoned(110.0, BACKLOG, route=Route.BACKLOG, spool=spool) for spool in ("here", "there"))
 HERE = Found(QUEUE, Location.ACTIVE)
 IN_SPOOL = Found("spool", Location.SPOOL)
 
@@ -84,9 +85,15 @@ def test_outcome_follows_from_records_and_copies(
         ((SPOOLED,), (TO_BACKLOG,), (), Outcome.LOST, Outcome.LOST),
         ((SPOOLED,), (TO_BACKLOG,), (Found(BACKLOG, Location.BACKLOG),), Outcome.WAITING, Outcome.WAITING),
         ((SPOOLED,), (TO_BACKLOG, MOVED), (), Outcome.CONSUMED, Outcome.CONSUMED),
+        # That of another machine cannot be seen, whatever this one holds; nor can one that the record does not name.
+        ((ELSEWHERE,), (), (), Outcome.SPOOLED, Outcome.SPOOLED),
+        ((replace(SPOOLED, spool=None),), (), (), Outcome.SPOOLED, Outcome.SPOOLED),
+        ((ELSEWHERE,), (OF_OTHER,), (), Outcome.LOST, Outcome.LOST),
+        ((SPOOLED, ELSEWHERE), (TO_BACKLOG,), (), Outcome.SPOOLED, Outcome.SPOOLED),
+        ((SPOOLED, ELSEWHERE), (OF_OTHER,), (), Outcome.LOST, Outcome.SPOOLED),
     ],
 )
-def test_a_spooled_message_is_lost_only_if_the_spool_was_examined_or_it_left_it(
+def test_a_spooled_message_is_lost_only_if_its_spool_was_examined_or_it_left_it(
     sent: tuple[Sent, ...],
     syphoned: tuple[Syphoned, ...],
     found: tuple[Found, ...],
@@ -94,7 +101,7 @@ def test_a_spooled_message_is_lost_only_if_the_spool_was_examined_or_it_left_it(
     unexamined: Outcome,
 ):
     history = History("m-1", QUEUE, sent, syphoned, found)
-    verdicts = [classify(history, receiving_entities=(QUEUE,), spool_examined=each) for each in (True, False)]
+    verdicts = [classify(history, receiving_entities=(QUEUE,), examined_spools=each) for each in (["here"], [])]
     assert [each.outcome for each in verdicts] == [outcome, unexamined]
     assert {each.route for each in verdicts} == {Route.SPOOLED}
 

@@ -255,7 +255,7 @@ class FakeDelivery:
             accepted_at=self.accepted_at,
             backlog_health=BacklogHealth(clock=self.clock, retry_seconds=60),
             spool=None,
-            unspools=False,
+            unspooled_from=None,
         )
         fake: Any = self
         self.state = DeliveryState()

@@ -33,6 +33,7 @@ def test_limits_are_those_that_were_tuned_together() -> None:
             "spool_file._MAX_HEADER_BYTES": 65_536,
             "spool_file._KEY_BYTES": 32,
             "spool_file._SALT_BYTES": 16,
+            "identity._MAX_CHARACTERS": 1000,
             "spool_file._NONCE_BYTES": 12,
         },
     )

@@ -15,7 +15,7 @@ from servicebus_pair.core.ledger.reconcile import Found, History, Location, Sent
 from servicebus_pair.core.ledger.session_order_check import Arrival, check_order
 from servicebus_pair.core.ledger.totals import Totals
 from servicebus_pair.core.model.events import Route
-from servicebus_pair.spark.analysis.classification import classify_messages, sum_by_incident
+from servicebus_pair.spark.analysis.classification import classify_messages, kept_in_unseen_spools, sum_by_incident
 from servicebus_pair.spark.analysis.peeking import PEEKED_SCHEMA
 from servicebus_pair.spark.analysis.session_order import check_session_order
 
@@ -25,7 +25,11 @@ INCIDENTS = {
     "delays": (Incident(1, 0.0, 5.0),),
 }
 BACKLOG = "contoso/x-servicebus-transfer/0"
-RECORD = "kind string, id string, digest string, entity string, route string, queue string, at double, run string"
+RECORD = (
+    "kind string, id string, digest string, entity string, route string, queue string, at double, run string, "
+    "spool string"
+)
+SPOOLS = (None, "here", "there")
 DIGESTS = (None, "a", "a", "a", "b")
 COUNT = 3000
 
@@ -39,11 +43,17 @@ def random_history(random: Random, number: int) -> History:
             BACKLOG,
             random.choice("rs"),
             random.choice(DIGESTS),
+            random.choice(SPOOLS),
         )
         for _ in range(random.choice((0, 1, 1, 1, 2, 3)))
     )
     moved = tuple(
-        Syphoned(float(random.randint(0, 60)), BACKLOG, random.choice((Route.PRIMARY, Route.PRIMARY, Route.BACKLOG)))
+        Syphoned(
+            float(random.randint(0, 60)),
+            BACKLOG,
+            random.choice((Route.PRIMARY, Route.PRIMARY, Route.BACKLOG)),
+            random.choice(SPOOLS),
+        )
         for _ in range(random.choice((0, 0, 0, 1, 2)))
     )
     return History(f"m-{number}", entity, sent, moved, tuple(copies(random, entity)))
@@ -59,16 +69,15 @@ def copies(random: Random, entity: str) -> Iterator[Found]:
 
 
 def record_rows(histories: Sequence[History]) -> list[tuple[Any, ...]]:
-    sends = [
-        ("sent", each.message_id, sent.digest, each.entity.upper(), str(sent.route), sent.queue, sent.at, sent.run)
-        for each in histories
-        for sent in each.sent
-    ]
-    return sends + [
-        (kind_of(moved), each.message_id, None, each.entity, str(moved.route), moved.queue, moved.at, "drain")
-        for each in histories
-        for moved in each.syphoned
-    ]
+    rows: list[tuple[Any, ...]] = []
+    for each in histories:
+        for sent in each.sent:
+            known = ("sent", each.message_id, sent.digest, each.entity.upper(), str(sent.route), sent.queue, sent.at)
+            rows.append((*known, sent.run, sent.spool))
+        for moved in each.syphoned:
+            known = (kind_of(moved), each.message_id, None, each.entity, str(moved.route), moved.queue, moved.at)
+            rows.append((*known, "drain", moved.spool))
+    return rows
 
 
 def kind_of(moved: Syphoned) -> str:
@@ -85,24 +94,25 @@ def found_rows(histories: Sequence[History]) -> list[dict[str, Any]]:
     ]
 
 
-@pytest.mark.parametrize(("run", "spool_examined"), [(None, False), ("r", True)])
-def test_engine_agrees_with_the_pure_rules(run: str | None, spool_examined: bool, spark: SparkSession):
+@pytest.mark.parametrize(("run", "examined"), [(None, ()), ("r", ("here",))])
+def test_engine_agrees_with_the_pure_rules(run: str | None, examined: tuple[str, ...], spark: SparkSession):
     random = Random(f"classification {run}")  # noqa: S311  a test
     histories = [random_history(random, number) for number in range(COUNT)]
+    records = spark.createDataFrame(record_rows(histories), RECORD)
     table = classify_messages(
-        spark.createDataFrame(record_rows(histories), RECORD),
+        records,
         spark.createDataFrame(PEEKED_SCHEMA.table(found_rows(histories))),
         paths=PATHS,
         incidents=INCIDENTS,
         run=run,
-        spool_examined=spool_examined,
+        kept=kept_in_unseen_spools(records, examined=examined),
     ).persist()
     expected = {
         each.message_id: classify(
             each,
             receiving_entities=PATHS[each.entity],
             incidents=INCIDENTS[each.entity],
-            spool_examined=spool_examined,
+            examined_spools=examined,
         )
         for each in histories
         if (each.sent or each.syphoned or each.found)

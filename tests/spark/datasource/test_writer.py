@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
@@ -18,8 +19,10 @@ from pyspark.sql import functions as F  # noqa: N812  the name that Spark's own 
 from pyspark.sql.types import StringType, StructField, StructType
 
 from servicebus_pair.core.ledger.manifest import PublishManifest
-from servicebus_pair.spark.datasource.write_task import PACED_BATCH_SECONDS, max_batch_rows
-from servicebus_pair.spark.datasource.writer import parse_write_options
+from servicebus_pair.spark.base.message_ids import MessageIdGenerator
+from servicebus_pair.spark.datasource.options import WriteOptions
+from servicebus_pair.spark.datasource.write_task import PACED_BATCH_SECONDS, WriteTask, max_batch_rows, write_rows
+from servicebus_pair.spark.datasource.writer import ServiceBusWriter, parse_write_options
 from tests.spark.conftest import CANARY, Pair, Session
 from tests.spark.support.ledger_files import recorded
 from tests.spark.support.process_kill import suspended_workers
@@ -148,6 +151,30 @@ def test_rows_that_were_read_can_be_written_back(spark: SparkSession, pair: Pair
     first, second = pair.peek(queue)
     assert first.key == second.key
     assert first.content == second.content
+
+
+def test_a_write_whose_tasks_have_folders_of_their_own_as_spools_says_so(
+    pair: Pair, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    """SPEC section 10: what is in such a folder can only be seen on that machine."""
+    queue, rows = pair.fresh_queue(), pa.RecordBatch.from_pylist([{"body": b"x"}])
+    for spool, hosts in (("", ["worker-7"]), ("memory://spool", ["worker-7"]), ("/mnt/spool", ["driver"])):
+        commit(pair, queue, rows, monkeypatch, hosts, spool=spool)
+    assert "spool" not in caplog.text
+    commit(pair, queue, rows, monkeypatch, ["worker-8", "driver", "worker-7"], spool="/mnt/spool")
+    assert "option spool is a folder, and tasks ran on worker-7, worker-8: unless that is a mount" in caplog.text
+
+
+def commit(
+    pair: Pair, queue: str, rows: pa.RecordBatch, monkeypatch: pytest.MonkeyPatch, hosts: list[str], *, spool: str
+) -> None:
+    options = WriteOptions.parse({"credential": pair.reference, "entity": queue} | ({"spool": spool} if spool else {}))
+    messages = []
+    for host in hosts:
+        monkeypatch.setattr("socket.gethostname", lambda host=host: host)
+        messages.append(write_rows(WriteTask(options, "r", MessageIdGenerator("r", 0)), [rows]))
+    monkeypatch.setattr("socket.gethostname", lambda: "driver")
+    ServiceBusWriter(options).commit(messages)
 
 
 def test_sessions_without_order_are_warned_of(caplog: pytest.LogCaptureFixture):

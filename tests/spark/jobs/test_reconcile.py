@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +17,10 @@ from servicebus_pair.core.ledger.manifest import EntityManifest, PublishManifest
 from servicebus_pair.core.ledger.writer import Ledger
 from servicebus_pair.core.model.events import MessageRef, MessagesAccepted, Route
 from servicebus_pair.core.model.health_state import EntityHealth
+from servicebus_pair.core.model.interfaces import SystemClock
+from servicebus_pair.core.model.options import PairOptions
+from servicebus_pair.core.protocol.amqp_message import new_message
+from servicebus_pair.core.spool.spool import open_spool
 from servicebus_pair.spark.jobs import reconcile as job
 from tests.spark.conftest import Pair
 from tests.spark.support.job_files import arguments, read_summary
@@ -141,6 +147,36 @@ async def test_lost_and_changed_messages_set_exit_status_1(planted: Planted, cap
         f"body than was sent; such as: {queue} gone, {queue} changed\n"
     )
     assert "1 message is lost." in planted_page(planted)
+
+
+@pytest.mark.slow
+async def test_what_waits_in_the_spool_of_another_machine_is_not_lost_but_not_proven(
+    planted: Planted, capsys: pytest.CaptureFixture[str]
+):
+    queue = planted.pair.fresh_queue()
+    # The folders of two machines at one path, each as itself: here, and there.
+    here, there = (planted.folder / name for name in ("here", "there"))
+    for folder in (here, there):
+        spool = open_spool(PairOptions(spool=str(folder)), clock=SystemClock())
+        assert spool is not None
+        await spool.write(queue, [new_message("a", message_id=folder.name)])
+        with Ledger(planted.folder / "ledger", run="tuesday") as ledger:
+            refs = (MessageRef(folder.name, 100),)
+            ledger.observe(MessagesAccepted(queue, Route.SPOOLED, None, refs, 1.0, await spool.name()))
+    file = planted.folder / "pair.json"
+    file.touch(mode=0o600)
+
+    def reconcile(folder: Path) -> tuple[int, str]:
+        file.write_text(json.dumps({**planted.pair.settings, "spool": str(folder)}))
+        status, _ = planted.reconcile("--run", "tuesday", entities=queue, pair=f"file:{file}")
+        return status, error(capsys)
+
+    name = (there / "name").read_text().strip()
+    unseen = f"1 message is in spool {name}, which cannot be seen from here: empty it where it is"
+    assert reconcile(here) == (3, f"not proven: {unseen}; 1 message is in the spool: empty it first\n")
+    shutil.rmtree(here / "messages")
+    status, text = reconcile(here)
+    assert (status, "1 message is lost" in text, unseen in text) == (1, True, True)
 
 
 LOST, CHANGED = MessageRef("gone", 100, "0f"), MessageRef("changed", 100, "0f")

@@ -195,14 +195,17 @@ def read_ledger(folder: Path) -> dict[Key, LedgerRecords]:
             continue  # truncated when its writer was killed
         of_message = records[record.entity, record.message_id]
         if record.kind == "sent":
-            of_message.sent.append(Sent(Route(record.route), record.at, record.queue))
+            of_message.sent.append(Sent(Route(record.route), record.at, record.queue, spool=record.spool))
         else:
-            of_message.syphoned.append(Syphoned(record.at, record.queue or "", Route(record.route)))
+            moved = Syphoned(record.at, record.queue or "", Route(record.route), record.spool)
+            of_message.syphoned.append(moved)
     return dict(records)
 
 
 def _reconcile(contents: QueueContents, ledger: Mapping[Key, LedgerRecords]) -> Totals:
     empty = LedgerRecords()
+    # All workers share one spool, which is empty at the end.
+    spools = {each.spool or "" for records in ledger.values() for each in records.sent if each.spool is not None}
     histories = (
         History(
             message_id,
@@ -215,7 +218,7 @@ def _reconcile(contents: QueueContents, ledger: Mapping[Key, LedgerRecords]) -> 
         if entity in ENTITIES
     )
     return Totals.of_all(
-        classify(history, receiving_entities=[history.entity], spool_examined=True) for history in histories
+        classify(history, receiving_entities=[history.entity], examined_spools=spools) for history in histories
     )
 
 

@@ -40,6 +40,7 @@ class Evidence:
     :param damaged: by ledger file, the records it holds and the number it was closed with.
     :param missing: by ledger file that the manifest names and the ledger lacks, its records.
     :param short: by entity, the messages of the manifest and the fewer records of the ledger.
+    :param unseen_spools: by name of a spool that was not examined, the number of messages that wait in it.
     :param without_receipt: consumed messages without a receipt, of entities for which receipts exist.
     """
 
@@ -51,6 +52,7 @@ class Evidence:
     damaged: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     missing: Mapping[str, int] = field(default_factory=dict)
     short: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    unseen_spools: Mapping[str, int] = field(default_factory=dict)
     without_receipt: int = 0
 
 
@@ -85,8 +87,12 @@ def _gaps(totals: Totals, evidence: Evidence) -> Iterator[str]:
         yield f"ledger file {file} is missing, with {count} records according to the manifest"
     for entity, (manifest, ledger) in evidence.short.items():
         yield f"the manifest counts {manifest} messages to {entity}, the ledger has {ledger} records of them"
-    if totals.spooled:
-        yield f"{totals.spooled} {_messages_are(totals.spooled)} in the spool: empty it first"
+    for spool, count in evidence.unseen_spools.items():
+        where = f"spool {spool}" if spool else "a spool that their records do not name"
+        yield f"{count} {_messages_are(count)} in {where}, which cannot be seen from here: empty it where it is"
+    seen = totals.spooled - sum(evidence.unseen_spools.values())
+    if seen > 0:
+        yield f"{seen} {_messages_are(seen)} in the spool: empty it first"
     if evidence.without_receipt:
         yield f"{evidence.without_receipt} consumed or expired messages have no receipt"
 

@@ -31,6 +31,7 @@ class Record:
     :param kind: one of :data:`KINDS`.
     :param route: one of :data:`ROUTES`.
     :param at: seconds since the Unix epoch.
+    :param spool: name of the spool that the message went to or came from.
     """
 
     kind: str
@@ -41,6 +42,7 @@ class Record:
     size_bytes: int
     at: float
     run: str
+    spool: str | None = None
 
 
 def read_records(folder: str | os.PathLike[str]) -> Iterator[Record | None]:
@@ -101,6 +103,7 @@ def _parse(value: Any) -> Record | None:
         size_bytes=value["bytes"],
         at=float(value["at"]),
         run=value.get("run") or "",
+        spool=value.get("spool"),
     )
 
 

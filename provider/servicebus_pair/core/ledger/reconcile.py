@@ -14,7 +14,7 @@ outcome            first rule that applies
 ``CONSUMED``       the primary accepted it, by a record of a send or of a move, by a copy in some receiving
                    entity, or by a receipt. That it is no longer in its queue means that it was received
                    or has expired
-``SPOOLED``        the spool has it, or took it and was not examined
+``SPOOLED``        a spool has it; or took it, did not pass it on, and was not examined
 ``LOST``           none of these: it was diverted or spooled, and is neither there nor recorded as moved
 =================  ==============================================================================
 
@@ -25,7 +25,7 @@ word, or a copy in a tap: a subscription that nothing receives from.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -67,13 +67,19 @@ _ELSEWHERE: Final = frozenset({Location.BACKLOG, Location.BACKLOG_DEAD_LETTER, L
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Ledger record of an acceptance; ``at`` in seconds since the Unix epoch, ``digest`` of the body."""
+    """Ledger record of an acceptance.
+
+    :param at: seconds since the Unix epoch.
+    :param digest: of the body.
+    :param spool: name of the spool that accepted it.
+    """
 
     route: Route
     at: float
     queue: str | None = None
     run: str = ""
     digest: str | None = None
+    spool: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +87,13 @@ class Syphoned:
     """Ledger record of a move: from a backlog queue to the entity, or from the spool to either.
 
     :param queue: the backlog queue that it left, or that it came to from the spool.
+    :param spool: name of the spool that it left.
     """
 
     at: float
     queue: str = ""
     route: Route = Route.PRIMARY
+    spool: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,13 +159,13 @@ def classify(
     *,
     receiving_entities: Sequence[str],
     incidents: Sequence[Incident] = (),
-    spool_examined: bool = False,
+    examined_spools: Collection[str] = (),
 ) -> Verdict:
     """Classify one message.
 
     :param receiving_entities: path of the queue itself, or paths of all subscriptions of the topic.
     :param incidents: of the entity, in chronological order.
-    :param spool_examined: what the spool holds is among the copies.
+    :param examined_spools: names of the spools whose messages are among the copies.
     :raises ValueError: there is no receiving entity, or a copy was found in another one.
     """
     copies = _Copies.of(history, receiving_entities)
@@ -165,7 +173,7 @@ def classify(
     return Verdict(
         message_id=history.message_id,
         entity=history.entity,
-        outcome=_outcome(history, copies, spool_examined=spool_examined),
+        outcome=_outcome(history, copies, examined_spools),
         route=_first_route(history),
         syphoned=bool(_moves_home(history)),
         copies=copies.total,
@@ -228,7 +236,7 @@ class _Copies:
         return max(self.by_entity) + self.waiting + self.backlog_dead + self.spooled
 
 
-def _outcome(history: History, copies: _Copies, *, spool_examined: bool) -> Outcome:
+def _outcome(history: History, copies: _Copies, examined_spools: Collection[str]) -> Outcome:
     if not history.sent and not history.syphoned:
         return Outcome.UNRECORDED
     if all(copies.live):
@@ -240,8 +248,9 @@ def _outcome(history: History, copies: _Copies, *, spool_examined: bool) -> Outc
     accepted = _moves_home(history) or any(sent.route is Route.PRIMARY for sent in history.sent)
     if accepted or any(copies.live) or copies.receipts:
         return Outcome.CONSUMED
-    unseen = not spool_examined and not history.syphoned and any(sent.route is Route.SPOOLED for sent in history.sent)
-    return Outcome.SPOOLED if copies.spooled or unseen else Outcome.LOST
+    kept = {each.spool for each in history.sent if each.route is Route.SPOOLED}
+    kept -= {each.spool for each in history.syphoned if each.route is Route.BACKLOG}
+    return Outcome.SPOOLED if copies.spooled or kept.difference(examined_spools) else Outcome.LOST
 
 
 def _moves_home(history: History) -> tuple[Syphoned, ...]:

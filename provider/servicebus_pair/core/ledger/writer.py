@@ -9,7 +9,8 @@ A failed write ends the send (or drain) with an ``ObserverError``, and its ``Sen
 is unsent. A pair without space for its ledger therefore stops sending.
 
 Line: ``{"v":1,"kind":"sent"|"syphoned"|"unspooled","id":...,"digest":null|...,"bytes":...,"entity":...,
-"route":"primary"|"backlog"|"spooled","queue":null|...,"at":unix seconds,"run":...}``
+"route":"primary"|"backlog"|"spooled","queue":null|...,"at":unix seconds,"run":...}``, and the name of the
+``"spool"`` that a message went to or came from.
 
 The last line closes the file with the number of its records: ``{"v":1,"kind":"closed","records":...,"run":...}``. A
 file without it was left by a process that was killed, or still runs; one with fewer records was damaged afterwards.
@@ -90,16 +91,16 @@ class Ledger:
     def _write(self, kind: str, event: MessagesAccepted | MessagesSyphoned | MessagesUnspooled, route: Route) -> None:
         # Only id and size differ between the messages of a batch, so the rest is encoded once per batch.
         head = json.dumps({"v": LEDGER_VERSION, "kind": kind}, separators=(",", ":"))[:-1]
-        tail = json.dumps(
-            {
-                "entity": event.entity,
-                "route": route.value,
-                "queue": event.queue,
-                "at": round(event.at, 6),
-                "run": self._run,
-            },
-            separators=(",", ":"),
-        )[1:]
+        rest: dict[str, object] = {
+            "entity": event.entity,
+            "route": route.value,
+            "queue": event.queue,
+            "at": round(event.at, 6),
+            "run": self._run,
+        }
+        if not isinstance(event, MessagesSyphoned) and event.spool is not None:
+            rest["spool"] = event.spool
+        tail = json.dumps(rest, separators=(",", ":"))[1:]
         lines = [
             f'{head},"id":{_quoted(ref.message_id)},"digest":{_quoted(ref.digest) if ref.digest else "null"},'
             f'"bytes":{ref.size_bytes},{tail}\n'

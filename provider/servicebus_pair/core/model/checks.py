@@ -162,6 +162,11 @@ def storage_location(name: str, value: Any) -> str:
     return text
 
 
+def is_folder(location: str | None) -> bool:
+    """Return whether a storage location is a folder, which each machine may have for itself, and no object store."""
+    return location is not None and urlsplit(location).scheme in {"", "file"}
+
+
 def _number(value: Any) -> float:
     """Return ``value`` as a float, NaN if it is no number."""
     try:

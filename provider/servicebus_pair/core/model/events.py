@@ -55,13 +55,14 @@ class MessageRef:
 
 @dataclass(frozen=True, slots=True)
 class MessagesAccepted:
-    """The primary entity, a backlog queue or the spool took a batch."""
+    """The primary entity, a backlog queue or the spool took a batch. ``spool`` is the name of the spool."""
 
     entity: str
     route: Route
     queue: str | None
     messages: tuple[MessageRef, ...]
     at: float
+    spool: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +77,14 @@ class MessagesSyphoned:
 
 @dataclass(frozen=True, slots=True)
 class MessagesUnspooled:
-    """The primary entity or a backlog queue accepted messages from the spool."""
+    """The primary entity or a backlog queue accepted messages from the spool of that name."""
 
     entity: str
     route: Route
     queue: str | None
     messages: tuple[MessageRef, ...]
     at: float
+    spool: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,14 +28,15 @@ async def recover(
 ) -> SpoolReport:
     """Empty ``spool``; see ``NamespacePair.empty_spool``, and ``empty_spool`` for the parameters."""
     # Without a spool, so that nothing goes back into it.
-    context = replace(context, spool=None, unspools=True)
+    context = replace(context, spool=None)
     claims = Claims(spool.storage, clock=context.clock, owner=f"{socket.gethostname()} {os.getpid()}")
     senders: dict[str, PairSender] = {}
     async with AsyncExitStack() as opened:
 
         async def deliver(entity: str, messages: Sequence[AmqpMessage]) -> SendResult:
             if entity not in senders:
-                senders[entity] = await opened.enter_async_context(PairSender(entity, context))
+                named = replace(context, unspooled_from=await spool.name())
+                senders[entity] = await opened.enter_async_context(PairSender(entity, named))
             return await senders[entity].send(messages)
 
         return await empty_spool(spool, claims, deliver, entities=entities, before_batch=before_batch)

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 
 from servicebus_pair.core.health.registry import HealthRegistry
 from servicebus_pair.core.model.errors import PairError, ServiceError, TimedOutError
-from servicebus_pair.core.model.events import MessagesAccepted, MessagesUnspooled, Route
+from servicebus_pair.core.model.events import Event, MessagesAccepted, MessagesUnspooled, Route
 from servicebus_pair.core.model.interfaces import Clock
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage
 from servicebus_pair.core.sdk.message_batch import EncodedBatch, message_ref
@@ -58,7 +58,7 @@ class AttemptExecutor:
 
     :param state: the account.
     :param registry: passes events to the observers.
-    :param unspools: the messages come from the spool.
+    :param unspooled_from: name of the spool that the messages come from.
     :param hold_lease: returns when the lease ends under which an attempt begins, and with it the attempt.
     """
 
@@ -69,14 +69,16 @@ class AttemptExecutor:
         *,
         registry: HealthRegistry,
         clock: Clock,
-        unspools: bool = False,
+        unspooled_from: str | None = None,
         hold_lease: Callable[[], Coroutine[Any, Any, None]] | None = None,
     ) -> None:
         self.state = state
         self._entity = entity
         self._registry = registry
         self._clock = clock
-        self._accepted = MessagesUnspooled if unspools else MessagesAccepted
+        self._accepted: Callable[..., Event] = (
+            MessagesAccepted if unspooled_from is None else partial(MessagesUnspooled, spool=unspooled_from)
+        )
         self._hold_lease = hold_lease
 
     async def attempt(
@@ -115,7 +117,9 @@ class AttemptExecutor:
             self.state.end_attempt(messages, may_be_stored=error.may_be_stored)
             raise
         self.state.accept(messages, route=Route.SPOOLED, queue=None, ids=[ref.message_id for ref in refs])
-        self._registry.emit(MessagesAccepted(self._entity, Route.SPOOLED, None, refs, self._clock.now()))
+        if self._registry.observers:
+            at, name = self._clock.now(), await spool.name()
+            self._registry.emit(MessagesAccepted(self._entity, Route.SPOOLED, None, refs, at, name))
 
     async def _within(self, holding: Coroutine[Any, Any, None], sending: Awaitable[bool]) -> bool:
         lease = asyncio.ensure_future(holding)

@@ -68,7 +68,7 @@ class BatchDelivery:
             state,
             registry=context.registry,
             clock=context.clock,
-            unspools=context.unspools,
+            unspooled_from=context.unspooled_from,
             hold_lease=None if context.order is None else context.order.lease_holder(sender.entity),
         )
         self._executor = executor

@@ -57,7 +57,7 @@ class PairContext:
 
     :param order: set with ``ordering="session"``.
     :param spool: keeps what neither namespace takes.
-    :param unspools: what is sent comes from the spool.
+    :param unspooled_from: name of the spool that what is sent comes from.
     :ivar accepted_at: when each entity, by folded path, last accepted a message of this process.
     """
 
@@ -74,7 +74,7 @@ class PairContext:
     order: SessionOrdering | None = None
     accepted_at: dict[str, float] = field(default_factory=dict)
     spool: Spool | None = None
-    unspools: bool = False
+    unspooled_from: str | None = None
 
 
 async def lease(

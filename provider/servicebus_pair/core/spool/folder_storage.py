@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +25,7 @@ class FolderStorage:
 
     def __init__(self, folder: str) -> None:
         self._folder = Path(folder)
+        self.place = f"on {socket.gethostname()} in {folder}"
 
     def create(self, name: str, content: bytes) -> None:
         """Write a new file; see ``SpoolStorage``."""

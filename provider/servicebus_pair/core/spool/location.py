@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
+from servicebus_pair.core.model.checks import is_folder
 from servicebus_pair.core.model.errors import ConfigurationError
 from servicebus_pair.core.spool.folder_storage import FolderStorage
 from servicebus_pair.core.spool.object_storage import ObjectStorage
@@ -20,9 +21,9 @@ def open_storage(location: str) -> SpoolStorage:
     :param location: an absolute path, or a URL that fsspec knows, such as ``s3://bucket/spool``.
     :raises ConfigurationError: it is neither, or its library is not installed.
     """
-    scheme = urlsplit(location).scheme
-    if scheme in {"", "file"}:
-        path = location if scheme == "" else urlsplit(location).path
+    if is_folder(location):
+        parts = urlsplit(location)
+        path = location if parts.scheme == "" else parts.path
         if not path.startswith("/"):
             raise ConfigurationError(f"spool is {location!r}: it must be an absolute path or a URL")
         return FolderStorage(path)

@@ -28,6 +28,7 @@ class ObjectStorage:
             raise ConfigurationError(f"spool is a URL of {scheme!r}, which cannot be opened: {error}") from error
         self._files: Any = files
         self._root = path.rstrip("/")
+        self.place = f"in {url}"
 
     def create(self, name: str, content: bytes) -> None:
         """Upload a new object; see ``SpoolStorage``. Stores without conditional writes ask first and then write."""

@@ -2,6 +2,7 @@
 
 ::
 
+    name                                        an id, and where the first message was written
     messages/ENTITY/TIME-NUMBER-COUNT.spool     one batch each; names sort in the order of writing
     claims/ENTITY                               who is emptying the folder of an entity
     set-aside/ENTITY/NAME, NAME.reason          what cannot be read or delivered, and why
@@ -24,6 +25,7 @@ from servicebus_pair.core.model.interfaces import Clock
 from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.model.options import PairOptions
 from servicebus_pair.core.protocol.amqp_message import AmqpMessage
+from servicebus_pair.core.spool.identity import obtain_name, read_name
 from servicebus_pair.core.spool.location import open_storage
 from servicebus_pair.core.spool.spool_file import (
     ForeignFileError,
@@ -106,6 +108,21 @@ class Spool:
         self._used_bytes = 0
         self._oldest_at = inf
         self._listed_at = -inf
+        self._name: str | None = None
+
+    async def name(self) -> str:
+        """Return what tells this spool from all others; a new one gets it now.
+
+        :raises SpoolError: it cannot be read or written.
+        """
+        if self._name is None:
+            self._name = str(await self._call("name", obtain_name, self.storage))
+        return self._name
+
+    async def existing_name(self) -> str | None:
+        """Return the name if the spool has one; nothing is written. :raises SpoolError: it cannot be read."""
+        name: str | None = await self._call("read the name of", read_name, self.storage)
+        return name
 
     async def write(self, entity: str, messages: Sequence[AmqpMessage]) -> None:
         """Write a batch durably: when this returns, it survives a crash of the process and of the machine.
@@ -120,6 +137,7 @@ class Spool:
         except TypeError as error:
             raise InvalidMessageError(f"a message to {entity} cannot be spooled: {error}") from error
         await self._check_room(len(content), now)
+        await self.name()
         name = self._new_name(entity, len(messages), now)
         await self._call("write to", self.storage.create, name, content)
         self._used_bytes += len(content)

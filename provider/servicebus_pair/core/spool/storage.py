@@ -23,7 +23,12 @@ class StoredFile:
 
 
 class SpoolStorage(Protocol):
-    """Files by name, which appear as a whole or not at all. Names are relative and use ``/``."""
+    """Files by name, which appear as a whole or not at all. Names are relative and use ``/``.
+
+    :ivar place: where that is, to people: ``on HOST in FOLDER``, or ``in URL``.
+    """
+
+    place: str
 
     def create(self, name: str, content: bytes) -> None:
         """Write a new file durably: when this returns, it survives a crash.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from airflow.sdk import Context
+from airflow.sdk import Context, conf
 
 from servicebus_pair.airflow_runtime.message_spec import MessageDefaults, MessageReader, MessageSpec
 from servicebus_pair.airflow_runtime.observers.asset_events import HealthChangeRecorder
@@ -19,6 +20,7 @@ from servicebus_pair.airflow_runtime.validators import duration, entity_path, op
 from servicebus_pair.core import SendResult
 from servicebus_pair.core.errors import ConfigurationError, PairError, SendError
 from servicebus_pair.core.events import Observer
+from servicebus_pair.core.model import is_folder
 from servicebus_pair.links.servicebus_pair import Side
 from servicebus_pair.operators._support.base import LineageMixin, SpoolTask
 from servicebus_pair.operators._support.refused_messages import RefusedMessages
@@ -32,6 +34,7 @@ _MAX_CHUNK_MESSAGES: Final = 2_000
 _MAX_CHUNK_BYTES: Final = 4 << 20  # of bodies
 _LOG_INTERVAL_SECONDS: Final = 10.0
 _NOTHING_SENT: Final = "nothing was sent"
+_LOCAL_EXECUTOR: Final = "LocalExecutor"
 
 
 @contextmanager
@@ -105,6 +108,7 @@ class BaseSendOperator(LineageMixin, SpoolTask):
                 pair = stack.enter_context(session.enter(self.hook.pair(observers=observers)))
                 self.lineage.set_endpoints(pair, writes=[entity])
                 sender = stack.enter_context(session.enter(pair.sender(entity)))
+            self._warn_of_separate_spools(pair.options.spool)
             refused = RefusedMessages()
             if context["ti"].try_number > 1:
                 session.run(refused.load())
@@ -127,6 +131,20 @@ class BaseSendOperator(LineageMixin, SpoolTask):
         progress.log()
         refused.raise_if_any(entity, accepted=progress.accepted)
         return progress.result(operations)
+
+    def _warn_of_separate_spools(self, spool: str | None) -> None:
+        """Warn if the workers may each have a folder of their own, from which nobody else can take the messages."""
+        executor = self.executor or conf.get("core", "executor", fallback=_LOCAL_EXECUTOR)
+        # Several are separated by commas, with the default first; each may be a path of a class, after an alias.
+        name = re.split(r"[.:=]", executor.split(",")[0].strip())[-1]
+        if is_folder(spool) and name not in (_LOCAL_EXECUTOR, "SequentialExecutor"):
+            self.log.warning(
+                "spool is %s, a folder, and tasks run in %s: unless it is a mount that all workers, the triggerer and "
+                "the API server share, messages in it can only be seen on the worker that took them; use the URL of an "
+                "object store",
+                spool,
+                name,
+            )
 
 
 class _SendProgress:

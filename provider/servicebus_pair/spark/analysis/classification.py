@@ -6,7 +6,7 @@ the result with the pure rules, message by message.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any, Final
 
@@ -26,7 +26,7 @@ from servicebus_pair.core.ledger import (
 )
 from servicebus_pair.spark.base.arrow_schema import RowSchema
 
-__all__ = ["classify_messages", "find_ledger_incidents", "sum_by_incident"]
+__all__ = ["classify_messages", "find_ledger_incidents", "kept_in_unseen_spools", "sum_by_incident"]
 
 _KEY: Final = ("entity", "id")
 _LIVE: Final = (Location.ACTIVE, Location.SCHEDULED, Location.DEFERRED)
@@ -40,7 +40,7 @@ def classify_messages(
     paths: Mapping[str, tuple[str, ...]],
     incidents: Mapping[str, Sequence[Incident]],
     run: str | None,
-    spool_examined: bool = False,
+    kept: DataFrame | None = None,
 ) -> DataFrame:
     """Return one verdict per message of the entities in ``paths``, with the fields of ``Verdict``.
 
@@ -48,11 +48,15 @@ def classify_messages(
     :param found: copies and receipts, with columns as in ``peek_messages``.
     :param paths: where the messages of each entity arrive, by lower-case entity.
     :param incidents: the incidents of each entity, by lower-case entity.
-    :param spool_examined: ``found`` has what the spool holds.
+    :param kept: messages that may be in a spool that was not examined, as :func:`kept_in_unseen_spools` finds them.
     :param run: classify only messages that this run sent, and messages without a record of a send.
     """
     sends_and_moves, copies = (_of_entities(table, paths) for table in (records, found))
     joined = _recorded(sends_and_moves, run=run).join(_found(copies), list(_KEY), "full_outer")
+    if kept is None:
+        joined = joined.withColumn("unseen", F.lit(0))
+    else:
+        joined = joined.join(kept.groupBy(*_KEY).agg(F.count("*").alias("unseen")), list(_KEY), "left")
     counts = [name for name, kind in joined.dtypes if kind == "bigint" and not name.startswith("digest")]
     histories = joined.fillna(0, counts)
     if run is not None:
@@ -60,7 +64,7 @@ def classify_messages(
     return _with_incident(histories, incidents).select(
         "entity",
         F.col("id").alias("message_id"),
-        _outcome(paths, spool_examined=spool_examined).alias("outcome"),
+        _outcome(paths).alias("outcome"),
         _first_route().alias("route"),
         (F.col("moved") > 0).alias("syphoned"),
         _copies().alias("copies"),
@@ -74,6 +78,24 @@ def classify_messages(
         F.col("number").alias("incident"),
         "receipts",
         _is_altered().alias("altered"),
+    )
+
+
+def kept_in_unseen_spools(records: DataFrame, *, examined: Collection[str]) -> DataFrame:
+    """Return entity, id and spool of messages that a spool took and did not pass on to the backlog.
+
+    :param records: ledger records of sends and moves.
+    :param examined: names of spools that were examined, which are left out.
+    """
+    took = (F.col("kind") == "sent") & (F.col("route") == str(Route.SPOOLED))
+    passed_on = (F.col("kind") == "unspooled") & (F.col("route") == str(Route.BACKLOG))
+    spool = F.coalesce("spool", F.lit(""))
+    return (
+        records.where((took | passed_on) & ~spool.isin(*examined))
+        .groupBy(F.lower("entity").alias("entity"), "id", spool.alias("spool"))
+        .agg(F.bool_and(took).alias("kept"))
+        .where("kept")
+        .drop("kept")
     )
 
 
@@ -140,19 +162,16 @@ def _least_and_greatest(value: Column, name: str) -> tuple[Column, Column]:
     return F.min(value).alias(f"{name}_least"), F.max(value).alias(f"{name}_greatest")
 
 
-def _outcome(paths: Mapping[str, tuple[str, ...]], *, spool_examined: bool) -> Column:
+def _outcome(paths: Mapping[str, tuple[str, ...]]) -> Column:
     places = F.create_map(*(F.lit(part) for entity, each in paths.items() for part in (entity, len(each))))
     arrived = (F.col("direct") > 0) | (F.col("moved") > 0) | (F.col("live_places") > 0) | (F.col("receipts") > 0)
-    in_spool = F.col("in_spool") > 0
-    if not spool_examined:
-        in_spool |= (F.col("spooled") > 0) & (F.col("rediverted") == 0)
     return (
         F.when((F.col("sent") == 0) & (F.col("moved") + F.col("rediverted") == 0), str(Outcome.UNRECORDED))
         .when(F.col("live_places") == places[F.col("entity")], str(Outcome.DELIVERED))
         .when(F.col("waiting") > 0, str(Outcome.WAITING))
         .when(F.col("dead") + F.col("backlog_dead") > 0, str(Outcome.DEAD_LETTERED))
         .when(arrived, str(Outcome.CONSUMED))
-        .when(in_spool, str(Outcome.SPOOLED))
+        .when(F.col("in_spool") + F.col("unseen") > 0, str(Outcome.SPOOLED))
         .otherwise(str(Outcome.LOST))
     )
 

@@ -31,7 +31,7 @@ __all__ = [
 
 _RECORD: Final = (
     "v int, kind string, id string, digest string, entity string, route string, queue string, bytes bigint, "
-    "at double, run string, records bigint"
+    "at double, run string, spool string, records bigint"
 )
 _MAX_PEEK_TASKS: Final = 8
 

@@ -120,7 +120,8 @@ def peek_task(
 def spool_task(reference: PairReference) -> Iterator[pa.RecordBatch]:
     """Yield one row per message in the pair's spool; what was set aside counts as dead-lettered.
 
-    A row with location :data:`EXAMINED` says at the end that all of it was read. There is none without a spool.
+    A row with location :data:`EXAMINED` says at the end that all of it was read, and its place is the name of the
+    spool. There is none of a folder without a name, to which nothing was ever written here.
 
     :raises SparkTaskError: the spool cannot be read; without secrets.
     """
@@ -135,7 +136,8 @@ def spool_task(reference: PairReference) -> Iterator[pa.RecordBatch]:
                 place = {"entity": entity, "place": _SPOOL, "location": str(location)}
                 rows = ({**place, "id": _message_id(each), "digest": body_digest(each)} for each in messages)
                 yield PEEKED_SCHEMA.batch(list(rows))
-        yield PEEKED_SCHEMA.batch([{"place": _SPOOL, "location": EXAMINED}])
+            if (name := bridge.run(spool.existing_name())) is not None:
+                yield PEEKED_SCHEMA.batch([{"place": name, "location": EXAMINED}])
 
 
 def _message_id(message: AmqpMessage) -> str | None:

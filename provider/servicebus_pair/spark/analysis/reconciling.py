@@ -19,6 +19,7 @@ from servicebus_pair.core.pricing import STANDARD_PRICES
 from servicebus_pair.spark.analysis.classification import (
     classify_messages,
     find_ledger_incidents,
+    kept_in_unseen_spools,
     sum_by_incident,
 )
 from servicebus_pair.spark.analysis.costing import operations_by_day
@@ -103,7 +104,7 @@ def reconcile(
         evidence = collect_evidence(records, entities=paths, run=run, manifest=manifest)
         spooled = peek_spool(spark, reference).persist()
         persisted.append(spooled)
-        spool_examined = not spooled.where(F.col("location") == EXAMINED).isEmpty()
+        examined = [row["place"] for row in spooled.where(F.col("location") == EXAMINED).collect()]
         backlog = peek_messages(
             spark,
             reference,
@@ -118,9 +119,11 @@ def reconcile(
         seen = found if received is None else found.unionByName(received, allowMissingColumns=True)
         moved = records.where(F.col("kind") == "sent").unionByName(read_moves(spark, ledger), allowMissingColumns=True)
         incidents = find_ledger_incidents(records)
-        classified = classify_messages(
-            moved, seen, paths=paths, incidents=incidents, run=run, spool_examined=spool_examined
-        )
+        kept = None
+        if not kept_in_unseen_spools(records, examined=examined).isEmpty():
+            kept = kept_in_unseen_spools(moved, examined=examined).persist()
+            persisted.append(kept)
+        classified = classify_messages(moved, seen, paths=paths, incidents=incidents, run=run, kept=kept)
         verdicts = folder.write_and_read(classified, "verdicts")
         overtaken, order = _check_order(records, arrived, folder, run=run)
         totals = sum_by_incident(verdicts)
@@ -134,7 +137,10 @@ def reconcile(
         }
         tapped = {each.entity.casefold() for each in receiving_entities if each.tap or received is not None}
         unseen = sum(total.consumed_unseen for entity, total in entities.items() if entity in tapped)
-        judgement, reasons = judge(sum(entities.values(), Totals()), replace(evidence, without_receipt=unseen))
+        evidence = replace(
+            evidence, without_receipt=unseen, unseen_spools={} if kept is None else _count_by_spool(kept, verdicts)
+        )
+        judgement, reasons = judge(sum(entities.values(), Totals()), evidence)
         result = Reconciliation(
             run=run,
             judgement=judgement,
@@ -174,6 +180,13 @@ def reconcile(
 def _recorded_queues(records: DataFrame) -> list[str]:
     """Return the backlog queues that the ledger names, some of which may no longer be in use."""
     return [row["queue"] for row in records.where(F.col("queue").isNotNull()).select("queue").distinct().collect()]
+
+
+def _count_by_spool(kept: DataFrame, verdicts: DataFrame) -> dict[str, int]:
+    """Return how many messages may be in each spool that was not examined, by its name."""
+    waiting = verdicts.where(F.col("outcome") == str(Outcome.SPOOLED)).select("entity", F.col("message_id").alias("id"))
+    rows = kept.join(waiting, ["entity", "id"], "left_semi").groupBy("spool").count().orderBy("spool").collect()
+    return {row["spool"]: row["count"] for row in rows}
 
 
 def _count_strangers(backlog: DataFrame, paths: Iterable[str]) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +15,14 @@ from servicebus_pair.core.events import SLOT_SECONDS, Event, MessagesAccepted, R
 from servicebus_pair.core.ledger import EntityManifest, PublishManifest
 from servicebus_pair.spark.base.redaction import SparkTaskError
 
-__all__ = ["AcceptanceCounter", "TaskCommitMessage", "batch_manifest_path", "check_failures", "merge_commit_messages"]
+__all__ = [
+    "AcceptanceCounter",
+    "TaskCommitMessage",
+    "batch_manifest_path",
+    "check_failures",
+    "merge_commit_messages",
+    "other_spool_hosts",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +37,7 @@ class TaskCommitMessage(WriterCommitMessage):
     :param ledger: the task's ledger file, with the number of its records.
     :param failure: what no other attempt could mend; the driver fails the write with it.
     :param rejected: rows that can never be sent, and were written to the error table.
+    :param spool_host: the machine of the task, if its spool is a folder.
     """
 
     run: str
@@ -40,6 +49,7 @@ class TaskCommitMessage(WriterCommitMessage):
     ledger: Mapping[str, int] = field(default_factory=dict)
     failure: str | None = None
     rejected: int = 0
+    spool_host: str | None = None
 
 
 class AcceptanceCounter:
@@ -96,6 +106,11 @@ def merge_commit_messages(messages: Sequence[TaskCommitMessage]) -> PublishManif
         rejected=sum(message.rejected for message in messages),
         ledger={file: records for message in messages for file, records in message.ledger.items()},
     )
+
+
+def other_spool_hosts(messages: Iterable[TaskCommitMessage]) -> list[str]:
+    """Return the machines other than this one on which the spool is a folder."""
+    return sorted({each.spool_host for each in messages if each.spool_host is not None} - {socket.gethostname()})
 
 
 def check_failures(messages: Iterable[TaskCommitMessage]) -> None:

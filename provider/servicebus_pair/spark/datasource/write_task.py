@@ -6,6 +6,7 @@ At least once: a retried task sends its rows again, with the same message ids.
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack
@@ -26,7 +27,7 @@ from servicebus_pair.core import (
 )
 from servicebus_pair.core.errors import InvalidMessageError, PairError, SendError
 from servicebus_pair.core.events import Observer
-from servicebus_pair.core.model import Clock, SystemClock
+from servicebus_pair.core.model import Clock, SystemClock, is_folder
 from servicebus_pair.core.syphon import RateLimiter
 from servicebus_pair.spark.base.credential_reference import PairReference
 from servicebus_pair.spark.base.message_ids import MessageIdGenerator
@@ -109,6 +110,7 @@ def write_rows(task: WriteTask, record_batches: Iterable[pa.RecordBatch]) -> Tas
             ledger={} if ledger is None else {ledger.path.name: ledger.records},
             failure=None if failed is None else redaction.clean(failed),
             rejected=rejected.count,
+            spool_host=socket.gethostname() if is_folder(settings.options.spool) else None,
         )
 
 

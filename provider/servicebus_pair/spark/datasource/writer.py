@@ -26,6 +26,7 @@ from servicebus_pair.spark.datasource.commit_messages import (
     batch_manifest_path,
     check_failures,
     merge_commit_messages,
+    other_spool_hosts,
 )
 from servicebus_pair.spark.datasource.options import WriteOptions
 from servicebus_pair.spark.datasource.write_schema import READ_ONLY_COLUMNS, check_columns
@@ -106,7 +107,7 @@ class ServiceBusWriter(DataSourceArrowWriter):
         manifest = _merge(messages, run=self._run)
         if self._options.manifest is not None:
             manifest.write(self._options.manifest)
-        _log_commit(manifest)
+        _log_commit(manifest, messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Log what was sent and cannot be recalled."""
@@ -155,7 +156,7 @@ class ServiceBusStreamWriter(DataSourceStreamArrowWriter):
         if self._options.manifest is not None and not self._is_committed(query_id, batchId):
             path = batch_manifest_path(self._options.manifest, query_id=query_id, batch_id=batchId)
             manifest.write(path, batch=batchId)
-        _log_commit(manifest)
+        _log_commit(manifest, messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  Spark's name
         """Log what was sent and cannot be recalled."""
@@ -183,7 +184,7 @@ def _merge(messages: Sequence[WriterCommitMessage | None], *, run: str) -> Publi
     return merge_commit_messages(own_messages) if own_messages else PublishManifest(run, {}, 0, 0.0)
 
 
-def _log_commit(manifest: PublishManifest) -> None:
+def _log_commit(manifest: PublishManifest, messages: Sequence[WriterCommitMessage | None]) -> None:
     _log.info(
         "run=%s primary=%d diverted=%d bytes=%d seconds=%.1f",
         manifest.run,
@@ -192,6 +193,12 @@ def _log_commit(manifest: PublishManifest) -> None:
         manifest.bytes,
         manifest.seconds,
     )
+    if hosts := other_spool_hosts(_own_messages(messages)):
+        _log.warning(
+            "option spool is a folder, and tasks ran on %s: unless that is a mount that all machines share, each has a "
+            "spool of its own, which only a syphon on that machine empties; use the URL of an object store",
+            ", ".join(hosts),
+        )
     if manifest.rejected:
         _log.warning("run=%s: %d rows cannot be sent; the error table has them", manifest.run, manifest.rejected)
 

@@ -37,10 +37,11 @@ async def test_section_10_what_neither_namespace_takes_is_spooled_and_comes_home
         assert (report.moved_total, report.left, report.results["flights"].primary) == (10, 0, 10)
         assert await made.primary_ids() == [f"m{n}" for n in range(10)]
         assert await made.pair.spooled() == {}
-        accepted = [(each.route, len(each.messages)) for each in made.recorder.of(MessagesAccepted)]
-        assert accepted == [(Route.SPOOLED, 5), (Route.SPOOLED, 5)]
-        unspooled = [(each.route, len(each.messages)) for each in made.recorder.of(MessagesUnspooled)]
-        assert unspooled == [(Route.PRIMARY, 5), (Route.PRIMARY, 5)]
+        name = (tmp_path / "name").read_text().strip()
+        accepted = [(each.route, len(each.messages), each.spool) for each in made.recorder.of(MessagesAccepted)]
+        assert accepted == [(Route.SPOOLED, 5, name), (Route.SPOOLED, 5, name)]
+        unspooled = [(each.route, len(each.messages), each.spool) for each in made.recorder.of(MessagesUnspooled)]
+        assert unspooled == [(Route.PRIMARY, 5, name), (Route.PRIMARY, 5, name)]
 
 
 async def test_section_10_while_only_the_secondary_answers_the_spool_goes_to_the_backlog(tmp_path: Path) -> None:
