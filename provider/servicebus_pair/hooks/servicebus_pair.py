@@ -21,6 +21,7 @@ from servicebus_pair.airflow_runtime.observers.metrics import MetricsObserver
 from servicebus_pair.airflow_runtime.observers.task_activity import TaskActivity
 from servicebus_pair.airflow_runtime.pair_connection import PairConnection
 from servicebus_pair.airflow_runtime.state.health_store import AirflowHealthStore
+from servicebus_pair.airflow_runtime.state.spool_sightings import SpoolSightings, warn_of_other_spools
 from servicebus_pair.core import SyncBridge
 from servicebus_pair.core.errors import ConfigurationError, EntityNotFoundError
 from servicebus_pair.hooks.connection_fields import (
@@ -136,6 +137,7 @@ class ServiceBusPairHook(BaseHook):
 
     async def _filled(self, queues: tuple[str, ...]) -> tuple[str, ...]:
         async with self.pair() as pair:
+            await warn_of_other_spools(self.servicebus_pair_conn_id, pair)
             holding = await asyncio.gather(*(_holds_messages(pair, queue) for queue in queues))
         return tuple(queue for queue, holds in zip(queues, holding, strict=True) if holds)
 
@@ -154,14 +156,15 @@ class ServiceBusPairHook(BaseHook):
         settings = await self.aget_settings()
         shared = AirflowHealthStore(self.servicebus_pair_conn_id) if store is None else store
         activity = TaskActivity(self.servicebus_pair_conn_id)
+        sightings = SpoolSightings(self.servicebus_pair_conn_id)
         pair = core.NamespacePair(
             settings.primary,
             settings.secondary,
             settings.options,
             store=shared,
-            observers=[MetricsObserver(self.servicebus_pair_conn_id), activity, *observers],
+            observers=[MetricsObserver(self.servicebus_pair_conn_id), activity, sightings, *observers],
         )
-        async with activity.saving(pair.meter), pair:
+        async with activity.saving(pair.meter), pair, sightings.saving(pair):
             yield pair
 
     def get_conn(self) -> PairConnection:

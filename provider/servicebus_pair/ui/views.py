@@ -20,6 +20,7 @@ __all__ = [
     "EntityView",
     "IncidentView",
     "NamespaceView",
+    "OtherSpoolView",
     "PairView",
     "QueueView",
     "RunView",
@@ -151,6 +152,21 @@ class BacklogView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OtherSpoolView:
+    """A spool that this API server does not see.
+
+    :param name: an id, a machine and a folder.
+    :param messages: how many it held at ``at``, when a task last looked.
+    :param oldest_at: when the oldest of them was written.
+    """
+
+    name: str
+    messages: int
+    oldest_at: float
+    at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SpoolView:
     """Contents of the spool, as this API server sees it.
 
@@ -159,6 +175,8 @@ class SpoolView:
     :param size_bytes: what they take of ``limit_bytes``.
     :param oldest_at: when the oldest of them was written.
     :param error: why the spool cannot be read; the other fields are then those of the last time.
+    :param name: by which tasks and the ledger know it.
+    :param elsewhere: spools of other machines that hold messages.
     """
 
     configured: bool = False
@@ -167,6 +185,8 @@ class SpoolView:
     limit_bytes: int = 0
     oldest_at: float | None = None
     error: str | None = None
+    name: str | None = None
+    elsewhere: Sequence[OtherSpoolView] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,20 @@ def decorated_send(spool: str) -> Any:
     return messages()
 
 
-def test_a_send_task_may_name_a_spool_and_a_syphon_task_empties_it(pair: Pair, run_dag: RunDag, tmp_path: Path):
+def sightings() -> dict[str, int]:
+    """The numbers of messages in the spools of all machines, as tasks have shared them."""
+    from airflow.models.asset_state_store import AssetStateStoreModel
+    from airflow.utils.session import create_session
+    from sqlalchemy import select
+
+    with create_session() as session:
+        found = select(AssetStateStoreModel.value).where(AssetStateStoreModel.key == "spools")
+        return {name: each["messages"] for name, each in json.loads(session.scalars(found).one()).items()}
+
+
+def test_a_send_task_may_name_a_spool_and_a_syphon_task_empties_it(
+    pair: Pair, run_dag: RunDag, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+):
     spool = tmp_path / "spool" / "tasks"
     pair.primary.kill()  # one process serves both
 
@@ -44,12 +58,30 @@ def test_a_send_task_may_name_a_spool_and_a_syphon_task_empties_it(pair: Pair, r
         "decorated": (1, 1),
     }
     assert [each.name for each in spool.parent.iterdir()] == ["tasks"]
+    name = (spool / "name").read_text().strip()
+    assert sightings() == {name: 3}
+    # From here on the folder is that of another machine, and the first one is out of sight.
+    (spool / "name").write_text("another machine")
     pair.primary.start()
     assert ServiceBusPairHook(CONN_ID, spool=str(spool)).filled_backlog_queues() == ("spool",)
     drained = run_task(run_dag, lambda: drain(spool=spool, queues="spool"))["drain"]
     assert (drained["unspooled"], drained["left"]) == ({"flights": 3}, 0)
     bodies = [message.body for message in contents(pair.primary["contoso"], "flights")]
     assert bodies == ["plain", "with everything", "from a function"]
+    assert (
+        f"spool {name} held 3 messages when a task last looked, and cannot be seen from here" in capfd.readouterr().out
+    )
+    assert sightings() == {name: 3}
+    (spool / "name").write_text(name)
+    write(spool, "later")
+    run_task(run_dag, lambda: drain(spool=spool, queues="spool"))
+    assert sightings() == {}
+
+
+def write(folder: Path, *bodies: str) -> None:
+    spool = open_spool(PairOptions(spool=str(folder)), clock=SystemClock())
+    assert spool is not None
+    asyncio.run(spool.write("flights", [new_message(body) for body in bodies]))
 
 
 def test_sensor_recovery_and_drill_know_the_spool(
@@ -60,9 +92,7 @@ def test_sensor_recovery_and_drill_know_the_spool(
     run_task(run_dag, provision)
     hook = ServiceBusPairHook(CONN_ID)
     assert hook.filled_backlog_queues() == ()
-    spool = open_spool(PairOptions(spool=str(tmp_path)), clock=SystemClock())
-    assert spool is not None
-    asyncio.run(spool.write("flights", [new_message("a", message_id="m1"), new_message("b", message_id="m2")]))
+    write(tmp_path, "a", "b")
     assert hook.filled_backlog_queues() == ("spool",)
 
     found = run_task(

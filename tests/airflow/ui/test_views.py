@@ -24,6 +24,7 @@ VIEWS = {
     "`syphon`": views.SyphonView,
     "each of `drains`": views.DrainView,
     "`spool`": views.SpoolView,
+    "each of `elsewhere`": views.OtherSpoolView,
     "`sends`": views.SendsView,
     "`cost`": views.CostView,
     "each of `incidents`": views.IncidentView,

@@ -16,6 +16,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from servicebus_pair.airflow_runtime.observers.asset_events import HealthChangeRecorder
+from servicebus_pair.airflow_runtime.state.spool_sightings import warn_of_other_spools
 from servicebus_pair.core.errors import EntityNotFoundError
 from servicebus_pair.core.events import Event, Observer, Pinged
 from servicebus_pair.core.model import get_logger
@@ -31,6 +32,7 @@ __all__ = ["SharedPair", "SingleFlightCache", "shared_pair"]
 _log = get_logger(__name__)
 ResultT = TypeVar("ResultT")
 _ALL_QUEUES: Final = "all queues"
+_OTHER_SPOOLS_SECONDS: Final = 60.0
 
 
 class SingleFlightCache(Generic[ResultT]):
@@ -81,6 +83,8 @@ class SharedPair:
         self._depths: SingleFlightCache[list[QueueDepth]] = SingleFlightCache()
         self._first_pages: SingleFlightCache[BacklogSurvey] = SingleFlightCache()
         self._spooled: SingleFlightCache[Mapping[str, SpooledEntity]] = SingleFlightCache()
+        self._conn_id = ""
+        self._other_spools_at = -inf
 
     @property
     def pair(self) -> NamespacePair:
@@ -132,7 +136,7 @@ class SharedPair:
 
         :raises SpoolError: it cannot be read.
         """
-        return await self._spooled.get(_ALL_QUEUES, self.pair.spooled, max_age=max_age)
+        return await self._spooled.get(_ALL_QUEUES, self._list_spool, max_age=max_age)
 
     async def first_page(self, *, max_age: float) -> BacklogSurvey:
         """Return a survey of the oldest messages of each backlog queue, as peeked at most ``max_age`` seconds ago.
@@ -155,6 +159,12 @@ class SharedPair:
                 return
         await self.pair.ping(entity)
 
+    async def _list_spool(self) -> Mapping[str, SpooledEntity]:
+        if time.monotonic() - self._other_spools_at >= _OTHER_SPOOLS_SECONDS:
+            self._other_spools_at = time.monotonic()
+            await warn_of_other_spools(self._conn_id, self.pair)
+        return await self.pair.spooled()
+
     async def _survey_first_page(self) -> BacklogSurvey:
         from servicebus_pair.core import BacklogSurvey
         from servicebus_pair.core.protocol import queues_in_use
@@ -167,6 +177,7 @@ class SharedPair:
         self, hook: ServiceBusPairHook, opened: asyncio.Future[SharedPair], released: asyncio.Event
     ) -> None:
         """Open the pair, resolve ``opened``, and close the pair once ``released`` is set."""
+        self._conn_id = hook.servicebus_pair_conn_id
         try:
             async with hook.pair(observers=[self]) as self._pair:
                 opened.set_result(self)

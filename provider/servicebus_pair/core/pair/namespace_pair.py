@@ -310,6 +310,13 @@ class NamespacePair(BacklogManagement):
         """
         return {} if self._spool is None else await self._spool.survey()
 
+    async def spool_name(self) -> str | None:
+        """Return the name of the spool, by which the ledger knows it; ``None`` if nothing was written to it yet.
+
+        :raises SpoolError: it cannot be read.
+        """
+        return None if self._spool is None else await self._spool.existing_name()
+
     async def empty_spool(self) -> SpoolReport:
         """Send what the spool holds to the primary, or to the backlog while only that takes it (SPEC section 10).
 

@@ -23,6 +23,7 @@ from servicebus_pair.ui.views import DeadLetterView, NamespaceView, SpoolView
 if TYPE_CHECKING:
     from servicebus_pair.core.protocol import BacklogPlan
     from servicebus_pair.core.sdk import NamespaceClient, QueueDepth, ReceivedMessage
+    from servicebus_pair.core.spool import SpooledEntity
 
 __all__ = ["Collector", "PairStatus", "PeekResult", "unwatched"]
 
@@ -136,16 +137,21 @@ class Collector:
         options = self.settings.options
         if options.spool is None:
             return SpoolView()
-        found = await _result_or_error(self._pair.spooled(), "list the spool")
-        if isinstance(found, str):
-            return replace(self.status.spool, configured=True, limit_bytes=options.spool_max_bytes, error=found)
+        result = await _result_or_error(self._look_into_spool(), "list the spool")
+        if isinstance(result, str):
+            return replace(self.status.spool, configured=True, limit_bytes=options.spool_max_bytes, error=result)
+        name, found = result
         return SpoolView(
             configured=True,
             messages={entity: each.messages for entity, each in found.items()},
             size_bytes=sum(each.size_bytes for each in found.values()),
             limit_bytes=options.spool_max_bytes,
             oldest_at=min((each.oldest_at for each in found.values()), default=None),
+            name=name,
         )
+
+    async def _look_into_spool(self) -> tuple[str | None, Mapping[str, SpooledEntity]]:
+        return await self._pair.spool_name(), await self._pair.spooled()
 
     async def _with_details(self, status: PairStatus, depths: Sequence[QueueDepth]) -> PairStatus:
         """Add what is queried less often: the plan and the peeked messages."""

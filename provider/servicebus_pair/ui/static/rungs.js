@@ -28,6 +28,7 @@ function rate(pair, route) {
 }
 
 export const spooledMessages = (pair) => Object.values(pair.spool.messages).reduce((sum, each) => sum + each, 0);
+export const unseenMessages = (pair) => pair.spool.elsewhere.reduce((sum, each) => sum + each.messages, 0);
 export const isFilling = (spool) => spool.limit_bytes > 0 && spool.size_bytes >= ALARM_SHARE * spool.limit_bytes;
 
 /** Returns how many entities use each rung now. */
@@ -66,6 +67,7 @@ function spoolRung(pair, now, used) {
   return rung("spool", "3 spool", `${formatBytes(spool.size_bytes)} of ${formatBytes(spool.limit_bytes)}`, state, used, [
     figure("now", perSecond(rate(pair, "spooled"))),
     figure("waiting", formatNumber(waiting)),
+    unseenMessages(pair) > 0 && figure("on other machines", formatNumber(unseenMessages(pair))),
   ], spool.error !== null || isFilling(spool) ? "bad" : "good", waiting > 0 && bar(spool.size_bytes / spool.limit_bytes, { kind: "spool" }));
 }
 

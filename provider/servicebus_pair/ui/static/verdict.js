@@ -1,7 +1,7 @@
 // The overall state of a pair in one sentence; the most severe problem first.
 
 import { formatClock, formatNumber, plural } from "./elements.js";
-import { isFilling, spooledMessages } from "./rungs.js";
+import { isFilling, spooledMessages, unseenMessages } from "./rungs.js";
 
 const countEntities = (list, one, many) => plural(list.length, `entity ${one}`, `entities ${many}`);
 
@@ -52,6 +52,8 @@ function leftover(pair) {
   if (diverted !== null) return ["warn", `${diverted}.`];
   const spooled = spooledMessages(pair);
   if (spooled > 0) return ["warn", `${plural(spooled, "message")} still in the spool${backlog.messages > 0 ? `, and ${formatNumber(backlog.messages)} in the backlog` : ""}: a syphon or the recovery moves them.`];
+  const [other, ...others] = pair.spool.elsewhere;
+  if (other !== undefined) return ["warn", `${plural(unseenMessages(pair), "message")} in spool ${other.name}${others.length > 0 ? ` and ${others.length} more` : ""}, which this server cannot see: a syphon on that machine moves them.`];
   if (backlog.messages > 0) return ["warn", `Primary is healthy; ${plural(backlog.messages, "message")} still in the backlog.`];
   if (backlog.missing.length > 0) return ["warn", `${plural(backlog.missing.length, "backlog queue is", "backlog queues are")} missing: provision the pair.`];
   if (backlog.dead_lettered > 0) return ["warn", `${plural(backlog.dead_lettered, "dead letter")}: fix the cause, then re-drive.`];

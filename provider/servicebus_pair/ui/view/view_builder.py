@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import timedelta
 from typing import Any, Final
 
+from servicebus_pair.airflow_runtime.state.spool_sightings import SPOOLS_KEY, parse_sightings
 from servicebus_pair.airflow_runtime.syphon_control import SYPHON_CONTROL_KEY, SyphonControl
 from servicebus_pair.core import Operations, PairSettings, bill
 from servicebus_pair.core.events import SLOT_SECONDS, Route
@@ -26,6 +27,7 @@ from servicebus_pair.ui.views import (
     DrainView,
     DriftView,
     NamespaceView,
+    OtherSpoolView,
     PairView,
     QueueView,
     SendsView,
@@ -41,6 +43,8 @@ _MAX_ACTION_RECORDS: Final = 20
 _MAX_DRAINS: Final = 12
 # For this long after a drain task's last update, a shrinking backlog may still be that task's work.
 _RECENT_DRAIN_SECONDS: Final = 60.0
+# A machine that is gone is shown no longer than its messages would be kept by default.
+_SIGHTING_SECONDS: Final = 14 * 86_400.0
 _OPERATION_KINDS: Final = frozenset(each.name for each in fields(Operations))
 
 
@@ -73,7 +77,7 @@ def build_pair_view(
         secondary=_namespace_view(status, valid, "secondary"),
         entities=entities,
         backlog=backlog,
-        spool=SpoolView() if status is None else status.spool,
+        spool=_spool_view(status, state, now),
         syphon=_syphon_view(state, activities, backlog, shrink_rate=shrink_rate, now=now),
         sends=_sends_view(activities, now),
         cost=_cost_view(conn_id, valid, status, activities, records),
@@ -86,6 +90,19 @@ def build_pair_view(
         action_log=[_action_record_view(each) for each in records.action_log.get(conn_id, ())[:_MAX_ACTION_RECORDS]],
         actions=[build_action_view(name, dags, has_state=has_state) for name in ActionName],
     )
+
+
+def _spool_view(status: PairStatus | None, state: Mapping[str, Any], now: float) -> SpoolView:
+    seen = SpoolView() if status is None else status.spool
+    if not seen.configured:
+        return seen
+    others = sorted(parse_sightings(state.get(SPOOLS_KEY)).items(), key=lambda each: each[1].oldest_at)
+    elsewhere = [
+        OtherSpoolView(name=name, messages=each.messages, oldest_at=each.oldest_at, at=each.at)
+        for name, each in others
+        if name != seen.name and each.messages > 0 and now - each.at < _SIGHTING_SECONDS
+    ]
+    return replace(seen, elsewhere=elsewhere)
 
 
 def _namespace_view(status: PairStatus | None, settings: PairSettings | None, side: str) -> NamespaceView:

@@ -10,7 +10,7 @@ from servicebus_pair.hooks.servicebus_pair import ServiceBusPairHook
 from servicebus_pair.ui.sources.airflow_queries import Records, TaskActivity
 from servicebus_pair.ui.sources.collector import PairStatus
 from servicebus_pair.ui.view.view_builder import build_pair_view
-from servicebus_pair.ui.views import NamespaceView
+from servicebus_pair.ui.views import NamespaceView, SpoolView
 from tests.airflow.conftest import CONN_ID, UNREACHABLE, define_connection
 
 NOW = 1_800_000_000.0
@@ -29,6 +29,37 @@ def test_invalid_connection_is_a_pair_with_a_problem():
 
     assert view.problem == "conn_id 'contoso_pair': setting primary_host is ''"
     assert (view.primary.name, view.entities, view.backlog.counted_at) == ("?", [], None)
+
+
+def test_spools_of_other_machines_are_shown_the_oldest_first(settings: PairSettings):
+    """SPEC section 10: a folder that is no shared mount is a spool of its own on each machine."""
+
+    def sighting(messages: object, at: float = NOW - 60) -> dict[str, object]:
+        return {"messages": messages, "oldest_at": at - 10, "at": at}
+
+    here, young, old = (f"{name} on {name} in /mnt/spool" for name in ("here", "young", "old"))
+    state: dict[str, object] = {
+        here: sighting(9),
+        young: sighting(2),
+        old: sighting(3, NOW - 3600),
+        "empty": sighting(0),
+    }
+    state |= {
+        "gone": sighting(4, NOW - 15 * 86_400),
+        "text": sighting("7"),
+        "no mapping": 5,
+        "forged\nline": sighting(8),
+    }
+    records = Records(states={CONN_ID: {"spools": state}})
+    seen = replace(STATUS, spool=SpoolView(configured=True, messages={"flights": 9}, name=here))
+
+    spool = build_pair_view(CONN_ID, settings, seen, records, now=NOW).spool
+
+    assert spool.messages == {"flights": 9}
+    assert [(each.name, each.messages) for each in spool.elsewhere] == [(old, 3), (young, 2)]
+    for value in (None, 5, ["a"]):
+        records = Records(states={CONN_ID: {"spools": value}})
+        assert build_pair_view(CONN_ID, settings, seen, records, now=NOW).spool.elsewhere == []
 
 
 def test_drain_rate_and_eta_are_those_of_the_active_tasks(settings: PairSettings):
