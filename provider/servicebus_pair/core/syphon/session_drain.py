@@ -16,7 +16,7 @@ from servicebus_pair.core.model.logs import get_logger
 from servicebus_pair.core.syphon.batch_sender import DrainCounters
 from servicebus_pair.core.syphon.drain_context import CALL_TIMEOUT, DrainContext
 from servicebus_pair.core.syphon.drain_run import DrainRun
-from servicebus_pair.core.syphon.policies.destination_backoff import backoff_delay
+from servicebus_pair.core.syphon.policies.destination_backoff import MAX_CONSECUTIVE_FAILURES, backoff_delay
 from servicebus_pair.core.syphon.policies.queue_failures import QueueFailures
 from servicebus_pair.core.syphon.ports import SessionSource
 from servicebus_pair.core.syphon.session_worker import SessionWorker
@@ -58,7 +58,8 @@ class SessionQueueDrain:
         self._sessions: dict[asyncio.Task[None], str] = {}
         # What was received of sessions that are held for abandoned destinations, by session id.
         self._abandoned: dict[str, int] = {}
-        # The same for those that were given back, because too many are held; the broker offers them again.
+        # The same for those that were given back, because too many are held, or they are lost each time; the broker
+        # offers them again.
         self._given_up: dict[str, int] = {}
         # Consecutive failures of each session, by id.
         self._losses: Counter[str] = Counter()
@@ -164,6 +165,10 @@ class SessionQueueDrain:
                     break
         except ServiceError as error:
             self._losses[session_id] += 1
+            if self._losses[session_id] >= MAX_CONSECUTIVE_FAILURES and not self._run.continuous:
+                # It has at least one message: perhaps the one that the SDK cannot decode through its public interface.
+                self._given_up[session_id] = 1
+                self._counters.failures[f"{self._queue} session {session_id}"] = str(error)
             delay = min(backoff_delay(self._losses[session_id], initial_delay=self._run.initial_delay), _MAX_PAUSE)
             _log.warning("syphon queue=%s session=%s retry_in=%.0fs: %s", self._queue, session_id, delay, error)
             # Before it is given back, or it would be accepted again at once.

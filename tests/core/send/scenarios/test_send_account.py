@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from azure.servicebus import ServiceBusMessage
 
 from servicebus_emulator import Fault, FaultKind, Operation
 from servicebus_emulator.engine.model.descriptions import QueueDescription
+from servicebus_emulator.engine.model.timespan import TimeSpan
 from servicebus_pair.core import PairOptions
 from servicebus_pair.core.model.errors import SendError, SendTimeoutError, find_send_error
 from servicebus_pair.core.model.interfaces import InMemoryHealthStore
@@ -99,6 +101,46 @@ async def test_section_4_a_message_diverted_after_an_unconfirmed_store_may_exist
         local_pair.primary.set_fault(Fault(kind=FaultKind.NO_DISPOSITION, entity="flights"))
         result = await sender.send(numbered(1, start=1))
         assert (result.diverted_ids, result.duplicates_possible_ids) == (("m1",), ("m1",))
+
+
+@pytest.mark.parametrize("spooled", [False, True], ids=["diverted", "spooled"])
+@pytest.mark.parametrize(("window", "copies"), [(None, 2), ("PT10M", 1), ("PT20S", 2)])
+async def test_section_1_duplicate_detection_drops_the_second_copy_within_its_window(
+    window: str | None, copies: int, spooled: bool, tmp_path: Path
+) -> None:
+    async with open_quick_pair(spool=str(tmp_path) if spooled else None) as local_pair:
+        local_pair.primary.namespace.create_queue(
+            QueueDescription(
+                "once",
+                requires_duplicate_detection=window is not None,
+                duplicate_detection_history_time_window=TimeSpan.parse(window or "PT10M"),
+            )
+        )
+        async with local_pair.pair.sender("once") as sender:
+            await sender.send(numbered(1))
+            local_pair.primary.set_fault(Fault(kind=FaultKind.NO_DISPOSITION, entity="once"))
+            if spooled:
+                local_pair.secondary.set_fault(Fault(kind=FaultKind.REFUSE))
+            result = await sender.send(numbered(1, start=1), timeout=5 if spooled else None)
+            assert (result.spooled, result.diverted) == (int(spooled), int(not spooled))
+            assert result.duplicates_possible_ids == ("m1",)
+        await asyncio.sleep(60)  # the outage
+        local_pair.primary.clear_faults()
+        local_pair.secondary.clear_faults()
+        await local_pair.pair.syphon().drain()
+        assert await local_pair.primary_ids("once") == ["m0", *["m1"] * copies]
+
+
+async def test_section_1_without_session_order_later_messages_may_arrive_before_those_in_the_backlog(
+    local_pair: LocalPair,
+) -> None:
+    async with local_pair.pair.sender("flights") as sender:
+        await local_pair.pair.fail_over("flights", reason="test")
+        assert (await sender.send(numbered(2))).diverted == 2
+        assert await local_pair.pair.ping("flights")
+        assert (await sender.send(numbered(1, start=2))).primary == 1
+    assert (await local_pair.pair.syphon().drain()).moved == {"flights": 2}
+    assert await local_pair.primary_ids() == ["m2", "m0", "m1"]
 
 
 @pytest.mark.parametrize("failed_over", [False, True])

@@ -9,11 +9,13 @@ import proton
 import pytest
 from azure.servicebus import ServiceBusMessage
 
+from servicebus_emulator.amqp.codec.transfer_decoder import decode_message
 from servicebus_emulator.engine.model.descriptions import QueueDescription
+from servicebus_emulator.engine.namespace.entities import QueueEntity
 from servicebus_pair.core import PairOptions
 from servicebus_pair.core.protocol.backlog_queues import session_queue_paths
 from servicebus_pair.core.syphon.backlog_entry import TimeToLive
-from tests.core.support.local_pair import BACKLOG, messages, open_local_pair
+from tests.core.support.local_pair import BACKLOG, LocalPair, messages, open_local_pair
 from tests.core.support.queues import send_raw
 
 UNREADABLE = [
@@ -183,3 +185,44 @@ async def test_section_6_redrive_moves_dead_letters_once_their_cause_is_fixed() 
         assert (report.moved, report.dead_lettered) == ({"later": 10}, {})
         assert await local_pair.primary_ids("later") == [f"m{n}" for n in range(10)]
         assert await local_pair.backlog_ids(dead_letter=True) == ["n99"]
+
+
+def put_undecodable(local_pair: LocalPair, queue: str) -> None:
+    """Put a message for ``flights`` into a queue that the SDK cannot decode."""
+    bad = proton.Message(id="bad", body="x", properties={"x-ms-path": "flights", "value": proton.char("z")})
+    bad.group_id = "flights"
+    entity = local_pair.secondary.namespace.find(queue)
+    assert isinstance(entity, QueueEntity)
+    entity.send([decode_message(bytes(bad.encode()), new_id=str)])
+
+
+@pytest.mark.simulated
+@pytest.mark.usefixtures("public_sdk")
+async def test_section_6_on_the_public_path_an_undecodable_message_is_left_and_those_around_it_are_moved() -> None:
+    async with open_local_pair("flights") as local_pair:
+        await local_pair.put_into_backlog("flights", messages(1, 2))
+        put_undecodable(local_pair, BACKLOG)
+        await local_pair.put_into_backlog("flights", messages(*range(3, 200)))
+        survey = await local_pair.pair.syphon().survey()
+        assert (survey.destinations["flights"].messages, survey.unreadable) == (199, 1)
+        async with asyncio.timeout(80):
+            report = await local_pair.pair.syphon().drain()
+        assert (report.moved, report.left, report.empty) == ({"flights": 199}, 1, False)
+        assert await local_pair.primary_ids() == [f"m{n}" for n in range(1, 200)]
+
+
+@pytest.mark.simulated
+@pytest.mark.usefixtures("public_sdk")
+async def test_section_6_on_the_public_path_an_undecodable_message_stops_its_session_and_no_drain() -> None:
+    options = PairOptions(backlog_queue_count=1, ordering="session")
+    queue = session_queue_paths("contoso", 1)[0]
+    sent = [ServiceBusMessage("x", message_id=f"m{n}", session_id="a") for n in range(5)]
+    async with open_local_pair("flights", "delays", options=options) as local_pair:
+        put_undecodable(local_pair, queue)
+        await local_pair.put_into_sessions("flights", sent)
+        await local_pair.put_into_sessions("delays", sent)
+        async with asyncio.timeout(80):
+            report = await local_pair.pair.syphon().drain()
+        assert (report.moved, report.left) == ({"delays": 5}, 6)
+        assert list(report.failures) == [f"{queue} session flights"]
+        assert await local_pair.primary_ids() == []
