@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -44,10 +45,12 @@ def many(number: int) -> list[str | bytes]:
 @pytest.mark.parametrize(
     ("function", "arguments", "sent"), [(one, (), ["one"]), (many, (2,), ["first", "second of 2"])]
 )
-def test_returned_messages_are_sent(
+def test_returned_messages_are_sent_and_a_rerun_repeats_their_ids(
     pair: Pair, run_dag: RunDag, function: Callable[..., Any], arguments: tuple[Any, ...], sent: list[str]
 ):
-    run = run_dag(dag_of(function, *arguments, defaults={"session_id": "{{ dag.dag_id }}"}))
+    date = datetime(2026, 11, 1, tzinfo=UTC)
+    dag = dag_of(function, *arguments, defaults={"session_id": "{{ dag.dag_id }}"})
+    run = run_dag(dag, logical_date=date, run_after=date)
 
     assert states(run) == {function.__name__: "success"}
     assert results(run)[function.__name__] == {
@@ -61,6 +64,10 @@ def test_returned_messages_are_sent(
     }
     assert bodies(pair) == sent
     assert {message.session_id for message in contents(pair.primary["contoso"], "flights")} <= {"own", "decorated"}
+    run_dag(dag_of(function, *arguments), logical_date=date, run_after=date)
+    ids = [message.message_id for message in contents(pair.primary["contoso"], "flights")]
+    assert ids[: len(sent)] == ids[len(sent) :]
+    assert len(set(ids)) == len(sent)
 
 
 def test_yielded_messages_are_sent_in_chunks_from_the_task_thread(pair: Pair, run_dag: RunDag):

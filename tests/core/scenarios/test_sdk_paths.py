@@ -112,6 +112,8 @@ async def test_messages_are_scheduled_and_cancelled(local_pair: LocalPair) -> No
         scheduled = await sender.schedule(numbered(3), datetime.now(UTC) + timedelta(hours=1))
         await sender.cancel_scheduled(scheduled.sequence_numbers[:1])
     assert len(scheduled.sequence_numbers) == 3
+    # The numbers are in the order of the messages.
+    assert await local_pair.primary_ids() == ["m1", "m2"]
     assert local_pair.primary.namespace.counts("flights").scheduled == 2
 
 

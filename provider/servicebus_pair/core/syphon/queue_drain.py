@@ -163,7 +163,7 @@ class QueueDrain:
         try:
             workable = await self._find_workable()
         except ServiceError:
-            # A peek fails for a message that cannot be decoded, too, which is left; a failing queue fails the next step.
+            # It also fails for a message that cannot be decoded, which is left; a failing queue fails the next step.
             workable, self._counters.left = True, max(1, self._counters.left)
         return not workable or self._context.clock.now() - self._last_moved_at > _MAX_WAIT_FOR_LOCKS
 
