@@ -73,7 +73,7 @@ def _mutant(module: Path, name: str, occurrence: int) -> Mutant | None:
     source = (ROOT / module).read_text("utf-8")
     try:
         changed = MutationVisitor.mutate_code(source, get_operator(name)(), occurrence)
-        if _behaviour(changed) == _behaviour(source):
+        if changed is None or _behaviour(changed) == _behaviour(source):
             return None
     except (SyntaxError, AttributeError):  # the latter: cosmic-ray cannot replace an exception with a dotted name
         return None

@@ -104,7 +104,7 @@ class Leases:
         if _decision(shared) == _decision(known):
             held = shared.held_until if shared.failed_over else known.held_until
             return replace(known, last_ping=ping, held_until=held, caught_up=caught_up)
-        if shared.epoch < known.epoch and now - self._of(entity).observed_at < self.refresh / 2:
+        if shared.epoch < known.epoch and self._of(entity).observed_at > now - self.refresh / 2:
             return replace(known, last_ping=ping)  # what is known is not visible everywhere yet
         self.observed(entity, shared, now)
         return replace(shared, last_ping=ping, caught_up=caught_up)
@@ -116,7 +116,7 @@ class Leases:
     def is_abandoned(self, entity: str, health: EntityHealth, now: float) -> bool:
         """Return whether this is a failback whose writer has died."""
         observed_at = self._of(entity).observed_at
-        return health.state is HealthState.FAILING_BACK and now - observed_at >= self.abandoned_after
+        return health.state is HealthState.FAILING_BACK and observed_at <= now - self.abandoned_after
 
     def _of(self, entity: str) -> _Lease:
         return self._leases.setdefault(entity.casefold(), _Lease())

@@ -73,13 +73,13 @@ class OrderedHealthRegistry(HealthRegistry):
                 if not await asyncio.shield(self._load_soon(entity)):
                     break
                 before, now = self.current(entity), self._clock.now()
-                if isinstance(event, CompleteFailback) and now - before.since > self.leases.complete_within:
+                if isinstance(event, CompleteFailback) and before.since < now - self.leases.complete_within:
                     event = AbandonFailback(event.token)  # others may abandon it by now
                 decision = self._decide(before, event, now)
                 if Action.PUBLISH not in decision.actions:
                     self._execute(entity, before, decision, now)
                     return True
-                if now - self.leases.loaded_at(entity) <= self.leases.save_window:
+                if self.leases.loaded_at(entity) >= now - self.leases.save_window:
                     await self._save_decision(entity, decision, now)
                     return True
         raise HealthStoreError(

@@ -272,7 +272,7 @@ def _after_failure(health: EntityHealth, event: SendFailed, now: float, failover
         return Decision(health)
     # A call that began before the entity last became healthy says nothing about the time before that.
     since = health.since if health.state is HealthState.SUSPECT else max(event.began, health.since)
-    if now - since >= failover_interval:
+    if since <= now - failover_interval:
         return _fail_over(health, now, event.reason, "send")
     suspect = replace(health, state=HealthState.SUSPECT, since=since, reason=event.reason, by="send", held_until=None)
     return Decision(suspect)

@@ -289,7 +289,7 @@ def _after_busy(error: ServiceError, history: AttemptHistory, now: float, policy
     if policy.busy_delay > deadline - now:
         return Spool() if policy.spools else TimeOut(error)
     since = now if history.busy_since is None else history.busy_since
-    enough = history.busy_answers > _MAX_BUSY_ANSWERS and now - since >= policy.interval
+    enough = history.busy_answers > _MAX_BUSY_ANSWERS and since <= now - policy.interval
     if deadline == inf and enough:
         return _divert_or_fail(error, policy)
     return Pause(policy.busy_delay)
@@ -309,4 +309,4 @@ def _own_clock_is_over(history: AttemptHistory, now: float, policy: SendPolicy) 
     if policy.ordered and not history.counts:
         # A send that only waited for the link may not be diverted, and tries: the entity fails over, or takes it.
         return False
-    return history.failing_since is not None and now - history.failing_since >= policy.interval
+    return history.failing_since is not None and history.failing_since <= now - policy.interval

@@ -105,7 +105,7 @@ class Claims:
         """Return the content of a claim that may be taken over; ``None`` if there is none."""
         content = await self._read(name)
         held = None if content is None else _decode(content)
-        return content if held is None or self._clock.now() - held[1] >= CLAIM_SECONDS else None
+        return content if held is None or held[1] <= self._clock.now() - CLAIM_SECONDS else None
 
     async def _renew(self, claim: Claim) -> None:
         renewed = self._clock.now()
@@ -120,7 +120,7 @@ class Claims:
                 else:
                     claim.lost = True
             except Exception:  # noqa: BLE001 - whatever the storage raises: the claim ends when it is too old
-                claim.lost = self._clock.now() - renewed > CLAIM_SECONDS / 2
+                claim.lost = renewed < self._clock.now() - CLAIM_SECONDS / 2
 
     def _content(self, claim: Claim) -> bytes:
         return json.dumps({"owner": claim.owner, "renewed": self._clock.now()}).encode()

@@ -217,7 +217,7 @@ class Spool:
         await self._call("write to", self.storage.replace, name, content)
 
     async def _check_room(self, size: int, now: float) -> None:
-        if now - self._listed_at > _LISTING_SECONDS or self._used_bytes + size > self._max_bytes:
+        if self._listed_at < now - _LISTING_SECONDS or self._used_bytes + size > self._max_bytes:
             batches = await self.batches()
             self._used_bytes = sum(each.size_bytes for each in batches)
             self._oldest_at = min((each.written_at for each in batches), default=inf)
@@ -226,7 +226,7 @@ class Spool:
             raise SpoolFullError(
                 f"the spool holds {self._used_bytes} bytes, and {size} more exceed its limit of {self._max_bytes}"
             )
-        if now - self._oldest_at > self._max_age:
+        if self._oldest_at < now - self._max_age:
             raise SpoolFullError(
                 f"the spool holds messages from {now - self._oldest_at:.0f} s ago, at most {self._max_age:.0f} s are "
                 "allowed: empty it first"
