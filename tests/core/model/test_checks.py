@@ -8,7 +8,18 @@ from typing import Any
 
 import pytest
 
-from servicebus_pair.core.model.checks import boolean, choice, duration, integer, message_rate, non_empty_text
+from servicebus_pair.core.model.checks import (
+    boolean,
+    choice,
+    duration,
+    host_address,
+    integer,
+    message_rate,
+    no_secret,
+    non_empty_text,
+    resource_name,
+    service_url,
+)
 from servicebus_pair.core.model.errors import ConfigurationError
 
 SECOND = timedelta(seconds=1)
@@ -32,6 +43,12 @@ NO_DURATIONS: list[Any] = [0.9, 61, True, "nan", "inf", 1e300, [], "soon"]
         (duration(SECOND, 2 * SECOND), "2", 2 * SECOND),
         (duration(SECOND), timedelta.max, timedelta.max),
         (non_empty_text, " a", " a"),
+        (host_address, "gateway.example:443", "gateway.example:443"),
+        (host_address, "[::1]:5672", "[::1]:5672"),
+        (service_url("sb://"), "sb://gateway.example", "sb://gateway.example"),
+        (service_url("https://", "http://"), "http://127.0.0.1:80/", "http://127.0.0.1:80/"),
+        (resource_name, "contoso-dr_(1).x", "contoso-dr_(1).x"),
+        (resource_name, "x" * 128, "x" * 128),
     ],
 )
 def test_check_returns_value_in_its_type(check: Check, value: Any, expected: Any) -> None:
@@ -65,3 +82,39 @@ def test_check_rejects_value_and_names_what_is_allowed(check: Check, value: Any,
     with pytest.raises(ConfigurationError) as caught:
         check("field", value)
     assert str(caught.value) == f"field is {value!r}: {allowed}"
+
+
+@pytest.mark.parametrize(
+    ("check", "value", "allowed"),
+    [
+        (host_address, "gateway.example/path", "a host name, optionally with a port, such as gateway.example:443"),
+        (host_address, 5, "a host name, optionally with a port, such as gateway.example:443"),
+        (service_url("https://", "http://"), "sb://x", "https://host:port or http://host:port"),
+        (service_url("sb://"), "sb://user@x", "sb://host:port"),
+        (service_url("sb://"), "sb://x/path", "sb://host:port"),
+        (resource_name, "a b", "a name or id of letters, digits, '.', '_', '-' and parentheses"),
+        (resource_name, "x" * 129, "a name or id of letters, digits, '.', '_', '-' and parentheses"),
+    ],
+)
+def test_a_name_or_address_that_may_be_a_secret_is_refused_without_being_quoted(
+    check: Check, value: Any, allowed: str
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        check("field", value)
+    assert str(caught.value) == f"field is not allowed: it must be {allowed}"
+
+
+@pytest.mark.parametrize("check", [host_address, service_url("sb://"), resource_name])
+def test_a_secret_is_sent_where_it_belongs_without_being_quoted(check: Check) -> None:
+    secret = "SharedAccessKeyName=a;SharedAccessKey=abcdefgh"
+    with pytest.raises(ConfigurationError, match="it belongs in a field for secrets") as caught:
+        check("field", secret)
+    assert "abcdefgh" not in str(caught.value)
+    with pytest.raises(ConfigurationError, match="it belongs elsewhere"):
+        no_secret("field", secret, belongs="elsewhere")
+    no_secret("field", "plain")
+
+
+def test_control_characters_are_refused() -> None:
+    with pytest.raises(ConfigurationError, match="it must have no line ends and other control characters"):
+        non_empty_text("field", "a\nb")

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from servicebus_pair.core.model.errors import ConfigurationError
-from servicebus_pair.core.model.options import ArmCoordinates, Endpoint, PairOptions, Secret
+from servicebus_pair.core.model.options import ArmCoordinates, Endpoint, PairOptions, Secret, _secret, check_distinct
 
 KEY = "c2VjcmV0LWtleS1vZi10aGUtdGVzdHM="
 TEXT = f"Endpoint=sb://contoso.servicebus.windows.net/;SharedAccessKeyName=send;SharedAccessKey={KEY}"
@@ -246,6 +246,32 @@ def test_invalid_connection_string_is_rejected_without_quoting_it(text: str, nam
 def test_invalid_host_or_credential_is_rejected_by_name(host: str, credential: Any, named: str) -> None:
     with pytest.raises(ConfigurationError, match=named):
         Endpoint.from_credential(host, credential)
+
+
+def test_an_endpoint_checks_its_addresses_and_sends_no_token_in_clear_to_azure() -> None:
+    host, other = "contoso.servicebus.windows.net", {"subscription_id": "s", "resource_group": "g", "credential": KEY}
+    with pytest.raises(ConfigurationError, match=r"which sends tokens without TLS: not allowed for 'CONTOSO\."):
+        Endpoint.from_credential("CONTOSO.ServiceBus.windows.net", object(), emulator=True)
+    local = Endpoint.from_credential("127.0.0.1:5672", object(), namespace="contoso", emulator=True)
+    assert (local.emulator, local.namespace, local.administration) == (True, "contoso", "127.0.0.1:5672")
+    with pytest.raises(ConfigurationError, match="endpoint_address is not allowed"):
+        Endpoint.from_credential(host, object(), endpoint_address="https://gateway.example")
+    assert Endpoint.from_credential(host, object(), endpoint_address="sb://gateway.example:443").arm is None
+    with pytest.raises(ConfigurationError, match="management_endpoint is not allowed"):
+        ArmCoordinates(**other, management_endpoint="sb://x")
+    assert ArmCoordinates(**other, management_endpoint="https://management.azure.com").subscription_id == "s"
+    one, two = (Endpoint.from_credential(name, object()) for name in ("a.example.net", "b.example.net"))
+    check_distinct(one, two)
+    with pytest.raises(ConfigurationError, match=r"primary and secondary are both 'a\.example\.net': they must be two"):
+        check_distinct(one, Endpoint.from_credential("A.Example.net", object(), namespace="b"))
+
+
+@pytest.mark.parametrize("value", ["text", Secret("text")])
+def test_a_secret_option_is_never_shown(value: Any) -> None:
+    assert _secret("field", value) == Secret("text")
+    for wrong in (5, ""):
+        with pytest.raises(ConfigurationError, match=r"field is a (int|str): it must be a text that is not empty"):
+            _secret("field", wrong)
 
 
 def test_arm_coordinates_hide_their_credential() -> None:

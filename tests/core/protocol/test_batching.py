@@ -16,7 +16,9 @@ from servicebus_pair.core.model.errors import MessageTooLargeError
 from servicebus_pair.core.protocol.batching import (
     MAX_MESSAGES_PER_BATCH,
     BatchPacker,
+    SizedBatch,
     is_mixed,
+    message_bytes,
     partition_key,
     session_key,
     split_by_session,
@@ -178,3 +180,64 @@ def test_a_refused_batch_is_split_by_session_in_order(sessions: list[str | None]
         session = session_key(part[0])
         assert [id(each) for each in part] == [id(each) for each in messages if session_key(each) == session]
     assert len(parts) == len({session_key(message) for message in messages})
+
+
+class Sizes(SizedBatch[int]):
+    """A batch of numbers, each as large as it says; its envelope takes as much as a tenth of the first one."""
+
+    def try_add(self, message: int) -> bool:
+        return self._append(message, message)
+
+    def _envelope_bytes(self) -> int:
+        return self.messages[0] // 10
+
+    def _name(self, message: int) -> str:
+        return f"m{message}"
+
+
+def sizes(limit: int, *numbers: int, largest: int = 0) -> list[list[int]]:
+    [batch] = Sizes(limit, max_message_bytes=largest).repack([])
+    return [each.messages for each in batch.repack(numbers)]
+
+
+@pytest.mark.parametrize(
+    ("limit", "numbers", "parts"),
+    [
+        # A message of up to 255 bytes takes 5 more, a larger one 8; the envelope counts from the second one on.
+        (2 * 100 + 2 * 5 + 10, (100, 100), [[100, 100]]),
+        (2 * 100 + 2 * 5 + 9, (100, 100), [[100], [100]]),
+        (255 + 1 + 2 * 5 + 25, (255, 1), [[255, 1]]),
+        (256 + 1 + 8 + 5 + 24, (256, 1), [[256], [1]]),
+        (256 + 1 + 8 + 5 + 25, (256, 1), [[256, 1]]),
+        (3 * 100 + 3 * 5 + 10, (100, 100, 100), [[100, 100, 100]]),
+        (3 * 100 + 3 * 5 + 9, (100, 100, 100), [[100, 100], [100]]),
+        (100, (100, 1), [[100], [1]]),
+        (1000, (), [[]]),
+    ],
+)
+def test_a_batch_is_as_large_as_its_sections_and_envelope(
+    limit: int, numbers: tuple[int, ...], parts: list[list[int]]
+) -> None:
+    assert sizes(limit, *numbers) == parts
+
+
+def test_a_message_that_is_sent_alone_may_be_larger_than_a_batch() -> None:
+    assert sizes(100, 300, 5, largest=300) == [[300], [5]]
+    for limit, largest, size in ((100, 300, 301), (100, 0, 101), (100, 50, 101)):
+        with pytest.raises(MessageTooLargeError, match=f"'m{size}' takes {size} bytes: the link takes {size - 1}"):
+            sizes(limit, size, largest=largest)
+
+
+@pytest.mark.parametrize(("count", "halves"), [(2, [1, 1]), (3, [2, 1]), (4, [2, 2]), (5, [3, 2])])
+def test_a_batch_is_split_into_halves_in_order(count: int, halves: list[int]) -> None:
+    batch = Sizes(1000, max_message_bytes=2000)
+    assert all(batch.try_add(number) for number in range(count))
+    parts = batch.split()
+    assert [len(part) for part in parts] == halves
+    assert [number for part in parts for number in part.messages] == list(range(count))
+    assert [(part._max_bytes, part._max_message_bytes) for part in parts] == [(1000, 2000)] * 2
+
+
+@pytest.mark.parametrize("size", [0, 1, 254, 255, 256, 257, 70_000])
+def test_a_message_is_as_large_as_its_section_without_what_surrounds_it(size: int) -> None:
+    assert message_bytes(size + (5 if size < 256 else 8)) == size

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusMessage
-from azure.servicebus.amqp import AmqpAnnotatedMessage
+from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageHeader
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -24,6 +24,7 @@ from tests.core.support.message_strategies import LASTING, SCHEDULED, WHOLE, mes
 from tests.examples import examples
 
 ENTITY = "flights"
+UNLIMITED = "P10675199DT2H48M5.4775807S"
 # The time at which the test's encoder creates messages.
 NOON = 1_357_041_600.0
 LONG_AGO = 0.0
@@ -120,6 +121,9 @@ def test_any_bytes_are_restored_or_left_to_the_decoder(message: AmqpAnnotatedMes
         {"x-ms-path": "flights/$management"},
         {"x-ms-path": ENTITY, "x-ms-sessionid": 5},
         {"x-ms-path": ENTITY, "x-ms-timetolive": "soon"},
+        {"x-ms-path": ENTITY, "x-ms-timetolive": "-PT1S"},
+        {"x-ms-path": ENTITY, b"x-ms-scheduledenqueuetimeutc": amqp_typed("TIMESTAMP", 253_402_300_800_000)},
+        {"x-ms-path": ENTITY, amqp_typed("SYMBOL", "name"): 5},
         {"x-ms-path": ENTITY, "x-ms-timetolive": (amqp_typed("SYMBOL", "com.microsoft:timespan"), 5)},
         {"x-ms-path": ENTITY, "x-ms-scheduledenqueuetimeutc": "noon"},
         {"x-ms-path": ENTITY, "x-ms-scheduledenqueuetimeutc": amqp_typed("LONG", 5)},
@@ -208,3 +212,58 @@ def test_the_body_is_a_part_of_the_message_that_is_not_read() -> None:
 
 def to_sdk_message() -> AmqpAnnotatedMessage:
     return ServiceBusMessage("x", message_id="1").raw_amqp_message
+
+
+@pytest.mark.parametrize(
+    ("duration", "milliseconds"),
+    [("PT0S", 0), ("PT0.001S", 1), ("PT4294967.295S", 2**32 - 1), ("P60D", 2**32 - 1), (UNLIMITED, None)],
+)
+def test_section_4_a_time_to_live_is_at_most_what_a_header_holds(duration: str, milliseconds: int | None) -> None:
+    copied: dict[str | bytes, Any] = {"x-ms-path": ENTITY, "x-ms-timetolive": duration}
+    header = decode(restored(encode(AmqpAnnotatedMessage(data_body=b"x", application_properties=copied)))).header
+    assert (None if header is None else header.time_to_live) == milliseconds
+
+
+def test_a_rewriter_remembers_a_limited_number_of_short_things() -> None:
+    rewriter = BacklogRewriter()
+
+    def restore(number: int, *, more: str = "", life: int = 0) -> None:
+        properties: dict[str | bytes, Any] = {"x-ms-path": ENTITY, "n": number, "more": more}
+        header = AmqpMessageHeader(time_to_live=life) if life else None
+        properties |= {"x-ms-timetolive": f"PT{life}S"} if life else {}
+        data = encode(AmqpAnnotatedMessage(data_body=b"x", header=header, application_properties=properties))
+        assert decode(restored(data, rewriter=rewriter)).application_properties == {
+            b"n": number,
+            b"more": more.encode(),
+        }
+
+    for number in range(1024):
+        restore(number)
+    assert len(rewriter._carried) == 1024
+    restore(0)
+    assert len(rewriter._carried) == 1024
+    restore(5000, more="x" * 600)
+    assert len(rewriter._carried) == 1024, "it is too long to be remembered"
+    restore(5000)
+    assert len(rewriter._carried) == 1
+    headers = len(rewriter._headers)
+    for life in range(1, 1025 - headers):
+        restore(0, life=life)
+    assert len(rewriter._headers) == 1024
+    restore(0, life=5000)
+    assert len(rewriter._headers) == 1
+
+
+@pytest.mark.parametrize(("spare", "kept"), [(1, True), (0, False)])
+def test_property_lists_of_less_than_512_bytes_are_remembered(spare: int, kept: bool) -> None:
+    rewriter = BacklogRewriter()
+    for subject in ("", "x" * 200):
+        message = ServiceBusMessage("x", message_id="1", subject=subject, content_type="y" * 5)
+        assert restored(delivered(message.raw_amqp_message), rewriter=rewriter) == encode(message)
+    assert len(rewriter._plain_ends) == 2
+    rewriter._plain_ends |= {bytes(number) for number in range(1024 - 2 - spare)}
+    message = ServiceBusMessage("x", message_id="1", subject="another")
+    for _ in range(2):
+        assert restored(delivered(message.raw_amqp_message), rewriter=rewriter) == encode(message)
+    assert len(rewriter._plain_ends) == 1024
+    assert any(b"another" in end for end in rewriter._plain_ends) is kept
