@@ -138,6 +138,45 @@ def reference(**settings: Any) -> dict[str, SettingsReference]:
     return {"primary": SettingsReference("connection there", settings, fields={"client_secret": "password"})}
 
 
+@pytest.mark.parametrize("authentication", ["default", "managed_identity"])
+@pytest.mark.parametrize(
+    ("setting", "host", "known"),
+    [
+        ("host", HOST, True),
+        ("host", "contoso.servicebus.usgovcloudapi.net", True),
+        ("host", "127.0.0.1:5672", True),
+        ("host", "contoso.servicebus.windows.net.evil.example", False),
+        ("host", "evil.example", False),
+        ("administration", "127.0.0.1:5300", True),
+        ("administration", "evil.example:5300", False),
+        ("endpoint_address", "sb://localhost:5672", True),
+        ("endpoint_address", "sb://gateway.example:443", False),
+        ("management_endpoint", "https://management.azure.com/", True),
+        ("management_endpoint", "https://evil.example", False),
+    ],
+)
+def test_tokens_of_the_machine_go_to_azure_and_to_this_machine_only_unless_others_are_allowed(
+    authentication: str, setting: str, host: str, known: bool
+) -> None:
+    arm = ARM if setting == "management_endpoint" else {}
+    given = {"authentication": authentication, "host": HOST, "namespace": "contoso", **arm, setting: host}
+    assert read_endpoint({**given, "allow_other_hosts": "true"}).namespace == "contoso"
+    for refused in ({}, {"allow_other_hosts": False}):
+        if known:
+            read_endpoint({**given, **refused})
+            continue
+        with pytest.raises(ConfigurationError, match=f"setting {setting} is not a host of Azure or this machine"):
+            read_endpoint({**given, **refused})
+
+
+def test_a_client_secret_goes_where_it_is_told_to_and_a_connection_string_takes_no_identity_along() -> None:
+    found = read_endpoint({**BY_SECRET, **ARM, "host": "gateway.example", "management_endpoint": "https://a.example"})
+    assert (found.host, found.arm is not None) == ("gateway.example", True)
+    read_endpoint({"connection_string": STRING, "endpoint_address": "sb://gateway.example"})
+    with pytest.raises(ConfigurationError, match="setting management_endpoint is not a host of Azure"):
+        read_endpoint({"connection_string": STRING, **ARM, "management_endpoint": "https://a.example"})
+
+
 def test_reference_can_be_combined_with_settings_it_lacks() -> None:
     given = {"primary_conn_id": "there", "primary_namespace": "north", "secondary_connection_string": OTHER}
     found = read_pair_settings(given, referenced=reference(**BY_SECRET))

@@ -13,7 +13,7 @@ import pytest
 from servicebus_emulator import Fault, FaultKind, Operation
 from servicebus_pair.core import NamespacePair, PairOptions
 from servicebus_pair.core.model.errors import SendError
-from tests.core.scenarios.test_session_order import arrived, numbered
+from tests.core.health.scenarios.test_session_order import arrived, numbered
 from tests.core.support.lagging_store import LaggingStore
 from tests.core.support.local_pair import endpoint, open_local_pair
 

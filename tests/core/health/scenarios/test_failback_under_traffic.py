@@ -17,7 +17,7 @@ from servicebus_pair.core import Endpoint, HealthState, NamespacePair, PairOptio
 from servicebus_pair.core.model.errors import SendError
 from servicebus_pair.core.model.events import HealthChanged
 from servicebus_pair.core.model.interfaces import InMemoryHealthStore
-from tests.core.scenarios.test_session_order import arrived, numbered
+from tests.core.health.scenarios.test_session_order import arrived, numbered
 from tests.core.support.local_pair import LocalPair, endpoint, open_local_pair
 
 pytestmark = pytest.mark.simulated
